@@ -1,4 +1,4 @@
-"""What the tests of the SQL core begin with."""
+"""Fixtures of the tests of SQL functions: databases, connections, listeners and background calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def emptied(server: Postgres) -> Iterator[Callable[[], Database]]:
         admin.execute("CREATE SCHEMA pristine")
         for name in tables:
             admin.execute(sql.SQL("CREATE TABLE pristine.{0} AS TABLE messages.{0}").format(sql.Identifier(name)))
-        # No trigger: it would ring, and refuse to let the defaults go.
+        # No trigger: it would notify, and refuse to delete the row of the defaults.
         admin.execute("SET session_replication_role = replica")
         filled = [
             name
@@ -74,7 +74,7 @@ def database(emptied: Callable[[], Database]) -> Iterator[Database]:
 
 
 class Kept:
-    """The connection that tests of the shared database use first: kept from one to the next, so that the server compiles its functions once.
+    """The connection that tests of the shared database use first: it stays open between tests, so that the server compiles its functions once.
 
     A test gets it as a new one would be: what a session remembers is reset, and it is opened again if the test before left it in any other state.
     """
@@ -103,14 +103,14 @@ class Kept:
         return untouched and not has_handlers and conn.info.transaction_status is TransactionStatus.IDLE
 
 
-# The rest of DISCARD ALL. Not its plans, which is the point.
+# The rest of DISCARD ALL, except its plans: keeping them is the purpose.
 FORGET = "RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; CLOSE ALL; SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
 AS_OPENED = (True, None, None, tuple_row)
 
 
 @pytest.fixture(scope="session")
 def kept(emptied: Callable[[], Database]) -> Iterator[Kept]:
-    """The connection that is kept."""
+    """The connection that stays open between tests."""
     kept = Kept(emptied().dsn)
     yield kept
     kept.close()
@@ -131,7 +131,7 @@ def own_database(server: Postgres) -> Iterator[Database]:
 
 @pytest.fixture
 def own_queue(own_database: Database) -> Queue:
-    """The queue of `own_database`: with no dead rows of other tests in it."""
+    """The queue of `own_database`: without dead rows of other tests."""
     return Queue(own_database.connect())
 
 
@@ -155,13 +155,13 @@ def third(database: Database) -> Queue:
 
 @pytest.fixture
 def listen(database: Database) -> Callable[..., Listener]:
-    """`listen("new_message")` listens from now on."""
+    """`listen("new_message")` returns a listener that receives what is sent from now on."""
     return lambda *channels: Listener(database.connect(), *channels)
 
 
 @pytest.fixture
 def background(database: Database) -> Iterator[Background]:
-    """Calls that run beside the test."""
+    """Calls that run in parallel to the test."""
     background = Background(database.connect())
     yield background
     background.threads.shutdown(wait=True)

@@ -1,4 +1,4 @@
-"""What a part of the doctor says, for the tests of those parts."""
+"""Findings of one part of the doctor, for the tests of these parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sql.queue import Queue, Row
 
 
 class Examined:
-    """What one part said.
+    """The findings of one part.
 
     Attributes:
         rows: all of it.
@@ -21,30 +21,30 @@ class Examined:
 
     @property
     def wrong(self) -> dict[str, str]:
-        """The codes with something wrong, and how bad the worst of it is."""
+        """Return the codes with a problem, each with its worst severity."""
         return {
             row.code: row.level for row in sorted(self.rows, key=lambda row: row.level != "warn") if row.level != "ok"
         }
 
     def of(self, code: str) -> Row:
-        """Return what is said of one code, which must be one thing."""
+        """Return the only finding with this code."""
         (row,) = [row for row in self.rows if row.code == code]
         return row
 
     def said(self, code: str) -> str:
-        """Return everything that is said of one code: what, and the fixes."""
+        """Return all text of the findings with this code: what, and the fixes."""
         return "\n".join(f"{row.what}\n{row.fix}" for row in self.rows if row.code == code)
 
 
 def examine(queue: Queue, part: str, *arguments: Any) -> Examined:
-    """Ask one part."""
+    """Run one part."""
     places = ", ".join(["%s"] * len(arguments))
     return Examined(queue.rows(f"SELECT * FROM messages.examine_{part}({places})", arguments))
 
 
 @contextmanager
 def undone(queue: Queue, *statements: str) -> Iterator[None]:
-    """Let statements be true for a while, as seen from this connection only; then nothing of it ever was."""
+    """Run statements in a transaction that is rolled back at the end: only this connection sees their effect."""
     with queue.conn.transaction(force_rollback=True):
         for each in statements:
             queue.conn.execute(each.encode())

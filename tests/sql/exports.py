@@ -1,4 +1,4 @@
-"""Exports that hold the archive, for the tests of what must stay."""
+"""Exports that hold rows of the archive, for the tests of retention."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def export(queue: Queue, name: str = "e", upto: int | None = None) -> None:
 
 
 def from_elsewhere(queue: Queue, name: str = "e") -> None:
-    """Let an export be one of another cluster, as in a restored dump."""
+    """Make an export one of another cluster, as in a restored dump."""
     queue.conn.execute("UPDATE messages.export_cursor SET system_identifier = '1' WHERE name = %s", [name])

@@ -1,4 +1,4 @@
-"""The steps that the tests of the SQL core are told in: publish, claim, settle, look, let time pass, listen."""
+"""The steps of the tests of SQL functions: publish, claim, settle, read, advance the clock, listen."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Queue:
 
     def publish_many(self, count: int, topic: str = "t", **columns: Any) -> list[int]:
         """Insert so many messages in one statement, with payloads 1, 2, …, and return their ids in this order."""
-        # The default of available_at is the server's clock, which is ahead of one that stands still.
+        # The default of available_at is the server's clock, which is ahead of a stopped clock.
         wait = columns.pop("wait", "0" if self.clock_stands_still and "available_at" not in columns else None)
         if "payload" not in columns and "body" not in columns:
             columns["payload"] = sql.SQL("to_jsonb(n)")
@@ -77,14 +77,14 @@ class Queue:
     def claim_with_next_due(
         self, *topics: str, worker: str = "w", limit: int = 100, **named: Any
     ) -> tuple[list[Row], Row]:
-        """Claim from these topics (default: t); return what was locked, and the last row: what the claim left."""
+        """Claim from these topics (default: t); return the locked messages, and the last row, which describes what the claim left."""
         statement, values = _call("claim_with_next_due", (worker, list(topics or ["t"]), limit), named)
         *claimed, left = self.rows(statement.replace("SELECT", "SELECT * FROM", 1), values)
         assert left.id is None
         return claimed, left
 
     def let_claim_ids(self, be: Callable[[int], bool], *, claims: int = 1) -> None:
-        """Let the next claims on this connection draw numbers of which this is true."""
+        """Choose a seed with which the next claims on this connection draw numbers that meet the condition `be`."""
         for seed in range(1000):
             self.value("SELECT setseed(%s)", [seed / 1000])
             drawn = "SELECT 1 + floor(random() * 4503599627370496)::bigint AS claim_id FROM generate_series(1, %s)"
@@ -99,7 +99,7 @@ class Queue:
         return claimed
 
     def settle(self, function: str, claimed: Iterable[Row], *arguments: Any, **named: Any) -> list[int]:
-        """Settle what was claimed and return the ids whose lock was lost. Each argument is a list with one value per message."""
+        """Settle claimed messages and return the ids whose lock was lost. Each argument is a list with one value per message."""
         held = list(claimed)
         lost: list[int] = self.call(function, [c.id for c in held], [c.claim_id for c in held], *arguments, **named)
         return lost
@@ -113,7 +113,7 @@ class Queue:
         return self.row("SELECT * FROM messages.message_archive WHERE id = %s", [message_id])
 
     def depth(self, topic: str = "t") -> int | None:
-        """Return what the counter of a topic with max_depth and its changes add up to; None if it has no counter."""
+        """Return the counter of a topic with max_depth plus its pending changes; None if it has no counter."""
         row = self.row(
             "SELECT d.rows + coalesce((SELECT sum(c.change)::bigint FROM messages.depth_change AS c WHERE c.topic = d.topic), 0) AS depth"
             " FROM messages.depth AS d WHERE d.topic = %s",
@@ -138,7 +138,7 @@ class Queue:
         self.conn.execute(sql.SQL("UPDATE messages.topic SET {} WHERE topic = {}").format(new, topic))
 
     def schedule(self, name: str = "s", cron: str = "* * * * *", **columns: Any) -> None:
-        """Write a schedule; its topic is t unless told otherwise."""
+        """Insert a schedule; its topic is t by default."""
         given = {"name": name, "cron": cron, "topic": "t", **columns}
         statement = sql.SQL("INSERT INTO messages.schedule ({}) VALUES ({})").format(
             sql.SQL(", ").join(map(sql.Identifier, given)), sql.SQL(", ").join(map(_expression, given.values()))
@@ -150,24 +150,24 @@ class Queue:
         return self.row("SELECT * FROM messages.schedule WHERE name = %s", [name])
 
     def runs(self, name: str = "s") -> list[Row]:
-        """Return what a schedule did, by tick."""
+        """Return the runs of a schedule, by tick."""
         return self.rows("SELECT * FROM messages.schedule_run WHERE schedule = %s ORDER BY tick", [name])
 
     def stop_clock(self, at: str) -> None:
-        """Let the clock of this connection stand still at a point in time."""
+        """Stop the clock of this connection at a point in time."""
         self.clock_stands_still = True
         self.conn.execute("SELECT set_config('messages.fake_now', %s, false)", [at])
 
     def later(self, interval: str) -> None:
-        """Let time pass: from here on the clock of this connection stands still at that far from what it showed."""
+        """Advance the clock of this connection by an interval, and stop it there."""
         self.clock_stands_still = True
         self.conn.execute(
             "SELECT set_config('messages.fake_now', (messages.now() + %s::interval)::text, false)", [interval]
         )
 
     def buffers(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> int:
-        """Run a statement twice and return how many pages the second run looked at, those of the functions that it called included."""
-        # What the functions that call the inner ones set.
+        """Run a statement twice and return how many pages the second run read, including those of the functions that it called."""
+        # The setting of the functions that call the inner ones.
         self.conn.execute("SET enable_seqscan = off")
         self.rows(statement, values)
         (plan,) = self.value("EXPLAIN (ANALYZE, BUFFERS, FORMAT json) " + statement, values)
@@ -201,7 +201,7 @@ class Listener:
 
 
 class Background:
-    """Runs calls on threads, and knows when one waits for a lock."""
+    """Runs calls on threads, and shows when one waits for a lock."""
 
     def __init__(self, watcher: psycopg.Connection[Any]) -> None:
         self.watcher = watcher
@@ -212,7 +212,7 @@ class Background:
         return self.threads.submit(call, *arguments, **named)
 
     def is_blocked(self, queue: Queue) -> bool:
-        """Whether the statement that runs on this queue's connection waits for a lock of another one."""
+        """Whether the statement that runs on this queue's connection waits for another session's lock."""
         row = self.watcher.execute(
             "SELECT cardinality(pg_blocking_pids(%s)) > 0", [queue.conn.info.backend_pid]
         ).fetchone()

@@ -1,4 +1,4 @@
-"""A sink as the tests of SQL see it: it asks for its next message and says what became of it."""
+"""A sink of alerts: it requests its next notification and reports whether it was delivered."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class Sink:
         self.rules = {**RULES, **rules}
 
     def next(self, hold_s: float = 30) -> Row:
-        """Ask for the next message."""
+        """Request the next notification."""
         return self.queue.row(
             "SELECT * FROM messages.claim_delivery(%s, 'webhook', %s, %s, make_interval(secs => %s))",
             [self.name, self.holder, Jsonb(self.rules), hold_s],
         )
 
     def settle(self, got: Row, error: str | None = None, **named: Any) -> bool:
-        """Say what became of it."""
+        """Report the result of the delivery."""
         settled: bool = self.queue.call("settle_delivery", self.name, got.fence, got.id, error=error, **named)
         return settled
 
     def deliver(self) -> dict[str, Any] | None:
-        """Take the next message as delivered and return what it tells; None if none is due."""
+        """Deliver the next notification and return its body; None if none is due."""
         got = self.next()
         if got.id is None:
             return None
@@ -49,19 +49,19 @@ class Sink:
         return told
 
     def deliver_all(self) -> list[dict[str, Any]]:
-        """Take every message that is due now."""
+        """Deliver every notification that is due now."""
         told = []
         while (message := self.deliver()) is not None:
             told.append(message)
         return told
 
     def incident(self) -> Row:
-        """Return the one incident of this sink."""
+        """Return the only incident of this sink."""
         return self.queue.row("SELECT * FROM messages.alert_incident WHERE sink = %s", [self.name])
 
 
 def raise_alert(queue: Queue, topic: str | None = "t", **columns: Any) -> int:
-    """Write one alert of dead messages, or of what `kind` says, as the queue's own time has it; return its id."""
+    """Write one alert of dead messages, or of `kind`, at the queue's own time; return its id."""
     given = {"topic": topic, "result": "failed", "error_fingerprint": "f" * 16, "sample_error": "boom", **columns}
     names, places = ", ".join(given), ", ".join(f"%({name})s" for name in given)
     alert_id: int = queue.value(

@@ -1,4 +1,4 @@
-"""How the tests of bulk publishing stage rows."""
+"""Staging rows for the tests of bulk publishing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sql.queue import Queue, Row, _expression
 
 
 def stage(queue: Queue, *rows: dict[str, Any], job: str = "j") -> UUID:
-    """Stage these rows under one number; what a row does not say is topic t and payload 1."""
+    """Stage these rows under one number; defaults: topic t and payload 1."""
     attempt: UUID = queue.call("begin_staging", job)
     for row in rows:
         put(queue, attempt, **row)
@@ -30,7 +30,7 @@ def put(queue: Queue, attempt: UUID, **row: Any) -> None:
 
 
 def publish(queue: Queue, *attempts: UUID, counts: list[int] | None = None, job: str = "j", **named: Any) -> Row:
-    """Publish what was staged, and return what became of it. counts: as many as there are, unless told otherwise."""
+    """Publish staged rows, and return the result of the job. counts: by default as many as there are."""
     there = [queue.value("SELECT count(*) FROM messages.publish_stage WHERE attempt = %s", [a]) for a in attempts]
     values = {"job": job, "attempts": list(attempts), "counts": there if counts is None else counts, **named}
     given = ", ".join(f"p_{name} => %({name})s" + {"counts": "::bigint[]"}.get(name, "") for name in values)
@@ -43,17 +43,17 @@ def publish_rows(queue: Queue, *rows: dict[str, Any], job: str = "j") -> Row:
 
 
 def staged(queue: Queue) -> int:
-    """Return how many rows stand in the stage."""
+    """Return how many rows are staged."""
     count: int = queue.value("SELECT count(*) FROM messages.publish_stage")
     return count
 
 
 def rejected(queue: Queue, job: str = "j") -> list[Row]:
-    """Return what was rejected of a job."""
+    """Return the rejected rows of a job."""
     return queue.rows("SELECT * FROM messages.job_rejected(%s)", [job])
 
 
 def give_to_somebody_else(queue: Queue) -> None:
-    """Let every job and everything staged be another user's."""
+    """Make another user the owner of every job and every staged row."""
     queue.conn.execute("UPDATE messages.publish_job SET published_by = 'somebody'")
     queue.conn.execute("UPDATE messages.publish_attempt SET staged_by = 'somebody'")

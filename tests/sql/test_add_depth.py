@@ -1,4 +1,4 @@
-"""messages.add_depth: a topic with max_depth never holds more, exactly, anyone who publishes at the same time."""
+"""messages.add_depth: a topic with max_depth never has more messages, exactly, no matter how many sessions publish at the same time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_full(caught: pytest.ExceptionInfo[psycopg.Error]) -> bool:
 
 
 def publish_what_fits(by: Queue, count: int) -> int:
-    """Publish so many in one statement and return how many were taken: all or none."""
+    """Publish so many in one statement and return how many were inserted: all or none."""
     try:
         return len(by.publish_many(count))
     except psycopg.Error as error:
@@ -27,7 +27,7 @@ def publish_what_fits(by: Queue, count: int) -> int:
         return 0
 
 
-def test_a_full_topic_refuses_and_says_how_full_it_is_and_what_to_do(queue: Queue) -> None:
+def test_a_full_topic_refuses_a_publish_and_the_error_has_the_depth_and_the_fix(queue: Queue) -> None:
     queue.policy("t", max_depth=3)
     queue.publish_many(3)
 
@@ -53,7 +53,7 @@ def test_delayed_and_running_messages_count(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("settle", ["complete", "fail", "reject"])
-def test_each_end_of_a_message_makes_room_for_one(queue: Queue, settle: str) -> None:
+def test_each_end_of_a_message_makes_room_for_one_message(queue: Queue, settle: str) -> None:
     queue.policy("t", max_depth=2)
     queue.publish_many(2)
     queue.settle(settle, queue.claim(limit=1), *([] if settle == "complete" else [["boom"]]))
@@ -63,7 +63,7 @@ def test_each_end_of_a_message_makes_room_for_one(queue: Queue, settle: str) -> 
     assert queue.depth() == 2
 
 
-def test_a_message_that_is_tried_again_makes_no_room(queue: Queue) -> None:
+def test_a_message_that_is_retried_makes_no_room(queue: Queue) -> None:
     queue.policy("t", max_depth=1, max_attempts=3)
     queue.publish()
     queue.settle("retry", queue.claim(), ["boom"])
@@ -74,14 +74,14 @@ def test_a_message_that_is_tried_again_makes_no_room(queue: Queue) -> None:
     assert is_full(caught)
 
 
-def test_topics_without_a_limit_have_no_counter(queue: Queue) -> None:
+def test_a_topic_without_a_limit_has_no_counter(queue: Queue) -> None:
     queue.policy("t", max_depth=1)
     queue.publish_many(10, "other")
 
     assert queue.depth("other") is None
 
 
-def test_the_default_counts_for_each_topic_and_0_lifts_it(queue: Queue) -> None:
+def test_the_default_limit_applies_to_each_topic_and_0_lifts_it(queue: Queue) -> None:
     queue.policy("*", max_depth=1)
     queue.policy("free", max_depth=0)
     queue.publish_many(10, "free")
@@ -94,7 +94,7 @@ def test_the_default_counts_for_each_topic_and_0_lifts_it(queue: Queue) -> None:
     assert is_full(caught)
 
 
-def test_a_limit_that_comes_later_counts_what_is_there(queue: Queue) -> None:
+def test_a_limit_that_is_set_later_counts_the_existing_messages(queue: Queue) -> None:
     queue.publish_many(5)
     queue.policy("t", max_depth=6)
 
@@ -103,7 +103,7 @@ def test_a_limit_that_comes_later_counts_what_is_there(queue: Queue) -> None:
     assert queue.depth() == 6
 
 
-def test_a_limit_below_what_is_there_refuses_until_enough_has_ended(queue: Queue) -> None:
+def test_a_limit_below_the_depth_refuses_publishes_until_enough_messages_have_ended(queue: Queue) -> None:
     queue.publish_many(5)
     queue.policy("t", max_depth=3)
 
@@ -115,7 +115,7 @@ def test_a_limit_below_what_is_there_refuses_until_enough_has_ended(queue: Queue
     assert is_full(caught)
 
 
-def test_rollbacks_also_to_a_savepoint_take_the_count_back(queue: Queue) -> None:
+def test_a_rollback_also_to_a_savepoint_takes_the_count_back(queue: Queue) -> None:
     queue.policy("t", max_depth=5)
     with queue.conn.transaction():
         queue.publish()
@@ -128,7 +128,7 @@ def test_rollbacks_also_to_a_savepoint_take_the_count_back(queue: Queue) -> None
     assert queue.depth() == 2
 
 
-def test_a_bulk_copy_is_counted_once_and_fits_or_not_as_a_whole(queue: Queue) -> None:
+def test_a_bulk_copy_is_counted_once_and_inserted_as_a_whole_or_not_at_all(queue: Queue) -> None:
     queue.policy("t", max_depth=30_000)
 
     def copy(count: int) -> None:
@@ -143,7 +143,7 @@ def test_a_bulk_copy_is_counted_once_and_fits_or_not_as_a_whole(queue: Queue) ->
     assert queue.depth() == 20_000
 
 
-def test_keys_that_stand_already_need_no_room(queue: Queue) -> None:
+def test_keys_that_wait_already_need_no_room(queue: Queue) -> None:
     queue.policy("t", max_depth=1)
     first = queue.send(1, key="k")
 
@@ -156,7 +156,7 @@ def test_keys_that_stand_already_need_no_room(queue: Queue) -> None:
     assert queue.depth() == 1
 
 
-def test_what_is_redriven_is_counted_and_never_refused(queue: Queue) -> None:
+def test_redriven_messages_are_counted_and_never_refused(queue: Queue) -> None:
     queue.policy("t", max_depth=1)
     dead = queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
@@ -167,7 +167,7 @@ def test_what_is_redriven_is_counted_and_never_refused(queue: Queue) -> None:
     assert queue.depth() == len(queue.ids()) == 2
 
 
-def test_what_is_redriven_waits_for_no_publisher_and_the_next_one_knows_of_it(queue: Queue, other: Queue) -> None:
+def test_a_redrive_waits_for_no_publisher_and_the_next_publisher_counts_it(queue: Queue, other: Queue) -> None:
     queue.policy("t", max_depth=2)
     dead = queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
@@ -183,7 +183,7 @@ def test_what_is_redriven_waits_for_no_publisher_and_the_next_one_knows_of_it(qu
     assert queue.depth() == len(queue.ids()) == 2
 
 
-def test_what_is_redriven_before_there_is_a_counter_is_counted_once(queue: Queue, other: Queue) -> None:
+def test_a_redrive_before_the_counter_exists_is_counted_once(queue: Queue, other: Queue) -> None:
     dead = queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
     queue.policy("t", max_depth=3)
@@ -195,7 +195,7 @@ def test_what_is_redriven_before_there_is_a_counter_is_counted_once(queue: Queue
     assert queue.depth() == len(queue.ids()) == 3
 
 
-def test_a_publisher_waits_for_one_that_has_not_committed_and_then_knows_the_room(
+def test_a_publisher_waits_for_an_uncommitted_one_and_then_counts_its_messages(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     queue.policy("t", max_depth=1)
@@ -207,7 +207,7 @@ def test_a_publisher_waits_for_one_that_has_not_committed_and_then_knows_the_roo
     assert queue.ids() == [second.result(timeout=60)]
 
 
-def test_many_publishers_at_once_fill_it_exactly(
+def test_many_concurrent_publishers_fill_a_topic_exactly(
     queue: Queue, other: Queue, third: Queue, background: Background
 ) -> None:
     queue.policy("t", max_depth=100)
@@ -221,7 +221,7 @@ def test_many_publishers_at_once_fill_it_exactly(
     assert len(queue.ids()) == queue.depth() == 100
 
 
-def test_publishers_and_workers_at_once_never_exceed_it_and_the_counter_is_right_at_the_end(
+def test_concurrent_publishers_and_workers_never_exceed_the_limit_and_the_counter_is_right_at_the_end(
     queue: Queue, other: Queue, third: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     queue.policy("t", max_depth=20)
@@ -252,7 +252,7 @@ def test_publishers_and_workers_at_once_never_exceed_it_and_the_counter_is_right
     assert queue.depth() == len(queue.ids())
 
 
-def test_whatever_ends_or_is_rolled_back_at_once_it_is_filled_to_the_last_place_and_no_further(
+def test_concurrent_ends_and_rollbacks_let_the_topic_be_filled_to_its_limit_and_no_further(
     queue: Queue, other: Queue, third: Queue, background: Background
 ) -> None:
     queue.policy("t", max_depth=30)
@@ -285,7 +285,7 @@ def test_whatever_ends_or_is_rolled_back_at_once_it_is_filled_to_the_last_place_
     assert publish_what_fits(queue, free) == free
 
 
-def test_bulk_publishers_of_several_topics_in_opposite_order_do_not_lock_each_other_out(
+def test_bulk_publishers_of_several_topics_in_opposite_order_do_not_deadlock(
     queue: Queue, other: Queue, background: Background
 ) -> None:
     queue.policy("*", max_depth=1_000_000)
@@ -305,9 +305,7 @@ def test_bulk_publishers_of_several_topics_in_opposite_order_do_not_lock_each_ot
     assert [queue.depth(topic) for topic in "abc"] == [4000, 4000, 4000]
 
 
-def test_above_read_committed_a_publisher_that_saw_less_than_there_is_has_to_try_again(
-    queue: Queue, other: Queue
-) -> None:
+def test_above_read_committed_a_publisher_with_an_older_snapshot_has_to_try_again(queue: Queue, other: Queue) -> None:
     queue.policy("t", max_depth=2)
     queue.publish()
     queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ

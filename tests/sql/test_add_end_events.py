@@ -1,11 +1,11 @@
-"""messages.add_end_events: what is noted is passed on at the commit, and is undone with its savepoint."""
+"""messages.add_end_events: recorded ends are propagated at the commit, and are rolled back with their savepoint."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_it_adds_to_what_the_transaction_has_noted_before(queue: Queue) -> None:
+def test_it_adds_to_the_events_that_the_transaction_has_recorded(queue: Queue) -> None:
     with queue.conn.transaction():
         queue.call("add_end_events", [1, 2], "success")
         queue.call("add_end_events", [3], "failed")
@@ -16,14 +16,14 @@ def test_it_adds_to_what_the_transaction_has_noted_before(queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM messages.end_event") == 0
 
 
-def test_a_later_word_on_a_message_takes_the_place_of_the_earlier(queue: Queue) -> None:
+def test_a_later_event_of_a_message_replaces_the_earlier_one(queue: Queue) -> None:
     with queue.conn.transaction():
         queue.call("add_end_events", [1], "failed")
         queue.call("add_end_events", [1], "redriven")
         assert queue.value("SELECT result FROM messages.end_event") == "redriven"
 
 
-def test_it_is_undone_with_its_savepoint(queue: Queue) -> None:
+def test_an_event_is_rolled_back_with_its_savepoint(queue: Queue) -> None:
     with queue.conn.transaction():
         queue.conn.execute("SAVEPOINT s")
         queue.call("add_end_events", [1], "failed")

@@ -1,4 +1,4 @@
-"""messages.add_low_water: the directory of the places that low-water marks are kept for."""
+"""messages.add_low_water: the list of (topic, priority) pairs that have low-water marks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def places(queue: Queue) -> list[Any]:
     return [tuple(row) for row in queue.rows("SELECT topic, priority, at FROM messages.low_water ORDER BY 1, 2")]
 
 
-def test_a_new_place_has_no_mark(queue: Queue) -> None:
+def test_a_new_entry_has_no_mark(queue: Queue) -> None:
     note(queue)
 
     assert places(queue) == [("t", 5, None)]
 
 
-def test_a_place_that_is_there_keeps_its_mark(queue: Queue) -> None:
+def test_an_existing_entry_keeps_its_mark(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.low_water (topic, priority, at) VALUES ('t', 5, '2026-01-01')")
 
     note(queue)
@@ -29,7 +29,7 @@ def test_a_place_that_is_there_keeps_its_mark(queue: Queue) -> None:
     assert queue.value("SELECT at = '2026-01-01' FROM messages.low_water") is True
 
 
-def test_who_notes_while_another_claim_does_is_not_kept_waiting(queue: Queue, other: Queue) -> None:
+def test_a_claim_does_not_wait_for_another_one_that_adds_an_entry(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
         note(queue)
 
@@ -40,7 +40,7 @@ def test_who_notes_while_another_claim_does_is_not_kept_waiting(queue: Queue, ot
     assert places(queue) == [("t", 5, None)]
 
 
-def test_a_claim_in_channels_notes_one_place_for_all_of_them(queue: Queue) -> None:
+def test_a_claim_from_channels_adds_one_entry_for_all_of_them(queue: Queue) -> None:
     for channel in "ab":
         for priority in (0, 5):
             queue.publish(channel=channel, priority=priority)

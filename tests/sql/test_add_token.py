@@ -1,4 +1,4 @@
-"""messages.add_token: a token is known by its digest, and by nothing else."""
+"""messages.add_token: a token is identified by its digest, and by nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sql.queue import Queue
 DIGEST = bytes(32)
 
 
-def test_it_keeps_who_may_do_what_with_which_topics_and_until_when(queue: Queue) -> None:
+def test_it_stores_name_roles_topics_and_expiry(queue: Queue) -> None:
     queue.call("add_token", "shop", DIGEST, ["publisher", "viewer"], ["orders.*", "mail"], timedelta(days=1))
 
     token = queue.row("SELECT t.*, t.expires_at - t.created_at AS lasts FROM messages.token AS t")
@@ -28,14 +28,14 @@ def test_it_keeps_who_may_do_what_with_which_topics_and_until_when(queue: Queue)
     assert (noted.action, noted.target, noted.detail["roles"]) == ("add_token", "shop", ["publisher", "viewer"])
 
 
-def test_without_more_it_is_for_all_topics_and_for_ever(queue: Queue) -> None:
+def test_the_default_is_all_topics_without_an_expiry(queue: Queue) -> None:
     queue.call("add_token", "root", DIGEST, ["operator"])
 
     assert queue.value("SELECT topics FROM messages.token") == ["*"]
     assert queue.value("SELECT expires_at IS NULL FROM messages.token")
 
 
-def test_a_name_is_taken_once_also_if_it_was_revoked(queue: Queue) -> None:
+def test_a_name_cannot_be_used_twice_even_after_it_was_revoked(queue: Queue) -> None:
     queue.call("add_token", "shop", DIGEST, ["viewer"])
     queue.call("revoke_token", "shop")
 
@@ -57,7 +57,7 @@ def test_a_name_is_taken_once_also_if_it_was_revoked(queue: Queue) -> None:
         ({"p_expires": timedelta(0)}, "expires"),
     ],
 )
-def test_what_cannot_be_used_is_refused(queue: Queue, wrong: dict[str, object], what: str) -> None:
+def test_invalid_arguments_are_refused(queue: Queue, wrong: dict[str, object], what: str) -> None:
     given = {"p_name": "n", "p_digest": DIGEST, "p_roles": ["viewer"], **wrong}
     call = ", ".join(f"{name} => %({name})s" for name in given)
 

@@ -1,4 +1,4 @@
-"""The trigger admit_message: TTL, size, topics that accept no publishes, reserved names. Limits that are counted: test_room.py, test_raise_depth.py."""
+"""The trigger admit_message: TTL, size, topics that accept no publishes, reserved names. Limits that are counted: test_add_depth.py, test_charge_publish_rate.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def refused(queue: Queue, topic: str = "t", **columns: object) -> psycopg.errors
 # TTL
 
 
-def test_a_message_without_a_time_of_its_own_expires_after_the_topics_ttl(queue: Queue, publisher: Queue) -> None:
+def test_a_message_without_its_own_expires_at_expires_after_the_ttl_of_the_topic(
+    queue: Queue, publisher: Queue
+) -> None:
     queue.policy("t", ttl="1 hour")
 
     row = queue.message(publisher.publish())
@@ -41,7 +43,7 @@ def test_a_message_without_a_time_of_its_own_expires_after_the_topics_ttl(queue:
     assert abs(row.expires_at - row.created_at - timedelta(hours=1)) < timedelta(minutes=1)
 
 
-def test_the_publishers_own_time_wins(queue: Queue) -> None:
+def test_the_publishers_expires_at_wins_over_the_ttl(queue: Queue) -> None:
     queue.policy("t", ttl="1 hour")
 
     assert queue.message(queue.publish(expires_at=LATER)).expires_at == LATER
@@ -53,7 +55,7 @@ def test_the_ttl_of_a_delayed_message_counts_from_when_it_is_available(queue: Qu
     assert queue.message(queue.publish(available_at=LATER)).expires_at == LATER + timedelta(hours=1)
 
 
-def test_topics_without_a_ttl_never_expire(queue: Queue) -> None:
+def test_messages_of_topics_without_a_ttl_never_expire(queue: Queue) -> None:
     queue.policy("*", ttl="1 hour")
     queue.policy("t", ttl="0")
 
@@ -61,7 +63,7 @@ def test_topics_without_a_ttl_never_expire(queue: Queue) -> None:
     assert queue.message(queue.publish("other")).expires_at is not None
 
 
-def test_a_ttl_beyond_the_year_9000_ends_there(queue: Queue) -> None:
+def test_a_ttl_that_ends_after_the_year_9000_is_clamped_to_it(queue: Queue) -> None:
     queue.policy("t", ttl="3650 days")
 
     row = queue.message(queue.publish(available_at="8999-12-31"))
@@ -69,7 +71,7 @@ def test_a_ttl_beyond_the_year_9000_ends_there(queue: Queue) -> None:
     assert row.expires_at.year == 9000
 
 
-def test_a_redriven_message_has_a_ttl_of_its_own(queue: Queue) -> None:
+def test_a_redriven_message_gets_a_new_ttl(queue: Queue) -> None:
     queue.policy("t", ttl="1 hour")
     dead = queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
@@ -83,7 +85,7 @@ def test_a_redriven_message_has_a_ttl_of_its_own(queue: Queue) -> None:
 # Size
 
 
-def test_a_payload_up_to_the_limit_is_taken_and_one_byte_more_is_refused(queue: Queue, publisher: Queue) -> None:
+def test_a_payload_up_to_the_limit_is_accepted_and_one_byte_more_is_refused(queue: Queue, publisher: Queue) -> None:
     queue.policy("t", max_payload_bytes=12)
     publisher.publish(payload=sql.SQL("""'"0123456789"'::jsonb"""))
 
@@ -94,7 +96,7 @@ def test_a_payload_up_to_the_limit_is_taken_and_one_byte_more_is_refused(queue: 
     assert "raise max_payload_bytes" in (diagnosis.message_hint or "")
 
 
-def test_a_payload_that_compresses_well_has_all_its_bytes(queue: Queue) -> None:
+def test_a_compressed_payload_counts_with_its_full_size(queue: Queue) -> None:
     queue.policy("t", max_payload_bytes=1000)
 
     assert refused(queue, payload=sql.SQL("to_jsonb(repeat('x', 100000))")).sqlstate == "PGR04"
@@ -119,7 +121,7 @@ def test_an_array_that_grows_by_append_is_measured_as_a_whole(queue: Queue) -> N
     assert queue.value("SELECT payload FROM messages.message") == [0, 1, 2]
 
 
-def test_a_message_that_is_dead_and_too_large_by_now_can_be_redriven(queue: Queue) -> None:
+def test_a_dead_message_that_is_larger_than_the_current_limit_can_be_redriven(queue: Queue) -> None:
     dead = queue.publish(payload={"n": 1})
     queue.settle("fail", queue.claim(), ["boom"])
     queue.policy("t", max_payload_bytes=1)
@@ -132,7 +134,7 @@ def test_a_message_that_is_dead_and_too_large_by_now_can_be_redriven(queue: Queu
 # Topics that accept no publishes
 
 
-def test_if_the_defaults_accept_no_publishes_only_topics_that_say_so_do(queue: Queue, publisher: Queue) -> None:
+def test_if_the_defaults_accept_no_publishes_only_topics_that_allow_it_do(queue: Queue, publisher: Queue) -> None:
     queue.policy("*", accept_publishes=False)
     queue.policy("known", accept_publishes=True)
     publisher.publish("known")
@@ -143,7 +145,9 @@ def test_if_the_defaults_accept_no_publishes_only_topics_that_say_so_do(queue: Q
     assert diagnosis.message_primary == "topic typo does not accept publishes"
 
 
-def test_otherwise_every_topic_is_accepted_but_those_that_say_no(queue: Queue, publisher: Queue) -> None:
+def test_by_default_every_topic_accepts_publishes_unless_its_policy_refuses_them(
+    queue: Queue, publisher: Queue
+) -> None:
     queue.policy("closed", accept_publishes=False)
 
     assert publisher.publish("whatever") > 0
@@ -153,7 +157,7 @@ def test_otherwise_every_topic_is_accepted_but_those_that_say_no(queue: Queue, p
 # Reserved names
 
 
-def test_names_of_dead_letters_are_reserved_although_no_policy_is_used(own_queue: Queue) -> None:
+def test_names_of_dead_letter_topics_are_reserved_even_without_any_policy(own_queue: Queue) -> None:
     assert own_queue.call("has_policies") is False
 
     diagnosis = refused(own_queue, "orders.dlq")
@@ -162,7 +166,7 @@ def test_names_of_dead_letters_are_reserved_although_no_policy_is_used(own_queue
     assert "names that end with .dlq are those of dead letters" in (diagnosis.message_primary or "")
 
 
-def test_they_are_reserved_while_policies_are_used_and_by_the_function_too(queue: Queue, publisher: Queue) -> None:
+def test_they_are_reserved_with_policies_too_and_for_messages_publish(queue: Queue, publisher: Queue) -> None:
     queue.policy("t", ttl="1 hour")
 
     assert refused(publisher, "orders.dlq").sqlstate == "PGR05"
@@ -171,7 +175,7 @@ def test_they_are_reserved_while_policies_are_used_and_by_the_function_too(queue
     assert caught.value.sqlstate == "PGR05"
 
 
-def test_what_the_queue_puts_there_is_taken_whatever_the_limits(queue: Queue) -> None:
+def test_copies_that_the_queue_makes_are_accepted_despite_all_limits(queue: Queue) -> None:
     queue.policy("*", ttl="1 s", max_payload_bytes=1, accept_publishes=False, max_depth=1, publish_rate=1)
 
     ids = [queue.publish("orders.dlq", payload={"n": 1}, dlq_moved_at=LATER) for _ in range(3)]
@@ -180,14 +184,14 @@ def test_what_the_queue_puts_there_is_taken_whatever_the_limits(queue: Queue) ->
 
 
 @pytest.mark.parametrize("topic", ["dlq", "orders.dlq.x", "ordersdlq", "orders.DLQ"])
-def test_names_that_only_look_like_it_are_not_reserved(queue: Queue, topic: str) -> None:
+def test_similar_names_are_not_reserved(queue: Queue, topic: str) -> None:
     assert queue.publish(topic) > 0
 
 
 # Cost
 
 
-def test_before_the_first_policy_it_is_not_called(own_queue: Queue) -> None:
+def test_the_trigger_is_not_called_before_the_first_policy(own_queue: Queue) -> None:
     own_queue.conn.execute("SET track_functions = 'all'")
     with own_queue.conn.transaction():
         own_queue.publish_many(10)
@@ -201,9 +205,7 @@ def test_before_the_first_policy_it_is_not_called(own_queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("by", ["the transaction itself", "somebody else"])
-def test_a_policy_holds_for_what_is_published_after_it_in_transactions_that_are_open(
-    queue: Queue, other: Queue, by: str
-) -> None:
+def test_a_policy_applies_to_later_publishes_of_open_transactions(queue: Queue, other: Queue, by: str) -> None:
     queue.policy("other", ttl="1 hour")
 
     with queue.conn.transaction():

@@ -1,4 +1,4 @@
-"""messages.advance_export: an export notes how far it is, unless somebody else did."""
+"""messages.advance_export: an export records its position, unless another session has moved it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def position(queue: Queue) -> tuple[str, int]:
     return at.xid, at.id
 
 
-def test_it_moves_on_and_says_when(queue: Queue) -> None:
+def test_it_moves_the_position_and_records_when(queue: Queue) -> None:
     before = queue.value("SELECT advanced_at FROM messages.export_cursor")
 
     assert advance(queue, ("17", 4), ("21", 1)) is True
@@ -32,37 +32,37 @@ def test_it_moves_on_and_says_when(queue: Queue) -> None:
     assert queue.value("SELECT advanced_at FROM messages.export_cursor") > before
 
 
-def test_whoever_is_wrong_about_where_it_stood_changes_nothing(queue: Queue) -> None:
+def test_a_caller_with_a_wrong_start_position_changes_nothing(queue: Queue) -> None:
     advance(queue, ("17", 4), ("21", 1))
 
     assert advance(queue, ("17", 4), ("25", 1)) is False
     assert position(queue) == ("21", 1)
 
 
-def test_of_two_at_once_one_moves_it(queue: Queue, other: Queue) -> None:
+def test_of_two_concurrent_calls_one_moves_the_position(queue: Queue, other: Queue) -> None:
     moved = [advance(each, ("17", 4), ("21", 1)) for each in (queue, other)]
 
     assert moved == [True, False]
 
 
-def test_an_export_that_was_given_up_does_not_come_back(queue: Queue) -> None:
+def test_a_deleted_export_is_not_created_again(queue: Queue) -> None:
     queue.call("delete_export", "e")
 
     assert advance(queue, ("17", 4), ("21", 1)) is False
 
 
-def test_one_of_another_cluster_does_not_move(queue: Queue) -> None:
+def test_an_export_of_another_cluster_does_not_move(queue: Queue) -> None:
     from_elsewhere(queue)
 
     assert advance(queue, ("17", 4), ("21", 1)) is False
 
 
-def test_it_does_not_go_back(queue: Queue) -> None:
+def test_the_position_does_not_move_back(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="goes forward"):
         advance(queue, ("17", 4), ("17", 3))
 
 
-def test_it_does_not_pass_a_transaction_that_still_runs(queue: Queue, other: Queue) -> None:
+def test_the_position_does_not_pass_a_running_transaction(queue: Queue, other: Queue) -> None:
     with other.conn.transaction():
         running = str(other.call("draw_xid"))
 

@@ -22,7 +22,9 @@ def group(queue: Queue, by: list[str], **columns: Any) -> str:
 
 
 @pytest.mark.parametrize("differs", [{"topic": "u"}, {"result": "expired"}, {"error_fingerprint": "0"}])
-def test_dead_messages_that_differ_in_what_is_grouped_by_are_apart(queue: Queue, differs: dict[str, str]) -> None:
+def test_dead_messages_that_differ_in_a_grouping_column_are_in_different_groups(
+    queue: Queue, differs: dict[str, str]
+) -> None:
     (name,) = differs
     without = [each for each in ALL if each not in name]
 
@@ -30,7 +32,7 @@ def test_dead_messages_that_differ_in_what_is_grouped_by_are_apart(queue: Queue,
     assert group(queue, without) == group(queue, without, **differs)
 
 
-def test_the_begin_and_the_end_of_a_condition_are_one_group_and_its_topics_are_not(queue: Queue) -> None:
+def test_begin_and_end_of_a_condition_are_one_group_and_its_topics_are_separate_groups(queue: Queue) -> None:
     begun = group(queue, [], kind="backlog", result="begun")
 
     assert group(queue, [], kind="backlog", result="ended") == begun

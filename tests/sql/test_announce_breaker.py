@@ -1,4 +1,4 @@
-"""messages.announce_breaker: what the world hears of a breaker."""
+"""messages.announce_breaker: the notifications and alerts of a breaker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from tests.sql.queue import Listener, Queue
 BREAKER = {"min_attempts": 4, "pause": "30s", "probes": 2}
 
 
-def test_opening_and_closing_are_told_and_leave_an_alert(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_opening_and_closing_send_a_notification_and_write_an_alert(
+    queue: Queue, listen: Callable[..., Listener]
+) -> None:
     queue.policy(breaker=BREAKER)
     listener = listen("topic_changed")
     queue.publish_many(20)
@@ -25,7 +27,7 @@ def test_opening_and_closing_are_told_and_leave_an_alert(queue: Queue, listen: C
     assert alerts[0].sample_error.startswith("4 of 4 attempts failed")
 
 
-def test_a_probe_that_fails_is_no_second_opening(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_a_failed_probe_is_not_announced_as_a_second_opening(queue: Queue, listen: Callable[..., Listener]) -> None:
     queue.policy(breaker=BREAKER)
     listener = listen("topic_changed")
     queue.publish_many(20)
@@ -43,7 +45,7 @@ def test_a_probe_that_fails_is_no_second_opening(queue: Queue, listen: Callable[
     assert len(listener.received()) == 5, "who looks at the topic hears of every change"
 
 
-def test_a_breaker_that_is_taken_away_while_it_is_open_is_told_as_closed(queue: Queue) -> None:
+def test_an_open_breaker_that_is_removed_is_announced_as_closed(queue: Queue) -> None:
     queue.policy(breaker=BREAKER)
     queue.publish_many(20)
     queue.settle("fail", queue.claim(limit=4), ["boom"] * 4)
@@ -57,7 +59,7 @@ def test_a_breaker_that_is_taken_away_while_it_is_open_is_told_as_closed(queue: 
     assert alerts[1].sample_error == "the topic has no breaker any more"
 
 
-def test_its_reason_says_the_time_as_all_texts_do(queue: Queue) -> None:
+def test_its_reason_formats_the_time_like_all_other_texts(queue: Queue) -> None:
     queue.policy(breaker=BREAKER)
     queue.publish_many(4)
     queue.settle("fail", queue.claim(limit=4), ["boom"] * 4)

@@ -17,7 +17,7 @@ def append_attempt(
     return queue.value(WITH_ATTEMPT, [None if history is None else Jsonb(history), attempt, outcome, error])
 
 
-def test_the_first_attempt_begins_a_history(queue: Queue) -> None:
+def test_the_first_attempt_starts_a_history(queue: Queue) -> None:
     (entry,) = append_attempt(queue, None, error="boom")
 
     assert (entry["attempt"], entry["worker"], entry["outcome"], entry["error"]) == (1, "w", "failed", "boom")
@@ -25,7 +25,7 @@ def test_the_first_attempt_begins_a_history(queue: Queue) -> None:
     assert entry["ended"].startswith("2026-01-02T00:00:00")
 
 
-def test_what_is_not_known_is_left_out(queue: Queue) -> None:
+def test_unknown_values_are_left_out(queue: Queue) -> None:
     assert "error" not in append_attempt(queue, None)[0]
 
 
@@ -33,7 +33,7 @@ def test_an_error_is_cut_to_1000_characters(queue: Queue) -> None:
     assert len(append_attempt(queue, None, error="é" * 5000)[0]["error"]) == 1000
 
 
-def test_the_history_never_grows_beyond_20_and_never_loses_its_first(queue: Queue) -> None:
+def test_the_history_has_at_most_20_entries_and_always_the_first(queue: Queue) -> None:
     history: Any = None
     for attempt in range(1, 25):
         history = append_attempt(queue, history, attempt)

@@ -1,4 +1,4 @@
-"""messages.apply_depth_changes: what has changed about the counter of a topic is added up by anyone who holds it."""
+"""messages.apply_depth_changes: the session that holds the counter of a topic adds up its pending changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.sql.queue import Queue
 CHANGES = "SELECT topic, change FROM messages.depth_change ORDER BY topic, change"
 
 
-def test_the_changes_of_the_topic_are_added_up_and_gone(queue: Queue) -> None:
+def test_the_changes_of_the_topic_are_added_up_and_deleted(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10), ('b', 10)")
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('a', -2), ('a', 5), ('b', -1)")
 
@@ -16,7 +16,7 @@ def test_the_changes_of_the_topic_are_added_up_and_gone(queue: Queue) -> None:
     assert queue.rows(CHANGES) == [("b", -1)]
 
 
-def test_where_nothing_has_changed_it_says_so_and_writes_nothing(queue: Queue) -> None:
+def test_without_changes_it_returns_null_and_writes_nothing(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10)")
     before = queue.value("SELECT ctid FROM messages.depth")
 
@@ -24,14 +24,14 @@ def test_where_nothing_has_changed_it_says_so_and_writes_nothing(queue: Queue) -
     assert queue.value("SELECT ctid FROM messages.depth") == before
 
 
-def test_a_counter_that_began_too_low_stops_at_zero(queue: Queue) -> None:
+def test_a_counter_that_started_too_low_stops_at_zero(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 1)")
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('a', -2)")
 
     assert queue.call("apply_depth_changes", "a") == 0
 
 
-def test_if_it_is_undone_the_changes_are_there_again(queue: Queue) -> None:
+def test_after_a_rollback_the_changes_are_pending_again(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10)")
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('a', -2)")
     with queue.conn.transaction(force_rollback=True):
@@ -41,7 +41,7 @@ def test_if_it_is_undone_the_changes_are_there_again(queue: Queue) -> None:
     assert queue.rows(CHANGES) == [("a", -2)]
 
 
-def test_what_is_not_committed_is_left_and_not_waited_for(queue: Queue, other: Queue) -> None:
+def test_uncommitted_changes_are_left_and_not_waited_for(queue: Queue, other: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10)")
     queue.conn.execute("SET lock_timeout = '1s'")
     with other.conn.transaction():
@@ -51,7 +51,7 @@ def test_what_is_not_committed_is_left_and_not_waited_for(queue: Queue, other: Q
     assert queue.call("apply_depth_changes", "a") == 8
 
 
-def test_it_reads_the_changes_of_its_topic_and_no_others(own_queue: Queue) -> None:
+def test_it_reads_only_the_changes_of_its_topic(own_queue: Queue) -> None:
     own_queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10)")
     own_queue.conn.execute("INSERT INTO messages.depth_change SELECT 't' || n, -1 FROM generate_series(1, 20000) AS n")
 

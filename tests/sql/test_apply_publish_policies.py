@@ -1,4 +1,4 @@
-"""The trigger apply_publish_policies: counters are charged once per statement, whatever the number of rows. What it calls has tests of its own."""
+"""The trigger apply_publish_policies: counters are charged once per statement, whatever the number of rows. The functions that it calls have tests of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMITS = {"max_depth": 1_000_000, "publish_rate": 1_000_000, "burst": 1_000_000}
 
 
 @pytest.mark.parametrize("rows", [1, 1000])
-def test_one_statement_is_one_change_of_each_counter(queue: Queue, rows: int) -> None:
+def test_one_statement_makes_one_change_of_each_counter(queue: Queue, rows: int) -> None:
     queue.policy("t", **LIMITS)
     queue.publish()
     written = "SELECT coalesce(sum(n_tup_upd), 0) FROM pg_stat_xact_user_tables WHERE schemaname = 'messages' AND relname IN ('depth', 'rate')"
@@ -23,7 +23,7 @@ def test_one_statement_is_one_change_of_each_counter(queue: Queue, rows: int) ->
         assert queue.value(written) == before + 2
 
 
-def test_a_statement_of_several_topics_charges_each_for_its_own(queue: Queue) -> None:
+def test_a_statement_of_several_topics_charges_each_topic_for_its_own_rows(queue: Queue) -> None:
     queue.policy("a", **LIMITS)
     queue.policy("b", **LIMITS)
 
@@ -43,7 +43,7 @@ def test_a_statement_that_inserts_nothing_charges_nothing(queue: Queue) -> None:
     assert queue.rows("SELECT FROM messages.rate") == []
 
 
-def test_a_publish_within_the_statement_of_another_never_makes_it_more_than_the_limit(queue: Queue) -> None:
+def test_a_publish_inside_the_statement_of_another_publish_never_exceeds_the_limit(queue: Queue) -> None:
     queue.policy("t", max_depth=2, on_full="drop")
     nested = "to_jsonb(coalesce((SELECT p.id FROM messages.publish('t', to_jsonb(n)) AS p), 0))"
 

@@ -1,4 +1,4 @@
-"""messages.archive: the terminal move. What the archive keeps, and the fence that every settle stands behind."""
+"""messages.archive: the terminal move. What the archive keeps, and the fence of every settle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue
 
-# Every function that ends a message for good, with its arguments for one message.
+# Every function that ends a message, with its arguments for one message.
 TERMINAL: dict[str, tuple[Any, ...]] = {"complete": (), "reject": (["why"],), "fail": (["why"],), "retry": (["why"],)}
 terminal = pytest.mark.parametrize("settle", TERMINAL)
 
@@ -46,7 +46,7 @@ CARRIED_OVER = [
 
 
 def same_result(one: str, another: str) -> bool:
-    """Whether two settles end the last attempt of a message in the same way: a retry then is a failure."""
+    """Whether two settles end the last attempt of a message with the same result: a retry is a failure then."""
     return one == another or {one, another} == {"fail", "retry"}
 
 
@@ -56,7 +56,7 @@ def exactly_one_place(queue: Queue, message_id: int) -> bool:
     return live + archived == 1
 
 
-def test_the_archive_keeps_everything_that_the_message_was(queue: Queue) -> None:
+def test_the_archive_keeps_all_columns_of_the_message(queue: Queue) -> None:
     published = queue.publish(
         channel="c", key="k", priority=3, payload={"n": 1}, headers={"h": 1}, max_attempts=1, wait="-1 s"
     )
@@ -70,7 +70,7 @@ def test_the_archive_keeps_everything_that_the_message_was(queue: Queue) -> None
     assert (archived.handled_by, archived.error) == ("w", "boom")
 
 
-def test_every_column_of_a_message_but_its_lock_is_a_column_of_the_archive(queue: Queue) -> None:
+def test_every_column_of_a_message_except_its_lock_is_a_column_of_the_archive(queue: Queue) -> None:
     columns = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
     live, archive = (
         {r.attname for r in queue.rows(columns, [f"messages.{t}"])} for t in ("message", "message_archive")
@@ -88,7 +88,7 @@ def test_a_bytes_message_is_archived_as_bytes(queue: Queue) -> None:
     assert (queue.archived(published).body, queue.archived(published).payload) == (b"\x00\x01", None)
 
 
-def test_the_archive_names_the_transaction_that_wrote_it(queue: Queue) -> None:
+def test_the_archive_records_the_transaction_that_wrote_the_row(queue: Queue) -> None:
     published = queue.publish()
     claimed = queue.claim()
 
@@ -130,7 +130,7 @@ def test_archive_success_none_deletes(queue: Queue) -> None:
 
 @pytest.mark.parametrize("keep", ["no_payload", "none"])
 @pytest.mark.parametrize("settle", ["reject", "fail", "retry"])
-def test_archive_success_never_touches_the_dead(queue: Queue, keep: str, settle: str) -> None:
+def test_archive_success_does_not_apply_to_dead_messages(queue: Queue, keep: str, settle: str) -> None:
     queue.policy(archive_success=keep)
     published = queue.publish(payload={"n": 1})
 
@@ -139,7 +139,7 @@ def test_archive_success_never_touches_the_dead(queue: Queue, keep: str, settle:
     assert queue.archived(published).payload == {"n": 1}
 
 
-def test_archive_success_none_leaves_nothing_to_know_a_repeated_settle_by(queue: Queue) -> None:
+def test_with_archive_success_none_a_repeated_settle_reports_a_lost_lock(queue: Queue) -> None:
     queue.policy(archive_success="none")
     published = queue.publish()
     claimed = queue.claim()
@@ -180,7 +180,7 @@ def test_an_error_of_exactly_8_kilobytes_is_kept_whole(queue: Queue) -> None:
 
 
 @terminal
-def test_a_stale_claim_changes_nothing_and_is_told(queue: Queue, settle: str) -> None:
+def test_a_stale_claim_changes_nothing_and_is_reported_as_lost(queue: Queue, settle: str) -> None:
     published = queue.publish(max_attempts=9)
     stale = queue.claim(lock_duration="1 s")
     queue.later("1 hour")
@@ -197,7 +197,7 @@ def test_a_stale_claim_changes_nothing_and_is_told(queue: Queue, settle: str) ->
 
 
 @terminal
-def test_a_claim_is_stale_even_if_the_same_worker_has_the_message_again(queue: Queue, settle: str) -> None:
+def test_a_claim_is_stale_even_if_the_same_worker_has_claimed_the_message_again(queue: Queue, settle: str) -> None:
     published = queue.publish()
     stale = queue.claim(worker="same")
     queue.settle("release", stale)
@@ -209,7 +209,7 @@ def test_a_claim_is_stale_even_if_the_same_worker_has_the_message_again(queue: Q
 
 
 @terminal
-def test_a_message_that_nobody_holds_is_settled_by_nobody(queue: Queue, settle: str) -> None:
+def test_a_message_without_a_lock_cannot_be_settled(queue: Queue, settle: str) -> None:
     published = queue.publish()
     stale = queue.claim()
     queue.settle("release", stale)
@@ -221,7 +221,7 @@ def test_a_message_that_nobody_holds_is_settled_by_nobody(queue: Queue, settle: 
 @terminal
 @pytest.mark.parametrize("claim_ids", [[None], [], None, [0]])
 def test_without_a_claim_id_nothing_is_settled(queue: Queue, settle: str, claim_ids: Any) -> None:
-    """A caller that lost its claim_id on the way must not end a message that waits."""
+    """A caller that lost its claim_id must not end a waiting message."""
     published = queue.publish()
 
     lost = queue.call(settle, [published], claim_ids, *TERMINAL[settle])
@@ -242,8 +242,8 @@ def test_a_settle_whose_answer_was_lost_may_be_repeated(queue: Queue, settle: st
 
 
 @pytest.mark.parametrize(("ended", "settle"), [pair for pair in product(TERMINAL, TERMINAL) if not same_result(*pair)])
-def test_another_settle_than_the_one_that_took_is_told(queue: Queue, ended: str, settle: str) -> None:
-    """Who believes to have completed what was in truth rejected must hear of it."""
+def test_a_settle_with_another_result_than_the_first_is_reported_as_lost(queue: Queue, ended: str, settle: str) -> None:
+    """A worker that believes it completed a message must learn that the message was rejected."""
     published = queue.publish()
     claimed = queue.claim()
     queue.settle(ended, claimed, *TERMINAL[ended])
@@ -252,7 +252,7 @@ def test_another_settle_than_the_one_that_took_is_told(queue: Queue, ended: str,
 
 
 @terminal
-def test_who_settles_after_the_lock_expired_for_good_is_told(queue: Queue, settle: str) -> None:
+def test_a_settle_after_the_lock_expired_finally_is_reported_as_lost(queue: Queue, settle: str) -> None:
     published = queue.publish()
     claimed = queue.claim()
     queue.later("1 hour")
@@ -263,7 +263,7 @@ def test_who_settles_after_the_lock_expired_for_good_is_told(queue: Queue, settl
 
 
 @terminal
-def test_a_batch_settles_what_it_holds_and_tells_what_it_lost(queue: Queue, settle: str) -> None:
+def test_a_batch_settles_what_it_holds_and_reports_what_it_lost(queue: Queue, settle: str) -> None:
     mine, stolen, gone = queue.publish_many(3)
     claimed = queue.claim()
     queue.settle("release", [claimed[1]])
@@ -280,12 +280,12 @@ def test_a_batch_settles_what_it_holds_and_tells_what_it_lost(queue: Queue, sett
 
 @terminal
 @pytest.mark.parametrize("nothing", [[], None])
-def test_settling_nothing_loses_nothing(queue: Queue, settle: str, nothing: Any) -> None:
+def test_settling_no_messages_loses_nothing(queue: Queue, settle: str, nothing: Any) -> None:
     assert queue.call(settle, nothing, nothing, *(nothing for _ in TERMINAL[settle])) == []
 
 
 @terminal
-def test_a_message_named_twice_ends_once(queue: Queue, settle: str) -> None:
+def test_an_id_that_is_given_twice_ends_the_message_once(queue: Queue, settle: str) -> None:
     published = queue.publish()
     (claimed,) = queue.claim()
 
@@ -296,7 +296,7 @@ def test_a_message_named_twice_ends_once(queue: Queue, settle: str) -> None:
 
 
 @terminal
-def test_a_message_that_never_was_is_told_as_lost(queue: Queue, settle: str) -> None:
+def test_an_unknown_id_is_reported_as_lost(queue: Queue, settle: str) -> None:
     assert queue.call(settle, [4711], [1], *TERMINAL[settle]) == [4711]
 
 
@@ -314,7 +314,7 @@ def test_a_settle_that_is_rolled_back_leaves_the_message_locked(queue: Queue, se
 
 @pytest.mark.parametrize("winner", TERMINAL)
 @pytest.mark.parametrize("loser", TERMINAL)
-def test_of_two_settles_at_once_the_second_waits_and_is_told(
+def test_of_two_concurrent_settles_the_second_waits_and_is_reported_as_lost(
     queue: Queue, other: Queue, background: Background, eventually: Any, winner: str, loser: str
 ) -> None:
     published = queue.publish()
@@ -329,7 +329,7 @@ def test_of_two_settles_at_once_the_second_waits_and_is_told(
     assert exactly_one_place(queue, published)
 
 
-def test_when_the_first_of_two_settles_is_rolled_back_the_second_takes(
+def test_if_the_first_of_two_settles_is_rolled_back_the_second_succeeds(
     queue: Queue, other: Queue, background: Background, eventually: Any
 ) -> None:
     published = queue.publish()
@@ -344,7 +344,7 @@ def test_when_the_first_of_two_settles_is_rolled_back_the_second_takes(
     assert queue.archived(published).result == "success"
 
 
-def test_settles_and_cancels_of_the_same_messages_in_any_order_never_deadlock(
+def test_concurrent_settles_and_cancels_in_any_order_never_deadlock(
     queue: Queue, other: Queue, third: Queue, background: Background, eventually: Any
 ) -> None:
     first, last = queue.publish_many(2)
@@ -363,7 +363,7 @@ def test_settles_and_cancels_of_the_same_messages_in_any_order_never_deadlock(
 
 
 def test_effects_in_the_same_database_are_exactly_once(own_database: Database) -> None:
-    """A handler's own SQL and its completion in one transaction: who is told that the lock was lost rolls both back."""
+    """A handler's own SQL and its completion in one transaction: a handler that lost its lock rolls both back."""
     queue, other = (Queue(own_database.connect()) for _ in range(2))
     queue.conn.execute("CREATE TABLE effect (message_id bigint)")
     published = queue.publish(max_attempts=5)
@@ -385,7 +385,7 @@ def test_effects_in_the_same_database_are_exactly_once(own_database: Database) -
     assert [row.message_id for row in queue.rows("SELECT message_id FROM effect")] == [published]
 
 
-def test_the_archive_knows_only_its_results(queue: Queue) -> None:
+def test_the_archive_accepts_only_known_results(queue: Queue) -> None:
     with pytest.raises(errors.CheckViolation, match="result"):
         queue.conn.execute(
             """
@@ -395,7 +395,7 @@ def test_the_archive_knows_only_its_results(queue: Queue) -> None:
         )
 
 
-def test_a_message_with_a_long_life_is_archived_with_its_history(queue: Queue) -> None:
+def test_a_message_with_many_attempts_is_archived_with_its_history(queue: Queue) -> None:
     queue.policy(backoff={"kind": "none"})
     published = queue.publish(max_attempts=3)
     for error in ("one", "two"):
@@ -411,11 +411,11 @@ def test_a_message_with_a_long_life_is_archived_with_its_history(queue: Queue) -
     assert (archived.attempts, archived.result) == (3, "success")
 
 
-# messages.apply_end_policies: what the policies hear of messages that end, whatever ends them.
+# messages.apply_end_policies: counters and keys of messages that end, with every function that ends them.
 
 
 @pytest.mark.parametrize("end", ["complete", "fail", "reject", "cancel", "expire"])
-def test_whatever_ends_a_message_makes_room_and_lets_go_of_its_key(queue: Queue, end: str) -> None:
+def test_every_function_that_ends_a_message_makes_room_and_frees_its_key(queue: Queue, end: str) -> None:
     queue.policy("t", max_depth=5, key_ttl="1 ms")
     queue.publish(key="k")
     queue.publish(key="l")

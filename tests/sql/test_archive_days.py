@@ -12,7 +12,7 @@ from tests.sql.queue import Queue
 pytestmark = pytest.mark.every_server
 
 
-def test_every_day_and_the_default_are_there_with_their_sizes(queue: Queue) -> None:
+def test_it_lists_every_day_and_the_default_partition_with_their_sizes(queue: Queue) -> None:
     queue.conn.execute("TRUNCATE messages.message_archive")
     die(queue)
 

@@ -1,11 +1,11 @@
-"""messages.archive_expired: messages whose time to live is over are archived as expired."""
+"""messages.archive_expired: messages whose TTL is over are archived as expired."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_they_are_dead_with_a_reason_and_nobody_handled_them(queue: Queue) -> None:
+def test_expired_messages_are_dead_with_a_reason_and_without_a_worker(queue: Queue) -> None:
     first, second = queue.publish_many(2)
 
     assert queue.call("archive_expired", [first, second]) == 2
@@ -17,8 +17,8 @@ def test_they_are_dead_with_a_reason_and_nobody_handled_them(queue: Queue) -> No
     assert queue.value("SELECT count FROM messages.alert WHERE result = 'expired'") == 2
 
 
-def test_a_message_that_is_locked_is_left_alone(queue: Queue) -> None:
-    """It may still end well."""
+def test_a_locked_message_is_left_alone(queue: Queue) -> None:
+    """It may still succeed."""
     published = queue.publish()
     queue.claim()
 
@@ -27,5 +27,5 @@ def test_a_message_that_is_locked_is_left_alone(queue: Queue) -> None:
     assert queue.archived(published) is None
 
 
-def test_one_that_is_gone_counts_nothing(queue: Queue) -> None:
+def test_a_message_that_is_gone_is_not_counted(queue: Queue) -> None:
     assert queue.call("archive_expired", [4711]) == 0

@@ -1,4 +1,4 @@
-"""messages.archive_unclaimable: what a claim met and must not hand out ends at once."""
+"""messages.archive_unclaimable: a claim archives messages that it must not return."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from tests.sql.queue import Background, Queue
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_what_expired_is_archived_as_expired_and_counts_no_attempt(queue: Queue, channel: str | None) -> None:
+def test_an_expired_message_is_archived_as_expired_without_counting_an_attempt(
+    queue: Queue, channel: str | None
+) -> None:
     gone = queue.publish(expires_at="2026-01-01", channel=channel)
     stays = queue.publish(expires_at="2900-01-01", channel=channel)
 
@@ -22,7 +24,7 @@ def test_what_expired_is_archived_as_expired_and_counts_no_attempt(queue: Queue,
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_what_has_no_attempt_left_is_archived_as_failed(queue: Queue, channel: str | None) -> None:
+def test_a_message_without_attempts_left_is_archived_as_failed(queue: Queue, channel: str | None) -> None:
     gone = queue.publish(max_attempts=1, channel=channel)
     queue.conn.execute("UPDATE messages.message SET attempts = 1")
 
@@ -33,7 +35,7 @@ def test_what_has_no_attempt_left_is_archived_as_failed(queue: Queue, channel: s
     assert archived.error == "max_attempts: all attempts were used up before this claim"
 
 
-def test_depth_counts_what_ended(queue: Queue) -> None:
+def test_the_depth_is_lowered_by_the_archived_messages(queue: Queue) -> None:
     queue.policy(max_depth=2)
     queue.publish_many(2, expires_at="2026-01-01")
 
@@ -42,8 +44,8 @@ def test_depth_counts_what_ended(queue: Queue) -> None:
     assert queue.depth() == 0
 
 
-def test_it_ends_also_while_somebody_counts_the_depth_and_nobody_waits(queue: Queue, other: Queue) -> None:
-    """A publisher holds the depth until he commits, and this claim may hold a limited topic that others wait for."""
+def test_it_archives_without_waiting_while_another_session_holds_the_depth_counter(queue: Queue, other: Queue) -> None:
+    """A publisher holds the counter until it commits, and this claim may hold the lock of a limited topic that other claims wait for."""
     queue.policy(max_depth=10)
     published = queue.publish(expires_at="2026-01-01")
     other.conn.execute("SET lock_timeout = '2s'")
@@ -56,7 +58,7 @@ def test_it_ends_also_while_somebody_counts_the_depth_and_nobody_waits(queue: Qu
     assert len(other.claim()) == queue.depth() == 1
 
 
-def test_a_claim_that_ends_messages_and_a_settle_that_claims_do_not_wait_for_each_other(
+def test_a_claim_that_archives_and_a_settle_in_a_claim_transaction_do_not_wait_for_each_other(
     own_database: Database,
 ) -> None:
     queue, other, watcher = (Queue(own_database.connect()) for _ in range(3))

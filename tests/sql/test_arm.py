@@ -1,4 +1,4 @@
-"""messages.arm: a worker says that it is about to sleep. (Whom publishes ring for is in test_new_message.py.)"""
+"""messages.arm: a worker records that it is about to sleep. (Which workers a publish notifies: test_new_message.py.)"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sql.queue import Queue
 SLEEPERS = "SELECT worker, topics, next_look_at - clock_timestamp() AS look_in, armed_until - clock_timestamp() AS armed_for FROM messages.sleeper ORDER BY worker"
 
 
-def test_the_flag_says_what_the_worker_waits_for_and_when_it_will_look_by_itself(queue: Queue) -> None:
+def test_the_row_has_the_topics_of_the_worker_and_the_time_of_its_next_poll(queue: Queue) -> None:
     queue.call("arm", "w", ["a", "b"], timedelta(minutes=10))
 
     sleeper = queue.row(SLEEPERS)
@@ -18,7 +18,7 @@ def test_the_flag_says_what_the_worker_waits_for_and_when_it_will_look_by_itself
     assert timedelta(minutes=19) < sleeper.armed_for <= timedelta(minutes=20)
 
 
-def test_arming_again_renews_the_flag(queue: Queue) -> None:
+def test_arming_again_updates_the_row(queue: Queue) -> None:
     queue.call("arm", "w", ["a"], timedelta(minutes=10))
 
     queue.call("arm", "w", ["b"], timedelta(minutes=30))
@@ -27,14 +27,14 @@ def test_arming_again_renews_the_flag(queue: Queue) -> None:
     assert (sleeper.topics, sleeper.look_in > timedelta(minutes=20)) == (["b"], True)
 
 
-def test_each_worker_has_its_own_flag(queue: Queue) -> None:
+def test_each_worker_has_its_own_row(queue: Queue) -> None:
     for worker in ("a", "b"):
         queue.call("arm", worker, None, timedelta(minutes=1))
 
     assert [row.worker for row in queue.rows(SLEEPERS)] == ["a", "b"]
 
 
-def test_publishes_hear_of_it_before_they_look_for_flags(queue: Queue) -> None:
+def test_armed_until_is_raised_before_the_row_is_committed(queue: Queue) -> None:
     queue.call("arm", "w", ["t"], timedelta(hours=1))
 
     assert queue.value(

@@ -1,4 +1,4 @@
-"""messages.audit_action: whatever an operator does by a function is noted, once, and nothing that workers do is."""
+"""messages.audit_action: every operator's action by a function is recorded once, and no action of a worker is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAY_CALL = """
     WHERE p.pronamespace = 'messages'::regnamespace AND p.provolatile = 'v' AND p.prorettype <> 'trigger'::regtype
       AND has_function_privilege('messages_operator', p.oid, 'EXECUTE')
 """
-# What operators may call and nobody did anything by: it only looks, or a machine does it.
+# Functions that operators may call but that are no operator's action: they only read, or a program calls them.
 NO_ACTION = {
     *("now", "stats", "explain", "unhandled_topics", "wait_for", "pending_with_key"),
     *("open_export", "advance_export", "lock_export", "unlock_export", "lock_policies"),
@@ -33,7 +33,7 @@ def audit(queue: Queue) -> list[Row]:
 
 @contextmanager
 def unnoted(queue: Queue) -> Iterator[None]:
-    """What is prepared here fires no trigger: it is no part of the action."""
+    """Disable triggers: the preparation is not part of the action."""
     queue.conn.execute("SET session_replication_role = replica")
     yield
     queue.conn.execute("SET session_replication_role = origin")
@@ -219,7 +219,7 @@ ACTIONS: list[Callable[[Queue], None]] = [
     ),
     *(silence, unsilence, delete_sink, replay_alerts, tick, run_maintenance),
 ]
-# Where the action is called otherwise than its function.
+# Actions whose name differs from their function's.
 NAMES = {
     "silence": "alert.silence",
     "unsilence": "alert.unsilence",
@@ -229,14 +229,14 @@ NAMES = {
 }
 
 
-def test_each_function_that_changes_something_and_that_operators_may_call_is_in_this_list(queue: Queue) -> None:
+def test_the_list_has_each_function_that_changes_something_and_that_operators_may_call(queue: Queue) -> None:
     callable_ = {row.name for row in queue.rows(MAY_CALL)}
 
     assert callable_ - NO_ACTION == {action.__name__ for action in ACTIONS}
 
 
 @pytest.mark.parametrize("act", ACTIONS, ids=lambda act: act.__name__)
-def test_an_operation_is_noted_once_with_who_did_it(queue: Queue, act: Callable[[Queue], None]) -> None:
+def test_an_operation_is_recorded_once_with_its_actor(queue: Queue, act: Callable[[Queue], None]) -> None:
     with queue.conn.transaction():
         queue.conn.execute("SELECT set_config('messages.actor', 'ops', true)")
         act(queue)
@@ -246,14 +246,14 @@ def test_an_operation_is_noted_once_with_who_did_it(queue: Queue, act: Callable[
     assert (row.action, row.actor, row.db_user) == (said, "ops", queue.value("SELECT session_user::text"))
 
 
-def test_a_note_stands_and_falls_with_what_it_tells(queue: Queue) -> None:
+def test_an_entry_is_rolled_back_with_its_action(queue: Queue) -> None:
     with queue.conn.transaction(force_rollback=True):
         cancel(queue)
 
     assert audit(queue) == []
 
 
-def test_the_work_of_workers_and_of_the_maintenance_is_not_noted(queue: Queue) -> None:
+def test_the_work_of_workers_and_of_the_maintenance_is_not_recorded(queue: Queue) -> None:
     queue.policy(max_attempts=2)
     before = len(audit(queue))
     queue.publish_many(6)
@@ -270,14 +270,14 @@ def test_the_work_of_workers_and_of_the_maintenance_is_not_noted(queue: Queue) -
     assert len(audit(queue)) == before
 
 
-def test_one_call_for_many_messages_is_one_row(queue: Queue) -> None:
+def test_one_call_for_many_messages_is_one_entry(queue: Queue) -> None:
     queue.call("cancel", queue.publish_many(500))
 
     (row,) = audit(queue)
     assert (row.detail["count"], len(row.detail["ids"])) == (500, 100)
 
 
-def test_what_is_not_known_of_an_action_is_left_out(queue: Queue) -> None:
+def test_unknown_values_of_an_action_are_left_out(queue: Queue) -> None:
     cancel(queue)
 
     (row,) = audit(queue)

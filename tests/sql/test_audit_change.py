@@ -13,7 +13,7 @@ def audit(queue: Queue) -> list[Row]:
     return queue.rows("SELECT action, topic, target, detail FROM messages.audit ORDER BY id")
 
 
-def test_a_changed_policy_is_noted_with_old_and_new(queue: Queue) -> None:
+def test_a_changed_policy_is_recorded_with_old_and_new_values(queue: Queue) -> None:
     queue.policy("mail", max_attempts=3)
     queue.policy("mail", max_attempts=5, notify="always")
 
@@ -24,14 +24,14 @@ def test_a_changed_policy_is_noted_with_old_and_new(queue: Queue) -> None:
     ]
 
 
-def test_what_changes_nothing_is_not_noted(queue: Queue) -> None:
+def test_an_update_that_changes_nothing_is_not_recorded(queue: Queue) -> None:
     queue.policy("mail", max_attempts=3)
     queue.policy("mail", max_attempts=3)
 
     assert len(audit(queue)) == 1
 
 
-def test_a_pause_is_noted_once_whichever_way_it_comes(queue: Queue) -> None:
+def test_a_pause_is_recorded_once_whether_by_function_or_by_update(queue: Queue) -> None:
     queue.call("pause", "mail", "the relay is down", channel="acme")
     queue.conn.execute(
         "UPDATE messages.channel SET paused_at = NULL, resume_at = NULL, paused_by = NULL, paused_reason = NULL"
@@ -48,7 +48,7 @@ def test_a_pause_is_noted_once_whichever_way_it_comes(queue: Queue) -> None:
     assert audit(queue)[0].detail == {"reason": "the relay is down"}
 
 
-def test_a_channel_whose_row_goes_with_the_pause_is_one_action(queue: Queue) -> None:
+def test_a_resume_that_deletes_the_row_of_a_channel_is_one_action(queue: Queue) -> None:
     queue.call("pause", "mail", channel="acme")
 
     queue.call("resume", "mail", "acme")
@@ -56,7 +56,7 @@ def test_a_channel_whose_row_goes_with_the_pause_is_one_action(queue: Queue) -> 
     assert [row.action for row in audit(queue)] == ["pause", "resume"]
 
 
-def test_a_pause_that_runs_out_and_is_cleared_away_is_nobodys_action(queue: Queue) -> None:
+def test_the_deletion_of_an_expired_pause_is_not_recorded(queue: Queue) -> None:
     queue.call("pause", "mail", channel="acme", resume_in="1 minute")
     queue.later("2 minutes")
 
@@ -65,7 +65,7 @@ def test_a_pause_that_runs_out_and_is_cleared_away_is_nobodys_action(queue: Queu
     assert [row.action for row in audit(queue)] == ["pause"]
 
 
-def test_a_schedule_is_noted_when_somebody_changes_it_and_not_when_it_fires(queue: Queue) -> None:
+def test_a_schedule_is_recorded_when_an_operator_changes_it_and_not_when_it_fires(queue: Queue) -> None:
     queue.schedule("nightly")
     queue.conn.execute(
         "UPDATE messages.schedule SET cron = '5 * * * *', next_tick = messages.now() - interval '1 minute'"
@@ -85,7 +85,7 @@ def test_a_schedule_is_noted_when_somebody_changes_it_and_not_when_it_fires(queu
     ]
 
 
-def test_a_subscription_is_noted(queue: Queue) -> None:
+def test_a_subscription_is_recorded(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('orders', 'mail')")
     queue.conn.execute("DELETE FROM messages.subscription")
 
@@ -95,14 +95,14 @@ def test_a_subscription_is_noted(queue: Queue) -> None:
     ]
 
 
-def test_a_row_that_is_taken_back_leaves_no_note(queue: Queue) -> None:
+def test_a_change_that_is_rolled_back_leaves_no_entry(queue: Queue) -> None:
     with queue.conn.transaction(force_rollback=True):
         queue.policy("mail", max_attempts=3)
 
     assert audit(queue) == []
 
 
-def test_a_bound_of_alerts_is_noted(queue: Queue) -> None:
+def test_a_bound_of_alerts_is_recorded(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.alert_bound (topic, dead_per_hour) VALUES ('mail', 5)")
     queue.conn.execute("UPDATE messages.alert_bound SET dead_per_hour = 0 WHERE topic = 'mail'")
     queue.conn.execute("DELETE FROM messages.alert_bound WHERE topic = 'mail'")
@@ -129,11 +129,11 @@ def test_each_key_that_differs_has_its_old_and_its_new_value(queue: Queue) -> No
     assert found == {"b": {"old": 2, "new": 3}, "d": {"old": None, "new": [1]}}
 
 
-def test_what_is_missing_and_what_is_null_are_the_same(queue: Queue) -> None:
+def test_a_missing_value_and_null_are_the_same(queue: Queue) -> None:
     assert changes(queue, {}, {"a": None}) == {}
 
 
-def test_keys_that_do_not_count_are_left_out(queue: Queue) -> None:
+def test_ignored_keys_are_left_out(queue: Queue) -> None:
     assert changes(queue, {"a": 1, "at": 1}, {"a": 2, "at": 2}, ["at"]) == {"a": {"old": 1, "new": 2}}
 
 

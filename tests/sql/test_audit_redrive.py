@@ -1,4 +1,4 @@
-"""messages.audit_redrive: what is noted of a redrive."""
+"""messages.audit_redrive: the audit entry of a redrive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def audit(queue: Queue) -> list[Row]:
     return queue.rows("SELECT action, topic, target, detail FROM messages.audit")
 
 
-def test_one_row_counts_the_outcomes(queue: Queue) -> None:
+def test_one_entry_counts_the_outcomes(queue: Queue) -> None:
     first, second = die(queue), die(queue)
     outcomes(queue, "redrive", [first])
 
@@ -22,7 +22,7 @@ def test_one_row_counts_the_outcomes(queue: Queue) -> None:
     assert row.detail["message_id"] == max(queue.ids())
 
 
-def test_filters_of_a_redrive_by_filter_are_noted(queue: Queue) -> None:
+def test_the_filters_of_a_redrive_are_recorded(queue: Queue) -> None:
     die(queue, error="disk 7")
     die(queue, error="disk 7")
 
@@ -33,7 +33,7 @@ def test_filters_of_a_redrive_by_filter_are_noted(queue: Queue) -> None:
     assert row.detail["filter"] == {"topic": "t", "error": "disk"}
 
 
-def test_an_edited_redrive_says_what_was_edited_and_not_how(queue: Queue) -> None:
+def test_an_edited_redrive_records_which_parts_were_edited_and_not_their_contents(queue: Queue) -> None:
     died = die(queue)
 
     queue.rows("SELECT * FROM messages.redrive_edited(%s, p_payload => '\"secret\"', p_merge => false)", [died])
@@ -43,7 +43,7 @@ def test_an_edited_redrive_says_what_was_edited_and_not_how(queue: Queue) -> Non
     assert "secret" not in str(row.detail)
 
 
-def test_where_nothing_comes_back_nothing_is_noted(queue: Queue) -> None:
+def test_a_redrive_of_no_message_is_not_recorded(queue: Queue) -> None:
     outcomes(queue, "redrive", [4711])
 
     assert audit(queue) == []

@@ -33,7 +33,7 @@ def backoff(queue: Queue, attempt: int, random: float = 0.5, **policy: Any) -> f
         ({"kind": "constant", "base": 2}, [2, 2, 2, 2]),
     ],
 )
-def test_each_kind_grows_in_its_way_from_the_first_attempt_on(
+def test_each_kind_grows_according_to_its_rule_from_the_first_attempt(
     queue: Queue, policy: dict[str, Any], waits: list[float]
 ) -> None:
     assert [backoff(queue, attempt, **policy) for attempt in (1, 2, 3, 4)] == pytest.approx(waits)
@@ -44,18 +44,18 @@ def test_the_cap_bounds_every_kind(queue: Queue, kind: str) -> None:
     assert backoff(queue, 50, kind=kind, base="1 minute", cap="30 s") == 30
 
 
-def test_without_a_cap_a_day_is_the_cap(queue: Queue) -> None:
+def test_without_a_cap_the_cap_is_a_day(queue: Queue) -> None:
     assert backoff(queue, 40, kind="exponential") == 86400
 
 
 @pytest.mark.parametrize("attempt", [61, 1000, 2_147_483_647])
-def test_no_number_of_attempts_overflows(queue: Queue, attempt: int) -> None:
+def test_a_large_number_of_attempts_does_not_overflow(queue: Queue, attempt: int) -> None:
     assert backoff(queue, attempt, kind="exponential", base="10 years", factor=1000, cap="10 years") <= 10 * 366 * 86400
     assert backoff(queue, attempt, kind="linear", base="10 years", step="10 years", cap="10 years") <= 10 * 366 * 86400
 
 
 @pytest.mark.parametrize("attempt", [0, -5])
-def test_an_attempt_before_the_first_counts_as_the_first(queue: Queue, attempt: int) -> None:
+def test_an_attempt_below_1_counts_as_the_first(queue: Queue, attempt: int) -> None:
     assert backoff(queue, attempt, kind="linear", base="5 s") == 5
 
 

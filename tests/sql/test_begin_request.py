@@ -1,4 +1,4 @@
-"""messages.begin_request: a request is done once, however often it is sent, also at the same time."""
+"""messages.begin_request: a request is executed once, however often it is sent, also at the same time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def begin(queue: Queue, digest: bytes = b"1") -> list[tuple[int, str]]:
     return [(row.status, row.answer) for row in queue.rows(BEGIN, [digest])]
 
 
-def test_the_first_does_it_and_the_second_gets_its_answer(queue: Queue) -> None:
+def test_the_first_call_executes_it_and_the_second_gets_its_answer(queue: Queue) -> None:
     assert begin(queue) == []
     queue.call("end_request", "shop", "k", 201, '{"id": 1}')
 
     assert begin(queue) == [(201, '{"id": 1}')]
 
 
-def test_each_caller_has_keys_of_his_own(queue: Queue) -> None:
+def test_each_caller_has_separate_keys(queue: Queue) -> None:
     begin(queue)
 
     assert queue.rows("SELECT * FROM messages.begin_request('other', 'k', '1')") == []
@@ -38,7 +38,7 @@ def test_another_request_with_the_same_key_is_an_error(queue: Queue) -> None:
         begin(queue, b"2")
 
 
-def test_two_at_once_one_waits_for_the_other_and_takes_its_place_if_that_fails(
+def test_of_two_concurrent_calls_the_second_waits_and_executes_it_if_the_first_fails(
     queue: Queue, database: Database
 ) -> None:
     with database.connect() as first:

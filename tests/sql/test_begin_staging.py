@@ -1,4 +1,4 @@
-"""messages.begin_staging: a task gets the number under which it stages."""
+"""messages.begin_staging: a task gets the number under which it stages rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.sql.queue import Queue
 from tests.sql.staging import give_to_somebody_else, publish_rows
 
 
-def test_each_task_and_each_repetition_of_it_gets_a_number_of_its_own(queue: Queue) -> None:
+def test_each_task_and_each_repetition_of_it_gets_its_own_number(queue: Queue) -> None:
     assert queue.call("begin_staging", "j") != queue.call("begin_staging", "j")
 
 
-def test_a_job_that_is_published_needs_no_number(queue: Queue) -> None:
+def test_a_published_job_gets_no_number(queue: Queue) -> None:
     publish_rows(queue, {})
 
     assert queue.call("begin_staging", "j") is None

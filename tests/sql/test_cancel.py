@@ -1,4 +1,4 @@
-"""messages.cancel: an operator ends messages, whether they wait or run."""
+"""messages.cancel: an operator ends waiting and running messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_reason_is_kept(queue: Queue) -> None:
     assert queue.archived(published).error == "cancelled: ordered twice"
 
 
-def test_the_worker_of_a_running_message_hears_of_it_at_once(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_the_worker_of_a_running_message_is_notified_at_once(queue: Queue, listen: Callable[..., Listener]) -> None:
     listener = listen("cancelled")
     running, waiting = queue.publish(), queue.publish("u")
     queue.claim()
@@ -47,7 +47,9 @@ def test_the_worker_of_a_running_message_hears_of_it_at_once(queue: Queue, liste
     ("settle", "arguments"),
     [("complete", ()), ("retry", (["x"],)), ("fail", (["x"],)), ("release", ()), ("defer", ()), ("heartbeat", ())],
 )
-def test_whatever_the_worker_still_tries_changes_nothing_and_is_told(queue: Queue, settle: str, arguments: Any) -> None:
+def test_later_settles_of_the_worker_change_nothing_and_report_a_lost_lock(
+    queue: Queue, settle: str, arguments: Any
+) -> None:
     published = queue.publish(max_attempts=5)
     claimed = queue.claim()
     queue.call("cancel", [published])
@@ -57,7 +59,7 @@ def test_whatever_the_worker_still_tries_changes_nothing_and_is_told(queue: Queu
     assert (queue.message(published), queue.archived(published)) == (None, before)
 
 
-def test_what_ended_already_is_not_cancelled(queue: Queue) -> None:
+def test_an_ended_message_is_not_cancelled(queue: Queue) -> None:
     published = queue.publish()
     queue.settle("complete", queue.claim())
 
@@ -66,7 +68,7 @@ def test_what_ended_already_is_not_cancelled(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("ids", [[], None, [4711]])
-def test_what_is_not_there_is_not_cancelled(queue: Queue, ids: Any) -> None:
+def test_an_unknown_message_is_not_cancelled(queue: Queue, ids: Any) -> None:
     assert queue.call("cancel", ids) == []
 
 
@@ -78,7 +80,7 @@ def test_many_are_cancelled_at_once(queue: Queue) -> None:
     assert queue.ids() == []
 
 
-def test_a_cancel_waits_for_a_settle_under_way_and_then_finds_nothing(
+def test_a_cancel_waits_for_a_settle_in_progress_and_then_finds_nothing(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     published = queue.publish()
@@ -93,7 +95,7 @@ def test_a_cancel_waits_for_a_settle_under_way_and_then_finds_nothing(
     assert queue.archived(published).result == "success"
 
 
-def test_a_message_that_is_claimed_meanwhile_is_cancelled_as_running(
+def test_a_message_that_is_claimed_at_the_same_time_is_cancelled_as_running(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Listener]
 ) -> None:
     listener = listen("cancelled")
@@ -109,7 +111,7 @@ def test_a_message_that_is_claimed_meanwhile_is_cancelled_as_running(
     assert queue.settle("complete", claimed) == [published]
 
 
-def test_the_archive_names_the_operator(queue: Queue) -> None:
+def test_the_archive_records_the_operator(queue: Queue) -> None:
     published = queue.publish()
     queue.conn.execute("SET ROLE messages_operator")
 

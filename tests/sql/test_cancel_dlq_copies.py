@@ -1,4 +1,4 @@
-"""messages.cancel_dlq_copies: nobody works a dead letter whose original was put back."""
+"""messages.cancel_dlq_copies: a dead letter is not run once its original was redriven."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sql.deaths import copy_of, die
 from tests.sql.queue import Background, Queue
 
 
-def test_copies_of_others_stay(queue: Queue) -> None:
+def test_copies_of_other_messages_stay(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died, other = die(queue), die(queue)
 
@@ -19,9 +19,7 @@ def test_copies_of_others_stay(queue: Queue) -> None:
     assert copy_of(queue, other).topic == "t.dlq"
 
 
-def test_a_copy_that_somebody_claims_right_now_is_not_waited_for(
-    queue: Queue, other: Queue, background: Background
-) -> None:
+def test_a_copy_that_is_being_claimed_is_not_waited_for(queue: Queue, other: Queue, background: Background) -> None:
     queue.policy(dead_letter=True)
     died = die(queue)
 
@@ -33,7 +31,7 @@ def test_a_copy_that_somebody_claims_right_now_is_not_waited_for(
     assert queue.message(claimed.id).claim_id == claimed.claim_id
 
 
-def test_an_original_and_its_dead_copy_put_back_in_one_call_leave_one_message(queue: Queue) -> None:
+def test_an_original_and_its_dead_copy_redriven_in_one_call_leave_one_message(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died = die(queue)
     claimed = queue.claim("t.dlq")
@@ -44,7 +42,7 @@ def test_an_original_and_its_dead_copy_put_back_in_one_call_leave_one_message(qu
     assert [row.topic for row in queue.rows("SELECT topic FROM messages.message")] == ["t"]
 
 
-def test_a_rolled_back_redrive_leaves_the_copy_where_it_was(queue: Queue, eventually: Callable[..., Any]) -> None:
+def test_a_redrive_that_is_rolled_back_leaves_the_copy(queue: Queue, eventually: Callable[..., Any]) -> None:
     queue.policy(dead_letter=True)
     died = die(queue)
 
@@ -54,7 +52,7 @@ def test_a_rolled_back_redrive_leaves_the_copy_where_it_was(queue: Queue, eventu
     assert copy_of(queue, died).topic == "t.dlq"
 
 
-def test_a_copy_that_its_worker_gave_back_after_the_redrive_goes_with_the_next_call(queue: Queue) -> None:
+def test_a_copy_that_its_worker_released_after_the_redrive_is_cancelled_by_the_next_call(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died = die(queue)
     working = queue.claim("t.dlq")

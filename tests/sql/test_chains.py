@@ -1,4 +1,4 @@
-"""Messages that come after others, as their publishers, workers and operators see them: what holds whatever functions it takes."""
+"""Messages with predecessors, as their publishers, workers and operators see them: what holds across all functions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def after(queue: Queue, *before: int, topic: str = "t", **named: Any) -> int:
 
 
 def finish(queue: Queue, *topics: str) -> None:
-    """End what is ready there as a success."""
+    """End the ready messages of these topics as a success."""
     assert queue.settle("complete", queue.claim(*topics)) == []
 
 
 def kill(queue: Queue, *topics: str) -> None:
-    """End what is ready there as failed."""
+    """End the ready messages of these topics as failed."""
     assert queue.settle("fail", queue.claim(*topics), ["boom"]) == []
 
 
@@ -49,10 +49,10 @@ def leftovers(queue: Queue) -> list[Row]:
     )
 
 
-# In order
+# Order
 
 
-def test_it_is_claimed_when_all_before_it_have_succeeded_and_not_before(queue: Queue) -> None:
+def test_a_message_is_claimed_once_all_its_predecessors_have_succeeded_and_not_before(queue: Queue) -> None:
     first, second = queue.publish_many(2)
     last = after(queue, first, second)
 
@@ -66,7 +66,7 @@ def test_it_is_claimed_when_all_before_it_have_succeeded_and_not_before(queue: Q
     assert leftovers(queue) == []
 
 
-def test_a_diamond_runs_from_its_top_to_its_bottom(queue: Queue) -> None:
+def test_a_diamond_runs_from_top_to_bottom(queue: Queue) -> None:
     top = queue.publish("top")
     left, right = after(queue, top, topic="left"), after(queue, top, topic="right")
     bottom = after(queue, left, right, topic="bottom")
@@ -90,7 +90,7 @@ def test_a_chain_is_published_in_one_transaction(queue: Queue) -> None:
         finish(queue)
 
 
-def test_sleepers_are_rung_by_the_end_that_releases(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_the_end_that_releases_a_message_notifies_sleepers(queue: Queue, listen: Callable[..., Listener]) -> None:
     first = queue.publish()
     after(queue, first, topic="next")
     claimed = queue.claim()
@@ -102,7 +102,7 @@ def test_sleepers_are_rung_by_the_end_that_releases(queue: Queue, listen: Callab
     assert listener.received() == ["next"]
 
 
-def test_a_predecessor_that_succeeded_already_is_no_reason_to_wait(queue: Queue) -> None:
+def test_a_predecessor_that_has_succeeded_already_does_not_block(queue: Queue) -> None:
     first = queue.publish()
     finish(queue)
 
@@ -112,7 +112,7 @@ def test_a_predecessor_that_succeeded_already_is_no_reason_to_wait(queue: Queue)
     assert leftovers(queue) == []
 
 
-def test_a_success_of_which_nothing_is_kept_releases_all_the_same(queue: Queue) -> None:
+def test_a_success_that_is_not_archived_releases_its_successors_too(queue: Queue) -> None:
     queue.policy(archive_success="none")
     last = after(queue, queue.publish())
 
@@ -121,7 +121,7 @@ def test_a_success_of_which_nothing_is_kept_releases_all_the_same(queue: Queue) 
     assert ready(queue) == [last]
 
 
-def test_the_times_that_the_publisher_wanted_count_from_the_release(queue: Queue) -> None:
+def test_delay_and_ttl_of_the_publisher_count_from_the_release(queue: Queue) -> None:
     queue.stop_clock("2030-01-01 12:00+00")
     first = queue.publish(wait="0")
     last = after(queue, first, delay="1 hour", ttl="10 minutes")
@@ -133,7 +133,7 @@ def test_the_times_that_the_publisher_wanted_count_from_the_release(queue: Queue
     assert (row.available_at.hour, row.expires_at.hour, row.expires_at.minute) == (18, 18, 10)
 
 
-def test_a_time_to_come_is_kept_and_one_that_has_passed_is_now(queue: Queue) -> None:
+def test_a_future_available_at_is_kept_and_a_past_one_becomes_now(queue: Queue) -> None:
     queue.stop_clock("2030-01-01 12:00+00")
     first = queue.publish(wait="0")
     to_come = after(queue, first, available_at="2031-01-01 00:00+00")
@@ -160,7 +160,7 @@ def test_the_ttl_of_the_topic_counts_from_the_release_too(queue: Queue) -> None:
     assert queue.message(last).expires_at.hour == 16
 
 
-# When one before it ends badly
+# A predecessor that ends badly
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_the_ttl_of_the_topic_counts_from_the_release_too(queue: Queue) -> None:
     ids=["failed", "rejected", "lock_expired", "cancelled", "skipped"],
 )
 @pytest.mark.parametrize(("policy", "becomes"), [("hold", "blocked"), ("cancel", "cancelled"), ("run", "ready")])
-def test_what_happens_then_is_what_its_publisher_said(queue: Queue, end: Any, policy: str, becomes: str) -> None:
+def test_after_failed_decides_what_happens_to_the_successors(queue: Queue, end: Any, policy: str, becomes: str) -> None:
     first = queue.publish()
     last = after(queue, first, topic="next", after_failed=policy)
 
@@ -188,7 +188,7 @@ def test_what_happens_then_is_what_its_publisher_said(queue: Queue, end: Any, po
 
 
 @pytest.mark.parametrize(("policy", "becomes"), [("hold", "blocked"), ("cancel", "cancelled"), ("run", "ready")])
-def test_one_that_was_dead_before_counts_the_same(queue: Queue, policy: str, becomes: str) -> None:
+def test_a_predecessor_that_was_dead_before_counts_the_same(queue: Queue, policy: str, becomes: str) -> None:
     first = queue.publish()
     kill(queue)
 
@@ -198,7 +198,7 @@ def test_one_that_was_dead_before_counts_the_same(queue: Queue, policy: str, bec
     assert (archived.result if archived else "ready" if last in ready(queue) else "blocked") == becomes
 
 
-def test_a_cancelled_successor_cancels_those_after_it_by_their_own_policies(queue: Queue) -> None:
+def test_a_cancelled_successor_cancels_its_own_successors_by_their_policies(queue: Queue) -> None:
     first = queue.publish()
     second = after(queue, first, topic="a", after_failed="cancel")
     third = after(queue, second, topic="b", after_failed="cancel")
@@ -213,7 +213,7 @@ def test_a_cancelled_successor_cancels_those_after_it_by_their_own_policies(queu
     assert queue.message(holds).available_at.year == 9000
 
 
-def test_a_redrive_of_the_dead_one_is_what_it_waits_for_then(queue: Queue) -> None:
+def test_a_successor_waits_for_the_redrive_of_its_dead_predecessor(queue: Queue) -> None:
     first = queue.publish()
     last = after(queue, first, topic="next")
     kill(queue)
@@ -227,7 +227,7 @@ def test_a_redrive_of_the_dead_one_is_what_it_waits_for_then(queue: Queue) -> No
     assert leftovers(queue) == []
 
 
-def test_the_copy_in_the_dead_letter_topic_hands_it_on_too(queue: Queue) -> None:
+def test_a_copy_in_the_dead_letter_topic_passes_successors_on_too(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     first = queue.publish()
     last = after(queue, first, topic="next")
@@ -240,7 +240,7 @@ def test_the_copy_in_the_dead_letter_topic_hands_it_on_too(queue: Queue) -> None
     assert ready(queue) == [last]
 
 
-def test_one_that_comes_after_a_message_that_was_put_back_waits_for_what_it_became(queue: Queue) -> None:
+def test_a_message_after_a_redriven_one_waits_for_the_new_message(queue: Queue) -> None:
     first = queue.publish()
     kill(queue)
     again = redrive(queue, first)
@@ -250,7 +250,7 @@ def test_one_that_comes_after_a_message_that_was_put_back_waits_for_what_it_beca
     assert [row.id for row in queue.rows("SELECT id FROM messages.workflow(%s)", [last])] == [again]
 
 
-def test_its_row_leaves_the_archive_and_it_can_still_be_let_run(queue: Queue) -> None:
+def test_a_message_can_be_unblocked_after_its_predecessor_left_the_archive(queue: Queue) -> None:
     first = queue.publish()
     last = after(queue, first, topic="next")
     kill(queue)
@@ -266,10 +266,10 @@ def test_its_row_leaves_the_archive_and_it_can_still_be_let_run(queue: Queue) ->
     assert (released, queue.message(last).available_at.year < 9000) == ([last], True)
 
 
-# What operators do with one that waits
+# Operations on a blocked message
 
 
-def test_cancel_ends_it_and_leaves_nothing(queue: Queue) -> None:
+def test_a_cancel_ends_it_and_leaves_nothing(queue: Queue) -> None:
     first = queue.publish()
     last = after(queue, first)
 
@@ -280,7 +280,7 @@ def test_cancel_ends_it_and_leaves_nothing(queue: Queue) -> None:
     assert queue.ids() == []
 
 
-def test_skip_ends_it_and_a_redrive_of_it_waits_for_nothing(queue: Queue) -> None:
+def test_a_skip_ends_it_and_its_redrive_waits_for_nothing(queue: Queue) -> None:
     last = after(queue, queue.publish("before"), topic="next")
 
     queue.call("skip", [last])
@@ -291,14 +291,14 @@ def test_skip_ends_it_and_a_redrive_of_it_waits_for_nothing(queue: Queue) -> Non
     assert leftovers(queue) == []
 
 
-def test_retry_now_leaves_it_where_it_is(queue: Queue) -> None:
+def test_retry_now_does_not_change_it(queue: Queue) -> None:
     last = after(queue, queue.publish())
 
     assert queue.call("retry_now", [last]) == []
     assert queue.message(last).available_at.year == 9000
 
 
-def test_edit_changes_what_it_will_carry(queue: Queue) -> None:
+def test_an_edit_changes_its_payload(queue: Queue) -> None:
     last = after(queue, queue.publish())
 
     assert queue.value("SELECT messages.edit(%s, '7')", [last]) == "edited"
@@ -307,7 +307,7 @@ def test_edit_changes_what_it_will_carry(queue: Queue) -> None:
     assert [c.payload for c in queue.claim()] == ["7"]
 
 
-def test_a_replay_of_what_was_before_it_releases_nothing(queue: Queue) -> None:
+def test_a_replay_of_its_predecessor_releases_nothing(queue: Queue) -> None:
     done, waits = queue.publish("done"), queue.publish("waits")
     last = after(queue, done, waits)
     finish(queue, "done")
@@ -318,7 +318,7 @@ def test_a_replay_of_what_was_before_it_releases_nothing(queue: Queue) -> None:
     assert queue.message(last).available_at.year == 9000
 
 
-def test_the_retention_of_the_archive_takes_nothing_that_waits(queue: Queue) -> None:
+def test_the_retention_of_the_archive_deletes_nothing_that_is_blocked(queue: Queue) -> None:
     last = after(queue, queue.publish())
     queue.policy("*", retention="1 day")
 
@@ -333,7 +333,7 @@ def test_the_retention_of_the_archive_takes_nothing_that_waits(queue: Queue) -> 
 # Keys and limits
 
 
-def test_its_key_stands_from_the_start(queue: Queue) -> None:
+def test_its_key_is_taken_from_the_start(queue: Queue) -> None:
     last = after(queue, queue.publish(), key="k")
 
     with pytest.raises(errors.UniqueViolation):
@@ -365,7 +365,7 @@ def test_its_content_can_be_replaced_and_the_ttl_counts_from_the_release(queue: 
     ],
     ids=["release", "defer", "retry"],
 )
-def test_one_that_has_the_key_of_what_it_comes_after_does_not_supersede_it(queue: Queue, back: Any) -> None:
+def test_a_message_with_the_key_of_its_predecessor_does_not_supersede_it(queue: Queue, back: Any) -> None:
     queue.policy(key_on_retry="supersede", max_attempts=3)
     first = queue.publish(key="k")
     held = queue.claim()
@@ -379,7 +379,7 @@ def test_one_that_has_the_key_of_what_it_comes_after_does_not_supersede_it(queue
 
 
 @pytest.mark.parametrize("mode", ["replace", "append"])
-def test_it_cannot_take_the_place_of_another(queue: Queue, mode: str) -> None:
+def test_it_cannot_replace_another_message(queue: Queue, mode: str) -> None:
     first = queue.publish()
 
     with pytest.raises(errors.InvalidParameterValue, match="keeps its place"):
@@ -394,7 +394,7 @@ def test_it_cannot_be_fanned_out(queue: Queue) -> None:
         after(queue, first)
 
 
-def test_it_counts_as_one_of_its_topic_and_one_that_is_dropped_is_not_parked(queue: Queue) -> None:
+def test_it_counts_towards_the_depth_of_its_topic_and_a_dropped_one_is_not_stored(queue: Queue) -> None:
     queue.policy(max_depth=1, on_full="drop")
     first = queue.publish("first")
     after(queue, first)
@@ -405,7 +405,7 @@ def test_it_counts_as_one_of_its_topic_and_one_that_is_dropped_is_not_parked(que
     assert queue.value("SELECT count(*) FROM messages.blocked_message") == 1
 
 
-def test_it_is_neither_ready_nor_unhandled_nor_old(queue: Queue) -> None:
+def test_it_counts_neither_as_ready_nor_as_unhandled_nor_as_old(queue: Queue) -> None:
     after(queue, queue.publish("first"), topic="next")
 
     assert [row[0] for row in queue.rows("SELECT * FROM messages.unhandled_topics()")] == ["first"]
@@ -413,17 +413,17 @@ def test_it_is_neither_ready_nor_unhandled_nor_old(queue: Queue) -> None:
     assert queue.call("count_ready", ["next"]) == 0
 
 
-# At the same moment
+# Concurrency
 
 
-def test_of_two_ends_at_the_same_moment_the_second_releases(
+def test_of_two_concurrent_ends_the_second_releases(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     def released_by_the_second() -> bool:
         first, second = queue.publish("first"), queue.publish("second")
         last = after(queue, first, second)
         one, two = queue.claim("first"), other.claim("second")
-        # Deferred triggers run here at once, so that the first holds what it took for as long as its transaction is open.
+        # Deferred triggers run here at once, so that the first holds its locks for as long as its transaction is open.
         with queue.conn.transaction():
             queue.conn.execute("SET CONSTRAINTS ALL IMMEDIATE")
             queue.settle("complete", one)
@@ -436,14 +436,14 @@ def test_of_two_ends_at_the_same_moment_the_second_releases(
         finish(queue)
         return at_once == [last]
 
-    # It waits for a moment only: on a busy machine that may be over, and then it is the tick.
+    # It waits only for a short time: on a busy machine that may be over, and then the tick releases.
     assert any(released_by_the_second() for _ in range(10))
 
 
-def test_many_ends_in_any_order_of_their_messages_neither_lose_one_nor_stop_each_other(
+def test_concurrent_ends_in_any_order_release_every_message_and_do_not_block_each_other(
     queue: Queue, other: Queue, background: Background
 ) -> None:
-    """Each transaction ends one message of every pair, in opposite orders: locks taken as they come would make a circle."""
+    """Each transaction ends one message of every pair, in opposite orders: locks in the order of the ends would deadlock."""
     for _ in range(10):
         ones, twos = queue.publish_many(5, "one"), queue.publish_many(5, "two")
         lasts = [after(queue, *pair, topic="last") for pair in zip(ones, twos, strict=True)]
@@ -461,7 +461,7 @@ def test_many_ends_in_any_order_of_their_messages_neither_lose_one_nor_stop_each
         assert sorted(c.id for c in queue.claim("last")) == lasts
 
 
-def test_who_publishes_never_keeps_an_end_waiting(queue: Queue, other: Queue) -> None:
+def test_a_publisher_never_makes_an_end_wait(queue: Queue, other: Queue) -> None:
     first = queue.publish()
     claimed = queue.claim()
 
@@ -476,9 +476,7 @@ def test_who_publishes_never_keeps_an_end_waiting(queue: Queue, other: Queue) ->
     assert (before_the_tick, ready(queue)) == ([], [last])
 
 
-def test_an_end_that_is_not_committed_when_the_tick_looks_first_is_found_by_a_later_one(
-    queue: Queue, other: Queue
-) -> None:
+def test_an_end_that_is_not_committed_when_the_tick_runs_is_found_by_a_later_tick(queue: Queue, other: Queue) -> None:
     first = queue.publish()
     claimed = queue.claim()
 
@@ -495,7 +493,7 @@ def test_an_end_that_is_not_committed_when_the_tick_looks_first_is_found_by_a_la
 
 
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_an_end_in_a_snapshot_older_than_the_edge_is_found_by_the_tick(
+def test_an_end_with_a_snapshot_older_than_the_dependency_is_found_by_the_tick(
     queue: Queue, other: Queue, isolation: str
 ) -> None:
     first = queue.publish()
@@ -511,7 +509,7 @@ def test_an_end_in_a_snapshot_older_than_the_edge_is_found_by_the_tick(
     assert ready(queue) == [last]
 
 
-def test_an_end_that_is_undone_releases_nothing(queue: Queue) -> None:
+def test_an_end_that_is_rolled_back_releases_nothing(queue: Queue) -> None:
     first = queue.publish()
     last = after(queue, first)
 
@@ -524,7 +522,7 @@ def test_an_end_that_is_undone_releases_nothing(queue: Queue) -> None:
     assert ready(queue) == [last]
 
 
-def test_an_end_in_a_savepoint_that_is_undone_is_no_end(queue: Queue) -> None:
+def test_an_end_that_is_rolled_back_to_a_savepoint_releases_nothing(queue: Queue) -> None:
     first, second = queue.publish("first"), queue.publish("second")
     one, two = after(queue, first), after(queue, second)
 
@@ -538,7 +536,7 @@ def test_an_end_in_a_savepoint_that_is_undone_is_no_end(queue: Queue) -> None:
     assert two in ready(queue)
 
 
-def test_one_that_somebody_edits_is_released_by_the_next_tick(queue: Queue, other: Queue) -> None:
+def test_a_message_that_is_being_edited_is_released_by_the_next_tick(queue: Queue, other: Queue) -> None:
     first = queue.publish()
     last = after(queue, first)
     claimed = queue.claim()

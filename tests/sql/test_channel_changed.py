@@ -1,4 +1,4 @@
-"""The triggers of messages.channel: what may differ for one channel, and that daemons hear of a change."""
+"""The triggers of messages.channel: the allowed settings of one channel, and the notification of daemons about a change."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_defaults_have_no_channels(queue: Queue) -> None:
         write(queue, topic="*", concurrency=1)
 
 
-def test_daemons_hear_of_every_change(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_each_change_notifies_the_daemons(queue: Queue, listen: Callable[..., Listener]) -> None:
     listener = listen("topic_changed")
 
     write(queue, concurrency=1)

@@ -23,8 +23,8 @@ def test_without_a_mark_everything_is_above_it(queue: Queue) -> None:
     )
 
 
-def test_a_message_that_comes_back_at_its_old_place_lowers_it(queue: Queue) -> None:
-    """Released, and tried again in an ordered channel, which keeps its place."""
+def test_a_message_that_returns_with_its_old_available_at_lowers_it(queue: Queue) -> None:
+    """Released, or retried in an ordered channel, where it keeps its position."""
     queue.policy("ordered", ordered=True, max_attempts=5)
     for topic, settle in (("t", "release"), ("ordered", "retry")):
         published = queue.publish(topic, channel="c", wait="-5 s")
@@ -36,7 +36,7 @@ def test_a_message_that_comes_back_at_its_old_place_lowers_it(queue: Queue) -> N
         assert queue.call("channel_low_water", topic) == queue.message(published).available_at
 
 
-def test_one_that_comes_back_later_leaves_it(queue: Queue) -> None:
+def test_a_message_that_returns_with_a_later_available_at_leaves_it(queue: Queue) -> None:
     queue.policy(max_attempts=5, backoff={"kind": "none"})
     queue.publish(channel="c", wait="-5 s")
     claimed = queue.claim()

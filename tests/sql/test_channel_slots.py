@@ -35,7 +35,7 @@ def override(queue: Queue, channel: str, **columns: Any) -> None:
     )
 
 
-def test_what_runs_leaves_so_much_of_channel_concurrency(queue: Queue) -> None:
+def test_running_messages_use_slots_of_channel_concurrency(queue: Queue) -> None:
     queue.policy(channel_concurrency=3)
     queue.publish_many(2, channel="a")
     queue.publish_many(3, channel="b")
@@ -48,7 +48,7 @@ def test_what_runs_leaves_so_much_of_channel_concurrency(queue: Queue) -> None:
     assert look(queue, "a", "c").held is False
 
 
-def test_nobody_knows_when_a_place_will_be_free(queue: Queue) -> None:
+def test_without_a_free_slot_the_time_of_the_next_one_is_unknown(queue: Queue) -> None:
     queue.policy(channel_concurrency=1)
     queue.publish(channel="a")
     queue.claim()
@@ -59,7 +59,7 @@ def test_nobody_knows_when_a_place_will_be_free(queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("topic", "channel", "room"), [(2, 5, 5), (5, 2, 2), (2, 0, 10), (2, None, 2), (None, 4, 4), (None, None, 10)]
 )
-def test_the_channels_own_limit_wins_and_zero_is_none(
+def test_the_limit_of_the_channel_wins_and_zero_lifts_it(
     queue: Queue, topic: int | None, channel: int | None, room: int
 ) -> None:
     queue.policy(channel_concurrency=topic)
@@ -68,14 +68,14 @@ def test_the_channels_own_limit_wins_and_zero_is_none(
     assert slots(queue, "a") == [room]
 
 
-def test_an_own_limit_of_one_channel_leaves_the_others_as_they_are(queue: Queue) -> None:
+def test_a_limit_of_one_channel_leaves_the_others_unchanged(queue: Queue) -> None:
     queue.policy(channel_concurrency=3)
     override(queue, "b", concurrency=1)
 
     assert slots(queue, "a", "b", "c") == [3, 1, 3]
 
 
-def test_with_a_least_interval_a_channel_gives_one_message_and_then_none_until_its_time(queue: Queue) -> None:
+def test_with_a_minimum_interval_a_channel_has_one_slot_and_then_none_until_it_has_passed(queue: Queue) -> None:
     queue.policy(channel_min_interval="10 s")
     queue.publish_many(3, channel="a")
     assert slots(queue, "a") == [1]
@@ -89,7 +89,7 @@ def test_with_a_least_interval_a_channel_gives_one_message_and_then_none_until_i
     assert slots(queue, "a") == [1]
 
 
-def test_the_channels_own_interval_wins_and_zero_is_none(queue: Queue) -> None:
+def test_the_interval_of_the_channel_wins_and_zero_lifts_it(queue: Queue) -> None:
     queue.policy(channel_min_interval="10 s")
     override(queue, "a", min_interval="1 s")
     override(queue, "b", min_interval="0")
@@ -102,7 +102,7 @@ def test_the_channels_own_interval_wins_and_zero_is_none(queue: Queue) -> None:
     assert slots(queue, "a", "b", "c") == [1, 10, 0]
 
 
-def test_a_paused_channel_gives_nothing_until_its_pause_ends(queue: Queue) -> None:
+def test_a_paused_channel_has_no_slot_until_its_pause_ends(queue: Queue) -> None:
     override(queue, "a", paused_at="2026-01-01", resume_at=queue.value("SELECT messages.now() + interval '7 s'"))
     override(queue, "b", paused_at="2026-01-01")
 
@@ -112,7 +112,7 @@ def test_a_paused_channel_gives_nothing_until_its_pause_ends(queue: Queue) -> No
     assert look(queue, "b").until_in is None
 
 
-def test_an_ordered_channel_gives_one_message_of_its_first_place_while_none_runs(queue: Queue) -> None:
+def test_an_ordered_channel_has_one_slot_for_its_first_priority_while_none_runs(queue: Queue) -> None:
     queue.policy(ordered=True, channel_concurrency=7)
     override(queue, "b", concurrency=5)
     assert slots(queue, "a", "a", "b") == [1, 0, 1]
@@ -123,7 +123,7 @@ def test_an_ordered_channel_gives_one_message_of_its_first_place_while_none_runs
     assert slots(queue, "a", "b") == [0, 1]
 
 
-def test_a_block_counts_while_the_message_that_blocks_waits(queue: Queue) -> None:
+def test_a_hold_counts_while_its_message_waits(queue: Queue) -> None:
     queue.policy(ordered=True)
     published = queue.publish(channel="a")
     queue.conn.execute(
@@ -136,7 +136,7 @@ def test_a_block_counts_while_the_message_that_blocks_waits(queue: Queue) -> Non
     assert slots(queue, "a") == [1]
 
 
-def test_a_channel_that_another_claim_counts_is_passed_over_and_worth_another_look_at_once(
+def test_a_channel_that_another_claim_counts_has_no_slot_and_is_worth_another_claim_at_once(
     queue: Queue, other: Queue
 ) -> None:
     queue.policy(channel_concurrency=5)
@@ -150,8 +150,10 @@ def test_a_channel_that_another_claim_counts_is_passed_over_and_worth_another_lo
     assert (looked.slots, looked.held, looked.until_in) == ([0, 5], True, 0)
 
 
-def test_a_channel_that_was_just_claimed_from_is_counted_with_what_that_claim_took(queue: Queue, other: Queue) -> None:
-    """The lock is what the second one waits for, not its snapshot."""
+def test_a_channel_that_another_claim_has_just_used_counts_the_messages_of_that_claim(
+    queue: Queue, other: Queue
+) -> None:
+    """The second claim waits for the lock, and reads with a snapshot that it takes afterwards."""
     queue.policy(channel_concurrency=2)
     queue.publish_many(4, channel="a")
     queue.claim(limit=1)

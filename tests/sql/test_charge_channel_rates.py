@@ -1,4 +1,4 @@
-"""messages.charge_channel_rates: a channel with a least interval that was taken from is closed for that long."""
+"""messages.charge_channel_rates: a claim closes the channels that it took from for their minimum interval."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def closed(queue: Queue) -> dict[str, float]:
     return {row.channel: row.closed_for for row in queue.rows(CLOSED)}
 
 
-def test_only_channels_that_were_taken_from_are_charged(queue: Queue) -> None:
+def test_only_channels_that_were_claimed_from_are_charged(queue: Queue) -> None:
     queue.policy(channel_min_interval="10 s")
     for channel in "abc":
         queue.publish(channel=channel)
@@ -31,7 +31,7 @@ def test_only_channels_that_were_taken_from_are_charged(queue: Queue) -> None:
     assert closed(queue) == {"b": 10, "c": 10}
 
 
-def test_each_channel_is_charged_by_its_own_interval(queue: Queue) -> None:
+def test_each_channel_is_charged_with_its_own_interval(queue: Queue) -> None:
     queue.policy(channel_min_interval="10 s")
     queue.conn.execute(
         "INSERT INTO messages.channel (topic, channel, min_interval) VALUES ('t', 'b', '3 s'), ('t', 'c', '0'), ('t', 'd', NULL)"
@@ -44,7 +44,7 @@ def test_each_channel_is_charged_by_its_own_interval(queue: Queue) -> None:
     assert closed(queue) == {"a": 10, "b": 3, "d": 10}
 
 
-def test_an_interval_of_one_channel_alone_is_charged_too(queue: Queue) -> None:
+def test_an_interval_of_a_single_channel_is_charged_too(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.channel (topic, channel, min_interval) VALUES ('t', 'b', '3 s')")
     for channel in "ab":
         queue.publish(channel=channel)
@@ -63,7 +63,7 @@ def test_channels_without_an_interval_are_not_written(queue: Queue) -> None:
     assert closed(queue) == {}
 
 
-def test_what_expired_instead_of_being_handed_out_is_not_charged(queue: Queue) -> None:
+def test_a_message_that_expired_instead_of_being_claimed_is_not_charged(queue: Queue) -> None:
     queue.policy(channel_min_interval="10 s")
     queue.publish(channel="a", expires_at="2026-01-01")
 

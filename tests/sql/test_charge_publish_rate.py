@@ -1,4 +1,4 @@
-"""messages.charge_publish_rate: publish_rate is never exceeded, exactly, anyone who publishes at the same time."""
+"""messages.charge_publish_rate: publish_rate is never exceeded, exactly, no matter how many sessions publish at the same time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.sql.queue import Background, Queue
 
 
 def refusal(queue: Queue, count: int = 1, topic: str = "t") -> psycopg.errors.Diagnostic:
-    """Publish so many in one statement and return why that was refused."""
+    """Publish so many in one statement and return the error that refused it."""
     with pytest.raises(psycopg.Error) as caught:
         queue.publish_many(count, topic)
     assert caught.value.sqlstate == "PGR02"
     return caught.value.diag
 
 
-def test_a_quiet_topic_takes_a_seconds_worth_at_once_and_then_says_when_to_try_again(queue: Queue) -> None:
+def test_an_idle_topic_accepts_messages_of_one_second_at_once_and_then_says_when_to_retry(queue: Queue) -> None:
     queue.policy("t", publish_rate=5)
     queue.later("0")
     queue.publish_many(5)
@@ -33,7 +33,7 @@ def test_a_quiet_topic_takes_a_seconds_worth_at_once_and_then_says_when_to_try_a
     assert refused.message_hint == "try again in 0.200 s"
 
 
-def test_as_time_passes_it_takes_more_and_no_more_than_that(queue: Queue) -> None:
+def test_as_time_passes_it_accepts_as_many_more_as_the_rate_allows(queue: Queue) -> None:
     queue.policy("t", publish_rate=5)
     queue.later("0")
     queue.publish_many(5)
@@ -45,7 +45,7 @@ def test_as_time_passes_it_takes_more_and_no_more_than_that(queue: Queue) -> Non
     assert refusal(queue).message_hint == "try again in 0.200 s"
 
 
-def test_after_a_long_silence_it_takes_the_burst_and_not_more(queue: Queue) -> None:
+def test_after_a_long_idle_time_it_accepts_the_burst_and_not_more(queue: Queue) -> None:
     queue.policy("t", publish_rate=5, burst=8)
     queue.later("0")
     queue.publish()
@@ -56,7 +56,7 @@ def test_after_a_long_silence_it_takes_the_burst_and_not_more(queue: Queue) -> N
     refusal(queue)
 
 
-def test_more_at_once_than_the_burst_never_fit_and_the_error_says_so(queue: Queue) -> None:
+def test_a_statement_larger_than_the_burst_is_always_refused_and_the_error_says_so(queue: Queue) -> None:
     queue.policy("t", publish_rate=5)
 
     refused = refusal(queue, 6)
@@ -65,7 +65,7 @@ def test_more_at_once_than_the_burst_never_fit_and_the_error_says_so(queue: Queu
     assert refused.message_hint == "publish fewer in one statement, or raise burst"
 
 
-def test_a_rate_below_one_a_second_lets_one_through(queue: Queue) -> None:
+def test_a_rate_below_one_per_second_accepts_one_message(queue: Queue) -> None:
     queue.policy("t", publish_rate=0.1)
     queue.later("0")
     queue.publish()
@@ -73,7 +73,7 @@ def test_a_rate_below_one_a_second_lets_one_through(queue: Queue) -> None:
     assert refusal(queue).message_hint == "try again in 10.000 s"
 
 
-def test_what_is_rolled_back_or_refused_is_not_charged(queue: Queue) -> None:
+def test_a_publish_that_is_rolled_back_or_refused_is_not_charged(queue: Queue) -> None:
     queue.policy("t", publish_rate=5)
     queue.later("0")
     with queue.conn.transaction(force_rollback=True):
@@ -83,7 +83,7 @@ def test_what_is_rolled_back_or_refused_is_not_charged(queue: Queue) -> None:
     assert len(queue.publish_many(5)) == 5
 
 
-def test_topics_are_charged_apart_and_those_without_a_rate_not_at_all(queue: Queue) -> None:
+def test_each_topic_is_charged_separately_and_topics_without_a_rate_are_not(queue: Queue) -> None:
     queue.policy("*", publish_rate=2)
     queue.policy("free", publish_rate=0)
     queue.later("0")
@@ -94,7 +94,7 @@ def test_topics_are_charged_apart_and_those_without_a_rate_not_at_all(queue: Que
     assert [row.topic for row in queue.rows("SELECT topic FROM messages.rate ORDER BY topic")] == ["a", "b"]
 
 
-def test_a_key_that_is_replaced_is_not_charged(queue: Queue) -> None:
+def test_a_replaced_key_is_not_charged(queue: Queue) -> None:
     queue.policy("t", publish_rate=1)
     queue.later("0")
 
@@ -112,7 +112,7 @@ def test_a_redrive_is_never_refused(queue: Queue) -> None:
     assert len(queue.ids()) == 1
 
 
-def test_a_publisher_waits_for_one_that_has_not_committed_and_then_knows_what_is_left(
+def test_a_publisher_waits_for_an_uncommitted_one_and_then_has_the_rest(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     queue.policy("t", publish_rate=0.01)
@@ -126,7 +126,7 @@ def test_a_publisher_waits_for_one_that_has_not_committed_and_then_knows_what_is
         second.result(timeout=60)
 
 
-def test_many_publishers_at_once_never_exceed_it_and_reach_it(
+def test_many_concurrent_publishers_never_exceed_the_rate_and_reach_it(
     queue: Queue, other: Queue, third: Queue, background: Background
 ) -> None:
     rate, burst = 50, 5
@@ -148,13 +148,13 @@ def test_many_publishers_at_once_never_exceed_it_and_reach_it(
     took = (times[-1] - times[0]) / timedelta(seconds=1)
     # created_at is read a moment before the rate is charged: each of the three may have one that was charged later.
     assert len(times) <= burst + rate * took + 3
-    # Of a pause in which nobody published, the machine being busy with others, no more is kept than the burst.
+    # After a pause without publishes, on a busy machine, only the burst is available.
     used = sum(min((after - before) / timedelta(seconds=1), burst / rate) for before, after in pairwise(times))
     assert len(times) >= 0.9 * rate * used
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_publisher_who_stays_open_is_not_waited_for_for_ever(queue: Queue, other: Queue, is_new: bool) -> None:
+def test_an_open_publisher_is_waited_for_for_a_bounded_time(queue: Queue, other: Queue, is_new: bool) -> None:
     queue.policy("t", publish_rate=1000)
     if not is_new:
         queue.publish("t")

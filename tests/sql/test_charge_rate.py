@@ -1,4 +1,4 @@
-"""messages.charge_rate: what was really claimed is charged, once for the batch."""
+"""messages.charge_rate: claimed messages are charged, once for the batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ahead(queue: Queue, topic: str = "t") -> float:
     return float(queue.value(AHEAD, [topic]))
 
 
-def test_each_message_moves_the_time_by_one_over_the_rate(queue: Queue) -> None:
+def test_each_message_advances_the_time_by_one_over_the_rate(queue: Queue) -> None:
     charge(queue, 10, 3)
     assert ahead(queue) == pytest.approx(0.3)
 
@@ -32,7 +32,7 @@ def test_each_message_moves_the_time_by_one_over_the_rate(queue: Queue) -> None:
     assert ahead(queue) == pytest.approx(0.5)
 
 
-def test_time_that_nobody_used_is_not_saved_up(queue: Queue) -> None:
+def test_unused_time_is_not_saved(queue: Queue) -> None:
     charge(queue, 10, 1)
     queue.later("1 hour")
 
@@ -41,14 +41,14 @@ def test_time_that_nobody_used_is_not_saved_up(queue: Queue) -> None:
     assert ahead(queue) == pytest.approx(0.1)
 
 
-def test_topics_are_charged_apart(queue: Queue) -> None:
+def test_topics_are_charged_separately(queue: Queue) -> None:
     charge(queue, 10, 1, "t")
     charge(queue, 10, 5, "u")
 
     assert [ahead(queue, "t"), ahead(queue, "u")] == [pytest.approx(0.1), pytest.approx(0.5)]
 
 
-def test_a_claim_charges_what_it_took_and_not_what_it_asked_for(queue: Queue) -> None:
+def test_a_claim_charges_what_it_claimed_and_not_its_limit(queue: Queue) -> None:
     queue.policy(dequeue_rate=10, burst=100)
     queue.publish_many(3)
     queue.publish_many(2, channel="c")
@@ -69,7 +69,7 @@ def test_a_claim_that_is_rolled_back_or_finds_nothing_charges_nothing(queue: Que
     assert queue.rows("SELECT FROM messages.rate") == []
 
 
-def test_what_ended_instead_of_being_handed_out_is_not_charged(queue: Queue) -> None:
+def test_a_message_that_ended_instead_of_being_claimed_is_not_charged(queue: Queue) -> None:
     queue.policy(dequeue_rate=10, burst=100)
     queue.publish(expires_at="2026-01-01")
 

@@ -1,4 +1,4 @@
-"""messages.check_backoff: what a backoff policy may say."""
+"""messages.check_backoff: which backoff policies are valid."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def check(queue: Queue, policy: Any) -> Any:
         {"kind": "exponential", "cap": None},
     ],
 )
-def test_every_documented_backoff_is_taken(queue: Queue, policy: dict[str, Any]) -> None:
+def test_every_documented_backoff_is_valid(queue: Queue, policy: dict[str, Any]) -> None:
     assert check(queue, policy) == (None, None)
 
 
-def test_no_backoff_means_the_default_and_is_taken(queue: Queue) -> None:
+def test_null_is_valid_and_means_the_default(queue: Queue) -> None:
     assert queue.row("SELECT * FROM messages.check_backoff(NULL)") == (None, None)
 
 
@@ -69,7 +69,7 @@ def test_no_backoff_means_the_default_and_is_taken(queue: Queue) -> None:
         (None, "it is of type null", "use an object"),
     ],
 )
-def test_a_backoff_that_makes_no_sense_is_named_setting_by_setting_with_the_fix(
+def test_an_invalid_backoff_is_reported_setting_by_setting_with_the_fix(
     queue: Queue, policy: Any, problem: str, fix: str
 ) -> None:
     found = check(queue, policy)

@@ -1,4 +1,4 @@
-"""messages.check_breaker: what a breaker policy may say."""
+"""messages.check_breaker: which breaker policies are valid."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def check(queue: Queue, policy: Any) -> Any:
         {"failure_rate": 0.01, "min_attempts": 1, "window": "1 day", "pause": "1s", "probes": 1000},
     ],
 )
-def test_every_documented_breaker_is_taken(queue: Queue, policy: dict[str, Any]) -> None:
+def test_every_documented_breaker_is_valid(queue: Queue, policy: dict[str, Any]) -> None:
     assert check(queue, policy) == (None, None)
 
 
-def test_no_breaker_is_taken(queue: Queue) -> None:
+def test_no_breaker_is_valid(queue: Queue) -> None:
     assert queue.row("SELECT * FROM messages.check_breaker(NULL)") == (None, None)
 
 
@@ -49,14 +49,14 @@ def test_no_breaker_is_taken(queue: Queue) -> None:
         ({"pause": "2 days"}, 'pause is "2 days"', "use a time from 1 s to 1 day"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_fix(queue: Queue, policy: Any, problem: str, fix: str) -> None:
+def test_an_invalid_breaker_is_reported_with_the_fix(queue: Queue, policy: Any, problem: str, fix: str) -> None:
     found = check(queue, policy)
 
     assert found.problem == problem
     assert fix in found.hint
 
 
-def test_a_bad_breaker_is_refused_when_it_is_written(queue: Queue) -> None:
+def test_an_invalid_breaker_is_refused_when_it_is_written(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="breaker of topic t: pause is") as caught:
         queue.policy(breaker={"pause": "-1s"})
 

@@ -1,4 +1,4 @@
-"""messages.check_cron: what is wrong with a cron expression."""
+"""messages.check_cron: the problem of an invalid cron expression."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ CHECK = "SELECT * FROM messages.check_cron(%s)"
 
 
 @pytest.mark.parametrize("cron", ["*/5 * * * *", "0 0 29 2 *", "@daily", "30 seconds", "0 0 L * *"])
-def test_what_can_be_used_has_no_problem(queue: Queue, cron: str) -> None:
+def test_a_valid_expression_has_no_problem(queue: Queue, cron: str) -> None:
     assert tuple(queue.row(CHECK, [cron])) == (None, None)
 
 
-def test_what_cannot_be_read_is_told_with_the_fix(queue: Queue) -> None:
+def test_an_unreadable_expression_is_reported_with_the_fix(queue: Queue) -> None:
     assert queue.row(CHECK, ["61 * * * *"]).problem == 'minute is "61"'
 
 

@@ -1,4 +1,4 @@
-"""messages.check_isolation: counting what runs needs a snapshot of its own for each statement."""
+"""messages.check_isolation: counting running messages needs a new snapshot for each statement."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from psycopg import errors
 from tests.sql.queue import Queue
 
 
-def test_read_committed_is_let_by(queue: Queue) -> None:
+def test_read_committed_is_allowed(queue: Queue) -> None:
     queue.call("check_isolation", "t")
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 @pytest.mark.parametrize("settings", [{"channel_concurrency": 1}, {"ordered": True}, {"channel_min_interval": "1 s"}])
-def test_a_claim_in_limited_channels_is_refused_above_it(queue: Queue, level: str, settings: dict[str, object]) -> None:
+def test_a_claim_from_limited_channels_is_refused_above_it(
+    queue: Queue, level: str, settings: dict[str, object]
+) -> None:
     queue.policy(**settings)
     queue.publish(channel="c")
     queue.conn.execute(f"SET default_transaction_isolation = '{level}'".encode())

@@ -1,4 +1,4 @@
-"""messages.check_payload_size: what max_payload_bytes refuses. What is measured is told by test_admit.py."""
+"""messages.check_payload_size: what max_payload_bytes refuses. What is measured: test_admit_message.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sql.queue import Queue
 
 
 @pytest.mark.parametrize(("size", "limit"), [(10, 10), (10, None), (None, 1)])
-def test_what_fits_passes(queue: Queue, size: int | None, limit: int | None) -> None:
+def test_a_payload_within_the_limit_passes(queue: Queue, size: int | None, limit: int | None) -> None:
     queue.rows("SELECT messages.check_payload_size('t', %s, %s)", [size, limit])
 
 

@@ -1,4 +1,4 @@
-"""check_policy: anyone who sets a setting to what it cannot be reads the setting, the value and the fix."""
+"""check_policy: the error of an invalid setting has the setting, the value and the fix, no matter who writes it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("setting", "value", "shown", "fix"), BAD, ids=[f"{row[0]}={row[2]}" for row in BAD])
-def test_a_value_that_cannot_be_is_refused_with_topic_setting_value_and_fix(
+def test_an_invalid_value_is_refused_with_topic_setting_value_and_fix(
     queue: Queue, setting: str, value: Any, shown: str, fix: str
 ) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
@@ -55,7 +55,7 @@ def test_a_value_that_cannot_be_is_refused_with_topic_setting_value_and_fix(
 
 
 @pytest.mark.parametrize("topic", ["a b", "", "a\n", "**", "x" * 201])
-def test_a_policy_is_for_a_name_that_a_message_can_have(queue: Queue, topic: str) -> None:
+def test_a_policy_needs_a_name_that_a_topic_may_have(queue: Queue, topic: str) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
         queue.conn.execute("INSERT INTO messages.topic (topic) VALUES (%s)", [topic])
 
@@ -80,7 +80,7 @@ def test_a_policy_is_for_a_name_that_a_message_can_have(queue: Queue, topic: str
         "accept_publishes",
     ],
 )
-def test_the_defaults_stay_whole(queue: Queue, setting: str) -> None:
+def test_required_defaults_cannot_be_removed(queue: Queue, setting: str) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
         queue.policy("*", **{setting: None})
 
@@ -88,14 +88,14 @@ def test_the_defaults_stay_whole(queue: Queue, setting: str) -> None:
     assert caught.value.diag.message_hint == "topics inherit it from here: set a value"
 
 
-def test_what_the_defaults_need_not_say_can_be_taken_from_them(queue: Queue) -> None:
+def test_optional_defaults_can_be_removed(queue: Queue) -> None:
     queue.policy("*", max_attempts=None, timeout=None)
 
     assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = '*'") is None
 
 
-def test_with_every_setting_at_its_end_messages_are_worked_and_the_maintenance_succeeds(queue: Queue) -> None:
-    """No sum of times is beyond what a clock can hold."""
+def test_with_every_setting_at_its_bound_messages_are_run_and_the_maintenance_succeeds(queue: Queue) -> None:
+    """No sum of times overflows."""
     long = {
         "kind": "linear",
         "base": "10 years",

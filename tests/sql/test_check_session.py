@@ -1,4 +1,4 @@
-"""messages.check_session: who is logged in with a cookie."""
+"""messages.check_session: the token of a session's cookie."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sql.queue import Queue
 DIGEST, COOKIE = bytes(32), b"c" * 32
 
 
-def test_it_is_as_good_as_the_token_until_it_ends(queue: Queue) -> None:
+def test_a_session_has_the_rights_of_its_token_until_it_ends(queue: Queue) -> None:
     queue.call("add_token", "shop", DIGEST, ["operator"], ["orders.*"])
     queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1))
 

@@ -1,4 +1,4 @@
-"""messages.check_staged: nothing is published unless all that was staged is there, and the caller's own."""
+"""messages.check_staged: a publish requires that all staged rows exist and belong to the caller."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def lost(queue: Queue) -> pytest.RaisesExc[psycopg.Error]:
     )
 
 
-def test_a_job_whose_stage_a_crash_has_emptied_is_told_so_and_can_be_staged_again(queue: Queue) -> None:
+def test_a_job_whose_staged_rows_a_crash_removed_is_refused_and_can_be_staged_again(queue: Queue) -> None:
     attempt = stage(queue, {}, {})
-    # What the recovery after a crash does to unlogged tables.
+    # The recovery after a crash truncates unlogged tables.
     queue.conn.execute("TRUNCATE messages.publish_stage, messages.publish_attempt")
 
     with lost(queue):
@@ -27,7 +27,7 @@ def test_a_job_whose_stage_a_crash_has_emptied_is_told_so_and_can_be_staged_agai
     assert publish(queue, stage(queue, {}, {})).published == 2
 
 
-def test_a_single_row_that_is_missing_is_noticed(queue: Queue) -> None:
+def test_a_single_missing_row_is_noticed(queue: Queue) -> None:
     attempt = stage(queue, {}, {})
     queue.conn.execute(
         "DELETE FROM messages.publish_stage WHERE ctid IN (SELECT ctid FROM messages.publish_stage LIMIT 1)"
@@ -45,14 +45,14 @@ def test_a_row_too_many_is_noticed(queue: Queue) -> None:
         publish(queue, attempt, counts=[1])
 
 
-def test_what_was_staged_for_another_job_is_missing_from_this_one(queue: Queue) -> None:
+def test_rows_that_were_staged_for_another_job_are_missing(queue: Queue) -> None:
     attempt = stage(queue, {}, job="other")
 
     with lost(queue):
         publish(queue, attempt, counts=[1])
 
 
-def test_an_attempt_that_staged_nothing_must_be_there_too(queue: Queue) -> None:
+def test_an_attempt_that_staged_no_rows_must_exist_too(queue: Queue) -> None:
     attempt = stage(queue)
     queue.conn.execute("DELETE FROM messages.publish_attempt")
 
@@ -60,7 +60,7 @@ def test_an_attempt_that_staged_nothing_must_be_there_too(queue: Queue) -> None:
         publish(queue, attempt, counts=[0])
 
 
-def test_what_another_user_staged_is_refused(queue: Queue) -> None:
+def test_rows_that_another_user_staged_are_refused(queue: Queue) -> None:
     attempt = stage(queue, {})
     give_to_somebody_else(queue)
 

@@ -1,4 +1,4 @@
-"""messages.check_token: whose token it is."""
+"""messages.check_token: the name, roles and topics of a token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def check(queue: Queue, digest: bytes = DIGEST) -> list[str]:
     return [row.name for row in queue.rows("SELECT * FROM messages.check_token(%s)", [digest])]
 
 
-def test_it_names_the_token_its_roles_and_topics(queue: Queue) -> None:
+def test_it_returns_the_token_its_roles_and_topics(queue: Queue) -> None:
     queue.call("add_token", "shop", DIGEST, ["publisher"], ["orders.*"])
 
     found = queue.row("SELECT * FROM messages.check_token(%s)", [DIGEST])
@@ -21,7 +21,7 @@ def test_it_names_the_token_its_roles_and_topics(queue: Queue) -> None:
     assert (found.name, found.roles, found.topics) == ("shop", ["publisher"], ["orders.*"])
 
 
-def test_one_that_is_unknown_or_expired_is_nobodys(queue: Queue) -> None:
+def test_an_unknown_or_expired_token_returns_nothing(queue: Queue) -> None:
     queue.call("add_token", "shop", DIGEST, ["publisher"], ["*"], timedelta(seconds=1))
     queue.row("UPDATE messages.token SET expires_at = clock_timestamp() RETURNING 1")
 
@@ -29,7 +29,7 @@ def test_one_that_is_unknown_or_expired_is_nobodys(queue: Queue) -> None:
     assert check(queue, b"x" * 32) == []
 
 
-def test_the_last_use_is_written_and_then_not_for_five_minutes(queue: Queue) -> None:
+def test_the_last_use_is_recorded_at_most_every_five_minutes(queue: Queue) -> None:
     queue.call("add_token", "shop", DIGEST, ["publisher"])
     check(queue)
     first = queue.value("SELECT last_used_at FROM messages.token")

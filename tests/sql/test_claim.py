@@ -1,4 +1,4 @@
-"""messages.claim: who gets what, in which order, how much of it, and for how long."""
+"""messages.claim: which messages a claim locks, in which order, how many, and for how long."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_claim_locks_the_message_for_its_worker(queue: Queue) -> None:
     assert row.lock_expires_at - row.locked_at == timedelta(seconds=30)
 
 
-def test_a_claim_hands_out_all_that_a_handler_needs(queue: Queue) -> None:
+def test_a_claim_returns_all_that_a_handler_needs(queue: Queue) -> None:
     queue.policy(timeout="90 s", lock_duration="2 minutes", max_attempts=4)
     published = queue.publish(
         channel="c",
@@ -59,7 +59,7 @@ def test_a_claimed_message_is_not_claimed_again(queue: Queue, other: Queue) -> N
     assert other.claim() == []
 
 
-def test_all_messages_of_one_claim_share_its_number_and_the_next_claim_has_another(queue: Queue) -> None:
+def test_all_messages_of_one_claim_have_its_number_and_the_next_claim_has_another(queue: Queue) -> None:
     queue.publish_many(3)
 
     first = queue.claim(limit=2)
@@ -69,7 +69,7 @@ def test_all_messages_of_one_claim_share_its_number_and_the_next_claim_has_anoth
     assert second[0].claim_id != first[0].claim_id
 
 
-def test_only_the_wanted_topics_are_claimed(queue: Queue) -> None:
+def test_only_the_given_topics_are_claimed(queue: Queue) -> None:
     for topic in ("a", "ab", "b", "c", "d"):
         queue.publish(topic)
 
@@ -84,7 +84,7 @@ def test_a_claim_takes_at_most_its_limit(queue: Queue, limit: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_a_claim_of_nothing_takes_nothing(queue: Queue, limit: int) -> None:
+def test_a_limit_of_zero_claims_nothing(queue: Queue, limit: int) -> None:
     queue.publish()
 
     assert queue.claim(limit=limit) == []
@@ -96,20 +96,20 @@ def test_a_claim_takes_at_most_10000(queue: Queue) -> None:
     assert len(queue.claim(limit=1_000_000)) == 10_000
 
 
-def test_a_claim_without_topics_takes_nothing(queue: Queue) -> None:
+def test_a_claim_without_topics_returns_nothing(queue: Queue) -> None:
     queue.publish()
 
     assert queue.rows("SELECT * FROM messages.claim('w', '{}', 10)") == []
 
 
 @pytest.mark.parametrize("arguments", ["NULL, ARRAY['t'], 1", "'w', NULL, 1", "'w', ARRAY['t'], NULL"])
-def test_a_claim_by_nobody_of_nothing_or_without_a_limit_is_refused(queue: Queue, arguments: str) -> None:
+def test_a_claim_without_worker_topics_or_limit_is_refused(queue: Queue, arguments: str) -> None:
     with pytest.raises(errors.NullValueNotAllowed, match="claim needs a worker, its topics and a limit"):
         queue.rows(f"SELECT * FROM messages.claim({arguments})")
 
 
 @pytest.mark.parametrize("lock_duration", ["-1 s", "8 days", "9000 years"])
-def test_a_lock_beyond_reason_is_refused(queue: Queue, lock_duration: str) -> None:
+def test_a_lock_duration_beyond_the_maximum_is_refused(queue: Queue, lock_duration: str) -> None:
     queue.publish()
 
     with pytest.raises(errors.InvalidParameterValue, match="lock_duration of a claim is") as caught:
@@ -121,7 +121,7 @@ def test_a_lock_beyond_reason_is_refused(queue: Queue, lock_duration: str) -> No
 # Order
 
 
-def test_the_longest_available_goes_first_wherever_it_lies_in_the_table(queue: Queue) -> None:
+def test_the_longest_available_message_is_first_whatever_its_position_in_the_table(queue: Queue) -> None:
     waits = ["-1 s", "-5 s", "-3 s", "-4 s", "-2 s"]
     for wait in waits:
         queue.publish(wait=wait, payload={"wait": wait})
@@ -136,7 +136,7 @@ def test_the_limit_takes_the_longest_available(queue: Queue) -> None:
     assert [p["wait"] for p in payloads(queue.claim(limit=2))] == ["-5 s", "-3 s"]
 
 
-def test_of_two_available_since_the_same_moment_the_first_published_goes_first(queue: Queue) -> None:
+def test_of_two_with_the_same_available_at_the_first_published_is_first(queue: Queue) -> None:
     published = queue.publish_many(20, available_at="2026-01-01")
 
     assert [c.id for c in queue.claim()] == published
@@ -149,14 +149,14 @@ def test_lower_priority_numbers_go_before_longer_waits(queue: Queue) -> None:
     assert [(c.priority, round(c.waited_s)) for c in queue.claim()] == [(0, 2), (0, 1), (5, 9), (5, 8), (9, 10)]
 
 
-def test_a_low_priority_starts_only_when_the_higher_ones_are_all_taken(queue: Queue) -> None:
+def test_a_low_priority_starts_only_when_all_higher_ones_are_claimed(queue: Queue) -> None:
     queue.publish_many(3, priority=4)
     queue.publish_many(3, priority=6)
 
     assert [c.priority for c in queue.claim(limit=4)] == [4, 4, 4, 6]
 
 
-def test_a_retried_message_takes_its_place_by_the_time_it_is_available_again(queue: Queue) -> None:
+def test_a_retried_message_is_ordered_by_its_new_available_at(queue: Queue) -> None:
     early = queue.publish(wait="-10 s", max_attempts=2)
     queue.settle("retry", queue.claim(), ["again"], [timedelta(0)])
     late = queue.publish(wait="-5 s")
@@ -178,15 +178,15 @@ def test_a_delayed_message_is_not_claimed_before_it_is_due(queue: Queue) -> None
     assert len(queue.claim()) == 1
 
 
-def test_delayed_messages_hide_nothing_behind_them(queue: Queue) -> None:
+def test_delayed_messages_hide_no_other_messages(queue: Queue) -> None:
     queue.publish_many(50, wait="1 hour")
     ready = [queue.publish(priority=9), queue.publish(channel="c")]
 
     assert sorted(c.id for c in queue.claim(limit=5)) == ready
 
 
-def test_an_expired_lock_is_taken_only_after_expire_locks_freed_it(queue: Queue) -> None:
-    """A claim never looks at locked rows: the sweep ends the attempt first, so that it is written down."""
+def test_an_expired_lock_can_be_claimed_only_after_expire_locks_removed_it(queue: Queue) -> None:
+    """A claim never reads locked rows: expire_locks ends the attempt first, so that it is recorded."""
     published = queue.publish(max_attempts=2)
     queue.claim()
     queue.later("1 hour")
@@ -198,7 +198,7 @@ def test_an_expired_lock_is_taken_only_after_expire_locks_freed_it(queue: Queue)
     assert [(c.id, c.attempt) for c in queue.claim()] == [(published, 2)]
 
 
-def test_the_lock_lasts_as_long_as_the_topic_says(queue: Queue) -> None:
+def test_the_lock_lasts_for_the_lock_duration_of_the_topic(queue: Queue) -> None:
     queue.policy("*", lock_duration="10 s")
     queue.policy("slow", lock_duration="1 hour")
     queue.publish("slow")
@@ -236,13 +236,13 @@ def test_slots_count_messages_with_and_without_a_channel_together(queue: Queue) 
     assert len(queue.claim("a", slots=[3])) == 3
 
 
-def test_a_batch_ends_with_the_message_that_reaches_the_bound_of_bytes(queue: Queue) -> None:
+def test_a_batch_ends_with_the_message_that_reaches_the_byte_limit(queue: Queue) -> None:
     queue.publish_many(5, payload=sql.SQL("to_jsonb(md5(n::text) || repeat('x', 1000))"))
 
     assert len(queue.claim(bytes=2500)) == 3
 
 
-def test_a_message_larger_than_the_bound_is_claimed_alone(queue: Queue) -> None:
+def test_a_message_larger_than_the_byte_limit_is_claimed_alone(queue: Queue) -> None:
     queue.publish_many(2, body=sql.SQL("decode(repeat('00', 5000), 'hex')"))
 
     assert len(queue.claim(bytes=10)) == 1
@@ -250,14 +250,14 @@ def test_a_message_larger_than_the_bound_is_claimed_alone(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("by", ["channel", "priority"])
-def test_the_bound_of_bytes_holds_over_all_channels_and_priorities_together(queue: Queue, by: str) -> None:
+def test_the_byte_limit_applies_to_all_channels_and_priorities_together(queue: Queue, by: str) -> None:
     columns: dict[str, Any] = {by: sql.SQL("n::text") if by == "channel" else sql.SQL("n")}
     queue.publish_many(9, body=sql.SQL("decode(repeat('00', 1000), 'hex')"), **columns)
 
     assert len(queue.claim(bytes=2500)) == 3
 
 
-def test_what_a_bound_of_bytes_left_is_claimed_next(queue: Queue) -> None:
+def test_messages_beyond_the_byte_limit_are_claimed_next(queue: Queue) -> None:
     published = queue.publish_many(5, body=sql.SQL("decode(repeat('00', 1000), 'hex')"))
 
     claimed = queue.claim(bytes=2500) + queue.claim(bytes=2500)
@@ -268,7 +268,7 @@ def test_what_a_bound_of_bytes_left_is_claimed_next(queue: Queue) -> None:
 # Round robin
 
 
-def test_topics_take_turns_when_each_claim_says_where_the_last_one_ended(queue: Queue) -> None:
+def test_topics_take_turns_when_each_claim_names_the_last_topic_of_the_previous_one(queue: Queue) -> None:
     for topic in ("a", "b", "c"):
         queue.publish_many(3, topic)
 
@@ -283,14 +283,14 @@ def test_topics_take_turns_when_each_claim_says_where_the_last_one_ended(queue: 
 @pytest.mark.parametrize(
     ("after", "expected"), [("a", "bca"), ("b", "cab"), ("c", "abc"), ("0", "abc"), ("z", "abc"), ("bb", "cab")]
 )
-def test_the_walk_over_topics_goes_round_once_and_ends_where_it_began(queue: Queue, after: str, expected: str) -> None:
+def test_the_walk_over_topics_visits_each_once_and_ends_where_it_began(queue: Queue, after: str, expected: str) -> None:
     for topic in ("a", "b", "c"):
         queue.publish(topic)
 
     assert "".join(c.topic for c in queue.claim("a", "b", "c", "z", after_topic=after)) == expected
 
 
-def test_channels_share_a_claim_however_much_one_of_them_holds(queue: Queue) -> None:
+def test_channels_share_a_claim_however_many_messages_one_of_them_has(queue: Queue) -> None:
     queue.publish_many(1000, channel="flood")
     for channel in ("a", "m", "z"):
         queue.publish(channel=channel)
@@ -300,7 +300,7 @@ def test_channels_share_a_claim_however_much_one_of_them_holds(queue: Queue) -> 
     assert claimed == {"a": 1, "flood": 40, "m": 1, "z": 1}
 
 
-def test_channels_take_turns_when_each_claim_says_where_the_last_one_ended(queue: Queue) -> None:
+def test_channels_take_turns_when_each_claim_names_the_last_channel_of_the_previous_one(queue: Queue) -> None:
     for channel in ("a", "b", "c"):
         queue.publish_many(2, channel=channel)
 
@@ -320,7 +320,7 @@ def test_within_a_channel_lower_priority_numbers_then_longer_waits_go_first(queu
 
 
 @pytest.mark.parametrize(("remainder", "first"), [(0, None), (1, "c")])
-def test_half_of_the_claims_begin_with_the_channels_and_half_with_the_messages_that_have_none(
+def test_half_of_the_claims_begin_with_channels_and_half_with_messages_without_one(
     queue: Queue, remainder: int, first: str | None
 ) -> None:
     queue.publish_many(10, channel="c")
@@ -330,7 +330,7 @@ def test_half_of_the_claims_begin_with_the_channels_and_half_with_the_messages_t
     assert queue.claim(limit=1)[0].channel == first
 
 
-# Poison
+# Attempts
 
 
 def test_a_message_whose_attempts_are_used_up_is_archived_instead_of_run(queue: Queue) -> None:
@@ -347,7 +347,7 @@ def test_a_message_whose_attempts_are_used_up_is_archived_instead_of_run(queue: 
     )
 
 
-def test_a_lowered_limit_of_the_topic_counts_for_messages_that_wait(queue: Queue) -> None:
+def test_a_lowered_limit_of_the_topic_applies_to_waiting_messages(queue: Queue) -> None:
     queue.policy(max_attempts=5)
     for channel in (None, "c"):
         queue.publish(channel=channel)
@@ -396,10 +396,10 @@ def test_the_messages_own_limit_wins_over_the_topics_and_that_over_the_default(
     assert queue.claim_one().max_attempts == effective
 
 
-# Many claimers
+# Concurrent claims
 
 
-def test_a_row_that_another_claim_is_taking_is_skipped_not_waited_for(queue: Queue, other: Queue) -> None:
+def test_a_row_that_another_claim_is_locking_is_skipped_not_waited_for(queue: Queue, other: Queue) -> None:
     first, second = queue.publish_many(2)
 
     with queue.conn.transaction():
@@ -418,7 +418,7 @@ def test_a_claim_that_is_rolled_back_locks_nothing(queue: Queue, other: Queue) -
     assert [(c.id, c.attempt) for c in other.claim()] == [(published, 1)]
 
 
-def test_a_message_that_changes_while_it_is_being_claimed_is_claimed_as_it_is_then(queue: Queue, other: Queue) -> None:
+def test_a_message_that_changes_during_the_claim_is_returned_as_changed(queue: Queue, other: Queue) -> None:
     moved, stays = queue.publish_many(2)
 
     with other.conn.transaction():
@@ -429,7 +429,7 @@ def test_a_message_that_changes_while_it_is_being_claimed_is_claimed_as_it_is_th
 
 
 @pytest.mark.parametrize(("attempts", "waits"), [(1, "on"), (2, "off")])
-def test_a_claim_that_must_last_waits_for_the_disk_whatever_its_caller_asked_for(
+def test_a_claim_that_must_be_durable_waits_for_the_disk_whatever_its_caller_set(
     database: Database, attempts: int, waits: str
 ) -> None:
     queue = Queue(database.connect(options="-c synchronous_commit=on"))

@@ -1,4 +1,4 @@
-"""messages.claim_delivery: what a deliverer of alerts does next."""
+"""messages.claim_delivery: the next step of a deliverer of alerts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def sink(queue: Queue) -> Sink:
     return Sink(queue)
 
 
-def test_a_sink_that_asks_for_the_first_time_is_known_from_then_on(sink: Sink, queue: Queue) -> None:
+def test_the_first_call_of_a_sink_registers_it(sink: Sink, queue: Queue) -> None:
     got = sink.next()
 
     assert (got.held, got.id, got.wait_s) == (False, None, None)
     assert queue.value("SELECT held_by FROM messages.alert_sink") == "h"
 
 
-def test_a_dead_message_becomes_a_message_about_it(sink: Sink, queue: Queue) -> None:
+def test_a_dead_message_becomes_a_notification(sink: Sink, queue: Queue) -> None:
     died = queue.publish()
     queue.settle("fail", queue.claim(), ["ValueError: bad price"])
 
@@ -38,7 +38,7 @@ def test_a_dead_message_becomes_a_message_about_it(sink: Sink, queue: Queue) -> 
     assert (group["first_message_id"], group["last_message_id"]) == (died, died)
 
 
-def test_a_message_that_was_not_settled_comes_again_as_it_was_with_the_same_id(sink: Sink, queue: Queue) -> None:
+def test_an_unsettled_notification_is_returned_again_with_the_same_id(sink: Sink, queue: Queue) -> None:
     raise_alert(queue)
     first = sink.next()
     raise_alert(queue, count=7)
@@ -62,7 +62,7 @@ def test_the_first_alert_of_a_group_waits_for_the_burst(queue: Queue) -> None:
     assert [told["count"] for told in sink.deliver_all()] == [10]
 
 
-def test_a_group_is_told_of_once_in_its_time_with_the_number_since_then(sink: Sink, queue: Queue) -> None:
+def test_a_group_is_notified_once_per_interval_with_the_number_since_then(sink: Sink, queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     raise_alert(queue)
     assert [told["count"] for told in sink.deliver_all()] == [1]
@@ -87,7 +87,7 @@ def test_another_group_does_not_wait_for_the_first(sink: Sink, queue: Queue) -> 
     assert len(sink.deliver_all()) == 3
 
 
-def test_a_group_that_was_quiet_begins_anew(sink: Sink, queue: Queue) -> None:
+def test_a_group_that_was_quiet_starts_again(sink: Sink, queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     raise_alert(queue, count=5)
     sink.deliver_all()
@@ -100,7 +100,7 @@ def test_a_group_that_was_quiet_begins_anew(sink: Sink, queue: Queue) -> None:
     assert (told["count"], told["groups"][0]["total"], told["groups"][0]["nth"]) == (1, 1, 1)
 
 
-def test_a_flood_is_one_message_with_the_exact_number(sink: Sink, queue: Queue) -> None:
+def test_a_flood_is_one_notification_with_the_exact_number(sink: Sink, queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.alert (topic, result, error_fingerprint, count) SELECT 't', 'failed', 'f', 1 + n % 3 FROM generate_series(0, 4999) AS n"
     )
@@ -110,7 +110,7 @@ def test_a_flood_is_one_message_with_the_exact_number(sink: Sink, queue: Queue) 
     assert told["count"] == queue.value("SELECT sum(count) FROM messages.alert") == 9_999
 
 
-def test_a_flood_of_many_groups_is_one_message_too(sink: Sink, queue: Queue) -> None:
+def test_a_flood_of_many_groups_is_one_notification_too(sink: Sink, queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.alert (topic, result, error_fingerprint, count) SELECT 't', 'failed', n::text, n FROM generate_series(1, 300) AS n"
     )
@@ -121,7 +121,7 @@ def test_a_flood_of_many_groups_is_one_message_too(sink: Sink, queue: Queue) -> 
     assert told["groups"][0]["count"] == 300, "the largest first"
 
 
-def test_a_sink_gets_no_more_messages_in_a_minute_than_its_pace_and_loses_none(queue: Queue) -> None:
+def test_a_sink_gets_no_more_notifications_per_minute_than_its_limit_and_loses_none(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     sink = Sink(queue, rate_limit_per_minute=3)
     for n in range(5):
@@ -146,7 +146,7 @@ def test_a_sink_gets_no_more_messages_in_a_minute_than_its_pace_and_loses_none(q
         ({"kinds": ["breaker", "rejected"]}, set()),
     ],
 )
-def test_a_sink_is_told_only_of_what_it_wants(queue: Queue, rules: dict[str, Any], expected: set[str]) -> None:
+def test_a_sink_gets_only_alerts_that_its_rules_want(queue: Queue, rules: dict[str, Any], expected: set[str]) -> None:
     raise_alert(queue, "orders.new")
     raise_alert(queue, "orders.old")
     raise_alert(queue, "mail", result="expired")
@@ -157,7 +157,7 @@ def test_a_sink_is_told_only_of_what_it_wants(queue: Queue, rules: dict[str, Any
     assert {message["groups"][0]["topic"] for message in told} == expected
 
 
-def test_what_differs_only_in_what_is_not_grouped_by_is_one_group(queue: Queue) -> None:
+def test_alerts_that_differ_only_in_other_columns_are_one_group(queue: Queue) -> None:
     raise_alert(queue, "a", error_fingerprint="1")
     raise_alert(queue, "b", error_fingerprint="2")
 
@@ -167,7 +167,7 @@ def test_what_differs_only_in_what_is_not_grouped_by_is_one_group(queue: Queue) 
     assert (group["topic"], group["result"], group["fingerprint"], group["count"]) == (None, "failed", None, 2)
 
 
-def test_a_condition_is_told_when_it_begins_and_when_it_ends(sink: Sink, queue: Queue) -> None:
+def test_a_condition_is_notified_when_it_begins_and_when_it_ends(sink: Sink, queue: Queue) -> None:
     raise_alert(queue, kind="backlog", result="begun", sample_error="old", fix="add workers", error_fingerprint=None)
     (begun,) = sink.deliver_all()
     raise_alert(queue, kind="backlog", result="ended", sample_error="old", error_fingerprint=None)
@@ -179,7 +179,7 @@ def test_a_condition_is_told_when_it_begins_and_when_it_ends(sink: Sink, queue: 
     assert sink.deliver_all() == []
 
 
-def test_a_condition_that_came_and_went_before_anybody_was_told_is_one_message(queue: Queue) -> None:
+def test_a_condition_that_began_and_ended_before_a_delivery_is_one_notification(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     sink = Sink(queue, group_wait=10)
     raise_alert(queue, kind="breaker", result="open", error_fingerprint=None)
@@ -192,13 +192,13 @@ def test_a_condition_that_came_and_went_before_anybody_was_told_is_one_message(q
     assert [(message["status"], message["count"]) for message in told] == [("resolved", 1)]
 
 
-def test_the_end_of_what_a_sink_never_heard_of_is_not_told(sink: Sink, queue: Queue) -> None:
+def test_the_end_of_a_condition_that_a_sink_was_not_notified_of_is_not_sent(sink: Sink, queue: Queue) -> None:
     raise_alert(queue, kind="backlog", result="ended", error_fingerprint=None)
 
     assert sink.deliver_all() == []
 
 
-def test_a_condition_that_goes_on_is_told_again(sink: Sink, queue: Queue) -> None:
+def test_a_condition_that_continues_is_notified_again(sink: Sink, queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     raise_alert(queue, kind="cron_late", topic=None, result="begun", error_fingerprint=None)
     sink.deliver_all()
@@ -210,7 +210,7 @@ def test_a_condition_that_goes_on_is_told_again(sink: Sink, queue: Queue) -> Non
     assert [told["status"] for told in sink.deliver_all()] == ["firing"]
 
 
-def test_an_open_breaker_is_told_again_each_repeat_and_not_with_each_probe_that_fails(queue: Queue) -> None:
+def test_an_open_breaker_is_notified_again_after_each_repeat_and_not_at_each_failed_probe(queue: Queue) -> None:
     sink = Sink(queue, kinds=["breaker"])
     sink.next()
     queue.stop_clock(queue.value("SELECT (clock_timestamp() + interval '1 day')::text"))
@@ -229,7 +229,7 @@ def test_an_open_breaker_is_told_again_each_repeat_and_not_with_each_probe_that_
     assert told == [(0, "firing"), (60, "firing"), (120, "firing"), (125, "resolved")]
 
 
-def test_an_escalation_is_told_when_there_are_so_many(queue: Queue) -> None:
+def test_an_escalation_is_notified_at_a_number_of_alerts(queue: Queue) -> None:
     sink = Sink(queue, escalate_count=100)
     raise_alert(queue, count=99)
     assert sink.deliver_all() == []
@@ -240,7 +240,7 @@ def test_an_escalation_is_told_when_there_are_so_many(queue: Queue) -> None:
     assert (told["count"], told["groups"][0]["escalated"]) == (100, True)
 
 
-def test_an_escalation_is_told_of_what_goes_on_for_so_long(queue: Queue) -> None:
+def test_an_escalation_is_notified_after_a_duration(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     sink = Sink(queue, escalate_after=900)
     raise_alert(queue, kind="backlog", result="begun", error_fingerprint=None)
@@ -257,7 +257,7 @@ def test_an_escalation_is_told_of_what_goes_on_for_so_long(queue: Queue) -> None
     assert {told["groups"][0]["topic"]: told["count"] for told in sink.deliver_all()} == {"t": 1, "dying": 4}
 
 
-def test_an_escalation_is_not_told_of_what_was_fixed_in_time(queue: Queue) -> None:
+def test_an_escalation_is_not_notified_if_the_condition_ended_in_time(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     sink = Sink(queue, escalate_after=900)
     raise_alert(queue, kind="backlog", result="begun", error_fingerprint=None)
@@ -269,7 +269,7 @@ def test_an_escalation_is_not_told_of_what_was_fixed_in_time(queue: Queue) -> No
     assert sink.deliver_all() == []
 
 
-def test_what_is_silenced_is_told_when_the_silence_is_over_if_it_still_goes_on(sink: Sink, queue: Queue) -> None:
+def test_a_silenced_condition_is_notified_after_the_silence_if_it_continues(sink: Sink, queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     queue.call("silence", None, "t", **{"for": "1 hour"})
     for _ in range(12):
@@ -282,7 +282,7 @@ def test_what_is_silenced_is_told_when_the_silence_is_over_if_it_still_goes_on(s
     assert told["count"] == 12
 
 
-def test_what_was_over_before_its_silence_is_never_told(sink: Sink, queue: Queue) -> None:
+def test_a_condition_that_ended_before_its_silence_is_never_notified(sink: Sink, queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     queue.call("silence", None, "t", **{"for": "1 hour"})
     raise_alert(queue, count=5)
@@ -297,7 +297,7 @@ def test_what_was_over_before_its_silence_is_never_told(sink: Sink, queue: Queue
     assert queue.value("SELECT sum(silenced) FROM messages.alert_incident WHERE kind = 'dead_message'") == 5
 
 
-def test_an_end_of_the_silence_lets_it_be_told(sink: Sink, queue: Queue) -> None:
+def test_ending_the_silence_lets_the_condition_be_notified(sink: Sink, queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     silence = queue.call("silence", None, "t", **{"for": "1 hour"})
     raise_alert(queue)
@@ -309,7 +309,7 @@ def test_an_end_of_the_silence_lets_it_be_told(sink: Sink, queue: Queue) -> None
     assert len(sink.deliver_all()) == 1
 
 
-def test_what_commits_late_is_not_skipped_and_nothing_is_told_twice(queue: Queue, database: Database) -> None:
+def test_alerts_that_commit_late_are_not_skipped_and_none_is_sent_twice(queue: Queue, database: Database) -> None:
     sink = Sink(queue, group_interval=1)
     late = Queue(database.connect(autocommit=False))
     raise_alert(late, topic="late")
@@ -322,7 +322,7 @@ def test_what_commits_late_is_not_skipped_and_nothing_is_told_twice(queue: Queue
     assert [message["groups"][0]["topic"] for message in told] == ["early", "late"]
 
 
-def test_an_open_transaction_holds_up_the_alerts_of_nobody_else(queue: Queue, database: Database) -> None:
+def test_an_open_transaction_does_not_delay_other_alerts(queue: Queue, database: Database) -> None:
     sink = Sink(queue)
     open_one = Queue(database.connect(autocommit=False))
     raise_alert(open_one, topic="late")
@@ -335,7 +335,7 @@ def test_an_open_transaction_holds_up_the_alerts_of_nobody_else(queue: Queue, da
     assert sink.deliver_all() == []
 
 
-def test_every_alert_of_many_interleaved_transactions_is_told_exactly_once(queue: Queue, database: Database) -> None:
+def test_every_alert_of_many_interleaved_transactions_is_sent_exactly_once(queue: Queue, database: Database) -> None:
     sink = Sink(queue, group_by=[], group_interval=0.001)
     writers = [Queue(database.connect(autocommit=False)) for _ in range(8)]
     told = 0
@@ -353,7 +353,7 @@ def test_every_alert_of_many_interleaved_transactions_is_told_exactly_once(queue
     assert told + sum(message["count"] for message in sink.deliver_all()) == sum(range(1, 41))
 
 
-def test_a_new_sink_begins_with_the_last_hour_of_what_nobody_delivered(queue: Queue) -> None:
+def test_a_new_sink_begins_with_the_undelivered_alerts_of_the_last_hour(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     raise_alert(queue, "old")
     queue.later("2 hours")
@@ -366,7 +366,7 @@ def test_a_new_sink_begins_with_the_last_hour_of_what_nobody_delivered(queue: Qu
     assert [message["groups"][0]["topic"] for message in told] == ["new"]
 
 
-def test_a_database_that_came_from_another_cluster_does_not_lose_what_is_new(sink: Sink, queue: Queue) -> None:
+def test_a_database_that_was_restored_from_another_cluster_loses_no_new_alert(sink: Sink, queue: Queue) -> None:
     sink.next()
     queue.conn.execute("UPDATE messages.alert_sink SET system_identifier = '1', position = '9000000:9000000:'")
     raise_alert(queue)
@@ -377,7 +377,7 @@ def test_a_database_that_came_from_another_cluster_does_not_lose_what_is_new(sin
 # One deliverer at a time
 
 
-def test_while_somebody_delivers_nobody_else_does(queue: Queue, database: Database) -> None:
+def test_while_one_deliverer_holds_the_sink_no_other_gets_a_notification(queue: Queue, database: Database) -> None:
     raise_alert(queue)
     Sink(queue, holder="a").next(hold_s=300)
 
@@ -387,7 +387,7 @@ def test_while_somebody_delivers_nobody_else_does(queue: Queue, database: Databa
     assert 200 < other.wait_s <= 300
 
 
-def test_a_deliverer_whose_server_process_is_gone_is_followed_at_once(
+def test_a_deliverer_whose_server_process_is_gone_is_replaced_at_once(
     queue: Queue, database: Database, eventually: Callable[..., Any]
 ) -> None:
     raise_alert(queue)
@@ -400,7 +400,7 @@ def test_a_deliverer_whose_server_process_is_gone_is_followed_at_once(
     assert (second.id, second.attempt, second.fence) == (first.id, 2, first.fence + 1)
 
 
-def test_a_deliverer_that_froze_is_followed_when_its_time_is_over_and_says_nothing_any_more(
+def test_a_frozen_deliverer_is_replaced_after_its_hold_and_can_no_longer_settle(
     queue: Queue, database: Database
 ) -> None:
     raise_alert(queue)

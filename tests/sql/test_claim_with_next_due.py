@@ -1,4 +1,4 @@
-"""messages.claim_with_next_due: what a claim says besides its messages. (What it claims is in test_claim.py.)"""
+"""messages.claim_with_next_due: the last row of a claim. (Which messages it claims: test_claim.py.)"""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from tests.sql.queue import Queue, Row
 
 
-def test_the_last_row_is_no_message_also_where_nothing_is_held_back_and_nothing_waits(queue: Queue) -> None:
+def test_the_last_row_is_no_message_even_if_nothing_is_held_back_and_nothing_waits(queue: Queue) -> None:
     claimed, left = queue.claim_with_next_due()
 
     assert claimed == []
     assert set(left) == {None}
 
 
-def test_a_claim_has_the_same_rows_without_the_last_one(queue: Queue) -> None:
+def test_messages_claim_returns_the_same_rows_without_the_last_one(queue: Queue) -> None:
     queue.publish_many(2, channel="c", wait="-1 s")
     given = (
         "id",
@@ -54,7 +54,7 @@ def test_a_claim_has_the_same_rows_without_the_last_one(queue: Queue) -> None:
     ],
     ids=str,
 )
-def test_whatever_limit_held_messages_back_a_claim_says(
+def test_the_last_row_reports_messages_that_any_limit_held_back(
     queue: Queue, settings: dict[str, Any], columns: dict[str, Any], part: str
 ) -> None:
     queue.policy(**settings)
@@ -66,7 +66,7 @@ def test_whatever_limit_held_messages_back_a_claim_says(
     assert (claimed, left.held_back.keys()) == ([], {part})
 
 
-def test_a_claim_says_when_to_look_again_where_that_is_known(queue: Queue) -> None:
+def test_the_last_row_has_the_time_of_the_next_claim_if_that_is_known(queue: Queue) -> None:
     queue.policy("known", paused_at="2026-01-01", resume_at="2099-01-02 03:04:05.678901+00")
     queue.policy("unknown", paused_at="2026-01-01")
     queue.publish("known")
@@ -79,7 +79,7 @@ def test_a_claim_says_when_to_look_again_where_that_is_known(queue: Queue) -> No
     assert queue.value("SELECT %s::timestamptz = '2099-01-02 03:04:05.678901+00'", [left.held_back["topic known"]])
 
 
-def test_a_claim_that_finds_all_that_it_may_take_holds_nothing_back(queue: Queue) -> None:
+def test_a_claim_that_finds_all_its_messages_holds_nothing_back(queue: Queue) -> None:
     queue.policy(max_concurrency=5, channel_concurrency=5)
     queue.publish_many(2)
     queue.publish_many(2, channel="c")
@@ -89,7 +89,7 @@ def test_a_claim_that_finds_all_that_it_may_take_holds_nothing_back(queue: Queue
     assert (len(claimed), left.held_back) == (4, None)
 
 
-def test_what_one_claim_held_back_another_one_of_the_transaction_does_not_say(queue: Queue) -> None:
+def test_messages_that_one_claim_held_back_are_not_reported_by_another_of_the_same_transaction(queue: Queue) -> None:
     queue.policy("full", max_concurrency=1)
     queue.publish_many(2, "full")
     queue.claim("full", limit=1)
@@ -101,7 +101,7 @@ def test_what_one_claim_held_back_another_one_of_the_transaction_does_not_say(qu
     assert (first.held_back, second.held_back) == ({"topic full": None}, None)
 
 
-def test_after_nothing_was_claimed_it_says_when_the_next_message_is_due(queue: Queue) -> None:
+def test_after_an_empty_claim_it_has_the_time_when_the_next_message_is_due(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     queue.publish(wait="61.5 s")
 
@@ -109,7 +109,7 @@ def test_after_nothing_was_claimed_it_says_when_the_next_message_is_due(queue: Q
     assert queue.claim_with_next_due(look_ahead=False) == ([], (*[None] * 19,))
 
 
-def test_after_something_was_claimed_it_does_not_look_ahead(queue: Queue) -> None:
+def test_after_a_claim_with_messages_it_has_no_next_due(queue: Queue) -> None:
     queue.publish()
     queue.publish(wait="1 hour")
 
@@ -118,7 +118,7 @@ def test_after_something_was_claimed_it_does_not_look_ahead(queue: Queue) -> Non
     assert (len(claimed), left.next_due_s) == (1, None)
 
 
-def test_it_looks_beyond_what_was_held_back(queue: Queue) -> None:
+def test_next_due_ignores_messages_that_were_held_back(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     queue.policy(max_concurrency=1)
     queue.publish_many(2)
@@ -131,11 +131,11 @@ def test_it_looks_beyond_what_was_held_back(queue: Queue) -> None:
     assert queue.call("next_due", ["t", "u"]) == timedelta(0)
 
 
-# messages.needs_durable_claim: which claims a crash of the server must not take back.
+# messages.needs_durable_claim: which claims must survive a crash of the server.
 
 
 def needs_durable_claim(queue: Queue) -> bool:
-    """Ask it of all messages of topic t."""
+    """Call it for all messages of topic t."""
     answer: bool = queue.value(
         "SELECT messages.needs_durable_claim(messages.claim_policy('t', messages.now()), array_agg(ctid)) FROM messages.message"
     )
@@ -145,14 +145,14 @@ def needs_durable_claim(queue: Queue) -> bool:
 @pytest.mark.parametrize(
     "settings", [{"max_concurrency": 5}, {"dequeue_rate": 5}, {"channel_concurrency": 1}, {"ordered": True}]
 )
-def test_those_of_a_topic_with_a_limit(queue: Queue, settings: dict[str, Any]) -> None:
+def test_claims_of_a_topic_with_a_limit_are_durable(queue: Queue, settings: dict[str, Any]) -> None:
     queue.policy(max_attempts=0, **settings)
     queue.publish()
 
     assert needs_durable_claim(queue)
 
 
-def test_those_of_a_topic_one_of_whose_channels_has_a_limit(queue: Queue) -> None:
+def test_claims_of_a_topic_with_a_limited_channel_are_durable(queue: Queue) -> None:
     queue.policy(max_attempts=0)
     queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('t', 'c', 1)")
     queue.publish()
@@ -164,7 +164,7 @@ def test_those_of_a_topic_one_of_whose_channels_has_a_limit(queue: Queue) -> Non
     ("of_topic", "of_message", "expected"),
     [(1, None, True), (2, None, False), (0, None, False), (2, 1, True), (1, 2, False), (1, 0, False)],
 )
-def test_those_that_are_the_last_attempt_of_a_message(
+def test_claims_of_the_last_attempt_of_a_message_are_durable(
     queue: Queue, of_topic: int, of_message: int | None, expected: bool
 ) -> None:
     queue.policy(max_attempts=of_topic)
@@ -173,7 +173,7 @@ def test_those_that_are_the_last_attempt_of_a_message(
     assert needs_durable_claim(queue) is expected
 
 
-def test_those_in_which_one_of_many_has_its_last_attempt(queue: Queue) -> None:
+def test_claims_in_which_one_of_many_messages_has_its_last_attempt_are_durable(queue: Queue) -> None:
     queue.policy(max_attempts=3)
     queue.publish_many(5)
     assert not needs_durable_claim(queue)
@@ -212,14 +212,14 @@ def test_the_bytes_count_for_both_kinds_together(queue: Queue, claim_id: int) ->
     assert pick(queue, claim_id, most_bytes=450).count == 5
 
 
-def test_odd_claims_begin_with_the_channels_and_even_ones_without(queue: Queue) -> None:
+def test_odd_claims_begin_with_channels_and_even_ones_without(queue: Queue) -> None:
     without, within = queue.publish(), queue.publish(channel="c")
 
     assert pick(queue, 1).ids == [within, without]
     assert pick(queue, 2).ids == [without, within]
 
 
-def test_what_ends_instead_is_gathered_from_both_kinds(queue: Queue) -> None:
+def test_messages_that_end_instead_are_collected_from_both_kinds(queue: Queue) -> None:
     gone = [queue.publish(channel=channel, expires_at="2026-01-01") for channel in ("c", None)]
 
     assert sorted(pick(queue, 1).expired) == sorted(gone)
@@ -227,7 +227,7 @@ def test_what_ends_instead_is_gathered_from_both_kinds(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(("claim_id", "found"), [(63, 0), (64, 1), (65, 0), (128, 1), (6400, 1)])
-def test_every_64th_claim_reads_from_the_left_edge_so_that_no_mark_can_hide_a_message_for_ever(
+def test_every_64th_claim_reads_from_the_left_edge_so_that_no_mark_hides_a_message_for_ever(
     queue: Queue, claim_id: int, found: int
 ) -> None:
     queue.conn.execute("INSERT INTO messages.low_water (topic, priority, at) VALUES ('t', 5, '2026-01-02')")

@@ -1,4 +1,4 @@
-"""messages.claimed_ids: which messages are still under a claim."""
+"""messages.claimed_ids: which messages are still locked by a claim."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.sql.queue import Queue
 HELD_IDS = "SELECT * FROM messages.claimed_ids(%s)"
 
 
-def test_it_shows_all_of_these_claims_and_of_no_other(queue: Queue) -> None:
+def test_it_returns_all_messages_of_these_claims_and_of_no_other(queue: Queue) -> None:
     queue.publish_many(4)
     first, second, other = (queue.claim(limit=n) for n in (1, 2, 1))
 
@@ -17,7 +17,7 @@ def test_it_shows_all_of_these_claims_and_of_no_other(queue: Queue) -> None:
     assert other[0].id not in [row.id for row in found]
 
 
-def test_what_was_settled_is_missing(queue: Queue) -> None:
+def test_settled_messages_are_missing(queue: Queue) -> None:
     queue.publish_many(2)
     first, second = queue.claim()
     queue.settle("complete", [first])
@@ -25,7 +25,7 @@ def test_what_was_settled_is_missing(queue: Queue) -> None:
     assert [row.id for row in queue.rows(HELD_IDS, [[first.claim_id]])] == [second.id]
 
 
-def test_no_claims_hold_nothing(queue: Queue) -> None:
+def test_no_claims_return_nothing(queue: Queue) -> None:
     queue.publish()
     queue.claim()
 

@@ -1,4 +1,4 @@
-"""messages.clamp_channel_rates: an interval that was shortened or lifted holds at once."""
+"""messages.clamp_channel_rates: an interval that was shortened or lifted applies at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def override(queue: Queue, channel: str, interval: str) -> None:
     )
 
 
-def test_as_long_as_nothing_was_changed_it_changes_nothing(queue: Queue) -> None:
+def test_without_a_change_it_changes_nothing(queue: Queue) -> None:
     before = queue.rows("SELECT xmin, * FROM messages.rate")
 
     assert [row.free_in for row in look(queue, "a", "b")] == [86400, 86400]
@@ -43,13 +43,13 @@ def test_as_long_as_nothing_was_changed_it_changes_nothing(queue: Queue) -> None
     assert [row[1:] for row in queue.rows("SELECT xmin, * FROM messages.rate")] == [row[1:] for row in before]
 
 
-def test_a_lifted_interval_lets_the_channel_go_on_at_once(queue: Queue) -> None:
+def test_a_lifted_interval_opens_the_channel_at_once(queue: Queue) -> None:
     queue.policy(channel_min_interval=None, channel_concurrency=5)
 
     assert len(queue.claim()) == 6
 
 
-def test_a_shortened_one_counts_from_the_first_look_and_not_from_each(queue: Queue) -> None:
+def test_a_shortened_interval_counts_from_the_first_call_and_not_from_each(queue: Queue) -> None:
     queue.policy(channel_min_interval="10 s")
     queue.later("1 hour")
 
@@ -60,7 +60,7 @@ def test_a_shortened_one_counts_from_the_first_look_and_not_from_each(queue: Que
     assert len(queue.claim()) == 3
 
 
-def test_one_that_was_lengthened_holds_from_the_next_message_on(queue: Queue) -> None:
+def test_a_longer_interval_applies_from_the_next_message(queue: Queue) -> None:
     queue.policy(channel_min_interval="20 days")
 
     queue.later("1 day")
@@ -68,7 +68,7 @@ def test_one_that_was_lengthened_holds_from_the_next_message_on(queue: Queue) ->
     assert len(queue.claim()) == 3
 
 
-def test_the_channels_own_interval_wins_and_the_others_keep_theirs(queue: Queue) -> None:
+def test_the_interval_of_the_channel_wins_and_other_channels_keep_theirs(queue: Queue) -> None:
     override(queue, "a", "10 s")
     override(queue, "b", "0")
 
@@ -78,7 +78,7 @@ def test_the_channels_own_interval_wins_and_the_others_keep_theirs(queue: Queue)
     assert queue.value(WRITTEN) == 10
 
 
-def test_a_channel_of_two_places_and_one_that_another_claim_has_keep_their_places(queue: Queue, other: Queue) -> None:
+def test_a_channel_with_two_entries_and_a_locked_channel_keep_their_times(queue: Queue, other: Queue) -> None:
     override(queue, "a", "10 s")
     with other.conn.transaction():
         other.rows("SELECT FROM messages.rate WHERE channel = 'b' FOR UPDATE")
@@ -88,7 +88,7 @@ def test_a_channel_of_two_places_and_one_that_another_claim_has_keep_their_place
     assert [(row.channel, row.free_in) for row in seen] == [("a", 10), ("a", 10), (None, None), ("c", 86400)]
 
 
-def test_what_blocks_a_channel_stays(queue: Queue) -> None:
+def test_a_hold_of_a_channel_stays(queue: Queue) -> None:
     queue.conn.execute("UPDATE messages.rate SET blocked_by = 7")
     override(queue, "a", "10 s")
 
@@ -99,7 +99,7 @@ def explained(queue: Queue, message_id: int) -> Any:
     return [row.reason for row in queue.rows("SELECT * FROM messages.explain(%s)", [message_id])]
 
 
-def test_it_is_explained_by_the_interval_of_now(queue: Queue) -> None:
+def test_explain_shows_the_current_interval(queue: Queue) -> None:
     queue.policy(channel_min_interval="10 s")
 
     (waits,) = [row.id for row in queue.rows("SELECT max(id) AS id FROM messages.message WHERE channel = 'a'")]
@@ -107,7 +107,7 @@ def test_it_is_explained_by_the_interval_of_now(queue: Queue) -> None:
     assert any("the next in 10s" in reason for reason in explained(queue, waits))
 
 
-def test_a_channel_that_was_never_taken_from_waits_for_no_interval(queue: Queue) -> None:
+def test_a_channel_that_was_never_claimed_from_waits_for_no_interval(queue: Queue) -> None:
     published = queue.publish(channel="new")
 
     assert not any("the next in" in reason for reason in explained(queue, published))

@@ -1,4 +1,4 @@
-"""messages.clamp_rates: a rate that was raised is not held back by what the old one charged."""
+"""messages.clamp_rates: a raised rate is not held back by what the old rate charged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ahead(queue: Queue, kind: str = "dequeue") -> float:
     return seconds
 
 
-def test_a_rate_that_is_raised_holds_at_once(queue: Queue) -> None:
+def test_a_raised_rate_applies_at_once(queue: Queue) -> None:
     queue.policy(dequeue_rate=0.01, burst=100)
     queue.publish_many(200)
     assert len(queue.claim()) == 100
@@ -32,7 +32,7 @@ def test_a_rate_that_is_raised_holds_at_once(queue: Queue) -> None:
     assert len(queue.claim()) == 5
 
 
-def test_one_for_publishers_too(queue: Queue) -> None:
+def test_a_raised_publish_rate_too(queue: Queue) -> None:
     queue.policy(publish_rate=0.01, burst=100)
     queue.publish_many(100)
 
@@ -48,7 +48,7 @@ def test_one_for_publishers_too(queue: Queue) -> None:
 @pytest.mark.parametrize(
     "raised", [{"topic": "*"}, {"topic": "t", "burst": 2}], ids=["for all topics", "only the burst"]
 )
-def test_whatever_of_it_was_changed(queue: Queue, raised: dict[str, object]) -> None:
+def test_every_kind_of_change_applies(queue: Queue, raised: dict[str, object]) -> None:
     queue.policy("*", dequeue_rate=0.01)
     queue.policy(burst=100)
     queue.publish_many(200)
@@ -59,7 +59,7 @@ def test_whatever_of_it_was_changed(queue: Queue, raised: dict[str, object]) -> 
     assert ahead(queue) == pytest.approx(10 if raised["topic"] == "*" else 0.2)
 
 
-def test_when_the_row_of_a_topic_goes_the_rate_of_all_topics_holds(queue: Queue) -> None:
+def test_when_the_row_of_a_topic_is_deleted_the_default_rate_applies(queue: Queue) -> None:
     queue.policy("*", dequeue_rate=50)
     queue.policy(dequeue_rate=0.01)
     queue.publish_many(5)
@@ -70,7 +70,7 @@ def test_when_the_row_of_a_topic_goes_the_rate_of_all_topics_holds(queue: Queue)
     assert ahead(queue) == pytest.approx(0.1)
 
 
-def test_as_long_as_nothing_was_changed_it_changes_nothing(queue: Queue) -> None:
+def test_without_a_change_it_changes_nothing(queue: Queue) -> None:
     queue.policy(dequeue_rate=10, burst=4, publish_rate=100)
     queue.publish_many(4)
     queue.claim()
@@ -84,7 +84,7 @@ def test_as_long_as_nothing_was_changed_it_changes_nothing(queue: Queue) -> None
     assert queue.rows("TABLE messages.rate") == before
 
 
-def test_of_one_without_a_rate_nothing_is_forgotten(queue: Queue) -> None:
+def test_a_topic_without_a_rate_keeps_its_charges(queue: Queue) -> None:
     queue.policy(dequeue_rate=0.01, burst=100)
     queue.publish_many(200)
     queue.claim()
@@ -94,9 +94,7 @@ def test_of_one_without_a_rate_nothing_is_forgotten(queue: Queue) -> None:
     assert ahead(queue) == pytest.approx(10000)
 
 
-def test_what_was_charged_by_the_old_rate_after_the_change_is_eased_by_the_next_tick(
-    queue: Queue, other: Queue
-) -> None:
+def test_charges_by_the_old_rate_after_the_change_are_lowered_by_the_next_tick(queue: Queue, other: Queue) -> None:
     queue.policy(dequeue_rate=0.01, burst=100)
     other.later("0")
     with queue.conn.transaction():
@@ -109,7 +107,7 @@ def test_what_was_charged_by_the_old_rate_after_the_change_is_eased_by_the_next_
     assert ahead(queue) == pytest.approx(1)
 
 
-def test_a_row_that_somebody_charges_right_now_is_not_waited_for(queue: Queue, other: Queue) -> None:
+def test_a_row_that_is_being_charged_is_not_waited_for(queue: Queue, other: Queue) -> None:
     queue.policy(dequeue_rate=0.01, burst=100)
     queue.publish_many(100)
     queue.claim()

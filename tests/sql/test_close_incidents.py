@@ -1,4 +1,4 @@
-"""messages.close_incidents: ends what is over for a sink."""
+"""messages.close_incidents: ends the incidents of a sink that are over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def close(queue: Queue, **rules: object) -> int:
     return ended
 
 
-def test_a_group_in_which_nothing_died_for_the_time_between_two_messages_is_over(queue: Queue) -> None:
+def test_a_group_without_alerts_for_the_interval_is_closed(queue: Queue) -> None:
     sink = Sink(queue)
     raise_alert(queue)
     sink.deliver_all()
@@ -32,7 +32,7 @@ def test_a_group_in_which_nothing_died_for_the_time_between_two_messages_is_over
     assert sink.incident().state == "over"
 
 
-def test_what_is_still_to_be_told_is_not_over(queue: Queue) -> None:
+def test_an_incident_with_an_unsent_notification_is_not_closed(queue: Queue) -> None:
     sink = Sink(queue)
     raise_alert(queue)
     sink.next()
@@ -44,7 +44,7 @@ def test_what_is_still_to_be_told_is_not_over(queue: Queue) -> None:
     assert close(queue) == 0
 
 
-def test_a_condition_is_over_when_its_end_was_told_and_no_sooner(queue: Queue) -> None:
+def test_a_condition_is_closed_once_its_end_was_sent(queue: Queue) -> None:
     sink = Sink(queue)
     raise_alert(queue, kind="backlog", result="begun")
     sink.deliver_all()

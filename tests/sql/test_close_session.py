@@ -1,4 +1,4 @@
-"""messages.close_session: a cookie is worth nothing after its session."""
+"""messages.close_session: a cookie is invalid once its session is closed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sql.queue import Queue
 DIGEST, COOKIE = bytes(32), b"c" * 32
 
 
-def test_it_ends_once(queue: Queue) -> None:
+def test_it_closes_a_session_once(queue: Queue) -> None:
     queue.call("add_token", "shop", DIGEST, ["viewer"])
     queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1))
 

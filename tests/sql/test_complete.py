@@ -22,7 +22,7 @@ def test_a_completed_message_is_archived_as_success(queue: Queue) -> None:
     )
 
 
-def test_what_the_handlers_returned_is_kept_as_output(queue: Queue) -> None:
+def test_the_output_of_the_handlers_is_stored(queue: Queue) -> None:
     first, second = queue.publish_many(2)
 
     queue.settle("complete", queue.claim(), [Jsonb({"rows": 3}), None])
@@ -30,8 +30,8 @@ def test_what_the_handlers_returned_is_kept_as_output(queue: Queue) -> None:
     assert (queue.archived(first).output, queue.archived(second).output) == ({"rows": 3}, None)
 
 
-def test_a_lock_that_ran_out_but_was_taken_by_nobody_still_completes(queue: Queue) -> None:
-    """Only the claim_id counts: work that was done is not thrown away because the sweep could have come."""
+def test_an_expired_lock_that_was_not_claimed_again_still_completes(queue: Queue) -> None:
+    """Only the claim_id counts: finished work is not lost because the lock might have been expired."""
     published = queue.publish()
     claimed = queue.claim()
     queue.later("1 hour")

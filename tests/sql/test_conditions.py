@@ -1,4 +1,4 @@
-"""messages.conditions: what is wrong now, each provoked for real."""
+"""messages.conditions: current problems, each provoked for real."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def worker(queue: Queue, *topics: str, **status: Any) -> None:
     queue.call("touch_worker", "w", status)
 
 
-def test_nothing_is_wrong_with_a_queue_at_rest(queue: Queue) -> None:
+def test_an_idle_queue_has_no_condition(queue: Queue) -> None:
     worker(queue, "t", listener="listening")
     queue.publish()
     queue.publish(wait="1 hour")
@@ -33,7 +33,7 @@ def test_nothing_is_wrong_with_a_queue_at_rest(queue: Queue) -> None:
     assert found(queue) == {}
 
 
-def test_each_condition_says_since_when_what_and_how_to_fix_it(queue: Queue) -> None:
+def test_each_condition_has_since_what_and_fix(queue: Queue) -> None:
     worker(queue, "t")
     queue.publish(wait="-20 minutes")
 
@@ -55,7 +55,7 @@ def test_a_backlog_is_a_message_that_is_ready_for_too_long(queue: Queue, channel
     assert found(queue) == {"backlog": "t"}
 
 
-def test_the_bound_of_a_topic_goes_before_that_of_all_and_zero_lifts_it(queue: Queue) -> None:
+def test_the_bound_of_a_topic_wins_over_the_default_and_zero_lifts_it(queue: Queue) -> None:
     worker(queue, "t", "slow")
     queue.publish(wait="-1 minute")
     queue.publish("slow", wait="-1 day")
@@ -64,14 +64,14 @@ def test_the_bound_of_a_topic_goes_before_that_of_all_and_zero_lifts_it(queue: Q
     assert found(queue) == {"backlog": "t"}
 
 
-def test_what_somebody_paused_is_no_backlog(queue: Queue) -> None:
+def test_a_paused_topic_is_no_backlog(queue: Queue) -> None:
     queue.publish(wait="-1 hour")
     queue.call("pause", "t")
 
     assert found(queue) == {}
 
 
-def test_dead_letters_that_wait_are_no_backlog_unless_they_have_a_bound(queue: Queue) -> None:
+def test_waiting_dead_letters_are_no_backlog_unless_they_have_a_bound(queue: Queue) -> None:
     queue.policy("t", dead_letter=True)
     queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
@@ -83,7 +83,7 @@ def test_dead_letters_that_wait_are_no_backlog_unless_they_have_a_bound(queue: Q
     assert found(queue) == {"backlog": "t.dlq"}
 
 
-def test_a_topic_that_nobody_works_is_told_when_its_messages_wait(queue: Queue) -> None:
+def test_a_topic_without_a_worker_is_reported_when_its_messages_wait(queue: Queue) -> None:
     queue.publish(wait="-6 minutes")
     worker(queue, "other")
     assert found(queue) == {"no_worker": "t"}
@@ -93,7 +93,7 @@ def test_a_topic_that_nobody_works_is_told_when_its_messages_wait(queue: Queue) 
     assert found(queue) == {}
 
 
-def test_a_worker_that_was_not_seen_for_a_minute_works_nothing(queue: Queue) -> None:
+def test_a_worker_that_was_not_seen_for_a_minute_handles_nothing(queue: Queue) -> None:
     queue.publish(wait="-6 minutes")
     worker(queue, "t")
 
@@ -102,7 +102,7 @@ def test_a_worker_that_was_not_seen_for_a_minute_works_nothing(queue: Queue) -> 
     assert found(queue) == {"no_worker": "t"}
 
 
-def test_a_topic_without_a_worker_is_told_once_and_not_as_a_backlog_too(queue: Queue) -> None:
+def test_a_topic_without_a_worker_is_reported_once_and_not_as_a_backlog_too(queue: Queue) -> None:
     queue.publish(wait="-1 hour")
     assert [(row.kind, row.topic) for row in queue.rows("SELECT * FROM messages.conditions()")] == [("no_worker", "t")]
 
@@ -112,7 +112,7 @@ def test_a_topic_without_a_worker_is_told_once_and_not_as_a_backlog_too(queue: Q
 
 
 @pytest.mark.parametrize("working", ["holds a message", "sleeps armed"])
-def test_a_worker_outside_the_registry_works_its_topic_too(queue: Queue, working: str) -> None:
+def test_a_worker_outside_the_registry_handles_its_topic_too(queue: Queue, working: str) -> None:
     queue.publish_many(2, wait="-6 minutes")
     assert found(queue) == {"no_worker": "t"}
 
@@ -124,7 +124,7 @@ def test_a_worker_outside_the_registry_works_its_topic_too(queue: Queue, working
     assert found(queue) == {}
 
 
-def test_a_listener_that_hears_nothing_is_told_with_the_names_of_the_workers(queue: Queue) -> None:
+def test_a_worker_without_notifications_is_reported_by_name(queue: Queue) -> None:
     worker(queue, "t", listener="degraded")
 
     (row,) = queue.rows("SELECT * FROM messages.conditions()")
@@ -132,7 +132,7 @@ def test_a_listener_that_hears_nothing_is_told_with_the_names_of_the_workers(que
     assert (row.kind, row.what) == ("listener_degraded", "workers that do not hear notifications: w")
 
 
-def test_pg_cron_is_late_when_it_ticked_once_and_no_more(queue: Queue) -> None:
+def test_pg_cron_is_late_if_it_ticked_once_and_then_stopped(queue: Queue) -> None:
     queue.conn.execute("SELECT FROM messages.tick('daemon')")
     queue.conn.execute("SELECT FROM messages.tick('cron')")
     assert found(queue) == {}
@@ -142,7 +142,7 @@ def test_pg_cron_is_late_when_it_ticked_once_and_no_more(queue: Queue) -> None:
     assert found(queue) == {"cron_late": None}
 
 
-def test_an_open_breaker_is_told_with_its_reason(queue: Queue) -> None:
+def test_an_open_breaker_is_reported_with_its_reason(queue: Queue) -> None:
     queue.policy("t", breaker={"pause": "10m"})
     queue.conn.execute(
         "INSERT INTO messages.breaker (topic, position, probe_at, reason) VALUES ('t', 'open', now(), '9 of 10 failed')"
@@ -164,7 +164,7 @@ def test_a_breaker_that_probes_is_no_backlog_either(queue: Queue) -> None:
     assert found(queue) == {"breaker": "t"}
 
 
-def test_a_snapshot_that_is_held_for_long_is_told_with_who_holds_it(queue: Queue, database: Database) -> None:
+def test_an_old_snapshot_is_reported_with_its_session(queue: Queue, database: Database) -> None:
     holder = database.connect(autocommit=False, application_name="nightly report")
     holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     holder.execute("SELECT FROM messages.message")
@@ -179,11 +179,11 @@ def test_a_snapshot_that_is_held_for_long_is_told_with_who_holds_it(queue: Queue
     assert found(queue) == {}
 
 
-def test_its_own_role_sees_the_transactions_of_others(queue: Queue) -> None:
+def test_the_owner_sees_the_transactions_of_other_roles(queue: Queue) -> None:
     assert queue.value("SELECT pg_has_role('messages_owner', 'pg_read_all_stats', 'USAGE')") is True
 
 
-def test_many_dead_in_an_hour_are_told(queue: Queue) -> None:
+def test_many_dead_messages_in_an_hour_are_reported(queue: Queue) -> None:
     bound(queue, dead_per_hour=5)
     queue.publish_many(5)
     queue.settle("fail", queue.claim(), ["boom"] * 5)
@@ -197,7 +197,7 @@ def test_many_dead_in_an_hour_are_told(queue: Queue) -> None:
     assert found(queue) == {}
 
 
-def test_a_sink_that_takes_nothing_is_told(queue: Queue) -> None:
+def test_a_sink_that_refuses_notifications_is_reported(queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.alert_sink (name, type, failing_since) VALUES ('ops', 'webhook', now() - interval '16 minutes')"
     )
@@ -207,7 +207,7 @@ def test_a_sink_that_takes_nothing_is_told(queue: Queue) -> None:
     assert (row.kind, row.what.startswith("sink ops fails since ")) == ("alerts_undelivered", True)
 
 
-def test_a_sink_that_nobody_delivers_to_is_told_only_if_there_is_something_to_deliver(queue: Queue) -> None:
+def test_a_sink_without_a_deliverer_is_reported_only_if_something_is_to_be_delivered(queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.alert_sink (name, type, position, seen_at) VALUES ('ops', 'webhook', pg_current_snapshot(), now() - interval '16 minutes')"
     )
@@ -218,7 +218,7 @@ def test_a_sink_that_nobody_delivers_to_is_told_only_if_there_is_something_to_de
     assert found(queue) == {"alerts_undelivered": None}
 
 
-def test_it_reads_little_however_much_waits_and_is_archived(queue: Queue) -> None:
+def test_it_reads_a_few_pages_however_many_messages_wait_and_are_archived(queue: Queue) -> None:
     queue.publish_many(20_000)
     queue.publish_many(5_000, "u", wait="-1 hour")
     queue.publish_many(3_000, "dying")

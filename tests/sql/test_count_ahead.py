@@ -1,4 +1,4 @@
-"""count_ahead: how many go first."""
+"""count_ahead: how many messages are claimed first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ AHEAD = "SELECT messages.count_ahead(m, messages.now(), %s) FROM messages.messag
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_those_go_first_that_are_more_urgent_or_waited_longer(queue: Queue, channel: str | None) -> None:
+def test_more_urgent_messages_and_those_that_waited_longer_go_first(queue: Queue, channel: str | None) -> None:
     earlier = queue.publish(channel=channel)
     urgent = queue.publish(channel=channel, priority=1)
     mine = queue.publish(channel=channel)
@@ -24,7 +24,7 @@ def test_those_go_first_that_are_more_urgent_or_waited_longer(queue: Queue, chan
     assert queue.value(AHEAD, [1000, urgent]) == 0
 
 
-def test_those_that_run_are_not_ahead_any_more(queue: Queue) -> None:
+def test_running_messages_are_not_ahead(queue: Queue) -> None:
     queue.publish()
     mine = queue.publish()
     queue.claim(limit=1)
@@ -33,7 +33,7 @@ def test_those_that_run_are_not_ahead_any_more(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_it_counts_no_further_than_it_is_asked_to(queue: Queue, channel: str | None) -> None:
+def test_it_counts_up_to_its_limit(queue: Queue, channel: str | None) -> None:
     queue.publish_many(8, channel=channel, priority=1)
     queue.publish_many(8, channel=channel)
     mine = queue.publish(channel=channel)

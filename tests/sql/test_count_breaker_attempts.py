@@ -1,4 +1,4 @@
-"""messages.count_breaker_attempts: which ended attempts a breaker hears of."""
+"""messages.count_breaker_attempts: which ended attempts count for a breaker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def breaker(queue: Queue) -> Any:
     return queue.row("SELECT * FROM messages.breaker WHERE topic = 't'")
 
 
-def test_attempts_that_are_retried_count_as_failed(queue: Queue) -> None:
+def test_retried_attempts_count_as_failed(queue: Queue) -> None:
     queue.policy(breaker=BREAKER, max_attempts=3)
     queue.publish_many(4)
 
@@ -24,7 +24,7 @@ def test_attempts_that_are_retried_count_as_failed(queue: Queue) -> None:
     assert breaker(queue).position == "open"
 
 
-def test_locks_that_run_out_count_as_failed(queue: Queue) -> None:
+def test_expired_locks_count_as_failed(queue: Queue) -> None:
     queue.policy(breaker=BREAKER)
     queue.publish_many(4)
     queue.claim(lock_duration="0 s")
@@ -35,7 +35,7 @@ def test_locks_that_run_out_count_as_failed(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("settle", ["complete", "reject"])
-def test_messages_that_succeed_or_are_invalid_do_not_open_it(queue: Queue, settle: str) -> None:
+def test_successful_and_rejected_messages_do_not_open_it(queue: Queue, settle: str) -> None:
     queue.policy(breaker=BREAKER)
     queue.publish_many(10)
     claimed = queue.claim()
@@ -45,7 +45,7 @@ def test_messages_that_succeed_or_are_invalid_do_not_open_it(queue: Queue, settl
     assert breaker(queue) is None or breaker(queue).position == "closed"
 
 
-def test_another_topics_breaker_does_not_count_it(queue: Queue) -> None:
+def test_the_breaker_of_another_topic_does_not_count_it(queue: Queue) -> None:
     queue.policy("u", breaker=BREAKER)
     queue.publish_many(4)
 
@@ -55,7 +55,7 @@ def test_another_topics_breaker_does_not_count_it(queue: Queue) -> None:
     assert queue.rows("SELECT * FROM messages.breaker_count") == []
 
 
-def test_a_default_breaker_is_one_for_each_topic(queue: Queue) -> None:
+def test_a_default_breaker_is_a_separate_one_for_each_topic(queue: Queue) -> None:
     queue.policy("*", breaker=BREAKER)
     for topic in ("a", "b"):
         queue.publish_many(4, topic)
@@ -66,7 +66,7 @@ def test_a_default_breaker_is_one_for_each_topic(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("end", ["skip", "fan out", "over"])
-def test_what_ends_without_being_worked_is_no_attempt(queue: Queue, end: str) -> None:
+def test_messages_that_end_without_being_run_are_no_attempts(queue: Queue, end: str) -> None:
     queue.policy(breaker=BREAKER)
     if end == "fan out":
         queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 'u')")

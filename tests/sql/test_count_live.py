@@ -1,11 +1,11 @@
-"""messages.count_live: all messages of a topic, whatever their state, and of no other."""
+"""messages.count_live: all live messages of a topic, whatever their state, and of no other."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_ready_delayed_and_running_with_and_without_a_channel_are_counted(queue: Queue) -> None:
+def test_ready_delayed_and_running_messages_with_and_without_a_channel_are_counted(queue: Queue) -> None:
     queue.publish_many(3)
     queue.publish(wait="1 hour")
     queue.publish_many(2, channel="c")
@@ -16,7 +16,7 @@ def test_ready_delayed_and_running_with_and_without_a_channel_are_counted(queue:
     assert queue.call("count_live", "nobody") == 0
 
 
-def test_it_reads_what_belongs_to_the_topic(own_queue: Queue) -> None:
+def test_it_reads_only_rows_of_the_topic(own_queue: Queue) -> None:
     own_queue.publish_many(5000, "other")
     own_queue.publish_many(3)
 

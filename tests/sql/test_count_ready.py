@@ -1,4 +1,4 @@
-"""messages.count_ready: how many messages a claim could look at."""
+"""messages.count_ready: how many messages a claim could take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sql.queue import Queue
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_it_counts_what_is_neither_locked_nor_due_later_nor_expired(queue: Queue, channel: str | None) -> None:
+def test_it_counts_messages_that_are_not_locked_not_delayed_and_not_expired(queue: Queue, channel: str | None) -> None:
     queue.publish_many(5, channel=channel)
     queue.publish(channel=channel, wait="1 hour")
     queue.publish(channel=channel, expires_at="2000-01-01")

@@ -10,7 +10,7 @@ from tests.sql.queue import Queue
 
 
 def counts(queue: Queue, *ids: int) -> list[tuple[int, int]]:
-    """Return attempts and runs of each."""
+    """Return attempts and runs of each message."""
     return [(row.attempts, row.runs) for row in map(queue.message, ids)]
 
 
@@ -18,7 +18,7 @@ def start(queue: Queue, claimed: list[Any]) -> None:
     queue.settle("count_runs", claimed)
 
 
-def test_a_claim_counts_a_run_only_for_what_begins_at_once(queue: Queue) -> None:
+def test_a_claim_counts_a_run_only_for_messages_that_begin_at_once(queue: Queue) -> None:
     published = queue.publish_many(3)
 
     queue.claim(start=1)
@@ -26,7 +26,7 @@ def test_a_claim_counts_a_run_only_for_what_begins_at_once(queue: Queue) -> None
     assert counts(queue, *published) == [(1, 1), (1, 0), (1, 0)]
 
 
-def test_without_a_bound_everything_begins_at_once(queue: Queue) -> None:
+def test_without_a_bound_all_messages_begin_at_once(queue: Queue) -> None:
     published = queue.publish_many(2)
 
     queue.claim()
@@ -34,7 +34,7 @@ def test_without_a_bound_everything_begins_at_once(queue: Queue) -> None:
     assert counts(queue, *published) == [(1, 1), (1, 1)]
 
 
-def test_the_bound_is_one_for_all_topics_and_channels(queue: Queue) -> None:
+def test_the_bound_applies_to_all_topics_and_channels_together(queue: Queue) -> None:
     ids = [queue.publish("a"), queue.publish("a", channel="c"), queue.publish("b")]
 
     claimed = queue.claim("a", "b", start=2)
@@ -43,7 +43,7 @@ def test_the_bound_is_one_for_all_topics_and_channels(queue: Queue) -> None:
     assert {each: queue.message(each).runs for each in ids} == {each: int(each in begun) for each in ids}
 
 
-def test_what_waited_is_counted_when_it_begins_and_only_once(queue: Queue) -> None:
+def test_a_message_that_waited_is_counted_when_it_begins_and_only_once(queue: Queue) -> None:
     first, second = queue.publish_many(2)
     claimed = queue.claim(start=0)
 
@@ -53,7 +53,7 @@ def test_what_waited_is_counted_when_it_begins_and_only_once(queue: Queue) -> No
     assert counts(queue, first, second) == [(1, 1), (1, 0)]
 
 
-def test_what_began_at_once_is_not_counted_again(queue: Queue) -> None:
+def test_a_message_that_began_at_once_is_not_counted_again(queue: Queue) -> None:
     published = queue.publish()
 
     start(queue, queue.claim())
@@ -61,7 +61,7 @@ def test_what_began_at_once_is_not_counted_again(queue: Queue) -> None:
     assert counts(queue, published) == [(1, 1)]
 
 
-def test_who_lost_the_lock_counts_nothing(queue: Queue) -> None:
+def test_a_lost_lock_counts_nothing(queue: Queue) -> None:
     published = queue.publish()
     stale = queue.claim(start=0)
     queue.settle("release", stale)
@@ -73,7 +73,7 @@ def test_who_lost_the_lock_counts_nothing(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("begin_at_once", [0, 1])
-def test_a_release_hands_back_what_the_claim_counted_and_no_more(queue: Queue, begin_at_once: int) -> None:
+def test_a_release_takes_back_what_the_claim_counted_and_no_more(queue: Queue, begin_at_once: int) -> None:
     queue.policy("t", max_attempts=5, backoff={"kind": "none"})
     published = queue.publish()
     queue.settle("retry", queue.claim(), ["boom"])
@@ -83,7 +83,7 @@ def test_a_release_hands_back_what_the_claim_counted_and_no_more(queue: Queue, b
     assert counts(queue, published) == [(1, 1)]
 
 
-def test_a_release_of_what_had_begun_keeps_the_run(queue: Queue) -> None:
+def test_a_release_of_a_message_that_had_begun_keeps_the_run(queue: Queue) -> None:
     began, waited = queue.publish_many(2)
 
     queue.settle("release", queue.claim(), [True, False])
@@ -91,7 +91,7 @@ def test_a_release_of_what_had_begun_keeps_the_run(queue: Queue) -> None:
     assert counts(queue, began, waited) == [(0, 1), (0, 0)]
 
 
-def test_a_claim_that_its_worker_never_heard_of_hands_back_what_it_counted(queue: Queue) -> None:
+def test_release_orphaned_takes_back_what_the_lost_claim_counted(queue: Queue) -> None:
     published = queue.publish_many(2)
     queue.claim(worker="w/0", start=1)
 
@@ -100,7 +100,7 @@ def test_a_claim_that_its_worker_never_heard_of_hands_back_what_it_counted(queue
     assert counts(queue, *published) == [(0, 0), (0, 0)]
 
 
-def test_a_bystander_of_a_crash_is_charged_an_attempt_and_no_run(queue: Queue) -> None:
+def test_an_unstarted_message_of_a_crashed_worker_is_charged_an_attempt_and_no_run(queue: Queue) -> None:
     queue.policy("t", max_attempts=3, backoff={"kind": "none"})
     ran, waited = queue.publish_many(2)
     queue.claim(start=1)
@@ -113,7 +113,7 @@ def test_a_bystander_of_a_crash_is_charged_an_attempt_and_no_run(queue: Queue) -
     assert [each.get("run") for each in queue.message(waited).history] == [None]
 
 
-def test_the_history_tells_attempts_and_runs(queue: Queue) -> None:
+def test_the_history_has_attempts_and_runs(queue: Queue) -> None:
     queue.policy("t", max_attempts=5, backoff={"kind": "none"})
     published = queue.publish()
     queue.settle("retry", queue.claim(), ["boom"])
@@ -129,7 +129,7 @@ def test_the_history_tells_attempts_and_runs(queue: Queue) -> None:
     ]
 
 
-def test_the_archive_keeps_both(queue: Queue) -> None:
+def test_the_archive_has_both(queue: Queue) -> None:
     queue.policy("t", max_attempts=5, backoff={"kind": "none"})
     published = queue.publish()
     queue.settle("defer", queue.claim())

@@ -1,4 +1,4 @@
-"""messages.create_delivery: writes the next message of a sink; test_deliver_next.py shows when and what."""
+"""messages.create_delivery: writes the next notification of a sink; test_claim_delivery.py shows when and what."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def write(queue: Queue, **rules: object) -> float | None:
     return wait_s
 
 
-def test_nothing_due_is_nobody_knows_when(queue: Queue) -> None:
+def test_without_an_alert_the_time_of_the_next_is_unknown(queue: Queue) -> None:
     Sink(queue).next()
 
     assert write(queue) is None
 
 
-def test_it_says_how_long_until_the_next_is_due(queue: Queue) -> None:
+def test_it_returns_how_long_until_the_next_is_due(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     sink = Sink(queue, group_wait=10)
     raise_alert(queue)
@@ -31,7 +31,7 @@ def test_it_says_how_long_until_the_next_is_due(queue: Queue) -> None:
     assert write(queue) == pytest.approx(6)
 
 
-def test_a_few_groups_are_a_message_each_and_many_are_one(queue: Queue) -> None:
+def test_a_few_groups_are_one_notification_each_and_many_are_one(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     sink = Sink(queue, group_wait=10)
     for n in range(6):
@@ -44,7 +44,7 @@ def test_a_few_groups_are_a_message_each_and_many_are_one(queue: Queue) -> None:
     assert queue.value("SELECT array_agg((message ->> 'group_count')::int) FROM messages.alert_delivery") == [1] * 6
 
 
-def test_it_keeps_which_alerts_it_tells_of(queue: Queue) -> None:
+def test_it_records_the_alerts_of_the_notification(queue: Queue) -> None:
     first, last = raise_alert(queue), raise_alert(queue)
 
     Sink(queue, topics=["t"]).next()

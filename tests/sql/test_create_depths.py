@@ -1,4 +1,4 @@
-"""messages.create_depths: changes of depth that no publisher will ever add up get a counter, or go."""
+"""messages.create_depths: depth changes without a counter get one, or are deleted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.sql.queue import Queue
 CHANGES = "SELECT count(*) FROM messages.depth_change"
 
 
-def test_a_limited_topic_to_which_nobody_publishes_gets_its_counter(queue: Queue) -> None:
+def test_a_limited_topic_without_publishers_gets_its_counter(queue: Queue) -> None:
     queue.policy("*", max_depth=100)
     queue.policy("t", dead_letter=True)
     queue.publish_many(3)
@@ -20,8 +20,8 @@ def test_a_limited_topic_to_which_nobody_publishes_gets_its_counter(queue: Queue
     assert queue.value(CHANGES + " WHERE topic = 't.dlq'") == 0
 
 
-def test_changes_of_a_topic_without_a_limit_go(queue: Queue) -> None:
-    """A limit was lifted, and its counter forgotten, while they were not committed."""
+def test_changes_of_a_topic_without_a_limit_are_deleted(queue: Queue) -> None:
+    """A limit was lifted, and its counter deleted, while they were not committed."""
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('t', -1), ('t', 1)")
 
     queue.call("create_depths")
@@ -30,7 +30,7 @@ def test_changes_of_a_topic_without_a_limit_go(queue: Queue) -> None:
     assert queue.depth() is None
 
 
-def test_those_with_a_counter_are_left_to_publishers(queue: Queue) -> None:
+def test_changes_with_a_counter_are_left_to_publishers(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('t', 5)")
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('t', -1)")
 
@@ -39,7 +39,7 @@ def test_those_with_a_counter_are_left_to_publishers(queue: Queue) -> None:
     assert (queue.value(CHANGES), queue.depth()) == (1, 4)
 
 
-def test_a_counter_that_somebody_makes_right_now_is_left_for_the_next_time(queue: Queue, other: Queue) -> None:
+def test_a_counter_that_is_being_created_is_left_for_the_next_call(queue: Queue, other: Queue) -> None:
     queue.policy("t", max_depth=100)
     queue.policy("u", max_depth=100)
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('t', 1), ('u', 1)")

@@ -1,4 +1,4 @@
-"""cut_error: what is kept of a long error still names it."""
+"""cut_error: the kept part of a long error still names it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from tests.sql.test_error_line import DEEP, ERRORS
     ],
 )
 @pytest.mark.parametrize("characters", [300, 1000, 100_000])
-def test_what_is_cut_still_names_the_error_and_keeps_its_end(
-    queue: Queue, name: str, line: str, characters: int
-) -> None:
+def test_a_cut_error_keeps_its_name_and_its_end(queue: Queue, name: str, line: str, characters: int) -> None:
     cut = queue.call("cut_error", ERRORS[name], characters)
 
     assert len(cut) <= characters
@@ -30,7 +28,7 @@ def test_what_is_cut_still_names_the_error_and_keeps_its_end(
     assert ERRORS[name].endswith(cut[-100:])
 
 
-def test_the_archive_and_the_alert_keep_the_end_of_what_a_worker_in_sql_says(queue: Queue) -> None:
+def test_the_archive_and_the_alert_keep_the_end_of_an_error_of_a_worker_in_sql(queue: Queue) -> None:
     queue.publish()
     queue.settle("fail", queue.claim(), [DEEP * 10 + "OSError: no"])
 

@@ -1,11 +1,11 @@
-"""The view messages.dead: what ended badly and what became of it."""
+"""The view messages.dead: dead messages, and the messages that replaced them."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_it_shows_what_ended_badly_with_its_content_and_error(queue: Queue) -> None:
+def test_it_shows_dead_messages_with_their_content_and_error(queue: Queue) -> None:
     died = queue.publish(payload={"n": 1}, headers={"h": 1})
     queue.settle("fail", queue.claim(), ["boom"])
 
@@ -23,7 +23,7 @@ def test_success_and_cancelled_are_not_dead(queue: Queue) -> None:
     assert queue.rows("SELECT * FROM messages.dead") == []
 
 
-def test_it_names_the_message_that_took_the_place_of_a_redriven_one(queue: Queue) -> None:
+def test_it_names_the_message_that_replaced_a_redriven_one(queue: Queue) -> None:
     died = queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
 

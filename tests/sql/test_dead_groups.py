@@ -1,4 +1,4 @@
-"""messages.dead_groups: dead messages by what went wrong."""
+"""messages.dead_groups: dead messages by topic, result and error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def groups(queue: Queue, **options: Any) -> list[Row]:
     return queue.rows(f"SELECT * FROM messages.dead_groups({named})", options)
 
 
-def test_what_differs_only_in_particulars_is_one_group_per_topic_and_result(queue: Queue) -> None:
+def test_errors_that_differ_only_in_particulars_are_one_group_per_topic_and_result(queue: Queue) -> None:
     first, last = die(queue, "a", "disk 7 is full"), die(queue, "a", "disk 8 is full")
     rejected = die(queue, "a", "disk 9 is full", settle="reject")
     other = die(queue, "b", "disk 1 is full")
@@ -35,7 +35,7 @@ def test_what_differs_only_in_particulars_is_one_group_per_topic_and_result(queu
     assert len(found) == 4
 
 
-def test_the_group_that_was_seen_last_comes_first(queue: Queue) -> None:
+def test_the_group_with_the_latest_message_comes_first(queue: Queue) -> None:
     die(queue, "new")
     die_ago(queue, "1 hour", "old")
 
@@ -51,7 +51,7 @@ def test_the_trend_counts_equal_parts_of_the_time_the_oldest_first(queue: Queue)
     assert (group.trend, group.count) == ([1, 0, 0, 0, 1, 2], 4)
 
 
-def test_what_was_put_back_is_counted_apart(queue: Queue) -> None:
+def test_redriven_messages_are_counted_separately(queue: Queue) -> None:
     died = [die(queue) for _ in range(3)]
     queue.rows("SELECT * FROM messages.redrive(%s)", [died[:2]])
 
@@ -60,7 +60,7 @@ def test_what_was_put_back_is_counted_apart(queue: Queue) -> None:
     assert (group.count, group.redriven) == (3, 2)
 
 
-def test_beyond_the_bound_numbers_mean_at_least_and_a_flood_hides_no_other_topic(queue: Queue) -> None:
+def test_beyond_the_bound_numbers_are_minimums_and_a_flood_hides_no_other_topic(queue: Queue) -> None:
     queue.publish_many(50, "flood")
     queue.settle("fail", queue.claim("flood"), ["boom"] * 50)
     die_ago(queue, "1 hour", "quiet")
@@ -70,7 +70,7 @@ def test_beyond_the_bound_numbers_mean_at_least_and_a_flood_hides_no_other_topic
     assert found == {"flood": (20, True), "quiet": (1, False)}
 
 
-def test_the_bound_bounds_what_is_read(own_queue: Queue) -> None:
+def test_the_bound_limits_what_is_read(own_queue: Queue) -> None:
     own_queue.publish_many(5000)
     own_queue.settle("fail", own_queue.claim(limit=5000), ["boom"] * 5000)
     own_queue.conn.execute("ANALYZE messages.message_archive")
@@ -78,7 +78,7 @@ def test_the_bound_bounds_what_is_read(own_queue: Queue) -> None:
     assert own_queue.buffers("SELECT * FROM messages.dead_groups(p_bound => 20)") < 500
 
 
-def test_filters_choose(queue: Queue) -> None:
+def test_filters_select_messages(queue: Queue) -> None:
     die(queue, "a")
     die(queue, "a", settle="reject")
     die(queue, "b")

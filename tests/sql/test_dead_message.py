@@ -1,4 +1,4 @@
-"""The trigger of the archive: messages that end badly warn, leave an alert and ring dead_message."""
+"""The trigger of the archive: dead messages log a warning, write an alert and send the notification dead_message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def listener(listen: Callable[..., Listener]) -> Listener:
 
 @pytest.fixture
 def said(queue: Queue) -> list[tuple[str | None, ...]]:
-    """What the server says to this session, as it comes: severity and text first, then all the rest."""
+    """What the server reports to this session, in its order: severity and text first, then all the rest."""
     said: list[tuple[str | None, ...]] = []
     queue.conn.add_notice_handler(
         lambda d: said.append((d.severity, d.message_primary, d.message_detail, d.message_hint, d.context))
@@ -29,7 +29,7 @@ def said(queue: Queue) -> list[tuple[str | None, ...]]:
     return said
 
 
-def test_a_dead_message_rings_with_its_id(queue: Queue, listener: Listener) -> None:
+def test_a_dead_message_sends_a_notification_with_its_id(queue: Queue, listener: Listener) -> None:
     dead = queue.publish()
 
     queue.settle("fail", queue.claim(), ["boom"])
@@ -37,7 +37,7 @@ def test_a_dead_message_rings_with_its_id(queue: Queue, listener: Listener) -> N
     assert listener.received() == [str(dead)]
 
 
-def test_dead_messages_of_one_kind_ring_once_with_topic_and_count(queue: Queue, listener: Listener) -> None:
+def test_dead_messages_of_one_kind_send_one_notification_with_topic_and_count(queue: Queue, listener: Listener) -> None:
     queue.publish_many(3)
 
     queue.settle("fail", queue.claim(), ["boom 1", "boom 2", "boom 3"])
@@ -45,7 +45,7 @@ def test_dead_messages_of_one_kind_ring_once_with_topic_and_count(queue: Queue, 
     assert listener.received() == ["t 3"]
 
 
-def test_one_alert_stands_for_each_topic_result_and_fingerprint_of_a_statement(
+def test_one_alert_is_written_for_each_topic_result_and_fingerprint_of_a_statement(
     queue: Queue, listener: Listener
 ) -> None:
     a1, a2, a3 = queue.publish_many(3, "a")
@@ -63,7 +63,7 @@ def test_one_alert_stands_for_each_topic_result_and_fingerprint_of_a_statement(
     assert sorted(listener.received()) == sorted(["a 2", str(a3), str(b1)])
 
 
-def test_a_warning_in_the_log_names_id_topic_and_result_and_never_the_payload(
+def test_a_warning_in_the_log_has_id_topic_and_result_and_never_the_payload(
     queue: Queue, said: list[tuple[str | None, ...]]
 ) -> None:
     dead = queue.publish(payload={"iban": "DE02120300000000202051"}, headers={"token": "s3cret"})
@@ -113,7 +113,7 @@ HELD = "ARRAY(SELECT id FROM messages.message), ARRAY(SELECT claim_id FROM messa
 def test_a_dead_message_is_a_few_lines_in_the_log_whatever_ends_it(
     queue: Queue, said: list[tuple[str | None, ...]], way: str
 ) -> None:
-    """The text of each enclosing statement goes to the log with it, and those of the functions of the core are long."""
+    """The text of each enclosing statement is logged with it, and those of the functions of the queue are long."""
     dead = queue.publish()
     queue.claim()
 
@@ -125,7 +125,7 @@ def test_a_dead_message_is_a_few_lines_in_the_log_whatever_ends_it(
     assert (len(context) < 800, context.count("\n") < 10) == (True, True), context
 
 
-def test_success_and_cancelled_raise_nothing(
+def test_success_and_cancelled_write_no_alert_and_no_warning(
     queue: Queue, listener: Listener, said: list[tuple[str | None, ...]]
 ) -> None:
     queue.publish()
@@ -135,7 +135,9 @@ def test_success_and_cancelled_raise_nothing(
     assert (listener.received(), queue.rows(ALERTS), said) == ([], [], [])
 
 
-def test_a_settle_that_is_rolled_back_raises_no_alert_and_rings_nothing(queue: Queue, listener: Listener) -> None:
+def test_a_settle_that_is_rolled_back_writes_no_alert_and_sends_no_notification(
+    queue: Queue, listener: Listener
+) -> None:
     queue.publish()
     claimed = queue.claim()
 
@@ -145,7 +147,7 @@ def test_a_settle_that_is_rolled_back_raises_no_alert_and_rings_nothing(queue: Q
     assert (listener.received(), queue.rows(ALERTS)) == ([], [])
 
 
-def test_an_attempt_that_will_be_retried_raises_nothing(queue: Queue, listener: Listener) -> None:
+def test_an_attempt_that_will_be_retried_writes_no_alert(queue: Queue, listener: Listener) -> None:
     queue.publish(max_attempts=2)
 
     queue.settle("retry", queue.claim(), ["boom"])
@@ -153,7 +155,7 @@ def test_an_attempt_that_will_be_retried_raises_nothing(queue: Queue, listener: 
     assert (listener.received(), queue.rows(ALERTS)) == ([], [])
 
 
-def test_an_error_of_8_kilobytes_is_sampled_not_copied(queue: Queue) -> None:
+def test_an_error_of_8_kilobytes_is_shortened_in_the_alert(queue: Queue) -> None:
     queue.publish()
 
     queue.settle("fail", queue.claim(), ["x" * 8000])
@@ -170,7 +172,7 @@ def test_without_dead_letter_there_is_no_copy(queue: Queue) -> None:
     assert queue.ids() == []
 
 
-def test_with_dead_letter_a_live_copy_stands_in_the_dlq_of_its_topic(queue: Queue) -> None:
+def test_with_dead_letter_a_live_copy_is_in_the_dlq_of_its_topic(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     content: dict[str, Any] = {"payload": {"n": 1}, "headers": {"h": 1}, "channel": "c", "priority": 2}
     died = queue.publish(**content, key="k", max_attempts=3)
@@ -185,7 +187,7 @@ def test_with_dead_letter_a_live_copy_stands_in_the_dlq_of_its_topic(queue: Queu
     assert queue.archived(died).result == "failed"
 
 
-def test_the_checkpoint_and_bytes_are_copied_too(queue: Queue) -> None:
+def test_checkpoint_and_bytes_are_copied_too(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died = queue.publish(body=b"\x00\xff", state=sql.SQL("'[7]'::jsonb"))
     queue.settle("fail", queue.claim(), ["boom"])
@@ -211,7 +213,7 @@ def test_an_expired_lock_leaves_a_copy(queue: Queue) -> None:
     assert copy_of(queue, died) is not None
 
 
-def test_what_expired_leaves_a_copy_that_does_not(queue: Queue) -> None:
+def test_an_expired_message_leaves_a_copy_that_does_not_expire(queue: Queue) -> None:
     queue.policy(dead_letter=True, ttl="1 minute")
     died = queue.publish()
     queue.later("1 hour")
@@ -224,7 +226,7 @@ def test_what_expired_leaves_a_copy_that_does_not(queue: Queue) -> None:
     assert queue.call("expire_messages") == 0
 
 
-def test_success_and_cancelled_leave_none(queue: Queue) -> None:
+def test_success_and_cancelled_leave_no_copy(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     queue.publish()
     queue.settle("complete", queue.claim())
@@ -244,7 +246,7 @@ def test_a_copy_has_one_attempt_and_leaves_no_further_copy(queue: Queue) -> None
     assert (queue.archived(working.id).result, queue.archived(working.id).origin_id) == ("failed", died)
 
 
-def test_many_that_die_in_one_statement_have_a_copy_each(queue: Queue) -> None:
+def test_many_messages_that_die_in_one_statement_have_a_copy_each(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died = queue.publish_many(50)
 
@@ -253,7 +255,7 @@ def test_many_that_die_in_one_statement_have_a_copy_each(queue: Queue) -> None:
     assert [row.origin_id for row in queue.rows("SELECT origin_id FROM messages.message ORDER BY id")] == died
 
 
-def test_messages_of_one_key_that_die_never_collide_in_the_dlq(queue: Queue) -> None:
+def test_dead_messages_of_one_key_never_collide_in_the_dlq(queue: Queue) -> None:
     queue.policy(dead_letter=True)
 
     died = [die(queue, key="k"), die(queue, key="k")]
@@ -261,7 +263,7 @@ def test_messages_of_one_key_that_die_never_collide_in_the_dlq(queue: Queue) -> 
     assert [copy_of(queue, each).key for each in died] == [None, None]
 
 
-def test_a_copy_rings_for_whoever_handles_the_dlq(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_a_copy_notifies_the_workers_of_the_dlq(queue: Queue, listen: Callable[..., Listener]) -> None:
     queue.policy(dead_letter=True)
     queue.arm(topics=["t.dlq"])
     listener = listen("new_message")
@@ -293,7 +295,7 @@ def test_a_settle_that_is_rolled_back_leaves_no_copy(queue: Queue) -> None:
     ],
     ids=str,
 )
-def test_no_limit_of_the_dlq_keeps_a_message_from_being_settled_or_copied(queue: Queue, limits: dict[str, Any]) -> None:
+def test_no_limit_of_the_dlq_prevents_a_settle_or_a_copy(queue: Queue, limits: dict[str, Any]) -> None:
     queue.policy(dead_letter=True)
     queue.policy("t.dlq", **limits)
 
@@ -302,7 +304,7 @@ def test_no_limit_of_the_dlq_keeps_a_message_from_being_settled_or_copied(queue:
     assert [copy_of(queue, each).expires_at for each in died] == [None] * 3
 
 
-def test_by_the_defaults_every_topic_has_a_dlq_except_where_it_is_switched_off_or_its_name_has_no_room(
+def test_by_default_every_topic_has_a_dlq_unless_it_is_switched_off_or_the_name_is_too_long(
     queue: Queue,
 ) -> None:
     queue.policy("*", dead_letter=True)
@@ -314,7 +316,7 @@ def test_by_the_defaults_every_topic_has_a_dlq_except_where_it_is_switched_off_o
 
 
 @pytest.mark.parametrize("topic", ["x" * 197, "orders.dlq"])
-def test_a_topic_that_cannot_have_a_dlq_is_told_when_it_wants_one(queue: Queue, topic: str) -> None:
+def test_dead_letter_is_refused_for_a_topic_that_cannot_have_a_dlq(queue: Queue, topic: str) -> None:
     with pytest.raises(errors.InvalidParameterValue, match=f"dead_letter of topic {topic} is true") as caught:
         queue.policy(topic, dead_letter=True)
 

@@ -10,7 +10,7 @@ def topics(queue: Queue) -> list[str]:
     return [row.topic for row in queue.rows("SELECT * FROM messages.dead_topics() AS t (topic)")]
 
 
-def test_each_topic_with_dead_messages_is_named_once_on_whatever_day_they_died(queue: Queue) -> None:
+def test_each_topic_with_dead_messages_is_listed_once_on_whatever_day_they_died(queue: Queue) -> None:
     die(queue, "b")
     die(queue, "b", settle="reject")
     die_ago(queue, "3 days", "a")
@@ -19,7 +19,7 @@ def test_each_topic_with_dead_messages_is_named_once_on_whatever_day_they_died(q
     assert topics(queue) == ["C", "a", "b"]
 
 
-def test_topics_whose_messages_succeeded_are_not_named(queue: Queue) -> None:
+def test_topics_without_dead_messages_are_not_listed(queue: Queue) -> None:
     queue.publish()
     queue.settle("complete", queue.claim())
 

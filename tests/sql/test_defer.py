@@ -1,4 +1,4 @@
-"""messages.defer: come back later, nothing failed. (What release and defer share is in test_hand_back.py.)"""
+"""messages.defer: the message returns later, and no attempt counts. (What release and defer share: test_return_attempts.py.)"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def stopped_clock(queue: Queue) -> None:
     queue.later("0")
 
 
-def test_a_deferred_message_comes_back_after_its_delay(queue: Queue) -> None:
+def test_a_deferred_message_is_ready_after_its_delay(queue: Queue) -> None:
     published = queue.publish()
 
     queue.settle("defer", queue.claim(), [timedelta(minutes=5)])
@@ -27,7 +27,7 @@ def test_a_deferred_message_comes_back_after_its_delay(queue: Queue) -> None:
     assert [(c.id, c.attempt) for c in queue.claim()] == [(published, 1)]
 
 
-def test_a_deferred_message_comes_back_at_its_time(queue: Queue) -> None:
+def test_a_deferred_message_is_ready_at_its_time(queue: Queue) -> None:
     published = queue.publish()
     until = datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -36,7 +36,7 @@ def test_a_deferred_message_comes_back_at_its_time(queue: Queue) -> None:
     assert queue.message(published).available_at == until
 
 
-def test_the_claim_says_how_many_times_it_was_begun_although_the_attempt_is_handed_back(queue: Queue) -> None:
+def test_a_claim_has_the_number_of_runs_although_the_attempt_is_returned(queue: Queue) -> None:
     queue.publish()
     for run in (1, 2, 3):
         claimed = queue.claim_one()
@@ -63,7 +63,7 @@ def test_the_time_wins_over_the_delay(queue: Queue) -> None:
     ]
 
 
-def test_without_time_and_delay_it_comes_back_at_once_but_behind_those_that_wait(queue: Queue) -> None:
+def test_without_time_and_delay_it_is_ready_at_once_but_behind_waiting_messages(queue: Queue) -> None:
     deferred, waiting = queue.publish(wait="-2 s"), queue.publish(wait="-1 s")
     queue.settle("defer", queue.claim(limit=1))
 
@@ -88,7 +88,7 @@ def test_a_delay_below_zero_means_at_once(queue: Queue) -> None:
         "NULL, ARRAY['0001-01-01', NULL]::timestamptz[]",
     ],
 )
-def test_a_time_that_cannot_be_stored_harms_neither_its_message_nor_the_batch(queue: Queue, absurd: str) -> None:
+def test_a_time_that_cannot_be_stored_is_clamped_and_harms_no_other_message(queue: Queue, absurd: str) -> None:
     published = queue.publish_many(2)
     claimed = queue.claim()
 
@@ -109,7 +109,7 @@ def test_a_deferral_saves_keeps_and_clears_the_checkpoint(queue: Queue) -> None:
     assert [defer_with(s) for s in (Jsonb({"page": 3}), None, Jsonb(None))] == [{"page": 3}, {"page": 3}, None]
 
 
-def test_the_history_tells_that_it_was_deferred(queue: Queue) -> None:
+def test_the_history_records_the_deferral(queue: Queue) -> None:
     published = queue.publish()
 
     queue.settle("defer", queue.claim())
@@ -118,7 +118,7 @@ def test_the_history_tells_that_it_was_deferred(queue: Queue) -> None:
     assert (entry["attempt"], entry["worker"], entry["outcome"]) == (1, "w", "deferred")
 
 
-def test_a_deferral_rings_only_for_a_sleeper_that_would_look_too_late(
+def test_a_deferral_notifies_only_a_sleeper_that_would_look_too_late(
     queue: Queue, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("new_message")

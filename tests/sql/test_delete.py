@@ -1,11 +1,11 @@
-"""messages.delete: messages that wait go without a trace."""
+"""messages.delete: waiting messages are deleted without an archive row."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_what_waits_is_gone_and_leaves_no_trace(queue: Queue) -> None:
+def test_a_waiting_message_is_deleted_without_an_archive_row(queue: Queue) -> None:
     first, second = queue.publish(), queue.publish(wait="1 hour")
 
     assert queue.call("delete", [first, second, 2**62]) == [first, second]
@@ -16,7 +16,7 @@ def test_what_waits_is_gone_and_leaves_no_trace(queue: Queue) -> None:
     assert (audit.action, audit.topic, audit.detail["ids"]) == ("delete", "t", [first, second])
 
 
-def test_what_runs_or_has_ended_is_left_alone(queue: Queue) -> None:
+def test_running_and_ended_messages_are_left_alone(queue: Queue) -> None:
     ended = queue.publish()
     queue.settle("complete", queue.claim())
     runs = queue.publish()
@@ -28,7 +28,7 @@ def test_what_runs_or_has_ended_is_left_alone(queue: Queue) -> None:
     assert queue.archived(ended).result == "success"
 
 
-def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue) -> None:
+def test_a_locked_row_is_not_waited_for(queue: Queue, other: Queue) -> None:
     held, free = queue.publish_many(2)
     with other.conn.transaction():
         other.conn.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [held])
@@ -36,7 +36,7 @@ def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue)
         assert queue.call("delete", [held, free]) == [free]
 
 
-def test_its_key_and_its_place_in_a_full_topic_are_free_again(queue: Queue) -> None:
+def test_its_key_and_its_slot_in_a_full_topic_are_free_again(queue: Queue) -> None:
     queue.policy(max_depth=1)
     first = queue.publish(key="k")
 
@@ -45,7 +45,7 @@ def test_its_key_and_its_place_in_a_full_topic_are_free_again(queue: Queue) -> N
     assert queue.publish(key="k") > first
 
 
-def test_what_comes_after_it_hears_of_its_end(queue: Queue) -> None:
+def test_its_end_is_propagated_to_successors(queue: Queue) -> None:
     first = queue.publish()
     second = queue.send(after=[first], after_failed="cancel").id
 

@@ -1,4 +1,4 @@
-"""messages.delete_export: the retention waits no longer."""
+"""messages.delete_export: the retention no longer waits for the export."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sql.exports import export
 from tests.sql.queue import Queue
 
 
-def test_it_is_gone_and_the_others_stay(queue: Queue) -> None:
+def test_the_export_is_deleted_and_the_others_stay(queue: Queue) -> None:
     export(queue, "a")
     export(queue, "b")
 
@@ -14,5 +14,5 @@ def test_it_is_gone_and_the_others_stay(queue: Queue) -> None:
     assert [row.name for row in queue.rows("SELECT name FROM messages.export_cursor")] == ["b"]
 
 
-def test_one_that_is_not_there_is_nothing_to_forget(queue: Queue) -> None:
+def test_an_unknown_export_deletes_nothing(queue: Queue) -> None:
     assert queue.call("delete_export", "a") is False

@@ -1,4 +1,4 @@
-"""messages.delete_sink: forgets a sink that no configuration names any more."""
+"""messages.delete_sink: deletes a sink that no configuration names any more."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sql.queue import Queue
 from tests.sql.sinks import Sink, raise_alert
 
 
-def test_all_of_it_is_gone_and_the_alerts_stay(queue: Queue) -> None:
+def test_the_sink_is_deleted_and_the_alerts_stay(queue: Queue) -> None:
     raise_alert(queue)
     Sink(queue).next()
 
@@ -16,7 +16,7 @@ def test_all_of_it_is_gone_and_the_alerts_stay(queue: Queue) -> None:
     assert [queue.value(left + table) for table in ("alert_incident", "alert_delivery", "alert")] == [0, 0, 1]
 
 
-def test_one_that_is_still_configured_comes_back_as_a_new_one(queue: Queue) -> None:
+def test_a_sink_that_is_still_configured_starts_as_a_new_one(queue: Queue) -> None:
     raise_alert(queue)
     Sink(queue).next()
     queue.call("delete_sink", "ops")

@@ -1,4 +1,4 @@
-"""messages.delete_staged: what will not be published goes."""
+"""messages.delete_staged: staged rows that will not be published are deleted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sql.queue import Queue
 from tests.sql.staging import give_to_somebody_else, stage, staged
 
 
-def test_what_the_caller_staged_is_gone_and_nothing_else(queue: Queue) -> None:
+def test_the_staged_rows_of_the_caller_are_deleted_and_no_others(queue: Queue) -> None:
     mine, other = stage(queue, {}, {}), stage(queue, {})
 
     assert queue.call("delete_staged", [mine]) == 1
@@ -14,7 +14,7 @@ def test_what_the_caller_staged_is_gone_and_nothing_else(queue: Queue) -> None:
     assert queue.rows("SELECT attempt FROM messages.publish_attempt") == [(other,)]
 
 
-def test_what_another_user_staged_stays(queue: Queue) -> None:
+def test_rows_that_another_user_staged_stay(queue: Queue) -> None:
     attempt = stage(queue, {})
     give_to_somebody_else(queue)
 

@@ -1,4 +1,4 @@
-"""messages.depth_left, through on_full = drop: what does not fit is left out, row by row, and the rest is published."""
+"""messages.depth_left, through on_full = drop: rows that do not fit are dropped one by one, and the others are published."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_an_insert_into_a_full_topic_inserts_nothing_and_returns_no_row(queue: Q
     assert queue.depth() == len(queue.ids()) == 3
 
 
-def test_the_function_says_that_it_was_dropped(queue: Queue) -> None:
+def test_publish_returns_that_the_message_was_dropped(queue: Queue) -> None:
     queue.publish_many(3)
 
     assert tuple(queue.send()) == (None, "dropped")
 
 
 @pytest.mark.parametrize("mode", ["replace", "ignore", "append"])
-def test_a_key_that_does_not_stand_is_dropped_and_one_that_does_is_not(queue: Queue, mode: str) -> None:
+def test_a_new_key_is_dropped_and_a_waiting_one_is_not(queue: Queue, mode: str) -> None:
     queue.publish_many(2)
     first = queue.send(1, key="k")
 
@@ -38,7 +38,7 @@ def test_a_key_that_does_not_stand_is_dropped_and_one_that_does_is_not(queue: Qu
     assert queue.send(2, key="k", on_conflict=mode).id == first.id
 
 
-def test_of_a_bulk_insert_the_first_fit_and_the_rest_is_dropped(queue: Queue) -> None:
+def test_of_a_bulk_insert_the_first_rows_fit_and_the_rest_is_dropped(queue: Queue) -> None:
     queue.publish()
 
     published = queue.publish_many(10)
@@ -47,7 +47,7 @@ def test_of_a_bulk_insert_the_first_fit_and_the_rest_is_dropped(queue: Queue) ->
     assert queue.depth() == 3
 
 
-def test_of_a_copy_the_server_counts_what_was_not_dropped(queue: Queue) -> None:
+def test_a_copy_counts_only_rows_that_were_not_dropped(queue: Queue) -> None:
     cursor = queue.conn.cursor()
     with cursor.copy("COPY messages.message (topic, payload) FROM STDIN") as copying:
         copying.write("t\t1\n" * 5 + "other\t1\n" * 2)
@@ -56,7 +56,7 @@ def test_of_a_copy_the_server_counts_what_was_not_dropped(queue: Queue) -> None:
     assert queue.depth() == 3
 
 
-def test_the_next_statement_of_the_transaction_knows_the_room_anew(queue: Queue, other: Queue) -> None:
+def test_the_next_statement_of_the_transaction_reads_the_room_again(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
         assert len(queue.publish_many(2)) == 2
         with queue.conn.transaction(force_rollback=True):
@@ -66,28 +66,28 @@ def test_the_next_statement_of_the_transaction_knows_the_room_anew(queue: Queue,
     assert queue.depth() == len(other.ids()) == 3
 
 
-def test_what_ends_within_the_transaction_makes_room_for_its_next_statement(queue: Queue) -> None:
+def test_an_end_within_the_transaction_makes_room_for_its_next_statement(queue: Queue) -> None:
     with queue.conn.transaction():
         queue.publish_many(3)
         queue.settle("complete", queue.claim(limit=2))
         assert len(queue.publish_many(3)) == 2
 
 
-def test_a_statement_that_fails_leaves_the_room_as_it_was(queue: Queue) -> None:
+def test_a_failed_statement_leaves_the_room_unchanged(queue: Queue) -> None:
     with queue.conn.transaction():
         with pytest.raises(psycopg.Error), queue.conn.transaction():
             queue.publish_many(2, priority=sql.SQL("n * 9"))
         assert len(queue.publish_many(5)) == 3
 
 
-def test_what_ends_makes_room(queue: Queue) -> None:
+def test_an_ended_message_makes_room(queue: Queue) -> None:
     queue.publish_many(5)
     queue.settle("complete", queue.claim(limit=2))
 
     assert len(queue.publish_many(5)) == 2
 
 
-def test_nobody_can_make_himself_more_room(queue: Queue) -> None:
+def test_a_publisher_cannot_extend_its_room(queue: Queue) -> None:
     queue.publish_many(3)
 
     queue.conn.execute("""SET messages.depth_left = '{"t": 100}'""")
@@ -97,7 +97,7 @@ def test_nobody_can_make_himself_more_room(queue: Queue) -> None:
     assert caught.value.sqlstate == "PGR01"
 
 
-def test_many_publishers_at_once_fill_it_exactly(
+def test_many_concurrent_publishers_fill_a_topic_exactly(
     queue: Queue, other: Queue, third: Queue, background: Background
 ) -> None:
     queue.policy("t", max_depth=100)

@@ -1,4 +1,4 @@
-"""messages.disarm: a worker says that it is awake. (Whom publishes ring for is in test_new_message.py.)"""
+"""messages.disarm: a worker records that it is awake. (Which workers a publish notifies: test_new_message.py.)"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.sql.queue import Queue
 ARMED = "SELECT worker FROM messages.sleeper WHERE armed_until > clock_timestamp()"
 
 
-def test_a_disarmed_worker_is_armed_no_more(queue: Queue) -> None:
+def test_a_disarmed_worker_is_no_longer_armed(queue: Queue) -> None:
     queue.arm("a")
     queue.arm("b")
 
@@ -16,7 +16,7 @@ def test_a_disarmed_worker_is_armed_no_more(queue: Queue) -> None:
     assert [row.worker for row in queue.rows(ARMED)] == ["b"]
 
 
-def test_disarming_who_is_not_armed_writes_nothing(queue: Queue) -> None:
+def test_disarming_a_worker_that_is_not_armed_writes_nothing(queue: Queue) -> None:
     queue.arm()
     queue.call("disarm", "sleeper")
     before = queue.row("SELECT xmin, * FROM messages.sleeper")

@@ -20,5 +20,5 @@ from tests.sql.queue import Queue
         ("NULL", None),
     ],
 )
-def test_json_is_shown_as_text_or_as_why_it_is_not(queue: Queue, value: str, expected: str | None) -> None:
+def test_json_is_shown_as_text_or_as_the_reason_why_it_is_not(queue: Queue, value: str, expected: str | None) -> None:
     assert queue.value(f"SELECT messages.display_json({value})") == expected

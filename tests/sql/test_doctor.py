@@ -9,7 +9,7 @@ from tests.sql.queue import Queue
 DOCTOR = "SELECT * FROM messages.doctor()"
 
 
-def test_it_says_at_least_one_thing_of_every_code(queue: Queue) -> None:
+def test_it_returns_at_least_one_row_for_every_code(queue: Queue) -> None:
     found = queue.rows(DOCTOR)
 
     assert {row.code for row in found} == {code for codes in sql_checks.PARTS.values() for code in codes}
@@ -17,7 +17,7 @@ def test_it_says_at_least_one_thing_of_every_code(queue: Queue) -> None:
     assert [row for row in found if row.level != "ok" and not row.fix] == []
 
 
-def test_it_changes_nothing_and_may_be_called_where_nothing_may_be_changed(queue: Queue) -> None:
+def test_it_changes_nothing_and_runs_in_a_read_only_transaction(queue: Queue) -> None:
     with queue.conn.transaction():
         queue.conn.execute("SET TRANSACTION READ ONLY")
         assert queue.rows(DOCTOR)
@@ -30,7 +30,7 @@ def test_analysts_and_operators_see_all_of_it_too(queue: Queue) -> None:
             assert [row for row in queue.rows(DOCTOR) if row.code == "unexamined"] == []
 
 
-def test_a_part_that_cannot_be_examined_says_why_and_the_others_go_on(queue: Queue, database: Database) -> None:
+def test_a_part_that_fails_reports_why_and_the_other_parts_continue(queue: Queue, database: Database) -> None:
     holder = Queue(database.connect())
     holder.conn.execute("BEGIN")
     holder.conn.execute("LOCK TABLE messages.schedule")
@@ -45,7 +45,7 @@ def test_a_part_that_cannot_be_examined_says_why_and_the_others_go_on(queue: Que
     assert "backlog" in {row.code for row in found}
 
 
-def test_who_lacks_a_right_is_told_which_role_gives_it(queue: Queue) -> None:
+def test_a_missing_right_is_reported_with_the_role_that_has_it(queue: Queue) -> None:
     queue.conn.execute("SET ROLE messages_operator")
     try:
         queue.conn.execute("RESET ROLE")

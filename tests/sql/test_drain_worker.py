@@ -1,11 +1,11 @@
-"""messages.drain_worker: a worker is asked to stop, by whom and since when."""
+"""messages.drain_worker: records that a worker is asked to stop, by whom and since when."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_who_asked_and_when_stands_at_the_worker(queue: Queue) -> None:
+def test_the_row_of_the_worker_has_who_asked_and_when(queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 1, "0", ["t"], 1)
     queue.row("SELECT set_config('messages.actor', 'ana', false)")
 
@@ -19,5 +19,5 @@ def test_who_asked_and_when_stands_at_the_worker(queue: Queue) -> None:
     assert queue.value("SELECT drain_asked_at FROM messages.worker") == first.drain_asked_at
 
 
-def test_a_worker_that_the_registry_does_not_know_is_not_asked(queue: Queue) -> None:
+def test_an_unregistered_worker_is_not_asked(queue: Queue) -> None:
     assert queue.call("drain_worker", "nobody") is False

@@ -1,4 +1,4 @@
-"""messages.dst_change: when the clocks of a time zone are set."""
+"""messages.dst_change: when the clocks of a time zone change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_moment_is_found_to_the_second(queue: Queue, zone: str, after: str, 
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-def test_while_nothing_changes_it_is_null(queue: Queue, zone: str) -> None:
+def test_without_a_change_it_is_null(queue: Queue, zone: str) -> None:
     found = queue.value("SELECT messages.dst_change(%s, '2026-07-01 00:00Z', '2026-07-02 00:00Z')", [zone])
 
     assert found is None

@@ -1,4 +1,4 @@
-"""messages.due_channels: the places of one topic's channels that have a message which is due."""
+"""messages.due_channels: the (channel, priority) pairs of one topic that have a due message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def due(queue: Queue, after: str = "", upto: str | None = None, limit: int = 100
     return [tuple(row) for row in queue.rows(DUE, [after, upto, limit])]
 
 
-def test_it_visits_each_channel_and_priority_that_has_a_message_which_is_due(queue: Queue) -> None:
+def test_it_visits_each_channel_and_priority_that_has_a_due_message(queue: Queue) -> None:
     for channel, priority in (("b", 5), ("a", 9), ("a", 0), ("b", 5), ("Z", 1)):
         queue.publish(channel=channel, priority=priority)
     queue.publish(channel="delayed", wait="1 hour")
@@ -29,7 +29,7 @@ def test_it_visits_each_channel_and_priority_that_has_a_message_which_is_due(que
     ("after", "upto", "visited"),
     [("a", None, "bc"), ("", "b", "ab"), ("a", "b", "b"), ("aa", "bb", "b"), ("c", None, ""), ("", "A", "")],
 )
-def test_it_begins_behind_one_channel_and_ends_with_another(
+def test_it_begins_after_one_channel_and_ends_with_another(
     queue: Queue, after: str, upto: str | None, visited: str
 ) -> None:
     for channel in "abc":
@@ -38,7 +38,7 @@ def test_it_begins_behind_one_channel_and_ends_with_another(
     assert "".join(channel for channel, _ in due(queue, after, upto)) == visited
 
 
-def test_it_stops_as_soon_as_enough_were_found_counting_only_what_is_due(queue: Queue) -> None:
+def test_it_stops_once_enough_were_found_and_counts_only_due_ones(queue: Queue) -> None:
     queue.publish(channel="a", wait="1 hour")
     for channel in "bcd":
         queue.publish(channel=channel)
@@ -46,7 +46,7 @@ def test_it_stops_as_soon_as_enough_were_found_counting_only_what_is_due(queue: 
     assert due(queue, limit=2) == [("b", 5), ("c", 5)]
 
 
-def test_a_channel_whose_messages_are_all_locked_is_not_visited(queue: Queue) -> None:
+def test_a_channel_whose_messages_are_all_locked_is_skipped(queue: Queue) -> None:
     queue.publish(channel="a")
     queue.claim()
     queue.publish(channel="b")
@@ -61,7 +61,7 @@ def test_channels_are_ordered_by_their_bytes_whatever_the_collation_of_the_serve
     assert [channel for channel, _ in due(queue)] == ["10", "9", "Z", "a", "é"]
 
 
-def test_it_never_reads_past_the_messages_of_a_channel_one_by_one(own_queue: Queue) -> None:
+def test_it_never_reads_the_messages_of_a_channel_one_by_one(own_queue: Queue) -> None:
     own_queue.publish_many(20_000, channel="a", wait="1 hour")
     own_queue.publish_many(20_000, channel="b")
 

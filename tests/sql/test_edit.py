@@ -1,4 +1,4 @@
-"""messages.edit: a message that waits gets another payload."""
+"""messages.edit: a waiting message gets another payload."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def edit(
     return said
 
 
-def test_it_has_the_new_payload_and_all_else_of_the_old(queue: Queue) -> None:
+def test_it_replaces_the_payload_and_keeps_all_else(queue: Queue) -> None:
     published = queue.publish(key="k", priority=2, headers={"a": 1})
     before = queue.message(published)
 
@@ -25,7 +25,7 @@ def test_it_has_the_new_payload_and_all_else_of_the_old(queue: Queue) -> None:
     assert after == before._replace(payload={"n": 2}, content_bytes=len('{"n": 2}{"a": 1}'))
 
 
-def test_a_payload_takes_the_place_of_bytes_and_headers_alone_leave_them(queue: Queue) -> None:
+def test_a_payload_replaces_bytes_and_headers_alone_keep_them(queue: Queue) -> None:
     published = queue.publish(body=b"\x01")
 
     assert edit(queue, published, headers='{"b": 2}') == "edited"
@@ -34,7 +34,7 @@ def test_a_payload_takes_the_place_of_bytes_and_headers_alone_leave_them(queue: 
     assert (queue.message(published).body, queue.value("SELECT payload::text FROM messages.message")) == (None, "null")
 
 
-def test_an_envelope_is_not_replaced_by_what_would_not_be_encrypted_even_if_no_header_names_its_key(
+def test_an_envelope_is_not_replaced_by_an_unencrypted_payload_even_if_no_header_names_its_key(
     queue: Queue,
 ) -> None:
     published = queue.publish(body=b"\x93PGR\x01")
@@ -44,7 +44,7 @@ def test_an_envelope_is_not_replaced_by_what_would_not_be_encrypted_even_if_no_h
     assert edit(queue, published, headers='{"b": 2}') == "edited"
 
 
-def test_what_a_handler_has_already_is_left_alone(queue: Queue) -> None:
+def test_a_running_message_is_left_alone(queue: Queue) -> None:
     published = queue.publish()
     queue.claim()
 
@@ -52,11 +52,11 @@ def test_what_a_handler_has_already_is_left_alone(queue: Queue) -> None:
     assert queue.message(published).payload == 1
 
 
-def test_what_has_ended_is_told_so(queue: Queue) -> None:
+def test_an_ended_message_is_reported(queue: Queue) -> None:
     assert edit(queue, 4711, "2") == "ended"
 
 
-def test_two_who_edit_at_once_do_not_undo_each_others_work(queue: Queue) -> None:
+def test_of_two_concurrent_edits_neither_overwrites_the_other(queue: Queue) -> None:
     published = queue.publish()
     seen = queue.value("SELECT md5(payload::text) FROM messages.message")
 
@@ -65,7 +65,7 @@ def test_two_who_edit_at_once_do_not_undo_each_others_work(queue: Queue) -> None
     assert queue.message(published).payload == 2
 
 
-def test_a_payload_larger_than_the_topic_takes_is_refused(queue: Queue) -> None:
+def test_a_payload_larger_than_the_limit_of_the_topic_is_refused(queue: Queue) -> None:
     queue.policy(max_payload_bytes=10)
     published = queue.publish()
 
@@ -74,14 +74,12 @@ def test_a_payload_larger_than_the_topic_takes_is_refused(queue: Queue) -> None:
     assert refused.value.sqlstate == "PGR04"
 
 
-def test_headers_that_are_no_object_are_refused(queue: Queue) -> None:
+def test_headers_that_are_not_an_object_are_refused(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="headers of an edit are a JSON array"):
         edit(queue, queue.publish(), headers="[]")
 
 
-def test_somebody_who_waits_for_the_message_with_his_transaction_open_is_not_waited_for(
-    queue: Queue, other: Queue
-) -> None:
+def test_an_open_transaction_that_waits_for_the_message_does_not_block_an_edit(queue: Queue, other: Queue) -> None:
     published = queue.publish()
 
     with other.conn.transaction():

@@ -1,11 +1,11 @@
-"""messages.end_request: the answer of a request is kept for anyone who sends it again."""
+"""messages.end_request: the answer of a request is stored, and returned if the request is sent again."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_the_answer_stands_with_its_request(queue: Queue) -> None:
+def test_the_answer_is_stored_with_its_request(queue: Queue) -> None:
     queue.rows("SELECT * FROM messages.begin_request(%s, %s, %s)", ["shop", "k", b"1"])
     queue.rows("SELECT * FROM messages.begin_request(%s, %s, %s)", ["shop", "other", b"1"])
 

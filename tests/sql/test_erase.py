@@ -1,11 +1,11 @@
-"""messages.erase: what delete and purge_topic have in common."""
+"""messages.erase: what delete and purge_topic share."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_nothing_of_another_message_is_touched(queue: Queue) -> None:
+def test_other_messages_are_not_changed(queue: Queue) -> None:
     cancelled, waiting, other = queue.publish_many(3)
     queue.call("cancel", [cancelled])
 
@@ -14,7 +14,7 @@ def test_nothing_of_another_message_is_touched(queue: Queue) -> None:
     assert (queue.ids(), queue.archived(cancelled).result) == ([other], "cancelled")
 
 
-def test_one_that_is_claimed_is_left_alone(queue: Queue) -> None:
+def test_a_claimed_message_is_left_alone(queue: Queue) -> None:
     published = queue.publish()
     queue.claim()
 

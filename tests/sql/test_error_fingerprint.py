@@ -1,4 +1,4 @@
-"""messages.error_fingerprint: errors that differ only in their particulars are one kind of error."""
+"""messages.error_fingerprint: errors that differ only in their particulars have the same fingerprint."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("one", "another"), SAME)
-def test_numbers_ids_quotes_case_and_traceback_do_not_count(queue: Queue, one: str, another: str) -> None:
+def test_numbers_ids_quotes_case_and_traceback_are_ignored(queue: Queue, one: str, another: str) -> None:
     assert queue.call("error_fingerprint", one) == queue.call("error_fingerprint", another)
 
 
 @pytest.mark.parametrize(("one", "another"), DIFFERENT)
-def test_what_happened_counts(queue: Queue, one: str, another: str) -> None:
+def test_different_errors_have_different_fingerprints(queue: Queue, one: str, another: str) -> None:
     assert queue.call("error_fingerprint", one) != queue.call("error_fingerprint", another)
 
 
-def test_it_is_16_hex_digits(queue: Queue) -> None:
+def test_a_fingerprint_is_16_hex_digits(queue: Queue) -> None:
     assert set(queue.call("error_fingerprint", "boom")) <= set("0123456789abcdef")
     assert len(queue.call("error_fingerprint", "boom")) == 16
 
 
-def test_no_error_has_none(queue: Queue) -> None:
+def test_no_error_has_no_fingerprint(queue: Queue) -> None:
     assert queue.call("error_fingerprint", None) is None
 
 
@@ -119,16 +119,16 @@ RAISED: list[tuple[Callable[[int], object], str]] = [
 
 
 def traceback_of(call: Callable[[int], object], number: int) -> str:
-    """Return what the archive would have of this error."""
+    """Return the error of this call as the archive would store it."""
     try:
         call(number)
-    except Exception as error:  # noqa: BLE001 - whatever a handler may raise
+    except Exception as error:  # noqa: BLE001 - any error that a handler may raise
         return describe(error)
     raise AssertionError("nothing was raised")
 
 
 @pytest.mark.parametrize(("call", "line"), RAISED)
-def test_of_a_python_traceback_the_line_counts_that_names_the_error(
+def test_of_a_python_traceback_the_line_that_names_the_error_counts(
     queue: Queue, call: Callable[[int], object], line: str
 ) -> None:
     found = [queue.call("error_fingerprint", traceback_of(call, number)) for number in (7, 12)]
@@ -136,7 +136,7 @@ def test_of_a_python_traceback_the_line_counts_that_names_the_error(
     assert found == [queue.call("error_fingerprint", line)] * 2
 
 
-def test_locks_that_expired_are_one_kind_whoever_held_them(queue: Queue) -> None:
+def test_expired_locks_have_one_fingerprint_whoever_held_them(queue: Queue) -> None:
     for worker in ("mail-7d9f8b6c5-x2x4q", "mail-7d9f8b6c5-bbqtz"):
         queue.publish()
         queue.claim(worker=worker, lock_duration="0 s")
@@ -148,7 +148,7 @@ def test_locks_that_expired_are_one_kind_whoever_held_them(queue: Queue) -> None
     assert prints != {None}
 
 
-def test_what_the_database_adds_to_its_error_does_not_count(queue: Queue) -> None:
+def test_details_that_the_database_adds_to_its_error_are_ignored(queue: Queue) -> None:
     def insert_twice(number: int) -> None:
         queue.conn.execute("CREATE TEMP TABLE IF NOT EXISTS one (id integer PRIMARY KEY)")
         for _ in range(2):
@@ -176,7 +176,7 @@ STRANGE = [
 
 
 @pytest.mark.parametrize("error", STRANGE)
-def test_no_error_is_too_long_or_too_strange(queue: Queue, error: str) -> None:
+def test_errors_of_any_length_and_any_characters_have_a_fingerprint(queue: Queue, error: str) -> None:
     queue.conn.execute("SET statement_timeout = '30s'")
 
     assert len(queue.call("error_fingerprint", error)) == 16

@@ -1,4 +1,4 @@
-"""error_line: the line that names an error. pgrouse.error_line has the same rule, and that of cut_error."""
+"""error_line: the line that names an error. pgrouse.error_line has the same rule, as has cut_error."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def test_python_and_sql_name_an_error_alike_and_cut_it_alike(queue: Queue, error
         assert queue.call("cut_error", error, characters) == error_line.cut(error, characters)
 
 
-def test_no_error_has_none(queue: Queue) -> None:
+def test_no_error_has_no_line(queue: Queue) -> None:
     assert (queue.call("error_line", None), queue.call("cut_error", None, 10)) == (None, None)

@@ -1,4 +1,4 @@
-"""messages.examine_archive: whether the archive has its days, and what it may not let go."""
+"""messages.examine_archive: missing days of the archive, and rows that the retention cannot delete."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def day(ahead: int) -> str:
     return f"messages.message_archive_{datetime.now(UTC) + timedelta(days=ahead):%Y%m%d}"
 
 
-def test_an_archive_that_is_looked_after_is_well(queue: Queue) -> None:
+def test_a_maintained_archive_has_no_finding(queue: Queue) -> None:
     assert examine(queue, "archive").wrong == {}
 
 
-def test_a_day_that_is_missing_is_found_and_made(queue: Queue) -> None:
+def test_a_missing_day_is_found_and_the_fix_creates_it(queue: Queue) -> None:
     with undone(queue, f"DROP TABLE {day(1)}"):
         found = examine(queue, "archive")
         queue.conn.execute(found.of("partitions").fix.encode())
@@ -49,7 +49,7 @@ def test_an_archive_without_a_default_partition_is_found(queue: Queue) -> None:
     assert fixed.wrong == {}
 
 
-def test_an_export_that_holds_the_retention_up_is_found(queue: Queue) -> None:
+def test_an_export_that_delays_the_retention_is_found(queue: Queue) -> None:
     queue.policy("*", retention="2 days")
     die(queue)
     export(queue, "lake")
@@ -66,7 +66,7 @@ def test_an_export_that_holds_the_retention_up_is_found(queue: Queue) -> None:
     assert "messages.delete_export('lake')" in found.of("exports").fix
 
 
-def test_transactions_that_are_still_to_come_are_found_and_made_of_this_cluster(queue: Queue) -> None:
+def test_transaction_ids_of_the_future_are_found_and_the_fix_replaces_them(queue: Queue) -> None:
     ahead = "(pg_current_xact_id()::text::numeric + 1000000)::text::xid8"
     die(queue)
     queue.conn.execute(f"UPDATE messages.message_archive SET archive_xid = {ahead}".encode())
@@ -82,7 +82,7 @@ def test_transactions_that_are_still_to_come_are_found_and_made_of_this_cluster(
     assert fixed.wrong == {}
 
 
-def test_one_mark_of_another_cluster_is_fixed_alone(queue: Queue) -> None:
+def test_a_single_row_of_another_cluster_is_fixed_alone(queue: Queue) -> None:
     die(queue)
     queue.conn.execute("UPDATE messages.low_water_mark SET xid = '9000000000000000000'")
 

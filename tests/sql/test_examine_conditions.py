@@ -1,4 +1,4 @@
-"""messages.examine_conditions: backlogs, dying messages, breakers, alerts that reach nobody."""
+"""messages.examine_conditions: backlogs, dead messages, breakers, undelivered alerts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.sql.examined import examine
 from tests.sql.queue import Queue
 
 
-def test_a_queue_that_is_worked_is_well(queue: Queue) -> None:
+def test_a_queue_that_keeps_up_has_no_finding(queue: Queue) -> None:
     found = examine(queue, "conditions")
 
     assert found.wrong == {}
@@ -24,7 +24,7 @@ def test_messages_that_are_ready_for_too_long_are_found(queue: Queue) -> None:
     assert "messages of t are ready" in found.of("backlog").what
 
 
-def test_a_topic_that_loses_many_messages_is_found(queue: Queue) -> None:
+def test_a_topic_with_many_dead_messages_is_found(queue: Queue) -> None:
     queue.conn.execute("UPDATE messages.alert_bound SET dead_per_hour = 2 WHERE topic = '*'")
     for _ in range(3):
         die(queue)
@@ -35,7 +35,7 @@ def test_a_topic_that_loses_many_messages_is_found(queue: Queue) -> None:
     assert "of t died" in found.of("dead_rate").what
 
 
-def test_an_open_breaker_is_worth_a_look(queue: Queue) -> None:
+def test_an_open_breaker_is_a_warning(queue: Queue) -> None:
     queue.policy("t", breaker={"failure_rate": 0.5, "min_attempts": 2, "window": "1m", "pause": "1m"})
     queue.conn.execute(
         "INSERT INTO messages.breaker (topic, position, probe_at, reason) VALUES ('t', 'open', now(), '9 of 10 failed')"

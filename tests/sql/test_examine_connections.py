@@ -1,4 +1,4 @@
-"""messages.examine_connections: how many are left."""
+"""messages.examine_connections: how many connections are left."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ pytestmark = pytest.mark.every_server
 
 @pytest.fixture
 def queue(own_database: Database) -> Queue:
-    """A database whose limit may be changed."""
+    """A database with a connection limit that the test may change."""
     return Queue(own_database.connect())
 
 
-def test_while_there_are_enough_all_is_well(queue: Queue) -> None:
+def test_with_enough_connections_there_is_no_finding(queue: Queue) -> None:
     found = examine(queue, "connections").of("connections")
 
     assert found.level == "ok"
     assert "that the server allows" in found.what
 
 
-def test_who_may_not_see_the_sessions_of_others_counts_them_all_the_same(queue: Queue, own_database: Database) -> None:
+def test_a_role_that_cannot_see_other_sessions_counts_them_too(queue: Queue, own_database: Database) -> None:
     own_database.connect()
     seen = examine(queue, "connections").of("connections").what
     with queue.conn.transaction():
@@ -34,7 +34,7 @@ def test_who_may_not_see_the_sessions_of_others_counts_them_all_the_same(queue: 
     assert int(unseen.split()[0]) >= int(seen.split()[0])
 
 
-def test_a_limit_of_the_database_is_told_when_it_is_nearly_reached_and_when_it_is(
+def test_a_limit_of_the_database_is_reported_when_it_is_nearly_or_fully_reached(
     queue: Queue, own_database: Database
 ) -> None:
     queue.conn.execute(f"ALTER DATABASE {own_database.name} CONNECTION LIMIT 5".encode())

@@ -1,4 +1,4 @@
-"""messages.examine_holders: what fills up or stands still because somebody holds it."""
+"""messages.examine_holders: sessions that hold what others need."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.sql.queue import Background, Queue
 pytestmark = pytest.mark.every_server
 
 
-def test_while_nobody_holds_anything_all_is_well(queue: Queue) -> None:
+def test_without_holders_there_is_no_finding(queue: Queue) -> None:
     assert examine(queue, "holders").wrong == {}
 
 
-def test_a_queue_of_notifications_that_nobody_reads_is_found_with_who_may_not_read_it(
+def test_a_notification_queue_that_fills_up_is_found_also_without_the_right_to_read_it(
     queue: Queue, other: Queue, eventually: Callable[..., Any]
 ) -> None:
     other.conn.execute("SET application_name = 'sleepy'")
@@ -38,7 +38,7 @@ def test_a_queue_of_notifications_that_nobody_reads_is_found_with_who_may_not_re
     queue.conn.execute(found.of("notify_queue").fix.split(";")[0].encode())
 
 
-def test_a_replication_slot_that_nobody_reads_is_found_and_dropped(queue: Queue) -> None:
+def test_an_unused_replication_slot_is_found_and_the_fix_drops_it(queue: Queue) -> None:
     queue.conn.execute("SELECT pg_create_physical_replication_slot('left_behind', true)")
 
     found = examine(queue, "holders")
@@ -49,7 +49,7 @@ def test_a_replication_slot_that_nobody_reads_is_found_and_dropped(queue: Queue)
     assert examine(queue, "holders").wrong == {}
 
 
-def test_whoever_waits_for_a_table_of_the_queue_is_found_and_who_holds_it(
+def test_a_session_that_waits_for_a_table_of_the_queue_is_found_with_the_holder(
     queue: Queue, database: Database, background: Background, eventually: Callable[..., Any]
 ) -> None:
     reader, migrator = Queue(database.connect()), Queue(database.connect())
@@ -67,7 +67,7 @@ def test_whoever_waits_for_a_table_of_the_queue_is_found_and_who_holds_it(
     assert "pg_terminate_backend" in found.of("table_lock").fix
 
 
-def test_whoever_has_locked_what_others_need_and_stays_open_is_found(queue: Queue, other: Queue) -> None:
+def test_an_open_session_that_locks_what_others_need_is_found(queue: Queue, other: Queue) -> None:
     queue.policy("t", max_depth=10)
     queue.publish("t")
     other.conn.execute("SET application_name = 'forgetful'")

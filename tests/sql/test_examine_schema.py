@@ -1,4 +1,4 @@
-"""messages.examine_schema: whether what guards and serves the messages works."""
+"""messages.examine_schema: triggers, indexes and rights of the schema."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.sql.queue import Queue
 pytestmark = pytest.mark.every_server
 
 
-def test_a_schema_as_it_was_installed_is_well(queue: Queue) -> None:
+def test_an_installed_schema_has_no_finding(queue: Queue) -> None:
     assert examine(queue, "schema").wrong == {}
 
 
 @pytest.mark.parametrize(
     "change", ["DISABLE TRIGGER new_message", "ENABLE REPLICA TRIGGER new_message", "DISABLE TRIGGER ALL"]
 )
-def test_a_trigger_that_does_not_fire_is_found_and_fixed(queue: Queue, change: str) -> None:
+def test_a_disabled_trigger_is_found_and_the_fix_enables_it(queue: Queue, change: str) -> None:
     with undone(queue, f"ALTER TABLE messages.message {change}"):
         found = examine(queue, "schema")
         for row in found.rows:
@@ -30,7 +30,7 @@ def test_a_trigger_that_does_not_fire_is_found_and_fixed(queue: Queue, change: s
     assert fixed.wrong == {}
 
 
-def test_an_index_that_is_not_valid_is_found(queue: Queue) -> None:
+def test_an_invalid_index_is_found(queue: Queue) -> None:
     invalid = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'messages.{}'::regclass"
     with undone(queue, invalid.format("message_ready"), invalid.format("message_key")):
         found = examine(queue, "schema")
@@ -40,7 +40,7 @@ def test_an_index_that_is_not_valid_is_found(queue: Queue) -> None:
     assert "REINDEX INDEX CONCURRENTLY messages.message_key;" in found.said("indexes")
 
 
-def test_what_a_reindex_left_behind_is_found_and_dropped(own_queue: Queue, other: Queue) -> None:
+def test_the_leftover_of_a_reindex_is_found_and_the_fix_drops_it(own_queue: Queue, other: Queue) -> None:
     own_queue.conn.execute("CREATE INDEX message_ready_ccnew ON messages.message (id)")
     own_queue.conn.execute(
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'messages.message_ready_ccnew'::regclass"
@@ -58,7 +58,7 @@ def test_what_a_reindex_left_behind_is_found_and_dropped(own_queue: Queue, other
     "grant",
     ["EXECUTE ON FUNCTION messages.tick", "SELECT ON messages.message_archive", "USAGE ON SCHEMA messages"],
 )
-def test_rights_that_everybody_has_are_found(queue: Queue, grant: str) -> None:
+def test_rights_of_public_are_found(queue: Queue, grant: str) -> None:
     with undone(queue, f"GRANT {grant} TO PUBLIC"):
         found = examine(queue, "schema")
 

@@ -1,4 +1,4 @@
-"""messages.examine_server: whether this is a server to keep messages in."""
+"""messages.examine_server: version, durability, autovacuum and transaction ids of the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAR_GONE = """
 """
 
 
-def test_a_version_that_gets_no_corrections_any_more_is_told(queue: Queue) -> None:
+def test_an_unsupported_version_is_reported(queue: Queue) -> None:
     assert examine(queue, "server").of("server_version").level == "ok"
 
     queue.stop_clock("2040-01-01 00:00+00")
@@ -26,8 +26,8 @@ def test_a_version_that_gets_no_corrections_any_more_is_told(queue: Queue) -> No
     assert "versioning" in found.fix
 
 
-def test_what_loses_messages_at_a_crash_is_told(queue: Queue) -> None:
-    # The servers of the tests flush nothing.
+def test_settings_that_lose_messages_at_a_crash_are_reported(queue: Queue) -> None:
+    # The servers of the tests never flush.
     found = examine(queue, "server")
 
     assert found.wrong["durability"] == "fail"
@@ -35,27 +35,27 @@ def test_what_loses_messages_at_a_crash_is_told(queue: Queue) -> None:
     assert "ALTER SYSTEM SET full_page_writes = on" in found.said("durability")
 
 
-def test_where_the_storage_does_without_it_is_no_loss(queue: Queue) -> None:
+def test_storage_that_protects_pages_itself_has_no_finding(queue: Queue) -> None:
     with undone(queue, "SET LOCAL neon.timeline_id = 'x'"):
         assert examine(queue, "server").of("durability").level == "ok"
 
 
-def test_commits_that_wait_for_no_disk_are_a_warning(queue: Queue) -> None:
+def test_asynchronous_commits_are_a_warning(queue: Queue) -> None:
     assert "synchronous_commit" not in examine(queue, "server").said("durability")
 
     with undone(queue, "SET LOCAL synchronous_commit = off"):
         assert "synchronous_commit is off" in examine(queue, "server").said("durability")
 
 
-def test_a_server_without_autovacuum_is_told(queue: Queue) -> None:
-    # Those of the tests have none.
+def test_a_server_without_autovacuum_is_reported(queue: Queue) -> None:
+    # The servers of the tests have none.
     found = examine(queue, "server")
 
     assert found.wrong["autovacuum"] == "fail"
     assert "ALTER SYSTEM SET autovacuum = on" in found.of("autovacuum").fix
 
 
-def test_transaction_ids_that_run_out_are_told_in_time(queue: Queue) -> None:
+def test_transaction_id_wraparound_is_reported_in_time(queue: Queue) -> None:
     assert examine(queue, "server").of("wraparound").level == "ok"
 
     with undone(queue, FAR_GONE.format(age=1_200_000_000)):

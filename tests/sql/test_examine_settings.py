@@ -1,4 +1,4 @@
-"""messages.examine_settings: what sessions get without a word."""
+"""messages.examine_settings: harmful settings that sessions inherit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sql.queue import Queue
 pytestmark = pytest.mark.every_server
 
 
-def test_a_plain_server_harms_nothing(queue: Queue) -> None:
+def test_the_default_settings_have_no_finding(queue: Queue) -> None:
     assert examine(queue, "settings").wrong == {}
 
 
@@ -25,7 +25,7 @@ def test_a_plain_server_harms_nothing(queue: Queue) -> None:
         ("planner", "warn", "jit_above_cost = 10"),
     ],
 )
-def test_what_a_database_gives_to_its_sessions_is_found_and_fixed(
+def test_a_setting_of_the_database_is_found_and_the_fix_resets_it(
     queue: Queue, code: str, level: str, setting: str
 ) -> None:
     database = queue.conn.info.dbname
@@ -39,7 +39,7 @@ def test_what_a_database_gives_to_its_sessions_is_found_and_fixed(
     assert fixed.wrong == {}
 
 
-def test_what_a_role_brings_along_is_found_and_fixed(queue: Queue) -> None:
+def test_a_setting_of_a_role_is_found_and_the_fix_resets_it(queue: Queue) -> None:
     with undone(queue, "ALTER ROLE messages_worker SET session_replication_role = replica"):
         found = examine(queue, "settings")
         queue.conn.execute(found.of("settings").fix.encode())
@@ -49,7 +49,7 @@ def test_what_a_role_brings_along_is_found_and_fixed(queue: Queue) -> None:
     assert fixed.wrong == {}
 
 
-def test_what_every_role_brings_along_is_found_and_fixed(queue: Queue) -> None:
+def test_a_setting_of_all_roles_is_found_and_the_fix_resets_it(queue: Queue) -> None:
     with undone(queue, "ALTER ROLE ALL SET default_transaction_read_only = on"):
         found = examine(queue, "settings")
         queue.conn.execute(found.of("settings").fix.encode())
@@ -59,7 +59,7 @@ def test_what_every_role_brings_along_is_found_and_fixed(queue: Queue) -> None:
     assert fixed.wrong == {}
 
 
-def test_what_the_server_gives_to_all_is_found(queue: Queue) -> None:
+def test_a_setting_of_the_server_is_found(queue: Queue) -> None:
     with undone(queue, "SET LOCAL enable_indexscan = off"):
         found = examine(queue, "settings")
 

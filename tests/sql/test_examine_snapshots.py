@@ -1,4 +1,4 @@
-"""messages.examine_snapshots: who keeps dead rows from being removed."""
+"""messages.examine_snapshots: sessions and slots that keep vacuum from removing dead rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.sql.queue import Queue
 pytestmark = pytest.mark.every_server
 
 
-def test_while_nobody_holds_an_old_one_all_is_well(queue: Queue) -> None:
+def test_without_an_old_snapshot_there_is_no_finding(queue: Queue) -> None:
     assert examine(queue, "snapshots").wrong == {}
 
 
-def test_a_session_that_holds_one_is_found_with_its_process_and_how_to_end_it(queue: Queue, other: Queue) -> None:
+def test_a_session_with_an_old_snapshot_is_found_with_its_process_and_the_fix(queue: Queue, other: Queue) -> None:
     other.conn.execute("SET application_name = 'report'")
     other.conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
     other.conn.execute("SELECT count(*) FROM messages.topic")
@@ -39,7 +39,7 @@ def test_a_session_that_holds_one_is_found_with_its_process_and_how_to_end_it(qu
 
 
 def standby(queue: Queue, dsn: str, slot: str = "") -> psycopg.pq.PGconn:
-    """Return a walsender that was sent the feedback of a standby that needs a snapshot of now."""
+    """Return a walsender that received the feedback of a standby that needs a current snapshot."""
     conn = psycopg.pq.PGconn.connect(f"{dsn} replication=database application_name=mirror".encode())
     at = queue.value("SELECT pg_current_wal_lsn()::text")
     begun = conn.exec_(f"START_REPLICATION {slot} PHYSICAL {at}".encode())
@@ -51,12 +51,14 @@ def standby(queue: Queue, dsn: str, slot: str = "") -> psycopg.pq.PGconn:
 
 
 def held(queue: Queue) -> Examined | None:
-    """Return what is found of holders of which no time is known, however young; None if there is none."""
+    """Return the finding about holders of unknown age, however young; None if there is none."""
     found = examine(queue, "snapshots", "5 minutes", -1)
     return found if found.wrong else None
 
 
-def test_a_standby_that_holds_one_is_found(queue: Queue, database: Database, eventually: Callable[..., Any]) -> None:
+def test_a_standby_that_holds_a_snapshot_is_found(
+    queue: Queue, database: Database, eventually: Callable[..., Any]
+) -> None:
     mirror = standby(queue, database.dsn)
 
     found = eventually(lambda: held(queue))
@@ -67,7 +69,7 @@ def test_a_standby_that_holds_one_is_found(queue: Queue, database: Database, eve
     eventually(lambda: held(queue) is None)
 
 
-def test_a_slot_that_holds_one_for_a_standby_that_is_gone_is_found_and_dropped(
+def test_a_slot_that_holds_a_snapshot_for_a_missing_standby_is_found_and_the_fix_drops_it(
     queue: Queue, database: Database, eventually: Callable[..., Any]
 ) -> None:
     queue.conn.execute("SELECT pg_create_physical_replication_slot('mirror', true)")
@@ -83,7 +85,7 @@ def test_a_slot_that_holds_one_for_a_standby_that_is_gone_is_found_and_dropped(
     assert held(queue) is None
 
 
-def test_who_may_not_see_the_sessions_of_others_is_told_so(queue: Queue) -> None:
+def test_a_role_that_cannot_see_other_sessions_is_informed(queue: Queue) -> None:
     with queue.conn.transaction():
         queue.conn.execute("SET LOCAL ROLE messages_analyst")
         found = examine(queue, "snapshots")

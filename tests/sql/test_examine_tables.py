@@ -1,4 +1,4 @@
-"""messages.examine_tables: what claims pay for."""
+"""messages.examine_tables: dead rows, bloated indexes, autovacuum and ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sql.queue import Queue
 pytestmark = pytest.mark.every_server
 
 
-def test_tables_as_they_were_installed_are_well(own_queue: Queue) -> None:
+def test_installed_tables_have_no_finding(own_queue: Queue) -> None:
     assert examine(own_queue, "tables").wrong == {}
 
 
@@ -37,7 +37,7 @@ def test_more_dead_rows_than_a_vacuum_ever_leaves_are_worse(own_queue: Queue) ->
     assert examine(own_queue, "tables", 10).wrong == {"dead_rows": "fail"}
 
 
-def test_an_index_that_outgrew_its_rows_is_found_and_made_small_again(own_queue: Queue) -> None:
+def test_a_bloated_index_is_found_and_the_fix_rebuilds_it(own_queue: Queue) -> None:
     own_queue.publish_many(3000)
     own_queue.conn.execute("DELETE FROM messages.message WHERE id % 1000 <> 0")
     own_queue.conn.execute("VACUUM messages.message")
@@ -54,7 +54,7 @@ def test_an_index_that_outgrew_its_rows_is_found_and_made_small_again(own_queue:
     assert examine(own_queue, "tables", 100_000, 50_000).wrong == {}
 
 
-def test_settings_of_autovacuum_that_are_gone_are_found_and_given_back(queue: Queue) -> None:
+def test_removed_autovacuum_settings_are_found_and_the_fix_restores_them(queue: Queue) -> None:
     with undone(queue, "ALTER TABLE messages.message RESET (autovacuum_vacuum_threshold)"):
         found = examine(queue, "tables").of("table_settings")
         queue.conn.execute(found.fix.encode())
@@ -64,7 +64,7 @@ def test_settings_of_autovacuum_that_are_gone_are_found_and_given_back(queue: Qu
     assert "table_settings" not in fixed.wrong
 
 
-def test_autovacuum_switched_off_for_one_table_is_found_and_switched_on(queue: Queue) -> None:
+def test_disabled_autovacuum_of_one_table_is_found_and_the_fix_enables_it(queue: Queue) -> None:
     with undone(queue, "ALTER TABLE messages.worker SET (autovacuum_enabled = false)"):
         found = examine(queue, "tables").of("table_settings")
         queue.conn.execute(found.fix.encode())
@@ -75,7 +75,7 @@ def test_autovacuum_switched_off_for_one_table_is_found_and_switched_on(queue: Q
 
 
 @pytest.mark.parametrize(("last", "level"), [(8_500_000_000_000_000_000, "warn"), (9_223_372_036_854_775_000, "fail")])
-def test_ids_that_run_out_are_found(queue: Queue, last: int, level: str) -> None:
+def test_ids_that_are_nearly_used_up_are_found(queue: Queue, last: int, level: str) -> None:
     with undone(queue, f"ALTER SEQUENCE messages.message_id_seq RESTART {last}"):
         queue.publish()
         found = examine(queue, "tables").of("identities")

@@ -1,4 +1,4 @@
-"""messages.examine_ticks: whether somebody does the maintenance."""
+"""messages.examine_ticks: whether the maintenance runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ def tick(queue: Queue) -> None:
     queue.rows("SELECT * FROM messages.tick()")
 
 
-def test_a_queue_that_is_ticked_is_well(queue: Queue) -> None:
+def test_a_queue_with_ticks_has_no_finding(queue: Queue) -> None:
     tick(queue)
 
     assert examine(queue, "ticks").wrong == {}
 
 
-def test_a_queue_that_nobody_ever_ticked_is_told_so(queue: Queue) -> None:
+def test_a_queue_that_never_ticked_is_reported(queue: Queue) -> None:
     found = examine(queue, "ticks").of("ticks")
 
     assert found.level == "fail"
@@ -24,7 +24,7 @@ def test_a_queue_that_nobody_ever_ticked_is_told_so(queue: Queue) -> None:
     assert "pgrouse run" in found.fix
 
 
-def test_ticks_that_ended_are_told_with_since_when(queue: Queue) -> None:
+def test_ticks_that_stopped_are_reported_with_the_last_time(queue: Queue) -> None:
     tick(queue)
     queue.later("10 minutes")
 
@@ -34,7 +34,7 @@ def test_ticks_that_ended_are_told_with_since_when(queue: Queue) -> None:
     assert "for 600 s" in found.what
 
 
-def test_a_task_that_fails_at_each_tick_is_named(queue: Queue) -> None:
+def test_a_task_that_fails_at_each_tick_is_reported(queue: Queue) -> None:
     tick(queue)
     queue.conn.execute("UPDATE messages.tick_mark SET ran_at = ran_at - interval '10 minutes'")
     broken = (
@@ -48,7 +48,7 @@ def test_a_task_that_fails_at_each_tick_is_named(queue: Queue) -> None:
     assert found.of("tick_tasks").what.startswith("prune fails at each tick since")
 
 
-def test_expired_locks_that_nobody_sweeps_are_found_and_swept(queue: Queue) -> None:
+def test_expired_locks_that_remain_are_found_and_the_fix_ends_them(queue: Queue) -> None:
     tick(queue)
     queue.publish()
     queue.claim()
@@ -62,7 +62,7 @@ def test_expired_locks_that_nobody_sweeps_are_found_and_swept(queue: Queue) -> N
     assert "expired_locks" not in examine(queue, "ticks").wrong
 
 
-def test_a_schedule_that_does_not_fire_is_found_and_fired(queue: Queue) -> None:
+def test_a_schedule_that_does_not_fire_is_found_and_the_fix_fires_it(queue: Queue) -> None:
     tick(queue)
     queue.schedule("nightly", "* * * * *")
     queue.conn.execute("UPDATE messages.schedule SET next_tick = messages.now() - interval '10 minutes'")

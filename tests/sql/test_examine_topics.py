@@ -1,4 +1,4 @@
-"""messages.examine_topics: what stands still on purpose, and locks shorter than the work they guard."""
+"""messages.examine_topics: paused topics, and locks shorter than the runs of their topic."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ RUNS = """
 """
 
 
-def test_without_pauses_and_with_locks_that_last_all_is_well(queue: Queue) -> None:
+def test_without_pauses_and_with_long_locks_there_is_no_finding(queue: Queue) -> None:
     found = examine(queue, "topics")
 
     assert found.wrong == {}
     assert {row.what for row in found.rows} == {"nothing is", "each lock outlasts the runs of its topic"}
 
 
-def test_what_is_paused_is_told_and_is_not_wrong(queue: Queue) -> None:
+def test_a_pause_is_reported_and_is_no_problem(queue: Queue) -> None:
     queue.call("pause", "mail", reason="smtp is down")
     queue.call("pause", "mail", channel="berlin")
     queue.schedule("nightly")
@@ -34,7 +34,7 @@ def test_what_is_paused_is_told_and_is_not_wrong(queue: Queue) -> None:
     assert "the schedule nightly is paused" in found.said("paused")
 
 
-def test_each_pause_is_told_with_what_ends_it(queue: Queue) -> None:
+def test_each_pause_is_reported_with_the_call_that_ends_it(queue: Queue) -> None:
     queue.call("pause", "mail")
     queue.call("pause", "mail", channel="berlin")
     queue.schedule("nightly")
@@ -58,7 +58,7 @@ def test_a_lock_that_is_shorter_than_the_slowest_runs_of_its_topic_is_found(queu
     assert found.of("short_locks").fix.startswith("pgrouse topic set slow lock_duration=")
 
 
-def test_a_lock_that_outlasts_them_is_well(queue: Queue) -> None:
+def test_a_lock_that_is_longer_has_no_finding(queue: Queue) -> None:
     queue.policy("slow", lock_duration="10 minutes")
     queue.conn.execute(RUNS)
 

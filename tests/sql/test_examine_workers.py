@@ -1,4 +1,4 @@
-"""messages.examine_workers: whether there are workers, for every topic that needs one, that hear, and of one version."""
+"""messages.examine_workers: whether every topic that needs a worker has one, whether workers receive notifications, and their versions."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ def start(queue: Queue, name: str = "w", *topics: str, version: str = "1.0", lis
     )
 
 
-def test_with_a_worker_that_hears_all_is_well(queue: Queue) -> None:
+def test_with_a_listening_worker_there_is_no_finding(queue: Queue) -> None:
     start(queue, "w", "t")
     queue.publish("t")
 
     assert examine(queue, "workers").wrong == {}
 
 
-def test_without_any_worker_that_is_said(queue: Queue) -> None:
+def test_a_queue_without_a_worker_is_reported(queue: Queue) -> None:
     found = examine(queue, "workers")
 
     assert found.wrong == {"workers": "fail"}
     assert "pgrouse run" in found.of("workers").fix
 
 
-def test_a_worker_that_is_gone_without_goodbye_is_named_until_it_is_forgotten(queue: Queue) -> None:
+def test_a_worker_that_left_without_unregistering_is_reported_until_its_row_is_deleted(queue: Queue) -> None:
     start(queue, "lives", "t")
     start(queue, "gone", "t")
     queue.conn.execute("UPDATE messages.worker SET seen_at = seen_at - interval '5 minutes' WHERE name = 'gone'")
@@ -43,7 +43,7 @@ def test_a_worker_that_is_gone_without_goodbye_is_named_until_it_is_forgotten(qu
     assert examine(queue, "workers").wrong == {}
 
 
-def test_workers_of_several_versions_are_told(queue: Queue) -> None:
+def test_workers_of_several_versions_are_reported(queue: Queue) -> None:
     start(queue, "old", "t", version="0.9")
     start(queue, "new", "t", version="1.0")
     start(queue, "newer", "t", version="1.0")
@@ -55,7 +55,7 @@ def test_workers_of_several_versions_are_told(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("mode", ["degraded", "connecting"])
-def test_a_worker_that_hears_nothing_is_named(queue: Queue, mode: str) -> None:
+def test_a_worker_without_notifications_is_reported(queue: Queue, mode: str) -> None:
     start(queue, "deaf", "t", listener=mode)
 
     found = examine(queue, "workers")
@@ -65,7 +65,7 @@ def test_a_worker_that_hears_nothing_is_named(queue: Queue, mode: str) -> None:
     assert "listen_dsn" in found.of("listeners").fix
 
 
-def test_a_topic_whose_messages_wait_for_no_worker_is_named(queue: Queue) -> None:
+def test_a_topic_whose_messages_wait_without_a_worker_is_reported(queue: Queue) -> None:
     start(queue, "w", "t")
     queue.publish("orphan")
 
@@ -75,7 +75,7 @@ def test_a_topic_whose_messages_wait_for_no_worker_is_named(queue: Queue) -> Non
     assert "messages of orphan wait" in found.of("unhandled_topics").what
 
 
-def test_dead_letters_wait_for_a_person_and_not_for_a_worker(queue: Queue) -> None:
+def test_dead_letters_need_no_worker(queue: Queue) -> None:
     start(queue, "w", "t")
     queue.policy("t", dead_letter=True)
     queue.publish("t")
@@ -85,7 +85,7 @@ def test_dead_letters_wait_for_a_person_and_not_for_a_worker(queue: Queue) -> No
     assert examine(queue, "workers").wrong == {}
 
 
-def test_a_schedule_and_a_subscription_whose_topic_no_worker_handles_are_named_before_a_message_waits(
+def test_a_schedule_and_a_subscription_whose_topic_has_no_worker_are_reported_before_a_message_waits(
     queue: Queue,
 ) -> None:
     start(queue, "w", "t")

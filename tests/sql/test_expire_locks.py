@@ -1,4 +1,4 @@
-"""messages.expire_locks: the attempts of workers that died, froze or lost the database end."""
+"""messages.expire_locks: ends the attempts of workers that died, froze or lost the database."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_expired_locks_use_up_the_same_attempts_as_failures(queue: Queue) -> Non
     assert (archived.result, archived.attempts) == ("lock_expired", 3)
 
 
-def test_a_lock_counts_until_its_very_last_moment(queue: Queue) -> None:
+def test_a_lock_is_valid_until_its_very_last_moment(queue: Queue) -> None:
     queue.publish()
     queue.claim(lock_duration="30 s")
 
@@ -65,7 +65,7 @@ def test_a_lock_counts_until_its_very_last_moment(queue: Queue) -> None:
     assert queue.call("expire_locks") == 1
 
 
-def test_a_lock_that_was_extended_lives_on(queue: Queue) -> None:
+def test_an_extended_lock_does_not_expire(queue: Queue) -> None:
     queue.publish()
     claimed = queue.claim()
     queue.later("29 s")
@@ -75,14 +75,14 @@ def test_a_lock_that_was_extended_lives_on(queue: Queue) -> None:
     assert queue.call("expire_locks") == 0
 
 
-def test_messages_that_nobody_holds_are_not_touched(queue: Queue) -> None:
+def test_messages_without_a_lock_are_not_changed(queue: Queue) -> None:
     published = queue.publish(wait="-1 day")
 
     assert queue.call("expire_locks") == 0
     assert queue.message(published).attempts == 0
 
 
-def test_one_run_is_bounded_and_the_next_goes_on(queue: Queue) -> None:
+def test_one_call_is_bounded_and_the_next_continues(queue: Queue) -> None:
     queue.publish_many(5)
     queue.claim()
     queue.later("1 hour")
@@ -90,7 +90,7 @@ def test_one_run_is_bounded_and_the_next_goes_on(queue: Queue) -> None:
     assert [queue.call("expire_locks", 2) for _ in range(4)] == [2, 2, 1, 0]
 
 
-def test_a_second_run_does_nothing(queue: Queue) -> None:
+def test_a_second_call_does_nothing(queue: Queue) -> None:
     queue.publish()
     queue.claim()
     queue.later("1 hour")
@@ -110,7 +110,7 @@ def test_the_delay_is_the_topics_lock_expired_delay(queue: Queue) -> None:
     assert queue.message(published).available_at - queue.call("now") == timedelta(seconds=7)
 
 
-def test_two_sweeps_at_once_share_the_work_without_waiting(queue: Queue, other: Queue) -> None:
+def test_two_concurrent_calls_share_the_work_without_waiting(queue: Queue, other: Queue) -> None:
     queue.publish_many(4)
     queue.claim()
     queue.later("1 hour")
@@ -123,7 +123,7 @@ def test_two_sweeps_at_once_share_the_work_without_waiting(queue: Queue, other: 
     assert (first, second) == (2, 2)
 
 
-def test_a_worker_that_wakes_up_after_its_lock_expired_is_fenced(queue: Queue, database: Database) -> None:
+def test_a_worker_that_resumes_after_its_lock_expired_is_fenced(queue: Queue, database: Database) -> None:
     frozen = Queue(database.connect())
     published = queue.publish(max_attempts=2)
     claimed = frozen.claim(worker="frozen")
@@ -137,10 +137,8 @@ def test_a_worker_that_wakes_up_after_its_lock_expired_is_fenced(queue: Queue, d
     assert queue.archived(published).handled_by == "alive"
 
 
-def test_a_lock_that_ran_out_while_a_step_is_being_kept_is_ended_once_the_step_can_be_seen(
-    queue: Queue, other: Queue
-) -> None:
-    """Not before: the next attempt would do the step again. And the sweep waits for nobody."""
+def test_an_expired_lock_is_ended_only_after_the_open_transaction_of_a_step_commits(queue: Queue, other: Queue) -> None:
+    """Not before: the next attempt would repeat the step. And expire_locks does not wait."""
     published = queue.publish(max_attempts=2)
     claimed = queue.claim_one()
     queue.later("31 s")

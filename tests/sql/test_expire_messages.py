@@ -1,4 +1,4 @@
-"""messages.expire_messages: messages whose time to live is over end also where nobody claims."""
+"""messages.expire_messages: ends messages whose TTL is over, even if no worker claims."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.sql.queue import Queue
 
 
-def test_those_whose_time_is_over_end_and_the_others_stay(queue: Queue) -> None:
+def test_expired_messages_end_and_the_others_stay(queue: Queue) -> None:
     gone = [queue.publish(expires_at="2026-01-01"), queue.publish("u", channel="c", expires_at="2026-01-01")]
     stay = [queue.publish(), queue.publish(expires_at="2900-01-01")]
 
@@ -18,7 +18,7 @@ def test_those_whose_time_is_over_end_and_the_others_stay(queue: Queue) -> None:
     assert queue.call("expire_messages") == 0
 
 
-def test_its_time_is_over_at_the_very_moment(queue: Queue) -> None:
+def test_a_message_expires_at_its_exact_time(queue: Queue) -> None:
     queue.later("0")
     queue.publish(expires_at=queue.value("SELECT messages.now() + interval '1 minute'"))
 
@@ -29,7 +29,7 @@ def test_its_time_is_over_at_the_very_moment(queue: Queue) -> None:
     assert queue.call("expire_messages") == 1
 
 
-def test_a_locked_message_may_still_end_well(queue: Queue) -> None:
+def test_a_locked_message_may_still_succeed(queue: Queue) -> None:
     queue.later("0")
     published = queue.publish(expires_at=queue.value("SELECT messages.now() + interval '1 s'"))
     claimed = queue.claim()
@@ -42,7 +42,7 @@ def test_a_locked_message_may_still_end_well(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("function", ["retry", "release"])
-def test_a_message_that_comes_back_after_its_time_ends_then(queue: Queue, function: str) -> None:
+def test_a_message_that_returns_after_its_ttl_ends_then(queue: Queue, function: str) -> None:
     queue.later("0")
     published = queue.publish(expires_at=queue.value("SELECT messages.now() + interval '1 s'"), max_attempts=9)
     claimed = queue.claim()
@@ -54,13 +54,13 @@ def test_a_message_that_comes_back_after_its_time_ends_then(queue: Queue, functi
     assert queue.archived(published).result == "expired"
 
 
-def test_a_delayed_message_expires_before_it_is_ever_due(queue: Queue) -> None:
+def test_a_delayed_message_may_expire_before_it_is_due(queue: Queue) -> None:
     queue.publish(wait="1 hour", expires_at="2026-01-01")
 
     assert queue.call("expire_messages") == 1
 
 
-def test_each_call_is_bounded_and_begins_with_those_that_are_longest_over(queue: Queue) -> None:
+def test_each_call_is_bounded_and_begins_with_the_longest_expired(queue: Queue) -> None:
     late, early = queue.publish(expires_at="2026-01-02"), queue.publish(expires_at="2026-01-01")
 
     assert queue.call("expire_messages", 1) == 1
@@ -68,7 +68,7 @@ def test_each_call_is_bounded_and_begins_with_those_that_are_longest_over(queue:
     assert (queue.archived(early) is not None, queue.ids()) == (True, [late])
 
 
-def test_rows_that_others_hold_are_not_waited_for(queue: Queue, other: Queue) -> None:
+def test_locked_rows_are_not_waited_for(queue: Queue, other: Queue) -> None:
     first, second = (queue.publish(expires_at="2026-01-01") for _ in range(2))
     other.conn.execute("SET lock_timeout = '1s'")
     with queue.conn.transaction():
@@ -80,7 +80,7 @@ def test_rows_that_others_hold_are_not_waited_for(queue: Queue, other: Queue) ->
     assert queue.archived(second).result == "expired"
 
 
-def test_the_tick_does_it(queue: Queue) -> None:
+def test_the_tick_calls_it(queue: Queue) -> None:
     queue.publish(expires_at="2026-01-01")
 
     ticked = {row.task: row.count for row in queue.rows("SELECT * FROM messages.tick('hand')")}
@@ -88,7 +88,7 @@ def test_the_tick_does_it(queue: Queue) -> None:
     assert ticked["expire_messages"] == 1
 
 
-def test_it_reads_those_that_expire_and_no_others(own_queue: Queue) -> None:
+def test_it_reads_only_messages_that_expire(own_queue: Queue) -> None:
     own_queue.publish_many(20_000)
     own_queue.publish_many(20_000, expires_at="2900-01-01")
 

@@ -12,7 +12,7 @@ from tests.sql.queue import Queue
 EXPLAIN = "SELECT * FROM messages.explain(%s)"
 
 
-def test_a_message_is_followed_from_its_publish_to_its_end(queue: Queue) -> None:
+def test_it_follows_a_message_from_its_publish_to_its_end(queue: Queue) -> None:
     queue.call("register_worker", "w", "h", 7, "1", ["t"], 10)
     queue.policy(max_attempts=2)
     message = queue.publish()
@@ -29,7 +29,7 @@ def test_a_message_is_followed_from_its_publish_to_its_end(queue: Queue) -> None
 
 
 @pytest.mark.parametrize("state", ["waiting", "running", "ended"])
-def test_nothing_of_the_contents_is_shown(queue: Queue, state: str) -> None:
+def test_the_contents_are_not_shown(queue: Queue, state: str) -> None:
     secret = {"secret": "s3cret"}
     message = queue.publish(payload=secret, headers=secret)
     queue.conn.execute("UPDATE messages.message SET state = %s", [json.dumps(secret)])
@@ -67,7 +67,7 @@ def test_its_cost_is_bounded_however_long_the_queue_is(own_queue: Queue) -> None
 
 
 @pytest.mark.parametrize("role", ["operator", "analyst"])
-def test_operators_and_analysts_may_ask(queue: Queue, other: Queue, role: str) -> None:
+def test_operators_and_analysts_may_call_it(queue: Queue, other: Queue, role: str) -> None:
     message = queue.publish()
     other.conn.execute(f"SET ROLE messages_{role}".encode())
 

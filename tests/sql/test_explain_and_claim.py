@@ -1,4 +1,4 @@
-"""What explain says is what claims do: nothing is taken that it calls held up, and what it calls ready is taken."""
+"""What explain returns agrees with claims: no message is claimed that it calls held up, and every message is that it calls ready."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sql.queue import Queue, Row
 
 pytestmark = pytest.mark.every_server
 
-# These say why a message is not the next, not that it cannot be claimed.
+# Reasons why a message is not the next, not that it cannot be claimed.
 NO_HINDRANCE = {"ready", "behind", "unhandled", "workers_busy"}
 CHANNELS = (None, "a", "b")
 KNOBS: dict[str, list[Any]] = {
@@ -28,19 +28,19 @@ KNOBS: dict[str, list[Any]] = {
 
 
 class World:
-    """A queue in which things happen at random."""
+    """A queue with random events."""
 
     def __init__(self, queue: Queue, seed: int) -> None:
         self.queue = queue
         self.dice = random.Random(seed)
         self.running: list[Row] = []
-        # Claims draw lots; a run that is repeated must go the same way.
+        # Claims use random numbers; a run that is repeated must draw the same ones.
         queue.value("SELECT setseed(%s)", [seed / 100])
         queue.later("0")
         queue.policy("t", notify="auto")
 
     def step(self) -> None:
-        """Let one thing happen."""
+        """Do one random step."""
         happens = (self.publish, self.publish, self.claim, self.settle, self.settle, self.wait, self.pause, self.resume)
         self.dice.choice((*happens, self.change, self.tick))()
 
@@ -80,7 +80,7 @@ class World:
         self.queue.rows("SELECT * FROM messages.tick('hand')")
 
     def explained(self) -> dict[int, set[str]]:
-        """Return what is said of each message that waits."""
+        """Return the reasons of each waiting message."""
         waiting = self.queue.rows("SELECT id FROM messages.message WHERE claim_id IS NULL ORDER BY id")
         return {
             row.id: {e.code for e in self.queue.rows("SELECT * FROM messages.explain(%s)", [row.id])} for row in waiting
@@ -93,7 +93,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_happens_they_agree(queue: Queue, seed: int) -> None:
+def test_explain_and_claims_agree_after_every_step(queue: Queue, seed: int) -> None:
     world = World(queue, seed)
 
     for number in range(40):

@@ -1,4 +1,4 @@
-"""messages.explain_blocked: for what a message waits, and the fix where that will not come by itself."""
+"""messages.explain_blocked: which predecessors a message waits for, and the fix if one will not end by itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def why(queue: Queue, message_id: int) -> list[Row]:
     return queue.rows("SELECT * FROM messages.explain(%s)", [message_id])
 
 
-def test_those_that_have_not_ended_are_named(queue: Queue) -> None:
+def test_predecessors_that_have_not_ended_are_named(queue: Queue) -> None:
     first, second = queue.publish_many(2)
     last = queue.send(after=[first, second]).id
 
@@ -21,7 +21,7 @@ def test_those_that_have_not_ended_are_named(queue: Queue) -> None:
     assert "delayed" not in [row.code for row in why(queue, last)]
 
 
-def test_a_dead_one_comes_first_with_its_fix(queue: Queue) -> None:
+def test_a_dead_predecessor_comes_first_with_its_fix(queue: Queue) -> None:
     dead, live = queue.publish("dead"), queue.publish("live")
     last = queue.send(after=[live, dead]).id
     queue.settle("fail", queue.claim("dead"), ["boom"])
@@ -34,7 +34,7 @@ def test_a_dead_one_comes_first_with_its_fix(queue: Queue) -> None:
     assert f"`pgrouse message unblock {last}`" in first.reason
 
 
-def test_one_that_was_cancelled_cannot_be_put_back(queue: Queue) -> None:
+def test_a_cancelled_predecessor_cannot_be_redriven(queue: Queue) -> None:
     first = queue.publish()
     last = queue.send(after=[first]).id
     queue.call("cancel", [first])
@@ -45,7 +45,7 @@ def test_one_that_was_cancelled_cannot_be_put_back(queue: Queue) -> None:
     assert "redrive" not in reason.reason
 
 
-def test_of_many_ten_are_named_and_the_others_counted(queue: Queue) -> None:
+def test_of_many_predecessors_ten_are_named_and_the_others_counted(queue: Queue) -> None:
     last = queue.send(after=queue.publish_many(25)).id
 
     assert "and 15 more, which have not ended" in why(queue, last)[0].reason

@@ -1,4 +1,4 @@
-"""explain_channel: which limit of its channel a message waits for. Each limit is met by real claims."""
+"""explain_channel: which limit of its channel a message waits for. Each limit is reached by real claims."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def _worker(queue: Queue) -> None:
 
 
 def only(queue: Queue, message: int) -> Row:
-    """The only reason but for the others of its channel that go first."""
+    """Return the only reason besides the messages of its channel that are ahead."""
     (row,) = [each for each in queue.rows("SELECT * FROM messages.explain(%s)", [message]) if each.code != "behind"]
     return row
 
 
-def test_a_channel_at_its_limit_says_who_holds_it(queue: Queue) -> None:
+def test_a_channel_at_its_limit_names_the_holders(queue: Queue) -> None:
     queue.policy(channel_concurrency=2)
     ids = queue.publish_many(3, channel="acme")
     claimed = queue.claim(worker="w1/0")
@@ -31,7 +31,7 @@ def test_a_channel_at_its_limit_says_who_holds_it(queue: Queue) -> None:
     assert sorted(place["id"] for place in row.detail["held"]) == ids[:2]
 
 
-def test_a_channels_own_limit_counts(queue: Queue) -> None:
+def test_the_limit_of_a_single_channel_counts(queue: Queue) -> None:
     queue.policy(channel_concurrency=1)
     queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('t', 'acme', 0)")
     ids = queue.publish_many(2, channel="acme")
@@ -40,7 +40,7 @@ def test_a_channels_own_limit_counts(queue: Queue) -> None:
     assert only(queue, ids[1]).code == "ready"
 
 
-def test_in_an_ordered_topic_the_one_that_runs_comes_first(queue: Queue) -> None:
+def test_in_an_ordered_topic_the_running_message_comes_first(queue: Queue) -> None:
     queue.policy(ordered=True)
     first, second = queue.publish_many(2, channel="acme")
     queue.claim(worker="w1/0")
@@ -51,7 +51,7 @@ def test_in_an_ordered_topic_the_one_that_runs_comes_first(queue: Queue) -> None
     assert row.reason == f"channel acme of topic t is worked in order, one by one; now by w1/0 (message {first})"
 
 
-def test_in_an_ordered_topic_the_one_that_backs_off_keeps_its_channel_waiting(queue: Queue) -> None:
+def test_in_an_ordered_topic_a_message_that_backs_off_holds_its_channel(queue: Queue) -> None:
     queue.policy(ordered=True, max_attempts=3)
     first, second = queue.publish_many(2, channel="acme")
     queue.later("0")
@@ -69,7 +69,7 @@ def test_in_an_ordered_topic_the_one_that_backs_off_keeps_its_channel_waiting(qu
     assert itself.reason.startswith("its attempt 1 ended as failed: boom; the next is due in 8s")
 
 
-def test_a_channel_with_a_least_interval_says_when_the_next_begins(queue: Queue) -> None:
+def test_a_channel_with_a_minimum_interval_shows_when_the_next_begins(queue: Queue) -> None:
     queue.policy(channel_min_interval="20 s")
     queue.later("0")
     first, second = queue.publish_many(2, channel="acme")

@@ -1,4 +1,4 @@
-"""explain_ended: how a message ended, and what became of it."""
+"""explain_ended: how a message ended, and which messages came from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 from tests.sql.queue import Queue
 
 
-def test_a_success_says_when_and_by_whom(queue: Queue) -> None:
+def test_a_success_shows_when_and_which_worker(queue: Queue) -> None:
     message = queue.publish()
     queue.settle("complete", queue.claim(worker="w1"))
     queue.later("3 minutes")
@@ -17,7 +17,7 @@ def test_a_success_says_when_and_by_whom(queue: Queue) -> None:
     assert (row.code, row.reason) == ("success", "it succeeded 3m ago after 1 attempt by w1")
 
 
-def test_a_dead_message_says_of_what_it_died(queue: Queue) -> None:
+def test_a_dead_message_shows_its_error(queue: Queue) -> None:
     message = queue.publish()
     queue.settle("fail", queue.claim(worker="w1"), ["Traceback\nValueError: boom"])
     queue.later("3 minutes")
@@ -29,7 +29,7 @@ def test_a_dead_message_says_of_what_it_died(queue: Queue) -> None:
     assert row.detail["error_fingerprint"] == queue.archived(message).error_fingerprint
 
 
-def test_each_result_has_its_own_words(queue: Queue) -> None:
+def test_each_result_has_its_own_text(queue: Queue) -> None:
     rejected, expired, cancelled = (queue.publish(topic) for topic in ("rejected", "expired", "cancelled"))
     queue.settle("reject", queue.claim("rejected", worker="w1"), ["bad: x"])
     queue.claim("expired", lock_duration="0 s")
@@ -46,7 +46,7 @@ def test_each_result_has_its_own_words(queue: Queue) -> None:
     assert said[cancelled].reason.endswith(": cancelled: not wanted")
 
 
-def test_of_a_redriven_message_its_successor_comes_first(queue: Queue) -> None:
+def test_the_successor_of_a_redriven_message_comes_first(queue: Queue) -> None:
     message = queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
     (back,) = queue.rows("SELECT * FROM messages.redrive(%s)", [[message]])
@@ -58,7 +58,7 @@ def test_of_a_redriven_message_its_successor_comes_first(queue: Queue) -> None:
     assert f"as message {back.message_id}" in rows[0].reason
 
 
-def test_a_message_that_was_fanned_out_says_into_what(queue: Queue) -> None:
+def test_a_fanned_out_message_shows_its_copies(queue: Queue) -> None:
     message = queue.publish()
     queue.call(
         "archive", [message], [None], "success", [None], [Jsonb({"fanned_out": {"a": 7, "b": None}})], None, True
@@ -71,7 +71,7 @@ def test_a_message_that_was_fanned_out_says_into_what(queue: Queue) -> None:
     assert rows[0].detail == {"a": 7, "b": None}
 
 
-def test_subscribers_that_got_a_message_are_named(queue: Queue) -> None:
+def test_the_subscribers_that_got_a_copy_are_named(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('user.changed', 'mail')")
     message = queue.publish("user.changed")
     (copy,) = queue.rows("SELECT id FROM messages.message WHERE topic = 'mail'")
@@ -82,7 +82,7 @@ def test_subscribers_that_got_a_message_are_named(queue: Queue) -> None:
     assert rows[0].reason.endswith(f"to mail as message {copy.id}")
 
 
-def test_a_dead_message_with_a_copy_to_be_worked_names_it(queue: Queue) -> None:
+def test_a_dead_message_names_its_copy_in_the_dlq(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     message = queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
@@ -94,7 +94,7 @@ def test_a_dead_message_with_a_copy_to_be_worked_names_it(queue: Queue) -> None:
     assert rows[0].reason == f"a copy of it to be worked is message {copy.id} of topic t.dlq"
 
 
-def test_a_copy_that_has_ended_is_not_offered_to_be_worked(queue: Queue) -> None:
+def test_a_copy_that_has_ended_is_not_named(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     message = queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
@@ -107,7 +107,7 @@ def test_a_copy_that_has_ended_is_not_offered_to_be_worked(queue: Queue) -> None
     assert rows[1].reason == f"its copy was message {copy.id} of topic t.dlq, and has ended"
 
 
-def test_a_message_that_gave_way_to_a_newer_one_of_its_key_says_so(queue: Queue) -> None:
+def test_a_superseded_message_shows_so(queue: Queue) -> None:
     queue.policy(max_attempts=3)
     message = queue.publish(key="k")
     claimed = queue.claim()

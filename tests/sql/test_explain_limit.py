@@ -1,4 +1,4 @@
-"""explain_limit: which limit of its topic a message waits for. Each limit is met by real claims."""
+"""explain_limit: which limit of its topic a message waits for. Each limit is reached by real claims."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def _worker(queue: Queue) -> None:
 
 
 def only(queue: Queue, message: int) -> Row:
-    """The only reason but for the others that go first."""
+    """Return the only reason besides the messages that are ahead."""
     (row,) = [each for each in queue.rows("SELECT * FROM messages.explain(%s)", [message]) if each.code != "behind"]
     return row
 
 
-def test_a_topic_at_its_limit_says_who_holds_it(queue: Queue) -> None:
+def test_a_topic_at_its_limit_names_the_holders(queue: Queue) -> None:
     queue.policy(max_concurrency=2)
     ids = queue.publish_many(3)
     claimed = queue.claim(worker="w1/0")
@@ -31,7 +31,7 @@ def test_a_topic_at_its_limit_says_who_holds_it(queue: Queue) -> None:
     assert (row.detail["limit"], len(row.detail["held"])) == (2, 2)
 
 
-def test_a_free_place_keeps_nobody(queue: Queue) -> None:
+def test_a_free_slot_holds_up_no_message(queue: Queue) -> None:
     queue.policy(max_concurrency=3)
     ids = queue.publish_many(3)
     queue.claim(limit=2)
@@ -39,7 +39,7 @@ def test_a_free_place_keeps_nobody(queue: Queue) -> None:
     assert only(queue, ids[2]).code == "ready"
 
 
-def test_a_rate_says_when_the_next_begins(queue: Queue) -> None:
+def test_a_rate_shows_when_the_next_begins(queue: Queue) -> None:
     queue.policy(dequeue_rate=0.1, burst=2)
     queue.later("0")
     ids = queue.publish_many(3)

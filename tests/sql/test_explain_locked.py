@@ -1,4 +1,4 @@
-"""messages.explain_locked: a message that waits because somebody has locked it, its topic or its channel, and stays open."""
+"""messages.explain_locked: a message that waits because an open transaction has locked it, its topic or its channel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def locked(queue: Queue, message_id: int) -> list[Row]:
     return [row for row in queue.rows("SELECT * FROM messages.explain(%s)", [message_id]) if row.code == "locked"]
 
 
-def test_a_publisher_who_replaces_it_and_stays_open(queue: Queue, other: Queue) -> None:
+def test_an_open_publisher_that_replaces_the_message_is_named(queue: Queue, other: Queue) -> None:
     waiting = queue.publish("t", key="k")
     with other.conn.transaction(force_rollback=True):
         other.send(2, key="k", on_conflict="replace")
@@ -27,7 +27,7 @@ def test_a_publisher_who_replaces_it_and_stays_open(queue: Queue, other: Queue) 
     assert locked(queue, waiting) == []
 
 
-def test_a_claim_of_its_topic_that_stays_open(queue: Queue, other: Queue) -> None:
+def test_an_open_claim_of_its_topic_is_named(queue: Queue, other: Queue) -> None:
     queue.policy("t", max_concurrency=100)
     queue.publish("t")
     queue.claim("t", limit=1)
@@ -43,7 +43,7 @@ def test_a_claim_of_its_topic_that_stays_open(queue: Queue, other: Queue) -> Non
     assert found == ["topic"]
 
 
-def test_a_claim_of_its_channel_that_stays_open(queue: Queue, other: Queue) -> None:
+def test_an_open_claim_of_its_channel_is_named(queue: Queue, other: Queue) -> None:
     queue.policy("t", channel_concurrency=100)
     queue.publish("t", channel="c")
     queue.claim("t")

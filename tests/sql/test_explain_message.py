@@ -1,4 +1,4 @@
-"""explain_own: what of the message itself keeps it from being claimed."""
+"""explain_own: properties of the message itself that keep it from being claimed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def first(queue: Queue, message: int) -> Row:
     return queue.rows("SELECT * FROM messages.explain(%s)", [message])[0]
 
 
-def test_a_delayed_message_is_due_in_so_long(queue: Queue) -> None:
+def test_a_delayed_message_shows_when_it_is_due(queue: Queue) -> None:
     queue.later("0")
     message = queue.publish(wait="5 minutes")
 
@@ -25,7 +25,7 @@ def test_a_delayed_message_is_due_in_so_long(queue: Queue) -> None:
     assert (row.code, row.reason) == ("delayed", "it is delayed, due in 5m")
 
 
-def test_a_message_that_backs_off_says_what_went_wrong(queue: Queue) -> None:
+def test_a_message_that_backs_off_shows_its_error(queue: Queue) -> None:
     queue.policy(max_attempts=5, backoff={"kind": "constant", "base": "7 s", "jitter": 0})
     message = queue.publish()
     claimed = queue.claim()
@@ -38,14 +38,14 @@ def test_a_message_that_backs_off_says_what_went_wrong(queue: Queue) -> None:
     assert row.reason == "attempt 1 of 5 ended as failed: ValueError: boom; the next is due in 7s"
 
 
-def test_a_deferred_message_was_put_off_by_its_handler(queue: Queue) -> None:
+def test_a_deferred_message_shows_that_its_handler_deferred_it(queue: Queue) -> None:
     message = queue.publish()
     queue.settle("defer", queue.claim(), ["1 hour"])
 
     assert first(queue, message).code == "deferred"
 
 
-def test_a_message_that_outlived_its_time_waits_for_the_tick(queue: Queue) -> None:
+def test_an_expired_message_waits_for_the_tick(queue: Queue) -> None:
     queue.later("0")
     message = queue.publish()
     queue.conn.execute("UPDATE messages.message SET expires_at = messages.now() + interval '1 s'")

@@ -19,7 +19,7 @@ def test_an_id_above_the_highest_was_never_published(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("impossible", [0, -1])
-def test_what_is_no_id_was_never_published(queue: Queue, impossible: int) -> None:
+def test_an_invalid_id_was_never_published(queue: Queue, impossible: int) -> None:
     queue.publish()
 
     assert queue.row("SELECT * FROM messages.explain(%s)", [impossible]).code == "never_published"
@@ -36,7 +36,7 @@ def test_an_id_below_the_highest_was_deleted_or_rolled_back(queue: Queue) -> Non
     assert "archive_success = none" in row.reason
 
 
-def test_what_left_the_archive_after_it_was_redriven_still_names_its_successor(queue: Queue) -> None:
+def test_a_redriven_message_that_left_the_archive_still_names_its_successor(queue: Queue) -> None:
     message = queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
     (back,) = queue.rows("SELECT * FROM messages.redrive(%s)", [[message]])

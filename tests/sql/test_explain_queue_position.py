@@ -1,11 +1,11 @@
-"""explain_queue_position: whose turn comes first."""
+"""explain_queue_position: which messages are claimed first."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_how_many_go_first(queue: Queue) -> None:
+def test_it_counts_the_messages_that_go_first(queue: Queue) -> None:
     queue.call("register_worker", "w1", "h", 7, "1", ["t"], 10)
     queue.publish_many(3)
     message = queue.publish()
@@ -15,7 +15,7 @@ def test_how_many_go_first(queue: Queue) -> None:
     assert (row.code, row.reason, row.detail["ahead"]) == ("behind", "3 ready messages of topic t go first", 3)
 
 
-def test_workers_that_have_their_hands_full_are_named(queue: Queue) -> None:
+def test_workers_without_a_free_slot_are_named(queue: Queue) -> None:
     for name in ("w1", "w2"):
         queue.call("register_worker", name, "h", 7, "1", ["t"], 10)
         queue.call("touch_worker", name, {"in_flight": 10})

@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 from tests.sql.queue import Queue
 
 
-def test_who_works_it_for_how_long_and_which_attempt(queue: Queue) -> None:
+def test_it_shows_worker_duration_and_attempt(queue: Queue) -> None:
     queue.policy(max_attempts=3)
     message = queue.publish()
     queue.claim(worker="w1/0")
@@ -22,7 +22,7 @@ def test_who_works_it_for_how_long_and_which_attempt(queue: Queue) -> None:
     assert (row.detail["worker"], row.detail["attempt"], row.detail["max_attempts"]) == ("w1/0", 1, 3)
 
 
-def test_how_far_it_is_but_nothing_else_that_the_handler_wrote(queue: Queue) -> None:
+def test_it_shows_the_progress_and_nothing_else_that_the_handler_wrote(queue: Queue) -> None:
     message = queue.publish()
     queue.claim()
     queue.conn.execute(
@@ -35,7 +35,7 @@ def test_how_far_it_is_but_nothing_else_that_the_handler_wrote(queue: Queue) -> 
     assert row.detail["progress"] == {"done": 3, "total": 10, "unit": "rows"}
 
 
-def test_what_is_no_progress_is_not_shown(queue: Queue) -> None:
+def test_an_invalid_progress_is_not_shown(queue: Queue) -> None:
     message = queue.publish()
     queue.claim()
     queue.conn.execute(
@@ -49,7 +49,7 @@ def test_what_is_no_progress_is_not_shown(queue: Queue) -> None:
     assert row.reason.endswith("unless a heartbeat extends it")
 
 
-def test_what_a_worker_has_claimed_ahead_waits_there_for_a_place(queue: Queue) -> None:
+def test_a_message_that_was_claimed_ahead_waits_for_a_slot(queue: Queue) -> None:
     first, second = queue.publish_many(2)
     queue.claim(worker="w1/0", start=1)
 
@@ -59,7 +59,7 @@ def test_what_a_worker_has_claimed_ahead_waits_there_for_a_place(queue: Queue) -
     assert row.reason.startswith("w1/0 has claimed it ahead, ")
 
 
-def test_a_lock_that_ran_out_waits_for_the_tick_and_says_when_that_ran(queue: Queue) -> None:
+def test_an_expired_lock_waits_for_the_tick_and_shows_when_the_last_one_ran(queue: Queue) -> None:
     message = queue.publish()
     queue.claim(worker="w1")
     queue.later("45 s")
@@ -76,7 +76,7 @@ def test_a_lock_that_ran_out_waits_for_the_tick_and_says_when_that_ran(queue: Qu
     assert "ago" in queue.row("SELECT * FROM messages.explain(%s)", [message]).reason.rpartition("last one was")[2]
 
 
-def test_a_worker_that_is_not_heard_of_is_named(queue: Queue) -> None:
+def test_a_worker_without_a_sign_of_life_is_named(queue: Queue) -> None:
     queue.call("register_worker", "w1", "h", 7, "1", ["t"], 10)
     message = queue.publish()
     queue.claim(worker="w1/0")

@@ -22,7 +22,7 @@ def worker(queue: Queue) -> None:
     ("topic", "channel", "what"),
     [("*", None, "every topic"), ("t", None, "topic t"), ("t", "acme", "channel acme of topic t")],
 )
-def test_a_pause_says_by_whom_until_when_and_why(queue: Queue, topic: str, channel: str | None, what: str) -> None:
+def test_a_pause_shows_by_whom_until_when_and_why(queue: Queue, topic: str, channel: str | None, what: str) -> None:
     queue.later("0")
     message = queue.publish(channel="acme")
     queue.call("pause", topic, "too loud", resume_in="10 minutes", channel=channel)
@@ -38,7 +38,7 @@ def test_a_pause_says_by_whom_until_when_and_why(queue: Queue, topic: str, chann
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_pause_without_an_end_lasts_until_somebody_resumes(queue: Queue) -> None:
+def test_a_pause_without_an_end_lasts_until_it_is_resumed(queue: Queue) -> None:
     message = queue.publish()
     queue.call("pause", "t")
 
@@ -48,7 +48,7 @@ def test_a_pause_without_an_end_lasts_until_somebody_resumes(queue: Queue) -> No
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_pause_of_another_channel_or_one_that_is_over_keeps_nothing(queue: Queue) -> None:
+def test_a_pause_of_another_channel_or_an_expired_one_holds_up_no_message(queue: Queue) -> None:
     message = queue.publish(channel="acme")
     queue.call("pause", "t", channel="other")
     queue.call("pause", "t", resume_in="1 s")
@@ -58,7 +58,7 @@ def test_a_pause_of_another_channel_or_one_that_is_over_keeps_nothing(queue: Que
 
 
 @pytest.mark.usefixtures("worker")
-def test_an_open_breaker_says_why_and_when_it_probes(queue: Queue) -> None:
+def test_an_open_breaker_shows_why_and_when_it_probes(queue: Queue) -> None:
     queue.later("0")
     message = queue.publish()
     queue.policy(breaker={"pause": "20s"})
@@ -76,7 +76,7 @@ def test_an_open_breaker_says_why_and_when_it_probes(queue: Queue) -> None:
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_breaker_that_no_policy_asks_for_any_more_keeps_nothing(queue: Queue) -> None:
+def test_a_breaker_that_was_removed_from_the_policy_holds_up_no_message(queue: Queue) -> None:
     message = queue.publish()
     queue.conn.execute(
         "INSERT INTO messages.breaker (topic, position, probe_at) VALUES ('t', 'open', messages.now() + interval '1 h')"
@@ -85,7 +85,7 @@ def test_a_breaker_that_no_policy_asks_for_any_more_keeps_nothing(queue: Queue) 
     assert [row.code for row in rows(queue, message)] == ["ready"]
 
 
-def test_a_topic_that_no_live_worker_has_is_named(queue: Queue) -> None:
+def test_a_topic_without_a_live_worker_is_named(queue: Queue) -> None:
     queue.call("register_worker", "w2", "h", 8, "1", ["other"], 10)
     message = queue.publish()
 

@@ -1,4 +1,4 @@
-"""explain_waiting: a message that is not locked. What keeps it, and ready if nothing does."""
+"""explain_waiting: the reasons why an unlocked message waits, and ready if there is none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def codes(queue: Queue, message: int) -> list[str]:
     return [row.code for row in queue.rows("SELECT * FROM messages.explain(%s)", [message])]
 
 
-def test_nothing_keeps_a_message_that_is_next(queue: Queue) -> None:
+def test_a_message_that_is_next_has_no_reason(queue: Queue) -> None:
     queue.call("register_worker", "w1", "h", 7, "1", ["t"], 10)
     message = queue.publish()
 
@@ -19,7 +19,7 @@ def test_nothing_keeps_a_message_that_is_next(queue: Queue) -> None:
     assert row.reason.endswith("nothing keeps it: the next claim takes it")
 
 
-def test_all_that_keeps_it_is_told_what_lasts_longest_first(queue: Queue) -> None:
+def test_all_reasons_are_shown_the_longest_lasting_first(queue: Queue) -> None:
     queue.publish()
     message = queue.publish()
     queue.call("pause", "t")
@@ -27,7 +27,7 @@ def test_all_that_keeps_it_is_told_what_lasts_longest_first(queue: Queue) -> Non
     assert codes(queue, message) == ["paused", "unhandled", "behind"]
 
 
-def test_of_what_is_due_later_no_place_in_the_queue_is_told(queue: Queue) -> None:
+def test_a_message_that_is_due_later_has_no_queue_position(queue: Queue) -> None:
     queue.call("register_worker", "w1", "h", 7, "1", ["t"], 10)
     queue.publish()
     message = queue.publish(wait="1 hour")

@@ -1,4 +1,4 @@
-"""messages.exported_position: what every export has passed."""
+"""messages.exported_position: the position that every export has passed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.sql.queue import Queue
 BOUND = "SELECT b.xid::text AS xid, b.id FROM messages.exported_position() AS b"
 
 
-def test_nobody_exports(queue: Queue) -> None:
+def test_without_an_export_there_is_none(queue: Queue) -> None:
     assert queue.row(BOUND) == (None, None)
 
 
-def test_the_one_that_is_furthest_behind_decides(queue: Queue) -> None:
+def test_the_export_furthest_behind_decides(queue: Queue) -> None:
     first, second = die(queue), die(queue)
     export(queue, "ahead", upto=second)
     export(queue, "behind", upto=first)
@@ -28,7 +28,7 @@ def test_transactions_are_ordered_as_numbers_and_before_ids(queue: Queue) -> Non
     assert queue.row(BOUND) == ("9", 5)
 
 
-def test_of_an_export_that_counts_the_transactions_of_another_cluster_nothing_is_known(queue: Queue) -> None:
+def test_the_position_of_an_export_of_another_cluster_is_unknown(queue: Queue) -> None:
     died = die(queue)
     export(queue, "here", upto=died)
     export(queue, "restored", upto=died)

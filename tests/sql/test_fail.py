@@ -1,4 +1,4 @@
-"""messages.fail: the messages failed for good. (What every settle shares is in test_archive.py.)"""
+"""messages.fail: the messages failed finally. (What every settle shares: test_archive.py.)"""
 
 from __future__ import annotations
 

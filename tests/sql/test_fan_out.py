@@ -1,4 +1,4 @@
-"""messages.fan_out: what is published to a topic with subscribers becomes a message in the topic of each, in the same transaction."""
+"""messages.fan_out: a message of a topic with subscribers is copied to the topic of each, in the same transaction."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def copies(queue: Queue) -> list[tuple[str, Any, int]]:
     return [(row.topic, row.payload, row.origin_id) for row in rows]
 
 
-def test_each_subscriber_gets_an_ordinary_message_that_knows_where_it_comes_from(queue: Queue) -> None:
+def test_each_subscriber_gets_an_ordinary_message_that_names_its_origin(queue: Queue) -> None:
     source = queue.publish("user.changed", payload={"id": 7})
 
     assert copies(queue) == [("mail", {"id": 7}, source), ("search", {"id": 7}, source)]
     assert queue.claim_one("mail").payload == '{"id": 7}'
 
 
-def test_the_message_itself_is_a_success_that_says_what_became_of_it(queue: Queue) -> None:
+def test_the_message_itself_is_a_success_that_names_its_copies(queue: Queue) -> None:
     source = queue.publish("user.changed")
 
     archived = queue.archived(source)
@@ -60,7 +60,7 @@ def test_each_copy_has_its_own_retries_and_its_own_end(queue: Queue) -> None:
     assert [row.topic for row in queue.rows("SELECT topic FROM messages.dead")] == ["search"]
 
 
-def test_all_is_published_or_nothing(queue: Queue) -> None:
+def test_all_copies_are_published_or_none(queue: Queue) -> None:
     with queue.conn.transaction(force_rollback=True):
         queue.publish("user.changed")
     queue.policy("search", max_payload_bytes=3)
@@ -73,7 +73,7 @@ def test_all_is_published_or_nothing(queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM messages.message_archive") == 0
 
 
-def test_a_topic_that_subscribes_to_itself_works_its_messages_too(queue: Queue) -> None:
+def test_a_topic_that_subscribes_to_itself_runs_its_messages_too(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.subscription VALUES ('user.changed', 'user.changed')")
 
     source = queue.publish("user.changed")
@@ -82,7 +82,7 @@ def test_a_topic_that_subscribes_to_itself_works_its_messages_too(queue: Queue) 
     assert queue.message(source).claim_id is None
 
 
-def test_subscribers_of_subscribers_get_theirs_from_them(queue: Queue) -> None:
+def test_subscribers_of_subscribers_get_copies_from_them(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.subscription VALUES ('mail', 'mail.de'), ('mail', 'mail.en')")
 
     source = queue.publish("user.changed")
@@ -92,7 +92,7 @@ def test_subscribers_of_subscribers_get_theirs_from_them(queue: Queue) -> None:
     assert set(queue.archived(between).output["fanned_out"]) == {"mail.de", "mail.en"}
 
 
-def test_a_bulk_insert_is_copied_whole(queue: Queue) -> None:
+def test_a_bulk_insert_is_copied_completely(queue: Queue) -> None:
     sources = queue.publish_many(2000, "user.changed")
 
     expected = [("mail", n, source) for n, source in enumerate(sources, 1)]
@@ -107,7 +107,7 @@ def test_topics_without_subscribers_are_left_alone(queue: Queue) -> None:
     assert queue.ids() == [published]
 
 
-def test_copies_are_counted_in_the_subscribers_topic_and_what_it_drops_is_told(queue: Queue) -> None:
+def test_copies_count_in_the_topic_of_the_subscriber_and_dropped_ones_are_reported(queue: Queue) -> None:
     queue.policy("search", max_depth=1, on_full="drop")
     first, second = queue.publish("user.changed"), queue.publish("user.changed")
 
@@ -116,7 +116,7 @@ def test_copies_are_counted_in_the_subscribers_topic_and_what_it_drops_is_told(q
     assert queue.archived(second).output["fanned_out"]["search"] is None
 
 
-def test_a_subscriber_that_is_full_refuses_the_publish(queue: Queue) -> None:
+def test_a_full_subscriber_refuses_the_publish(queue: Queue) -> None:
     queue.policy("search", max_depth=1)
     queue.publish("user.changed")
 
@@ -130,7 +130,7 @@ def test_a_subscriber_that_is_full_refuses_the_publish(queue: Queue) -> None:
     ("mode", "mail", "search"),
     [("replace", [2], [2, 1]), ("ignore", [1], [2, 1]), ("append", [[1, 2]], [[2], [1]])],
 )
-def test_what_happens_to_keys_of_the_copies_is_what_the_publisher_said(
+def test_on_conflict_of_the_publisher_applies_to_the_keys_of_copies(
     queue: Queue, mode: str, mail: list[Any], search: list[Any]
 ) -> None:
     queue.send(1, "user.changed", key="k", on_conflict=mode)
@@ -144,14 +144,14 @@ def test_what_happens_to_keys_of_the_copies_is_what_the_publisher_said(
     assert [row.payload for row in queue.rows(payloads, ["search"])] == search
 
 
-def test_by_an_insert_a_key_that_waits_at_a_subscribers_refuses_the_publish(queue: Queue) -> None:
+def test_a_waiting_key_of_a_subscriber_refuses_an_insert(queue: Queue) -> None:
     queue.publish("user.changed", key="k")
 
     with pytest.raises(errors.UniqueViolation, match='key "k" of topic mail stands already'):
         queue.publish("user.changed", key="k")
 
 
-def test_a_subscriber_whose_key_is_held_gets_none_and_the_others_do(queue: Queue) -> None:
+def test_a_subscriber_whose_key_is_held_gets_no_copy_and_the_others_do(queue: Queue) -> None:
     queue.policy("mail", key_ttl="1 hour")
     queue.send(1, "user.changed", key="k", on_conflict="ignore")
     queue.settle("complete", queue.claim("mail", "search"))
@@ -171,7 +171,7 @@ def test_a_redrive_is_not_copied_again(queue: Queue) -> None:
     assert [topic for topic, _, _ in copies(queue)] == ["mail", "search", "user.changed"]
 
 
-def test_copies_ring(queue: Queue, listen: Any) -> None:
+def test_copies_send_notifications(queue: Queue, listen: Any) -> None:
     listener = listen("new_message")
     queue.arm("mailer", ["mail"])
 
@@ -181,7 +181,7 @@ def test_copies_ring(queue: Queue, listen: Any) -> None:
     assert set(listener.received()) & {str(copy), "mail"}
 
 
-def test_a_publisher_needs_no_right_for_it(queue: Queue) -> None:
+def test_a_publisher_needs_no_right_for_copies(queue: Queue) -> None:
     with queue.conn.transaction():
         queue.conn.execute("SET LOCAL ROLE messages_publisher")
         queue.publish("user.changed")
@@ -189,7 +189,7 @@ def test_a_publisher_needs_no_right_for_it(queue: Queue) -> None:
     assert len(copies(queue)) == 2
 
 
-def test_a_subscription_that_is_taken_away_counts_at_once(queue: Queue) -> None:
+def test_a_deleted_subscription_counts_at_once(queue: Queue) -> None:
     queue.conn.execute("DELETE FROM messages.subscription")
 
     published = queue.publish("user.changed")

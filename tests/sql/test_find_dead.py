@@ -38,7 +38,7 @@ def test_each_filter_narrows(queue: Queue) -> None:
     assert found(queue, topic="none") == found(queue, fingerprint="0" * 16) == found(queue, error="%") == []
 
 
-def test_times_are_from_since_and_before_until(queue: Queue) -> None:
+def test_since_is_inclusive_and_until_exclusive(queue: Queue) -> None:
     old, new = die_ago(queue, "2 hours"), die(queue)
     at = queue.archived(old).archived_at
 
@@ -47,7 +47,7 @@ def test_times_are_from_since_and_before_until(queue: Queue) -> None:
     assert found(queue, until=queue.archived(new).archived_at) == [old]
 
 
-def test_pages_follow_each_other_without_a_gap_also_among_those_that_died_at_once(queue: Queue) -> None:
+def test_pages_follow_each_other_without_a_gap_also_among_messages_with_the_same_time(queue: Queue) -> None:
     queue.publish_many(3, "a")
     queue.publish_many(4, "b")
     claimed = queue.claim("a", "b")
@@ -60,7 +60,7 @@ def test_pages_follow_each_other_without_a_gap_also_among_those_that_died_at_onc
     assert first + second + third == sorted(c.id for c in claimed)
 
 
-def test_what_was_put_back_is_found_only_on_demand(queue: Queue) -> None:
+def test_redriven_messages_are_found_only_on_request(queue: Queue) -> None:
     died = die(queue)
     queue.rows("SELECT * FROM messages.redrive(%s)", [[died]])
 
@@ -75,6 +75,6 @@ def test_a_page_of_a_topic_reads_that_page_and_not_all_dead_messages(own_queue: 
     assert own_queue.buffers("SELECT * FROM messages.find_dead('t', p_limit => 10)") < 300
 
 
-def test_a_page_behind_a_message_that_left_the_archive_is_refused(queue: Queue) -> None:
+def test_a_page_after_a_message_that_left_the_archive_is_refused(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="message 4711 of the page before is not in the archive"):
         found(queue, after=4711)

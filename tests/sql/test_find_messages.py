@@ -1,4 +1,4 @@
-"""messages.find_messages: messages by what they have in common, page by page, never more than a bound."""
+"""messages.find_messages: a search over all messages, page by page, with a bound of what it reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sql.queue import Queue
 
 
 def page(queue: Queue, **filters: Any) -> tuple[list[int], Any]:
-    """Return the ids of one page and its place."""
+    """Return the ids of one page and the position where it ends."""
     named = ", ".join(f"p_{name} => %({name})s" for name in filters)
     values = {
         name: Jsonb(value) if name in ("value", "after") and value is not None else value
@@ -66,7 +66,7 @@ def test_each_state_is_found_by_its_name(queue: Queue, every_state: dict[str, in
         assert found(queue, states=[state]) == [message_id], state
 
 
-def test_all_of_them_are_found_first_what_runs_then_what_waits_then_what_ended(
+def test_without_filters_running_messages_come_first_then_waiting_then_ended(
     queue: Queue, every_state: dict[str, int]
 ) -> None:
     names = {message_id: state for state, message_id in every_state.items()}
@@ -76,7 +76,7 @@ def test_all_of_them_are_found_first_what_runs_then_what_waits_then_what_ended(
     assert order == ["running", "ready", "retrying", "delayed", "cancelled", "failed", "rejected", "success"]
 
 
-def test_a_row_says_what_a_list_shows(queue: Queue, every_state: dict[str, int]) -> None:
+def test_a_row_has_the_columns_of_a_list(queue: Queue, every_state: dict[str, int]) -> None:
     rows = queue.rows("SELECT * FROM messages.find_messages(p_states => '{failed,retrying,running}', p_preview => 50)")
     by_state = {row.state: row for row in rows[:-1]}
 
@@ -98,7 +98,7 @@ def test_a_row_says_what_a_list_shows(queue: Queue, every_state: dict[str, int])
         {"topics": ["a%", "b"]},
     ],
 )
-def test_each_filter_finds_what_waits_runs_and_has_ended(queue: Queue, filters: dict[str, Any]) -> None:
+def test_each_filter_finds_waiting_running_and_ended_messages(queue: Queue, filters: dict[str, Any]) -> None:
     payload = {"customer": {"id": 9007199254740993, "name": "Ann"}, "items": [{"sku": 'x"y'}]}
     columns = {"channel": "c'1", "key": "k%", "payload": payload}
     ended = queue.publish("b", **columns)
@@ -111,7 +111,7 @@ def test_each_filter_finds_what_waits_runs_and_has_ended(queue: Queue, filters: 
     assert found(queue, **filters) == [running, waiting, ended]
 
 
-def test_errors_and_fingerprints_are_found_also_of_what_will_be_tried_again(
+def test_errors_and_fingerprints_are_found_also_for_messages_that_will_be_retried(
     queue: Queue, every_state: dict[str, int]
 ) -> None:
     fingerprint = queue.value("SELECT messages.error_fingerprint('disk 9 is full')")
@@ -129,7 +129,7 @@ def test_times_are_those_of_the_publish_and_of_the_end(queue: Queue) -> None:
     assert found(queue, until=yesterday) == [old]
 
 
-def test_dead_messages_alone_come_the_latest_dead_first_whatever_their_topics(queue: Queue) -> None:
+def test_a_search_of_dead_messages_begins_with_the_latest_whatever_their_topics(queue: Queue) -> None:
     new, old, middle = die(queue, "a"), die_ago(queue, "2 hours", "b"), die_ago(queue, "1 hour", "a")
 
     assert walk(queue, states=["failed", "rejected"], limit=1) == [new, middle, old]
@@ -147,7 +147,7 @@ def test_pages_follow_each_other_without_a_gap(queue: Queue, every_state: dict[s
     assert len(once) == len(set(once)) == 24
 
 
-def test_one_key_in_many_topics_comes_page_by_page(queue: Queue) -> None:
+def test_one_key_in_many_topics_is_found_page_by_page(queue: Queue) -> None:
     queue.policy("a", max_attempts=5)
     tried = queue.publish("a", key="k")
     queue.settle("retry", queue.claim("a"), ["boom"], ["0"])
@@ -159,7 +159,7 @@ def test_one_key_in_many_topics_comes_page_by_page(queue: Queue) -> None:
     assert walk(queue, key="k", limit=1) == [ids[0], tried, *ids[1:]]
 
 
-def test_of_messages_that_no_index_finds_a_page_looks_at_a_bound_and_says_where_to_go_on(queue: Queue) -> None:
+def test_without_an_index_a_page_reads_a_bounded_number_and_returns_where_to_continue(queue: Queue) -> None:
     *_, last = queue.publish_many(50, payload=None, body=b"x")
     queue.conn.execute("UPDATE messages.message SET body = NULL, payload = '{\"a\": 1}' WHERE id = %s", [last])
 
@@ -169,7 +169,7 @@ def test_of_messages_that_no_index_finds_a_page_looks_at_a_bound_and_says_where_
     assert walk(queue, path="$.a", max_examined=20) == [last]
 
 
-def test_a_million_ready_ones_do_not_stand_before_the_delayed(own_queue: Queue) -> None:
+def test_a_million_ready_messages_do_not_come_before_the_delayed(own_queue: Queue) -> None:
     own_queue.publish_many(20_000)
     delayed = own_queue.publish(wait="1 hour")
     own_queue.conn.execute("VACUUM ANALYZE messages.message")
@@ -179,7 +179,7 @@ def test_a_million_ready_ones_do_not_stand_before_the_delayed(own_queue: Queue) 
     assert own_queue.buffers(query) < 300
 
 
-def test_a_large_payload_is_not_written_out_for_a_preview(queue: Queue) -> None:
+def test_a_large_payload_is_not_decompressed_for_a_preview(queue: Queue) -> None:
     queue.publish(payload={"noise": [hashlib.sha256(bytes([n % 256, n // 256])).hexdigest() for n in range(2000)]})
     queue.publish(body=b"12345")
 
@@ -203,15 +203,15 @@ def test_a_large_payload_is_not_written_out_for_a_preview(queue: Queue) -> None:
         ({"preview": -1}, "preview of a search is -1"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(queue: Queue, filters: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused_by_name(queue: Queue, filters: dict[str, Any], message: str) -> None:
     with pytest.raises(errors.InvalidParameterValue, match=message):
         found(queue, **filters)
 
 
-# messages.found: what a list shows, in the order that was asked for.
+# messages.found: the columns of a list, in the given order.
 
 
-def test_live_and_archived_ones_come_in_the_given_order_and_what_is_gone_is_left_out(queue: Queue) -> None:
+def test_live_and_archived_messages_come_in_the_given_order_and_missing_ones_are_left_out(queue: Queue) -> None:
     died, live = die(queue), queue.publish(payload={"a": 1})
     ended = queue.archived(died).archived_at
 
@@ -222,16 +222,16 @@ def test_live_and_archived_ones_come_in_the_given_order_and_what_is_gone_is_left
     assert [(row.id, row.state, row.preview) for row in rows] == [(live, "ready", '{"a": 1}'), (died, "failed", "1")]
 
 
-# messages.payload_preview: the beginning of a payload, never at the price of all of it.
+# messages.payload_preview: the beginning of a payload, without reading all of it.
 
 
 def test_a_small_payload_is_cut(queue: Queue) -> None:
     assert queue.value("SELECT messages.payload_preview('[1, 2, 3]', NULL, 4)") == "[1, "
 
 
-def test_of_bytes_only_their_number_is_said(queue: Queue) -> None:
+def test_of_bytes_only_the_number_is_shown(queue: Queue) -> None:
     assert queue.value("SELECT messages.payload_preview(NULL, 'abc', 10)") == "3 bytes"
 
 
-def test_none_is_asked_for_by_zero(queue: Queue) -> None:
+def test_zero_requests_no_preview(queue: Queue) -> None:
     assert queue.value("SELECT messages.payload_preview('1', NULL, 0)") is None

@@ -1,4 +1,4 @@
-"""messages.fire_schedule: one schedule publishes what it owes, and what it missed as its policy says."""
+"""messages.fire_schedule: one schedule publishes its due ticks, and missed ones according to its policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NINE = "2026-11-16 09:00:00+00"  # a Monday
 
 @pytest.fixture
 def queue(queue: Queue) -> Queue:
-    """The clock stands still at nine o'clock."""
+    """The clock is stopped at nine o'clock."""
     queue.stop_clock(NINE)
     return queue
 
@@ -48,7 +48,7 @@ def test_before_its_time_it_publishes_nothing(queue: Queue) -> None:
     assert queue.ids() == []
 
 
-def test_once_fired_it_waits_for_the_next_tick(queue: Queue) -> None:
+def test_after_firing_it_waits_for_the_next_tick(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *")
     queue.later("1 hour")
     fire(queue)
@@ -60,7 +60,7 @@ def test_once_fired_it_waits_for_the_next_tick(queue: Queue) -> None:
     assert schedule.last_message_id == queue.ids()[0]
 
 
-def test_the_message_takes_everything_from_the_schedule(queue: Queue) -> None:
+def test_the_message_has_all_columns_of_the_schedule(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *", channel="c", key="k", priority=2, headers={"trace": "x", "tick": "no"})
     queue.later("1 hour")
 
@@ -71,7 +71,7 @@ def test_the_message_takes_everything_from_the_schedule(queue: Queue) -> None:
     assert message.headers == {"trace": "x", "schedule": "s", "tick": "2026-11-16T10:00:00.000000Z"}
 
 
-def test_a_tick_that_has_its_row_already_publishes_nothing(queue: Queue) -> None:
+def test_a_tick_that_has_a_row_already_publishes_nothing(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *")
     queue.later("1 hour")
     fire(queue)
@@ -96,7 +96,7 @@ def test_a_clock_that_goes_back_fires_nothing_twice(queue: Queue) -> None:
     assert len(queue.ids()) == 1
 
 
-def test_without_any_lock_the_key_of_its_row_alone_keeps_a_tick_from_being_published_twice(
+def test_without_any_lock_the_primary_key_alone_prevents_a_second_publish_of_a_tick(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     queue.schedule("s", "0 * * * *")
@@ -113,10 +113,10 @@ def test_without_any_lock_the_key_of_its_row_alone_keeps_a_tick_from_being_publi
     assert len(queue.ids()) == 1
 
 
-# What was missed
+# Missed ticks
 
 
-def test_skip_leaves_out_what_is_late_and_says_so(queue: Queue) -> None:
+def test_skip_omits_late_ticks_and_records_that(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *", missed="skip")
     queue.later("3 hours 10 minutes")
 
@@ -136,7 +136,7 @@ def test_skip_fires_a_tick_that_is_as_late_as_pg_cron_alone_may_be(queue: Queue)
     assert [(run.outcome, run.missed_from.hour) for run in queue.runs()] == [("published", 10)]
 
 
-def test_once_makes_up_for_all_by_the_newest(queue: Queue) -> None:
+def test_once_publishes_only_the_newest_of_missed_ticks(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *", missed="once")
     queue.later("10 days 3 hours 10 minutes")
 
@@ -147,7 +147,7 @@ def test_once_makes_up_for_all_by_the_newest(queue: Queue) -> None:
     assert queue.scheduled().next_tick.hour == 13
 
 
-def test_all_makes_up_for_each_in_order(queue: Queue) -> None:
+def test_all_publishes_each_missed_tick_in_order(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *", missed="all")
     queue.later("3 hours 10 minutes")
 
@@ -158,7 +158,7 @@ def test_all_makes_up_for_each_in_order(queue: Queue) -> None:
     assert sorted(queue.ids()) == [run.message_id for run in queue.runs()]
 
 
-def test_all_makes_up_for_the_newest_up_to_its_limit(queue: Queue) -> None:
+def test_all_publishes_the_newest_missed_ticks_up_to_its_limit(queue: Queue) -> None:
     queue.schedule("s", "* * * * *", missed="all", missed_limit=2)
     queue.later("400 days")
 
@@ -168,7 +168,7 @@ def test_all_makes_up_for_the_newest_up_to_its_limit(queue: Queue) -> None:
     assert [run.missed_from is not None for run in queue.runs()] == [True, False]
 
 
-def test_a_schedule_of_seconds_that_is_looked_at_each_minute_owes_one_run_or_all_of_them(queue: Queue) -> None:
+def test_a_schedule_of_seconds_that_is_fired_each_minute_publishes_one_or_all_ticks(queue: Queue) -> None:
     queue.schedule("one", "10 seconds")
     queue.schedule("each", "10 seconds", missed="all")
     queue.later("1 minute")
@@ -178,10 +178,10 @@ def test_a_schedule_of_seconds_that_is_looked_at_each_minute_owes_one_run_or_all
     assert (len(queue.runs("one")), len(queue.runs("each"))) == (1, 6)
 
 
-# What the topic does not take
+# Refusals of the topic
 
 
-def test_while_the_last_ones_key_waits_no_further_message_is_published(queue: Queue) -> None:
+def test_while_the_key_of_the_last_message_waits_no_other_is_published(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *", key="only-one")
     queue.later("1 hour")
     fire(queue)
@@ -194,7 +194,7 @@ def test_while_the_last_ones_key_waits_no_further_message_is_published(queue: Qu
     assert queue.scheduled().last_error is None
 
 
-def test_a_topic_that_is_full_and_drops_is_told_by_the_run(queue: Queue) -> None:
+def test_a_run_records_a_full_topic_that_drops(queue: Queue) -> None:
     queue.policy("t", max_depth=1, on_full="drop")
     queue.publish("t")
     queue.schedule("s", "0 * * * *")
@@ -204,7 +204,7 @@ def test_a_topic_that_is_full_and_drops_is_told_by_the_run(queue: Queue) -> None
     assert [(run.outcome, run.message_id) for run in queue.runs()] == [("dropped", None)]
 
 
-def test_a_topic_that_is_full_and_refuses_gets_its_message_when_there_is_room(queue: Queue) -> None:
+def test_a_full_topic_that_refuses_gets_its_message_when_there_is_room(queue: Queue) -> None:
     queue.policy("t", max_depth=1, on_full="error")
     full = queue.publish("t")
     queue.schedule("s", "0 * * * *")
@@ -220,7 +220,7 @@ def test_a_topic_that_is_full_and_refuses_gets_its_message_when_there_is_room(qu
     assert queue.scheduled().last_error is None
 
 
-def test_a_topic_that_has_room_for_some_gets_these_and_the_others_later(queue: Queue) -> None:
+def test_a_topic_with_room_for_some_gets_these_and_the_others_later(queue: Queue) -> None:
     queue.policy("t", max_depth=3, on_full="error")
     queue.schedule("s", "0 * * * *", missed="all")
     queue.later("5 hours")
@@ -236,7 +236,7 @@ def test_a_topic_that_has_room_for_some_gets_these_and_the_others_later(queue: Q
     assert [run.tick.hour for run in queue.runs()] == [10, 11, 12, 13]
 
 
-def test_what_has_subscribers_is_published_to_them(queue: Queue) -> None:
+def test_a_message_of_a_topic_with_subscribers_is_copied_to_them(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 'mail'), ('t', 'log')")
     queue.schedule("s", "0 * * * *", key="k")
     for _ in range(2):
@@ -249,7 +249,7 @@ def test_what_has_subscribers_is_published_to_them(queue: Queue) -> None:
 # History
 
 
-def test_the_last_thousand_runs_stay(queue: Queue) -> None:
+def test_the_last_thousand_runs_are_kept(queue: Queue) -> None:
     queue.schedule("s", "1 second", missed="all", missed_limit=1000)
     queue.later("1000 s")
     fire(queue)
@@ -263,7 +263,7 @@ def test_the_last_thousand_runs_stay(queue: Queue) -> None:
     assert len(queue.ids()) == 1001
 
 
-def test_the_runs_of_a_schedule_go_with_it_and_follow_its_name(queue: Queue) -> None:
+def test_the_runs_of_a_schedule_are_deleted_and_renamed_with_it(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *")
     queue.later("1 hour")
     fire(queue)

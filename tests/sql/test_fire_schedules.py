@@ -1,4 +1,4 @@
-"""messages.fire_schedules: all schedules publish what they owe, together never twice, and none harms another."""
+"""messages.fire_schedules: all schedules publish their due ticks; concurrent calls never fire one twice, and a failing schedule harms no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NINE = "2026-11-16 09:00:00+00"
 
 @pytest.fixture
 def queue(queue: Queue) -> Queue:
-    """The clock stands still at nine o'clock, and schedules that fail warn anyone who fires them."""
+    """The clock is stopped at nine o'clock, and schedules that fail log a warning."""
     queue.stop_clock(NINE)
     return queue
 
@@ -27,7 +27,7 @@ def fire(queue: Queue, limit: int = 100) -> int:
     return int(queue.call("fire_schedules", limit))
 
 
-def test_everything_that_is_due_is_published(queue: Queue) -> None:
+def test_every_due_schedule_is_fired(queue: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     queue.schedule("b", "30 * * * *")
     queue.schedule("c", "0 11 * * *")
@@ -37,7 +37,7 @@ def test_everything_that_is_due_is_published(queue: Queue) -> None:
     assert [len(queue.runs(name)) for name in "abc"] == [1, 1, 0]
 
 
-def test_a_tick_of_the_maintenance_fires_too(queue: Queue) -> None:
+def test_the_tick_of_the_maintenance_fires_too(queue: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     queue.later("1 hour")
 
@@ -46,7 +46,7 @@ def test_a_tick_of_the_maintenance_fires_too(queue: Queue) -> None:
     assert did == len(queue.ids()) == 1
 
 
-def test_it_rings_for_who_sleeps_as_every_publish_does(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_it_notifies_sleepers_as_every_publish_does(queue: Queue, listen: Callable[..., Listener]) -> None:
     listener = listen("new_message")
     queue.arm()
     queue.schedule("a", "0 * * * *")
@@ -57,7 +57,7 @@ def test_it_rings_for_who_sleeps_as_every_publish_does(queue: Queue, listen: Cal
     assert listener.received() == [str(queue.ids()[0])]
 
 
-def test_what_is_paused_is_not_fired(queue: Queue) -> None:
+def test_a_paused_schedule_is_not_fired(queue: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     queue.call("pause_schedule", "a")
     queue.later("1 day")
@@ -65,7 +65,7 @@ def test_what_is_paused_is_not_fired(queue: Queue) -> None:
     assert fire(queue) == 0
 
 
-def test_one_call_is_bounded_and_takes_what_is_due_longest_first(queue: Queue) -> None:
+def test_one_call_is_bounded_and_fires_the_longest_due_first(queue: Queue) -> None:
     for minute in (30, 10, 20):
         queue.schedule(f"m{minute}", f"{minute} * * * *")
     queue.later("1 hour")
@@ -75,7 +75,7 @@ def test_one_call_is_bounded_and_takes_what_is_due_longest_first(queue: Queue) -
     assert fire(queue, 2) == 1
 
 
-def test_after_a_thousand_messages_a_call_ends_and_the_next_goes_on(queue: Queue) -> None:
+def test_after_a_thousand_messages_a_call_ends_and_the_next_continues(queue: Queue) -> None:
     for name in "abc":
         queue.schedule(name, "1 second", missed="all", missed_limit=600)
     queue.later("600 s")
@@ -83,10 +83,10 @@ def test_after_a_thousand_messages_a_call_ends_and_the_next_goes_on(queue: Queue
     assert [fire(queue), fire(queue)] == [1200, 600]
 
 
-# Together
+# Concurrency
 
 
-def test_a_schedule_that_somebody_else_is_firing_is_passed_over_not_waited_for(queue: Queue, other: Queue) -> None:
+def test_a_schedule_that_another_session_is_firing_is_skipped_not_waited_for(queue: Queue, other: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     queue.schedule("b", "0 * * * *")
     queue.stop_clock("2026-11-16 10:00+00")
@@ -100,7 +100,7 @@ def test_a_schedule_that_somebody_else_is_firing_is_passed_over_not_waited_for(q
     assert len(queue.ids()) == 2
 
 
-def test_who_dies_before_the_commit_leaves_the_tick_to_the_next(queue: Queue, other: Queue) -> None:
+def test_a_session_that_dies_before_the_commit_leaves_the_tick_to_the_next(queue: Queue, other: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     queue.stop_clock("2026-11-16 10:00+00")
     other.stop_clock("2026-11-16 10:00+00")
@@ -112,10 +112,10 @@ def test_who_dies_before_the_commit_leaves_the_tick_to_the_next(queue: Queue, ot
     assert fire(other) == 1
 
 
-def test_eight_at_once_fire_every_tick_exactly_once(own_database: Database) -> None:
+def test_eight_concurrent_sessions_fire_every_tick_exactly_once(own_database: Database) -> None:
     queue = Queue(own_database.connect())
     queue.stop_clock(NINE)
-    # One that is held up for two seconds would else count as a failure of the others.
+    # A session that is delayed for two seconds would otherwise count as a failure of the others.
     queue.conn.execute("ALTER FUNCTION messages.fire_schedules SET lock_timeout = '60s'")
     for n in range(5):
         queue.schedule(f"s{n}", "1 second", missed="all")
@@ -140,7 +140,7 @@ def test_eight_at_once_fire_every_tick_exactly_once(own_database: Database) -> N
     assert tuple(queue.row(published)) == (300, 300)
 
 
-def test_a_snapshot_from_before_another_fired_publishes_nothing(queue: Queue, other: Queue) -> None:
+def test_a_snapshot_from_before_another_session_fired_publishes_nothing(queue: Queue, other: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     for each in (queue, other):
         each.stop_clock("2026-11-16 10:00+00")
@@ -155,17 +155,17 @@ def test_a_snapshot_from_before_another_fired_publishes_nothing(queue: Queue, ot
     assert len(queue.ids()) == 1
 
 
-# What fails
+# Failures
 
 
 def break_zone(queue: Queue, name: str) -> None:
-    """Let the time zone of a schedule be one that the server does not know any more."""
+    """Give a schedule a time zone that the server does not know."""
     with queue.conn.transaction():
         queue.conn.execute("SET LOCAL session_replication_role = replica")
         queue.conn.execute("UPDATE messages.schedule SET time_zone = 'Mars/Base' WHERE name = %s", [name])
 
 
-def test_one_that_fails_harms_no_other_and_says_why(queue: Queue) -> None:
+def test_a_failing_schedule_harms_no_other_and_records_why(queue: Queue) -> None:
     said: list[str | None] = []
     queue.conn.add_notice_handler(lambda d: said.append(d.message_primary))
     for name in "abc":
@@ -182,7 +182,7 @@ def test_one_that_fails_harms_no_other_and_says_why(queue: Queue) -> None:
     assert queue.runs("b") == []
 
 
-def test_it_is_tried_again_ever_later(queue: Queue) -> None:
+def test_a_failing_schedule_is_retried_with_growing_delays(queue: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     break_zone(queue, "a")
     queue.later("1 hour")
@@ -197,7 +197,7 @@ def test_it_is_tried_again_ever_later(queue: Queue) -> None:
     assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
 
 
-def test_a_topic_that_refuses_the_message_still_gets_it_once_it_is_fixed(queue: Queue) -> None:
+def test_a_topic_that_refused_a_message_gets_it_once_it_is_fixed(queue: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     queue.conn.execute(
         """
@@ -220,7 +220,7 @@ def test_a_topic_that_refuses_the_message_still_gets_it_once_it_is_fixed(queue: 
     assert [run.tick.hour for run in queue.runs("a")] == [10]
 
 
-def test_one_that_was_fixed_by_hand_is_tried_at_once(queue: Queue) -> None:
+def test_a_schedule_that_was_fixed_by_hand_is_tried_at_once(queue: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     break_zone(queue, "a")
     queue.later("1 hour")
@@ -232,7 +232,7 @@ def test_one_that_was_fixed_by_hand_is_tried_at_once(queue: Queue) -> None:
     assert queue.scheduled("a").next_tick - queue.call("now") == timedelta(hours=1)
 
 
-def test_many_that_fail_do_not_keep_the_others_from_their_turn(queue: Queue) -> None:
+def test_many_failing_schedules_do_not_delay_the_others(queue: Queue) -> None:
     for n in range(5):
         queue.schedule(f"bad{n}", "10 * * * *")
         break_zone(queue, f"bad{n}")
@@ -242,7 +242,7 @@ def test_many_that_fail_do_not_keep_the_others_from_their_turn(queue: Queue) -> 
     assert [fire(queue, 5), fire(queue, 5)] == [0, 1]
 
 
-def test_one_whose_topic_is_locked_by_a_long_transaction_is_not_waited_for_long(own_database: Database) -> None:
+def test_a_schedule_whose_topic_a_long_transaction_locks_is_waited_for_briefly(own_database: Database) -> None:
     queue, other = (Queue(own_database.connect()) for _ in range(2))
     queue.conn.execute("ALTER FUNCTION messages.fire_schedules SET lock_timeout = '50ms'")
     queue.policy("limited", max_depth=100)
