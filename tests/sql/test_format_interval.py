@@ -1,4 +1,4 @@
-"""format_interval: durations for people."""
+"""format_interval: durations as text for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""format_slot_holders: held places for people."""
+"""format_slot_holders: the holders of slots as text for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 from tests.sql.queue import Queue
 
 
-def test_three_are_named_and_the_rest_is_hinted_at(queue: Queue) -> None:
+def test_three_holders_are_named_and_the_others_are_indicated(queue: Queue) -> None:
     places = [{"worker": "w", "id": each} for each in (1, 2, 3, 4)]
 
     assert queue.call("format_slot_holders", Jsonb(places[:1])) == "w (message 1)"

@@ -17,7 +17,7 @@ def held(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'k', 1)")
 
 
-def test_a_success_holds_on_for_key_ttl(queue: Queue) -> None:
+def test_a_success_holds_the_key_for_key_ttl(queue: Queue) -> None:
     queue.rows(FREE, [1, "success"])
 
     holds_on = queue.value("SELECT free_at - clock_timestamp() FROM messages.held_key")
@@ -25,7 +25,7 @@ def test_a_success_holds_on_for_key_ttl(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("result", ["rejected", "failed", "lock_expired", "expired", "cancelled"])
-def test_any_other_result_lets_go(queue: Queue, result: str) -> None:
+def test_any_other_result_frees_the_key(queue: Queue, result: str) -> None:
     queue.rows(FREE, [1, result])
 
     assert queue.rows("SELECT FROM messages.held_key") == []
@@ -37,7 +37,7 @@ def test_a_message_that_does_not_hold_the_key_frees_nothing(queue: Queue) -> Non
     assert queue.value("SELECT message_id FROM messages.held_key") == 1
 
 
-def test_where_key_ttl_was_taken_away_meanwhile_a_success_lets_go_too(queue: Queue) -> None:
+def test_if_key_ttl_was_removed_in_the_meantime_a_success_frees_the_key_too(queue: Queue) -> None:
     queue.policy("t", key_ttl=None)
 
     queue.rows(FREE, [1, "success"])

@@ -1,4 +1,4 @@
-"""messages.group_new_alerts: takes every alert that a sink has not taken yet; test_deliver_next.py shows the same from outside."""
+"""messages.group_new_alerts: adds new alerts of a sink to its incidents; test_claim_delivery.py shows the same from outside."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def gather(queue: Queue) -> int:
     return taken
 
 
-def test_it_takes_what_is_new_and_nothing_twice(sink: Sink, queue: Queue) -> None:
+def test_it_takes_new_alerts_and_none_twice(sink: Sink, queue: Queue) -> None:
     raise_alert(queue)
     raise_alert(queue)
 
     assert (gather(queue), gather(queue)) == (2, 0)
 
 
-def test_what_was_rolled_back_was_never_there(sink: Sink, queue: Queue, database: Database) -> None:
+def test_alerts_that_were_rolled_back_are_ignored(sink: Sink, queue: Queue, database: Database) -> None:
     undecided = Queue(database.connect(autocommit=False))
     raise_alert(undecided)
     raise_alert(queue)
@@ -40,7 +40,7 @@ def test_what_was_rolled_back_was_never_there(sink: Sink, queue: Queue, database
     assert gather(queue) == 0
 
 
-def test_what_was_written_under_a_savepoint_and_commits_late_is_taken_too(
+def test_an_alert_that_was_written_under_a_savepoint_and_commits_late_is_taken_too(
     sink: Sink, queue: Queue, database: Database
 ) -> None:
     late = Queue(database.connect(autocommit=False))
@@ -55,7 +55,7 @@ def test_what_was_written_under_a_savepoint_and_commits_late_is_taken_too(
     assert gather(queue) == 1
 
 
-def test_its_transaction_may_fail_and_takes_nothing_then(sink: Sink, queue: Queue) -> None:
+def test_a_call_that_is_rolled_back_takes_nothing(sink: Sink, queue: Queue) -> None:
     raise_alert(queue)
     with queue.conn.transaction(force_rollback=True):
         assert gather(queue) == 1
@@ -74,7 +74,7 @@ def test_the_numbers_of_an_incident_are_those_of_its_alerts(sink: Sink, queue: Q
     assert (incident.first_message_id, incident.last_message_id, incident.sample_error) == (10, 21, "the latest")
 
 
-def test_alerts_that_came_from_a_cluster_that_is_ahead_are_taken_once(queue: Queue) -> None:
+def test_alerts_of_a_cluster_with_higher_transaction_ids_are_taken_once(queue: Queue) -> None:
     raise_alert(queue)
     queue.conn.execute("UPDATE messages.alert SET xid = '9000000000'")
     sink = Sink(queue)

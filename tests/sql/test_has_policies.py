@@ -1,4 +1,4 @@
-"""messages.has_policies: one look at a sequence says whether publishing or settling has a policy to look at."""
+"""messages.has_policies: one read of a sequence shows whether publishing or settling must check a policy."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ def unmarked(queue: Queue) -> None:
     queue.value("SELECT setval('messages.policy_flag', 1)")
 
 
-def test_a_queue_whose_topics_use_no_such_policy_is_not(queue: Queue) -> None:
+def test_without_such_a_policy_it_is_false(queue: Queue) -> None:
     queue.policy(max_concurrency=1)
 
     assert queue.call("has_policies") is False
 
 
-def test_it_is_from_the_moment_at_which_a_policy_is_written_also_for_those_who_cannot_see_it_yet(
-    queue: Queue, other: Queue
-) -> None:
+def test_it_is_true_from_the_moment_when_a_policy_is_written_even_before_the_commit(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
         queue.policy(ttl="1 s")
 
         assert other.call("has_policies") is True
 
 
-def test_who_does_not_see_a_policy_yet_meets_no_policy(queue: Queue, other: Queue) -> None:
+def test_a_session_that_does_not_see_a_policy_yet_is_not_limited_by_it(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
         queue.policy(ttl="1 s")
 

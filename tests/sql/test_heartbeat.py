@@ -1,4 +1,4 @@
-"""messages.heartbeat: a lock is extended, never shortened, and only by who holds it."""
+"""messages.heartbeat: extends a lock, never shortens it, and only for its holder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stopped_clock(queue: Queue) -> None:
     queue.later("0")
 
 
-def test_the_lock_lasts_its_full_time_again(queue: Queue) -> None:
+def test_the_lock_lasts_its_full_duration_again(queue: Queue) -> None:
     published = queue.publish()
     claimed = queue.claim()
     queue.later("20 s")
@@ -38,7 +38,7 @@ def test_the_lock_lasts_its_full_time_again(queue: Queue) -> None:
     assert (lost, remaining(queue, published)) == ([], 30)
 
 
-def test_each_topic_has_its_own_time(queue: Queue) -> None:
+def test_each_topic_has_its_own_lock_duration(queue: Queue) -> None:
     queue.policy("slow", lock_duration="1 hour")
     slow, fast = queue.publish("slow"), queue.publish("fast")
     claimed = queue.claim("slow", "fast", lock_duration="1 s")
@@ -48,7 +48,7 @@ def test_each_topic_has_its_own_time(queue: Queue) -> None:
     assert (remaining(queue, slow), remaining(queue, fast)) == (3600, 30)
 
 
-def test_the_callers_time_wins_over_the_topics(queue: Queue) -> None:
+def test_the_callers_lock_duration_wins_over_the_topics(queue: Queue) -> None:
     published = queue.publish()
 
     beat(queue, queue.claim(), lock_duration="5 minutes")
@@ -66,7 +66,7 @@ def test_a_lock_is_never_shortened(queue: Queue, shorter: str) -> None:
 
 
 @pytest.mark.parametrize("lock_duration", ["-1 s", "8 days", "9000 years"])
-def test_a_time_beyond_reason_is_refused(queue: Queue, lock_duration: str) -> None:
+def test_a_lock_duration_beyond_the_maximum_is_refused(queue: Queue, lock_duration: str) -> None:
     queue.publish()
     claimed = queue.claim()
 
@@ -76,7 +76,7 @@ def test_a_time_beyond_reason_is_refused(queue: Queue, lock_duration: str) -> No
     assert caught.value.diag.message_hint == "use an interval from 0 to 7 days"
 
 
-def test_a_lock_that_ran_out_but_was_taken_by_nobody_is_revived(queue: Queue) -> None:
+def test_an_expired_lock_that_was_not_claimed_again_is_extended(queue: Queue) -> None:
     published = queue.publish()
     claimed = queue.claim()
     queue.later("1 hour")
@@ -86,7 +86,7 @@ def test_a_lock_that_ran_out_but_was_taken_by_nobody_is_revived(queue: Queue) ->
     assert remaining(queue, published) == 30
 
 
-def test_who_lost_the_lock_is_told_and_changes_nothing(queue: Queue) -> None:
+def test_a_lost_lock_is_reported_and_nothing_changes(queue: Queue) -> None:
     published = queue.publish(max_attempts=3)
     stale = queue.claim()
     queue.later("1 minute")
@@ -108,7 +108,7 @@ def test_the_same_worker_with_an_older_claim_has_lost_the_lock(queue: Queue) -> 
     assert beat(queue, stale) == [published]
 
 
-def test_of_many_only_the_lost_are_told(queue: Queue) -> None:
+def test_of_many_only_the_lost_locks_are_reported(queue: Queue) -> None:
     kept, completed, cancelled = queue.publish_many(3)
     claimed = queue.claim()
     queue.settle("complete", [claimed[1]])
@@ -126,12 +126,12 @@ def test_without_a_claim_id_every_lock_is_lost(queue: Queue, claim_ids: Any) -> 
 
 
 @pytest.mark.parametrize("nothing", [[], None])
-def test_who_holds_nothing_loses_nothing(queue: Queue, nothing: Any) -> None:
+def test_without_messages_no_lock_is_lost(queue: Queue, nothing: Any) -> None:
     assert queue.call("heartbeat", nothing, nothing) == []
 
 
-def test_a_heartbeat_waits_for_nobody(queue: Queue, other: Queue) -> None:
-    """A row that is being settled at this moment needs no longer lock, and is not lost either."""
+def test_a_heartbeat_never_waits_for_a_lock(queue: Queue, other: Queue) -> None:
+    """A row that is being settled at this moment needs no longer lock, and is not reported as lost either."""
     queue.publish()
     claimed = queue.claim()
 
@@ -157,13 +157,13 @@ def test_a_heartbeat_writes_no_index(own_database: Any) -> None:
 
 
 class TestStrictLock:
-    """strict_lock: a lock that has run out is lost, whether anybody has ended it yet or not."""
+    """strict_lock: an expired lock is lost, whether expire_locks has ended it yet or not."""
 
     @pytest.fixture(autouse=True)
     def strict(self, queue: Queue) -> None:
         queue.policy("t", strict_lock=True, max_attempts=5)
 
-    def test_a_lock_that_ran_out_is_not_revived(self, queue: Queue) -> None:
+    def test_an_expired_lock_is_not_extended(self, queue: Queue) -> None:
         published = queue.publish()
         claimed = queue.claim()
         queue.later("1 minute")
@@ -172,7 +172,7 @@ class TestStrictLock:
         assert remaining(queue, published) == -30
         assert queue.call("expire_locks") == 1
 
-    def test_a_lock_in_time_is_extended(self, queue: Queue) -> None:
+    def test_a_valid_lock_is_extended(self, queue: Queue) -> None:
         published = queue.publish()
         claimed = queue.claim()
         queue.later("29 s")
@@ -191,7 +191,7 @@ class TestStrictLock:
         assert queue.message(published).claim_id == claimed[0].claim_id
 
     @pytest.mark.parametrize("settle", ["complete", "reject", "fail", "retry", "defer", "release"])
-    def test_without_it_a_late_settle_succeeds(self, queue: Queue, settle: str) -> None:
+    def test_without_strict_lock_a_late_settle_succeeds(self, queue: Queue, settle: str) -> None:
         queue.policy("t", strict_lock=False)
         queue.publish()
         claimed = queue.claim()
@@ -200,7 +200,7 @@ class TestStrictLock:
         errors_ = [["late"]] if settle in ("reject", "fail", "retry") else []
         assert queue.settle(settle, claimed, *errors_) == []
 
-    def test_a_worker_that_overran_its_time_says_so_itself(self, queue: Queue) -> None:
+    def test_a_worker_may_settle_its_own_timeout_as_lock_expired(self, queue: Queue) -> None:
         published = queue.publish()
         claimed = queue.claim()
         queue.later("1 minute")
@@ -209,7 +209,7 @@ class TestStrictLock:
         assert queue.message(published).history[0]["outcome"] == "lock_expired"
 
 
-def test_the_lock_is_extended_while_somebody_who_waits_for_the_message_keeps_his_transaction_open(
+def test_the_lock_is_extended_while_an_open_transaction_waits_for_the_end_of_the_message(
     queue: Queue, other: Queue
 ) -> None:
     published = queue.publish()
@@ -224,7 +224,7 @@ def test_the_lock_is_extended_while_somebody_who_waits_for_the_message_keeps_his
 
 
 @pytest.mark.parametrize("held", ["FOR NO KEY UPDATE", "FOR UPDATE"])
-def test_a_row_that_is_being_changed_is_passed_over(queue: Queue, other: Queue, held: str) -> None:
+def test_a_row_that_is_being_changed_is_skipped(queue: Queue, other: Queue, held: str) -> None:
     published = queue.publish()
     claimed = queue.claim()
     queue.later("20 s")

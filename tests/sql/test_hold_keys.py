@@ -1,4 +1,4 @@
-"""messages.hold_keys: what a publish writes into held_key. What follows from it is told by test_put.py."""
+"""messages.hold_keys: which keys a publish writes into held_key. The effects are in test_publish_with_key.py."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_only_topics_with_key_ttl_hold_keys(queue: Queue) -> None:
     assert held(queue) == [("t", "k", 1)]
 
 
-def test_a_key_whose_time_is_over_is_taken_over(queue: Queue) -> None:
+def test_an_expired_key_is_replaced(queue: Queue) -> None:
     queue.policy("t", key_ttl="1 hour")
     queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'k', 1, now() - interval '1 s')")
 
@@ -35,7 +35,7 @@ def test_a_key_whose_time_is_over_is_taken_over(queue: Queue) -> None:
     assert queue.value("SELECT free_at FROM messages.held_key") is None
 
 
-def test_what_the_queue_puts_back_takes_a_free_key_and_leaves_a_held_one(queue: Queue) -> None:
+def test_a_redriven_message_takes_a_free_key_and_leaves_a_held_one(queue: Queue) -> None:
     queue.policy("t", key_ttl="1 hour")
     queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'held', 1)")
 
@@ -44,7 +44,7 @@ def test_what_the_queue_puts_back_takes_a_free_key_and_leaves_a_held_one(queue: 
     assert held(queue) == [("t", "free", 3), ("t", "held", 1)]
 
 
-def test_the_default_of_all_topics_counts_and_0_lifts_it(queue: Queue) -> None:
+def test_the_default_of_all_topics_applies_and_0_lifts_it(queue: Queue) -> None:
     queue.policy("*", key_ttl="1 hour")
     queue.policy("t", key_ttl="0")
 
@@ -53,7 +53,7 @@ def test_the_default_of_all_topics_counts_and_0_lifts_it(queue: Queue) -> None:
     assert held(queue) == [("other", "k", 2)]
 
 
-def test_of_two_that_take_a_key_at_once_the_second_is_refused(
+def test_of_two_concurrent_publishes_of_a_key_the_second_is_refused(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     queue.policy("t", key_ttl="1 hour")

@@ -11,7 +11,7 @@ from tests.sql.queue import Queue
 
 @pytest.fixture(autouse=True)
 def ordered(queue: Queue) -> None:
-    """Let the channels of topic t be ordered, with a minute between attempts."""
+    """Make the channels of topic t ordered, with a minute between attempts."""
     queue.policy(ordered=True, max_attempts=5, backoff={"kind": "constant", "base": "1 minute"})
 
 
@@ -19,7 +19,7 @@ def ids(claimed: list[Any]) -> list[int]:
     return [c.id for c in claimed]
 
 
-def test_one_message_of_a_channel_is_claimed_and_the_next_only_when_it_has_ended(queue: Queue) -> None:
+def test_one_message_of_a_channel_is_claimed_and_the_next_only_after_it_has_ended(queue: Queue) -> None:
     first, second = queue.publish_many(2, channel="c")
 
     claimed = queue.claim()
@@ -31,7 +31,7 @@ def test_one_message_of_a_channel_is_claimed_and_the_next_only_when_it_has_ended
 
 
 @pytest.mark.parametrize("settle", [("retry", ["boom"]), ("defer", ["1 minute"])])
-def test_while_the_first_backs_off_or_is_deferred_the_channel_waits_and_then_goes_on_with_it(
+def test_while_the_first_message_backs_off_or_is_deferred_its_channel_waits_and_then_continues_with_it(
     queue: Queue, settle: tuple[str, list[str]]
 ) -> None:
     first, second = queue.publish_many(2, channel="c")
@@ -54,7 +54,7 @@ def test_other_channels_and_messages_without_one_do_not_wait(queue: Queue) -> No
     assert sorted(ids(queue.claim())) == free
 
 
-def test_a_released_message_keeps_its_place_and_blocks_nothing(queue: Queue) -> None:
+def test_a_released_message_keeps_its_position_and_holds_nothing(queue: Queue) -> None:
     first, _ = queue.publish_many(2, channel="c")
 
     queue.settle("release", queue.claim())
@@ -63,7 +63,7 @@ def test_a_released_message_keeps_its_place_and_blocks_nothing(queue: Queue) -> 
 
 
 @pytest.mark.parametrize("end", ["cancel", "skip"])
-def test_the_block_ends_with_the_message_that_made_it(queue: Queue, end: str) -> None:
+def test_the_hold_ends_with_its_message(queue: Queue, end: str) -> None:
     first, second = queue.publish_many(2, channel="c")
     queue.settle("retry", queue.claim(), ["boom"])
 
@@ -72,7 +72,7 @@ def test_the_block_ends_with_the_message_that_made_it(queue: Queue, end: str) ->
     assert ids(queue.claim()) == [second]
 
 
-def test_an_expired_lock_blocks_as_every_failed_attempt_does(queue: Queue) -> None:
+def test_an_expired_lock_holds_the_channel_as_every_failed_attempt_does(queue: Queue) -> None:
     first, _ = queue.publish_many(2, channel="c")
     queue.claim(lock_duration="0 s")
     queue.call("expire_locks")
@@ -82,7 +82,7 @@ def test_an_expired_lock_blocks_as_every_failed_attempt_does(queue: Queue) -> No
     assert ids(queue.claim()) == [first]
 
 
-def test_a_first_message_whose_row_is_locked_is_not_passed_by_the_second(queue: Queue, other: Queue) -> None:
+def test_the_second_message_is_not_claimed_while_the_row_of_the_first_is_locked(queue: Queue, other: Queue) -> None:
     first, _ = queue.publish_many(2, channel="c")
 
     with other.conn.transaction():
@@ -92,7 +92,7 @@ def test_a_first_message_whose_row_is_locked_is_not_passed_by_the_second(queue: 
     assert ids(queue.claim()) == [first]
 
 
-def test_when_to_look_again_is_the_end_of_the_block(queue: Queue) -> None:
+def test_a_claim_reports_the_end_of_the_hold_as_the_time_of_the_next_claim(queue: Queue) -> None:
     queue.publish_many(2, channel="c")
     queue.settle("retry", queue.claim(), ["boom"])
 

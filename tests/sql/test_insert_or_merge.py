@@ -1,4 +1,4 @@
-"""messages.insert_or_merge, through messages.publish: what becomes of the message that stands under a key, anyone who else is at it."""
+"""messages.insert_or_merge, through messages.publish: what on_conflict does to the waiting message of a key, with any concurrent sessions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERY_MODE = pytest.mark.parametrize("mode", ["replace", "ignore", "append"])
 LATER = datetime(2050, 1, 1, tzinfo=UTC)
 
 
-def test_replace_keeps_the_id_and_the_place_and_takes_the_new_content_and_ttl(queue: Queue) -> None:
+def test_replace_keeps_id_and_position_and_takes_the_new_content_and_ttl(queue: Queue) -> None:
     first = queue.send(1, key="k", headers={"a": 1}, priority=2, channel="c", available_at=LATER, ttl="1 h")
     before = queue.message(first.id)
 
@@ -34,7 +34,7 @@ def test_replace_keeps_the_id_and_the_place_and_takes_the_new_content_and_ttl(qu
     assert after.expires_at - datetime.now(UTC) < timedelta(minutes=2)
 
 
-def test_replace_takes_off_what_is_not_given_again(queue: Queue) -> None:
+def test_replace_removes_what_is_not_given_again(queue: Queue) -> None:
     first = queue.send(1, key="k", headers={"a": 1}, ttl="1 h")
 
     queue.send(2, key="k", on_conflict="replace")
@@ -43,7 +43,7 @@ def test_replace_takes_off_what_is_not_given_again(queue: Queue) -> None:
     assert (after.headers, after.expires_at) == (None, None)
 
 
-def test_bytes_can_take_the_place_of_json_and_json_that_of_bytes(queue: Queue) -> None:
+def test_bytes_can_replace_json_and_json_can_replace_bytes(queue: Queue) -> None:
     first = queue.send({"n": 1}, key="k")
 
     queue.row("SELECT * FROM messages.publish('t', p_body => 'x', p_key => 'k', p_on_conflict => 'replace')")
@@ -54,7 +54,7 @@ def test_bytes_can_take_the_place_of_json_and_json_that_of_bytes(queue: Queue) -
     assert queue.message(first.id).payload == {"n": 2}
 
 
-def test_ignore_leaves_the_message_that_stands_as_it_is_and_returns_its_id(queue: Queue) -> None:
+def test_ignore_leaves_the_waiting_message_and_returns_its_id(queue: Queue) -> None:
     first = queue.send(1, key="k")
 
     second = queue.send(2, key="k", on_conflict="ignore")
@@ -64,7 +64,7 @@ def test_ignore_leaves_the_message_that_stands_as_it_is_and_returns_its_id(queue
     assert queue.ids() == [first.id]
 
 
-def test_append_gathers_payloads_into_one_array(queue: Queue) -> None:
+def test_append_collects_payloads_in_one_array(queue: Queue) -> None:
     sent = [queue.send(payload, key="k", on_conflict="append") for payload in (1, {"n": 2}, [3, [4]], None)]
 
     assert [s.outcome for s in sent] == ["inserted", "appended", "appended", "appended"]
@@ -72,13 +72,13 @@ def test_append_gathers_payloads_into_one_array(queue: Queue) -> None:
     assert queue.message(sent[0].id).payload == [1, {"n": 2}, 3, [4], None]
 
 
-def test_the_first_of_those_that_are_appended_is_an_array_already(queue: Queue) -> None:
+def test_the_first_appended_payload_is_already_an_array(queue: Queue) -> None:
     sent = queue.send(1, key="k", on_conflict="append")
 
     assert queue.message(sent.id).payload == [1]
 
 
-def test_what_was_published_otherwise_becomes_the_first_element(queue: Queue) -> None:
+def test_a_payload_that_was_published_without_append_becomes_the_first_element(queue: Queue) -> None:
     sent = queue.send({"n": 1}, key="k")
 
     queue.send(2, key="k", on_conflict="append")
@@ -94,7 +94,7 @@ def test_append_keeps_headers_and_adds_the_new_ones(queue: Queue) -> None:
     assert queue.message(sent.id).headers == {"a": 1, "b": 2}
 
 
-def test_nothing_can_be_appended_to_bytes_and_the_error_shows_none_of_them(queue: Queue) -> None:
+def test_appending_to_bytes_is_refused_and_the_error_does_not_show_them(queue: Queue) -> None:
     published = queue.publish(body=b"s3cret", key="k")
 
     with pytest.raises(errors.InvalidParameterValue, match=f"message {published} of key .* has a body") as caught:
@@ -103,7 +103,7 @@ def test_nothing_can_be_appended_to_bytes_and_the_error_shows_none_of_them(queue
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_plain_error_names_the_message_that_stands(queue: Queue) -> None:
+def test_the_error_of_on_conflict_error_names_the_waiting_message(queue: Queue) -> None:
     first = queue.send(key="k")
 
     with pytest.raises(errors.UniqueViolation, match=f'key "k" of topic t stands already: message {first.id} waits'):
@@ -111,14 +111,14 @@ def test_a_plain_error_names_the_message_that_stands(queue: Queue) -> None:
 
 
 @EVERY_MODE
-def test_keys_of_other_topics_are_strangers(queue: Queue, mode: str) -> None:
+def test_the_same_key_in_another_topic_is_another_key(queue: Queue, mode: str) -> None:
     queue.send(1, "a", key="k")
 
     assert queue.send(2, "b", key="k", on_conflict=mode).outcome == "inserted"
 
 
 @EVERY_MODE
-def test_a_message_that_runs_is_not_touched_and_this_one_is_new(queue: Queue, mode: str) -> None:
+def test_a_running_message_is_not_changed_and_a_new_one_is_inserted(queue: Queue, mode: str) -> None:
     first = queue.send(1, key="k")
     claimed = queue.claim_one()
 
@@ -131,7 +131,7 @@ def test_a_message_that_runs_is_not_touched_and_this_one_is_new(queue: Queue, mo
 
 
 @EVERY_MODE
-def test_a_message_that_was_attempted_is_not_touched_although_it_is_ready_again(queue: Queue, mode: str) -> None:
+def test_a_message_that_was_attempted_is_not_changed_although_it_is_ready_again(queue: Queue, mode: str) -> None:
     first = queue.send(1, key="k", max_attempts=3)
     queue.settle("retry", queue.claim(), ["boom"])
 
@@ -142,7 +142,7 @@ def test_a_message_that_was_attempted_is_not_touched_although_it_is_ready_again(
 
 
 @EVERY_MODE
-def test_one_that_somebody_else_is_just_publishing_is_waited_for(
+def test_an_uncommitted_message_of_the_key_is_waited_for(
     queue: Queue, other: Queue, background: Background, mode: str, eventually: Callable[..., Any]
 ) -> None:
     with other.conn.transaction():
@@ -155,7 +155,7 @@ def test_one_that_somebody_else_is_just_publishing_is_waited_for(
 
 
 @EVERY_MODE
-def test_one_whose_publish_is_rolled_back_leaves_room_for_this_one(
+def test_after_a_rollback_of_the_other_publish_this_message_is_inserted(
     queue: Queue, other: Queue, background: Background, mode: str, eventually: Callable[..., Any]
 ) -> None:
     with other.conn.transaction(force_rollback=True):
@@ -168,7 +168,7 @@ def test_one_whose_publish_is_rolled_back_leaves_room_for_this_one(
 
 
 @pytest.mark.parametrize("mode", ["replace", "append"])
-def test_one_that_is_just_being_claimed_is_waited_for_and_then_left_alone_without_a_lock(
+def test_a_message_that_is_being_claimed_is_waited_for_and_then_left_unlocked(
     queue: Queue, other: Queue, third: Queue, background: Background, mode: str, eventually: Callable[..., Any]
 ) -> None:
     first = queue.send(1, key="k")
@@ -178,7 +178,7 @@ def test_one_that_is_just_being_claimed_is_waited_for_and_then_left_alone_withou
             second = background.start(queue.send, 2, key="k", on_conflict=mode)
             eventually(lambda: background.is_blocked(queue))
         assert second.result(timeout=60).outcome == "inserted"
-        # The publisher's transaction is still open: a lock on the row would hold these up.
+        # The publisher's transaction is still open: a lock on the row would block these.
         third.conn.execute("SET lock_timeout = '1 s'")
         assert third.settle("heartbeat", [claimed]) == []
         assert third.settle("complete", [claimed]) == []
@@ -188,7 +188,7 @@ def test_one_that_is_just_being_claimed_is_waited_for_and_then_left_alone_withou
 
 
 @pytest.mark.parametrize("mode", ["replace", "append"])
-def test_one_that_is_just_being_cancelled_is_waited_for_and_this_one_is_new(
+def test_a_message_that_is_being_cancelled_is_waited_for_and_a_new_one_is_inserted(
     queue: Queue, other: Queue, background: Background, mode: str, eventually: Callable[..., Any]
 ) -> None:
     first = queue.send(1, key="k")
@@ -200,7 +200,7 @@ def test_one_that_is_just_being_cancelled_is_waited_for_and_this_one_is_new(
     assert second.result(timeout=60).outcome == "inserted"
 
 
-def test_one_that_is_just_being_cancelled_stands_for_ignore_until_that_is_committed(queue: Queue, other: Queue) -> None:
+def test_ignore_returns_a_message_that_is_being_cancelled_until_the_cancel_commits(queue: Queue, other: Queue) -> None:
     first = queue.send(1, key="k")
     with other.conn.transaction():
         other.call("cancel", [first.id])
@@ -210,7 +210,7 @@ def test_one_that_is_just_being_cancelled_stands_for_ignore_until_that_is_commit
     assert (before.outcome, after.outcome) == ("ignored", "inserted")
 
 
-def test_many_publishers_of_few_keys_against_workers_lose_nothing_and_never_fail(
+def test_many_publishers_of_few_keys_and_workers_lose_nothing_and_never_fail(
     queue: Queue, other: Queue, third: Queue, background: Background
 ) -> None:
     def publish(by: Queue, mode: str) -> list[tuple[int, str]]:

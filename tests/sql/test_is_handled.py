@@ -1,4 +1,4 @@
-"""messages.is_handled: the one rule of whether somebody works a topic."""
+"""messages.is_handled: the one rule of whether a worker handles a topic."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def register(queue: Queue, name: str = "w") -> None:
     queue.call("register_worker", name, "host", 42, "1.0", ["t"], 10)
 
 
-def test_nobody_handles_a_topic_that_nobody_names(queue: Queue) -> None:
+def test_a_topic_that_no_worker_names_is_not_handled(queue: Queue) -> None:
     queue.publish()
     register(queue)
 
     assert (handled(queue, "t"), handled(queue, "other")) == (True, False)
 
 
-def test_whoever_stops_or_was_not_seen_for_a_minute_handles_nothing(queue: Queue) -> None:
+def test_a_worker_that_stops_or_was_not_seen_for_a_minute_handles_nothing(queue: Queue) -> None:
     register(queue)
     queue.call("touch_worker", "w", {}, True)
     assert not handled(queue)
@@ -34,9 +34,7 @@ def test_whoever_stops_or_was_not_seen_for_a_minute_handles_nothing(queue: Queue
 
 
 @pytest.mark.parametrize("topics", [["t", "x"], None])
-def test_one_outside_the_registry_that_sleeps_armed_for_a_topic_handles_it(
-    queue: Queue, topics: list[str] | None
-) -> None:
+def test_an_armed_worker_outside_the_registry_handles_its_topic(queue: Queue, topics: list[str] | None) -> None:
     queue.call("arm", "shop", topics, "30 s")
 
     assert handled(queue)
@@ -45,14 +43,14 @@ def test_one_outside_the_registry_that_sleeps_armed_for_a_topic_handles_it(
     assert not handled(queue)
 
 
-def test_a_topic_that_always_rings_is_not_handled_by_that(queue: Queue) -> None:
+def test_a_topic_with_notify_always_is_not_handled_because_of_that(queue: Queue) -> None:
     queue.policy("t", notify="always")
 
     assert queue.value("SELECT count(*) FROM messages.sleeper") == 1
     assert not handled(queue)
 
 
-def test_one_outside_the_registry_that_holds_a_message_handles_its_topic_until_the_lock_expires(queue: Queue) -> None:
+def test_a_worker_outside_the_registry_handles_the_topic_of_its_message_until_the_lock_expires(queue: Queue) -> None:
     queue.publish()
     queue.publish("other")
     (held,) = queue.claim(worker="http:shop", lock_duration="1 minute")
@@ -66,7 +64,7 @@ def test_one_outside_the_registry_that_holds_a_message_handles_its_topic_until_t
 
 
 @pytest.mark.parametrize("lane", ["w", "w/2"])
-def test_what_a_worker_of_the_registry_still_holds_while_it_stops_handles_nothing(queue: Queue, lane: str) -> None:
+def test_a_message_that_a_stopping_worker_still_holds_handles_nothing(queue: Queue, lane: str) -> None:
     register(queue)
     queue.publish()
     queue.claim(worker=lane)
@@ -76,7 +74,7 @@ def test_what_a_worker_of_the_registry_still_holds_while_it_stops_handles_nothin
     assert not handled(queue)
 
 
-def test_a_worker_over_http_works_as_long_as_it_holds_a_message(queue: Queue) -> None:
+def test_a_worker_over_http_handles_a_topic_as_long_as_it_holds_a_message(queue: Queue) -> None:
     queue.call("touch_http_worker", "http:shop/w", "h", ["t"], 1)
     queue.publish()
     queue.claim(worker="http:shop/w")
@@ -86,7 +84,7 @@ def test_a_worker_over_http_works_as_long_as_it_holds_a_message(queue: Queue) ->
     assert handled(queue)
 
 
-def test_stats_the_list_of_unhandled_topics_and_explain_go_by_it(queue: Queue) -> None:
+def test_stats_unhandled_topics_and_explain_use_it(queue: Queue) -> None:
     waiting = queue.publish()
     queue.call("arm", "shop", ["t"], "30 s")
 
@@ -95,7 +93,7 @@ def test_stats_the_list_of_unhandled_topics_and_explain_go_by_it(queue: Queue) -
     assert [row.code for row in queue.rows("SELECT * FROM messages.explain(%s)", [waiting])] == ["ready"]
 
 
-def test_it_reads_little_however_much_is_locked(own_queue: Queue) -> None:
+def test_it_reads_a_few_pages_however_many_messages_are_locked(own_queue: Queue) -> None:
     own_queue.publish_many(20_000)
     for _ in range(2):
         own_queue.claim(limit=10_000, lock_duration="0 s")

@@ -1,4 +1,4 @@
-"""is_paused: whether a pause holds."""
+"""is_paused: whether a pause applies at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sql.queue import Queue
         ("2027-01-01T09:00Z", "2027-01-01T10:00Z", False),
     ],
 )
-def test_a_pause_holds_from_its_beginning_to_its_end(
+def test_a_pause_applies_from_its_beginning_to_its_end(
     queue: Queue, paused_at: str | None, resume_at: str | None, holds: bool
 ) -> None:
     assert queue.value(

@@ -1,4 +1,4 @@
-"""messages.is_printable: which names have only characters that can be seen. All of Unicode, and who asks: security/test_names.py."""
+"""messages.is_printable: which names have only visible characters. All of Unicode, and its callers: security/test_names.py."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ pytestmark = pytest.mark.every_server
         (None, None),
     ],
 )
-def test_characters_that_cannot_be_seen_are_found(queue: Queue, name: str | None, is_printable: bool | None) -> None:
+def test_invisible_characters_are_found(queue: Queue, name: str | None, is_printable: bool | None) -> None:
     assert queue.call("is_printable", name) is is_printable

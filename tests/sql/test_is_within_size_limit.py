@@ -17,5 +17,7 @@ VAST = "(SELECT jsonb_agg('1e131071'::jsonb) FROM generate_series(1, 300))"
         ("'1'", "'{\"a\": 1e131071}'", False),
     ],
 )
-def test_contents_may_be_published_or_not(queue: Queue, payload: str, headers: str, expected: bool) -> None:
+def test_only_contents_within_the_limit_may_be_published(
+    queue: Queue, payload: str, headers: str, expected: bool
+) -> None:
     assert queue.value(f"SELECT messages.is_within_size_limit({payload}, {headers})") is expected

@@ -11,7 +11,7 @@ from tests.sql.staging import give_to_somebody_else, publish_rows
 BAD = {"reason": "bad", "given": "{}"}
 
 
-def test_it_gives_them_page_by_page(queue: Queue) -> None:
+def test_it_returns_them_page_by_page(queue: Queue) -> None:
     publish_rows(queue, BAD, BAD, BAD, job="j")
     publish_rows(queue, BAD, job="other")
 
@@ -21,7 +21,7 @@ def test_it_gives_them_page_by_page(queue: Queue) -> None:
     assert (first, second) == ([(1,), (2,)], [(3,)])
 
 
-def test_those_of_another_user_are_refused(queue: Queue) -> None:
+def test_the_rows_of_another_users_job_are_refused(queue: Queue) -> None:
     publish_rows(queue, BAD)
     give_to_somebody_else(queue)
 

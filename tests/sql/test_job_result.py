@@ -1,4 +1,4 @@
-"""messages.job_result: what became of a job."""
+"""messages.job_result: the result of a bulk publish."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.sql.staging import give_to_somebody_else, publish_rows
 RESULT = "SELECT published, ignored, dropped, rejected FROM messages.job_result('j')"
 
 
-def test_it_tells_what_publish_staged_told(queue: Queue) -> None:
+def test_it_returns_what_publish_staged_returned(queue: Queue) -> None:
     publish_rows(queue, {}, {}, {"reason": "bad", "given": "{}"})
 
     assert queue.rows(RESULT) == [(2, 0, 0, 1)]
 
 
-def test_a_job_that_was_not_published_has_none(queue: Queue) -> None:
+def test_an_unpublished_job_has_no_result(queue: Queue) -> None:
     assert queue.rows(RESULT) == []
 
 

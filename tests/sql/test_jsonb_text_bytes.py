@@ -21,11 +21,11 @@ VAST = 1073741823
         ("NULL", None),
     ],
 )
-def test_json_has_so_many_bytes_as_text(queue: Queue, value: str, expected: int | None) -> None:
+def test_it_counts_the_bytes_of_json_as_text(queue: Queue, value: str, expected: int | None) -> None:
     assert queue.value(f"SELECT messages.jsonb_text_bytes({value})") == expected
 
 
-def test_what_is_compressed_counts_as_its_text(queue: Queue) -> None:
+def test_compressed_json_counts_with_its_full_text(queue: Queue) -> None:
     queue.conn.execute("CREATE TEMPORARY TABLE given AS SELECT to_jsonb(repeat('a', 2000000)) AS json")
 
     assert queue.value("SELECT messages.jsonb_text_bytes(json) FROM given") == 2_000_002

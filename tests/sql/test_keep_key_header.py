@@ -1,4 +1,4 @@
-"""messages.keep_key_header: the header that names the key of an encrypted message stays, anyone who writes others."""
+"""messages.keep_key_header: the header that names the key of an encrypted message is kept, whoever writes other headers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARK = "pgrouse-encrypted-by"
         (None, {MARK: "k"}, None),
     ],
 )
-def test_it_is_that_of_the_old_headers(queue: Queue, given: Any, former: Any, result: Any) -> None:
+def test_it_is_taken_from_the_old_headers(queue: Queue, given: Any, former: Any, result: Any) -> None:
     values = [None if each is None else Jsonb(each) for each in (given, former)]
 
     assert queue.value("SELECT messages.keep_key_header(%s::jsonb, %s::jsonb)", values) == result

@@ -1,11 +1,11 @@
-"""messages.key_holder: who holds a key."""
+"""messages.key_holder: which message holds a key."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_it_is_the_message_whose_time_is_not_over(queue: Queue) -> None:
+def test_it_is_the_message_whose_hold_has_not_expired(queue: Queue) -> None:
     queue.conn.execute(
         """
         INSERT INTO messages.held_key (topic, key, message_id, free_at)

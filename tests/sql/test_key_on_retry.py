@@ -1,4 +1,4 @@
-"""key_on_retry: a message that would be ready again while a newer one of its key is gives way, or both stay; it is never an error."""
+"""key_on_retry: a message that becomes ready again while a newer one of its key is ready is superseded, or both are kept; it is never an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sql.queue import Queue
 give_back = pytest.mark.parametrize("settle", ["release", "defer"])
 
 
-def test_the_topics_own_choice_wins_over_the_default(queue: Queue) -> None:
+def test_the_topics_own_value_wins_over_the_default(queue: Queue) -> None:
     queue.policy("*", key_on_retry="keep")
     queue.policy("t", key_on_retry="supersede")
     queue.policy("silent", max_attempts=3)
@@ -19,7 +19,7 @@ def test_the_topics_own_choice_wins_over_the_default(queue: Queue) -> None:
     assert [queue.call("key_on_retry", topic) for topic in ("t", "silent", "unknown")] == ["supersede", "keep", "keep"]
 
 
-def test_a_failed_attempt_gives_way_to_a_newer_message_of_its_key(queue: Queue) -> None:
+def test_a_failed_attempt_is_superseded_by_a_newer_message_of_its_key(queue: Queue) -> None:
     older = queue.publish(key="k", max_attempts=3)
     claimed = queue.claim_one()
     newer = queue.publish(key="k")
@@ -34,7 +34,7 @@ def test_a_failed_attempt_gives_way_to_a_newer_message_of_its_key(queue: Queue) 
     )
 
 
-def test_with_keep_both_stay(queue: Queue) -> None:
+def test_with_keep_both_messages_stay(queue: Queue) -> None:
     queue.policy("t", key_on_retry="keep")
     older = queue.publish(key="k", max_attempts=3)
     claimed = queue.claim_one()
@@ -46,7 +46,7 @@ def test_with_keep_both_stay(queue: Queue) -> None:
     assert [c.id for c in queue.claim()] == [newer, older]
 
 
-def test_a_worker_that_died_gives_way_too(queue: Queue) -> None:
+def test_an_expired_lock_is_superseded_too(queue: Queue) -> None:
     older = queue.publish(key="k", max_attempts=3)
     queue.claim(lock_duration="0 s")
     newer = queue.publish(key="k")
@@ -57,7 +57,7 @@ def test_a_worker_that_died_gives_way_too(queue: Queue) -> None:
     assert queue.archived(older).result == "cancelled"
 
 
-def test_the_last_attempt_fails_as_ever(queue: Queue) -> None:
+def test_the_last_attempt_fails_as_usual(queue: Queue) -> None:
     older = queue.publish(key="k", max_attempts=1)
     claimed = queue.claim_one()
     queue.publish(key="k")
@@ -67,7 +67,7 @@ def test_the_last_attempt_fails_as_ever(queue: Queue) -> None:
     assert (queue.archived(older).result, queue.archived(older).error) == ("failed", "boom")
 
 
-def test_of_a_batch_only_those_with_a_newer_message_of_their_key_give_way(queue: Queue) -> None:
+def test_in_a_batch_only_messages_with_a_newer_one_of_their_key_are_superseded(queue: Queue) -> None:
     superseded, alone, keyless = (queue.publish(key=key, max_attempts=3) for key in ("k", "l", None))
     last = queue.publish(key="m", max_attempts=1)
     claimed = queue.claim()
@@ -79,7 +79,7 @@ def test_of_a_batch_only_those_with_a_newer_message_of_their_key_give_way(queue:
     assert [queue.archived(each).result for each in (superseded, last)] == ["cancelled", "failed"]
 
 
-def test_a_newer_one_that_runs_or_was_attempted_supersedes_nobody(queue: Queue) -> None:
+def test_a_newer_message_that_runs_or_was_attempted_supersedes_none(queue: Queue) -> None:
     older = queue.publish(key="k", max_attempts=3)
     claimed = queue.claim_one()
     newer = queue.publish(key="k")
@@ -91,9 +91,7 @@ def test_a_newer_one_that_runs_or_was_attempted_supersedes_nobody(queue: Queue) 
 
 
 @give_back
-def test_with_keep_one_that_is_given_back_comes_back_without_its_key_so_that_both_can_stay(
-    queue: Queue, settle: str
-) -> None:
+def test_with_keep_a_released_message_loses_its_key_so_that_both_can_stay(queue: Queue, settle: str) -> None:
     queue.policy("t", key_on_retry="keep")
     older = queue.publish(key="k", max_attempts=1)
     claimed = queue.claim_one()
@@ -107,7 +105,7 @@ def test_with_keep_one_that_is_given_back_comes_back_without_its_key_so_that_bot
 
 
 @give_back
-def test_with_keep_and_no_other_message_the_attempt_is_handed_back(queue: Queue, settle: str) -> None:
+def test_with_keep_and_no_other_message_the_attempt_is_returned(queue: Queue, settle: str) -> None:
     queue.policy("t", key_on_retry="keep")
     published = queue.publish(key="k")
 
@@ -117,7 +115,7 @@ def test_with_keep_and_no_other_message_the_attempt_is_handed_back(queue: Queue,
 
 
 @give_back
-def test_with_keep_of_two_that_are_given_back_together_both_stay(queue: Queue, settle: str) -> None:
+def test_with_keep_two_messages_that_are_released_together_both_stay(queue: Queue, settle: str) -> None:
     queue.policy("t", key_on_retry="keep")
     first = queue.publish(key="k", max_attempts=3)
     claimed = queue.claim()

@@ -16,7 +16,7 @@ def latency(queue: Queue, since: str = "1 hour", topic: str | None = None) -> di
     return {row.topic: row for row in rows}
 
 
-def test_each_topic_has_its_percentiles_over_all_that_was_reported(queue: Queue) -> None:
+def test_each_topic_has_percentiles_over_all_reports(queue: Queue) -> None:
     queue.stop_clock(NOON)
     report(queue, {"topic": "t", "waits": {"10": 50}, "runs": {"20": 90}}, {"topic": "u", "wakes": {"1": 1}})
     queue.later("2 minutes")
@@ -32,7 +32,7 @@ def test_each_topic_has_its_percentiles_over_all_that_was_reported(queue: Queue)
     assert (t.wake_p50_s, u.wait_p50_s) == (None, None)  # type: ignore[attr-defined]
 
 
-def test_what_was_measured_before_does_not_count(queue: Queue) -> None:
+def test_earlier_measures_do_not_count(queue: Queue) -> None:
     queue.stop_clock(NOON)
     report(queue, {"topic": "before", "runs": {"1": 1}})
     queue.later("61 minutes")
@@ -42,14 +42,14 @@ def test_what_was_measured_before_does_not_count(queue: Queue) -> None:
     assert set(latency(queue, "2 hours")) == {"before", "now"}
 
 
-def test_one_topic_can_be_asked_for(queue: Queue) -> None:
+def test_one_topic_can_be_selected(queue: Queue) -> None:
     report(queue, {"topic": "t", "runs": {"1": 1}}, {"topic": "u", "runs": {"1": 1}})
 
     assert set(latency(queue, topic="u")) == {"u"}
     assert latency(queue, topic="none") == {}
 
 
-def test_only_the_minutes_that_are_asked_for_are_read(queue: Queue) -> None:
+def test_only_the_requested_minutes_are_read(queue: Queue) -> None:
     """The week before is not: the table is read by its key."""
     queue.conn.execute(
         """

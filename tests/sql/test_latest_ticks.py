@@ -1,4 +1,4 @@
-"""messages.latest_ticks: of many ticks the newest, however long nobody looked."""
+"""messages.latest_ticks: the newest of many ticks, however long no one called."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def newest(queue: Queue, cron: str, first: datetime, until: datetime, count: int
     return found
 
 
-def test_if_there_are_no_more_than_asked_for_it_is_all_of_them(queue: Queue) -> None:
+def test_up_to_the_limit_all_ticks_are_returned(queue: Queue) -> None:
     hours = [MONDAY + timedelta(hours=n) for n in range(5)]
 
     assert newest(queue, "0 * * * *", MONDAY, hours[-1], 5) == hours
@@ -25,7 +25,7 @@ def test_if_there_are_no_more_than_asked_for_it_is_all_of_them(queue: Queue) -> 
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
-def test_if_there_are_more_it_is_the_newest_of_them_the_oldest_first(queue: Queue, count: int) -> None:
+def test_beyond_the_limit_the_newest_ticks_are_returned_the_oldest_first(queue: Queue, count: int) -> None:
     until = MONDAY + timedelta(days=400, minutes=3)
 
     found = newest(queue, "*/10 * * * *", MONDAY, until, count)
@@ -34,7 +34,7 @@ def test_if_there_are_more_it_is_the_newest_of_them_the_oldest_first(queue: Queu
     assert found == [last - timedelta(minutes=10 * n) for n in reversed(range(count))]
 
 
-def test_ticks_that_come_in_bursts_are_found_too(queue: Queue) -> None:
+def test_ticks_in_bursts_are_found_too(queue: Queue) -> None:
     # Every minute of one hour a year.
     found = newest(
         queue, "* 12 1 1 *", datetime(2020, 1, 1, 11, tzinfo=UTC), datetime(2026, 1, 1, 11, 0, 30, tzinfo=UTC), 3
@@ -47,7 +47,7 @@ def test_ticks_that_come_in_bursts_are_found_too(queue: Queue) -> None:
     ]
 
 
-def test_ten_years_of_seconds_are_no_trouble(queue: Queue) -> None:
+def test_ten_years_of_seconds_are_fast(queue: Queue) -> None:
     until = MONDAY + timedelta(days=3650)
     began = queue.value("SELECT clock_timestamp()")
 

@@ -1,4 +1,4 @@
-"""Each function, trigger and view says what it is, in a file with a name and tests of its own, or below its only caller."""
+"""Each function, trigger and view is described in its head, in a file with its name and tests of its own, or below its only caller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_file_has_a_file_of_tests() -> None:
     assert [each.name for each in OBJECTS if not list(TESTS.glob(f"*/test_{each.name}.py"))] == []
 
 
-def test_a_file_holds_what_its_name_says_and_below_it_only_what_no_other_file_calls() -> None:
+def test_a_file_has_the_object_of_its_name_and_below_it_only_objects_that_no_other_file_calls() -> None:
     texts = {each.name: re.sub(r"--.*", "", each.text.decode()) for each in OBJECTS}
     functions = {
         name: re.findall(r"^CREATE OR REPLACE FUNCTION messages\.(\w+)", text, re.MULTILINE)
@@ -46,8 +46,8 @@ def test_a_file_holds_what_its_name_says_and_below_it_only_what_no_other_file_ca
     assert called_elsewhere == []
 
 
-def test_every_object_begins_with_what_it_is_and_what_it_locks() -> None:
-    # What a trigger of a check does is said above the function that checks.
+def test_every_head_describes_the_object_and_its_locks() -> None:
+    # A trigger that only calls a check is described above the function that checks.
     heads = {
         name: (head or each.text.decode(), what + rest)
         for each in OBJECTS
@@ -58,7 +58,7 @@ def test_every_object_begins_with_what_it_is_and_what_it_locks() -> None:
     assert {name: missing for name, parts in heads.items() if (missing := _missing(*parts))} == {}
 
 
-def test_the_settings_that_functions_share_are_those_of_the_readme() -> None:
+def test_the_shared_settings_are_those_of_the_readme() -> None:
     texts = "".join(each.text.decode() for each in schema.scripts())
     section = README.partition("## Settings that functions share")[2]
 
@@ -68,7 +68,7 @@ def test_the_settings_that_functions_share_are_those_of_the_readme() -> None:
 
 
 def _missing(head: str, text: str) -> list[str]:
-    """Return what is not said in the head of this object."""
+    """Return what the head of this object does not describe."""
     is_called = "RETURNS trigger" not in text and not text.startswith("VIEW")
     needs = {
         "what it is": head.startswith("-- "),

@@ -1,4 +1,4 @@
-"""Limits hold exactly while many connections claim, settle, publish and tick at once, and nobody waits in a circle.
+"""Limits hold exactly while many connections claim, settle, publish and tick at once, and no deadlock occurs.
 
 What is proved is the state that any snapshot shows: a message runs from the commit of its claim until the commit of its settle.
 """
@@ -45,7 +45,7 @@ OUT_OF_TURN = """
 
 
 class Load:
-    """Threads that do as they please with one queue until the time is over; whatever one of them raises, the test raises."""
+    """Threads that use one queue at random until the time is over; the test raises the error of any of them."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -60,14 +60,14 @@ class Load:
             yield
 
     def has_seen_enough(self) -> bool:
-        """A slow machine takes longer until there is something to judge by."""
+        """Whether enough messages ran; a slow machine takes longer."""
         with self.lock:
             topics = [topic for topic, *_ in self.begun]
             channels = {channel for channel, _ in self.completed}
         return self.looks > 20 and {*topics} == {*TOPICS} and topics.count("rated") > BURST and len(channels) > 4
 
     def work(self, seed: int) -> None:
-        """Settle what the last claim brought and claim again, in one transaction, as a daemon does."""
+        """Settle the messages of the last claim and claim again, in one transaction, as a daemon does."""
         chance = random.Random(seed)
         queue = Queue(self.database.connect())
         held: list[Any] = []
@@ -101,7 +101,7 @@ class Load:
         queue = Queue(self.database.connect())
         for _ in self.going():
             topic = chance.choice(TOPICS)
-            # One publisher per ordered channel: between two who publishes first is who commits first.
+            # One publisher per ordered channel: of two, the first to publish might not be the first to commit.
             channel = (
                 f"{seed}:{chance.randrange(8)}" if topic == "ordered" else chance.choice([None, "a", "b", "c", "d"])
             )
@@ -138,8 +138,8 @@ def policies(own_queue: Queue) -> None:
 
 
 @pytest.mark.usefixtures("policies")
-def test_no_limit_is_ever_exceeded_and_nobody_waits_in_a_circle(own_database: Database, own_queue: Queue) -> None:
-    # A session that is held up while it holds a lock is no circle.
+def test_no_limit_is_ever_exceeded_and_no_deadlock_occurs(own_database: Database, own_queue: Queue) -> None:
+    # A session that stops while it holds a lock is no deadlock.
     own_queue.conn.execute("ALTER FUNCTION messages.tick SET lock_timeout = '60s'")
     load = Load(own_database)
     calls: list[Callable[[], Any]] = [lambda n=n: load.work(n) for n in range(8)]
@@ -167,7 +167,7 @@ def test_no_limit_is_ever_exceeded_and_nobody_waits_in_a_circle(own_database: Da
 
 
 def assert_the_rate_was_kept(begun: list[float]) -> None:
-    """In every window of t seconds at most rate * t + burst begin."""
+    """In every window of t seconds at most rate * t + burst messages begin."""
     assert len(begun) > BURST
     allowed = 0.0
     last = begun[0]

@@ -1,4 +1,4 @@
-"""messages.lineage: where a message comes from and what came from it."""
+"""messages.lineage: the messages that a message comes from, and those that came from it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ def lineage(queue: Queue, message_id: int) -> list[tuple[int, str, str | None]]:
 
 
 def again(queue: Queue, died: int) -> int:
-    """Put it back and let it die again."""
+    """Redrive it and let it fail again."""
     queue.rows("SELECT * FROM messages.redrive(%s)", [[died]])
     (claimed,) = queue.claim()
     queue.settle("fail", [claimed], ["boom"])
     return int(claimed.id)
 
 
-def test_the_circle_is_seen_from_each_of_its_messages(queue: Queue) -> None:
+def test_the_whole_family_is_returned_for_each_of_its_messages(queue: Queue) -> None:
     first = die(queue)
     second = again(queue, first)
     third = again(queue, second)
@@ -34,7 +34,7 @@ def test_the_circle_is_seen_from_each_of_its_messages(queue: Queue) -> None:
     assert [row.redrives for row in queue.rows("SELECT * FROM messages.lineage(%s)", [first])] == [0, 1, 2, 3]
 
 
-def test_a_message_without_relatives_stands_alone(queue: Queue) -> None:
+def test_a_message_without_relatives_is_returned_alone(queue: Queue) -> None:
     alone = queue.publish()
 
     assert lineage(queue, alone) == [(alone, "this", "ready")]
@@ -57,7 +57,7 @@ def test_an_ancestor_that_has_left_the_archive_is_named_without_a_state(queue: Q
     assert lineage(queue, second) == [(first, "ancestor", None), (second, "this", "failed")]
 
 
-def test_a_circle_of_many_turns_is_shown_as_far_as_a_hundred(queue: Queue) -> None:
+def test_a_long_chain_of_redrives_is_returned_up_to_a_hundred(queue: Queue) -> None:
     queue.policy(max_redrives=0)
     died = die(queue)
     for _ in range(102):

@@ -1,4 +1,4 @@
-"""messages.list_exports: what the retention waits for is never hidden."""
+"""messages.list_exports: which exports the retention waits for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def end_of_its_day(queue: Queue, message_id: int) -> Row:
     )
 
 
-def test_without_an_export_there_is_nothing_to_say(queue: Queue) -> None:
+def test_without_an_export_the_list_is_empty(queue: Queue) -> None:
     die(queue)
 
     assert queue.rows(HELD) == []
@@ -33,7 +33,7 @@ def test_an_export_that_has_read_everything_holds_nothing(queue: Queue) -> None:
     assert (row.name, row.lake, row.oldest_at, row.held_since) == ("e", "/lake", None, None)
 
 
-def test_what_it_has_not_read_is_not_held_before_its_time(queue: Queue) -> None:
+def test_unread_rows_are_not_held_before_their_retention_is_over(queue: Queue) -> None:
     first, second = die(queue), die(queue)
     export(queue, upto=first)
 
@@ -42,7 +42,7 @@ def test_what_it_has_not_read_is_not_held_before_its_time(queue: Queue) -> None:
     assert (row.oldest_at, row.held_since) == (queue.archived(second).archived_at, None)
 
 
-def test_after_its_time_it_is_held_since_then(queue: Queue) -> None:
+def test_after_the_retention_rows_are_held_since_then(queue: Queue) -> None:
     first, second = die(queue), die(queue)
     export(queue, upto=first)
     queue.later("32 days")

@@ -1,4 +1,4 @@
-"""messages.load_steps: the holder of a message gets what earlier attempts kept."""
+"""messages.load_steps: the holder of a message gets the steps that earlier attempts saved."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_message_without_steps_has_a_row_for_its_holder_and_none_for_others(qu
     assert queue.rows("SELECT * FROM messages.load_steps(%s, %s)", [claimed.id + 1, claimed.claim_id]) == []
 
 
-def test_with_a_strict_lock_one_that_ran_out_is_lost(queue: Queue) -> None:
+def test_with_strict_lock_an_expired_lock_is_lost(queue: Queue) -> None:
     queue.policy(lock_duration="1 s", strict_lock=True)
     queue.publish()
     claimed = queue.claim_one()

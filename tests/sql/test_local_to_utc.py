@@ -18,15 +18,15 @@ def moment(queue: Queue, local: str, begin: str = EVER, zone: str = "Europe/Berl
     return found
 
 
-def test_a_time_that_comes_once(queue: Queue) -> None:
+def test_a_time_that_occurs_once_is_converted(queue: Queue) -> None:
     assert moment(queue, "2026-07-01 12:00") == datetime(2026, 7, 1, 10, tzinfo=UTC)
 
 
-def test_of_a_time_that_comes_twice_the_first(queue: Queue) -> None:
+def test_of_a_time_that_occurs_twice_the_first_is_returned(queue: Queue) -> None:
     assert moment(queue, "2026-10-25 02:30") == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
 
 
-def test_or_the_second_if_the_first_is_over(queue: Queue) -> None:
+def test_the_second_is_returned_if_the_first_is_over(queue: Queue) -> None:
     assert moment(queue, "2026-10-25 02:30", "2026-10-25 00:31Z") == datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
 
 
@@ -38,9 +38,9 @@ def test_or_the_second_if_the_first_is_over(queue: Queue) -> None:
         ("2018-11-04 00:00", "America/Sao_Paulo"),
     ],
 )
-def test_a_time_that_the_clocks_never_show_is_null(queue: Queue, local: str, zone: str) -> None:
+def test_a_time_that_the_clocks_skip_is_null(queue: Queue, local: str, zone: str) -> None:
     assert moment(queue, local, zone=zone) is None
 
 
-def test_one_that_is_over_is_null(queue: Queue) -> None:
+def test_a_time_that_is_over_is_null(queue: Queue) -> None:
     assert moment(queue, "2026-07-01 12:00", "2026-07-01 10:00:01Z") is None

@@ -1,4 +1,4 @@
-"""messages.lock_channels: the rows that keep two claims from counting the same channel at once."""
+"""messages.lock_channels: the rows that prevent two claims from counting the same channel at once."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def lock(queue: Queue, *channels: str) -> list[str | None]:
     return [row.channel for row in queue.rows(LOCK, [list(channels)])]
 
 
-def test_it_gives_one_row_for_each_channel_in_their_order(queue: Queue) -> None:
+def test_it_returns_one_row_for_each_channel_in_their_order(queue: Queue) -> None:
     assert lock(queue, "b", "a", "c") == ["b", "a", "c"]
     assert lock(queue, "c", "d", "b", "b") == ["c", "d", "b", "b"]
 
 
-def test_what_another_transaction_has_is_not_waited_for(queue: Queue, other: Queue) -> None:
+def test_a_row_that_another_transaction_holds_is_not_waited_for(queue: Queue, other: Queue) -> None:
     lock(queue, "a", "b", "c")
     with other.conn.transaction():
         lock(other, "b")
@@ -34,7 +34,7 @@ def test_what_another_transaction_has_is_not_waited_for(queue: Queue, other: Que
     assert lock(queue, "a", "b", "c") == ["a", "b", "c"]
 
 
-def test_rows_of_other_topics_and_kinds_are_others(queue: Queue, other: Queue) -> None:
+def test_rows_of_other_topics_and_kinds_are_separate(queue: Queue, other: Queue) -> None:
     with other.conn.transaction():
         other.conn.execute(
             "INSERT INTO messages.rate (kind, topic, channel) VALUES ('channel', 'u', 'a'), ('dequeue', 't', 'a')"
@@ -44,7 +44,7 @@ def test_rows_of_other_topics_and_kinds_are_others(queue: Queue, other: Queue) -
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_ten_thousand_channels_fit_into_one_transaction_beside_another(queue: Queue, other: Queue, known: bool) -> None:
+def test_two_transactions_can_lock_ten_thousand_channels_each(queue: Queue, other: Queue, known: bool) -> None:
     channels = [f"c{n:05}" for n in range(10_000)]
     if known:
         lock(queue, *channels)
@@ -76,7 +76,7 @@ def test_a_new_channel_gets_a_row_that_holds_nothing_back(queue: Queue) -> None:
     assert noted(queue) == [("channel", "t", "a", True), ("channel", "t", "b", True)]
 
 
-def test_what_is_there_stays_as_it_is(queue: Queue) -> None:
+def test_an_existing_row_is_not_changed(queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.rate (kind, topic, channel, free_at) VALUES ('channel', 't', 'a', '2026-01-01')"
     )
@@ -86,7 +86,7 @@ def test_what_is_there_stays_as_it_is(queue: Queue) -> None:
     assert noted(queue) == [("channel", "t", "a", False)]
 
 
-def test_two_that_note_the_same_channels_do_not_wait_for_each_other(queue: Queue, other: Queue) -> None:
+def test_two_sessions_that_add_the_same_channels_do_not_wait_for_each_other(queue: Queue, other: Queue) -> None:
     other.conn.execute("SET lock_timeout = '1s'")
     with queue.conn.transaction():
         assert note(queue, "a") is True

@@ -1,4 +1,4 @@
-"""messages.lock_depth: the counter of a topic, made by counting when it is first needed."""
+"""messages.lock_depth: the counter of a topic, created by counting at its first use."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def test_the_first_call_counts_and_later_ones_read(queue: Queue) -> None:
     assert (counted, queue.call("lock_depth", "t")) == (5, 77)
 
 
-def test_what_the_caller_will_add_himself_is_left_out(queue: Queue) -> None:
+def test_messages_that_the_caller_will_add_itself_are_left_out(queue: Queue) -> None:
     queue.publish_many(5)
 
     assert queue.call("lock_depth", "t", 2) == 3
 
 
-def test_what_has_ended_since_is_taken_off(queue: Queue) -> None:
+def test_messages_that_have_ended_since_are_subtracted(queue: Queue) -> None:
     queue.policy(max_depth=10)
     queue.publish_many(5)
     queue.settle("complete", queue.claim(limit=2))
@@ -35,7 +35,7 @@ def test_what_has_ended_since_is_taken_off(queue: Queue) -> None:
     assert queue.rows("SELECT FROM messages.depth_change") == []
 
 
-def test_who_waited_sees_what_ended_meanwhile(
+def test_a_session_that_waited_sees_messages_that_ended_in_the_meantime(
     queue: Queue, other: Queue, third: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     queue.policy(max_depth=10)
@@ -50,14 +50,14 @@ def test_who_waited_sees_what_ended_meanwhile(
     assert waiting.result(timeout=60) == 4
 
 
-def test_what_it_counts_it_does_not_add_again(queue: Queue) -> None:
+def test_counted_messages_are_not_added_again(queue: Queue) -> None:
     queue.publish_many(5)
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('t', 1), ('t', -3)")
 
     assert queue.call("lock_depth", "t") == queue.depth() == 5
 
 
-def test_the_transaction_has_its_number_before_it_waits(
+def test_the_transaction_has_its_id_before_it_waits(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     queue.call("lock_depth", "t")
@@ -71,7 +71,7 @@ def test_the_transaction_has_its_number_before_it_waits(
     assert xid is not None
 
 
-def test_two_that_make_it_at_once_make_one(queue: Queue, other: Queue, background: Background) -> None:
+def test_two_concurrent_first_calls_create_one_counter(queue: Queue, other: Queue, background: Background) -> None:
     queue.publish_many(3)
     with other.conn.transaction():
         other.call("lock_depth", "t")
@@ -82,7 +82,7 @@ def test_two_that_make_it_at_once_make_one(queue: Queue, other: Queue, backgroun
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_publisher_who_stays_open_is_not_waited_for_for_ever(queue: Queue, other: Queue, is_new: bool) -> None:
+def test_an_open_publisher_is_waited_for_for_a_bounded_time(queue: Queue, other: Queue, is_new: bool) -> None:
     if not is_new:
         queue.call("lock_depth", "t")
     other.conn.execute("SET lock_timeout = '10ms'")

@@ -1,4 +1,4 @@
-"""messages.lock_export: one session at a time has the name."""
+"""messages.lock_export: one session at a time holds the name of an export."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 
-def test_one_session_has_it_with_the_rights_of_its_role(own_queue: Queue, own_database: Database) -> None:
+def test_one_session_holds_it_with_the_rights_of_its_role(own_queue: Queue, own_database: Database) -> None:
     second = Queue(own_database.connect())
     for queue in (own_queue, second):
         queue.conn.execute("SET ROLE messages_operator")
@@ -18,13 +18,13 @@ def test_one_session_has_it_with_the_rights_of_its_role(own_queue: Queue, own_da
     assert second.call("lock_export", "n") is False
 
 
-def test_it_is_of_its_own_kind(own_queue: Queue) -> None:
+def test_its_names_are_separate_from_other_kinds(own_queue: Queue) -> None:
     own_queue.call("lock_export", "n")
 
     assert own_queue.value("SELECT kind FROM messages.lease") == "export"
 
 
-def test_a_publisher_cannot(own_queue: Queue) -> None:
+def test_a_publisher_is_refused(own_queue: Queue) -> None:
     own_queue.conn.execute("SET ROLE messages_publisher")
 
     with pytest.raises(errors.InsufficientPrivilege):

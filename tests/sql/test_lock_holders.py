@@ -1,4 +1,4 @@
-"""messages.lock_holders: who has locked what others need."""
+"""messages.lock_holders: sessions that have locked what others need."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def held(queue: Queue) -> dict[str, Row]:
         (hold_a_counter, {"depth", "publish_rate"}),
     ],
 )
-def test_who_holds_it_is_named_with_what_it_is_and_what_ends_it(
+def test_the_holder_is_named_with_what_it_holds_and_the_statement_that_ends_it(
     queue: Queue, other: Queue, hold: Callable[[Queue], None], kinds: set[str]
 ) -> None:
     other.conn.execute("SET application_name = 'forgetful'")
@@ -67,7 +67,7 @@ def test_who_holds_it_is_named_with_what_it_is_and_what_ends_it(
         hold(other)
         found = held(queue)
 
-    # A tick has what it happens to work on, too.
+    # A tick also holds rows that its tasks work on.
     assert set(found) - kinds == set() or hold is hold_the_tick
     assert kinds <= set(found)
     pid = other.conn.info.backend_pid
@@ -78,7 +78,7 @@ def test_who_holds_it_is_named_with_what_it_is_and_what_ends_it(
     assert held(queue) == {}
 
 
-def test_a_channel_and_a_message_are_looked_at_when_they_are_named(queue: Queue, other: Queue) -> None:
+def test_a_channel_and_a_message_are_checked_if_they_are_given(queue: Queue, other: Queue) -> None:
     first = queue.publish("t", channel="c")
     queue.publish("t", channel="c")
     queue.claim("t")
@@ -92,7 +92,7 @@ def test_a_channel_and_a_message_are_looked_at_when_they_are_named(queue: Queue,
     assert {row.pid for row in found} == {other.conn.info.backend_pid}
 
 
-def test_where_it_was_locked_in_a_savepoint_the_oldest_that_can_have_it_is_named(queue: Queue, other: Queue) -> None:
+def test_with_a_savepoint_the_oldest_possible_transaction_is_named(queue: Queue, other: Queue) -> None:
     with other.conn.transaction(force_rollback=True):
         with other.conn.transaction():
             hold_a_topic(other)
@@ -103,7 +103,7 @@ def test_where_it_was_locked_in_a_savepoint_the_oldest_that_can_have_it_is_named
     assert found["topic"].who.endswith(", most likely,")
 
 
-def test_ones_own_locks_are_nothing_to_tell(queue: Queue) -> None:
+def test_the_callers_own_locks_are_left_out(queue: Queue) -> None:
     with queue.conn.transaction():
         hold_a_topic(queue)
 

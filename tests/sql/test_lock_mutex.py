@@ -1,4 +1,4 @@
-"""messages.lock_mutex: one transaction at a time has a row that only the owner may lock."""
+"""messages.lock_mutex: one transaction at a time holds a row that only the owner may lock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_it_is_held_until_the_transaction_ends(queue: Queue, other: Queue) -> No
     assert other.call("lock_mutex", "tick") is True
 
 
-def test_undoing_the_savepoint_gives_it_back(queue: Queue, other: Queue) -> None:
+def test_a_rollback_to_a_savepoint_releases_it(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
         with queue.conn.transaction(force_rollback=True):
             queue.call("lock_mutex", "tick")
@@ -24,7 +24,7 @@ def test_undoing_the_savepoint_gives_it_back(queue: Queue, other: Queue) -> None
         assert other.call("lock_mutex", "tick") is True
 
 
-def test_each_name_is_one_of_its_own_and_is_made_when_it_is_asked_for(queue: Queue, other: Queue) -> None:
+def test_each_name_is_a_separate_mutex_and_is_created_at_its_first_use(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
         assert queue.call("lock_mutex", "topic", "t") is True
         assert other.call("lock_mutex", "topic", "u") is True
@@ -35,7 +35,7 @@ def test_each_name_is_one_of_its_own_and_is_made_when_it_is_asked_for(queue: Que
         assert other.call("lock_mutex", "topic", "t") is False, "it was there"
 
 
-def test_with_a_time_its_holder_is_waited_for(queue: Queue, other: Queue, background: Background) -> None:
+def test_with_a_timeout_its_holder_is_waited_for(queue: Queue, other: Queue, background: Background) -> None:
     with queue.conn.transaction():
         queue.call("lock_mutex", "tick")
         second = background.start(other.call, "lock_mutex", "tick", "", "60s")
@@ -46,7 +46,7 @@ def test_with_a_time_its_holder_is_waited_for(queue: Queue, other: Queue, backgr
 
 
 @pytest.mark.parametrize("name", ["", "new"])
-def test_when_the_time_is_over_it_was_not_got_and_nothing_else_happened(queue: Queue, other: Queue, name: str) -> None:
+def test_after_the_timeout_it_returns_false_and_nothing_else_happens(queue: Queue, other: Queue, name: str) -> None:
     other.conn.execute("SET lock_timeout = '7s'")
     with queue.conn.transaction(), other.conn.transaction():
         queue.call("lock_mutex", "tick", name)
@@ -55,7 +55,7 @@ def test_when_the_time_is_over_it_was_not_got_and_nothing_else_happened(queue: Q
         assert other.value("SHOW lock_timeout") == "7s"
 
 
-def test_it_can_be_had_with_an_old_snapshot_whoever_had_it_since(queue: Queue, other: Queue) -> None:
+def test_it_can_be_locked_with_an_old_snapshot_whoever_held_it_since(queue: Queue, other: Queue) -> None:
     queue.conn.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
     with queue.conn.transaction():
         queue.ids()  # takes the snapshot

@@ -1,4 +1,4 @@
-"""Anyone who changes several messages takes their rows in the order of their ids: two can wait for each other only in a row, never in a ring."""
+"""Every function that changes several messages locks their rows in the order of their ids: two sessions cannot deadlock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTLES = {
 
 
 @pytest.mark.parametrize("settle", list(SETTLES))
-def test_a_settle_in_the_order_of_the_claim_and_a_cancel_never_wait_for_each_other(
+def test_a_settle_in_the_order_of_the_claim_and_a_cancel_never_deadlock(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], settle: str
 ) -> None:
     queue.policy(max_attempts=5)
@@ -34,7 +34,7 @@ def test_a_settle_in_the_order_of_the_claim_and_a_cancel_never_wait_for_each_oth
         other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [later])
         settling = background.start(queue.settle, settle, claimed, *SETTLES[settle])
         eventually(lambda: background.is_blocked(queue))
-        # Had the settle begun with the one that was available sooner, this would be a deadlock.
+        # If the settle began with the message that was available sooner, this would be a deadlock.
         other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [sooner])
 
     assert settling.result(timeout=60) == []

@@ -1,4 +1,4 @@
-"""messages.lock_policies: anyone who reads the policies and then writes what differs is alone with them."""
+"""messages.lock_policies: a session that reads the policies and then writes the differences is alone with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from psycopg import errors
 from tests.sql.queue import Queue
 
 
-def test_no_policy_is_changed_meanwhile(queue: Queue, other: Queue) -> None:
+def test_no_policy_is_changed_while_it_is_held(queue: Queue, other: Queue) -> None:
     other.conn.execute("SET lock_timeout = '10ms'")
     with queue.conn.transaction():
         queue.call("lock_policies")
@@ -20,7 +20,7 @@ def test_no_policy_is_changed_meanwhile(queue: Queue, other: Queue) -> None:
     other.policy(ttl="1 s")
 
 
-def test_an_operator_may_and_a_worker_may_not(queue: Queue) -> None:
+def test_an_operator_may_call_it_and_a_worker_may_not(queue: Queue) -> None:
     with queue.conn.transaction(force_rollback=True):
         queue.conn.execute("SET LOCAL ROLE messages_operator")
         queue.call("lock_policies")

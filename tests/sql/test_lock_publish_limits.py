@@ -1,4 +1,4 @@
-"""messages.lock_publish_limits: publishers that reach the same topics in different ways wait for each other in a row, never in a ring."""
+"""messages.lock_publish_limits: publishers that reach the same topics in different ways wait for each other without a deadlock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOCKED = "SELECT topic FROM messages.{} WHERE NOT topic IN (SELECT topic FROM me
 
 @pytest.fixture(autouse=True)
 def copied(queue: Queue) -> None:
-    """What is published to z is copied to m, and from there to a."""
+    """Messages of z are copied to m, and from there to a."""
     for topic in ("a", "m", "z"):
         queue.policy(topic, max_depth=100, publish_rate=1000)
         queue.publish(topic)
@@ -32,10 +32,10 @@ def test_the_counters_and_rates_of_a_topic_and_of_all_that_it_reaches_are_locked
         assert (locked(other, "depth"), locked(other, "rate")) == (["a", "m"], ["a", "m"])
 
 
-def test_a_publish_takes_them_before_it_counts(
+def test_a_publish_locks_them_before_it_counts(
     queue: Queue, other: Queue, third: Queue, background: Background
 ) -> None:
-    """It waits for the first one with nothing in hand; had it the last one, this would be a deadlock."""
+    """It waits for the first one without holding any; if it held the last one, this would be a deadlock."""
     with other.conn.transaction():
         other.publish("a")
         published = background.start(queue.publish, "z")
@@ -47,7 +47,7 @@ def test_a_publish_takes_them_before_it_counts(
     published.result(timeout=60)
 
 
-def test_they_are_not_waited_for_for_ever(queue: Queue, other: Queue) -> None:
+def test_the_wait_for_them_is_bounded(queue: Queue, other: Queue) -> None:
     other.conn.execute("SET lock_timeout = '10ms'")
     with queue.conn.transaction():
         queue.publish("a")

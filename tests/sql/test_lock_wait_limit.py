@@ -1,4 +1,4 @@
-"""messages.lock_wait_limit: no wait that others can draw out is without a bound."""
+"""messages.lock_wait_limit: every wait that other sessions can prolong is bounded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.sql.queue import Queue
 
 
 @pytest.mark.parametrize(("own", "waits"), [("0", "10s"), ("1ms", "1ms"), ("10min", "10min")])
-def test_what_the_session_says_holds_and_else_ten_seconds(queue: Queue, own: str, waits: str) -> None:
+def test_lock_timeout_of_the_session_applies_and_otherwise_ten_seconds(queue: Queue, own: str, waits: str) -> None:
     queue.value("SELECT set_config('lock_timeout', %s, false)", [own])
 
     assert queue.call("lock_wait_limit") == waits

@@ -30,7 +30,7 @@ def test_the_text_of_long_numbers_is_counted(queue: Queue, value: str, expected:
     assert queue.value(f"SELECT messages.long_number_bytes({value})") == expected
 
 
-def test_what_is_compressed_counts_as_what_it_is(queue: Queue) -> None:
+def test_compressed_numbers_count_with_their_full_text(queue: Queue) -> None:
     queue.conn.execute("CREATE TEMPORARY TABLE given AS SELECT to_jsonb(repeat('a', 20000000)) AS json")
 
     assert queue.value("SELECT messages.long_number_bytes(json) FROM given") == VAST

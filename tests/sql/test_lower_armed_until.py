@@ -1,4 +1,4 @@
-"""messages.lower_armed_until: publishes that were told to look for flags until some time need not, once the last flag ends earlier."""
+"""messages.lower_armed_until: lowers the time until which publishes read the flags, once the last flag ends earlier."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ ARMED = "SELECT pg_sequence_last_value('messages.armed_until')"
 
 @pytest.fixture(autouse=True)
 def far_ahead(queue: Queue) -> None:
-    """As after a topic with notify = 'always' that is gone again."""
+    """As after a topic with notify = 'always' that was deleted."""
     queue.conn.execute("DELETE FROM messages.sleeper")
     queue.value("SELECT setval('messages.armed_until', extract(epoch FROM timestamptz '9000-01-01')::bigint)")
 
 
 def until(queue: Queue) -> int:
-    """The first whole second at which the last flag has ended."""
+    """Return the first whole second at which the last flag has ended."""
     return int(queue.value("SELECT ceil(extract(epoch FROM max(armed_until)))::bigint FROM messages.sleeper"))
 
 
-def test_it_comes_down_to_the_end_of_the_last_flag(queue: Queue) -> None:
+def test_it_is_lowered_to_the_end_of_the_last_flag(queue: Queue) -> None:
     queue.arm("short", look_in="5 s")
     queue.arm("long", look_in="1 hour")
 
@@ -33,7 +33,7 @@ def test_it_comes_down_to_the_end_of_the_last_flag(queue: Queue) -> None:
     assert queue.call("lower_armed_until") is False
 
 
-def test_without_a_flag_it_comes_down_to_nothing(queue: Queue) -> None:
+def test_without_a_flag_it_is_lowered_to_zero(queue: Queue) -> None:
     queue.arm()
     queue.call("disarm", "sleeper")
 
@@ -41,7 +41,7 @@ def test_without_a_flag_it_comes_down_to_nothing(queue: Queue) -> None:
     assert queue.value(ARMED) == 1
 
 
-def test_pruning_does_so_once_no_topic_says_always_any_more(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_prune_lowers_it_once_no_topic_has_notify_always(queue: Queue, listen: Callable[..., Listener]) -> None:
     listener = listen("new_message")
     queue.policy("t", notify="always")
     queue.call("prune")
@@ -57,7 +57,7 @@ def test_pruning_does_so_once_no_topic_says_always_any_more(queue: Queue, listen
     assert listener.received() == []
 
 
-def test_not_while_a_flag_is_about_to_be_committed_that_nobody_sees_yet(
+def test_it_is_not_lowered_while_an_uncommitted_flag_is_not_visible(
     queue: Queue, other: Queue, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("new_message")
@@ -70,7 +70,7 @@ def test_not_while_a_flag_is_about_to_be_committed_that_nobody_sees_yet(
     assert listener.received() == [str(published)]
 
 
-def test_a_worker_that_arms_before_it_is_committed_need_not_wait_and_raises_it_again(
+def test_a_worker_that_arms_before_the_lowering_commits_need_not_wait_and_raises_it_again(
     queue: Queue, other: Queue
 ) -> None:
     other.conn.execute("SET lock_timeout = '1ms'")
@@ -81,10 +81,10 @@ def test_a_worker_that_arms_before_it_is_committed_need_not_wait_and_raises_it_a
     assert queue.value(ARMED) == until(queue)
 
 
-def test_who_arms_while_it_looks_waits_for_the_look_and_raises_it_again(
+def test_a_worker_that_arms_during_the_check_waits_for_it_and_raises_it_again(
     queue: Queue, other: Queue, background: Background
 ) -> None:
-    """The look holds this lock for as long as it takes; held here for longer."""
+    """The check holds this lock until it has ended; here it is held for longer."""
     with queue.conn.transaction():
         queue.conn.execute("LOCK TABLE messages.sleeper IN SHARE MODE")
         armed = background.start(other.arm)
@@ -96,7 +96,7 @@ def test_who_arms_while_it_looks_waits_for_the_look_and_raises_it_again(
     assert queue.value(ARMED) == until(queue)
 
 
-def test_a_flag_counts_until_it_is_taken_down_for_good(queue: Queue, other: Queue) -> None:
+def test_a_flag_counts_until_its_removal_is_committed(queue: Queue, other: Queue) -> None:
     queue.arm()
     with other.conn.transaction(force_rollback=True):
         other.call("disarm", "sleeper")
@@ -108,7 +108,7 @@ def test_a_flag_counts_until_it_is_taken_down_for_good(queue: Queue, other: Queu
     assert queue.value(ARMED) == until(queue)
 
 
-def test_not_with_a_snapshot_that_may_be_older_than_a_flag(queue: Queue, other: Queue) -> None:
+def test_it_is_not_lowered_with_a_snapshot_that_may_be_older_than_a_flag(queue: Queue, other: Queue) -> None:
     queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     with queue.conn.transaction():
         queue.ids()  # takes the snapshot
@@ -117,7 +117,7 @@ def test_not_with_a_snapshot_that_may_be_older_than_a_flag(queue: Queue, other: 
         assert queue.call("lower_armed_until") is False
 
 
-def test_what_has_passed_by_itself_is_left_alone(queue: Queue) -> None:
+def test_a_time_that_has_passed_is_left_alone(queue: Queue) -> None:
     queue.value("SELECT setval('messages.armed_until', 1000)")
 
     assert queue.call("lower_armed_until") is False

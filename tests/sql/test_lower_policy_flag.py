@@ -1,4 +1,4 @@
-"""messages.lower_policy_flag: the mark goes once nothing asks for it."""
+"""messages.lower_policy_flag: lowers the flag once no policy needs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def marked(queue: Queue) -> None:
     queue.call("raise_policy_flag")
 
 
-def test_it_goes_when_no_topic_uses_such_a_policy(queue: Queue) -> None:
+def test_it_is_lowered_when_no_topic_has_such_a_policy(queue: Queue) -> None:
     queue.policy(max_concurrency=1)
 
     assert queue.call("lower_policy_flag") is True
@@ -31,7 +31,7 @@ def test_it_goes_when_no_topic_uses_such_a_policy(queue: Queue) -> None:
         "INSERT INTO messages.depth (topic, rows) VALUES ('t', 1)",
     ],
 )
-def test_it_stays_while_anything_asks_for_it(queue: Queue, use: str) -> None:
+def test_it_stays_while_any_policy_needs_it(queue: Queue, use: str) -> None:
     queue.conn.execute(use.encode())
 
     assert queue.call("lower_policy_flag") is False
@@ -45,7 +45,7 @@ def test_a_transaction_with_an_old_snapshot_leaves_it(queue: Queue) -> None:
         assert queue.call("lower_policy_flag") is False
 
 
-def test_who_writes_a_policy_while_it_goes_need_not_wait_for_the_commit_and_marks_again(
+def test_a_session_that_writes_a_policy_during_the_lowering_need_not_wait_and_raises_it_again(
     queue: Queue, other: Queue
 ) -> None:
     other.conn.execute("SET lock_timeout = '1ms'")
@@ -56,10 +56,10 @@ def test_who_writes_a_policy_while_it_goes_need_not_wait_for_the_commit_and_mark
     assert queue.call("has_policies") is True
 
 
-def test_who_writes_a_policy_while_it_looks_waits_for_the_look_and_marks_again(
+def test_a_session_that_writes_a_policy_during_the_check_waits_for_it_and_raises_it_again(
     queue: Queue, other: Queue, background: Background
 ) -> None:
-    """The look holds these locks for as long as it takes; held here for longer."""
+    """The check holds these locks until it has ended; here they are held for longer."""
     with queue.conn.transaction():
         queue.conn.execute("LOCK TABLE messages.topic, messages.subscription IN SHARE MODE")
         written = background.start(other.policy, ttl="1 s")
@@ -78,7 +78,7 @@ def test_who_writes_a_policy_while_it_looks_waits_for_the_look_and_marks_again(
         "INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 'u')",
     ],
 )
-def test_it_stays_while_somebody_writes_what_asks_for_it(queue: Queue, other: Queue, use: str) -> None:
+def test_it_stays_while_an_uncommitted_policy_needs_it(queue: Queue, other: Queue, use: str) -> None:
     with other.conn.transaction():
         other.conn.execute(use.encode())
 
@@ -87,7 +87,7 @@ def test_it_stays_while_somebody_writes_what_asks_for_it(queue: Queue, other: Qu
     assert queue.call("has_policies") is True
 
 
-def test_the_tick_does_it(queue: Queue) -> None:
+def test_the_tick_calls_it(queue: Queue) -> None:
     queue.rows("SELECT * FROM messages.tick('hand')")
 
     assert queue.call("has_policies") is False

@@ -54,7 +54,7 @@ def test_an_installation_begins_with_today_and_a_week_ahead(queue: Queue) -> Non
     assert partitions(queue) == names(today(queue), 8)
 
 
-def test_each_day_one_more_is_made(queue: Queue) -> None:
+def test_each_day_one_more_is_created(queue: Queue) -> None:
     first = today(queue)
     queue.later("1 day")
 
@@ -62,16 +62,16 @@ def test_each_day_one_more_is_made(queue: Queue) -> None:
     assert partitions(queue) == names(first, 9)
 
 
-def test_a_second_run_does_nothing(queue: Queue) -> None:
+def test_a_second_call_does_nothing(queue: Queue) -> None:
     assert queue.call("maintain_partitions") == 0
 
 
-def test_as_many_days_ahead_as_asked_for_are_made(queue: Queue) -> None:
+def test_the_given_number_of_days_ahead_is_created(queue: Queue) -> None:
     assert queue.call("maintain_partitions", 10) == 3
     assert partitions(queue) == names(today(queue), 11)
 
 
-def test_what_is_settled_today_lies_in_todays_partition(queue: Queue) -> None:
+def test_a_message_that_is_settled_today_is_in_todays_partition(queue: Queue) -> None:
     published = queue.publish()
 
     queue.settle("complete", queue.claim())
@@ -88,7 +88,9 @@ def test_what_is_settled_today_lies_in_todays_partition(queue: Queue) -> None:
         ("America/New_York", "SQL, MDY"),
     ],
 )
-def test_days_are_those_of_utc_whatever_the_session_speaks(queue: Queue, time_zone: str, date_style: str) -> None:
+def test_days_are_those_of_utc_whatever_the_time_zone_of_the_session(
+    queue: Queue, time_zone: str, date_style: str
+) -> None:
     queue.conn.execute(
         "SELECT set_config('TimeZone', %s, false), set_config('DateStyle', %s, false)", [time_zone, date_style]
     )
@@ -110,7 +112,7 @@ def test_a_day_without_a_partition_fails_no_settle(queue: Queue) -> None:
     assert lies_in(queue, 1) == "message_archive_default"
 
 
-def test_what_landed_in_the_default_moves_into_its_day_unchanged(queue: Queue) -> None:
+def test_rows_in_the_default_partition_move_into_their_day_unchanged(queue: Queue) -> None:
     archive(queue, 1, "8 days", "failed")
     archive(queue, 2, "30 days")
     before = queue.archived(1)
@@ -123,7 +125,7 @@ def test_what_landed_in_the_default_moves_into_its_day_unchanged(queue: Queue) -
     assert lies_in(queue, 2) == "message_archive_default"
 
 
-def test_what_moves_raises_no_alert_again(queue: Queue) -> None:
+def test_moved_rows_write_no_second_alert(queue: Queue) -> None:
     archive(queue, 1, "8 days", "failed")
     queue.conn.execute("DELETE FROM messages.alert")
     queue.later("1 day")
@@ -147,7 +149,7 @@ def test_a_new_partition_has_the_indexes_checks_and_defaults_of_the_archive(queu
     assert queue.archived(1).archive_xid is not None
 
 
-def test_days_beyond_the_retention_are_dropped_whole(queue: Queue) -> None:
+def test_days_after_the_retention_are_dropped_as_a_whole(queue: Queue) -> None:
     first = today(queue)
     archive(queue, 1, "0 days")
     archive(queue, 2, "2 days")
@@ -184,7 +186,7 @@ def test_the_default_partition_is_never_dropped(queue: Queue) -> None:
     assert lies_in(queue, 1) == "message_archive_default"
 
 
-def test_a_settle_that_commits_into_the_default_while_its_day_is_made_does_not_fail_the_making(
+def test_a_settle_that_commits_into_the_default_partition_does_not_fail_the_creation_of_its_day(
     own_database: Database, eventually: Callable[..., Any]
 ) -> None:
     queue, maker, watcher = (Queue(own_database.connect()) for _ in range(3))
@@ -202,7 +204,7 @@ def test_a_settle_that_commits_into_the_default_while_its_day_is_made_does_not_f
     assert {lies_in(queue, 1), lies_in(queue, 2)} == {partitions(queue)[-1]}
 
 
-def test_whoever_reads_the_archive_for_long_holds_up_the_settles_for_a_tenth_of_a_second_at_most(
+def test_a_long_reader_of_the_archive_delays_settles_for_at_most_a_tenth_of_a_second(
     queue: Queue, other: Queue
 ) -> None:
     archive(queue, 1, "0 days")
@@ -220,15 +222,15 @@ def test_whoever_reads_the_archive_for_long_holds_up_the_settles_for_a_tenth_of_
     assert queue.call("maintain_partitions", 0) > 0
 
 
-def test_a_settle_that_waits_for_a_row_of_the_same_tick_is_never_killed_as_a_deadlock(
+def test_a_settle_that_waits_for_a_row_of_the_same_tick_is_never_cancelled_as_a_deadlock(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
-    """The settle holds its lock on the archive and waits for the tick's row; the tick wants the archive for itself."""
+    """The settle holds its lock on the archive and waits for the tick's row; the tick needs an exclusive lock on the archive."""
     archive(queue, 1, "0 days")
     published = queue.publish(max_attempts=5)
     held = queue.claim()
     queue.later("100 days")
-    # However long the machine takes from one step to the next: anyone who has waited for so long is killed, the settle first.
+    # However long the machine takes from one step to the next: after this time a deadlock would be found, by the settle first.
     for each in (queue, other):
         each.conn.execute("SET deadlock_timeout = '20s'")
 
@@ -242,7 +244,7 @@ def test_a_settle_that_waits_for_a_row_of_the_same_tick_is_never_killed_as_a_dea
     assert settle.result(timeout=60) == [published]
 
 
-def test_what_stands_in_the_default_from_days_that_are_over_stays_there_and_is_read_as_before(queue: Queue) -> None:
+def test_rows_of_past_days_stay_in_the_default_partition_and_can_be_read_there(queue: Queue) -> None:
     archive(queue, 1, "-3 days")
 
     assert queue.call("maintain_partitions") == 0
@@ -250,7 +252,7 @@ def test_what_stands_in_the_default_from_days_that_are_over_stays_there_and_is_r
     assert queue.archived(1) is not None
 
 
-def test_columns_that_a_later_version_adds_move_too(own_database: Database) -> None:
+def test_columns_that_a_later_version_adds_are_moved_too(own_database: Database) -> None:
     queue = Queue(own_database.connect())
     queue.conn.execute("ALTER TABLE messages.message_archive ADD COLUMN extra text DEFAULT 'x', DROP COLUMN progress")
     archive(queue, 1, "8 days")
@@ -277,7 +279,7 @@ def test_a_day_that_an_export_has_not_read_stays_until_it_has(queue: Queue) -> N
     assert queue.archived(1) is None
 
 
-def test_a_day_that_no_row_keeps_is_dropped_although_an_export_is_behind(queue: Queue) -> None:
+def test_a_day_without_unread_rows_is_dropped_although_an_export_is_behind(queue: Queue) -> None:
     first = today(queue)
     archive(queue, 1, "3 days")
     export(queue)
@@ -289,7 +291,7 @@ def test_a_day_that_no_row_keeps_is_dropped_although_an_export_is_behind(queue: 
     assert queue.archived(1) is not None
 
 
-def test_what_commits_into_a_day_while_it_waits_to_be_dropped_is_not_lost(
+def test_rows_that_commit_into_a_day_while_it_waits_to_be_dropped_are_not_lost(
     own_database: Database, eventually: Callable[..., Any]
 ) -> None:
     queue, maker, watcher = (Queue(own_database.connect()) for _ in range(3))

@@ -1,4 +1,4 @@
-"""messages.matches_glob: a pattern in which * stands for any characters and nothing else has a meaning."""
+"""messages.matches_glob: a pattern in which * matches any characters and nothing else has a meaning."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ from tests.sql.queue import Queue
         ("a\\*", "a\\b", True),
     ],
 )
-def test_it_fits_or_not(queue: Queue, pattern: str | None, text: str | None, matches: bool) -> None:
+def test_it_matches_or_not(queue: Queue, pattern: str | None, text: str | None, matches: bool) -> None:
     assert queue.call("matches_glob", pattern, text) is matches

@@ -1,4 +1,4 @@
-"""messages.matches_search: the filters of a search, all of which have to fit."""
+"""messages.matches_search: a message must match all filters of a search."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def fits(queue: Queue, **filters: Any) -> Any:
     return queue.value(FITS, {"topic": None, "may": None, "states": None, "error": None, "path": None} | filters)
 
 
-def test_no_filter_is_fitted_by_everything(queue: Queue) -> None:
+def test_without_filters_everything_matches(queue: Queue) -> None:
     assert fits(queue) is True
 
 
-def test_all_filters_have_to_fit(queue: Queue) -> None:
+def test_all_filters_must_match(queue: Queue) -> None:
     assert fits(queue, topic="mail.send", states=["failed"], error="disk", path="$.a", may=["mail.%"]) is True
     assert fits(queue, topic="mail.send", states=["ready"]) is False
     assert fits(queue, may=["sms.%"]) is False
     assert fits(queue, path="$.b") is False
 
 
-def test_a_path_that_fails_on_a_payload_does_not_fit_it(queue: Queue) -> None:
+def test_a_path_that_fails_on_a_payload_does_not_match(queue: Queue) -> None:
     assert fits(queue, path="strict $.a.b.c") in (False, None)

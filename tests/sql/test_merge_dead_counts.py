@@ -1,4 +1,4 @@
-"""messages.dead_count and merge_dead_counts: how many ever died, by topic and result."""
+"""messages.dead_count and merge_dead_counts: the total number of dead messages, by topic and result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def sums(queue: Queue) -> dict[tuple[str, str], int]:
     return {(row.topic, row.result): row.died for row in queue.rows(SUMS)}
 
 
-def test_every_way_to_die_counts_and_nothing_else(queue: Queue) -> None:
+def test_every_dead_result_counts_and_no_other(queue: Queue) -> None:
     die(queue, 3)
     die(queue, 2, how="reject")
     die(queue, 1, "u")
@@ -27,7 +27,7 @@ def test_every_way_to_die_counts_and_nothing_else(queue: Queue) -> None:
     assert sums(queue) == {("t", "failed"): 3, ("t", "rejected"): 2, ("u", "failed"): 1}
 
 
-def test_it_never_falls_whatever_is_forgotten(queue: Queue) -> None:
+def test_the_total_never_falls_whatever_is_deleted(queue: Queue) -> None:
     die(queue, 5)
     queue.later("100 days")
     queue.conn.execute("DELETE FROM messages.message_archive")
@@ -39,7 +39,7 @@ def test_it_never_falls_whatever_is_forgotten(queue: Queue) -> None:
     assert sums(queue) == {("t", "failed"): 6}
 
 
-def test_folding_leaves_one_row_of_each_and_the_sum_as_it_was(queue: Queue) -> None:
+def test_a_merge_leaves_one_row_of_each_and_the_same_sum(queue: Queue) -> None:
     for _ in range(3):
         die(queue, 2)
         die(queue, 1, how="reject")
@@ -52,7 +52,7 @@ def test_folding_leaves_one_row_of_each_and_the_sum_as_it_was(queue: Queue) -> N
     assert queue.call("merge_dead_counts") == 0, "what is folded is left alone"
 
 
-def test_folding_takes_no_more_than_its_limit(queue: Queue) -> None:
+def test_a_merge_is_bounded_by_its_limit(queue: Queue) -> None:
     for _ in range(6):
         die(queue, 1)
 
@@ -61,7 +61,7 @@ def test_folding_takes_no_more_than_its_limit(queue: Queue) -> None:
     assert sums(queue) == {("t", "failed"): 6}
 
 
-def test_deaths_wait_for_no_fold_and_no_fold_for_deaths_or_another_fold(queue: Queue, other: Queue) -> None:
+def test_dead_messages_and_merges_never_wait_for_each_other(queue: Queue, other: Queue) -> None:
     for _ in range(3):
         die(queue, 1)
     queue.conn.execute("SET lock_timeout = '5s'")
@@ -75,14 +75,14 @@ def test_deaths_wait_for_no_fold_and_no_fold_for_deaths_or_another_fold(queue: Q
     assert sums(queue) == {("t", "failed"): 4}
 
 
-def test_a_death_that_is_rolled_back_does_not_count(queue: Queue, other: Queue) -> None:
+def test_a_dead_message_that_is_rolled_back_does_not_count(queue: Queue, other: Queue) -> None:
     with other.conn.transaction(force_rollback=True):
         die(other, 1)
 
     assert sums(queue) == {}
 
 
-def test_the_tick_folds(queue: Queue) -> None:
+def test_the_tick_calls_it(queue: Queue) -> None:
     for _ in range(3):
         die(queue, 1)
 

@@ -1,4 +1,4 @@
-"""messages.needs_policy_flag: which policies publishing and settling have to look at."""
+"""messages.needs_policy_flag: which policies publishing and settling must check."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NEEDS = "SELECT messages.needs_policy_flag(t) FROM messages.topic AS t WHERE top
     ],
     ids=lambda settings: next(iter(settings)),
 )
-def test_a_policy_that_publishing_or_settling_looks_at_does(queue: Queue, settings: dict[str, Any]) -> None:
+def test_a_policy_that_publishing_or_settling_checks_needs_it(queue: Queue, settings: dict[str, Any]) -> None:
     queue.policy(**settings)
 
     assert queue.value(NEEDS) is True
     assert queue.call("has_policies") is True
 
 
-def test_what_only_claims_look_at_does_not(queue: Queue) -> None:
+def test_a_policy_that_only_claims_check_does_not(queue: Queue) -> None:
     queue.policy(max_concurrency=1, dequeue_rate=1, channel_concurrency=1, channel_min_interval="1 s", max_attempts=5)
     queue.policy(archive_success="none", notify="off", accept_publishes=True, lock_duration="5 s")
 

@@ -1,4 +1,4 @@
-"""The wake-up trigger of messages.message: whom an INSERT rings for, with what, and when it stays silent."""
+"""The wake-up trigger of messages.message: which sleepers an INSERT notifies, with what, and when it sends nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def listener(listen: Callable[..., Listener]) -> Listener:
     return listen("new_message")
 
 
-def test_one_row_rings_with_its_id(queue: Queue, listener: Listener) -> None:
+def test_one_row_sends_a_notification_with_its_id(queue: Queue, listener: Listener) -> None:
     queue.arm()
 
     published = queue.publish()
@@ -25,7 +25,7 @@ def test_one_row_rings_with_its_id(queue: Queue, listener: Listener) -> None:
     assert listener.received() == [str(published)]
 
 
-def test_many_rows_of_one_statement_ring_each_topic_once(queue: Queue, listener: Listener) -> None:
+def test_many_rows_of_one_statement_send_one_notification_per_topic(queue: Queue, listener: Listener) -> None:
     queue.arm()
 
     queue.conn.execute(
@@ -35,7 +35,7 @@ def test_many_rows_of_one_statement_ring_each_topic_once(queue: Queue, listener:
     assert sorted(listener.received()) == ["t0", "t1", "t2"]
 
 
-def test_two_statements_of_one_transaction_ring_for_each(queue: Queue, listener: Listener) -> None:
+def test_two_statements_of_one_transaction_send_one_notification_each(queue: Queue, listener: Listener) -> None:
     queue.arm()
 
     with queue.conn.transaction():
@@ -45,7 +45,7 @@ def test_two_statements_of_one_transaction_ring_for_each(queue: Queue, listener:
     assert listener.received() == [str(first), str(second)]
 
 
-def test_a_copy_rings(queue: Queue, listener: Listener) -> None:
+def test_a_copy_sends_a_notification(queue: Queue, listener: Listener) -> None:
     queue.arm()
 
     with queue.conn.cursor().copy("COPY messages.message (topic, payload) FROM STDIN") as copy:
@@ -55,13 +55,13 @@ def test_a_copy_rings(queue: Queue, listener: Listener) -> None:
     assert listener.received() == ["t"]
 
 
-def test_nothing_rings_when_nobody_was_ever_armed(queue: Queue, listener: Listener) -> None:
+def test_nothing_is_sent_if_no_worker_was_ever_armed(queue: Queue, listener: Listener) -> None:
     queue.publish()
 
     assert listener.received() == []
 
 
-def test_nothing_rings_once_the_sleeper_is_disarmed(queue: Queue, listener: Listener) -> None:
+def test_nothing_is_sent_once_the_sleeper_is_disarmed(queue: Queue, listener: Listener) -> None:
     queue.arm()
     queue.call("disarm", "sleeper")
 
@@ -70,7 +70,7 @@ def test_nothing_rings_once_the_sleeper_is_disarmed(queue: Queue, listener: List
     assert listener.received() == []
 
 
-def test_disarming_one_sleeper_silences_no_other(queue: Queue, listener: Listener) -> None:
+def test_disarming_one_sleeper_does_not_silence_another(queue: Queue, listener: Listener) -> None:
     queue.arm("awake")
     queue.arm("asleep")
     queue.call("disarm", "awake")
@@ -80,7 +80,7 @@ def test_disarming_one_sleeper_silences_no_other(queue: Queue, listener: Listene
     assert listener.received() == [str(published)]
 
 
-def test_a_flag_that_ran_out_rings_no_more(queue: Queue, listener: Listener) -> None:
+def test_an_expired_flag_sends_nothing(queue: Queue, listener: Listener) -> None:
     queue.arm(look_in="0 s")
 
     queue.publish()
@@ -88,7 +88,7 @@ def test_a_flag_that_ran_out_rings_no_more(queue: Queue, listener: Listener) -> 
     assert listener.received() == []
 
 
-def test_an_armed_flag_that_is_not_committed_rings_for_nobody(queue: Queue, other: Queue, listener: Listener) -> None:
+def test_an_uncommitted_flag_sends_nothing(queue: Queue, other: Queue, listener: Listener) -> None:
     with other.conn.transaction():
         other.arm()
         queue.publish()
@@ -96,7 +96,7 @@ def test_an_armed_flag_that_is_not_committed_rings_for_nobody(queue: Queue, othe
     assert listener.received() == []
 
 
-def test_a_statement_that_publishes_nothing_rings_nothing(queue: Queue, listener: Listener) -> None:
+def test_a_statement_that_inserts_no_row_sends_nothing(queue: Queue, listener: Listener) -> None:
     queue.arm()
 
     queue.conn.execute("INSERT INTO messages.message (topic, payload) SELECT 't', '1' WHERE false")
@@ -104,7 +104,7 @@ def test_a_statement_that_publishes_nothing_rings_nothing(queue: Queue, listener
     assert listener.received() == []
 
 
-def test_a_publish_that_is_rolled_back_rings_nothing(queue: Queue, listener: Listener) -> None:
+def test_a_publish_that_is_rolled_back_sends_nothing(queue: Queue, listener: Listener) -> None:
     queue.arm()
 
     with queue.conn.transaction(force_rollback=True):
@@ -113,7 +113,7 @@ def test_a_publish_that_is_rolled_back_rings_nothing(queue: Queue, listener: Lis
     assert listener.received() == []
 
 
-def test_a_message_due_after_the_sleepers_next_look_rings_nothing(queue: Queue, listener: Listener) -> None:
+def test_a_message_due_after_the_next_poll_of_the_sleeper_sends_nothing(queue: Queue, listener: Listener) -> None:
     queue.arm(look_in="5 s")
 
     queue.publish(wait="1 minute")
@@ -121,7 +121,9 @@ def test_a_message_due_after_the_sleepers_next_look_rings_nothing(queue: Queue, 
     assert listener.received() == []
 
 
-def test_a_delayed_message_due_before_the_sleepers_next_look_rings(queue: Queue, listener: Listener) -> None:
+def test_a_delayed_message_due_before_the_next_poll_of_the_sleeper_sends_a_notification(
+    queue: Queue, listener: Listener
+) -> None:
     queue.arm(look_in="10 minutes")
 
     published = queue.publish(wait="1 minute")
@@ -129,7 +131,7 @@ def test_a_delayed_message_due_before_the_sleepers_next_look_rings(queue: Queue,
     assert listener.received() == [str(published)]
 
 
-def test_among_delayed_rows_the_one_that_is_due_rings(queue: Queue, listener: Listener) -> None:
+def test_of_several_delayed_rows_only_the_due_one_is_notified(queue: Queue, listener: Listener) -> None:
     queue.arm(look_in="5 s")
 
     queue.conn.execute(
@@ -142,7 +144,7 @@ def test_among_delayed_rows_the_one_that_is_due_rings(queue: Queue, listener: Li
     assert listener.received() == ["t"]
 
 
-def test_a_sleeper_is_rung_only_for_its_topics(queue: Queue, listener: Listener) -> None:
+def test_a_sleeper_is_notified_only_of_its_topics(queue: Queue, listener: Listener) -> None:
     queue.arm(topics=["mail", "sms"])
 
     queue.publish("fax")
@@ -151,7 +153,7 @@ def test_a_sleeper_is_rung_only_for_its_topics(queue: Queue, listener: Listener)
     assert listener.received() == [str(mail)]
 
 
-def test_of_a_statement_over_many_topics_only_the_awaited_ring(queue: Queue, listener: Listener) -> None:
+def test_of_a_statement_with_many_topics_only_awaited_ones_are_notified(queue: Queue, listener: Listener) -> None:
     queue.arm("a", topics=["t1"])
     queue.arm("b", topics=["t2", "t9"])
 
@@ -163,7 +165,7 @@ def test_of_a_statement_over_many_topics_only_the_awaited_ring(queue: Queue, lis
 
 
 @pytest.mark.parametrize("isolation", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
-def test_above_read_committed_it_rings_while_somebody_may_be_armed_since_the_snapshot_may_be_older_than_a_flag(
+def test_above_read_committed_a_notification_is_sent_while_a_worker_may_be_armed_since_the_snapshot_may_be_older_than_a_flag(
     queue: Queue, listener: Listener, isolation: psycopg.IsolationLevel
 ) -> None:
     queue.arm()
@@ -177,7 +179,7 @@ def test_above_read_committed_it_rings_while_somebody_may_be_armed_since_the_sna
 
 
 @pytest.mark.parametrize("isolation", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
-def test_above_read_committed_it_is_as_silent_as_below_while_nobody_can_be_armed(
+def test_above_read_committed_nothing_is_sent_while_no_worker_can_be_armed(
     queue: Queue, listener: Listener, isolation: psycopg.IsolationLevel
 ) -> None:
     queue.conn.execute("SELECT setval('messages.armed_until', 1)")
@@ -189,7 +191,7 @@ def test_above_read_committed_it_is_as_silent_as_below_while_nobody_can_be_armed
     assert listener.received() == []
 
 
-def test_a_sleeper_that_arms_after_an_old_snapshot_was_taken_is_rung_all_the_same(
+def test_a_sleeper_that_arms_after_an_old_snapshot_was_taken_is_notified_too(
     queue: Queue, other: Queue, listener: Listener
 ) -> None:
     other.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -201,7 +203,7 @@ def test_a_sleeper_that_arms_after_an_old_snapshot_was_taken_is_rung_all_the_sam
     assert listener.received() == [str(published)]
 
 
-def test_policy_always_rings_though_nobody_is_armed(queue: Queue, listener: Listener) -> None:
+def test_notify_always_sends_a_notification_although_no_worker_is_armed(queue: Queue, listener: Listener) -> None:
     queue.policy("loud", notify="always")
 
     published = queue.publish("loud")
@@ -210,7 +212,7 @@ def test_policy_always_rings_though_nobody_is_armed(queue: Queue, listener: List
     assert listener.received() == [str(published)]
 
 
-def test_policy_always_as_the_default_rings_for_every_topic_but_those_that_say_otherwise(
+def test_notify_always_as_the_default_applies_to_every_topic_without_another_value(
     queue: Queue, listener: Listener
 ) -> None:
     queue.policy("*", notify="always")
@@ -222,7 +224,7 @@ def test_policy_always_as_the_default_rings_for_every_topic_but_those_that_say_o
     assert listener.received() == [str(published)]
 
 
-def test_policy_always_rings_for_delayed_messages_too_since_listeners_outside_never_look_by_themselves(
+def test_notify_always_also_applies_to_delayed_messages_since_external_listeners_never_poll(
     queue: Queue, listener: Listener
 ) -> None:
     queue.policy("loud", notify="always")
@@ -232,7 +234,7 @@ def test_policy_always_rings_for_delayed_messages_too_since_listeners_outside_ne
     assert listener.received() == [str(published)]
 
 
-def test_policy_off_never_rings(queue: Queue, listener: Listener) -> None:
+def test_notify_off_never_sends_a_notification(queue: Queue, listener: Listener) -> None:
     queue.policy("silent", notify="off")
     queue.arm()
 
@@ -244,16 +246,14 @@ def test_policy_off_never_rings(queue: Queue, listener: Listener) -> None:
     assert listener.received() == []
 
 
-def test_the_sleeper_protocol_misses_no_publish_that_was_under_way(
-    queue: Queue, other: Queue, listener: Listener
-) -> None:
-    """The publisher looked at the flag before it was set, and commits after: then the sleeper's claim must see it."""
+def test_the_sleeper_protocol_misses_no_publish_in_progress(queue: Queue, other: Queue, listener: Listener) -> None:
+    """The publisher read the flag before it was set, and commits after: then the sleeper's claim must see its message."""
     with other.conn.transaction():
         published = other.publish()
         queue.arm()
         draw_xid = queue.call("draw_xid")
         assert queue.claim() == []
-        assert queue.call("oldest_running_xid") < draw_xid  # hence the sleeper must not sleep yet
+        assert queue.call("oldest_running_xid") < draw_xid  # so the sleeper must not sleep yet
 
     assert queue.call("oldest_running_xid") >= draw_xid
     assert [c.id for c in queue.claim()] == [published]

@@ -21,7 +21,7 @@ def due_in(queue: Queue, held: bool = False) -> Any:
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_without_messages_that_wait_in_a_channel_nothing_is_due(queue: Queue, held: bool) -> None:
+def test_without_waiting_messages_in_a_channel_nothing_is_due(queue: Queue, held: bool) -> None:
     queue.publish(wait="-1 s")
     queue.publish("u", channel="a")
     queue.publish(channel="b")
@@ -38,14 +38,14 @@ def test_it_is_the_first_of_all_channels_and_priorities(queue: Queue, held: bool
     assert due_in(queue, held) == 7
 
 
-def test_what_is_due_already_gives_zero_or_less(queue: Queue) -> None:
+def test_a_due_message_returns_zero_or_less(queue: Queue) -> None:
     queue.publish(channel="a", wait="9 s")
     queue.publish(channel="b", wait="-2 s")
 
     assert due_in(queue) <= 0
 
 
-def test_what_a_claim_held_back_is_looked_beyond(queue: Queue) -> None:
+def test_messages_that_a_claim_held_back_are_skipped(queue: Queue) -> None:
     queue.publish(channel="a", wait="-2 s")
     queue.publish(channel="b", wait="9 s")
     queue.publish(channel="c", wait="-3 s")
@@ -57,10 +57,10 @@ def test_what_a_claim_held_back_is_looked_beyond(queue: Queue) -> None:
     ("held", "wait", "looks_in"),
     [(False, "1 hour", 3600), (False, "0.5 s", 0.5), (True, "1 hour", 1), (True, "0.5 s", 0.5)],
 )
-def test_beyond_a_thousand_places_it_is_exact_unless_something_is_held_back(
+def test_beyond_a_thousand_entries_it_is_exact_unless_something_is_held_back(
     queue: Queue, held: bool, wait: str, looks_in: float
 ) -> None:
-    """What is held back is passed over place by place, and of more than a thousand it says to look again within a second."""
+    """Held-back messages are skipped entry by entry, and after a thousand entries it returns that the next claim is within a second."""
     queue.conn.execute(
         """
         INSERT INTO messages.message (topic, channel, payload, available_at)

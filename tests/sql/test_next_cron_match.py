@@ -1,4 +1,4 @@
-"""messages.next_cron_match: the first time on the calendar that matches. The expressions themselves are told by test_next_tick.py."""
+"""messages.next_cron_match: the first matching time of the calendar. The expressions themselves: test_next_tick.py."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def first(queue: Queue, cron: str, begin: str) -> datetime | None:
     return found
 
 
-def test_the_time_from_which_it_looks_may_match_itself(queue: Queue) -> None:
+def test_the_start_time_itself_may_match(queue: Queue) -> None:
     assert first(queue, "30 8 * * *", "2026-03-01 08:30") == datetime(2026, 3, 1, 8, 30)  # noqa: DTZ001
 
 
-def test_it_goes_on_to_the_next_hour_day_month_and_year(queue: Queue) -> None:
+def test_it_continues_in_the_next_hour_day_month_and_year(queue: Queue) -> None:
     assert first(queue, "30 8 * * *", "2026-12-31 08:31") == datetime(2027, 1, 1, 8, 30)  # noqa: DTZ001
     assert first(queue, "0 9,10 * * *", "2026-12-31 09:01") == datetime(2026, 12, 31, 10)  # noqa: DTZ001
 
 
-def test_a_day_that_never_comes_is_null(queue: Queue) -> None:
+def test_a_day_that_never_occurs_is_null(queue: Queue) -> None:
     assert first(queue, "0 0 30 2 *", "2026-01-01 00:00") is None

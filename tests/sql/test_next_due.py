@@ -19,7 +19,7 @@ def next_due(queue: Queue, *topics: str) -> float | None:
     return due if due is None else due.total_seconds()
 
 
-def test_nothing_waits_in_an_empty_queue(queue: Queue) -> None:
+def test_in_an_empty_queue_it_is_null(queue: Queue) -> None:
     assert next_due(queue) is None
 
 
@@ -43,14 +43,14 @@ def test_priorities_channels_and_topics_all_count(queue: Queue) -> None:
     assert next_due(queue, "a", "b", "c") == 420
 
 
-def test_topics_that_are_not_asked_for_do_not_count(queue: Queue) -> None:
+def test_other_topics_do_not_count(queue: Queue) -> None:
     queue.publish("a", wait="1 minute")
 
     assert next_due(queue, "b") is None
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_what_is_due_already_gives_zero_or_less(queue: Queue, channel: str | None) -> None:
+def test_a_due_message_returns_zero_or_less(queue: Queue, channel: str | None) -> None:
     queue.publish(wait="1 hour")
     queue.publish(wait="-5 s", channel=channel)
 
@@ -74,7 +74,7 @@ def test_a_retried_message_counts(queue: Queue) -> None:
     assert next_due(queue) == 42
 
 
-def test_the_timer_set_by_it_finds_the_message(queue: Queue) -> None:
+def test_a_timer_set_by_it_finds_the_message(queue: Queue) -> None:
     published = queue.publish(wait="1.234567 s")
 
     queue.later(f"{next_due(queue)} s")
@@ -82,7 +82,7 @@ def test_the_timer_set_by_it_finds_the_message(queue: Queue) -> None:
     assert [c.id for c in queue.claim()] == [published]
 
 
-def test_with_a_backlog_it_looks_at_a_few_pages_only(own_queue: Queue) -> None:
+def test_with_a_backlog_it_reads_a_few_pages(own_queue: Queue) -> None:
     own_queue.publish_many(20_000, channel="c")
     own_queue.publish_many(20_000, wait="1 hour")
 

@@ -17,7 +17,7 @@ def walk(queue: Queue, marks: bool = True) -> list[Any]:
     return found
 
 
-def test_it_visits_each_priority_that_stands_from_the_left_edge(queue: Queue) -> None:
+def test_it_visits_each_priority_from_the_left_edge(queue: Queue) -> None:
     for priority in (9, 0, 5, 5):
         queue.publish(priority=priority)
     queue.publish("u", priority=3)
@@ -36,7 +36,7 @@ def test_a_marked_priority_is_visited_from_its_mark(queue: Queue) -> None:
     assert walk(queue) == [(0, True), (5, False), (7, False), (9, True)]
 
 
-def test_told_to_look_it_does_without_the_marks(queue: Queue) -> None:
+def test_without_marks_it_checks_each_priority(queue: Queue) -> None:
     queue.publish(priority=5)
     queue.conn.execute("INSERT INTO messages.low_water VALUES ('t', 5, '2026-01-01'), ('t', 7, '2026-01-01')")
 

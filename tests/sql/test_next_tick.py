@@ -18,7 +18,7 @@ from tests.sql.queue import Queue
 pytestmark = pytest.mark.every_server
 
 BERLIN = "Europe/Berlin"
-# Where clocks are set by an hour, by half of one, at midnight, in the south, twice in a month, and where a whole day was left out.
+# Changes of the clocks by an hour, by half of one, at midnight, in the south, twice in a month, and by a whole skipped day.
 ZONES = [
     BERLIN,
     "America/New_York",
@@ -78,7 +78,7 @@ def tick(queue: Queue, cron: str, after: str, zone: str = "UTC") -> str:
         ("  0\t9  * *  * ", "2026-01-01T00:00", "2026-01-01T09:00+00:00"),
     ],
 )
-def test_the_next_tick_is_the_first_that_matches_and_is_later(
+def test_the_next_tick_is_the_first_match_after_the_given_time(
     queue: Queue, cron: str, after: str, expected: str
 ) -> None:
     assert tick(queue, cron, after) == expected
@@ -90,21 +90,21 @@ def test_a_day_matches_by_month_or_by_week_if_both_are_given(queue: Queue) -> No
     assert [each.day for each in found] == [6, 13, 20, 27]
 
 
-def test_it_must_match_both_if_one_of_them_begins_with_a_star(queue: Queue) -> None:
+def test_a_day_must_match_both_if_one_of_them_begins_with_a_star(queue: Queue) -> None:
     found = ticks(queue, "0 0 */10 * fri", datetime(2026, 1, 1, tzinfo=UTC), count=3)
 
     assert [each.date().isoformat() for each in found] == ["2026-05-01", "2026-07-31", "2026-08-21"]
 
 
 @pytest.mark.parametrize("cron", ["0 0 30 2 *", "0 0 31 2,4,6,9,11 *", "0 0 31 4 */1"])
-def test_a_day_that_never_comes_is_null_after_a_bounded_search(queue: Queue, cron: str) -> None:
+def test_a_day_that_never_occurs_is_null_after_a_bounded_search(queue: Queue, cron: str) -> None:
     began = queue.value("SELECT clock_timestamp()")
 
     assert ticks(queue, cron, datetime(2026, 1, 1, tzinfo=UTC)) == [None]
     assert queue.value("SELECT clock_timestamp() - %s < interval '30 s'", [began]) is True
 
 
-def test_a_day_that_comes_once_in_forty_years_is_found(queue: Queue) -> None:
+def test_a_day_that_occurs_once_in_forty_years_is_found(queue: Queue) -> None:
     # A Sunday, 29 February, past the year 2100 that is no leap year.
     assert tick(queue, "0 0 29 2 */7", "2088-02-29T00:00") == "2128-02-29T00:00+00:00"
 
@@ -121,23 +121,21 @@ def test_a_day_that_comes_once_in_forty_years_is_found(queue: Queue) -> None:
         ("90 seconds", "1970-01-01T00:01:30Z", "1970-01-01T00:03:00Z"),
     ],
 )
-def test_an_interval_ticks_at_multiples_that_everybody_agrees_on(
-    queue: Queue, cron: str, after: str, expected: str
-) -> None:
+def test_an_interval_ticks_at_multiples_since_the_epoch(queue: Queue, cron: str, after: str, expected: str) -> None:
     found = ticks(queue, cron, datetime.fromisoformat(after), BERLIN)
 
     assert found == [datetime.fromisoformat(expected)]
 
 
-# Where clocks are set
+# Changes of the clocks
 
 
 @pytest.mark.parametrize("cron", ["0 2 * * *", "30 2 * * *", "59 2 * * *", "30 2 29 3 *"])
-def test_a_fixed_time_that_is_left_out_comes_at_the_first_moment_after_the_gap(queue: Queue, cron: str) -> None:
+def test_a_skipped_fixed_time_ticks_at_the_first_moment_after_the_gap(queue: Queue, cron: str) -> None:
     assert tick(queue, cron, "2026-03-28T12:00", BERLIN) == "2026-03-29T03:00+02:00"
 
 
-def test_several_times_in_one_gap_come_once(queue: Queue) -> None:
+def test_several_times_in_one_gap_tick_once(queue: Queue) -> None:
     found = ticks(queue, "0,20,40 2,3 * * *", datetime(2026, 3, 29, 0, 59, tzinfo=UTC), BERLIN, count=3)
 
     assert [each.isoformat(timespec="minutes") for each in found] == [
@@ -145,44 +143,44 @@ def test_several_times_in_one_gap_come_once(queue: Queue) -> None:
     ]
 
 
-def test_a_fixed_time_that_comes_twice_ticks_the_first_time_only(queue: Queue) -> None:
+def test_a_fixed_time_that_occurs_twice_ticks_the_first_time_only(queue: Queue) -> None:
     first, second = ticks(queue, "30 2 * * *", datetime(2026, 10, 24, 12, tzinfo=UTC), BERLIN, count=2)
 
     assert first == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
     assert second == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
 
 
-def test_every_hour_is_every_hour_that_passes(queue: Queue) -> None:
+def test_hourly_expressions_tick_in_every_hour_that_passes(queue: Queue) -> None:
     for day in (datetime(2026, 3, 28, 20, tzinfo=UTC), datetime(2026, 10, 24, 20, tzinfo=UTC)):
         found = ticks(queue, "0 * * * *", day, BERLIN, count=12)
 
         assert found == [day + timedelta(hours=n) for n in range(1, 13)]
 
 
-def test_a_gap_at_midnight_moves_the_day_s_beginning(queue: Queue) -> None:
+def test_a_gap_at_midnight_moves_the_beginning_of_the_day(queue: Queue) -> None:
     assert tick(queue, "@daily", "2018-11-03T12:00", "America/Sao_Paulo") == "2018-11-04T01:00-02:00"
 
 
-def test_a_day_that_was_left_out_whole_ticks_when_the_next_one_begins(queue: Queue) -> None:
+def test_a_skipped_day_ticks_when_the_next_one_begins(queue: Queue) -> None:
     assert tick(queue, "0 12 30 12 *", "2011-12-01T00:00", "Pacific/Apia") == "2011-12-31T00:00+14:00"
 
 
-# What cannot be read
+# Invalid expressions
 
 
-def test_an_expression_that_cannot_be_read_is_refused_with_the_fix(queue: Queue) -> None:
+def test_an_unreadable_expression_is_refused_with_the_fix(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match='cron: hour is "25"') as caught:
         tick(queue, "0 25 * * *", "2026-01-01T00:00")
 
     assert str(caught.value.diag.message_hint).startswith("use * or 0 to 23")
 
 
-def test_a_time_zone_that_is_not_known_is_refused(queue: Queue) -> None:
+def test_an_unknown_time_zone_is_refused(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match='time zone "Mars/Base" not recognized'):
         ticks(queue, "@daily", datetime(2026, 1, 1, tzinfo=UTC), "Mars/Base")
 
 
-# Against others
+# Comparisons with other implementations
 
 
 def field(low: int, high: int) -> st.SearchStrategy[str]:
@@ -212,18 +210,18 @@ MOMENTS = st.datetimes(datetime(1990, 1, 1), datetime(2090, 1, 1)).map(lambda mo
 def test_it_agrees_with_another_implementation(queue: Queue, cron: str, after: datetime) -> None:
     try:
         expected = next(CronSim(cron, after), None)
-    except Exception:  # noqa: BLE001 - it refuses some of the days that never come
+    except Exception:  # noqa: BLE001 - it refuses some of the days that never occur
         expected = None
 
     assert ticks(queue, cron, after) == [expected]
 
 
-# What can happen in a few days, so that walking minute by minute ends.
+# Expressions that tick within a few days, so that walking minute by minute ends.
 NEAR = st.tuples(field(0, 59), field(0, 23), st.just("*"), st.just("*"), field(0, 7)).map(" ".join)
 
 
 def changes(zone: str) -> list[datetime]:
-    """Return the hours after which the clocks of a zone are put forward or back, by looking at the days first."""
+    """Return the hours after which the clocks of a zone change, by comparing the days first."""
     days = [datetime(2005, 1, 1, tzinfo=UTC) + timedelta(days=n) for n in range(365 * 20)]
     offsets = [day.astimezone(ZoneInfo(zone)).utcoffset() for day in days]
     hours = [
@@ -261,19 +259,19 @@ def test_around_every_change_of_clocks_it_agrees_with_a_walk_through_all_minutes
 
 
 def walk(cron: str, after: datetime, zone: str, days: int = 9) -> Iterator[datetime]:
-    """Yield the ticks by looking at what the clocks show at every minute, for some days."""
+    """Yield the ticks by reading the local time at every minute, for some days."""
     minute, hour, _, _, weekday = (set(_numbers(f, n)) for f, n in zip(cron.split(), (59, 23, 31, 12, 7), strict=True))
     weekday = {each % 7 for each in weekday}
     fixed = not any(each.startswith("*") for each in cron.split()[:2])
     clocks = ZoneInfo(zone)
-    # What was due before `after` is needed too: whether a time was shown already.
+    # Ticks before `after` are needed too: they show whether a local time occurred already.
     shown: set[datetime] = set()
     at = after.replace(second=0, microsecond=0) - timedelta(days=2)
     before = (at - timedelta(minutes=1)).astimezone(clocks).replace(tzinfo=None)
     while at < after + timedelta(days=days):
         local = at.astimezone(clocks).replace(tzinfo=None)
         due = [local]
-        if fixed and local > before + timedelta(minutes=1):  # set forward: what was left out is due as well
+        if fixed and local > before + timedelta(minutes=1):  # set forward: skipped times are due as well
             due += [before + timedelta(minutes=n) for n in range(1, int((local - before).total_seconds()) // 60)]
         if fixed:
             due = [each for each in due if each not in shown]

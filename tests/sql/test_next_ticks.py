@@ -1,4 +1,4 @@
-"""messages.next_ticks: when an expression ticks, to look before one relies on it."""
+"""messages.next_ticks: a preview of when an expression ticks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ticks(queue: Queue, *arguments: object) -> list[datetime]:
     return [row.at for row in queue.rows(f"SELECT t AS at FROM messages.next_ticks({marks}) AS t", arguments)]
 
 
-def test_five_ticks_from_now_on_by_the_servers_clock(queue: Queue) -> None:
+def test_it_returns_five_ticks_from_the_servers_time(queue: Queue) -> None:
     queue.stop_clock("2026-11-16 09:00:00+00")
 
     found = ticks(queue, "0 9 * * *", "Europe/Berlin")
@@ -25,13 +25,13 @@ def test_five_ticks_from_now_on_by_the_servers_clock(queue: Queue) -> None:
     assert found == [datetime(2026, 11, day, 8, tzinfo=UTC) for day in range(17, 22)]
 
 
-def test_or_as_many_as_one_wants_from_any_time_on(queue: Queue) -> None:
+def test_it_returns_any_number_of_ticks_from_a_given_time(queue: Queue) -> None:
     found = ticks(queue, "0 0 29 2 *", "UTC", 2, datetime(2026, 1, 1, tzinfo=UTC))
 
     assert found == [datetime(2028, 2, 29, tzinfo=UTC), datetime(2032, 2, 29, tzinfo=UTC)]
 
 
-def test_a_day_that_never_comes_has_none(queue: Queue) -> None:
+def test_a_day_that_never_occurs_has_none(queue: Queue) -> None:
     assert ticks(queue, "0 0 30 2 *") == []
 
 
@@ -43,7 +43,7 @@ def test_the_count_has_bounds(queue: Queue, count: int | None) -> None:
     assert caught.value.diag.message_hint == "use 1 to 1000"
 
 
-def test_what_cannot_be_read_is_refused_with_the_fix(queue: Queue) -> None:
+def test_an_unreadable_expression_is_refused_with_the_fix(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match='cron: minute is "60"') as caught:
         ticks(queue, "60 * * * *")
 

@@ -1,4 +1,4 @@
-"""messages.next_topic: the walk over the topics that stand in the queue."""
+"""messages.next_topic: the walk over the topics that may have ready messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def walk(queue: Queue, wanted: list[str] | None = None, marks: bool = True) -> l
 
 @pytest.fixture
 def standing(queue: Queue) -> None:
-    """Topics of every kind, in the order of their bytes: upper before lower case, a prefix before what it is a prefix of."""
+    """Topics of every kind, in the order of their bytes: upper before lower case, a prefix before the longer name."""
     for topic in ("a", "b", "B", "a.b", "a-b", "ab", "9", "z~"[:1], "x" * 200):
         queue.publish_many(3, topic)
     queue.publish("channels.only", channel="c")
@@ -34,7 +34,7 @@ def test_it_visits_only_the_wanted_topics(queue: Queue, standing: None) -> None:
 
 
 @pytest.mark.parametrize("wanted", [[], ["nobody"], ["0", "~"]])
-def test_it_ends_at_once_when_no_wanted_topic_stands(queue: Queue, standing: None, wanted: list[str]) -> None:
+def test_it_ends_at_once_if_no_wanted_topic_exists(queue: Queue, standing: None, wanted: list[str]) -> None:
     assert walk(queue, wanted) == []
 
 
@@ -42,7 +42,7 @@ def test_an_empty_queue_has_no_topic(queue: Queue) -> None:
     assert walk(queue) == []
 
 
-def test_topics_that_are_all_locked_do_not_stand(queue: Queue) -> None:
+def test_topics_whose_messages_are_all_locked_are_skipped(queue: Queue) -> None:
     queue.publish("a")
     queue.publish("b")
     queue.claim("a")
@@ -50,7 +50,7 @@ def test_topics_that_are_all_locked_do_not_stand(queue: Queue) -> None:
     assert walk(queue) == ["b"]
 
 
-def test_a_topic_with_a_mark_is_taken_as_it_is_unless_told_to_look(queue: Queue, standing: None) -> None:
+def test_a_topic_with_a_mark_is_returned_without_a_check_unless_marks_are_off(queue: Queue, standing: None) -> None:
     queue.conn.execute(
         "INSERT INTO messages.low_water VALUES ('marked', 5, now()), ('a', 5, now()), ('unmarked', 5, NULL)"
     )
@@ -59,7 +59,7 @@ def test_a_topic_with_a_mark_is_taken_as_it_is_unless_told_to_look(queue: Queue,
     assert walk(queue, marks=False) == ALL
 
 
-def test_its_cost_is_that_of_the_topics_not_of_the_messages(own_queue: Queue) -> None:
+def test_its_cost_depends_on_the_topics_and_not_on_the_messages(own_queue: Queue) -> None:
     own_queue.publish_many(5000, "a")
     own_queue.publish_many(5000, "b", channel="c")
     own_queue.publish("c")

@@ -1,4 +1,4 @@
-"""messages.notify: what is told to whom. While the queue is full: security/test_notify_queue.py."""
+"""messages.notify: sends notifications. While the notification queue is full: security/test_notify_queue.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sql.queue import Listener, Queue
 pytestmark = pytest.mark.every_server
 
 
-def test_each_payload_is_told_and_the_answer_says_so(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_each_payload_is_sent_and_the_result_says_so(queue: Queue, listen: Callable[..., Listener]) -> None:
     listener = listen("a")
 
     assert queue.call("notify", "a", ["x", "y", ""]) is True

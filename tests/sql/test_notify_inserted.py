@@ -1,4 +1,4 @@
-"""messages.notify_inserted: whom a statement that has inserted messages rings for. What it is called with: test_new_message.py."""
+"""messages.notify_inserted: which sleepers a statement that inserted messages notifies. Its arguments: test_new_message.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def ring(queue: Queue, topics: list[str], waits: list[str], message_id: int | No
     queue.row(RING, {"topics": topics, "waits": waits, "id": message_id})
 
 
-def test_many_messages_ring_each_topic_once_and_one_rings_with_its_id(queue: Queue, listener: Listener) -> None:
+def test_many_messages_send_one_notification_per_topic_and_one_message_sends_its_id(
+    queue: Queue, listener: Listener
+) -> None:
     queue.arm()
 
     ring(queue, ["a", "b"], ["0", "0"])
@@ -35,7 +37,7 @@ def test_many_messages_ring_each_topic_once_and_one_rings_with_its_id(queue: Que
     assert sorted(listener.received()) == ["17", "a", "b"]
 
 
-def test_topics_whose_first_message_is_due_after_the_next_look_of_everybody_stay_silent(
+def test_topics_whose_first_message_is_due_after_the_next_poll_of_all_workers_are_not_notified(
     queue: Queue, listener: Listener
 ) -> None:
     queue.arm("soon", ["a", "b"], look_in="5 s")
@@ -46,13 +48,13 @@ def test_topics_whose_first_message_is_due_after_the_next_look_of_everybody_stay
     assert sorted(listener.received()) == ["a", "c"]
 
 
-def test_nobody_is_rung_when_nobody_sleeps(queue: Queue, listener: Listener) -> None:
+def test_nothing_is_sent_if_no_worker_sleeps(queue: Queue, listener: Listener) -> None:
     ring(queue, ["a"], ["0"], 17)
 
     assert listener.received() == []
 
 
-def test_above_read_committed_it_rings_whatever_the_flags_say_but_for_topics_that_never_ring(
+def test_above_read_committed_all_topics_are_notified_except_those_with_notify_off(
     queue: Queue, listener: Listener
 ) -> None:
     queue.policy("silent", notify="off")
@@ -64,7 +66,7 @@ def test_above_read_committed_it_rings_whatever_the_flags_say_but_for_topics_tha
     assert listener.received() == ["a"]
 
 
-def test_a_flag_that_was_put_up_during_the_transaction_is_seen(queue: Queue, other: Queue, listener: Listener) -> None:
+def test_a_flag_that_was_set_during_the_transaction_is_seen(queue: Queue, other: Queue, listener: Listener) -> None:
     with queue.conn.transaction():
         queue.ids()
         other.arm()

@@ -1,4 +1,4 @@
-"""messages.notify_policy: whether publishes of a topic ring."""
+"""messages.notify_policy: whether publishes of a topic send notifications."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.sql.queue import Queue
     ("default", "topic", "effective"),
     [("auto", None, "auto"), ("auto", "off", "off"), ("off", "always", "always"), ("always", None, "always")],
 )
-def test_the_topics_word_wins_over_the_default(queue: Queue, default: str, topic: str | None, effective: str) -> None:
+def test_the_topics_own_value_wins_over_the_default(
+    queue: Queue, default: str, topic: str | None, effective: str
+) -> None:
     queue.policy("*", notify=default)
     queue.policy("t", notify=topic)
 

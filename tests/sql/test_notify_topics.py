@@ -1,4 +1,4 @@
-"""messages.notify_topics: wakes anyone who sleeps and would look too late. (Retries, releases and deferrals that ring are in their own files.)"""
+"""messages.notify_topics: wakes workers that would otherwise look too late. (Retries, releases and deferrals that notify are in their own files.)"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def listener(listen: Callable[..., Listener]) -> Listener:
     return listen("new_message")
 
 
-def test_each_topic_rings_once(queue: Queue, listener: Listener) -> None:
+def test_each_topic_is_notified_once(queue: Queue, listener: Listener) -> None:
     queue.arm()
 
     queue.row(RING, [["a", "b"], "0"])
@@ -27,13 +27,13 @@ def test_each_topic_rings_once(queue: Queue, listener: Listener) -> None:
     assert sorted(listener.received()) == ["a", "b"]
 
 
-def test_nobody_is_rung_when_nobody_sleeps(queue: Queue, listener: Listener) -> None:
+def test_nothing_is_sent_if_no_worker_sleeps(queue: Queue, listener: Listener) -> None:
     queue.row(RING, [["a"], "0"])
 
     assert listener.received() == []
 
 
-def test_nobody_is_rung_for_what_is_due_after_he_looks_by_himself(queue: Queue, listener: Listener) -> None:
+def test_nothing_is_sent_for_messages_that_are_due_after_the_next_poll(queue: Queue, listener: Listener) -> None:
     queue.arm(look_in="1 minute")
 
     queue.row(RING, [["a"], "2 minutes"])
@@ -42,7 +42,7 @@ def test_nobody_is_rung_for_what_is_due_after_he_looks_by_himself(queue: Queue, 
     assert listener.received() == ["b"]
 
 
-def test_only_the_sleepers_topics_ring(queue: Queue, listener: Listener) -> None:
+def test_only_topics_of_the_sleepers_are_notified(queue: Queue, listener: Listener) -> None:
     queue.arm(topics=["a"])
 
     queue.row(RING, [["a", "b"], "0"])
@@ -50,7 +50,7 @@ def test_only_the_sleepers_topics_ring(queue: Queue, listener: Listener) -> None
     assert listener.received() == ["a"]
 
 
-def test_a_topic_with_notify_off_stays_silent(queue: Queue, listener: Listener) -> None:
+def test_a_topic_with_notify_off_is_not_notified(queue: Queue, listener: Listener) -> None:
     queue.policy("a", notify="off")
     queue.arm()
 
@@ -59,7 +59,7 @@ def test_a_topic_with_notify_off_stays_silent(queue: Queue, listener: Listener) 
     assert listener.received() == ["b"]
 
 
-def test_a_topic_with_notify_always_rings_though_nobody_sleeps(queue: Queue, listener: Listener) -> None:
+def test_a_topic_with_notify_always_is_notified_although_no_worker_sleeps(queue: Queue, listener: Listener) -> None:
     queue.policy("a", notify="always")
 
     queue.row(RING, [["a", "b"], "0"])
@@ -67,7 +67,7 @@ def test_a_topic_with_notify_always_rings_though_nobody_sleeps(queue: Queue, lis
     assert listener.received() == ["a"]
 
 
-def test_above_read_committed_it_always_rings(queue: Queue, listener: Listener) -> None:
+def test_above_read_committed_it_always_notifies(queue: Queue, listener: Listener) -> None:
     queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
 
     with queue.conn.transaction():

@@ -1,4 +1,4 @@
-"""messages.notify_waiters: rings for the messages that somebody waits for, and for no others. Its races: test_wait_for.py."""
+"""messages.notify_waiters: sends notifications for messages that have waiters, and for no others. Its races: test_wait_for.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def wait(queue: Queue, *message_ids: int) -> None:
     queue.conn.execute("INSERT INTO messages.waiter SELECT unnest(%s::bigint[]), now()", [list(message_ids)])
 
 
-def test_each_message_that_is_waited_for_is_rung_for_once(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_each_awaited_message_is_notified_once(queue: Queue, listen: Callable[..., Listener]) -> None:
     listener = listen("settled")
     wait(queue, 1, 2, 3)
 
@@ -27,14 +27,14 @@ def test_each_message_that_is_waited_for_is_rung_for_once(queue: Queue, listen: 
     assert [row.message_id for row in queue.rows("SELECT message_id FROM messages.waiter")] == [1]
 
 
-def test_where_nobody_waits_nothing_rings(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_nothing_is_sent_without_waiters(queue: Queue, listen: Callable[..., Listener]) -> None:
     listener = listen("settled")
 
     assert queue.call("notify_waiters", [1, 2]) == 0
     assert listener.received() == []
 
 
-def test_above_read_committed_all_are_rung_for_and_no_waiter_is_touched(
+def test_above_read_committed_all_messages_are_notified_and_no_waiter_is_changed(
     queue: Queue, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("settled")

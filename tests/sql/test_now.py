@@ -1,4 +1,4 @@
-"""messages.now: the time by which the queue lives."""
+"""messages.now: the clock of the queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAKE = datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 @pytest.fixture
 def member(database: Database) -> Iterator[Queue]:
-    """A connection of a user that is a worker and no more."""
+    """A connection of a user that is only a worker."""
     conn = database.connect()
     conn.execute("CREATE ROLE test_member IN ROLE messages_worker")
     conn.execute("SET SESSION AUTHORIZATION test_member")
@@ -30,7 +30,7 @@ def test_it_is_the_servers_clock(queue: Queue) -> None:
     assert before <= now <= after
 
 
-def test_it_goes_on_within_a_transaction(queue: Queue) -> None:
+def test_it_advances_within_a_transaction(queue: Queue) -> None:
     with queue.conn.transaction():
         assert queue.call("now") < queue.call("now")
 
@@ -42,7 +42,7 @@ def test_the_owner_may_stop_it_for_a_test(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("unset", ["SET messages.fake_now = ''", "RESET messages.fake_now"])
-def test_without_the_setting_it_runs_again(queue: Queue, unset: str) -> None:
+def test_without_the_setting_it_advances_again(queue: Queue, unset: str) -> None:
     queue.later("-10 years")
 
     queue.conn.execute(unset.encode())
@@ -56,7 +56,7 @@ def test_a_worker_cannot_change_it(member: Queue) -> None:
     assert abs(member.call("now") - datetime.now(UTC)) < timedelta(minutes=1)
 
 
-def test_a_worker_cannot_expire_the_locks_of_others_by_a_clock_of_its_own(queue: Queue, member: Queue) -> None:
+def test_a_worker_cannot_expire_the_locks_of_others_with_its_own_clock(queue: Queue, member: Queue) -> None:
     published = queue.publish()
     queue.claim()
     member.conn.execute("SELECT set_config('messages.fake_now', %s, false)", [FAKE.isoformat()])
@@ -66,7 +66,7 @@ def test_a_worker_cannot_expire_the_locks_of_others_by_a_clock_of_its_own(queue:
     assert queue.message(published).locked_by == "w"
 
 
-def test_nor_by_a_clock_that_cannot_be_read(member: Queue) -> None:
+def test_a_worker_cannot_set_an_invalid_clock(member: Queue) -> None:
     member.conn.execute("SET messages.fake_now = 'soon'")
 
     assert member.call("now") is not None

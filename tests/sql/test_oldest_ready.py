@@ -28,7 +28,7 @@ def test_it_is_the_oldest_of_all_priorities(queue: Queue, channel: str | None) -
     assert age(queue) == timedelta(minutes=3)
 
 
-def test_what_is_delayed_or_locked_is_not_ready(queue: Queue) -> None:
+def test_delayed_and_locked_messages_are_not_ready(queue: Queue) -> None:
     queue.publish(wait="-1 minute")
     queue.claim()
     queue.publish(wait="1 minute")

@@ -9,7 +9,7 @@ from tests.sql.queue import Queue
 pytestmark = pytest.mark.every_server
 
 
-def test_it_does_not_pass_a_transaction_that_runs(queue: Queue, other: Queue) -> None:
+def test_it_does_not_pass_a_running_transaction(queue: Queue, other: Queue) -> None:
     with other.conn.transaction():
         running = other.call("draw_xid")
         assert queue.call("oldest_running_xid") <= running

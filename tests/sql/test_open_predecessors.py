@@ -1,4 +1,4 @@
-"""messages.open_predecessors: what there is to wait for, and what there is not."""
+"""messages.open_predecessors: which predecessors a message must wait for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def look(queue: Queue, *ids: int | None) -> list[Row]:
     return [tuple(row) for row in queue.rows("SELECT * FROM messages.open_predecessors(%s::bigint[])", [list(ids)])]
 
 
-def test_what_lives_and_what_died_stand_there_and_what_succeeded_does_not(queue: Queue) -> None:
+def test_live_and_dead_messages_are_returned_and_successes_are_not(queue: Queue) -> None:
     done, dead, live = queue.publish("done"), queue.publish("dead"), queue.publish("live")
     queue.settle("complete", queue.claim("done"))
     queue.settle("fail", queue.claim("dead"), ["boom"])
@@ -21,14 +21,14 @@ def test_what_lives_and_what_died_stand_there_and_what_succeeded_does_not(queue:
 
 
 @pytest.mark.parametrize("message_id", [987654321, 0, -1, None])
-def test_one_that_never_was_is_an_error_that_says_so(queue: Queue, message_id: int | None) -> None:
+def test_an_unknown_id_is_an_error_that_names_it(queue: Queue, message_id: int | None) -> None:
     with pytest.raises(psycopg.Error, match="never published") as caught:
         look(queue, queue.publish(), message_id)
 
     assert caught.value.sqlstate == "PGR08"
 
 
-def test_one_of_which_nothing_is_kept_is_an_error_that_says_so(queue: Queue) -> None:
+def test_a_message_that_was_not_archived_is_an_error_that_names_it(queue: Queue) -> None:
     queue.policy(archive_success="none")
     published = queue.publish()
     queue.settle("complete", queue.claim())
@@ -37,7 +37,7 @@ def test_one_of_which_nothing_is_kept_is_an_error_that_says_so(queue: Queue) -> 
         look(queue, published)
 
 
-def test_one_that_another_transaction_has_not_committed_is_not_there(queue: Queue, other: Queue) -> None:
+def test_an_uncommitted_message_does_not_exist(queue: Queue, other: Queue) -> None:
     with other.conn.transaction():
         published = other.publish()
         with pytest.raises(psycopg.Error, match="its publish is not committed"):

@@ -1,4 +1,4 @@
-"""messages.open_session: a good token becomes a session, no longer than the token lasts."""
+"""messages.open_session: a valid token opens a session, no longer than the token lasts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sql.queue import Queue
 DIGEST, COOKIE = bytes(32), b"c" * 32
 
 
-def test_it_lasts_as_long_as_asked_for(queue: Queue) -> None:
+def test_it_lasts_for_the_requested_time(queue: Queue) -> None:
     queue.call("add_token", "shop", DIGEST, ["viewer"])
 
     assert queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1)) is True
@@ -26,6 +26,6 @@ def test_it_ends_with_the_token(queue: Queue) -> None:
     assert queue.value("SELECT s.expires_at = t.expires_at FROM messages.web_session AS s, messages.token AS t")
 
 
-def test_a_token_that_is_unknown_opens_nothing(queue: Queue) -> None:
+def test_an_unknown_token_opens_nothing(queue: Queue) -> None:
     assert queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1)) is False
     assert queue.rows("SELECT FROM messages.web_session") == []

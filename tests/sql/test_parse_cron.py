@@ -44,7 +44,7 @@ def test_it_follows_the_hours_that_pass_if_minute_or_hour_begins_with_a_star(
         ("@hourly", "0 * * * *"),
     ],
 )
-def test_names_stand_for_expressions(queue: Queue, name: str, same: str) -> None:
+def test_names_are_short_for_expressions(queue: Queue, name: str, same: str) -> None:
     assert queue.row(READ, [name]) == queue.row(READ, [same])
 
 
@@ -67,19 +67,19 @@ def test_an_interval_has_bounds(queue: Queue, cron: str) -> None:
 @pytest.mark.parametrize(
     "cron", ["", " ", "* * * *", "0 * * * * *", "@reboot", "@every 5m", "daily", "5 minutes", "-5 seconds"]
 )
-def test_anything_else_is_told_with_the_fix(queue: Queue, cron: str) -> None:
+def test_an_invalid_expression_is_reported_with_the_fix(queue: Queue, cron: str) -> None:
     read = queue.row(READ, [cron])
 
     assert read.problem == f'expression is "{cron}"'
     assert read.hint.startswith("use five fields (minute hour day-of-month month day-of-week), @hourly")
 
 
-def test_one_that_is_longer_than_a_thousand_characters_is_refused_and_not_shown_whole(queue: Queue) -> None:
+def test_an_expression_longer_than_a_thousand_characters_is_refused_and_not_shown_completely(queue: Queue) -> None:
     read = queue.row(READ, ["0" + ",0" * 500 + " * * * *"])
 
     assert read.problem.startswith('expression is "0,0,0')
     assert len(read.problem) < 150
 
 
-def test_a_field_that_cannot_be_read_is_named(queue: Queue) -> None:
+def test_an_invalid_field_is_named(queue: Queue) -> None:
     assert queue.row(READ, ["0 0 * * 1,x"]).problem == 'day of week is "1,x"'

@@ -34,7 +34,9 @@ def numbers(queue: Queue, setting: str, text: str) -> list[int]:
         ("day of week", "*/2", [0, 2, 4, 6]),
     ],
 )
-def test_numbers_names_lists_ranges_and_steps(queue: Queue, setting: str, text: str, expected: list[int]) -> None:
+def test_numbers_names_lists_ranges_and_steps_are_parsed(
+    queue: Queue, setting: str, text: str, expected: list[int]
+) -> None:
     assert numbers(queue, setting, text) == expected
 
 
@@ -64,7 +66,7 @@ def test_numbers_names_lists_ranges_and_steps(queue: Queue, setting: str, text: 
         ("hour", "*/24", "use a step from 1 to 23"),
     ],
 )
-def test_what_it_cannot_read_is_told_with_the_fix(queue: Queue, setting: str, text: str, fix: str) -> None:
+def test_an_invalid_field_is_reported_with_the_fix(queue: Queue, setting: str, text: str, fix: str) -> None:
     field = queue.row("SELECT * FROM messages.parse_cron_field(%s, %s)", [setting, text])
 
     assert field.problem == f'{setting} is "{text}"'

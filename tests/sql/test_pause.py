@@ -17,7 +17,7 @@ PAUSED_CHANNEL = (
 )
 
 
-def test_a_paused_topic_says_since_when_by_whom_and_why(queue: Queue) -> None:
+def test_a_paused_topic_records_since_when_by_whom_and_why(queue: Queue) -> None:
     queue.call("pause", "mail", "the server is down")
 
     paused = queue.row(PAUSED, ["mail"])
@@ -36,7 +36,7 @@ def test_a_channel_is_paused_alone(queue: Queue) -> None:
     assert queue.row(PAUSED, ["mail"]) is None
 
 
-def test_a_pause_keeps_what_else_the_row_says(queue: Queue) -> None:
+def test_a_pause_keeps_the_other_columns_of_the_row(queue: Queue) -> None:
     queue.policy("mail", max_attempts=7)
 
     queue.call("pause", "mail")
@@ -59,7 +59,7 @@ def test_the_end_of_a_pause_may_be_a_point_in_time(queue: Queue) -> None:
     assert queue.call("pause", "mail", until=tomorrow) == tomorrow
 
 
-def test_pausing_what_is_paused_replaces_why_and_until_and_keeps_since_when(queue: Queue) -> None:
+def test_pausing_again_replaces_reason_and_end_and_keeps_the_beginning(queue: Queue) -> None:
     queue.call("pause", "mail", "first", resume_in="1 hour")
     since = queue.row(PAUSED, ["mail"]).paused_at
 
@@ -69,7 +69,7 @@ def test_pausing_what_is_paused_replaces_why_and_until_and_keeps_since_when(queu
     assert (paused.paused_at, paused.paused_reason, paused.resume_at) == (since, "second", None)
 
 
-def test_pausing_what_was_paused_once_begins_anew(queue: Queue) -> None:
+def test_pausing_after_an_expired_pause_sets_a_new_beginning(queue: Queue) -> None:
     queue.call("pause", "mail", "first", resume_in="1 minute")
     since = queue.row(PAUSED, ["mail"]).paused_at
     queue.later("2 minutes")
@@ -80,7 +80,7 @@ def test_pausing_what_was_paused_once_begins_anew(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("channel", [None, "acme"])
-def test_daemons_hear_of_a_pause(queue: Queue, listen: Callable[..., Listener], channel: str | None) -> None:
+def test_a_pause_notifies_the_daemons(queue: Queue, listen: Callable[..., Listener], channel: str | None) -> None:
     listener = listen("topic_changed")
 
     queue.call("pause", "mail", channel=channel)
@@ -102,7 +102,7 @@ def test_daemons_hear_of_a_pause(queue: Queue, listen: Callable[..., Listener], 
         ({"topic": "mail", "resume_in": "1 h", "until": "2030-01-01Z"}, "both resume_in", "give one of them"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_value_and_the_fix(
+def test_invalid_arguments_are_refused_with_the_value_and_the_fix(
     queue: Queue, given: dict[str, Any], said: str, fix: str
 ) -> None:
     with pytest.raises((errors.InvalidParameterValue, errors.NullValueNotAllowed)) as caught:

@@ -8,7 +8,7 @@ from psycopg import errors
 from tests.sql.queue import Queue
 
 
-def test_a_paused_schedule_says_since_when_by_whom_and_why(queue: Queue) -> None:
+def test_a_paused_schedule_records_since_when_by_whom_and_why(queue: Queue) -> None:
     queue.stop_clock("2026-11-16 09:00:00+00")
     queue.schedule("s")
 
@@ -22,7 +22,7 @@ def test_a_paused_schedule_says_since_when_by_whom_and_why(queue: Queue) -> None
     )
 
 
-def test_pausing_again_replaces_why_and_keeps_since_when(queue: Queue) -> None:
+def test_pausing_again_replaces_the_reason_and_keeps_the_beginning(queue: Queue) -> None:
     queue.schedule("s")
     queue.call("pause_schedule", "s", "a")
     since = queue.scheduled().paused_at
@@ -31,7 +31,7 @@ def test_pausing_again_replaces_why_and_keeps_since_when(queue: Queue) -> None:
     assert (queue.scheduled().paused_reason, queue.scheduled().paused_at) == ("b", since)
 
 
-def test_a_schedule_that_there_is_not_is_an_error_with_the_fix(queue: Queue) -> None:
+def test_an_unknown_schedule_is_an_error_with_the_fix(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match='there is no schedule "nope"') as caught:
         queue.call("pause_schedule", "nope")
 

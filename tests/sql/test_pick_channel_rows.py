@@ -33,7 +33,7 @@ def test_the_channels_take_turns_one_message_each(queue: Queue) -> None:
     assert names(queue, picked) == ["a", "b", "a", "b", "a"]
 
 
-def test_each_channel_gives_no_more_than_its_room(queue: Queue) -> None:
+def test_each_channel_gives_at_most_its_slots(queue: Queue) -> None:
     for channel in "abc":
         queue.publish_many(5, channel=channel)
 
@@ -42,7 +42,7 @@ def test_each_channel_gives_no_more_than_its_room(queue: Queue) -> None:
     assert names(queue, picked) == ["a", "c", "c", "c"]
 
 
-def test_the_room_is_one_for_all_priorities_of_a_channel(queue: Queue) -> None:
+def test_the_slots_apply_to_all_priorities_of_a_channel_together(queue: Queue) -> None:
     low = queue.publish_many(3, channel="a", priority=9)
     high = queue.publish(channel="a", priority=0)
 
@@ -56,7 +56,7 @@ def test_the_limit_is_shared_fairly(queue: Queue) -> None:
     assert names(queue, pick(queue, [(c, 5, 5) for c in "abc"], limit=5)) == ["a", "b", "c", "a", "b"]
 
 
-def test_it_ends_with_the_row_that_reaches_the_bytes(queue: Queue) -> None:
+def test_it_ends_with_the_row_that_reaches_the_byte_limit(queue: Queue) -> None:
     queue.publish_many(5, channel=sql.SQL("n::text"), body=b"x" * 100)
 
     picked = pick(queue, [(str(n), 5, 1) for n in range(1, 6)], most_bytes=250)
@@ -64,7 +64,7 @@ def test_it_ends_with_the_row_that_reaches_the_bytes(queue: Queue) -> None:
     assert (len(picked.ids), picked.bytes) == (3, 300)
 
 
-def test_what_must_end_is_told_apart_from_what_can_be_worked(queue: Queue) -> None:
+def test_rows_that_must_end_are_separate_from_rows_that_can_run(queue: Queue) -> None:
     used_up = queue.publish(channel="a", max_attempts=3)
     queue.conn.execute("UPDATE messages.message SET attempts = 3")
     expired = queue.publish(channel="a", expires_at="2026-01-01")
@@ -75,7 +75,7 @@ def test_what_must_end_is_told_apart_from_what_can_be_worked(queue: Queue) -> No
     assert (picked.ids, picked.over, picked.expired) == ([good], [used_up], [expired])
 
 
-def test_rows_that_others_hold_are_skipped(queue: Queue, other: Queue) -> None:
+def test_locked_rows_are_skipped(queue: Queue, other: Queue) -> None:
     first, second = queue.publish_many(2, channel="a")
     with other.conn.transaction():
         other.row("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
@@ -83,7 +83,7 @@ def test_rows_that_others_hold_are_skipped(queue: Queue, other: Queue) -> None:
         assert pick(queue, [("a", 5, 10)]).ids == [second]
 
 
-def test_in_an_ordered_topic_nothing_passes_a_first_row_that_others_hold(queue: Queue, other: Queue) -> None:
+def test_in_an_ordered_topic_a_locked_first_row_holds_up_its_channel(queue: Queue, other: Queue) -> None:
     queue.policy(ordered=True)
     first, _ = queue.publish_many(2, channel="a")
     with other.conn.transaction():

@@ -1,4 +1,4 @@
-"""messages.pick_priority: the next ready rows of one topic and priority without a channel. (What a claim promises as a whole is in test_claim.py.)"""
+"""messages.pick_priority: the next ready rows of one topic and priority without a channel. (What a claim as a whole guarantees: test_claim.py.)"""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def test_the_longest_available_go_first(queue: Queue) -> None:
     assert pick(queue, limit=1).ids == [early]
 
 
-def test_it_reads_nothing_below_the_position_it_is_given(queue: Queue) -> None:
+def test_it_reads_nothing_below_the_given_position(queue: Queue) -> None:
     queue.publish(available_at="2026-01-01")
     wanted = queue.publish(available_at="2026-01-02")
 
     assert pick(queue, low="2026-01-02").ids == [wanted]
 
 
-def test_it_ends_with_the_row_that_reaches_the_bytes(queue: Queue) -> None:
+def test_it_ends_with_the_row_that_reaches_the_byte_limit(queue: Queue) -> None:
     first, second, _ = (queue.publish(body=b"x" * 100) for _ in range(3))
 
     picked = pick(queue, most_bytes=150)
@@ -46,7 +46,7 @@ def test_it_ends_with_the_row_that_reaches_the_bytes(queue: Queue) -> None:
     assert (picked.ids, picked.bytes) == ([first, second], 200)
 
 
-def test_what_is_delayed_locked_or_held_by_others_is_left_alone(queue: Queue, other: Queue) -> None:
+def test_delayed_and_locked_rows_are_left_alone(queue: Queue, other: Queue) -> None:
     queue.publish(wait="1 hour")
     queue.publish(wait="-2 s")
     queue.claim(limit=1)
@@ -57,7 +57,7 @@ def test_what_is_delayed_locked_or_held_by_others_is_left_alone(queue: Queue, ot
         assert pick(queue).ids is None
 
 
-def test_what_must_end_is_told_apart_from_what_can_be_worked(queue: Queue) -> None:
+def test_rows_that_must_end_are_separate_from_rows_that_can_run(queue: Queue) -> None:
     used_up = queue.publish(max_attempts=3)
     queue.conn.execute("UPDATE messages.message SET attempts = 3")
     expired = queue.publish(expires_at="2026-01-01")
@@ -68,7 +68,7 @@ def test_what_must_end_is_told_apart_from_what_can_be_worked(queue: Queue) -> No
     assert (picked.ids, picked.over, picked.expired) == ([good], [used_up], [expired])
 
 
-def test_a_message_that_is_both_used_up_and_expired_has_expired(queue: Queue) -> None:
+def test_a_message_that_is_both_used_up_and_expired_is_expired(queue: Queue) -> None:
     published = queue.publish(max_attempts=1, expires_at="2026-01-01")
     queue.conn.execute("UPDATE messages.message SET attempts = 1")
 

@@ -1,4 +1,4 @@
-"""messages.pick_with_channel: the messages of one topic with a channel. (What a claim promises as a whole is in test_claim.py.)"""
+"""messages.pick_with_channel: the messages of one topic with a channel. (What a claim as a whole guarantees: test_claim.py.)"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pick(queue: Queue, after: str | None = None, limit: int = 10, most_bytes: in
     ("after", "expected"), [(None, "abc"), ("a", "bca"), ("b", "cab"), ("c", "abc"), ("aa", "bca"), ("z", "abc")]
 )
 @pytest.mark.parametrize("settings", [{}, {"channel_concurrency": 1}])
-def test_it_goes_once_round_from_the_given_channel(
+def test_it_visits_each_channel_once_after_the_given_one(
     queue: Queue, after: str | None, expected: str, settings: dict[str, Any]
 ) -> None:
     if settings:
@@ -40,7 +40,7 @@ def test_it_goes_once_round_from_the_given_channel(
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
-def test_a_small_claim_goes_on_until_it_is_full_however_many_channels_are_at_their_limits(
+def test_a_small_claim_continues_until_it_is_full_however_many_channels_are_at_their_limits(
     queue: Queue, limit: int
 ) -> None:
     queue.policy(channel_concurrency=1)
@@ -62,7 +62,7 @@ def test_a_channel_gives_at_most_twice_the_even_share_in_one_round(queue: Queue)
     assert Counter(row.channel for row in pick(queue, limit=50))["flood"] == 10
 
 
-def test_a_quiet_channel_waits_for_one_round_at_most(queue: Queue) -> None:
+def test_a_channel_with_few_messages_waits_for_one_round_at_most(queue: Queue) -> None:
     for n in range(50):
         queue.publish_many(20, channel=f"flood{n:02}")
     queue.publish(channel="quiet")
@@ -75,7 +75,7 @@ def test_a_quiet_channel_waits_for_one_round_at_most(queue: Queue) -> None:
     assert "quiet" in [c.channel for c in claimed[:51]]
 
 
-def test_channels_whose_messages_are_all_delayed_are_passed_over(queue: Queue) -> None:
+def test_channels_whose_messages_are_all_delayed_are_skipped(queue: Queue) -> None:
     queue.publish(channel="a", wait="1 hour")
     ready = queue.publish(channel="b")
     queue.publish(channel="c", wait="1 hour")
@@ -83,7 +83,7 @@ def test_channels_whose_messages_are_all_delayed_are_passed_over(queue: Queue) -
     assert [row.id for row in pick(queue)] == [ready]
 
 
-def test_the_bytes_bound_it(queue: Queue) -> None:
+def test_the_byte_limit_bounds_it(queue: Queue) -> None:
     queue.publish_many(9, channel=sql.SQL("n::text"), body=b"x" * 100)
 
     assert len(pick(queue, most_bytes=250)) == 3
@@ -104,7 +104,7 @@ def test_an_ordered_channel_gives_its_messages_one_by_one_in_their_order(queue: 
     assert worked == published
 
 
-def test_in_an_ordered_channel_no_later_priority_passes_a_first_message_that_others_hold(
+def test_in_an_ordered_channel_a_locked_first_message_is_not_passed_by_a_later_priority(
     queue: Queue, other: Queue
 ) -> None:
     queue.policy(ordered=True)
@@ -118,7 +118,7 @@ def test_in_an_ordered_channel_no_later_priority_passes_a_first_message_that_oth
     assert queue.message(second).claim_id is None
 
 
-def test_room_that_an_expired_message_leaves_is_worth_another_look_at_once(queue: Queue) -> None:
+def test_a_slot_that_an_expired_message_frees_is_worth_another_claim_at_once(queue: Queue) -> None:
     queue.policy(ordered=True)
     queue.publish(channel="busy")
     queue.claim()
@@ -144,14 +144,14 @@ def fill_all(queue: Queue, channels: int) -> None:
 
 
 def claims_until_found(queue: Queue) -> int:
-    """Claim until something is found, and return how many claims that took."""
+    """Claim until a message is found, and return the number of claims."""
     for count in range(1, 20):
         if queue.claim(limit=10):
             return count
     raise AssertionError("it was never found")
 
 
-def test_with_thousands_of_full_channels_a_claim_looks_at_some_and_the_next_one_goes_on(own_queue: Queue) -> None:
+def test_with_thousands_of_full_channels_a_claim_checks_some_and_the_next_one_continues(own_queue: Queue) -> None:
     own_queue.policy(channel_concurrency=1)
     fill_all(own_queue, 5000)
     claimed, left = own_queue.claim_with_next_due(limit=10)
@@ -163,7 +163,7 @@ def test_with_thousands_of_full_channels_a_claim_looks_at_some_and_the_next_one_
         assert claims_until_found(own_queue) <= 6
 
 
-def test_a_round_that_found_nothing_ends_and_the_next_look_can_wait(own_queue: Queue) -> None:
+def test_a_round_that_found_nothing_ends_and_the_next_claim_can_wait(own_queue: Queue) -> None:
     own_queue.policy(channel_concurrency=1)
     fill_all(own_queue, 5000)
 
@@ -173,8 +173,8 @@ def test_a_round_that_found_nothing_ends_and_the_next_look_can_wait(own_queue: Q
     assert [left.next_due_s is None or left.next_due_s > 0 for _, left in claims] == [False, False, True]
 
 
-def test_a_round_that_was_left_long_ago_hides_nothing(own_queue: Queue) -> None:
-    """It goes on behind a channel where something was published since, and finds nothing: the next round has to come soon."""
+def test_an_unfinished_round_hides_nothing(own_queue: Queue) -> None:
+    """It continues after a channel that has a new message since, and finds nothing: the next round has to come soon."""
     own_queue.policy(channel_concurrency=1)
     fill_all(own_queue, 5000)
     assert own_queue.claim(limit=10) == []
@@ -187,7 +187,7 @@ def test_a_round_that_was_left_long_ago_hides_nothing(own_queue: Queue) -> None:
     assert [c.id for c in found or own_queue.claim(limit=10)] == [published]
 
 
-def test_a_claim_of_one_passes_over_what_another_transaction_holds_in_the_same_channel(
+def test_a_claim_of_one_message_skips_rows_that_another_transaction_holds_in_the_same_channel(
     queue: Queue, database: Database
 ) -> None:
     held, free = queue.publish(channel="a", priority=0), queue.publish(channel="a", priority=1)
@@ -210,7 +210,7 @@ def test_ten_thousand_limited_channels_fit_into_one_claim(own_queue: Queue) -> N
     assert own_queue.value("SHOW max_locks_per_transaction") == "64"
 
 
-# messages.oldest_due_channels: the places of the messages that have been due longest.
+# messages.oldest_due_channels: the (channel, priority) pairs of the messages that have been due longest.
 
 FIRST = "SELECT * FROM messages.oldest_due_channels('t', %s, messages.now(), %s)"
 
@@ -220,7 +220,7 @@ def first(queue: Queue, most: int = 100, low: str = "-infinity") -> Any:
     return found.channels and list(zip(found.channels, found.priorities, strict=True)), found.is_all
 
 
-def test_it_tells_each_place_that_has_a_message_which_is_due_in_their_order(queue: Queue) -> None:
+def test_it_returns_each_pair_with_a_due_message_in_their_order(queue: Queue) -> None:
     for channel, priority in (("b", 5), ("a", 9), ("a", 0), ("b", 5), ("Z", 1)):
         queue.publish(channel=channel, priority=priority)
     queue.publish(channel="delayed", wait="1 hour")
@@ -230,7 +230,7 @@ def test_it_tells_each_place_that_has_a_message_which_is_due_in_their_order(queu
     assert first(queue) == ([("Z", 1), ("a", 0), ("a", 9), ("b", 5)], True)
 
 
-def test_where_more_are_due_it_tells_the_places_of_the_oldest_and_that_there_may_be_others(queue: Queue) -> None:
+def test_beyond_its_limit_it_returns_the_oldest_and_that_there_may_be_others(queue: Queue) -> None:
     queue.publish(channel="young", wait="-1 s")
     queue.publish_many(3, channel="old", wait="-1 hour")
 
@@ -238,18 +238,18 @@ def test_where_more_are_due_it_tells_the_places_of_the_oldest_and_that_there_may
     assert first(queue, 5) == ([("old", 5), ("young", 5)], True)
 
 
-def test_without_any_there_are_none(queue: Queue) -> None:
+def test_without_due_messages_it_returns_none(queue: Queue) -> None:
     assert first(queue) == (None, True)
 
 
-def test_it_reads_from_a_time_on(queue: Queue) -> None:
+def test_it_reads_from_a_given_time(queue: Queue) -> None:
     queue.publish(channel="below", available_at="2026-01-01")
     queue.publish(channel="above", available_at="2026-01-03")
 
     assert first(queue, low="2026-01-02") == ([("above", 5)], True)
 
 
-def test_what_is_delayed_costs_nothing(own_queue: Queue) -> None:
+def test_delayed_messages_cost_nothing(own_queue: Queue) -> None:
     own_queue.publish_many(20_000, channel=sql.SQL("'c' || n"), wait="1 hour")
 
     assert own_queue.buffers("SELECT messages.oldest_due_channels('t', '-infinity', messages.now(), 1000)") < 20

@@ -52,7 +52,7 @@ def test_without_marks_it_reads_from_the_left_edge(queue: Queue) -> None:
     assert pick(queue, marks=False) == [below]
 
 
-def test_each_place_that_it_took_from_is_noted(queue: Queue) -> None:
+def test_each_priority_that_it_took_from_is_recorded(queue: Queue) -> None:
     for priority in (2, 7):
         queue.publish(priority=priority)
     queue.publish(priority=9, wait="1 hour")
