@@ -1,4 +1,4 @@
-"""The plans of the statements inside the functions, when they are generic: no scan of the whole table, no join that reads it whole.
+"""The generic plans of the statements inside the functions: no scan of a whole table, no join that reads a whole table.
 
 A plan is made once per session and kept. One that was made while the table was empty, or before it was ever analyzed, must do for 10
 million rows: so it must not depend on statistics.
@@ -63,7 +63,7 @@ HOLD = """
 """
 HELD = "ARRAY(SELECT id FROM held), ARRAY(SELECT claim_id FROM held)"
 WHY = "ARRAY(SELECT 'why' FROM held)"
-# What a worker calls for every batch.
+# Statements that a worker runs for every batch.
 HOT = {
     "claim": "SELECT * FROM messages.claim('w', ARRAY['t0', 't1', 't2'], 100)",
     "claim in pieces": "SELECT * FROM messages.claim('w', ARRAY['t0', 't1'], 7, ARRAY[3, 4], 1000, '1 s', 't1', '{\"t0\": \"c5\"}')",
@@ -82,7 +82,7 @@ HOT = {
     "read_claimed": f"SELECT * FROM messages.read_claimed({HELD})",
     "claimed_ids": "SELECT * FROM messages.claimed_ids(ARRAY[1, 2])",
 }
-# What runs now and then.
+# Statements that run occasionally.
 COLD = {
     "expire_locks": "SELECT messages.expire_locks()",
     "expire_messages": "SELECT messages.expire_messages()",
@@ -102,12 +102,12 @@ COLD = {
 
 
 class Planned(Queue):
-    """A queue whose plans are generic, and that tells those of every statement that it runs, nested ones included."""
+    """A queue with generic plans, which returns the plans of every statement that it runs, nested ones included."""
 
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         super().__init__(conn)
         conn.execute(EXPLAIN)
-        # Here, not where it is filled: the schema of temporary tables, when it comes into being, makes all plans invalid.
+        # Not when the table is filled: creating the schema of temporary tables makes all plans invalid.
         conn.execute("CREATE TEMP TABLE held (id bigint, claim_id bigint)")
 
     def plans(self, statement: str) -> list[str]:
@@ -123,7 +123,7 @@ class Planned(Queue):
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Hold some messages, some of them for the last time and some for too long; whatever happens is rolled back."""
+        """Hold some messages, some with their last attempt and some with an expired lock; everything is rolled back at the end."""
         with self.conn.transaction(force_rollback=True):
             self.conn.execute(HOLD)
             yield
@@ -131,7 +131,7 @@ class Planned(Queue):
 
 @pytest.fixture(scope="module")
 def filled(server: Postgres) -> Iterator[tuple[Database, Planned]]:
-    """A full table that was never analyzed since it had ten rows, and a connection that planned everything when it had."""
+    """A full table that was never analyzed since it had ten rows, and a connection that planned everything at that time."""
     with server.new_database(template=server.migrated) as database, server.admin(database.name) as admin:
         admin.execute("ALTER TABLE messages.message SET (autovacuum_enabled = false)")
         admin.execute(FILL.replace("%(rows)s", "10"))
@@ -169,7 +169,7 @@ def full(full_database: tuple[Database, Planned | None]) -> Iterator[Planned]:
         queue.conn.close()
 
 
-# These join what they have counted already: one row a topic, or one a condition.
+# These join what they have counted already: one row per topic, or one per condition.
 JOINS_FEW = ("stats", "update_conditions")
 FOLLOWS_ENDS = ("complete", "reject", "fail", "cancel", "redrive", "propagate_ends", "unblock")
 CLAIMS = tuple(name for name in HOT if name.split()[0] == "claim")
@@ -177,7 +177,7 @@ CLAIMS = tuple(name for name in HOT if name.split()[0] == "claim")
 
 @pytest.mark.parametrize("name", [*HOT, *COLD])
 def test_no_statement_reads_the_whole_table_or_archive(full: Planned, name: str) -> None:
-    """All that no plan of a statement may do. One case, since they are the plans of one run."""
+    """All rules for plans. One case, since they are the plans of one run."""
     plans = full.plans((HOT | COLD)[name])
 
     assert len(plans) > 1
@@ -191,7 +191,7 @@ def broken_rules(name: str, plans: list[str]) -> Iterator[tuple[str, list[str]]]
         return [plan for plan in plans if re.search(pattern, plan)]
 
     yield "reads no whole table or archive", having(r"Seq Scan on (message|message_archive\w*) ")
-    # What EXISTS under an OR becomes in PostgreSQL 18 once nothing is known of how many there are.
+    # What EXISTS under an OR becomes in PostgreSQL 18 without statistics.
     yield "does not ask whether something exists by reading all there is", having("hashed SubPlan")
     yield "is not compiled, which would take longer than to run it", having("JIT:")
     if name not in JOINS_FEW:
@@ -209,7 +209,7 @@ READS_IN_ORDER = r"->  Limit .*\n(?: +InitPlan [\s\S]*?)? *->  LockRows .*\n *->
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_a_claim_reads_its_indexes_in_their_order_and_no_further_than_its_limit(full: Planned, claim: str) -> None:
+def test_a_claim_reads_its_indexes_in_order_and_no_further_than_its_limit(full: Planned, claim: str) -> None:
     reading = [plan for plan in full.plans(HOT[claim]) if "FOR NO KEY UPDATE SKIP LOCKED" in plan]
 
     assert reading
@@ -223,24 +223,24 @@ def test_a_claim_updates_by_address(full: Planned) -> None:
     assert all("Tid Scan on message m" in plan for plan in updating)
 
 
-def test_a_claim_looks_at_a_few_pages_for_each_message_it_takes(full: Planned) -> None:
+def test_a_claim_reads_a_few_pages_for_each_message_it_returns(full: Planned) -> None:
     assert full.buffers("SELECT * FROM messages.claim('w', ARRAY['t0', 't1', 't2'], 100)") < 100 * 60
 
 
 @pytest.mark.parametrize("topic", ["limited", "ordered"])
-def test_a_claim_looks_at_a_few_pages_for_each_channel_that_it_passes_over(full: Planned, topic: str) -> None:
-    """The second of two claims passes over the hundred channels of the first, and then looks at up to 1400 at once.
+def test_a_claim_reads_a_few_pages_for_each_channel_that_it_skips(full: Planned, topic: str) -> None:
+    """The second of two claims skips the hundred channels of the first, and then reads up to 1400 at once.
 
     Before that it reads what has been due longest: up to a thousand rows, an entry and a page each.
     """
     assert full.buffers(f"SELECT * FROM messages.claim('w', ARRAY['{topic}'], 100)") < 1500 * 15 + 1000 * 2
 
 
-def test_a_claim_that_finds_nothing_looks_at_a_few_pages(full: Planned) -> None:
+def test_a_claim_that_finds_nothing_reads_a_few_pages(full: Planned) -> None:
     assert full.buffers("SELECT * FROM messages.claim('w', ARRAY['nobody', 'at.all'], 100)") < 60
 
 
-# The clock is VOLATILE: compared with a column as it stands, it would be read for each row, and no index could be asked.
+# The clock is VOLATILE: compared with a column directly, it would be read for each row, and no index could be used.
 DUE = {
     "propagate_missed_ends": "SELECT messages.propagate_missed_ends()",
     "prune_keys": "SELECT messages.prune_keys(0)",
@@ -268,7 +268,7 @@ NOT_DUE = """
 
 @pytest.fixture(scope="module")
 def nothing_due(server: Postgres) -> Iterator[Queue]:
-    """A database in which much waits for a time, and nothing for one that has come."""
+    """A database in which many rows wait for a future time, and none for one that has passed."""
     with server.new_database(template=server.migrated) as database:
         queue = Queue(database.connect())
         queue.conn.execute(NOT_DUE)
@@ -276,7 +276,7 @@ def nothing_due(server: Postgres) -> Iterator[Queue]:
 
 
 @pytest.mark.parametrize("name", DUE)
-def test_what_is_not_due_is_not_looked_at(nothing_due: Queue, name: str) -> None:
+def test_rows_that_are_not_due_are_not_read(nothing_due: Queue, name: str) -> None:
     """Twenty thousand of each fill a hundred pages and more."""
     assert nothing_due.buffers(DUE[name]) < 100
 
@@ -300,7 +300,7 @@ DEAD_PAGES = {
 
 @pytest.fixture(scope="module")
 def many_dead(server: Postgres) -> Iterator[Queue]:
-    """A database in which many are dead, of two topics and on several days, each between many that succeeded."""
+    """A database with many dead messages, of two topics and on several days, each between many successes."""
     with server.new_database(template=server.migrated) as database:
         queue = Queue(database.connect())
         queue.conn.execute(DIED.replace("%(dead)s", str(DEAD)))
@@ -309,7 +309,7 @@ def many_dead(server: Postgres) -> Iterator[Queue]:
 
 @pytest.mark.parametrize("name", DEAD_PAGES)
 @pytest.mark.parametrize("limit", [PAGE, 10 * PAGE])
-def test_a_page_of_dead_messages_costs_a_page_wherever_it_begins(many_dead: Queue, name: str, limit: int) -> None:
+def test_a_page_of_dead_messages_costs_the_same_wherever_it_begins(many_dead: Queue, name: str, limit: int) -> None:
     middle = many_dead.value(
         "SELECT id FROM messages.message_archive WHERE result = 'failed' AND topic = 'p0' ORDER BY archived_at OFFSET %s LIMIT 1",
         [DEAD // 4],
@@ -317,15 +317,15 @@ def test_a_page_of_dead_messages_costs_a_page_wherever_it_begins(many_dead: Queu
 
     looked = [many_dead.buffers(DEAD_PAGES[name].format(limit=limit, after=after)) for after in ("NULL", middle)]
 
-    # A row, its entry in the index and the look at what was put back, of each of two topics; and the edges of a few days.
+    # A row, its index entry and the check for a redrive, of each of two topics; and the edges of a few days.
     assert max(looked) < 2 * limit * 6 + 300
 
 
-def test_putting_back_page_after_page_costs_the_same_for_each(many_dead: Queue) -> None:
+def test_each_page_of_a_redrive_costs_the_same(many_dead: Queue) -> None:
     looked, after = [], "NULL"
     with many_dead.conn.transaction(force_rollback=True):
         for _ in range(5):
-            # It runs twice: the second time it puts back the next page. All of them died on one day.
+            # It runs twice: the second time it redrives the next page. All of them died on one day.
             page = (
                 f"SELECT max(archived_id) FROM messages.redrive_where('p0', p_limit => {2 * PAGE}, p_after => {after})"
             )

@@ -1,4 +1,4 @@
-"""plpgsql_check reads every function of the schema as the server would run it, and finds nothing."""
+"""plpgsql_check checks every function of the schema as the server would run it, and finds nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.sql.queue import Queue
 # Debian packages it for this server; the functions are the same on every one.
 pytestmark = pytest.mark.parametrize("server", ["15"], indirect=True)
 
-# A trigger function can only be read together with the table that it stands on.
+# A trigger function can only be checked together with its table.
 STANDS_ON = {
     "new_message": ("messages.message", "fresh"),
     "dead_message": ("messages.message_archive", "fresh"),
@@ -43,9 +43,9 @@ FUNCTIONS = """
 BY_DESIGN = {
     # It must see what was committed after the caller's snapshot; see its header.
     "lost_ids": ["routine is marked as VOLATILE, should be STABLE"],
-    # It must see who came first meanwhile.
+    # It must see which session came first.
     "pending_with_key": ["routine is marked as VOLATILE, should be STABLE"],
-    # It must see what a call that it waited for has committed.
+    # It must see what the call that it waited for has committed.
     "read_own_job": ["routine is marked as VOLATILE, should be STABLE"],
     # They lock rows in a subquery; the checker does not count that.
     "check_staged": ["routine is marked as VOLATILE, should be STABLE"],
@@ -55,14 +55,14 @@ BY_DESIGN = {
     "is_exported": ["routine is marked as VOLATILE, should be STABLE"],
     # It names its partition at run time; the checker cannot see that it deletes.
     "purge_archive_pages": ["routine is marked as VOLATILE, should be STABLE"],
-    # Its end is an endless loop that only a RETURN leaves.
+    # It ends with an endless loop that only a RETURN leaves.
     "next_topic": ["control reached end of function without RETURN"],
 }
 
 
 @pytest.fixture
 def queue(own_database: Database) -> Queue:
-    """A database with the checker, and with the one table of pg_cron that a function reads where it is there."""
+    """A database with the checker, and with the one table of pg_cron that a function reads if it exists."""
     queue = Queue(own_database.connect())
     queue.conn.execute(
         """
@@ -89,7 +89,7 @@ def test_no_function_has_a_finding(queue: Queue) -> None:
     assert {name: messages for name, messages in found.items() if messages} == BY_DESIGN
 
 
-def test_every_trigger_function_is_read_with_its_table(queue: Queue) -> None:
+def test_every_trigger_function_is_checked_with_its_table(queue: Queue) -> None:
     triggers = queue.rows(
         f"SELECT f.name FROM ({FUNCTIONS}) AS f JOIN pg_proc AS p ON p.oid = f.signature::regprocedure WHERE p.prorettype = 'trigger'::regtype"
     )
@@ -105,7 +105,7 @@ def test_every_trigger_function_is_read_with_its_table(queue: Queue) -> None:
         ("EXECUTE 'SELECT ' || p_text;", "text type variable is not sanitized"),
     ],
 )
-def test_the_checker_sees_what_it_is_there_for(queue: Queue, body: str, finding: str) -> None:
+def test_the_checker_finds_a_fault(queue: Queue, body: str, finding: str) -> None:
     queue.conn.execute(
         f"CREATE FUNCTION messages.wrong(p_text text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN {body} END $$".encode()
     )

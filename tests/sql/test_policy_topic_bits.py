@@ -1,4 +1,4 @@
-"""messages.policy_topic_bits: which topics use a policy that publishing has to look at, as bits of a sequence."""
+"""messages.policy_topic_bits: which topics have a policy that publishing must check, as bits of a sequence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_without_such_a_policy_only_the_lowest_bit_is_set(queue: Queue) -> None:
     assert queue.call("policy_topic_bits") == queue.value(MARKED) == 1
 
 
-def test_each_topic_with_one_adds_its_bit_at_once(queue: Queue) -> None:
+def test_each_topic_with_such_a_policy_sets_its_bit_at_once(queue: Queue) -> None:
     one = {}
     for topic in ("a", "b"):
         with queue.conn.transaction(force_rollback=True):
@@ -41,9 +41,7 @@ def test_a_policy_of_all_topics_sets_every_bit(queue: Queue) -> None:
     assert queue.value(MARKED) == ALL
 
 
-def test_the_bit_is_there_before_the_policy_is_committed_and_stays_when_its_writer_gives_up(
-    queue: Queue, other: Queue
-) -> None:
+def test_the_bit_is_set_before_the_policy_commits_and_stays_after_a_rollback(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction(force_rollback=True):
         queue.policy("a", ttl="1 hour")
         bits = queue.call("policy_topic_bits")
@@ -52,7 +50,7 @@ def test_the_bit_is_there_before_the_policy_is_committed_and_stays_when_its_writ
     assert queue.value(MARKED) == bits
 
 
-def test_the_tick_takes_back_what_no_topic_uses_any_more(queue: Queue) -> None:
+def test_the_tick_clears_bits_that_no_topic_needs(queue: Queue) -> None:
     queue.policy("a", ttl="1 hour")
     queue.policy("b", ttl="1 hour")
     queue.policy("b", ttl=None)
@@ -65,7 +63,7 @@ def test_the_tick_takes_back_what_no_topic_uses_any_more(queue: Queue) -> None:
     assert queue.value(MARKED) == 1
 
 
-def test_the_tick_leaves_the_bits_while_somebody_writes_a_policy(queue: Queue, other: Queue) -> None:
+def test_the_tick_leaves_the_bits_while_another_session_writes_a_policy(queue: Queue, other: Queue) -> None:
     queue.policy("a", ttl="1 hour")
     with other.conn.transaction():
         other.policy("b", ttl="1 hour")
@@ -75,7 +73,7 @@ def test_the_tick_leaves_the_bits_while_somebody_writes_a_policy(queue: Queue, o
     assert queue.value(MARKED) & bits == bits
 
 
-def test_where_the_sequence_was_left_behind_the_tick_adds_what_is_missing(queue: Queue) -> None:
+def test_the_tick_sets_bits_that_the_sequence_lacks(queue: Queue) -> None:
     queue.policy("a", max_payload_bytes=10)
     queue.value("SELECT setval('messages.policy_topic_bits', 1)")
 
@@ -84,8 +82,8 @@ def test_where_the_sequence_was_left_behind_the_tick_adds_what_is_missing(queue:
     assert queue.value(MARKED) == queue.call("policy_topic_bits") > 1
 
 
-def test_a_row_is_admitted_by_the_policy_of_its_topic_whatever_its_name(queue: Queue) -> None:
-    """The bit that is set and the one that is asked for are the same for any name."""
+def test_the_policy_of_a_topic_applies_whatever_its_name(queue: Queue) -> None:
+    """Setting and reading a bit agree for any name."""
     names = ["a", "orders.created", "Z9", "x" * 200, "a:b_c-d"]
     for name in names:
         queue.policy(name, ttl="1 hour")

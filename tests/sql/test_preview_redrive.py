@@ -11,7 +11,7 @@ TABLES = """
 """
 
 
-def test_it_tells_what_redrive_then_does(queue: Queue) -> None:
+def test_it_returns_what_redrive_then_does(queue: Queue) -> None:
     queue.policy(max_redrives=3)
     queue.policy("keeps", key_on_retry="keep")
     ids = [die(queue), die(queue, key="k"), die(queue, key="k"), die(queue, key="l"), die(queue, "keeps", key="m")]
@@ -36,7 +36,7 @@ def test_it_changes_nothing(queue: Queue) -> None:
     assert copy_of(queue, died) is not None
 
 
-def test_the_key_counts_in_the_topic_that_it_would_go_to(queue: Queue) -> None:
+def test_the_key_counts_in_the_target_topic(queue: Queue) -> None:
     died = die(queue, key="k")
     queue.publish("other", key="k")
 
@@ -44,7 +44,7 @@ def test_the_key_counts_in_the_topic_that_it_would_go_to(queue: Queue) -> None:
     assert outcomes(queue, "preview_redrive", [died], "other") == {died: "superseded"}
 
 
-def test_force_looks_at_no_bound(queue: Queue) -> None:
+def test_force_ignores_the_bound(queue: Queue) -> None:
     died = die(queue)
     queue.conn.execute("UPDATE messages.message_archive SET redrives = 99 WHERE id = %s", [died])
 
@@ -52,7 +52,7 @@ def test_force_looks_at_no_bound(queue: Queue) -> None:
     assert outcomes(queue, "preview_redrive", [died], None, True) == {died: "redriven"}
 
 
-def test_what_comes_after_the_dead_one_and_has_its_key_does_not_keep_it_dead(queue: Queue) -> None:
+def test_a_successor_with_the_key_of_the_dead_message_does_not_prevent_its_redrive(queue: Queue) -> None:
     older, newer = die(queue, key="k"), die(queue, key="k")
     last = queue.send(after=[newer], key="k").id
 

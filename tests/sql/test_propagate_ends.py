@@ -1,4 +1,4 @@
-"""messages.propagate_ends: successors hear of an end, so many at once. What they make of it: test_chains.py."""
+"""messages.propagate_ends: successors learn how their predecessors ended, a bounded number at once. The effects: test_chains.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sql.queue import Queue
 
 
 def ended(queue: Queue, message_id: int, result: str = "success") -> None:
-    """Note an end whose transaction has passed nothing on."""
+    """Record an end that its transaction has not propagated."""
     queue.conn.execute("SET session_replication_role = replica")
     queue.conn.execute("INSERT INTO messages.end_event VALUES (%s, %s)", [message_id, result])
     queue.conn.execute("RESET session_replication_role")
@@ -17,7 +17,7 @@ def waiting(queue: Queue) -> int:
     return count
 
 
-def test_an_end_is_forgotten_when_all_after_it_have_heard(queue: Queue) -> None:
+def test_an_end_is_deleted_once_all_its_successors_have_learnt_of_it(queue: Queue) -> None:
     first = queue.publish()
     for _ in range(5):
         queue.send(after=[first])
@@ -29,7 +29,7 @@ def test_an_end_is_forgotten_when_all_after_it_have_heard(queue: Queue) -> None:
     assert (did, waiting(queue), left) == ([2, 2, 1], 0, 0)
 
 
-def test_those_that_others_hold_are_left_and_so_is_the_end(queue: Queue, other: Queue) -> None:
+def test_locked_successors_are_left_and_so_is_the_end(queue: Queue, other: Queue) -> None:
     first = queue.publish()
     held, free = queue.send(after=[first]).id, queue.send(after=[first]).id
     ended(queue, first)
@@ -43,7 +43,7 @@ def test_those_that_others_hold_are_left_and_so_is_the_end(queue: Queue, other: 
     assert free in queue.ids()
 
 
-def test_a_bad_end_is_written_on_the_edge_of_who_holds_on(queue: Queue) -> None:
+def test_a_bad_end_is_stored_in_the_dependency_of_a_successor_that_holds(queue: Queue) -> None:
     first = queue.publish()
     queue.send(after=[first])
     ended(queue, first, "rejected")

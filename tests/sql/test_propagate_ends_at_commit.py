@@ -1,4 +1,4 @@
-"""The trigger propagate_ends_at_commit: what a transaction ended is passed on when it commits, once, and so much of it. The rest: test_chains.py."""
+"""The trigger propagate_ends_at_commit: a transaction propagates its ends when it commits, once, and a bounded number. The rest: test_chains.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.sql.queue import Queue
 
 
-def test_until_the_commit_nothing_is_held_that_another_end_needs(queue: Queue, other: Queue) -> None:
+def test_before_the_commit_it_holds_no_lock_that_another_end_needs(queue: Queue, other: Queue) -> None:
     first, second = queue.publish("first"), queue.publish("second")
     last = queue.send(after=[first, second]).id
     other.conn.execute("SET lock_timeout = '1s'")
@@ -21,7 +21,7 @@ def test_until_the_commit_nothing_is_held_that_another_end_needs(queue: Queue, o
     assert [c.id for c in queue.claim()] == [last]
 
 
-def test_one_end_releases_a_thousand_and_the_tick_goes_on(queue: Queue) -> None:
+def test_one_end_releases_a_thousand_successors_and_the_tick_continues(queue: Queue) -> None:
     first = queue.publish()
     queue.conn.execute(
         "SELECT count(*) FROM generate_series(1, 1100), LATERAL messages.publish('next', to_jsonb(generate_series), p_after => ARRAY[%s::bigint])",
@@ -36,7 +36,7 @@ def test_one_end_releases_a_thousand_and_the_tick_goes_on(queue: Queue) -> None:
     assert queue.call("count_ready", ["next"]) == 1100
 
 
-def test_a_long_chain_of_cancellations_ends_within_ticks(queue: Queue) -> None:
+def test_a_long_chain_of_cancellations_ends_within_a_few_ticks(queue: Queue) -> None:
     last = queue.publish()
     chain = [last := queue.send(after=[last], after_failed="cancel").id for _ in range(30)]
 
@@ -52,7 +52,7 @@ def test_a_long_chain_of_cancellations_ends_within_ticks(queue: Queue) -> None:
     assert {queue.archived(each).result for each in chain} == {"cancelled"}
 
 
-def test_who_holds_a_successor_keeps_no_end_waiting_and_the_tick_goes_on(queue: Queue, other: Queue) -> None:
+def test_a_session_that_holds_a_successor_delays_no_end_and_the_tick_continues(queue: Queue, other: Queue) -> None:
     first = queue.publish("first")
     last = queue.send(after=[first], key="k").id
     queue.conn.execute("SET statement_timeout = '60s'")
@@ -67,7 +67,7 @@ def test_who_holds_a_successor_keeps_no_end_waiting_and_the_tick_goes_on(queue: 
     assert [(c.id, c.payload) for c in queue.claim()] == [(last, "2")]
 
 
-def test_two_ends_that_need_what_the_other_one_holds_do_not_stop_each_other(queue: Queue, other: Queue) -> None:
+def test_two_ends_that_need_each_others_locks_do_not_block_each_other(queue: Queue, other: Queue) -> None:
     queue.policy("limited", max_depth=10)
     first, second = queue.publish("limited"), queue.publish("second")
     last = queue.send(topic="limited", after=[first, second], after_failed="cancel").id
@@ -83,7 +83,7 @@ def test_two_ends_that_need_what_the_other_one_holds_do_not_stop_each_other(queu
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_the_lock_timeout_of_the_transaction_stays_what_it_was(queue: Queue, other: Queue, held: bool) -> None:
+def test_the_lock_timeout_of_the_transaction_is_not_changed(queue: Queue, other: Queue, held: bool) -> None:
     queue.send(after=[queue.publish("first")])
 
     with other.conn.transaction(), queue.conn.transaction():

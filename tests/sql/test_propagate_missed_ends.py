@@ -1,4 +1,4 @@
-"""messages.propagate_missed_ends: what no end has told, the tick finds. The races it closes: test_chains.py."""
+"""messages.propagate_missed_ends: the tick finds ends that were not propagated. The races: test_chains.py."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from tests.sql.queue import Queue
 
 
 def lose(queue: Queue, *message_ids: int) -> None:
-    """Let messages be gone without their end telling anybody, and nothing of them kept."""
+    """Delete messages without propagating their ends, and without an archive row."""
     queue.conn.execute("DELETE FROM messages.message WHERE id = ANY (%s)", [list(message_ids)])
 
 
 def check_at(queue: Queue) -> bool:
-    """Whether each tick looks at the only one that waits."""
+    """Whether each tick checks the only blocked message."""
     return bool(queue.value("SELECT check_at <= messages.now() FROM messages.blocked_message"))
 
 
-def test_there_is_nothing_to_do_where_nothing_waits(queue: Queue) -> None:
+def test_without_blocked_messages_it_does_nothing(queue: Queue) -> None:
     queue.publish()
 
     assert queue.call("propagate_missed_ends") == 0
 
 
-def test_one_that_is_gone_succeeded_and_was_not_kept(queue: Queue) -> None:
+def test_a_predecessor_that_is_gone_counts_as_a_success(queue: Queue) -> None:
     first = queue.publish()
     last = queue.send(after=[first], topic="next").id
     lose(queue, first)
@@ -31,7 +31,9 @@ def test_one_that_is_gone_succeeded_and_was_not_kept(queue: Queue) -> None:
     assert [c.id for c in queue.claim("next")] == [last]
 
 
-def test_each_tick_looks_until_all_that_ran_before_have_ended_and_then_once_an_hour(queue: Queue, other: Queue) -> None:
+def test_each_tick_checks_until_all_earlier_transactions_have_ended_and_then_once_an_hour(
+    queue: Queue, other: Queue
+) -> None:
     other.conn.execute("BEGIN")
     other.value("SELECT pg_current_xact_id()::text")
     queue.send(after=[queue.publish()])
@@ -49,7 +51,7 @@ def test_each_tick_looks_until_all_that_ran_before_have_ended_and_then_once_an_h
     assert seen == [True, True, True, False, True]
 
 
-def test_within_a_tick_its_number_is_drawn_after_it_has_seen_what_is_new(queue: Queue) -> None:
+def test_within_a_tick_its_id_is_drawn_after_it_has_read_new_messages(queue: Queue) -> None:
     queue.send(after=[queue.publish()])
 
     queue.rows("SELECT * FROM messages.tick()")
@@ -58,7 +60,7 @@ def test_within_a_tick_its_number_is_drawn_after_it_has_seen_what_is_new(queue: 
     assert check_at(queue) is False
 
 
-def test_in_a_transaction_that_has_a_number_already_nothing_is_taken_for_certain(queue: Queue) -> None:
+def test_in_a_transaction_that_has_an_id_already_no_message_is_stamped(queue: Queue) -> None:
     queue.send(after=[queue.publish()])
 
     for _ in range(3):
@@ -69,7 +71,7 @@ def test_in_a_transaction_that_has_a_number_already_nothing_is_taken_for_certain
     assert check_at(queue) is True
 
 
-def test_it_takes_so_many_at_once_the_longest_unseen_first(queue: Queue) -> None:
+def test_it_checks_a_bounded_number_the_longest_unchecked_first(queue: Queue) -> None:
     firsts = queue.publish_many(5, "first")
     lasts = [queue.send(after=[first]).id for first in firsts]
     lose(queue, *firsts)
@@ -83,7 +85,7 @@ def test_it_takes_so_many_at_once_the_longest_unseen_first(queue: Queue) -> None
     assert sorted(c.id for c in queue.claim()) == lasts
 
 
-def test_those_that_others_hold_are_passed_over(queue: Queue, other: Queue) -> None:
+def test_locked_messages_are_skipped(queue: Queue, other: Queue) -> None:
     first = queue.publish()
     queue.send(after=[first])
     lose(queue, first)
@@ -97,7 +99,7 @@ def test_those_that_others_hold_are_passed_over(queue: Queue, other: Queue) -> N
     assert queue.value("SELECT count(*) FROM messages.blocked_message") == 1
 
 
-def test_a_redrive_that_nobody_was_told_of_is_found(queue: Queue) -> None:
+def test_a_redrive_that_was_not_propagated_is_found(queue: Queue) -> None:
     first = queue.publish()
     last = queue.send(after=[first]).id
     queue.settle("fail", queue.claim(), ["boom"])
@@ -110,7 +112,7 @@ def test_a_redrive_that_nobody_was_told_of_is_found(queue: Queue) -> None:
     assert [row.id for row in queue.rows("SELECT id FROM messages.workflow(%s)", [last])] == [again]
 
 
-def test_what_a_settle_left_the_tick_passes_on(queue: Queue) -> None:
+def test_the_tick_continues_what_a_settle_left(queue: Queue) -> None:
     first = queue.publish()
     lasts = [queue.send(after=[first], topic="next").id for _ in range(3)]
     queue.conn.execute("SELECT set_config('messages.propagated', '1001', false)")
@@ -124,7 +126,7 @@ def test_what_a_settle_left_the_tick_passes_on(queue: Queue) -> None:
     assert sorted(c.id for c in queue.claim("next")) == lasts
 
 
-def test_ends_that_concern_nobody_are_forgotten_before_those_that_do_have_their_turn(queue: Queue) -> None:
+def test_ends_without_successors_are_deleted_before_the_others_are_propagated(queue: Queue) -> None:
     first = queue.publish("first")
     last = queue.send(after=[first]).id
     queue.conn.execute("SELECT set_config('messages.propagated', '1001', false)")
@@ -139,7 +141,7 @@ def test_ends_that_concern_nobody_are_forgotten_before_those_that_do_have_their_
     assert queue.value("SELECT count(*) FROM messages.end_event") == 0
 
 
-def test_a_stamp_that_a_restore_brought_from_the_future_of_another_cluster_is_none(queue: Queue) -> None:
+def test_a_stamp_from_the_future_of_another_cluster_is_ignored(queue: Queue) -> None:
     queue.send(after=[queue.publish()])
     queue.conn.execute("UPDATE messages.blocked_message SET checked_below = '9000000000000'")
 

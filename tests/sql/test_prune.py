@@ -1,4 +1,4 @@
-"""messages.prune: forgets what is over."""
+"""messages.prune: deletes expired rows of side tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def sleepers(queue: Queue) -> list[str]:
     return [row.worker for row in queue.rows("SELECT worker FROM messages.sleeper ORDER BY worker")]
 
 
-def test_workers_that_were_not_seen_for_an_hour_are_forgotten(queue: Queue) -> None:
+def test_workers_that_were_not_seen_for_an_hour_are_deleted(queue: Queue) -> None:
     for name in ("alive", "dead"):
         queue.call("register_worker", name, "host", 42, "1.0", ["t"], 10)
     queue.conn.execute(
@@ -24,7 +24,7 @@ def test_workers_that_were_not_seen_for_an_hour_are_forgotten(queue: Queue) -> N
     assert workers(queue) == ["alive"]
 
 
-def test_a_worker_whose_row_somebody_holds_is_not_waited_for_and_forgotten_later(queue: Queue, other: Queue) -> None:
+def test_a_worker_whose_row_is_locked_is_not_waited_for_and_deleted_later(queue: Queue, other: Queue) -> None:
     queue.call("register_worker", "held", "host", 42, "1.0", ["t"], 10)
     queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 minutes'")
     other.conn.execute("SET lock_timeout = '2s'")
@@ -37,7 +37,7 @@ def test_a_worker_whose_row_somebody_holds_is_not_waited_for_and_forgotten_later
     assert workers(queue) == []
 
 
-def test_sleepers_whose_flag_ran_out_a_minute_ago_are_forgotten(queue: Queue) -> None:
+def test_sleepers_whose_flag_expired_a_minute_ago_are_deleted(queue: Queue) -> None:
     queue.arm("asleep")
     queue.arm("just over", look_in="0 s")
     queue.arm("long over")
@@ -49,7 +49,7 @@ def test_sleepers_whose_flag_ran_out_a_minute_ago_are_forgotten(queue: Queue) ->
     assert sleepers(queue) == ["asleep", "just over"]
 
 
-def test_a_daemon_that_died_awake_leaves_no_row_that_every_publish_would_read_for_ever(queue: Queue) -> None:
+def test_a_daemon_that_died_awake_leaves_no_row_that_every_publish_would_read(queue: Queue) -> None:
     queue.arm("awake")
     queue.arm("died awake")
     for worker in ("awake", "died awake"):
@@ -62,7 +62,7 @@ def test_a_daemon_that_died_awake_leaves_no_row_that_every_publish_would_read_fo
     assert sleepers(queue) == ["awake"]
 
 
-def test_the_sleeper_that_stands_for_listeners_outside_stays(queue: Queue) -> None:
+def test_the_sleeper_of_external_listeners_stays(queue: Queue) -> None:
     queue.policy("t", notify="always")
 
     queue.call("prune")
@@ -70,7 +70,7 @@ def test_the_sleeper_that_stands_for_listeners_outside_stays(queue: Queue) -> No
     assert sleepers(queue) == ["*"]
 
 
-def test_places_without_a_message_and_a_mark_are_forgotten_now_and_then(queue: Queue) -> None:
+def test_entries_of_low_water_without_a_message_and_a_mark_are_deleted_occasionally(queue: Queue) -> None:
     queue.publish("standing")
     queue.conn.execute(
         """
@@ -86,14 +86,14 @@ def test_places_without_a_message_and_a_mark_are_forgotten_now_and_then(queue: Q
     assert queue.value("SELECT count(*) FROM messages.low_water WHERE topic IN ('standing', 'marked')") == 2
 
 
-def test_a_second_run_finds_nothing(queue: Queue) -> None:
+def test_a_second_call_finds_nothing(queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 42, "1.0", ["t"], 10)
     queue.arm("w")
 
     assert queue.call("prune") == 0
 
 
-def test_policies_are_heard_of_again_where_the_sequences_were_left_behind(own_queue: Queue) -> None:
+def test_flags_that_the_sequences_lack_are_set_again(own_queue: Queue) -> None:
     own_queue.policy("t", max_depth=1)
     own_queue.rows("SELECT setval('messages.policy_flag', 1)")
 

@@ -1,4 +1,4 @@
-"""messages.prune_alerts: the outbox does not grow for ever."""
+"""messages.prune_alerts: deletes old alerts, notifications and silences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def deliver(queue: Queue) -> None:
     queue.conn.execute("UPDATE messages.alert SET delivered_at = now()")
 
 
-def test_what_was_delivered_a_week_ago_is_forgotten(queue: Queue) -> None:
+def test_alerts_that_were_delivered_a_week_ago_are_deleted(queue: Queue) -> None:
     die(queue)
     deliver(queue)
 
@@ -26,7 +26,7 @@ def test_what_was_delivered_a_week_ago_is_forgotten(queue: Queue) -> None:
     assert (queue.call("prune_alerts"), alerts(queue)) == (1, 0)
 
 
-def test_what_nobody_delivered_is_kept_as_long_as_messages_are_by_default(queue: Queue) -> None:
+def test_undelivered_alerts_are_kept_for_the_default_retention(queue: Queue) -> None:
     die(queue)
 
     queue.later("29 days")
@@ -45,7 +45,9 @@ def test_a_call_is_bounded(queue: Queue) -> None:
     assert alerts(queue) == 2
 
 
-def test_what_was_sent_and_what_is_over_is_forgotten_after_a_week_and_silences_after_a_month(queue: Queue) -> None:
+def test_sent_notifications_and_closed_incidents_are_deleted_after_a_week_and_silences_after_a_month(
+    queue: Queue,
+) -> None:
     queue.stop_clock("2026-01-01")
     sink = Sink(queue)
     raise_alert(queue)
@@ -65,7 +67,7 @@ def test_what_was_sent_and_what_is_over_is_forgotten_after_a_week_and_silences_a
     assert [count(queue, table) for table, _ in left] == [0, 0, 0, 0]
 
 
-def test_what_a_sink_has_not_taken_yet_is_not_forgotten(queue: Queue) -> None:
+def test_alerts_that_a_sink_has_not_taken_yet_are_kept(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     raise_alert(queue)
     Sink(queue).next()

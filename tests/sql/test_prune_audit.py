@@ -1,11 +1,11 @@
-"""messages.prune_audit: what was done by hand is remembered for a year."""
+"""messages.prune_audit: the audit log is kept for a year."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_what_is_older_than_a_year_is_forgotten(queue: Queue) -> None:
+def test_entries_older_than_a_year_are_deleted(queue: Queue) -> None:
     queue.call("pause", "mail")
 
     queue.later("364 days")
@@ -14,7 +14,7 @@ def test_what_is_older_than_a_year_is_forgotten(queue: Queue) -> None:
     assert queue.call("prune_audit") == 1
 
 
-def test_the_tick_does_it(queue: Queue) -> None:
+def test_the_tick_calls_it(queue: Queue) -> None:
     queue.call("pause", "mail")
     queue.later("366 days")
 

@@ -1,4 +1,4 @@
-"""messages.prune_claim_cursors: of where claims ended only the newest is kept, and that not for ever."""
+"""messages.prune_claim_cursors: of the positions where claims ended, only the newest is kept, and not for ever."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def kept(queue: Queue) -> list[str]:
     return [row.at for row in queue.rows("SELECT at FROM messages.claim_cursor ORDER BY n")]
 
 
-def test_the_newest_of_each_walk_stays(queue: Queue) -> None:
+def test_the_newest_of_each_walk_is_kept(queue: Queue) -> None:
     note(queue, 3)
     note(queue, 2, "channels u")
 
@@ -22,14 +22,14 @@ def test_the_newest_of_each_walk_stays(queue: Queue) -> None:
     assert kept(queue) == ["2", "1"]
 
 
-def test_where_nobody_has_claimed_for_an_hour_nothing_stays(queue: Queue) -> None:
+def test_after_an_hour_without_a_claim_none_is_kept(queue: Queue) -> None:
     note(queue, 1)
     queue.conn.execute("UPDATE messages.claim_cursor SET noted_at = noted_at - interval '2 hours'")
 
     assert (queue.call("prune"), kept(queue)) == (1, [])
 
 
-def test_it_is_bounded_and_waits_for_nobody(queue: Queue, other: Queue) -> None:
+def test_it_is_bounded_and_waits_for_no_lock(queue: Queue, other: Queue) -> None:
     note(queue, 9)
 
     with other.conn.transaction():

@@ -1,4 +1,4 @@
-"""messages.prune_jobs: neither jobs nor stages are kept for ever."""
+"""messages.prune_jobs: deletes old jobs and staged rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def jobs(queue: Queue) -> list[str]:
     return [row.job for row in queue.rows("SELECT job FROM messages.publish_job ORDER BY job")]
 
 
-def test_a_job_is_known_for_thirty_days(queue: Queue) -> None:
+def test_a_job_is_kept_for_thirty_days(queue: Queue) -> None:
     publish_rows(queue, {}, BAD, job="a")
     publish_rows(queue, {}, job="b")
 
@@ -23,7 +23,7 @@ def test_a_job_is_known_for_thirty_days(queue: Queue) -> None:
     assert (jobs(queue), rejected(queue, "a")) == ([], [])
 
 
-def test_a_job_is_known_for_as_long_as_the_archive_is_kept(queue: Queue) -> None:
+def test_a_job_is_kept_for_as_long_as_the_archive(queue: Queue) -> None:
     queue.policy("*", retention="90 days")
     publish_rows(queue, {})
 
@@ -32,7 +32,7 @@ def test_a_job_is_known_for_as_long_as_the_archive_is_kept(queue: Queue) -> None
     assert jobs(queue) == ["j"]
 
 
-def test_rejected_rows_go_a_bounded_number_at_a_time_and_their_job_last(queue: Queue) -> None:
+def test_rejected_rows_are_deleted_in_bounded_numbers_and_their_job_last(queue: Queue) -> None:
     publish_rows(queue, BAD, BAD, BAD)
     queue.later("31 days")
 
@@ -42,7 +42,7 @@ def test_rejected_rows_go_a_bounded_number_at_a_time_and_their_job_last(queue: Q
     assert jobs(queue) == []
 
 
-def test_what_was_staged_more_than_a_day_ago_is_thrown_away_a_bounded_number_at_a_time(queue: Queue) -> None:
+def test_rows_that_were_staged_more_than_a_day_ago_are_deleted_in_bounded_numbers(queue: Queue) -> None:
     stage(queue, {}, {}, {})
 
     queue.later("23 hours")
@@ -53,7 +53,7 @@ def test_what_was_staged_more_than_a_day_ago_is_thrown_away_a_bounded_number_at_
     assert queue.rows("SELECT FROM messages.publish_attempt") == []
 
 
-def test_what_is_being_published_is_passed_over(queue: Queue, other: Queue) -> None:
+def test_rows_that_are_being_published_are_skipped(queue: Queue, other: Queue) -> None:
     stage(queue, {})
     other.later("2 days")
     with queue.conn.transaction():

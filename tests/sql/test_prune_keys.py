@@ -1,4 +1,4 @@
-"""messages.prune_keys: keys that nobody holds any more are forgotten."""
+"""messages.prune_keys: deletes keys that no message holds any more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def held(queue: Queue) -> list[str]:
     return [row.key for row in queue.rows("SELECT key FROM messages.held_key ORDER BY key")]
 
 
-def test_keys_whose_time_is_over_go_and_the_others_stay(queue: Queue) -> None:
+def test_expired_keys_are_deleted_and_the_others_stay(queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.held_key VALUES ('t', 'over', 1, now() - interval '1 s'), ('t', 'held', 2, now() + interval '1 hour')"
     )
@@ -18,7 +18,7 @@ def test_keys_whose_time_is_over_go_and_the_others_stay(queue: Queue) -> None:
     assert held(queue) == ["held"]
 
 
-def test_keys_of_messages_that_were_deleted_by_hand_go_and_those_of_messages_that_live_stay(queue: Queue) -> None:
+def test_keys_of_messages_that_were_deleted_by_hand_are_deleted_and_those_of_live_messages_stay(queue: Queue) -> None:
     queue.policy("t", key_ttl="1 hour")
     deleted, waiting, running = (queue.publish(key=key) for key in ("deleted", "waiting", "running"))
     queue.conn.execute("DELETE FROM messages.message WHERE id = %s", [deleted])
@@ -37,7 +37,7 @@ def test_it_is_bounded(queue: Queue) -> None:
     assert [queue.call("prune_keys", 1.0, 20) for _ in range(3)] == [20, 10, 0]
 
 
-def test_every_tick_sweeps(queue: Queue) -> None:
+def test_every_tick_calls_it(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'over', 1, now() - interval '1 s')")
 
     queue.rows("SELECT * FROM messages.tick()")
@@ -45,7 +45,7 @@ def test_every_tick_sweeps(queue: Queue) -> None:
     assert held(queue) == []
 
 
-def test_one_that_somebody_takes_over_right_now_is_left(queue: Queue, other: Queue) -> None:
+def test_a_key_that_another_session_is_taking_is_left(queue: Queue, other: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'over', 1, now() - interval '1 s')")
 
     with other.conn.transaction():

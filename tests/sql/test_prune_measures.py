@@ -1,4 +1,4 @@
-"""messages.prune_measures: what was measured does not stay for ever."""
+"""messages.prune_measures: deletes old measures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def topics(queue: Queue) -> list[str]:
     return [row.topic for row in queue.rows("SELECT topic FROM messages.measure ORDER BY topic")]
 
 
-def test_what_is_older_than_a_week_is_forgotten(queue: Queue) -> None:
+def test_measures_older_than_a_week_are_deleted(queue: Queue) -> None:
     report(queue, {"topic": "old", "success": 1})
     queue.later("6 days")
     report(queue, {"topic": "young", "success": 1})
@@ -31,7 +31,7 @@ def test_a_call_is_bounded_and_takes_the_oldest(queue: Queue) -> None:
     assert topics(queue) == ["day 2"]
 
 
-def test_the_tick_does_it(queue: Queue) -> None:
+def test_the_tick_calls_it(queue: Queue) -> None:
     report(queue, {"topic": "old", "success": 1})
     queue.later("8 days")
 

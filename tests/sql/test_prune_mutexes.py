@@ -1,4 +1,4 @@
-"""messages.prune_mutexes: names that nobody needs any more are forgotten."""
+"""messages.prune_mutexes: deletes names of mutexes and leases that are no longer needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def prune(queue: Queue) -> int:
     return int(queue.value("SELECT messages.prune_mutexes(100)"))
 
 
-def test_the_mutexes_of_topics_without_a_message_go_and_the_others_stay(queue: Queue) -> None:
+def test_mutexes_of_topics_without_a_message_are_deleted_and_the_others_stay(queue: Queue) -> None:
     fixed = queue.value("SELECT count(*) FROM messages.mutex")
     for topic in ("empty", "ready", "channels", "running"):
         queue.call("lock_mutex", "topic", topic)
@@ -30,7 +30,7 @@ def test_the_mutexes_of_topics_without_a_message_go_and_the_others_stay(queue: Q
     assert queue.value("SELECT count(*) FROM messages.mutex WHERE name = ''") == fixed
 
 
-def test_one_that_somebody_has_stays(queue: Queue, other: Queue) -> None:
+def test_a_held_mutex_stays(queue: Queue, other: Queue) -> None:
     other.call("lock_mutex", "topic", "t")
     with other.conn.transaction():
         other.call("lock_mutex", "topic", "t")
@@ -38,7 +38,7 @@ def test_one_that_somebody_has_stays(queue: Queue, other: Queue) -> None:
         assert prune(queue) == 0
 
 
-def test_the_leases_of_sessions_that_are_gone_go(own_queue: Queue, own_database: Database) -> None:
+def test_leases_of_sessions_that_are_gone_are_deleted(own_queue: Queue, own_database: Database) -> None:
     own_queue.conn.execute("INSERT INTO messages.lease (kind, name, lock_key, pid) VALUES ('export', 'gone', 1, 1)")
     Queue(own_database.connect()).call("take_lease", "export", "held")
 
@@ -47,7 +47,7 @@ def test_the_leases_of_sessions_that_are_gone_go(own_queue: Queue, own_database:
 
 
 @pytest.mark.parametrize("kind", ["topic", "channels"])
-def test_whoever_needs_one_that_is_gone_has_it_again(queue: Queue, kind: str) -> None:
+def test_a_deleted_mutex_is_created_again_when_it_is_needed(queue: Queue, kind: str) -> None:
     queue.call("lock_mutex", kind, "t")
     prune(queue)
 

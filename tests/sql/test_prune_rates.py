@@ -1,4 +1,4 @@
-"""messages.prune_rates: what limits remember about channels does not grow with the names that were ever used."""
+"""messages.prune_rates: the rows of channels in messages.rate do not grow with the number of names ever used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def prune(queue: Queue) -> int:
     return int(queue.call("prune_rates", 100))
 
 
-def test_a_channel_without_messages_is_forgotten_and_one_with_messages_is_not(queue: Queue) -> None:
+def test_a_channel_without_messages_is_deleted_and_one_with_messages_is_not(queue: Queue) -> None:
     queue.policy(channel_concurrency=1)
     for channel in ("done", "running", "waiting", "waiting"):
         queue.publish(channel=channel)
@@ -32,7 +32,7 @@ def test_a_channel_without_messages_is_forgotten_and_one_with_messages_is_not(qu
     assert remembered(queue) == ["running", "waiting"]
 
 
-def test_a_channel_that_is_closed_for_a_time_is_remembered_until_then(queue: Queue) -> None:
+def test_a_closed_channel_is_kept_until_it_opens(queue: Queue) -> None:
     queue.policy(channel_min_interval="10 s")
     queue.publish(channel="a")
     queue.settle("complete", queue.claim())
@@ -42,7 +42,7 @@ def test_a_channel_that_is_closed_for_a_time_is_remembered_until_then(queue: Que
     assert prune(queue) == 1
 
 
-def test_a_channel_that_is_blocked_is_remembered(queue: Queue) -> None:
+def test_a_held_channel_is_kept(queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.rate (kind, topic, channel, blocked_until) VALUES ('channel', 't', 'a', messages.now() + interval '1 s')"
     )
@@ -58,7 +58,7 @@ def test_rates_of_topics_are_kept(queue: Queue) -> None:
     assert prune(queue) == 0
 
 
-def test_a_channel_that_a_claim_counts_is_left_alone_and_not_waited_for(queue: Queue, other: Queue) -> None:
+def test_a_channel_that_a_claim_has_locked_is_left_and_not_waited_for(queue: Queue, other: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.rate (kind, topic, channel) VALUES ('channel', 't', 'a'), ('channel', 't', 'b')"
     )
@@ -70,7 +70,7 @@ def test_a_channel_that_a_claim_counts_is_left_alone_and_not_waited_for(queue: Q
     assert remembered(queue) == ["a"]
 
 
-def test_who_claims_while_it_forgets_keeps_the_limit(queue: Queue, other: Queue) -> None:
+def test_a_claim_during_the_deletion_keeps_the_limit(queue: Queue, other: Queue) -> None:
     queue.policy(channel_concurrency=1)
     queue.publish(channel="a")
     queue.settle("complete", queue.claim())
@@ -84,7 +84,7 @@ def test_who_claims_while_it_forgets_keeps_the_limit(queue: Queue, other: Queue)
     assert queue.claim() == []
 
 
-def test_the_tick_looks_at_a_part_of_it(own_queue: Queue) -> None:
+def test_the_tick_checks_a_part_of_the_rows(own_queue: Queue) -> None:
     own_queue.conn.execute(
         "INSERT INTO messages.rate (kind, topic, channel) SELECT 'channel', 't', 'c' || n FROM generate_series(1, 50000) AS n"
     )

@@ -1,4 +1,4 @@
-"""messages.prune_redrives: the log of redrives is kept as long as it guards anything."""
+"""messages.prune_redrives: the log of redrives is kept as long as it prevents a second redrive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def letters(queue: Queue) -> list[int]:
     return [row.origin_id for row in queue.rows("SELECT origin_id FROM messages.dead_letter")]
 
 
-def test_a_redrive_is_forgotten_only_when_its_day_must_have_left_the_archive(queue: Queue) -> None:
+def test_a_redrive_is_deleted_only_when_its_day_must_have_left_the_archive(queue: Queue) -> None:
     died = die(queue)
     outcomes(queue, "redrive", [died])
     queue.conn.execute("DELETE FROM messages.message_archive")
@@ -36,7 +36,7 @@ def test_the_longest_retention_of_any_topic_decides(queue: Queue) -> None:
     assert queue.call("prune_redrives") == 0
 
 
-def test_while_a_copy_is_live_it_is_known_whose_it_is_and_that_it_was_put_back(queue: Queue) -> None:
+def test_while_a_copy_is_live_its_original_and_redrive_are_kept(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died = die(queue)
     (working,) = queue.claim("t.dlq")
@@ -51,7 +51,7 @@ def test_while_a_copy_is_live_it_is_known_whose_it_is_and_that_it_was_put_back(q
     assert outcomes(queue, "requeue_dead_letters", [copy_of(queue, died).id]) == {working.id: "redriven_before"}
 
 
-def test_a_dead_letter_whose_copy_ended_is_forgotten_in_time(queue: Queue) -> None:
+def test_a_dead_letter_whose_copy_ended_is_deleted_in_time(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     ended = [die(queue) for _ in range(20)]
     queue.settle("complete", queue.claim("t.dlq"))
@@ -74,7 +74,7 @@ def test_a_call_is_bounded(queue: Queue) -> None:
     assert queue.call("prune_redrives", 3) == 3
 
 
-def test_what_an_export_that_stands_still_keeps_in_the_archive_is_never_put_back_twice(queue: Queue) -> None:
+def test_a_message_that_an_export_keeps_in_the_archive_is_never_redriven_twice(queue: Queue) -> None:
     died = die(queue)
     export(queue)
     outcomes(queue, "redrive", [died])
@@ -87,7 +87,7 @@ def test_what_an_export_that_stands_still_keeps_in_the_archive_is_never_put_back
     assert outcomes(queue, "redrive", [died]) == {died: "redriven_before"}
 
 
-def test_those_that_must_stay_hide_no_others_behind_them(queue: Queue) -> None:
+def test_rows_that_must_stay_hide_no_others(queue: Queue) -> None:
     kept = [die(queue) for _ in range(3)]
     gone = [die(queue) for _ in range(20)]
     outcomes(queue, "redrive", kept)
@@ -102,8 +102,8 @@ def test_those_that_must_stay_hide_no_others_behind_them(queue: Queue) -> None:
     assert len(set(logged(queue)) & set(gone)) < len(gone) / 2
 
 
-def test_its_cost_is_that_of_the_batch(queue: Queue) -> None:
-    """However many stand in the archive still."""
+def test_its_cost_depends_on_the_batch(queue: Queue) -> None:
+    """However many rows are still in the archive."""
     queue.conn.execute(
         """
         INSERT INTO messages.message_archive (id, topic, priority, created_at, available_at, attempts, result)
@@ -113,7 +113,7 @@ def test_its_cost_is_that_of_the_batch(queue: Queue) -> None:
         """
     )
 
-    # A few pages for each that is looked at, in each day of the archive: no more with ten times as many.
+    # A few pages for each checked row, in each day of the archive: no more with ten times as many.
     days = queue.value("SELECT count(*) FROM pg_inherits WHERE inhparent = 'messages.message_archive'::regclass")
     with queue.conn.transaction(force_rollback=True):
         for setting in ("enable_seqscan", "enable_hashjoin", "enable_mergejoin"):

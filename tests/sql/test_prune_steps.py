@@ -1,4 +1,4 @@
-"""messages.prune_steps: steps go with the last that is left of their message."""
+"""messages.prune_steps: steps are deleted once their message is neither live nor archived."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def left(queue: Queue) -> list[int]:
     return [row.message_id for row in queue.rows("SELECT message_id FROM messages.step ORDER BY 1")]
 
 
-def test_those_of_dead_messages_stay_while_their_archive_row_does(queue: Queue) -> None:
+def test_steps_of_dead_messages_stay_while_their_archive_row_does(queue: Queue) -> None:
     gone, stays = die_with_steps(queue, 2)
     queue.conn.execute("DELETE FROM messages.message_archive WHERE id = %s", [gone])
 
@@ -28,7 +28,7 @@ def test_those_of_dead_messages_stay_while_their_archive_row_does(queue: Queue) 
     assert left(queue) == [stays]
 
 
-def test_it_looks_at_so_many_and_goes_round(queue: Queue) -> None:
+def test_it_checks_a_bounded_number_and_starts_again_at_the_end(queue: Queue) -> None:
     died = die_with_steps(queue, 5)
     queue.conn.execute("DELETE FROM messages.message_archive")
     queue.conn.execute("SELECT setval('messages.step_cursor', 0)")
@@ -39,7 +39,7 @@ def test_it_looks_at_so_many_and_goes_round(queue: Queue) -> None:
     assert died
 
 
-def test_those_of_live_messages_stay(queue: Queue) -> None:
+def test_steps_of_live_messages_stay(queue: Queue) -> None:
     queue.publish()
     claimed = queue.claim_one()
     queue.value("SELECT messages.save_step(%s, %s, 's', '1')", [claimed.id, claimed.claim_id])

@@ -1,4 +1,4 @@
-"""messages.prune_waiters: who died waiting is forgotten, and the mark goes with the last one."""
+"""messages.prune_waiters: deletes expired waiters, and lowers the flag with the last one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_awaited(queue: Queue) -> bool:
     return bool(queue.value("SELECT pg_sequence_last_value('messages.awaited_flag') > 1"))
 
 
-def test_a_waiter_is_forgotten_when_his_time_is_over_and_not_before(queue: Queue) -> None:
+def test_a_waiter_is_deleted_when_its_time_is_over_and_not_before(queue: Queue) -> None:
     first, second = queue.publish_many(2)
     queue.rows(WAIT, [first, "1 minute"])
     queue.rows(WAIT, [second, "1 hour"])
@@ -40,7 +40,7 @@ def test_a_waiter_is_forgotten_when_his_time_is_over_and_not_before(queue: Queue
     assert is_awaited(queue) is True
 
 
-def test_the_mark_goes_with_the_last_one(queue: Queue) -> None:
+def test_the_flag_is_lowered_with_the_last_one(queue: Queue) -> None:
     queue.rows(WAIT, [queue.publish(), "1 minute"])
 
     queue.later("61 seconds")
@@ -50,7 +50,7 @@ def test_the_mark_goes_with_the_last_one(queue: Queue) -> None:
     assert is_awaited(queue) is False
 
 
-def test_one_who_calls_again_just_now_is_passed_over(queue: Queue, other: Queue) -> None:
+def test_a_waiter_that_is_calling_again_is_skipped(queue: Queue, other: Queue) -> None:
     published = queue.publish()
     queue.rows(WAIT, [published, "1 ms"])
 
@@ -64,7 +64,7 @@ def test_one_who_calls_again_just_now_is_passed_over(queue: Queue, other: Queue)
     assert is_awaited(queue) is True
 
 
-def test_the_mark_stays_under_one_who_begins_to_wait(queue: Queue, other: Queue) -> None:
+def test_the_flag_stays_while_a_session_begins_to_wait(queue: Queue, other: Queue) -> None:
     published = queue.publish()
     queue.conn.execute("SELECT setval('messages.awaited_flag', 2)")
 
@@ -75,7 +75,7 @@ def test_the_mark_stays_under_one_who_begins_to_wait(queue: Queue, other: Queue)
     assert is_awaited(queue) is True
 
 
-def test_a_transaction_with_an_old_snapshot_leaves_it_all(queue: Queue) -> None:
+def test_a_transaction_with_an_old_snapshot_changes_nothing(queue: Queue) -> None:
     queue.rows(WAIT, [queue.publish(), "1 ms"])
     queue.later("1 minute")
 

@@ -1,4 +1,4 @@
-"""messages.prune_web: what the web servers need no more is forgotten."""
+"""messages.prune_web: deletes old sessions and requests of the web servers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 from tests.sql.queue import Queue
 
 
-def test_sessions_that_are_over_and_requests_older_than_a_day_go_and_the_others_stay(queue: Queue) -> None:
+def test_expired_sessions_and_requests_older_than_a_day_are_deleted_and_the_others_stay(queue: Queue) -> None:
     queue.call("add_token", "shop", bytes(32), ["viewer"])
     for cookie in (b"a" * 32, b"b" * 32):
         queue.call("open_session", bytes(32), cookie, timedelta(hours=1))

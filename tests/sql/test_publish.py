@@ -1,5 +1,5 @@
-"""A plain INSERT into messages.message is a publish, and messages.publish another: what they take, what they refuse, and what hostile
-content does to others. What messages.publish does with keys is told by test_put.py and test_upsert.py."""
+"""A plain INSERT into messages.message is a publish, and messages.publish another: what they accept, what they refuse, and what hostile
+content does to other messages. Keys with messages.publish: test_publish_with_key.py and test_insert_or_merge.py."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_message_without_a_time_is_refused(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("headers", ["[]", '"x"', "1", "null"])
-def test_headers_that_are_no_object_are_refused(queue: Queue, headers: str) -> None:
+def test_headers_that_are_not_an_object_are_refused(queue: Queue, headers: str) -> None:
     assert refused(queue, headers=headers) == "message_headers_are_an_object"
 
 
@@ -178,7 +178,7 @@ def test_64_megabytes_are_refused_even_if_they_compress_well(
     assert refused(queue, **content) == constraint
 
 
-def test_16_megabytes_are_taken_and_come_back_whole(queue: Queue) -> None:
+def test_16_megabytes_are_accepted_and_returned_unchanged(queue: Queue) -> None:
     queue.publish(body=sql.SQL("convert_to(repeat('x', 16777216), 'UTF8')"))
 
     assert len(queue.claim_one().body) == 16 * 1024 * 1024
@@ -191,7 +191,7 @@ def test_a_nul_character_is_refused_by_name(queue: Queue, payload: str) -> None:
 
 
 @pytest.mark.parametrize("payload", ["", "{", "{'a': 1}", "NaN", "Infinity", '"\\ud800"', "[1,]", "nul"])
-def test_what_is_no_json_is_refused(queue: Queue, payload: str) -> None:
+def test_invalid_json_is_refused(queue: Queue, payload: str) -> None:
     with pytest.raises(psycopg.DataError):
         queue.conn.execute(INSERT, ["t", payload])
 
@@ -214,7 +214,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("payload", HOSTILE.values(), ids=HOSTILE.keys())
-def test_legal_but_hostile_json_is_taken(queue: Queue, payload: str) -> None:
+def test_legal_but_hostile_json_is_accepted(queue: Queue, payload: str) -> None:
     queue.conn.execute(INSERT, ["t", payload])
 
     assert isinstance(queue.claim_one().payload, str)
@@ -232,7 +232,7 @@ def test_hostile_payloads_do_not_harm_the_others_of_their_batch(queue: Queue) ->
     assert queue.settle("complete", claimed) == []
 
 
-def test_one_bad_row_refuses_its_whole_statement_and_nothing_else(queue: Queue) -> None:
+def test_one_bad_row_refuses_its_whole_statement_and_no_other(queue: Queue) -> None:
     good = queue.publish()
 
     with pytest.raises(errors.CheckViolation):
@@ -241,7 +241,7 @@ def test_one_bad_row_refuses_its_whole_statement_and_nothing_else(queue: Queue) 
     assert queue.ids() == [good]
 
 
-def test_a_key_may_stand_ready_once_per_topic(queue: Queue) -> None:
+def test_a_key_may_be_ready_once_per_topic(queue: Queue) -> None:
     queue.publish("a", key="k")
     queue.publish("b", key="k")
 
@@ -276,7 +276,7 @@ def test_the_function_publishes_as_an_insert_does(publisher: psycopg.Connection[
     assert (claimed.payload, claimed.priority, claimed.key, claimed.channel) == ('{"id": 7}', 5, None, None)
 
 
-def test_the_function_takes_everything_that_describes_a_message(
+def test_the_function_accepts_everything_that_describes_a_message(
     publisher: psycopg.Connection[Any], queue: Queue
 ) -> None:
     sent = Queue(publisher).row(
@@ -309,26 +309,24 @@ def test_the_function_takes_everything_that_describes_a_message(
         ("'t', '1', p_ttl => '-1 s'", "ttl is -00:00:01: use an interval from 0 to 36500 days"),
     ],
 )
-def test_an_argument_that_cannot_be_used_is_named_with_its_value_and_the_fix(
-    queue: Queue, arguments: str, said: str
-) -> None:
+def test_an_invalid_argument_is_named_with_its_value_and_the_fix(queue: Queue, arguments: str, said: str) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
         queue.row(f"SELECT * FROM messages.publish({arguments})")
 
     assert said in str(caught.value)
 
 
-def test_the_functions_row_is_checked_as_that_of_an_insert(queue: Queue) -> None:
+def test_the_row_of_the_function_is_checked_like_that_of_an_insert(queue: Queue) -> None:
     with pytest.raises(errors.CheckViolation, match="message_topic_is_a_name"):
         queue.send(topic="not a topic")
     with pytest.raises(errors.CheckViolation, match="message_priority_is_0_to_9"):
         queue.send(priority=10)
 
 
-# messages.add_dependencies: what is kept beside a message that waits for others. What becomes of it: test_chains.py.
+# messages.add_dependencies: the rows of a message that waits for others. The effects: test_chains.py.
 
 
-def test_the_wishes_of_its_publisher_and_its_edges_are_kept(queue: Queue) -> None:
+def test_the_options_of_its_publisher_and_its_dependencies_are_stored(queue: Queue) -> None:
     first, second = queue.publish_many(2)
 
     last = queue.send(after=[second, first], after_failed="run", delay="1 hour", ttl="2 hours").id
@@ -340,7 +338,7 @@ def test_the_wishes_of_its_publisher_and_its_edges_are_kept(queue: Queue) -> Non
     assert [tuple(edge) for edge in edges] == [(last, first, None), (last, second, None)]
 
 
-def test_a_message_without_predecessors_is_not_parked(queue: Queue) -> None:
+def test_a_message_without_predecessors_is_not_blocked(queue: Queue) -> None:
     queue.send(after=[])
     queue.send()
 
@@ -348,7 +346,7 @@ def test_a_message_without_predecessors_is_not_parked(queue: Queue) -> None:
     assert len(queue.claim()) == 2
 
 
-def test_one_that_is_undone_leaves_nothing(queue: Queue) -> None:
+def test_a_rollback_leaves_no_dependencies(queue: Queue) -> None:
     first = queue.publish()
 
     queue.conn.execute("BEGIN")

@@ -1,4 +1,4 @@
-"""messages.publish_policy: what holds for publishing to a topic: its own row, else the defaults; 0 lifts a limit."""
+"""messages.publish_policy: the policy for publishing to a topic: its own row, else the defaults; 0 lifts a limit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_0_lifts_the_limits_of_the_defaults(queue: Queue) -> None:
     assert (found.ttl, found.key_ttl, found.max_depth, found.publish_rate) == (None,) * 4
 
 
-def test_the_burst_is_a_seconds_worth_unless_given(queue: Queue) -> None:
+def test_the_default_burst_is_the_rate_of_one_second(queue: Queue) -> None:
     queue.policy("a", publish_rate=2.5)
     queue.policy("b", publish_rate=0.1)
     queue.policy("c", publish_rate=2.5, burst=100)
@@ -48,9 +48,7 @@ def test_the_burst_is_a_seconds_worth_unless_given(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("default", [True, False])
-def test_a_topic_that_does_not_say_whether_it_accepts_publishes_does_as_the_defaults(
-    queue: Queue, default: bool
-) -> None:
+def test_a_topic_without_its_own_accept_publishes_has_the_default(queue: Queue, default: bool) -> None:
     queue.policy("*", accept_publishes=default)
     queue.policy("yes", accept_publishes=True)
     queue.policy("no", accept_publishes=False)

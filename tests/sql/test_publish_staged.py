@@ -1,4 +1,4 @@
-"""messages.publish_staged: what many connections staged becomes visible at one moment, and once."""
+"""messages.publish_staged: rows that many connections staged become visible at one moment, and once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sql.queue import Background, Listener, Queue
 from tests.sql.staging import give_to_somebody_else, publish, publish_rows, put, rejected, stage, staged
 
 
-def test_what_several_tasks_staged_becomes_messages_and_leaves_the_stage(queue: Queue) -> None:
+def test_staged_rows_of_several_tasks_become_messages_and_are_deleted_from_the_stage(queue: Queue) -> None:
     one = stage(queue, {"topic": "a", "payload": '{"n": 1}'}, {"topic": "b", "body": b"\x00"})
     other = stage(queue, {"topic": "a", "priority": 1, "channel": "c", "headers": '{"h": 1}', "max_attempts": 3})
 
@@ -43,7 +43,7 @@ def test_a_job_publishes_once(queue: Queue) -> None:
     assert len(queue.ids()) == 2
 
 
-def test_what_is_staged_for_a_job_that_was_published_meanwhile_is_thrown_away(queue: Queue) -> None:
+def test_rows_that_are_staged_after_their_job_was_published_are_deleted(queue: Queue) -> None:
     late = stage(queue, {})
     publish_rows(queue, {}, {})
 
@@ -51,7 +51,7 @@ def test_what_is_staged_for_a_job_that_was_published_meanwhile_is_thrown_away(qu
     assert (len(queue.ids()), staged(queue)) == (2, 0)
 
 
-def test_what_a_task_staged_before_it_was_repeated_is_not_published(queue: Queue) -> None:
+def test_rows_of_a_task_before_its_repetition_are_not_published(queue: Queue) -> None:
     stage(queue, {"topic": "loser"})
     winner = stage(queue, {"topic": "winner"})
 
@@ -61,7 +61,7 @@ def test_what_a_task_staged_before_it_was_repeated_is_not_published(queue: Queue
     assert staged(queue) == 0
 
 
-def test_what_other_jobs_stage_is_left_alone(queue: Queue) -> None:
+def test_rows_of_other_jobs_are_left_alone(queue: Queue) -> None:
     waiting = stage(queue, {}, job="other")
 
     publish_rows(queue, {})
@@ -70,7 +70,7 @@ def test_what_other_jobs_stage_is_left_alone(queue: Queue) -> None:
     assert publish(queue, waiting, job="other").published == 1
 
 
-def test_two_calls_at_once_publish_once(
+def test_two_concurrent_calls_publish_once(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     attempt = stage(queue, {}, {})
@@ -83,7 +83,7 @@ def test_two_calls_at_once_publish_once(
     assert len(queue.ids()) == 2
 
 
-def test_nobody_sees_a_part_of_a_job(queue: Queue, other: Queue) -> None:
+def test_a_part_of_a_job_is_never_visible(queue: Queue, other: Queue) -> None:
     attempts = [stage(queue, {}, {}) for _ in range(3)]
     with queue.conn.transaction():
         publish(queue, *attempts)
@@ -92,7 +92,7 @@ def test_nobody_sees_a_part_of_a_job(queue: Queue, other: Queue) -> None:
     assert len(other.ids()) == 6
 
 
-def test_it_rings_once_for_each_topic(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_it_sends_one_notification_per_topic(queue: Queue, listen: Callable[..., Listener]) -> None:
     listener = listen("new_message")
     queue.arm()
 
@@ -101,7 +101,7 @@ def test_it_rings_once_for_each_topic(queue: Queue, listen: Callable[..., Listen
     assert sorted(listener.received()) == ["a", "b"]
 
 
-def test_waits_are_counted_from_the_moment_of_publishing(queue: Queue) -> None:
+def test_delays_count_from_the_moment_of_publishing(queue: Queue) -> None:
     publish_rows(queue, {"delay": "1 hour", "ttl": "2 hours"}, {"available_at": "2100-01-01 00:00+00", "ttl": "1 day"})
 
     delayed, later = queue.rows(
@@ -115,7 +115,7 @@ def test_waits_are_counted_from_the_moment_of_publishing(queue: Queue) -> None:
     assert later.available_at.year == 2100
 
 
-def test_a_time_of_expiry_is_taken_as_it_is_and_never_beyond_what_a_message_may_have(queue: Queue) -> None:
+def test_an_expiry_is_stored_unchanged_and_never_beyond_the_maximum(queue: Queue) -> None:
     publish_rows(
         queue, {"expires_at": "2050-01-01 00:00+00"}, {"available_at": "8999-01-01 00:00+00", "ttl": "36500 days"}
     )
@@ -126,14 +126,14 @@ def test_a_time_of_expiry_is_taken_as_it_is_and_never_beyond_what_a_message_may_
     assert [row.year for row in years] == [2050, 9000]
 
 
-def test_rows_that_were_rejected_before_they_came_are_kept_with_their_reasons(queue: Queue) -> None:
+def test_rows_that_were_rejected_before_they_were_staged_are_kept_with_their_reasons(queue: Queue) -> None:
     done = publish_rows(queue, {}, {"reason": "no JSON", "given": '{"payload": "nope"}'})
 
     assert (done.published, done.rejected) == (1, 1)
     assert rejected(queue) == [(1, "no JSON", {"payload": "nope"})]
 
 
-def test_more_rejected_rows_than_are_let_pass_publish_nothing(queue: Queue) -> None:
+def test_more_rejected_rows_than_allowed_publish_nothing(queue: Queue) -> None:
     attempt = stage(queue, {}, {"reason": "bad", "given": "{}"}, {"reason": "bad", "given": "{}"})
 
     with pytest.raises(psycopg.Error, match="has 2 rows that cannot be published, and 1 would be let pass") as caught:
@@ -158,7 +158,7 @@ def test_a_full_topic_refuses_the_whole_job_which_can_be_published_later(queue: 
     assert publish(queue, attempt).published == 3
 
 
-def test_a_topic_that_drops_what_does_not_fit_drops_it(queue: Queue) -> None:
+def test_a_topic_with_on_full_drop_drops_what_does_not_fit(queue: Queue) -> None:
     queue.policy(max_depth=1, on_full="drop")
 
     done = publish_rows(queue, {}, {}, {})
@@ -176,7 +176,7 @@ def test_a_publish_rate_refuses_a_job_that_is_too_large_for_it(queue: Queue) -> 
     assert publish_rows(queue, {}, {}, job="small").published == 2
 
 
-def test_the_ttl_of_a_topic_holds(queue: Queue) -> None:
+def test_the_ttl_of_a_topic_applies(queue: Queue) -> None:
     queue.policy(ttl="1 hour")
 
     publish_rows(queue, {})
@@ -216,7 +216,7 @@ def test_subscribers_get_their_copies(queue: Queue) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_message_cannot_even_be_staged(queue: Queue, row: dict[str, Any]) -> None:
+def test_an_invalid_message_cannot_be_staged(queue: Queue, row: dict[str, Any]) -> None:
     attempt = stage(queue)
 
     with pytest.raises((errors.CheckViolation, errors.NotNullViolation)):
@@ -239,7 +239,7 @@ def test_a_job_of_another_user_is_refused(queue: Queue) -> None:
         publish(queue, attempt)
 
 
-# messages.store_rejected: what was rejected of a job stays, what it staged goes.
+# messages.store_rejected: rejected rows of a job are stored, its staged rows are deleted.
 
 
 def test_only_the_rejected_rows_of_these_attempts_are_kept(queue: Queue) -> None:
@@ -252,7 +252,7 @@ def test_only_the_rejected_rows_of_these_attempts_are_kept(queue: Queue) -> None
     assert other != mine
 
 
-def test_bytes_are_told_as_base64(queue: Queue) -> None:
+def test_bytes_are_stored_as_base64(queue: Queue) -> None:
     attempt = stage(queue, {"body": b"\x00\x01"})
     queue.conn.execute("INSERT INTO messages.publish_job (job) VALUES ('j')")
     queue.conn.execute("UPDATE messages.publish_stage SET reason = 'too large'")
@@ -262,10 +262,10 @@ def test_bytes_are_told_as_base64(queue: Queue) -> None:
     assert rejected(queue)[0].given["body"] == "AAE="
 
 
-# messages.reject_staged: rows that the policies of their topics refuse do not keep the others from being published.
+# messages.reject_staged: rows that the policies of their topics refuse do not prevent the others from being published.
 
 
-def test_topics_that_accept_no_publishes_are_rejected(queue: Queue) -> None:
+def test_rows_of_topics_that_accept_no_publishes_are_rejected(queue: Queue) -> None:
     queue.policy("*", accept_publishes=False)
     queue.policy("known", accept_publishes=True)
 
@@ -275,7 +275,7 @@ def test_topics_that_accept_no_publishes_are_rejected(queue: Queue) -> None:
     assert [row.reason for row in rejected(queue)] == ["topic unknown does not accept publishes"]
 
 
-def test_what_is_larger_than_its_topic_permits_is_rejected(queue: Queue) -> None:
+def test_rows_that_are_larger_than_their_topic_permits_are_rejected(queue: Queue) -> None:
     queue.policy(max_payload_bytes=10)
 
     done = publish_rows(
@@ -290,7 +290,7 @@ def test_what_is_larger_than_its_topic_permits_is_rejected(queue: Queue) -> None
     assert {row.reason for row in rejected(queue)} == {"it has 11 bytes, max_payload_bytes of topic t is 10"}
 
 
-def test_what_was_given_is_told_of_rows_that_are_rejected_here_too(queue: Queue) -> None:
+def test_rejected_rows_are_stored_with_their_columns_here_too(queue: Queue) -> None:
     queue.policy(max_payload_bytes=1)
 
     publish_rows(queue, {"payload": '{"n": 1}', "channel": "c", "delay": "1 hour"})

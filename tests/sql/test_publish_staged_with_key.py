@@ -1,4 +1,4 @@
-"""messages.publish_staged_with_key: of rows with one key one is published, and what becomes of the others is what on_conflict says."""
+"""messages.publish_staged_with_key: of rows with one key one is published, and on_conflict decides about the others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_of_several_rows_with_one_key_the_first_is_published_and_the_others_are_
 
 
 @pytest.mark.parametrize("policy", BY_ONE, ids=str)
-def test_a_key_that_stands_already_is_rejected_or_ignored_as_the_row_says(queue: Queue, policy: dict[str, Any]) -> None:
+def test_a_key_that_waits_already_is_rejected_or_ignored_by_on_conflict(queue: Queue, policy: dict[str, Any]) -> None:
     if policy:
         queue.policy(**policy)
     queue.publish(key="k", payload={"n": 0})
@@ -49,7 +49,7 @@ def test_a_key_that_stands_already_is_rejected_or_ignored_as_the_row_says(queue:
     assert payloads(queue) == [{"n": 0}, {"n": 0}]
 
 
-def test_replace_and_append_change_what_stands(queue: Queue) -> None:
+def test_replace_and_append_change_the_waiting_message(queue: Queue) -> None:
     queue.publish(key="k", payload={"n": 0})
     queue.publish(key="l", payload={"n": 0})
 
@@ -59,7 +59,7 @@ def test_replace_and_append_change_what_stands(queue: Queue) -> None:
     assert payloads(queue) == [1, [{"n": 0}, 2, 3]]
 
 
-def test_what_cannot_be_appended_is_rejected_alone(queue: Queue) -> None:
+def test_a_row_that_cannot_be_appended_is_rejected_alone(queue: Queue) -> None:
     queue.publish(key="k", body=b"1")
 
     done = publish_rows(queue, keyed(1, "append"), keyed(2, "append", key="l"))
@@ -68,7 +68,7 @@ def test_what_cannot_be_appended_is_rejected_alone(queue: Queue) -> None:
     assert "nothing can be appended" in rejected(queue)[0].reason
 
 
-def test_a_key_that_is_held_is_ignored_or_rejected(queue: Queue) -> None:
+def test_a_held_key_is_ignored_or_rejected(queue: Queue) -> None:
     queue.policy(key_ttl="1 hour")
     queue.publish(key="k")
     queue.publish(key="l")
@@ -80,7 +80,7 @@ def test_a_key_that_is_held_is_ignored_or_rejected(queue: Queue) -> None:
     assert "is held by message" in rejected(queue)[0].reason
 
 
-def test_a_full_topic_that_drops_drops_rows_with_keys_too(queue: Queue) -> None:
+def test_a_full_topic_with_on_full_drop_drops_rows_with_keys_too(queue: Queue) -> None:
     queue.policy(max_depth=1, on_full="drop")
 
     done = publish_rows(queue, keyed(1), keyed(2, key="l"))
@@ -88,7 +88,7 @@ def test_a_full_topic_that_drops_drops_rows_with_keys_too(queue: Queue) -> None:
     assert (done.published, done.dropped, done.rejected) == (1, 1, 0)
 
 
-def test_copies_for_subscribers_carry_the_key_and_what_to_do_with_it(queue: Queue) -> None:
+def test_copies_for_subscribers_have_the_key_and_on_conflict(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 'a')")
     queue.publish("a", key="k", payload={"n": 0})
 
@@ -98,7 +98,7 @@ def test_copies_for_subscribers_carry_the_key_and_what_to_do_with_it(queue: Queu
     assert payloads(queue) == [{"n": 0}, 2]
 
 
-def test_waits_hold_for_rows_that_go_one_by_one(queue: Queue) -> None:
+def test_delays_apply_to_rows_with_keys(queue: Queue) -> None:
     times = {"available_at": "2100-01-01 00:00+00", "expires_at": "2100-01-02 00:00+00"}
 
     publish_rows(queue, {**keyed(1, "replace"), **times}, {**keyed(2, key="l"), **times})
@@ -110,7 +110,7 @@ def test_waits_hold_for_rows_that_go_one_by_one(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("on_conflict", ["replace", "append", "error"])
-def test_rows_that_go_one_by_one_and_have_no_time_to_expire_never_do(queue: Queue, on_conflict: str) -> None:
+def test_rows_with_keys_and_without_an_expiry_never_expire(queue: Queue, on_conflict: str) -> None:
     queue.policy(key_ttl="1 hour")
 
     publish_rows(queue, keyed(1, on_conflict))
@@ -119,7 +119,7 @@ def test_rows_that_go_one_by_one_and_have_no_time_to_expire_never_do(queue: Queu
     assert len(queue.claim()) == 1
 
 
-def test_rows_that_go_one_by_one_have_the_ttl_of_their_topic(queue: Queue) -> None:
+def test_rows_with_keys_have_the_ttl_of_their_topic(queue: Queue) -> None:
     queue.policy(ttl="1 hour")
 
     publish_rows(queue, keyed(1, "replace"), keyed(2, key="l"))
@@ -128,7 +128,7 @@ def test_rows_that_go_one_by_one_have_the_ttl_of_their_topic(queue: Queue) -> No
     assert [row.ttl for row in ttls] == [3600, 3600]
 
 
-def test_one_whose_time_is_over_already_expires_and_is_never_worked(queue: Queue) -> None:
+def test_a_row_that_has_expired_already_ends_as_expired_and_is_never_run(queue: Queue) -> None:
     publish_rows(queue, {**keyed(1, "replace"), "expires_at": "2020-01-01 00:00+00"})
 
     assert queue.claim() == []

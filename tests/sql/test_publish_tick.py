@@ -27,7 +27,7 @@ def test_without_jitter_it_is_available_at_its_tick(queue: Queue) -> None:
     assert delays(queue, "a", jitter="0") == [timedelta(0)]
 
 
-def test_jitter_spreads_schedules_over_its_time(queue: Queue) -> None:
+def test_jitter_spreads_schedules_over_its_duration(queue: Queue) -> None:
     found = delays(queue, *(f"s{n}" for n in range(40)))
 
     assert all(timedelta(0) <= each < timedelta(hours=1) for each in found)
@@ -36,7 +36,7 @@ def test_jitter_spreads_schedules_over_its_time(queue: Queue) -> None:
     assert max(found) > timedelta(minutes=45)
 
 
-def test_jitter_is_the_same_whoever_fires_the_tick(queue: Queue) -> None:
+def test_jitter_does_not_depend_on_who_fires_the_tick(queue: Queue) -> None:
     (first,) = delays(queue, "a")
     queue.conn.execute("DELETE FROM messages.schedule; DELETE FROM messages.message")
     (second,) = delays(queue, "a")
@@ -59,7 +59,7 @@ def test_jitter_differs_from_tick_to_tick(queue: Queue) -> None:
     assert len(found) > 8
 
 
-def test_a_tick_that_is_made_up_for_is_available_at_once_and_not_in_the_past(queue: Queue) -> None:
+def test_a_missed_tick_is_available_at_once_and_not_in_the_past(queue: Queue) -> None:
     queue.stop_clock("2026-11-16 09:00:00+00")
     queue.schedule("a", "0 * * * *", jitter="1 minute")
     queue.stop_clock("2026-11-16 12:30:00+00")

@@ -1,4 +1,4 @@
-"""messages.publish_with_key, through messages.publish: a key of a topic with key_ttl blocks while its message lives, and for a time after a success."""
+"""messages.publish_with_key, through messages.publish: a key of a topic with key_ttl blocks while its message is live, and for a time after a success."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def key_ttl(queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("mode", "what", "payload"), [("replace", "replaced", 2), ("ignore", "ignored", 1), ("append", "appended", [1, 2])]
 )
-def test_while_it_waits_its_key_does_what_it_does_in_every_topic(
+def test_while_its_message_waits_a_key_behaves_as_in_every_topic(
     queue: Queue, mode: str, what: str, payload: Any
 ) -> None:
     first = queue.send(1, key="k")
@@ -33,7 +33,7 @@ def test_while_it_waits_its_key_does_what_it_does_in_every_topic(
 
 
 @EVERY_MODE
-def test_while_it_runs_the_key_is_held_and_nothing_is_published(queue: Queue, mode: str) -> None:
+def test_while_its_message_runs_the_key_is_held_and_nothing_is_published(queue: Queue, mode: str) -> None:
     first = queue.send(1, key="k")
     queue.claim()
 
@@ -45,7 +45,7 @@ def test_while_it_runs_the_key_is_held_and_nothing_is_published(queue: Queue, mo
 
 
 @EVERY_MODE
-def test_while_it_waits_to_be_retried_the_key_is_held(queue: Queue, mode: str) -> None:
+def test_while_its_message_waits_for_a_retry_the_key_is_held(queue: Queue, mode: str) -> None:
     first = queue.send(1, key="k")
     queue.settle("retry", queue.claim(), ["boom"])
 
@@ -53,7 +53,7 @@ def test_while_it_waits_to_be_retried_the_key_is_held(queue: Queue, mode: str) -
 
 
 @EVERY_MODE
-def test_after_a_success_the_key_is_held_for_the_time_and_then_free(queue: Queue, mode: str) -> None:
+def test_after_a_success_the_key_is_held_for_key_ttl_and_then_free(queue: Queue, mode: str) -> None:
     first = queue.send(1, key="k")
     queue.settle("complete", queue.claim())
 
@@ -82,7 +82,7 @@ def test_a_cancelled_message_frees_its_key_at_once(queue: Queue) -> None:
     assert queue.send(2, key="k").outcome == "inserted"
 
 
-def test_by_on_conflict_error_and_by_an_insert_a_held_key_is_an_error_that_says_by_whom(queue: Queue) -> None:
+def test_with_on_conflict_error_and_an_insert_a_held_key_is_an_error_that_names_the_holder(queue: Queue) -> None:
     first = queue.send(1, key="k")
     claimed = queue.claim()
 
@@ -95,7 +95,7 @@ def test_by_on_conflict_error_and_by_an_insert_a_held_key_is_an_error_that_says_
         queue.publish(key="k")
 
 
-def test_a_key_that_was_published_by_an_insert_is_held_too(queue: Queue) -> None:
+def test_a_key_that_an_insert_published_is_held_too(queue: Queue) -> None:
     first = queue.publish(key="k")
     queue.claim()
 
@@ -118,7 +118,7 @@ def test_a_publish_that_is_rolled_back_holds_nothing(queue: Queue) -> None:
     assert queue.send(2, key="k").outcome == "inserted"
 
 
-def test_a_bulk_insert_holds_each_key_and_one_held_key_refuses_it_whole(queue: Queue) -> None:
+def test_a_bulk_insert_holds_each_key_and_one_held_key_refuses_it_completely(queue: Queue) -> None:
     statement = "INSERT INTO messages.message (topic, key, payload) SELECT 't', 'k' || n, '1' FROM generate_series(%s::int, %s::int) AS n"
     queue.conn.execute(statement, [1, 100])
     queue.claim(limit=1000)
@@ -130,7 +130,7 @@ def test_a_bulk_insert_holds_each_key_and_one_held_key_refuses_it_whole(queue: Q
 
 
 @EVERY_MODE
-def test_a_key_that_somebody_else_is_just_taking_is_waited_for(
+def test_a_key_that_another_session_is_taking_is_waited_for(
     queue: Queue, other: Queue, background: Background, mode: str, eventually: Callable[..., Any]
 ) -> None:
     with other.conn.transaction():
@@ -143,7 +143,7 @@ def test_a_key_that_somebody_else_is_just_taking_is_waited_for(
 
 
 @EVERY_MODE
-def test_a_key_whose_message_somebody_else_is_just_publishing_and_claiming_is_waited_for_and_then_held(
+def test_a_key_whose_message_another_session_publishes_and_claims_is_waited_for_and_then_held(
     queue: Queue, other: Queue, background: Background, mode: str, eventually: Callable[..., Any]
 ) -> None:
     with other.conn.transaction():
@@ -156,7 +156,7 @@ def test_a_key_whose_message_somebody_else_is_just_publishing_and_claiming_is_wa
     assert queue.ids() == [first.id]
 
 
-def test_many_publishers_against_workers_never_have_two_of_a_key_and_never_fail(
+def test_concurrent_publishers_and_workers_never_have_two_messages_of_a_key_and_never_fail(
     queue: Queue, other: Queue, third: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     queue.policy("t", key_ttl="1 ms")

@@ -1,4 +1,4 @@
-"""messages.purge: what no dropped day takes away is deleted, bit by bit."""
+"""messages.purge: deletes rows that no dropped day removes, in small batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sql.queue import Queue
 
 @pytest.fixture
 def queue(own_queue: Queue) -> Queue:
-    """A database of its own: no pages of other tests."""
+    """A database of its own: without pages of other tests."""
     return own_queue
 
 
@@ -23,7 +23,7 @@ def topics(queue: Queue) -> list[str]:
 
 
 def purge_until_idle(queue: Queue, pages: int = 1000) -> list[int]:
-    """Call it until it does nothing, and return what each call did."""
+    """Call it until it does nothing, and return the result of each call."""
     did = [queue.call("purge", pages)]
     while did[-1]:
         did.append(queue.call("purge", pages))
@@ -41,7 +41,7 @@ def test_a_topic_with_a_shorter_retention_loses_its_rows_once_their_day_is_too_o
     assert (queue.call("purge"), topics(queue)) == (1, ["kept"])
 
 
-def test_when_one_topic_keeps_for_longer_the_others_lose_theirs_by_the_defaults(queue: Queue) -> None:
+def test_if_one_topic_keeps_for_longer_the_others_lose_their_rows_by_the_default(queue: Queue) -> None:
     queue.policy("long", retention="100 days")
     queue.policy("middle", retention="60 days")
     for topic in ("long", "middle", "plain"):
@@ -55,7 +55,7 @@ def test_when_one_topic_keeps_for_longer_the_others_lose_theirs_by_the_defaults(
     assert topics(queue) == ["long"]
 
 
-def test_with_one_retention_for_all_there_is_nothing_to_look_at(queue: Queue) -> None:
+def test_with_one_retention_for_all_topics_it_does_nothing(queue: Queue) -> None:
     queue.publish()
     queue.settle("complete", queue.claim())
     queue.later("32 days")
@@ -64,7 +64,7 @@ def test_with_one_retention_for_all_there_is_nothing_to_look_at(queue: Queue) ->
     assert queue.rows("SELECT * FROM messages.purge_mark") == []
 
 
-def test_a_call_is_bounded_and_the_next_goes_on_where_it_stopped(queue: Queue) -> None:
+def test_a_call_is_bounded_and_the_next_continues_where_it_stopped(queue: Queue) -> None:
     queue.policy("short", retention="1 day")
     for _ in range(20):
         die(queue, "short", error="x" * 1500)
@@ -78,7 +78,7 @@ def test_a_call_is_bounded_and_the_next_goes_on_where_it_stopped(queue: Queue) -
     assert set(topics(queue)) == {"kept"}
 
 
-def test_a_day_that_is_done_is_not_looked_at_again(queue: Queue) -> None:
+def test_a_purged_day_is_not_read_again(queue: Queue) -> None:
     queue.policy("short", retention="1 day")
     die(queue, "short")
     queue.later("3 days")
@@ -91,7 +91,7 @@ def test_a_day_that_is_done_is_not_looked_at_again(queue: Queue) -> None:
     assert queue.call("purge") == 0
 
 
-def test_the_mark_of_a_day_goes_with_its_partition(queue: Queue) -> None:
+def test_the_position_of_a_day_is_deleted_with_its_partition(queue: Queue) -> None:
     queue.policy("short", retention="1 day")
     die(queue, "short")
     queue.later("3 days")
@@ -103,7 +103,9 @@ def test_the_mark_of_a_day_goes_with_its_partition(queue: Queue) -> None:
     assert queue.rows("SELECT * FROM messages.purge_mark") == []
 
 
-def test_rows_of_past_days_in_the_default_partition_go_when_they_are_too_old_and_no_earlier(queue: Queue) -> None:
+def test_rows_of_past_days_in_the_default_partition_are_deleted_when_they_are_too_old_and_not_earlier(
+    queue: Queue,
+) -> None:
     queue.policy("short", retention="2 days")
     for topic in ("short", "plain"):
         die(queue, topic)
@@ -123,7 +125,7 @@ def test_rows_of_past_days_in_the_default_partition_go_when_they_are_too_old_and
     assert topics(queue) == []
 
 
-def test_it_forgets_alerts_and_the_marks_of_redrives_too(queue: Queue) -> None:
+def test_it_prunes_alerts_and_the_log_of_redrives_too(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died = die(queue)
     queue.rows("SELECT * FROM messages.redrive(%s)", [[died]])
@@ -136,7 +138,7 @@ def test_it_forgets_alerts_and_the_marks_of_redrives_too(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("pages", [0, -1, None, 1_000_001])
-def test_a_number_of_pages_that_is_none_is_refused(queue: Queue, pages: Any) -> None:
+def test_an_invalid_number_of_pages_is_refused(queue: Queue, pages: Any) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="pages of a purge are"):
         queue.call("purge", pages)
 
@@ -152,7 +154,7 @@ def test_a_copy_in_the_dlq_outlives_the_archive_row_of_its_original(queue: Queue
     assert copy_of(queue, died).topic == "t.dlq"
 
 
-def test_a_day_that_an_export_has_not_read_is_gone_through_once_it_has(queue: Queue) -> None:
+def test_a_day_that_an_export_has_not_read_is_purged_once_it_has(queue: Queue) -> None:
     queue.policy("short", retention="1 day")
     read, _ = die(queue, "short"), die(queue, "short")
     export(queue, upto=read)
@@ -165,7 +167,7 @@ def test_a_day_that_an_export_has_not_read_is_gone_through_once_it_has(queue: Qu
     assert purge_until_idle(queue)[0] == 2
 
 
-def test_in_the_default_partition_only_what_an_export_has_not_read_stays(queue: Queue) -> None:
+def test_in_the_default_partition_only_rows_that_an_export_has_not_read_stay(queue: Queue) -> None:
     read, unread = die(queue), die(queue)
     export(queue, upto=read)
     queue.conn.execute("UPDATE messages.message_archive SET archived_at = archived_at - interval '60 days'")

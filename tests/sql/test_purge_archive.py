@@ -1,4 +1,4 @@
-"""messages.purge_archive: the archive is emptied by hand, in short transactions."""
+"""messages.purge_archive: an operator deletes rows of the archive, in short transactions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.sql.queue import Queue
 
 @pytest.fixture
 def queue(own_queue: Queue) -> Queue:
-    """A database of its own: no pages of other tests."""
+    """A database of its own: without pages of other tests."""
     return own_queue
 
 
 def purge(queue: Queue, before: datetime, topic: str | None = None, pages: int = 1000) -> list[int]:
-    """Go through the archive and return what each call deleted."""
+    """Purge the archive and return how many rows each call deleted."""
     deleted, place = [], None
     while True:
         row = queue.row("SELECT * FROM messages.purge_archive(%s, %s, %s, %s)", [before, topic, place, pages])
@@ -34,7 +34,7 @@ def ids(queue: Queue) -> list[int]:
     return [row.id for row in queue.rows("SELECT id FROM messages.message_archive ORDER BY id")]
 
 
-def test_what_ended_before_a_time_is_deleted_on_whatever_day_and_the_rest_stays(queue: Queue) -> None:
+def test_rows_that_ended_before_a_time_are_deleted_on_every_day_and_the_others_stay(queue: Queue) -> None:
     old, older = die_ago(queue, "2 hours"), die_ago(queue, "40 days")
     new = die(queue)
 
@@ -45,7 +45,7 @@ def test_what_ended_before_a_time_is_deleted_on_whatever_day_and_the_rest_stays(
     assert {old, older} & set(ids(queue)) == set()
 
 
-def test_of_one_topic_only_its_rows_are_deleted(queue: Queue) -> None:
+def test_with_a_topic_only_its_rows_are_deleted(queue: Queue) -> None:
     die_ago(queue, "2 hours", "a")
     kept = die_ago(queue, "2 hours", "b")
 
@@ -63,7 +63,7 @@ def test_each_call_is_bounded_by_pages(queue: Queue) -> None:
     assert max(deleted) <= 5
 
 
-def test_it_goes_on_at_the_beginning_of_the_next_day_when_its_own_was_dropped_meanwhile(queue: Queue) -> None:
+def test_it_continues_with_the_next_day_if_its_own_was_dropped_in_the_meantime(queue: Queue) -> None:
     die(queue)
 
     row = queue.row("SELECT * FROM messages.purge_archive(clock_timestamp(), NULL, 'message_archive_20200101:7')")
@@ -73,7 +73,7 @@ def test_it_goes_on_at_the_beginning_of_the_next_day_when_its_own_was_dropped_me
     assert queue.row("SELECT * FROM messages.purge_archive(now(), NULL, %s)", [row.place]) == (0, None)
 
 
-def test_a_time_to_come_is_refused(queue: Queue) -> None:
+def test_a_future_time_is_refused(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="a purge needs a time that is over"):
         purge(queue, queue.call("now") + timedelta(hours=1))
 
@@ -81,18 +81,18 @@ def test_a_time_to_come_is_refused(queue: Queue) -> None:
 @pytest.mark.parametrize(
     "place", ["", "message", "pg_class:0", "message_archive_default:-1", "message_archive_default"]
 )
-def test_a_place_that_no_call_returned_is_refused(queue: Queue, place: str) -> None:
+def test_a_position_that_no_call_returned_is_refused(queue: Queue, place: str) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="place of a purge is"):
         queue.row("SELECT * FROM messages.purge_archive(now(), NULL, %s)", [place])
 
 
 @pytest.mark.parametrize("pages", [0, None])
-def test_a_number_of_pages_that_is_none_is_refused(queue: Queue, pages: Any) -> None:
+def test_an_invalid_number_of_pages_is_refused(queue: Queue, pages: Any) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="pages of a purge are"):
         queue.row("SELECT * FROM messages.purge_archive(now(), NULL, NULL, %s)", [pages])
 
 
-def test_by_hand_too_nothing_goes_that_an_export_has_not_read(queue: Queue) -> None:
+def test_rows_that_an_export_has_not_read_are_not_deleted_either(queue: Queue) -> None:
     read, unread = die_ago(queue, "1 day"), die_ago(queue, "1 day")
     export(queue, upto=read)
 

@@ -1,4 +1,4 @@
-"""messages.purge_archive_pages: rows of some pages of one partition are deleted."""
+"""messages.purge_archive_pages: deletes rows of some pages of one partition."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def purged(queue: Queue, first: int, end: int, topic: str | None, before: str = 
 
 
 @pytest.mark.parametrize(("topic", "left"), [(None, []), ("a", ["b", "own"]), ("*", ["own"])])
-def test_of_one_topic_or_of_those_without_a_retention_of_their_own_or_of_all(
+def test_it_deletes_rows_of_one_topic_or_of_topics_without_a_retention_or_all(
     queue: Queue, topic: str | None, left: list[str]
 ) -> None:
     queue.policy("own", retention="1 day")
@@ -42,7 +42,7 @@ def test_of_one_topic_or_of_those_without_a_retention_of_their_own_or_of_all(
     assert [row.topic for row in queue.rows("SELECT topic FROM messages.message_archive ORDER BY topic")] == left
 
 
-def test_what_ended_later_stays(queue: Queue) -> None:
+def test_rows_that_ended_later_stay(queue: Queue) -> None:
     die(queue)
 
     assert purged(queue, 0, 1, None, before="-1 hour") == 0
@@ -59,7 +59,7 @@ def test_other_pages_stay(queue: Queue) -> None:
     assert [row.page for row in queue.rows(pages)][:2] == [0, 2]
 
 
-def test_what_an_export_has_not_read_stays(queue: Queue) -> None:
+def test_rows_that_an_export_has_not_read_stay(queue: Queue) -> None:
     read, unread = die(queue), die(queue)
     export(queue, upto=read)
 

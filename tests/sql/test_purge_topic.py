@@ -1,4 +1,4 @@
-"""messages.purge_topic: a topic is emptied of what waits, batch by batch."""
+"""messages.purge_topic: deletes the waiting messages of a topic, batch by batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.sql.queue import Queue
 
 
-def test_it_deletes_what_waits_batch_by_batch_and_nothing_else(queue: Queue) -> None:
+def test_it_deletes_waiting_messages_batch_by_batch_and_no_others(queue: Queue) -> None:
     queue.publish_many(3)
     queue.publish_many(2, channel="c")
     queue.publish_many(2, wait="1 hour", priority=9)
@@ -26,7 +26,7 @@ def test_it_deletes_what_waits_batch_by_batch_and_nothing_else(queue: Queue) -> 
     assert [(row.topic, row.detail["count"]) for row in audit] == [("t", 4), ("t", 2)]
 
 
-def test_what_was_published_later_stays(queue: Queue) -> None:
+def test_messages_that_were_published_later_stay(queue: Queue) -> None:
     *_, last = queue.publish_many(3)
     later = queue.publish(priority=0)
 
@@ -34,7 +34,7 @@ def test_what_was_published_later_stays(queue: Queue) -> None:
     assert queue.ids() == [later]
 
 
-def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue) -> None:
+def test_a_locked_row_is_not_waited_for(queue: Queue, other: Queue) -> None:
     held, _ = queue.publish_many(2)
     with other.conn.transaction():
         other.conn.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [held])
@@ -44,6 +44,6 @@ def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue)
 
 
 @pytest.mark.parametrize("given", [(None,), ("t", 0), ("t", 10_001), ("t", None)])
-def test_what_cannot_be_is_refused(queue: Queue, given: tuple[Any, ...]) -> None:
+def test_invalid_arguments_are_refused(queue: Queue, given: tuple[Any, ...]) -> None:
     with pytest.raises(psycopg.DataError):
         queue.call("purge_topic", *given)

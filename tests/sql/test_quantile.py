@@ -1,4 +1,4 @@
-"""messages.quantile: the time that so many did not exceed."""
+"""messages.quantile: the time that a given share of the measures did not exceed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def quantile(queue: Queue, counts: list[int | None], q: float) -> float | None:
     return found
 
 
-def test_it_lies_within_its_bucket_as_if_the_entries_were_spread_evenly(queue: Queue) -> None:
+def test_it_interpolates_evenly_within_its_bucket(queue: Queue) -> None:
     low, high = BOUNDS_S[1], BOUNDS_S[2]
 
     assert quantile(queue, [0, 0, 10], 0.5) == pytest.approx((low + high) / 2)
@@ -26,7 +26,7 @@ def test_it_lies_within_its_bucket_as_if_the_entries_were_spread_evenly(queue: Q
 
 
 @pytest.mark.parametrize("q", [0.5, 0.95, 0.99])
-def test_of_times_that_are_spread_out_it_is_hardly_off(queue: Queue, q: float) -> None:
+def test_for_spread_out_times_its_error_is_small(queue: Queue, q: float) -> None:
     rng = random.Random(7)
     times = sorted(rng.lognormvariate(-3, 1.5) for _ in range(5000))
     counts: list[int | None] = [0] * BUCKETS
@@ -39,25 +39,25 @@ def test_of_times_that_are_spread_out_it_is_hardly_off(queue: Queue, q: float) -
     assert found == pytest.approx(times[int(q * len(times))], rel=0.2)
 
 
-def test_it_is_off_by_a_buckets_width_at_most(queue: Queue) -> None:
-    """All entries stand at the lower bound of their bucket."""
+def test_its_error_is_at_most_the_width_of_a_bucket(queue: Queue) -> None:
+    """All measures are at the lower bound of their bucket."""
     found = quantile(queue, [0] * 20 + [10], 0.99)
 
     assert found is not None
     assert 1 <= found / BOUNDS_S[19] <= 2**0.5
 
 
-def test_of_what_lies_in_the_open_bucket_the_lower_bound_is_told(queue: Queue) -> None:
+def test_in_the_open_bucket_the_lower_bound_is_returned(queue: Queue) -> None:
     assert quantile(queue, [0] * 47 + [3], 0.5) == pytest.approx(BOUNDS_S[-1])
 
 
-def test_of_nothing_there_is_none(queue: Queue) -> None:
+def test_an_empty_histogram_has_no_quantile(queue: Queue) -> None:
     assert quantile(queue, [], 0.5) is None
     assert quantile(queue, [0, 0], 0.5) is None
     assert quantile(queue, [None, 0], 0.5) is None
 
 
-def test_counts_that_are_missing_count_nothing(queue: Queue) -> None:
+def test_missing_counts_are_zero(queue: Queue) -> None:
     assert quantile(queue, [None, None, 10], 1) == quantile(queue, [0, 0, 10], 1)
 
 

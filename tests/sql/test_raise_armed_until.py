@@ -1,4 +1,4 @@
-"""messages.raise_armed_until: publishes know until when somebody may be armed, without reading a table."""
+"""messages.raise_armed_until: publishes learn until when a worker may be armed, without reading a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def armed(queue: Queue) -> int:
     return int(queue.value("SELECT pg_sequence_last_value('messages.armed_until')"))
 
 
-def test_it_is_raised_at_once_for_those_too_who_cannot_see_the_flag_yet(queue: Queue, other: Queue) -> None:
+def test_it_is_raised_at_once_also_for_sessions_that_cannot_see_the_flag_yet(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
         raise_to(queue, 1000)
 
@@ -38,13 +38,13 @@ def test_it_is_never_lowered(queue: Queue) -> None:
     assert armed(queue) == 1000
 
 
-def test_a_part_of_a_second_counts_as_a_whole_one(queue: Queue) -> None:
+def test_a_fraction_of_a_second_is_rounded_up(queue: Queue) -> None:
     queue.conn.execute("SELECT messages.raise_armed_until(to_timestamp(1000.001))")
 
     assert armed(queue) == 1001
 
 
-def test_who_has_raised_it_and_stays_open_keeps_nobody_from_raising_it(queue: Queue, other: Queue) -> None:
+def test_an_open_session_that_has_raised_it_blocks_no_other(queue: Queue, other: Queue) -> None:
     other.conn.execute("SET lock_timeout = '1ms'")
     with queue.conn.transaction(force_rollback=True):
         raise_to(queue, 1000)
@@ -54,7 +54,7 @@ def test_who_has_raised_it_and_stays_open_keeps_nobody_from_raising_it(queue: Qu
     assert armed(queue) == 2000
 
 
-def test_two_that_raise_it_at_once_do_so_one_after_the_other(
+def test_two_concurrent_calls_run_one_after_the_other(
     queue: Queue, other: Queue, third: Queue, background: Background
 ) -> None:
     with queue.conn.transaction():
@@ -68,7 +68,7 @@ def test_two_that_raise_it_at_once_do_so_one_after_the_other(
     assert armed(queue) == 3000
 
 
-def test_many_that_raise_it_at_once_never_undo_each_other(database: Database) -> None:
+def test_many_concurrent_calls_never_undo_each_other(database: Database) -> None:
     queues = [Queue(database.connect()) for _ in range(8)]
 
     def raise_often(first: int) -> None:
@@ -90,8 +90,8 @@ def test_arming_raises_it(queue: Queue) -> None:
     "until",
     ["2026-01-01 00:00:00", "2026-01-01 00:00:00.000001", "2026-01-01 00:00:00.5", "2026-01-01 00:00:00.999999"],
 )
-def test_the_look_of_a_publish_never_takes_a_flag_for_over_that_is_not(queue: Queue, until: str) -> None:
-    """As in the trigger new_message. At the end of the flag it still looks; a whole second later it does not."""
+def test_a_publish_never_takes_a_valid_flag_for_an_expired_one(queue: Queue, until: str) -> None:
+    """As in the trigger new_message. At the end of the flag it still checks; a whole second later it does not."""
     queue.value("SELECT messages.raise_armed_until(%s)", [until])
 
     over = queue.row(

@@ -1,4 +1,4 @@
-"""messages.raise_awaited_flag: from here on ends look for those to whom they matter. What lowers it: test_forget_waiters.py."""
+"""messages.raise_awaited_flag: from then on, ends check for waiters, successors and steps. What lowers it: test_prune_waiters.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.sql.queue import Background, Queue
 
 
-def test_the_mark_is_up_at_once_and_stays_if_the_transaction_is_undone(queue: Queue, other: Queue) -> None:
+def test_the_flag_is_raised_at_once_and_stays_after_a_rollback(queue: Queue, other: Queue) -> None:
     queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
 
     queue.conn.execute("BEGIN")
@@ -37,7 +37,7 @@ def keep(queue: Queue) -> None:
 
 @pytest.mark.parametrize("raise_it", [wait, park, keep])
 @pytest.mark.parametrize("mark", [1, 2])
-def test_nobody_lowers_it_under_who_has_raised_it(
+def test_it_is_not_lowered_while_a_session_that_raised_it_is_open(
     queue: Queue, other: Queue, raise_it: Callable[[Queue], None], mark: int
 ) -> None:
     queue.conn.execute("SELECT setval('messages.awaited_flag', %s)", [mark])
@@ -51,10 +51,10 @@ def test_nobody_lowers_it_under_who_has_raised_it(
 
 
 @pytest.mark.parametrize("raise_it", [wait, park, keep])
-def test_who_raises_it_while_it_is_being_lowered_waits_for_the_look_and_raises_it_again(
+def test_a_session_that_raises_it_during_the_check_waits_for_it_and_raises_it_again(
     queue: Queue, other: Queue, background: Background, raise_it: Callable[[Queue], None]
 ) -> None:
-    """The look holds these locks for as long as it takes; held here for longer."""
+    """The check holds these locks until it has ended; here they are held for longer."""
     queue.conn.execute("SELECT setval('messages.awaited_flag', 2)")
     with queue.conn.transaction():
         queue.conn.execute("LOCK TABLE messages.waiter, messages.blocked_message, messages.step IN SHARE MODE")
@@ -69,7 +69,7 @@ def test_who_raises_it_while_it_is_being_lowered_waits_for_the_look_and_raises_i
     queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
 
 
-def test_it_stays_while_something_comes_after_something_or_a_step_is_kept(queue: Queue) -> None:
+def test_it_stays_while_a_message_has_predecessors_or_a_step_is_saved(queue: Queue) -> None:
     first = queue.publish()
     queue.send(after=[first])
     queue.call("prune_waiters")
@@ -86,7 +86,7 @@ def test_it_stays_while_something_comes_after_something_or_a_step_is_kept(queue:
     assert queue.value("SELECT pg_sequence_last_value('messages.awaited_flag')") == 1
 
 
-def test_where_it_was_left_behind_the_tick_raises_it(queue: Queue) -> None:
+def test_the_tick_raises_a_flag_that_the_sequence_lacks(queue: Queue) -> None:
     queue.send(after=[queue.publish()])
     queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
 

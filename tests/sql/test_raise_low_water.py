@@ -1,4 +1,4 @@
-"""messages.raise_low_water: marks below which claims need not look, and why no message ever hides behind one."""
+"""messages.raise_low_water: marks below which claims need not read, and why no message is ever hidden below one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def database(own_database: Database) -> Database:
 
 
 def raise_marks(queue: Queue, slow: str = "0 s") -> int:
-    """Run it at once; `slow` says from when on a place gets a mark: by default every place does."""
+    """Run it at once; `slow` is the time from which an entry gets a mark: by default every entry does."""
     queue.conn.execute("UPDATE messages.low_water_mark SET next_run_at = 'epoch'")
     marks: int = queue.value("SELECT messages.raise_low_water(%s)", [slow])
     return marks
@@ -33,12 +33,12 @@ def mark(queue: Queue) -> Any:
 
 
 def no_left_edge(queue: Queue) -> None:
-    """Let the next claims be none of those that read from the left edge."""
+    """Make none of the next claims one that reads from the left edge."""
     queue.let_claim_ids(lambda claim_id: claim_id % 64 != 0, claims=40)
 
 
 def work_off(queue: Queue, count: int) -> None:
-    """Publish, claim and complete so many messages, which leaves as many dead entries in the index. They are some seconds old."""
+    """Publish, claim and complete so many messages, which leaves as many dead index entries. They are some seconds old."""
     queue.publish_many(count, wait="-5 s")
     while claimed := queue.claim(limit=10_000):
         queue.settle("complete", claimed)
@@ -46,7 +46,7 @@ def work_off(queue: Queue, count: int) -> None:
 
 @contextmanager
 def held_snapshot(database: Database) -> Iterator[None]:
-    """Keep vacuum from removing anything, as a long report or a backup does."""
+    """Keep vacuum from removing dead rows, as a long report or a backup does."""
     conn = database.connect()
     conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     with conn.transaction():
@@ -72,7 +72,7 @@ def test_behind_a_held_snapshot_a_claim_costs_a_few_pages_once_there_is_a_mark(
     assert with_mark < 150
 
 
-def test_next_due_and_renotify_are_as_cheap(queue: Queue, database: Database) -> None:
+def test_next_due_and_renotify_cost_a_few_pages_too(queue: Queue, database: Database) -> None:
     with held_snapshot(database):
         work_off(queue, 20_000)
         queue.publish(wait="1 hour")
@@ -83,14 +83,14 @@ def test_next_due_and_renotify_are_as_cheap(queue: Queue, database: Database) ->
         assert queue.buffers("SELECT messages.renotify_stale()") < 100
 
 
-def test_a_place_whose_first_message_is_found_quickly_needs_no_mark(queue: Queue) -> None:
+def test_an_entry_whose_first_message_is_found_quickly_needs_no_mark(queue: Queue) -> None:
     work_off(queue, 10)
 
     assert raise_marks(queue, "1 hour") == 0
     assert mark(queue) is None
 
 
-def test_a_place_that_is_slow_no_more_loses_its_mark(queue: Queue) -> None:
+def test_an_entry_that_is_fast_again_loses_its_mark(queue: Queue) -> None:
     work_off(queue, 10)
     raise_marks(queue)
     assert raise_marks(queue) == 1
@@ -99,7 +99,7 @@ def test_a_place_that_is_slow_no_more_loses_its_mark(queue: Queue) -> None:
     assert mark(queue) is None
 
 
-def test_the_mark_stands_at_the_oldest_message_that_waits(queue: Queue) -> None:
+def test_the_mark_is_at_the_oldest_waiting_message(queue: Queue) -> None:
     work_off(queue, 10)
     oldest = queue.publish(wait="-3 s")
     queue.publish(wait="-2 s")
@@ -110,8 +110,8 @@ def test_the_mark_stands_at_the_oldest_message_that_waits(queue: Queue) -> None:
     assert mark(queue) == queue.message(oldest).available_at
 
 
-def test_a_message_that_commits_late_is_never_behind_the_mark(queue: Queue, other: Queue) -> None:
-    """Its time was handed out before the mark was taken, its row becomes visible after: the mark must wait for its transaction."""
+def test_a_message_that_commits_late_is_never_below_the_mark(queue: Queue, other: Queue) -> None:
+    """Its available_at was set before the mark was taken, and its row becomes visible after: the mark must wait for its transaction."""
     work_off(queue, 10)
 
     with other.conn.transaction():
@@ -125,14 +125,14 @@ def test_a_message_that_commits_late_is_never_behind_the_mark(queue: Queue, othe
     assert [c.id for c in queue.claim()] == [late]
 
 
-def test_a_message_that_commits_late_is_found_at_once_however_often_the_marks_were_raised_meanwhile(
+def test_a_message_that_commits_late_is_found_at_once_however_often_the_marks_were_raised(
     queue: Queue, other: Queue, eventually: Callable[..., Any]
 ) -> None:
     work_off(queue, 10)
     for _ in range(3):
         with other.conn.transaction():
             late = other.publish()
-            # A mark stands 100 ms in the past: by now one that knew nothing of the open transaction would stand above the message.
+            # A mark is 100 ms in the past: by now one that ignored the open transaction would be above the message.
             overtaken = queue.value("SELECT clock_timestamp() + interval '150 ms'")
             eventually(lambda t=overtaken: queue.value("SELECT clock_timestamp() > %s", [t]))
             raise_marks(queue)
@@ -145,7 +145,7 @@ def test_a_message_that_commits_late_is_found_at_once_however_often_the_marks_we
         queue.settle("complete", claimed)
 
 
-def test_a_message_published_with_a_time_of_the_past_is_found_after_the_next_run_which_rings(
+def test_a_message_published_with_a_past_time_is_found_after_the_next_run_which_notifies(
     queue: Queue, listen: Callable[..., Listener]
 ) -> None:
     work_off(queue, 10)
@@ -241,7 +241,7 @@ def test_it_runs_at_most_a_twentieth_of_the_time(queue: Queue) -> None:
     assert queue.row("SELECT * FROM messages.low_water_mark") == before
 
 
-def test_while_one_runs_a_second_returns_at_once(queue: Queue, other: Queue) -> None:
+def test_while_one_call_runs_a_second_returns_at_once(queue: Queue, other: Queue) -> None:
     work_off(queue, 10)
 
     with queue.conn.transaction():

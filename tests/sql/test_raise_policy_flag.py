@@ -1,11 +1,11 @@
-"""messages.raise_policy_flag: who writes a policy that publishing has to look at says so before it is committed."""
+"""messages.raise_policy_flag: a session that writes a policy for publishing raises the flag before it commits."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_the_mark_holds_at_once_and_stays_when_the_writer_gives_up(queue: Queue, other: Queue) -> None:
+def test_the_flag_is_raised_at_once_and_stays_after_a_rollback(queue: Queue, other: Queue) -> None:
     queue.value("SELECT setval('messages.policy_flag', 1)")
 
     with queue.conn.transaction(force_rollback=True):
@@ -15,7 +15,7 @@ def test_the_mark_holds_at_once_and_stays_when_the_writer_gives_up(queue: Queue,
     assert other.call("has_policies") is True
 
 
-def test_several_may_mark_at_once(queue: Queue, other: Queue) -> None:
+def test_several_sessions_may_raise_it_at_once(queue: Queue, other: Queue) -> None:
     other.conn.execute("SET lock_timeout = '1s'")
     with queue.conn.transaction():
         queue.call("raise_policy_flag")
@@ -23,7 +23,7 @@ def test_several_may_mark_at_once(queue: Queue, other: Queue) -> None:
         other.call("raise_policy_flag")
 
 
-def test_while_a_policy_is_being_written_nobody_takes_the_mark_away(queue: Queue, other: Queue) -> None:
+def test_while_a_policy_is_being_written_the_flag_is_not_lowered(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
         queue.policy(ttl="1 s")
 

@@ -1,4 +1,4 @@
-"""messages.rate_slots: how many messages a rate lets pass now, and when to ask again."""
+"""messages.rate_slots: how many messages a rate permits now, and when to ask again."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def charge(queue: Queue, rate: float, count: int) -> None:
 
 
 @pytest.mark.parametrize("burst", [1, 7, 1000])
-def test_a_rate_that_was_never_charged_lets_its_burst_pass(queue: Queue, burst: int) -> None:
+def test_a_rate_that_was_never_charged_permits_its_burst(queue: Queue, burst: int) -> None:
     assert slots(queue, 10, burst).slots == burst
 
 
-def test_what_was_charged_is_missing_until_its_time_has_passed(queue: Queue) -> None:
+def test_charged_messages_are_missing_until_their_time_has_passed(queue: Queue) -> None:
     charge(queue, 10, 4)
     assert slots(queue, 10, 4).slots == 0
 
@@ -37,7 +37,9 @@ def test_what_was_charged_is_missing_until_its_time_has_passed(queue: Queue) -> 
 
 
 @pytest.mark.parametrize(("rate", "seconds"), [(3, 1 / 3), (7, 1 / 7), (1000, 0.001), (0.25, 4), (999_999, 1e-6)])
-def test_it_is_due_at_the_microsecond_and_not_one_message_later(queue: Queue, rate: float, seconds: float) -> None:
+def test_a_message_is_due_at_its_exact_microsecond_and_not_one_message_later(
+    queue: Queue, rate: float, seconds: float
+) -> None:
     charge(queue, rate, 1)
 
     queue.later(f"{seconds:.6f} s")
@@ -45,7 +47,7 @@ def test_it_is_due_at_the_microsecond_and_not_one_message_later(queue: Queue, ra
     assert slots(queue, rate, 1).slots == 1
 
 
-def test_more_than_the_burst_is_never_saved_up(queue: Queue) -> None:
+def test_at_most_the_burst_is_saved(queue: Queue) -> None:
     charge(queue, 10, 1)
 
     queue.later("1 day")
@@ -54,7 +56,7 @@ def test_more_than_the_burst_is_never_saved_up(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(("rate", "burst", "next_in"), [(10, 1, 0.1), (10, 3, 0.1), (1000, 100, 0.025), (2, 8, 1.0)])
-def test_it_is_worth_asking_again_once_a_quarter_of_the_burst_may_pass(
+def test_the_next_claim_is_when_a_quarter_of_the_burst_is_permitted(
     queue: Queue, rate: float, burst: int, next_in: float
 ) -> None:
     charge(queue, rate, burst)
@@ -62,7 +64,7 @@ def test_it_is_worth_asking_again_once_a_quarter_of_the_burst_may_pass(
     assert slots(queue, rate, burst).next_in == pytest.approx(next_in)
 
 
-def test_a_rate_that_was_raised_counts_at_once_for_what_was_charged_before(queue: Queue) -> None:
+def test_a_raised_rate_applies_at_once_to_earlier_charges(queue: Queue) -> None:
     charge(queue, 1, 10)
 
     assert slots(queue, 1, 1).slots < 0

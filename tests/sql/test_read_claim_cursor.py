@@ -13,7 +13,7 @@ def known(queue: Queue) -> list[tuple[str, str]]:
     return [(row.walk.split()[0], row.at) for row in queue.rows(KNOWN)]
 
 
-def test_it_is_the_newest_place_of_the_walk(queue: Queue) -> None:
+def test_it_is_the_newest_position_of_the_walk(queue: Queue) -> None:
     for walk, at in (("channels t", "a"), ("channels u", "b"), ("channels t", "c"), ("channels v", "d")):
         queue.call("save_claim_cursor", walk, at, None)
 
@@ -21,7 +21,7 @@ def test_it_is_the_newest_place_of_the_walk(queue: Queue) -> None:
     assert queue.call("read_claim_cursor", "channels of nothing") is None
 
 
-def test_claims_that_say_where_they_begin_read_and_write_none(queue: Queue) -> None:
+def test_claims_with_a_given_start_read_and_write_none(queue: Queue) -> None:
     for topic in "ab":
         for channel in "xyz":
             queue.publish(topic, channel=channel)

@@ -1,4 +1,4 @@
-"""messages.read_claimed: what a worker holds, once more."""
+"""messages.read_claimed: the messages that a worker holds, read again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lasting(rows: list[Row]) -> list[dict[str, object]]:
     return [{name: value for name, value in row._asdict().items() if name not in OF_NOW} for row in rows]
 
 
-def test_it_shows_what_the_claim_showed(queue: Queue) -> None:
+def test_it_returns_what_the_claim_returned(queue: Queue) -> None:
     queue.policy(max_attempts=3, timeout="5 s", lock_duration="1 minute")
     queue.publish(payload={"a": 1}, headers={"h": 1}, channel="c", priority=2)
     queue.publish(body=b"bytes", key="k")
@@ -26,7 +26,7 @@ def test_it_shows_what_the_claim_showed(queue: Queue) -> None:
     assert lasting(held(queue, claimed)) == lasting(claimed)
 
 
-def test_what_was_lost_or_settled_is_missing(queue: Queue) -> None:
+def test_lost_and_settled_messages_are_missing(queue: Queue) -> None:
     queue.policy(max_attempts=5)
     queue.publish_many(3)
     first, second, third = queue.claim()
@@ -37,7 +37,7 @@ def test_what_was_lost_or_settled_is_missing(queue: Queue) -> None:
     assert [row.id for row in held(queue, [first, second, third])] == [third.id]
 
 
-def test_no_claim_is_nobodys(queue: Queue) -> None:
+def test_an_unknown_claim_returns_nothing(queue: Queue) -> None:
     published = queue.publish()
 
     assert queue.rows(HELD, [[published], [None]]) == []

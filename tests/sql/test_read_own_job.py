@@ -10,12 +10,12 @@ from tests.sql.staging import give_to_somebody_else, publish_rows
 
 
 @pytest.mark.parametrize("job", [None, "", "a\nb", "x" * 201])
-def test_what_cannot_be_the_name_of_a_job_is_refused(queue: Queue, job: str | None) -> None:
+def test_an_invalid_name_of_a_job_is_refused(queue: Queue, job: str | None) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="job is "):
         queue.call("read_own_job", job)
 
 
-def test_it_knows_who_published_a_job(queue: Queue) -> None:
+def test_it_returns_who_published_a_job(queue: Queue) -> None:
     publish_rows(queue, {})
 
     assert queue.row("SELECT * FROM messages.read_own_job('j')").published_by == "postgres"

@@ -1,4 +1,4 @@
-"""messages.record_measures: a worker reports what it measured."""
+"""messages.record_measures: adds up the measures that workers report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNTS = "success, rejected, failed, lock_expired, retried, deferred, released, 
 SUMS = "SELECT coalesce(sum(success), 0)::bigint FROM messages.measure"
 
 
-def test_what_is_reported_stands_in_the_row_of_its_minute_and_topic(queue: Queue) -> None:
+def test_a_report_is_stored_in_the_row_of_its_minute_and_topic(queue: Queue) -> None:
     queue.stop_clock("2026-01-02 03:04:05+00")
     names = COUNTS.split(", ")
 
@@ -43,7 +43,7 @@ def test_reports_of_one_minute_are_added_up_whoever_sends_them(queue: Queue) -> 
     assert [tuple(row) for row in rows] == [("t", 3, 0, 3), ("u", 0, 3, 0)]
 
 
-def test_a_report_that_comes_again_adds_nothing_and_is_taken_all_the_same(queue: Queue) -> None:
+def test_a_repeated_report_adds_nothing_and_is_accepted(queue: Queue) -> None:
     first = report(queue, {"topic": "t", "success": 5}, number=1)
     again = report(queue, {"topic": "t", "success": 5}, number=1)
 
@@ -52,7 +52,7 @@ def test_a_report_that_comes_again_adds_nothing_and_is_taken_all_the_same(queue:
     assert queue.value(SUMS) == 6
 
 
-def test_a_worker_that_the_registry_does_not_know_is_told_and_nothing_is_added(queue: Queue) -> None:
+def test_an_unregistered_worker_is_reported_and_nothing_is_added(queue: Queue) -> None:
     taken = queue.value("SELECT messages.record_measures('stranger', 1, %s)", [Jsonb([{"topic": "t", "success": 1}])])
 
     assert (taken, queue.value(SUMS)) == (False, 0)
@@ -61,18 +61,18 @@ def test_a_worker_that_the_registry_does_not_know_is_told_and_nothing_is_added(q
 @pytest.mark.parametrize(
     "measure", [{"success": 1}, {"topic": "t", "waits": {"99": 1}}, {"topic": "t", "success": -1}, {"topic": "t" * 201}]
 )
-def test_what_is_no_measure_is_refused_as_a_whole(queue: Queue, measure: dict[str, object]) -> None:
+def test_an_invalid_measure_refuses_the_whole_report(queue: Queue, measure: dict[str, object]) -> None:
     with pytest.raises((errors.DataError, errors.IntegrityError)):
         report(queue, {"topic": "a", "success": 1}, measure)
 
     assert queue.value(SUMS) == 0
-    # The number is free again: the report can come once more.
+    # The number was not used: the report can be sent again.
     assert queue.value("SELECT max(measured) FROM messages.worker") == 0
 
 
-def test_workers_that_report_at_once_lose_nothing_and_do_not_block_each_other(own_database: Database) -> None:
+def test_concurrent_reports_lose_nothing_and_do_not_block_each_other(own_database: Database) -> None:
     workers = [Queue(own_database.connect()) for _ in range(4)]
-    # One that is held up for a second would else be told to come again.
+    # A worker that is delayed for a second would otherwise have to send its report again.
     workers[0].conn.execute("ALTER FUNCTION messages.record_measures SET lock_timeout = '60s'")
     topics = [f"t{n}" for n in range(20)]
 
@@ -87,8 +87,8 @@ def test_workers_that_report_at_once_lose_nothing_and_do_not_block_each_other(ow
     assert workers[0].value(SUMS) == 4 * 10 * 20
 
 
-def test_the_rows_of_a_minute_are_changed_in_place(own_queue: Queue) -> None:
-    """A HOT update leaves the index as it is; else a busy fleet would fill it."""
+def test_the_rows_of_a_minute_are_updated_in_place(own_queue: Queue) -> None:
+    """A HOT update does not change the index; otherwise a busy fleet would fill it."""
     own_queue.stop_clock("2026-01-02 03:04:05+00")
     for _ in range(60):
         report(own_queue, *({"topic": f"t{n}", "waits": {"7": 1}} for n in range(5)))
@@ -101,9 +101,7 @@ def test_the_rows_of_a_minute_are_changed_in_place(own_queue: Queue) -> None:
     assert hot > 0.9 * changed
 
 
-def test_while_somebody_holds_the_workers_row_nothing_is_waited_for_and_it_comes_once_later(
-    queue: Queue, other: Queue
-) -> None:
+def test_a_locked_row_of_the_worker_is_not_waited_for_and_the_report_is_sent_again(queue: Queue, other: Queue) -> None:
     report(queue, {"topic": "t", "success": 5}, number=1)
     other.conn.execute("SET lock_timeout = '2s'")
     tell = "SELECT messages.record_measures('w', %s, %s)"
@@ -139,6 +137,6 @@ def test_no_counts_are_zero(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("counts", [{"0": 1}, {"49": 1}, {"7": -1}, {"7": 1_000_000_001}])
-def test_what_would_spoil_the_buckets_beside_it_is_refused(queue: Queue, counts: dict[str, int]) -> None:
+def test_a_count_that_would_overflow_its_bucket_is_refused(queue: Queue, counts: dict[str, int]) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="use buckets 1 to 48 and counts from 0 to 1000000000"):
         packed(queue, counts)

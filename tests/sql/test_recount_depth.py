@@ -1,4 +1,4 @@
-"""messages.recount_depth: counters that are wrong are put right, while publishers and workers go on."""
+"""messages.recount_depth: corrects wrong counters while publishers and workers continue."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def test_rows_that_were_deleted_by_hand_make_room_again(queue: Queue) -> None:
     assert queue.depth() == 3
 
 
-def test_a_counter_that_is_right_is_not_touched(queue: Queue) -> None:
+def test_a_correct_counter_is_not_changed(queue: Queue) -> None:
     queue.policy("t", max_depth=10)
     queue.publish_many(8)
 
     assert queue.call("recount_depth", 1.0) == 0
 
 
-def test_what_a_transaction_published_that_had_not_seen_the_limit_is_counted_in_the_end(
+def test_messages_of_a_transaction_that_had_not_seen_the_limit_are_counted_in_the_end(
     queue: Queue, other: Queue
 ) -> None:
     with other.conn.transaction():
@@ -34,7 +34,7 @@ def test_what_a_transaction_published_that_had_not_seen_the_limit_is_counted_in_
     assert queue.depth() == 6
 
 
-def test_a_counter_that_nobody_asks_for_any_more_is_forgotten_and_the_mark_goes_with_it(own_queue: Queue) -> None:
+def test_an_unused_counter_is_deleted_and_the_flag_is_lowered(own_queue: Queue) -> None:
     own_queue.policy("t", max_depth=10)
     own_queue.publish()
     own_queue.policy("t", max_depth=None)
@@ -47,7 +47,7 @@ def test_a_counter_that_nobody_asks_for_any_more_is_forgotten_and_the_mark_goes_
     assert own_queue.call("has_policies") is False
 
 
-def test_messages_that_ended_and_were_not_added_up_are_no_mistake(queue: Queue) -> None:
+def test_pending_changes_are_no_error(queue: Queue) -> None:
     queue.policy("t", max_depth=10)
     queue.publish_many(8)
     queue.settle("complete", queue.claim(limit=3))
@@ -56,7 +56,7 @@ def test_messages_that_ended_and_were_not_added_up_are_no_mistake(queue: Queue) 
     assert queue.depth() == 5
 
 
-def test_ten_changes_that_wait_for_a_publisher_are_added_up(queue: Queue) -> None:
+def test_ten_pending_changes_are_added_up(queue: Queue) -> None:
     queue.policy("t", max_depth=100)
     queue.publish_many(15)
     for claimed in queue.claim(limit=10):
@@ -70,7 +70,7 @@ def test_ten_changes_that_wait_for_a_publisher_are_added_up(queue: Queue) -> Non
     assert queue.rows("SELECT rows FROM messages.depth") == [(5,)]
 
 
-def test_with_a_counter_its_changes_are_forgotten(queue: Queue) -> None:
+def test_the_changes_of_a_counter_are_deleted_with_it(queue: Queue) -> None:
     queue.policy("t", max_depth=10)
     queue.publish_many(2)
     queue.settle("complete", queue.claim(limit=1))
@@ -81,7 +81,7 @@ def test_with_a_counter_its_changes_are_forgotten(queue: Queue) -> None:
     assert queue.rows("SELECT FROM messages.depth_change") == []
 
 
-def test_what_ends_while_its_counter_is_forgotten_leaves_nothing_behind(queue: Queue, other: Queue) -> None:
+def test_ends_during_the_deletion_of_their_counter_leave_nothing(queue: Queue, other: Queue) -> None:
     queue.policy("t", max_depth=10)
     queue.publish()
     claimed = queue.claim()
@@ -96,7 +96,7 @@ def test_what_ends_while_its_counter_is_forgotten_leaves_nothing_behind(queue: Q
     assert queue.depth() is None
 
 
-def test_a_counter_that_somebody_holds_is_left_for_the_next_time(queue: Queue, other: Queue) -> None:
+def test_a_locked_counter_is_left_for_the_next_call(queue: Queue, other: Queue) -> None:
     queue.policy("t", max_depth=10)
     queue.publish()
     queue.conn.execute("UPDATE messages.depth SET rows = 5")
@@ -118,7 +118,7 @@ def test_topics_with_more_messages_than_the_limit_are_not_counted(queue: Queue) 
     assert queue.call("recount_depth", 1.0, 49) == 0
 
 
-def test_among_publishers_and_workers_it_finds_nothing_wrong(
+def test_among_publishers_and_workers_it_finds_no_error(
     queue: Queue, other: Queue, third: Queue, background: Background
 ) -> None:
     queue.policy("t", max_depth=1_000_000)
@@ -141,5 +141,5 @@ def test_among_publishers_and_workers_it_finds_nothing_wrong(
     assert queue.depth() == len(queue.ids())
 
 
-def test_the_tick_recounts(queue: Queue) -> None:
+def test_the_tick_calls_it(queue: Queue) -> None:
     assert "recount_depth" in [row.task for row in queue.rows("SELECT * FROM messages.tick()")]
