@@ -88,7 +88,7 @@ def test_a_delay_below_zero_means_at_once(queue: Queue) -> None:
         "NULL, ARRAY['0001-01-01', NULL]::timestamptz[]",
     ],
 )
-def test_a_time_that_cannot_be_stored_is_clamped_and_harms_no_other_message(queue: Queue, absurd: str) -> None:
+def test_a_time_that_cannot_be_stored_harms_no_message_of_the_batch(queue: Queue, absurd: str) -> None:
     published = queue.publish_many(2)
     claimed = queue.claim()
 

@@ -52,7 +52,7 @@ def test_a_running_message_is_left_alone(queue: Queue) -> None:
     assert queue.message(published).payload == 1
 
 
-def test_an_ended_message_is_reported(queue: Queue) -> None:
+def test_an_id_without_a_live_message_returns_ended(queue: Queue) -> None:
     assert edit(queue, 4711, "2") == "ended"
 
 

@@ -1,4 +1,4 @@
-"""messages.redrive: a dead message is put back, once."""
+"""messages.redrive: redrives dead messages, each once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ REDRIVEN = "SELECT archived_id, message_id FROM messages.redrive(%s) WHERE outco
 
 
 def redrive(queue: Queue, *ids: int) -> dict[int, int]:
-    """Return the new message's id by the dead one's, of those that were put back."""
+    """Return the new message's id by the dead one's, of those that were redriven."""
     return {row.archived_id: row.message_id for row in queue.rows(REDRIVEN, [list(ids)])}
 
 
-def test_a_dead_message_becomes_a_new_one_that_knows_its_ancestor(queue: Queue) -> None:
+def test_a_dead_message_becomes_a_new_one_that_names_its_ancestor(queue: Queue) -> None:
     died = dead(queue)
 
     put_back = redrive(queue, died)
@@ -48,7 +48,7 @@ def test_the_new_message_has_everything_that_described_the_dead_one(queue: Queue
     assert (new.state, new.attempts, new.history) == ([1], 0, None)
 
 
-def test_the_archive_row_of_a_redriven_message_stays_as_it_is(queue: Queue) -> None:
+def test_the_archive_row_of_a_redriven_message_is_not_changed(queue: Queue) -> None:
     died = dead(queue)
     before = queue.archived(died)
 
@@ -58,14 +58,14 @@ def test_the_archive_row_of_a_redriven_message_stays_as_it_is(queue: Queue) -> N
 
 
 @pytest.mark.parametrize(("settle", "arguments"), [("reject", (["x"],)), ("fail", (["x"],))])
-def test_every_kind_of_dead_message_can_be_put_back(queue: Queue, settle: str, arguments: Any) -> None:
+def test_every_dead_result_can_be_redriven(queue: Queue, settle: str, arguments: Any) -> None:
     published = queue.publish()
     queue.settle(settle, queue.claim(), *arguments)
 
     assert list(redrive(queue, published)) == [published]
 
 
-def test_an_expired_lock_can_be_put_back(queue: Queue) -> None:
+def test_an_expired_lock_can_be_redriven(queue: Queue) -> None:
     published = queue.publish()
     queue.claim()
     queue.later("1 hour")
@@ -74,7 +74,7 @@ def test_an_expired_lock_can_be_put_back(queue: Queue) -> None:
     assert list(redrive(queue, published)) == [published]
 
 
-def test_what_succeeded_or_was_cancelled_or_still_lives_is_not_put_back(queue: Queue) -> None:
+def test_successful_cancelled_and_live_messages_are_not_redriven(queue: Queue) -> None:
     succeeded = queue.publish()
     queue.settle("complete", queue.claim())
     cancelled, running, waiting = queue.publish_many(3)
@@ -85,11 +85,11 @@ def test_what_succeeded_or_was_cancelled_or_still_lives_is_not_put_back(queue: Q
 
 
 @pytest.mark.parametrize("ids", [[], None])
-def test_nothing_is_put_back_for_no_ids(queue: Queue, ids: Any) -> None:
+def test_no_ids_redrive_nothing(queue: Queue, ids: Any) -> None:
     assert queue.rows(REDRIVEN, [ids]) == []
 
 
-def test_a_message_is_put_back_once(queue: Queue) -> None:
+def test_a_message_is_redriven_once(queue: Queue) -> None:
     died = dead(queue)
     redrive(queue, died)
 
@@ -97,14 +97,14 @@ def test_a_message_is_put_back_once(queue: Queue) -> None:
     assert len(queue.ids()) == 1
 
 
-def test_a_message_named_twice_is_put_back_once(queue: Queue) -> None:
+def test_an_id_that_is_given_twice_is_redriven_once(queue: Queue) -> None:
     died = dead(queue)
 
     assert list(redrive(queue, died, died)) == [died]
     assert len(queue.ids()) == 1
 
 
-def test_of_two_who_put_it_back_at_once_the_second_waits_and_does_nothing(
+def test_of_two_concurrent_redrives_the_second_waits_and_does_nothing(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     died = dead(queue)
@@ -118,7 +118,7 @@ def test_of_two_who_put_it_back_at_once_the_second_waits_and_does_nothing(
     assert len(queue.ids()) == 1
 
 
-def test_when_the_first_of_two_is_rolled_back_the_second_puts_it_back(
+def test_if_the_first_of_two_redrives_is_rolled_back_the_second_succeeds(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     died = dead(queue)
@@ -132,7 +132,7 @@ def test_when_the_first_of_two_is_rolled_back_the_second_puts_it_back(
     assert len(queue.ids()) == 1
 
 
-def test_a_redriven_message_that_dies_again_can_be_put_back_again(queue: Queue) -> None:
+def test_a_redriven_message_that_dies_again_can_be_redriven_again(queue: Queue) -> None:
     first = dead(queue)
     second = redrive(queue, first)[first]
     queue.settle("fail", queue.claim(), ["boom again"])
@@ -143,7 +143,7 @@ def test_a_redriven_message_that_dies_again_can_be_put_back_again(queue: Queue) 
     assert queue.message(third[second]).redriven_from == second
 
 
-def test_a_message_whose_key_is_ready_again_is_left_dead(queue: Queue) -> None:
+def test_a_message_whose_key_is_ready_again_is_not_redriven(queue: Queue) -> None:
     died = dead(queue, key="k")
     newer = queue.publish(key="k")
     other = dead(queue, "u", key="k")
@@ -152,7 +152,7 @@ def test_a_message_whose_key_is_ready_again_is_left_dead(queue: Queue) -> None:
     assert queue.message(newer) is not None
 
 
-def test_a_message_left_dead_for_its_key_can_be_put_back_when_the_key_is_free(queue: Queue) -> None:
+def test_a_message_that_was_left_for_its_key_can_be_redriven_once_the_key_is_free(queue: Queue) -> None:
     died = dead(queue, key="k")
     queue.publish(key="k")
     redrive(queue, died)
@@ -161,14 +161,14 @@ def test_a_message_left_dead_for_its_key_can_be_put_back_when_the_key_is_free(qu
     assert list(redrive(queue, died)) == [died]
 
 
-def test_of_several_dead_with_one_key_the_newest_is_put_back(queue: Queue) -> None:
+def test_of_several_dead_messages_with_one_key_the_newest_is_redriven(queue: Queue) -> None:
     oldest, older, newest = (dead(queue, key="k") for _ in range(3))
     stranger = dead(queue)
 
     assert sorted(redrive(queue, oldest, newest, older, stranger)) == [newest, stranger]
 
 
-def test_a_redrive_rings_like_every_publish(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_a_redrive_notifies_like_every_publish(queue: Queue, listen: Callable[..., Listener]) -> None:
     died = dead(queue)
     listener = listen("new_message")
     queue.arm()
@@ -178,7 +178,7 @@ def test_a_redrive_rings_like_every_publish(queue: Queue, listen: Callable[..., 
     assert listener.received() == [str(put_back[died])]
 
 
-def test_the_log_says_who_put_back_what_and_when(queue: Queue) -> None:
+def test_the_log_records_who_redrove_which_message_and_when(queue: Queue) -> None:
     died = dead(queue)
 
     put_back = redrive(queue, died)
@@ -187,7 +187,7 @@ def test_the_log_says_who_put_back_what_and_when(queue: Queue) -> None:
     assert (log.archived_id, log.message_id, log.redriven_by) == (died, put_back[died], "postgres")
 
 
-def test_each_message_that_was_asked_for_is_told_what_became_of_it(queue: Queue) -> None:
+def test_the_outcome_of_each_given_message_is_returned(queue: Queue) -> None:
     died, before, superseded = dead(queue), dead(queue), dead(queue, key="k")
     (again,) = redrive(queue, before).values()
     newer = queue.publish(key="k")
@@ -218,7 +218,7 @@ def test_redrives_are_counted_from_ancestor_to_descendant(queue: Queue) -> None:
     assert (queue.archived(second).redrives, queue.message(third).redrives) == (1, 2)
 
 
-def test_a_message_that_was_redriven_as_often_as_its_topic_allows_stays_dead_unless_forced(queue: Queue) -> None:
+def test_a_message_that_reached_max_redrives_stays_dead_unless_forced(queue: Queue) -> None:
     queue.policy(max_redrives=1)
     first = dead(queue)
     second = redrive(queue, first)[first]
@@ -231,7 +231,7 @@ def test_a_message_that_was_redriven_as_often_as_its_topic_allows_stays_dead_unl
 
 
 @pytest.mark.parametrize("bound", [0, 11])
-def test_no_bound_or_a_higher_one_of_the_topic_wins_over_the_defaults(queue: Queue, bound: int) -> None:
+def test_a_higher_bound_or_none_of_the_topic_wins_over_the_default(queue: Queue, bound: int) -> None:
     queue.policy(max_redrives=bound)
     died = dead(queue)
     queue.conn.execute("UPDATE messages.message_archive SET redrives = 10 WHERE id = %s", [died])
@@ -239,14 +239,14 @@ def test_no_bound_or_a_higher_one_of_the_topic_wins_over_the_defaults(queue: Que
     assert outcomes(queue, "redrive", [died]) == {died: "redriven"}
 
 
-def test_without_a_bound_of_its_own_a_topic_has_that_of_the_defaults(queue: Queue) -> None:
+def test_a_topic_without_its_own_bound_has_the_default(queue: Queue) -> None:
     died = dead(queue)
     queue.conn.execute("UPDATE messages.message_archive SET redrives = 10 WHERE id = %s", [died])
 
     assert outcomes(queue, "redrive", [died]) == {died: "too_often"}
 
 
-def test_a_rate_spreads_the_messages_over_time_in_the_order_of_their_deaths(queue: Queue) -> None:
+def test_a_rate_spreads_the_messages_over_time_in_the_order_in_which_they_died(queue: Queue) -> None:
     died = [dead(queue) for _ in range(5)]
     queue.later("0")
 
@@ -257,19 +257,19 @@ def test_a_rate_spreads_the_messages_over_time_in_the_order_of_their_deaths(queu
 
 
 @pytest.mark.parametrize("rate", [0, -1, 0.0001, 1e7])
-def test_a_rate_that_is_none_is_refused(queue: Queue, rate: float) -> None:
+def test_an_invalid_rate_is_refused(queue: Queue, rate: float) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="rate of a redrive is ") as caught:
         queue.rows("SELECT * FROM messages.redrive(%s, p_rate => %s)", [[1], rate])
 
     assert caught.value.diag.message_hint == "use 0.001 to 1000000 messages a second"
 
 
-def test_a_delay_before_now_is_refused(queue: Queue) -> None:
+def test_a_negative_delay_is_refused(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="delay of a redrive is -"):
         queue.rows("SELECT * FROM messages.redrive(%s, p_delay => '-1 s')", [[1]])
 
 
-def test_with_key_on_retry_keep_a_message_whose_key_is_taken_comes_back_without_it(queue: Queue) -> None:
+def test_with_key_on_retry_keep_a_message_whose_key_is_taken_is_redriven_without_it(queue: Queue) -> None:
     queue.policy(key_on_retry="keep")
     older, newer = dead(queue, key="k"), dead(queue, key="k")
     waiting = queue.publish(key="l")
@@ -288,7 +288,7 @@ def test_with_key_on_retry_keep_a_message_whose_key_is_taken_comes_back_without_
 
 
 @pytest.mark.parametrize(("policy", "outcome", "count"), [("supersede", "superseded", 1), ("keep", "keyless", 2)])
-def test_a_key_that_is_published_at_the_same_moment_is_no_error(
+def test_a_key_that_is_published_at_the_same_time_is_no_error(
     queue: Queue,
     other: Queue,
     background: Background,
@@ -310,7 +310,7 @@ def test_a_key_that_is_published_at_the_same_moment_is_no_error(
     assert queue.value("SELECT count(*) FROM messages.redrive_log") == count - 1
 
 
-def test_a_key_whose_publish_is_rolled_back_at_the_same_moment_is_free(
+def test_a_key_whose_publish_is_rolled_back_at_the_same_time_is_free(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     died = dead(queue, key="k")
@@ -323,7 +323,7 @@ def test_a_key_whose_publish_is_rolled_back_at_the_same_moment_is_free(
     assert told.result(timeout=60) == {died: "redriven"}
 
 
-def test_a_copy_that_waits_in_the_dlq_goes_when_its_original_is_put_back(queue: Queue) -> None:
+def test_a_waiting_copy_in_the_dlq_is_cancelled_when_its_original_is_redriven(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died = dead(queue)
     copy = copy_of(queue, died)
@@ -337,7 +337,7 @@ def test_a_copy_that_waits_in_the_dlq_goes_when_its_original_is_put_back(queue: 
     )
 
 
-def test_a_copy_that_is_being_worked_is_left_to_its_worker(queue: Queue) -> None:
+def test_a_running_copy_is_left_to_its_worker(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died = dead(queue)
     (working,) = queue.claim("t.dlq")
@@ -347,7 +347,7 @@ def test_a_copy_that_is_being_worked_is_left_to_its_worker(queue: Queue) -> None
     assert queue.settle("complete", [working]) == []
 
 
-def test_a_dead_copy_comes_back_into_its_dlq_and_stands_for_the_original_again(queue: Queue) -> None:
+def test_a_dead_copy_is_redriven_into_its_dlq_and_belongs_to_the_original_again(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died = dead(queue)
     (working,) = queue.claim("t.dlq")

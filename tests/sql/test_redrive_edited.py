@@ -1,4 +1,4 @@
-"""messages.redrive_edited: a dead message is put back with other contents."""
+"""messages.redrive_edited: redrives a dead message with other contents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sql.queue import Queue, Row
 
 
 def edited(queue: Queue, died: int, **edits: Any) -> Row:
-    """Put it back with these edits and return the new message."""
+    """Redrive it with these edits and return the new message."""
     values = {name: Jsonb(value) if name in ("payload", "headers") else value for name, value in edits.items()}
     named = "".join(f", p_{name} => %({name})s" for name in edits)
     (row,) = queue.rows(f"SELECT * FROM messages.redrive_edited(%(id)s{named})", {"id": died, **values})
@@ -21,7 +21,7 @@ def edited(queue: Queue, died: int, **edits: Any) -> Row:
     return queue.message(row.message_id)
 
 
-def test_payload_and_headers_are_merged_key_by_key_and_null_takes_away(queue: Queue) -> None:
+def test_payload_and_headers_are_merged_key_by_key_and_null_removes_a_key(queue: Queue) -> None:
     died = die(queue, payload={"id": 7, "to": {"city": "Bonn", "zip": 1}}, headers={"a": 1, "b": 2})
 
     new = edited(queue, died, payload={"to": {"zip": 53111}, "id": None}, headers={"a": None, "c": 3})
@@ -42,13 +42,13 @@ def test_a_payload_of_any_kind_may_be_given(queue: Queue, payload: Any) -> None:
     assert edited(queue, die(queue, payload={"id": 7}), payload=payload).payload == payload
 
 
-def test_a_payload_takes_the_place_of_a_body(queue: Queue) -> None:
+def test_a_payload_replaces_a_body(queue: Queue) -> None:
     new = edited(queue, die(queue, body=b"\x00"), payload={"id": 7})
 
     assert (new.payload, new.body) == ({"id": 7}, None)
 
 
-def test_what_is_not_edited_stays(queue: Queue) -> None:
+def test_unedited_parts_are_kept(queue: Queue) -> None:
     died = die(queue, payload={"id": 7}, headers={"a": 1}, key="k", channel="c", priority=2)
 
     new = edited(queue, died, topic="other")
@@ -64,7 +64,7 @@ def test_what_is_not_edited_stays(queue: Queue) -> None:
     assert new.redriven_from == died
 
 
-def test_the_archive_row_stays_as_it_is(queue: Queue) -> None:
+def test_the_archive_row_is_not_changed(queue: Queue) -> None:
     died = die(queue, payload={"id": 7})
     before = queue.archived(died)
 
@@ -73,7 +73,7 @@ def test_the_archive_row_stays_as_it_is(queue: Queue) -> None:
     assert queue.archived(died) == before
 
 
-def test_a_dead_copy_can_be_sent_back_to_a_topic_by_its_name_and_is_no_dead_letter_any_more(queue: Queue) -> None:
+def test_a_dead_copy_can_be_sent_back_to_a_topic_by_name_and_is_no_dead_letter_then(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     copy = copy_of(queue, die(queue))
     queue.settle("fail", queue.claim("t.dlq"), ["worse"])
@@ -83,7 +83,7 @@ def test_a_dead_copy_can_be_sent_back_to_a_topic_by_its_name_and_is_no_dead_lett
     assert (new.topic, new.origin_id, new.original_topic, new.dlq_moved_at) == ("t", None, None, None)
 
 
-def test_the_key_policy_and_the_bound_are_those_of_the_topic_that_it_goes_to(queue: Queue) -> None:
+def test_the_key_policy_and_the_bound_of_the_target_topic_apply(queue: Queue) -> None:
     queue.policy("other", key_on_retry="keep")
     died = die(queue, key="k")
     queue.publish("other", key="k")
@@ -94,7 +94,7 @@ def test_the_key_policy_and_the_bound_are_those_of_the_topic_that_it_goes_to(que
 
 
 @pytest.mark.parametrize("topic", ["", "no name", "-a", "x" * 201, "orders.dlq"])
-def test_a_topic_that_it_cannot_go_to_is_refused(queue: Queue, topic: str) -> None:
+def test_an_invalid_target_topic_is_refused(queue: Queue, topic: str) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="topic of a redrive is ") as caught:
         edited(queue, die(queue), topic=topic)
 
@@ -103,12 +103,12 @@ def test_a_topic_that_it_cannot_go_to_is_refused(queue: Queue, topic: str) -> No
 
 
 @pytest.mark.parametrize("headers", [[1], "x", 7])
-def test_headers_that_are_no_object_are_refused(queue: Queue, headers: Any) -> None:
+def test_headers_that_are_not_an_object_are_refused(queue: Queue, headers: Any) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="headers of a redrive are a JSON "):
         edited(queue, die(queue), headers=headers)
 
 
-def test_an_envelope_is_not_replaced_by_what_would_not_be_encrypted_even_if_no_header_names_its_key(
+def test_an_envelope_is_not_replaced_by_an_unencrypted_payload_even_if_no_header_names_its_key(
     queue: Queue,
 ) -> None:
     died = die(queue, body=b"\x93PGR\x01")

@@ -1,4 +1,4 @@
-"""messages.redrive_rows: what every way of putting dead messages back has in common."""
+"""messages.redrive_rows: what all ways to redrive share."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def test_ids_are_drawn_in_the_order_in_which_the_messages_died(queue: Queue) -> 
     assert [row.redriven_from for row in queue.rows("SELECT redriven_from FROM messages.message ORDER BY id")] == died
 
 
-def test_two_calls_with_the_same_keys_in_opposite_order_do_not_wait_in_a_circle(
+def test_two_calls_with_the_same_keys_in_opposite_order_do_not_deadlock(
     queue: Queue, other: Queue, third: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
-    """Both stop in the middle, at a key that somebody holds just now."""
+    """Both stop in the middle, at a key that another session holds."""
     abc = [die(queue, key=key) for key in ("a", "middle", "z")]
     cba = [die(queue, key=key) for key in ("z", "middle", "a")]
 
@@ -38,7 +38,7 @@ def test_two_calls_with_the_same_keys_in_opposite_order_do_not_wait_in_a_circle(
     assert set(second.result(timeout=60).values()) == {"superseded"}
 
 
-def test_the_copy_stands_for_an_original_that_has_left_the_archive(queue: Queue) -> None:
+def test_a_copy_replaces_an_original_that_has_left_the_archive(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died = die(queue, payload={"n": 1}, channel="c", key="k")
     copy = copy_of(queue, died)
@@ -58,7 +58,7 @@ def test_the_copy_stands_for_an_original_that_has_left_the_archive(queue: Queue)
     assert queue.archived(copy.id).result == "cancelled"
 
 
-def test_a_thousand_messages_take_one_call_and_no_minutes(queue: Queue) -> None:
+def test_a_thousand_messages_take_one_call_and_less_than_minutes(queue: Queue) -> None:
     queue.publish_many(1000)
     claimed = queue.claim(limit=1000)
     queue.settle("fail", claimed, ["boom"] * 1000)
@@ -97,11 +97,11 @@ def test_it_merges_as_the_rfc_says(queue: Queue, target: Any, patch: Any, result
     assert queue.call("merge_patch", Jsonb(target), Jsonb(patch)) == result
 
 
-def test_nothing_is_merged_into_nothing_as_into_an_empty_object(queue: Queue) -> None:
+def test_a_patch_of_null_is_merged_as_into_an_empty_object(queue: Queue) -> None:
     assert queue.call("merge_patch", None, Jsonb({"a": {"b": None}})) == {"a": {}}
 
 
-# messages.transfer_to_redriven: a message that is put back keeps what its ancestor had: its steps, and what comes after it.
+# messages.transfer_to_redriven: a redriven message takes over the steps and successors of its ancestor.
 
 
 def die_with_a_step(queue: Queue) -> int:
@@ -122,7 +122,7 @@ def die_with_a_step(queue: Queue) -> int:
     ],
     ids=["as it was", "edited", "to another topic"],
 )
-def test_its_steps_come_along_unless_another_handler_works_it(
+def test_its_steps_are_transferred_unless_another_handler_runs_it(
     queue: Queue, how: str, topic: str, comes_along: bool
 ) -> None:
     died = die_with_a_step(queue)
@@ -134,7 +134,7 @@ def test_its_steps_come_along_unless_another_handler_works_it(
     assert [tuple(row) for row in kept] == [("charge", '{"n": 1}') if comes_along else (None, None)]
 
 
-def test_a_redrive_that_is_undone_hands_nothing_on(queue: Queue) -> None:
+def test_a_redrive_that_is_rolled_back_transfers_nothing(queue: Queue) -> None:
     first = queue.publish()
     last = queue.send(after=[first]).id
     queue.settle("fail", queue.claim(), ["boom"])

@@ -1,4 +1,4 @@
-"""messages.redrive_where: dead messages are put back by what they have in common."""
+"""messages.redrive_where: redrives dead messages by filters."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def redriven(queue: Queue, **filters: Any) -> list[int]:
     return [row.archived_id for row in rows]
 
 
-def test_without_a_filter_all_are_put_back(queue: Queue) -> None:
+def test_without_a_filter_all_are_redriven(queue: Queue) -> None:
     died = [die(queue, "a"), die(queue, "b")]
 
     assert redriven(queue) == died
 
 
-def test_filters_choose_together(queue: Queue) -> None:
+def test_several_filters_are_combined(queue: Queue) -> None:
     wanted = die(queue, "a", "disk 7 is full")
     die(queue, "a", "no route")
     die(queue, "b", "disk 8 is full")
@@ -32,7 +32,7 @@ def test_filters_choose_together(queue: Queue) -> None:
     assert redriven(queue, topic="a", result="failed", fingerprint=fingerprint, error="DISK") == [wanted]
 
 
-def test_a_limit_takes_the_oldest_and_the_next_call_the_others(queue: Queue) -> None:
+def test_a_limit_redrives_the_oldest_and_the_next_call_the_others(queue: Queue) -> None:
     new, old = die(queue), die_ago(queue, "1 hour")
 
     assert redriven(queue, limit=1) == [old]
@@ -40,7 +40,7 @@ def test_a_limit_takes_the_oldest_and_the_next_call_the_others(queue: Queue) -> 
     assert redriven(queue, limit=1) == []
 
 
-def test_a_rate_and_force_do_as_for_single_messages(queue: Queue) -> None:
+def test_rate_and_force_work_as_for_single_messages(queue: Queue) -> None:
     died = [die(queue), die(queue)]
     queue.conn.execute("UPDATE messages.message_archive SET redrives = 10")
 
@@ -50,6 +50,6 @@ def test_a_rate_and_force_do_as_for_single_messages(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("limit", [-1, None])
-def test_a_limit_that_is_none_is_refused(queue: Queue, limit: Any) -> None:
+def test_an_invalid_limit_is_refused(queue: Queue, limit: Any) -> None:
     with pytest.raises(Exception, match="limit of dead messages is"):
         redriven(queue, limit=limit)

@@ -1,4 +1,4 @@
-"""messages.reencrypt: what waits gets the same contents under another key."""
+"""messages.reencrypt: stores a waiting message's contents under another key."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def reseal(
     return found
 
 
-def test_it_has_the_new_bytes_the_name_of_the_key_and_all_else_of_the_old(queue: Queue) -> None:
+def test_it_replaces_the_bytes_and_the_key_name_and_keeps_all_else(queue: Queue) -> None:
     published = sealed(queue, key="k", priority=2)
     before = queue.message(published)
 
@@ -58,7 +58,7 @@ def test_a_checkpoint_is_replaced_with_it_or_alone(queue: Queue) -> None:
     assert (after.body, after.state, after.headers) == (OLD, fresh, {"a": 1, MARK: "old"})
 
 
-def test_what_runs_is_left_alone(queue: Queue) -> None:
+def test_a_running_message_is_left_alone(queue: Queue) -> None:
     published = sealed(queue)
     queue.claim()
 
@@ -66,7 +66,7 @@ def test_what_runs_is_left_alone(queue: Queue) -> None:
     assert queue.message(published).body == OLD
 
 
-def test_what_somebody_holds_is_not_waited_for(queue: Queue, database: Database) -> None:
+def test_a_locked_row_is_not_waited_for(queue: Queue, database: Database) -> None:
     published = sealed(queue)
     with database.connect().transaction() as held:
         held.connection.execute("SELECT FROM messages.message FOR UPDATE")
@@ -74,9 +74,7 @@ def test_what_somebody_holds_is_not_waited_for(queue: Queue, database: Database)
         assert reseal(queue, published) == []
 
 
-def test_somebody_who_waits_for_its_end_with_his_transaction_open_keeps_it_from_nothing(
-    queue: Queue, other: Queue
-) -> None:
+def test_an_open_transaction_that_waits_for_the_end_does_not_block_it(queue: Queue, other: Queue) -> None:
     published = sealed(queue)
 
     with other.conn.transaction():
@@ -84,21 +82,21 @@ def test_somebody_who_waits_for_its_end_with_his_transaction_open_keeps_it_from_
         assert reseal(queue, published) == [published]
 
 
-def test_what_was_changed_meanwhile_is_left_alone(queue: Queue) -> None:
+def test_a_message_that_changed_in_the_meantime_is_left_alone(queue: Queue) -> None:
     published = sealed(queue)
 
     assert reseal(queue, published, seen(b"\x93PGR other")) == []
 
 
 @pytest.mark.parametrize(("was", "becomes"), [(b"plain", NEW), (OLD, b"plain")])
-def test_nothing_but_envelopes_is_written_over_envelopes(queue: Queue, was: bytes, becomes: bytes) -> None:
+def test_an_envelope_is_replaced_only_by_an_envelope(queue: Queue, was: bytes, becomes: bytes) -> None:
     published = queue.publish(body=was)
 
     assert reseal(queue, published, seen(was), becomes) == []
     assert queue.message(published).body == was
 
 
-def test_a_sleeper_is_rung_since_a_claim_may_have_passed_them_over(
+def test_a_sleeper_is_notified_since_a_claim_may_have_skipped_the_locked_rows(
     queue: Queue, listen: Callable[..., Listener]
 ) -> None:
     published = sealed(queue)
@@ -110,12 +108,12 @@ def test_a_sleeper_is_rung_since_a_claim_may_have_passed_them_over(
     assert listener.received() == ["t"]
 
 
-def test_what_is_no_name_of_a_key_is_refused(queue: Queue) -> None:
+def test_an_invalid_name_of_a_key_is_refused(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match='key of a reseal is "a b"'):
         queue.value("SELECT messages.reencrypt('{}', '{}', '{}', '{}', 'a b')")
 
 
-def test_it_is_noted_once_for_a_batch(queue: Queue) -> None:
+def test_one_audit_entry_is_written_for_a_batch(queue: Queue) -> None:
     published = sealed(queue)
 
     reseal(queue, published)
@@ -123,7 +121,7 @@ def test_it_is_noted_once_for_a_batch(queue: Queue) -> None:
     assert queue.row("SELECT action, topic, detail ->> 'count' AS count FROM messages.audit") == ("reencrypt", "t", "1")
 
 
-def test_its_cost_is_that_of_the_batch(queue: Queue, db: psycopg.Connection[Any]) -> None:
+def test_its_cost_depends_on_the_batch(queue: Queue, db: psycopg.Connection[Any]) -> None:
     published = sealed(queue)
     queue.publish_many(5000)
     db.execute("ANALYZE messages.message")

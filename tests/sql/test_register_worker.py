@@ -1,4 +1,4 @@
-"""messages.register_worker: a worker enters the registry."""
+"""messages.register_worker: adds a worker to the registry."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from tests.sql.queue import Queue
 WORKERS = "SELECT name, host, pid, version, topics, concurrency, stopping FROM messages.worker"
 
 
-def test_a_worker_is_in_the_registry(queue: Queue) -> None:
+def test_a_worker_is_added_to_the_registry(queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 42, "1.0", ["a", "b"], 10)
 
     assert tuple(queue.row(WORKERS)) == ("w", "host", 42, "1.0", ["a", "b"], 10, False)
 
 
-def test_a_worker_that_starts_again_is_the_same_with_what_it_says_now(queue: Queue) -> None:
+def test_a_restarted_worker_replaces_its_row(queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 42, "1.0", ["a"], 10)
     queue.call("touch_worker", "w", {}, True)
     started_at = queue.value("SELECT started_at FROM messages.worker")

@@ -1,4 +1,4 @@
-"""messages.reject: the messages are invalid. (What every settle shares is in test_archive.py.)"""
+"""messages.reject: the messages are invalid. (What every settle shares: test_archive.py.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""messages.release_lease: a session gives back what it has taken, and nothing else."""
+"""messages.release_lease: a session releases its own lease, and no other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 
-def test_what_is_given_back_is_free_and_leaves_no_lock(own_queue: Queue, own_database: Database) -> None:
+def test_a_released_lease_is_free_and_leaves_no_lock(own_queue: Queue, own_database: Database) -> None:
     second = Queue(own_database.connect())
     own_queue.call("take_lease", "export", "n")
 
@@ -15,7 +15,7 @@ def test_what_is_given_back_is_free_and_leaves_no_lock(own_queue: Queue, own_dat
     assert second.call("take_lease", "export", "n") is True
 
 
-def test_what_another_session_has_stays(own_queue: Queue, own_database: Database) -> None:
+def test_a_lease_of_another_session_stays(own_queue: Queue, own_database: Database) -> None:
     second = Queue(own_database.connect())
     own_queue.call("take_lease", "export", "n")
 
@@ -23,5 +23,5 @@ def test_what_another_session_has_stays(own_queue: Queue, own_database: Database
     assert second.call("take_lease", "export", "n") is False
 
 
-def test_what_was_never_taken_is_not_given_back(own_queue: Queue) -> None:
+def test_a_lease_that_was_never_taken_is_not_released(own_queue: Queue) -> None:
     assert own_queue.call("release_lease", "export", "n") is False

@@ -1,4 +1,4 @@
-"""messages.renotify_stale: rings again for what nobody took."""
+"""messages.renotify_stale: notifies again of messages that wait for too long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def listener(listen: Callable[..., Listener]) -> Listener:
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_a_topic_whose_messages_wait_too_long_is_rung_once(
+def test_a_topic_whose_messages_wait_too_long_is_notified_once(
     queue: Queue, listener: Listener, channel: str | None
 ) -> None:
     queue.publish_many(100, wait="-11 s", channel=channel)
@@ -25,7 +25,7 @@ def test_a_topic_whose_messages_wait_too_long_is_rung_once(
     assert listener.received() == ["t"]
 
 
-def test_every_stale_topic_is_rung(queue: Queue, listener: Listener) -> None:
+def test_every_stale_topic_is_notified(queue: Queue, listener: Listener) -> None:
     for topic in ("a", "b", "c"):
         queue.publish(topic, wait="-1 hour")
     queue.publish("fresh")
@@ -34,7 +34,7 @@ def test_every_stale_topic_is_rung(queue: Queue, listener: Listener) -> None:
     assert sorted(listener.received()) == ["a", "b", "c"]
 
 
-def test_what_is_ready_for_less_than_the_bound_is_not_stale(queue: Queue, listener: Listener) -> None:
+def test_a_message_that_is_ready_for_less_than_the_bound_is_not_stale(queue: Queue, listener: Listener) -> None:
     queue.publish(wait="-30 s")
 
     assert queue.call("renotify_stale", timedelta(minutes=1)) == 0
@@ -67,14 +67,14 @@ def test_running_messages_are_not_stale(queue: Queue, listener: Listener) -> Non
     assert queue.call("renotify_stale") == 0
 
 
-def test_a_topic_with_notify_off_stays_silent(queue: Queue, listener: Listener) -> None:
+def test_a_topic_with_notify_off_is_not_notified(queue: Queue, listener: Listener) -> None:
     queue.policy("t", notify="off")
     queue.publish(wait="-1 hour")
 
     assert (queue.call("renotify_stale"), listener.received()) == (0, [])
 
 
-def test_a_paused_topic_stays_silent_until_its_pause_is_over(queue: Queue, listener: Listener) -> None:
+def test_a_paused_topic_is_not_notified_until_its_pause_is_over(queue: Queue, listener: Listener) -> None:
     queue.publish(wait="-1 hour")
     queue.call("pause", "t", resume_in="1 minute")
     assert (queue.call("renotify_stale"), listener.received()) == (0, [])
@@ -84,7 +84,7 @@ def test_a_paused_topic_stays_silent_until_its_pause_is_over(queue: Queue, liste
     assert (queue.call("renotify_stale"), listener.received()) == (1, ["t"])
 
 
-def test_it_rings_although_nobody_is_armed_since_listeners_outside_count_on_it(
+def test_it_notifies_although_no_worker_is_armed_since_external_listeners_depend_on_it(
     queue: Queue, listener: Listener
 ) -> None:
     queue.publish(wait="-1 hour")

@@ -1,4 +1,4 @@
-"""messages.replay: what succeeded in a time is published again."""
+"""messages.replay: publishes successes of a time range again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def replay(queue: Queue, topic: str = "t", since: str = "1 hour", **options: Any
     )
 
 
-def test_successes_of_the_time_come_again_as_new_messages_that_know_their_ancestors(queue: Queue) -> None:
+def test_successes_of_the_range_become_new_messages_that_name_their_ancestors(queue: Queue) -> None:
     done = [succeed(queue, payload={"n": n}, headers={"h": n}, channel="c", priority=n) for n in range(3)]
 
     told = replay(queue)
@@ -41,7 +41,7 @@ def test_successes_of_the_time_come_again_as_new_messages_that_know_their_ancest
     assert {(m.attempts, m.redrives) for m in new} == {(0, 0)}
 
 
-def test_only_successes_of_this_topic_and_time_come(queue: Queue) -> None:
+def test_only_successes_of_this_topic_and_range_are_replayed(queue: Queue) -> None:
     wanted = succeed(queue, ago="30 minutes")
     succeed(queue, ago="2 hours")
     succeed(queue, "other")
@@ -50,14 +50,14 @@ def test_only_successes_of_this_topic_and_time_come(queue: Queue) -> None:
     assert [row.archived_id for row in replay(queue)] == [wanted]
 
 
-def test_they_may_be_replayed_as_often_as_one_likes_and_count_as_no_redrive(queue: Queue) -> None:
+def test_they_may_be_replayed_any_number_of_times_and_count_as_no_redrive(queue: Queue) -> None:
     succeed(queue)
 
     assert len(replay(queue)) == len(replay(queue)) == 1
     assert queue.value("SELECT count(*) FROM messages.redrive_log") == 0
 
 
-def test_all_of_one_key_come_without_it(queue: Queue) -> None:
+def test_all_messages_of_one_key_are_replayed_without_it(queue: Queue) -> None:
     for _ in range(3):
         succeed(queue, key="k")
 
@@ -65,7 +65,7 @@ def test_all_of_one_key_come_without_it(queue: Queue) -> None:
     assert {row.key for row in queue.rows("SELECT key FROM messages.message")} == {None}
 
 
-def test_those_whose_payload_was_not_kept_are_told(queue: Queue) -> None:
+def test_messages_whose_payload_was_not_archived_are_reported(queue: Queue) -> None:
     whole = succeed(queue)
     queue.policy(archive_success="no_payload")
     bare = succeed(queue)
@@ -76,7 +76,7 @@ def test_those_whose_payload_was_not_kept_are_told(queue: Queue) -> None:
     }
 
 
-def test_what_was_only_fanned_out_is_left_to_the_subscribers_topics(queue: Queue) -> None:
+def test_a_message_that_was_only_fanned_out_is_left_to_the_topics_of_its_subscribers(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('news', 'mails')")
     queue.publish("news")
     queue.settle("complete", queue.claim("mails"))
@@ -105,7 +105,7 @@ def test_a_rate_spreads_them_over_time(queue: Queue) -> None:
     assert [row.s for row in queue.rows(due)] == [1, 1.25, 1.5]
 
 
-def test_it_rings_like_a_publish_and_dies_like_any_message(queue: Queue) -> None:
+def test_it_notifies_like_a_publish_and_its_messages_die_like_any_other(queue: Queue) -> None:
     done = succeed(queue)
     (row,) = replay(queue)
     queue.settle("fail", queue.claim(), ["boom"])
@@ -134,6 +134,6 @@ def test_a_setting_that_is_out_of_range_is_refused(queue: Queue, options: dict[s
 
 
 @pytest.mark.parametrize("options", [{"topic": None}, {"since": None}, {"limit": None}])
-def test_topic_time_and_limit_are_needed(queue: Queue, options: dict[str, Any]) -> None:
+def test_topic_range_and_limit_are_required(queue: Queue, options: dict[str, Any]) -> None:
     with pytest.raises(errors.NullValueNotAllowed, match="replay needs a topic, a time from and to, and a limit"):
         replay(queue, **options)

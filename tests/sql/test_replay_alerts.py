@@ -1,4 +1,4 @@
-"""messages.replay_alerts: sends messages to sinks once more."""
+"""messages.replay_alerts: sends notifications to sinks again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sql.queue import Listener, Queue
 from tests.sql.sinks import Sink, raise_alert
 
 
-def test_what_was_delivered_goes_again_in_its_order_with_ids_of_its_own(queue: Queue) -> None:
+def test_delivered_notifications_are_sent_again_in_their_order_with_new_ids(queue: Queue) -> None:
     sink = Sink(queue)
     raise_alert(queue, "a")
     raise_alert(queue, "b")
@@ -26,7 +26,7 @@ def test_what_was_delivered_goes_again_in_its_order_with_ids_of_its_own(queue: Q
     assert [told["replay_of"] for told in again] == ids
 
 
-def test_what_was_put_aside_goes_again_and_what_is_on_its_way_does_not(queue: Queue) -> None:
+def test_abandoned_notifications_are_sent_again_and_unsettled_ones_are_not(queue: Queue) -> None:
     sink = Sink(queue)
     raise_alert(queue, "aside")
     sink.settle(sink.next(), "refused", abandon=True)
@@ -37,7 +37,7 @@ def test_what_was_put_aside_goes_again_and_what_is_on_its_way_does_not(queue: Qu
     assert [told["groups"][0]["topic"] for told in sink.deliver_all()] == ["waiting", "aside"]
 
 
-def test_a_replay_is_not_replayed_but_by_its_id(queue: Queue) -> None:
+def test_a_replayed_notification_is_replayed_only_by_its_id(queue: Queue) -> None:
     sink = Sink(queue)
     raise_alert(queue)
     sink.deliver_all()
@@ -49,7 +49,7 @@ def test_a_replay_is_not_replayed_but_by_its_id(queue: Queue) -> None:
     assert queue.call("replay_alerts", None, timedelta(hours=1), replayed) == 1
 
 
-def test_only_what_lies_in_the_time_and_of_the_sink(queue: Queue) -> None:
+def test_only_notifications_of_the_range_and_the_sink_are_replayed(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     raise_alert(queue)
     for name in ("a", "b"):
@@ -60,7 +60,7 @@ def test_only_what_lies_in_the_time_and_of_the_sink(queue: Queue) -> None:
     assert queue.call("replay_alerts", "a", timedelta(hours=3)) == 1
 
 
-def test_it_wakes_the_deliverers(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_it_notifies_the_deliverers(queue: Queue, listen: Callable[..., Listener]) -> None:
     raise_alert(queue)
     Sink(queue).deliver_all()
     listener = listen("alert")
@@ -70,6 +70,6 @@ def test_it_wakes_the_deliverers(queue: Queue, listen: Callable[..., Listener]) 
     assert listener.received() == ["replay"]
 
 
-def test_a_time_that_is_none_is_refused(queue: Queue) -> None:
+def test_an_invalid_range_is_refused(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue):
         queue.call("replay_alerts", None, timedelta(0))

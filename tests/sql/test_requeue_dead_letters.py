@@ -1,4 +1,4 @@
-"""messages.requeue_dead_letters: a copy that waits in a .dlq topic goes back to where it died."""
+"""messages.requeue_dead_letters: a waiting copy in a .dlq topic returns to its original topic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def died(queue: Queue) -> int:
     return die(queue, payload={"n": 1}, key="k", channel="c", max_attempts=1, headers={"h": 1})
 
 
-def test_it_goes_back_to_its_topic_with_all_that_it_had(queue: Queue, died: int) -> None:
+def test_it_returns_to_its_topic_with_all_its_columns(queue: Queue, died: int) -> None:
     copy = copy_of(queue, died)
 
     (row,) = queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy.id]])
@@ -36,7 +36,7 @@ def test_it_goes_back_to_its_topic_with_all_that_it_had(queue: Queue, died: int)
     assert (new.origin_id, new.original_topic, new.dlq_moved_at) == (None, None, None)
 
 
-def test_the_copy_ends_as_cancelled_and_says_why(queue: Queue, died: int) -> None:
+def test_the_copy_ends_as_cancelled_with_a_reason(queue: Queue, died: int) -> None:
     copy = copy_of(queue, died)
 
     (row,) = queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy.id]])
@@ -45,7 +45,7 @@ def test_the_copy_ends_as_cancelled_and_says_why(queue: Queue, died: int) -> Non
     assert queue.archived(copy.id).error == f"its original {died} was put back as message {row.message_id}"
 
 
-def test_the_same_log_guards_requeue_and_redrive(queue: Queue, died: int) -> None:
+def test_requeue_and_redrive_share_one_log(queue: Queue, died: int) -> None:
     copy = copy_of(queue, died)
     queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy.id]])
 
@@ -53,7 +53,7 @@ def test_the_same_log_guards_requeue_and_redrive(queue: Queue, died: int) -> Non
     assert len(queue.ids()) == 1
 
 
-def test_of_a_requeue_and_a_redrive_at_once_one_puts_it_back(
+def test_of_a_concurrent_requeue_and_redrive_only_the_first_succeeds(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], died: int
 ) -> None:
     copy = copy_of(queue, died)
@@ -67,7 +67,7 @@ def test_of_a_requeue_and_a_redrive_at_once_one_puts_it_back(
     assert len(queue.ids()) == 1
 
 
-def test_of_a_redrive_and_a_requeue_at_once_one_puts_it_back(
+def test_of_a_concurrent_redrive_and_requeue_only_the_first_succeeds(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], died: int
 ) -> None:
     copy = copy_of(queue, died)
@@ -81,7 +81,7 @@ def test_of_a_redrive_and_a_requeue_at_once_one_puts_it_back(
     assert len(queue.ids()) == 1
 
 
-def test_one_that_is_worked_or_ended_or_is_no_copy_is_not_moved(queue: Queue, died: int) -> None:
+def test_a_running_or_ended_copy_and_an_ordinary_message_are_not_moved(queue: Queue, died: int) -> None:
     (working,) = queue.claim("t.dlq")
     ordinary = queue.publish()
 
@@ -91,7 +91,7 @@ def test_one_that_is_worked_or_ended_or_is_no_copy_is_not_moved(queue: Queue, di
     assert queue.ids() == [working.id, ordinary]
 
 
-def test_one_whose_key_is_taken_waits_on_in_the_dlq(queue: Queue, died: int) -> None:
+def test_a_copy_whose_key_is_taken_stays_in_the_dlq(queue: Queue, died: int) -> None:
     copy = copy_of(queue, died)
     queue.publish(key="k")
 
@@ -99,7 +99,7 @@ def test_one_whose_key_is_taken_waits_on_in_the_dlq(queue: Queue, died: int) -> 
     assert copy_of(queue, died) is not None
 
 
-def test_a_copy_that_outlived_its_archive_row_goes_back_once_too(queue: Queue, died: int) -> None:
+def test_a_copy_that_outlived_its_archive_row_is_requeued_once_too(queue: Queue, died: int) -> None:
     copy = copy_of(queue, died)
     queue.conn.execute("DELETE FROM messages.message_archive")
 
@@ -110,7 +110,7 @@ def test_a_copy_that_outlived_its_archive_row_goes_back_once_too(queue: Queue, d
     assert outcomes(queue, "requeue_dead_letters", [copy.id]) == {copy.id: "not_waiting"}
 
 
-def test_a_requeue_counts_against_the_bound_of_redrives(queue: Queue, died: int) -> None:
+def test_a_requeue_counts_towards_max_redrives(queue: Queue, died: int) -> None:
     queue.policy(max_redrives=1)
     queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy_of(queue, died).id]])
     again = queue.claim("t")
@@ -126,5 +126,5 @@ def test_a_requeue_counts_against_the_bound_of_redrives(queue: Queue, died: int)
 
 
 @pytest.mark.parametrize("ids", [[], None])
-def test_nothing_is_moved_for_no_ids(queue: Queue, ids: Any) -> None:
+def test_no_ids_move_nothing(queue: Queue, ids: Any) -> None:
     assert queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [ids]) == []

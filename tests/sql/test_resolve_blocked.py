@@ -1,11 +1,11 @@
-"""messages.resolve_blocked: by its edges a message goes on waiting, is released, or is cancelled. How they come to that: test_chains.py."""
+"""messages.resolve_blocked: by its dependencies a message stays blocked, is released, or is cancelled. How that happens: test_chains.py."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_one_with_an_edge_goes_on_waiting(queue: Queue) -> None:
+def test_a_message_with_a_dependency_stays_blocked(queue: Queue) -> None:
     last = queue.send(after=[queue.publish()]).id
 
     queue.call("resolve_blocked", [last])
@@ -13,7 +13,7 @@ def test_one_with_an_edge_goes_on_waiting(queue: Queue) -> None:
     assert queue.message(last).available_at.year == 9000
 
 
-def test_one_without_is_released_in_its_place(queue: Queue) -> None:
+def test_a_message_without_one_is_released_in_its_position(queue: Queue) -> None:
     last = queue.send(after=[queue.publish("first")]).id
     queue.conn.execute("DELETE FROM messages.dependency")
 
@@ -23,7 +23,7 @@ def test_one_without_is_released_in_its_place(queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM messages.blocked_message") == 0
 
 
-def test_one_that_is_not_live_any_more_is_forgotten(queue: Queue) -> None:
+def test_a_message_that_is_no_longer_live_is_deleted_from_the_blocked_ones(queue: Queue) -> None:
     last = queue.send(after=[queue.publish()]).id
     queue.conn.execute("DELETE FROM messages.message WHERE id = %s", [last])
 
@@ -33,7 +33,7 @@ def test_one_that_is_not_live_any_more_is_forgotten(queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM messages.dependency") == 0
 
 
-def test_a_thousand_years_of_delay_end_with_the_domain(queue: Queue) -> None:
+def test_a_delay_of_a_thousand_years_is_clamped(queue: Queue) -> None:
     first = queue.publish("first")
     queue.send(after=[first], delay="36500 days", ttl="36500 days", available_at=None)
     queue.stop_clock("8990-01-01 00:00+00")
@@ -44,7 +44,7 @@ def test_a_thousand_years_of_delay_end_with_the_domain(queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM messages.blocked_message") == 0
 
 
-def test_a_cancellation_that_cannot_be_now_is_the_next_ticks_and_stops_no_release(queue: Queue, other: Queue) -> None:
+def test_a_cancellation_that_must_wait_is_left_to_the_tick_and_delays_no_release(queue: Queue, other: Queue) -> None:
     before = queue.publish("first")
     cancelled = queue.send(after=[before], after_failed="cancel").id
     released = queue.send(after=[before]).id

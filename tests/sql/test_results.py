@@ -1,4 +1,4 @@
-"""messages.results: how messages ended, whatever was asked for."""
+"""messages.results: how messages ended, independent of the settle that was requested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def results(queue: Queue, claimed: list[Row]) -> dict[int, str]:
 
 
 @pytest.mark.parametrize(("attempts", "expected"), [(1, "failed"), (2, None)])
-def test_a_retry_ended_only_what_has_no_attempt_left(queue: Queue, attempts: int, expected: str | None) -> None:
+def test_a_retry_ended_only_messages_without_attempts_left(queue: Queue, attempts: int, expected: str | None) -> None:
     queue.policy(max_attempts=attempts)
     published = queue.publish()
     claimed = queue.claim()
@@ -25,7 +25,7 @@ def test_a_retry_ended_only_what_has_no_attempt_left(queue: Queue, attempts: int
     assert results(queue, claimed).get(published) == expected
 
 
-def test_each_is_told_as_it_ended_and_what_is_held_is_missing(queue: Queue) -> None:
+def test_ended_messages_have_their_result_and_held_ones_are_missing(queue: Queue) -> None:
     success, rejected, cancelled, held = queue.publish_many(4)
     claimed = queue.claim()
     queue.settle("complete", claimed[:1])
@@ -36,7 +36,7 @@ def test_each_is_told_as_it_ended_and_what_is_held_is_missing(queue: Queue) -> N
     assert queue.message(held).claim_id == claimed[3].claim_id
 
 
-def test_a_message_that_came_back_for_a_newer_one_of_its_key_was_cancelled(queue: Queue) -> None:
+def test_a_released_message_that_was_superseded_was_cancelled(queue: Queue) -> None:
     older = queue.publish(key="k")
     claimed = queue.claim()
     queue.publish(key="k")
@@ -46,7 +46,7 @@ def test_a_message_that_came_back_for_a_newer_one_of_its_key_was_cancelled(queue
     assert results(queue, claimed) == {older: "cancelled"}
 
 
-def test_what_ended_under_a_later_claim_is_not_of_this_one(queue: Queue) -> None:
+def test_a_message_that_ended_under_a_later_claim_is_missing(queue: Queue) -> None:
     queue.publish()
     stale = queue.claim()
     queue.settle("release", stale)
@@ -55,5 +55,5 @@ def test_what_ended_under_a_later_claim_is_not_of_this_one(queue: Queue) -> None
     assert results(queue, stale) == {}
 
 
-def test_nothing_asked_is_nothing_told(queue: Queue) -> None:
+def test_no_ids_return_nothing(queue: Queue) -> None:
     assert results(queue, []) == {}

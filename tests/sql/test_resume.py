@@ -1,4 +1,4 @@
-"""resume: a pause ends, and those who sleep hear of it."""
+"""resume: ends a pause and notifies sleepers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from psycopg import errors
 from tests.sql.queue import Listener, Queue
 
 
-def test_a_resumed_topic_has_nothing_of_the_pause_left(queue: Queue) -> None:
+def test_a_resumed_topic_has_no_column_of_the_pause_left(queue: Queue) -> None:
     queue.call("pause", "mail", "why", resume_in="1 hour")
 
     assert queue.call("resume", "mail") is True
@@ -29,8 +29,8 @@ def test_a_channel_is_resumed_alone(queue: Queue) -> None:
     assert queue.value("SELECT paused_at FROM messages.topic WHERE topic = 'mail'") is not None
 
 
-def test_a_channel_without_limits_of_its_own_leaves_no_row_behind(queue: Queue) -> None:
-    """Claims would look at the channels of its topic one by one for ever."""
+def test_a_channel_without_its_own_limits_leaves_no_row(queue: Queue) -> None:
+    """Claims would read the channels of its topic one by one for ever."""
     queue.call("pause", "mail", channel="acme")
     queue.call("pause", "mail", channel="limited")
     queue.conn.execute("UPDATE messages.channel SET concurrency = 2 WHERE channel = 'limited'")
@@ -42,11 +42,11 @@ def test_a_channel_without_limits_of_its_own_leaves_no_row_behind(queue: Queue) 
 
 
 @pytest.mark.parametrize("channel", [None, "acme"])
-def test_what_is_not_paused_cannot_be_resumed_and_the_caller_is_told(queue: Queue, channel: str | None) -> None:
+def test_resuming_what_is_not_paused_returns_false(queue: Queue, channel: str | None) -> None:
     assert queue.call("resume", "mail", channel) is False
 
 
-def test_a_pause_that_is_over_is_cleared_and_counts_as_none(queue: Queue) -> None:
+def test_an_expired_pause_is_cleared_and_counts_as_none(queue: Queue) -> None:
     queue.call("pause", "mail", resume_in="1 minute")
     queue.later("2 minutes")
 
@@ -55,7 +55,7 @@ def test_a_pause_that_is_over_is_cleared_and_counts_as_none(queue: Queue) -> Non
     assert queue.value("SELECT paused_at FROM messages.topic WHERE topic = 'mail'") is None
 
 
-def test_resuming_rings_for_the_sleepers_of_the_topic(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_resuming_notifies_the_sleepers_of_the_topic(queue: Queue, listen: Callable[..., Listener]) -> None:
     queue.call("pause", "mail")
     queue.arm(topics=["mail"])
     listener = listen("new_message")
@@ -65,7 +65,7 @@ def test_resuming_rings_for_the_sleepers_of_the_topic(queue: Queue, listen: Call
     assert listener.received() == ["mail"]
 
 
-def test_resuming_everything_rings_for_each_topic_that_has_messages(
+def test_resuming_everything_notifies_for_each_topic_that_has_messages(
     queue: Queue, listen: Callable[..., Listener]
 ) -> None:
     queue.publish("a")
@@ -79,7 +79,7 @@ def test_resuming_everything_rings_for_each_topic_that_has_messages(
     assert sorted(listener.received()) == ["a", "b"]
 
 
-def test_a_topic_is_needed(queue: Queue) -> None:
+def test_a_topic_is_required(queue: Queue) -> None:
     with pytest.raises(errors.NullValueNotAllowed) as caught:
         queue.call("resume", None)
 

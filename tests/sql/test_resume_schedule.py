@@ -1,4 +1,4 @@
-"""messages.resume_schedule: a paused schedule goes on."""
+"""messages.resume_schedule: resumes a paused schedule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sql.queue import Queue
 
 
 @pytest.mark.parametrize("missed", ["skip", "once", "all"])
-def test_it_goes_on_with_the_next_tick_and_makes_up_for_none_of_the_pause(queue: Queue, missed: str) -> None:
+def test_it_continues_with_the_next_tick_and_fires_none_of_the_pause(queue: Queue, missed: str) -> None:
     queue.stop_clock("2026-11-16 09:00:00+00")
     queue.schedule("s", "0 * * * *", missed=missed)
     queue.call("pause_schedule", "s", "why")
@@ -23,7 +23,7 @@ def test_it_goes_on_with_the_next_tick_and_makes_up_for_none_of_the_pause(queue:
     assert queue.call("fire_schedules") == 0
 
 
-def test_one_that_runs_goes_on_running(queue: Queue) -> None:
+def test_a_schedule_that_is_not_paused_is_not_changed(queue: Queue) -> None:
     queue.schedule("s")
     before = queue.scheduled()
 
@@ -31,7 +31,7 @@ def test_one_that_runs_goes_on_running(queue: Queue) -> None:
     assert queue.scheduled() == before
 
 
-def test_a_schedule_that_there_is_not_is_an_error_with_the_fix(queue: Queue) -> None:
+def test_an_unknown_schedule_is_an_error_with_the_fix(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue, match='there is no schedule "nope"') as caught:
         queue.call("resume_schedule", "nope")
 

@@ -1,4 +1,4 @@
-"""messages.retry: the attempt failed. Another one after a delay while there are any, else the archive.
+"""messages.retry: the attempt failed. The message gets another attempt after a delay while attempts are left; otherwise it is archived.
 
 What every settle shares is in test_archive.py, the delays themselves in test_backoff.py.
 """
@@ -88,7 +88,7 @@ def test_the_handlers_own_delay_wins_over_the_backoff(queue: Queue, stopped_cloc
     assert [wait_of(queue, m).total_seconds() for m in (hasty, patient, default)] == [1, 7200, 60]
 
 
-def test_a_delay_below_zero_means_at_once(queue: Queue, stopped_clock: None) -> None:
+def test_a_negative_delay_means_at_once(queue: Queue, stopped_clock: None) -> None:
     published = queue.publish()
 
     queue.settle("retry", queue.claim(), ["boom"], [timedelta(days=-1)])
@@ -97,7 +97,7 @@ def test_a_delay_below_zero_means_at_once(queue: Queue, stopped_clock: None) -> 
 
 
 @pytest.mark.parametrize("delay", ["'1000000 years'", "'178000000 years'"])
-def test_a_delay_that_no_time_can_express_harms_neither_its_message_nor_the_batch(queue: Queue, delay: str) -> None:
+def test_a_delay_that_cannot_be_stored_harms_no_message_of_the_batch(queue: Queue, delay: str) -> None:
     absurd, other = queue.publish_many(2)
     (claim_id, _) = (c.claim_id for c in queue.claim())
 
@@ -132,7 +132,7 @@ def test_the_backoff_of_the_topic_wins_over_the_default(queue: Queue, stopped_cl
     assert [wait_of(queue, m).total_seconds() for m in (topics, defaults)] == [5, 60]
 
 
-def test_full_jitter_spreads_what_failed_together(queue: Queue, stopped_clock: None) -> None:
+def test_full_jitter_spreads_messages_that_failed_together(queue: Queue, stopped_clock: None) -> None:
     queue.policy(backoff={"kind": "constant", "base": "100 s", "jitter": "full"})
     published = queue.publish_many(200)
 
@@ -143,7 +143,7 @@ def test_full_jitter_spreads_what_failed_together(queue: Queue, stopped_clock: N
     assert 80 < max(waits) <= 100
 
 
-def test_max_total_ends_the_attempts_that_would_begin_after_it(queue: Queue) -> None:
+def test_max_total_ends_attempts_that_would_begin_after_it(queue: Queue) -> None:
     queue.policy(backoff={"kind": "constant", "base": "40 s", "max_total": "100 s"}, max_attempts=0)
     published = queue.publish()
     queue.later("0")
@@ -166,7 +166,7 @@ def test_max_total_counts_from_the_first_attempt_not_from_the_publish(queue: Que
     assert queue.message(published).attempts == 1
 
 
-def test_the_history_tells_each_ended_attempt(queue: Queue, stopped_clock: None) -> None:
+def test_the_history_has_each_ended_attempt(queue: Queue, stopped_clock: None) -> None:
     published = queue.publish()
     queue.settle("retry", queue.claim(worker="a"), ["boom"], NOW)
     queue.settle("retry", queue.claim(worker="b"), [None], NOW, result="lock_expired")
@@ -211,7 +211,7 @@ def test_a_checkpoint_is_saved_kept_and_cleared(queue: Queue) -> None:
     assert retry_with(Jsonb(None)) is None
 
 
-def test_a_batch_goes_each_its_own_way(queue: Queue) -> None:
+def test_each_message_of_a_batch_has_its_own_outcome(queue: Queue) -> None:
     again, over, lost = queue.publish(), queue.publish(max_attempts=1), queue.publish()
     claimed = queue.claim()
     queue.call("cancel", [lost])
@@ -222,7 +222,7 @@ def test_a_batch_goes_each_its_own_way(queue: Queue) -> None:
     assert queue.archived(lost).result == "cancelled"
 
 
-def test_an_overrun_is_a_failed_attempt_like_any_other(queue: Queue) -> None:
+def test_a_timeout_is_a_failed_attempt_like_any_other(queue: Queue) -> None:
     published = queue.publish(max_attempts=2)
 
     queue.settle("retry", queue.claim(), ["ran out of its time"], NOW, result="lock_expired")
@@ -253,7 +253,7 @@ def test_a_retry_with_another_result_is_refused(queue: Queue, result: str) -> No
         queue.settle("retry", claimed, ["boom"], result=result)
 
 
-def test_a_repeated_retry_changes_nothing_more(queue: Queue) -> None:
+def test_a_repeated_retry_changes_nothing(queue: Queue) -> None:
     published = queue.publish()
     claimed = queue.claim()
     queue.settle("retry", claimed, ["boom"])
@@ -264,7 +264,7 @@ def test_a_repeated_retry_changes_nothing_more(queue: Queue) -> None:
     assert queue.message(published) == before
 
 
-def test_a_message_that_is_ready_again_rings_for_a_sleeper_that_would_look_too_late(
+def test_a_retried_message_notifies_a_sleeper_that_would_look_too_late(
     queue: Queue, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("new_message")
@@ -278,7 +278,7 @@ def test_a_message_that_is_ready_again_rings_for_a_sleeper_that_would_look_too_l
     assert sorted(listener.received()) == ["t", "u"]
 
 
-def test_a_message_that_is_ready_only_after_the_sleepers_next_look_rings_nothing(
+def test_a_message_that_is_ready_after_the_next_poll_of_the_sleeper_sends_nothing(
     queue: Queue, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("new_message")
@@ -291,7 +291,7 @@ def test_a_message_that_is_ready_only_after_the_sleepers_next_look_rings_nothing
     assert listener.received() == []
 
 
-def test_of_a_retry_and_an_expiry_at_once_only_one_ends_the_attempt(
+def test_of_a_concurrent_retry_and_expiry_only_one_ends_the_attempt(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     published = queue.publish()
@@ -307,7 +307,7 @@ def test_of_a_retry_and_an_expiry_at_once_only_one_ends_the_attempt(
     assert [h["outcome"] for h in queue.message(published).history] == ["lock_expired"]
 
 
-def test_expire_locks_passes_over_what_is_being_settled(queue: Queue, other: Queue) -> None:
+def test_expire_locks_skips_messages_that_are_being_settled(queue: Queue, other: Queue) -> None:
     queue.publish()
     claimed = queue.claim()
     other.later("1 hour")
@@ -317,7 +317,7 @@ def test_expire_locks_passes_over_what_is_being_settled(queue: Queue, other: Que
         assert other.call("expire_locks") == 0
 
 
-def test_a_row_whose_lock_is_taken_over_meanwhile_is_not_retried_twice(
+def test_a_row_that_is_claimed_again_in_the_meantime_is_not_retried_twice(
     queue: Queue, other: Queue, background: Background, eventually: Any
 ) -> None:
     published = queue.publish()
@@ -332,7 +332,7 @@ def test_a_row_whose_lock_is_taken_over_meanwhile_is_not_retried_twice(
     assert queue.message(published).attempts == 0
 
 
-def test_a_retry_above_read_committed_always_rings_since_its_snapshot_may_be_older_than_a_flag(
+def test_a_retry_above_read_committed_always_notifies_since_its_snapshot_may_be_older_than_a_flag(
     queue: Queue, other: Queue, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("new_message")

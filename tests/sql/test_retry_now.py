@@ -1,4 +1,4 @@
-"""messages.retry_now: what waits for a time is tried at once."""
+"""messages.retry_now: makes delayed messages ready at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_delayed_message_can_be_claimed_at_once_and_wakes_a_sleeper(
     assert queue.claim_one().id == published
 
 
-def test_one_that_failed_need_not_wait_for_its_next_attempt(queue: Queue) -> None:
+def test_a_failed_message_need_not_wait_for_its_next_attempt(queue: Queue) -> None:
     queue.policy(max_attempts=5)
     published = queue.publish()
     queue.settle("retry", queue.claim(), ["boom"], ["1 hour"])
@@ -31,7 +31,7 @@ def test_one_that_failed_need_not_wait_for_its_next_attempt(queue: Queue) -> Non
     assert queue.claim_one().attempt == 2
 
 
-def test_the_first_of_an_ordered_channel_keeps_its_place_and_the_channel_goes_on(queue: Queue) -> None:
+def test_the_first_message_of_an_ordered_channel_keeps_its_position_and_the_channel_continues(queue: Queue) -> None:
     queue.policy(max_attempts=5, ordered=True)
     first, second = queue.publish(channel="c"), queue.publish(channel="c")
     queue.settle("retry", queue.claim(limit=1), ["boom"], ["1 hour"])
@@ -42,7 +42,7 @@ def test_the_first_of_an_ordered_channel_keeps_its_place_and_the_channel_goes_on
     assert queue.claim_one().id == first
 
 
-def test_what_runs_is_ready_or_has_ended_is_left_alone(queue: Queue) -> None:
+def test_running_ready_and_ended_messages_are_left_alone(queue: Queue) -> None:
     running, ready = queue.publish("a"), queue.publish("b")
     queue.claim("a")
 
@@ -50,7 +50,7 @@ def test_what_runs_is_ready_or_has_ended_is_left_alone(queue: Queue) -> None:
     assert queue.rows("SELECT * FROM messages.audit") == []
 
 
-def test_it_is_noted(queue: Queue) -> None:
+def test_an_audit_entry_is_written(queue: Queue) -> None:
     waiting = queue.publish_many(2, wait="1 hour")
 
     queue.call("retry_now", waiting)
@@ -58,9 +58,7 @@ def test_it_is_noted(queue: Queue) -> None:
     assert queue.row("SELECT action, topic, detail ->> 'count' AS count FROM messages.audit") == ("retry_now", "t", "2")
 
 
-def test_somebody_who_waits_for_the_message_with_his_transaction_open_is_not_waited_for(
-    queue: Queue, other: Queue
-) -> None:
+def test_an_open_transaction_that_waits_for_the_message_does_not_block_it(queue: Queue, other: Queue) -> None:
     published = queue.publish(wait="1 hour")
 
     with other.conn.transaction():

@@ -1,4 +1,4 @@
-"""messages.return_attempts, through release and defer: the attempt comes back, and a key stays unique among what is ready."""
+"""messages.return_attempts, through release and defer: the attempt is returned, and a key stays unique among ready messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ give_back = pytest.mark.parametrize("settle", ["release", "defer"])
 
 
 @give_back
-def test_the_attempt_is_handed_back(queue: Queue, settle: str) -> None:
+def test_the_attempt_is_returned(queue: Queue, settle: str) -> None:
     published = queue.publish(max_attempts=2)
     queue.settle("retry", queue.claim(), ["boom"], [timedelta(0)])
 
@@ -26,7 +26,7 @@ def test_the_attempt_is_handed_back(queue: Queue, settle: str) -> None:
 
 
 @give_back
-def test_a_message_may_be_given_back_for_ever(queue: Queue, settle: str) -> None:
+def test_a_message_may_be_returned_any_number_of_times(queue: Queue, settle: str) -> None:
     queue.publish(max_attempts=1)
 
     for _ in range(30):
@@ -36,7 +36,7 @@ def test_a_message_may_be_given_back_for_ever(queue: Queue, settle: str) -> None
 
 
 @give_back
-def test_a_stale_claim_changes_nothing_and_is_told(queue: Queue, settle: str) -> None:
+def test_a_stale_claim_changes_nothing_and_is_reported_as_lost(queue: Queue, settle: str) -> None:
     published = queue.publish()
     stale = queue.claim()
     queue.settle("release", stale)
@@ -50,7 +50,7 @@ def test_a_stale_claim_changes_nothing_and_is_told(queue: Queue, settle: str) ->
 
 @give_back
 @pytest.mark.parametrize("claim_ids", [[None], [], None, [0]])
-def test_without_a_claim_id_nothing_is_given_back(queue: Queue, settle: str, claim_ids: Any) -> None:
+def test_without_a_claim_id_nothing_is_returned(queue: Queue, settle: str, claim_ids: Any) -> None:
     published = queue.publish()
     queue.claim()
     before = queue.message(published)
@@ -60,7 +60,7 @@ def test_without_a_claim_id_nothing_is_given_back(queue: Queue, settle: str, cla
 
 
 @give_back
-def test_who_gives_back_what_ended_meanwhile_is_told(queue: Queue, settle: str) -> None:
+def test_a_message_that_ended_in_the_meantime_is_reported_as_lost(queue: Queue, settle: str) -> None:
     published = queue.publish()
     claimed = queue.claim()
     queue.call("cancel", [published])
@@ -70,12 +70,12 @@ def test_who_gives_back_what_ended_meanwhile_is_told(queue: Queue, settle: str) 
 
 @give_back
 @pytest.mark.parametrize("nothing", [[], None])
-def test_giving_back_nothing_loses_nothing(queue: Queue, settle: str, nothing: Any) -> None:
+def test_no_ids_lose_nothing(queue: Queue, settle: str, nothing: Any) -> None:
     assert queue.call(settle, nothing, nothing) == []
 
 
 @give_back
-def test_a_message_gives_way_to_a_newer_one_of_its_key_that_is_ready(queue: Queue, settle: str) -> None:
+def test_a_message_is_superseded_by_a_newer_ready_one_of_its_key(queue: Queue, settle: str) -> None:
     older = queue.publish(key="k")
     claimed = queue.claim()
     newer = queue.publish(key="k")
@@ -88,7 +88,7 @@ def test_a_message_gives_way_to_a_newer_one_of_its_key_that_is_ready(queue: Queu
 
 
 @give_back
-def test_of_several_given_back_at_once_with_one_key_the_newest_stays(queue: Queue, settle: str) -> None:
+def test_of_several_returned_messages_with_one_key_the_newest_stays(queue: Queue, settle: str) -> None:
     claimed, published = [], []
     for _ in range(3):
         published.append(queue.publish(key="k"))
@@ -101,7 +101,7 @@ def test_of_several_given_back_at_once_with_one_key_the_newest_stays(queue: Queu
 
 
 @give_back
-def test_when_a_newer_one_of_its_key_is_just_being_published_it_waits_for_that_and_gives_way(
+def test_an_uncommitted_newer_message_of_its_key_is_waited_for_and_supersedes_it(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], settle: str
 ) -> None:
     older = queue.publish(key="k")
@@ -117,7 +117,7 @@ def test_when_a_newer_one_of_its_key_is_just_being_published_it_waits_for_that_a
 
 
 @give_back
-def test_a_message_that_failed_before_keeps_its_place_beside_a_newer_one_of_its_key(queue: Queue, settle: str) -> None:
+def test_a_message_that_failed_before_stays_beside_a_newer_one_of_its_key(queue: Queue, settle: str) -> None:
     older = queue.publish(key="k", max_attempts=3)
     queue.settle("retry", queue.claim(), ["boom"], [timedelta(0)])
     claimed = queue.claim()
@@ -128,7 +128,7 @@ def test_a_message_that_failed_before_keeps_its_place_beside_a_newer_one_of_its_
 
 
 @give_back
-def test_keys_of_different_topics_are_strangers(queue: Queue, settle: str) -> None:
+def test_the_same_key_in_another_topic_is_another_key(queue: Queue, settle: str) -> None:
     published = [queue.publish("a", key="k"), queue.publish("b", key="k")]
 
     queue.settle(settle, queue.claim("a", "b"))
@@ -137,7 +137,7 @@ def test_keys_of_different_topics_are_strangers(queue: Queue, settle: str) -> No
 
 
 @give_back
-def test_the_mark_of_the_place_is_lowered_so_that_the_next_claim_finds_the_message(queue: Queue, settle: str) -> None:
+def test_the_low_water_mark_is_lowered_so_that_the_next_claim_finds_the_message(queue: Queue, settle: str) -> None:
     published = queue.publish(wait="-1 hour")
     claimed = queue.claim()
     queue.conn.execute("UPDATE messages.low_water SET at = now()")
@@ -152,7 +152,7 @@ def test_the_mark_of_the_place_is_lowered_so_that_the_next_claim_finds_the_messa
 
 
 @give_back
-def test_no_mark_is_raised(queue: Queue, settle: str) -> None:
+def test_a_low_water_mark_is_not_raised(queue: Queue, settle: str) -> None:
     queue.publish()
     claimed = queue.claim()
     queue.conn.execute("UPDATE messages.low_water SET at = '2020-01-01 00:00+00'")
@@ -162,7 +162,7 @@ def test_no_mark_is_raised(queue: Queue, settle: str) -> None:
     assert queue.value("SELECT at < '2020-01-02' FROM messages.low_water")
 
 
-def test_two_that_give_back_messages_of_the_same_places_in_opposite_order_never_deadlock(
+def test_two_sessions_that_return_messages_in_opposite_order_never_deadlock(
     queue: Queue, other: Queue, third: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     for topic in ("a", "b"):

@@ -1,4 +1,4 @@
-"""messages.revoke_token: a token and its sessions are worth nothing from then on."""
+"""messages.revoke_token: a token and its sessions are invalid from then on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sql.queue import Queue
 DIGEST, COOKIE = bytes(32), b"c" * 32
 
 
-def test_neither_the_token_nor_its_sessions_are_known_any_more(queue: Queue) -> None:
+def test_the_token_and_its_sessions_are_no_longer_valid(queue: Queue) -> None:
     queue.call("add_token", "shop", DIGEST, ["viewer"])
     queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1))
 
@@ -27,7 +27,7 @@ def test_neither_the_token_nor_its_sessions_are_known_any_more(queue: Queue) -> 
     ]
 
 
-def test_again_it_says_that_it_was_worth_nothing_and_keeps_since_when(queue: Queue) -> None:
+def test_a_second_call_returns_false_and_keeps_the_time(queue: Queue) -> None:
     queue.call("add_token", "shop", DIGEST, ["viewer"])
     queue.call("revoke_token", "shop")
     since = queue.value("SELECT revoked_at FROM messages.token")
@@ -36,6 +36,6 @@ def test_again_it_says_that_it_was_worth_nothing_and_keeps_since_when(queue: Que
     assert queue.value("SELECT revoked_at FROM messages.token") == since
 
 
-def test_a_token_that_there_is_not_is_an_error(queue: Queue) -> None:
+def test_an_unknown_token_is_an_error(queue: Queue) -> None:
     with pytest.raises(errors.NoDataFound, match='there is no token "nope"'):
         queue.call("revoke_token", "nope")

@@ -1,4 +1,4 @@
-"""messages.run_maintenance: one reaper by hand, noted with what it did."""
+"""messages.run_maintenance: runs one task by hand, and records its result in the audit log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sql.queue import Queue
 
 
 @pytest.mark.parametrize("task", ["expire_locks", "expire_messages", "purge"])
-def test_it_does_what_the_reaper_does_and_notes_it(queue: Queue, task: str) -> None:
+def test_it_runs_the_task_and_writes_an_audit_entry(queue: Queue, task: str) -> None:
     queue.publish()
     queue.claim(lock_duration="0 s")
     queue.publish(expires_at="2020-01-01 00:00+00")
@@ -26,7 +26,7 @@ def test_it_does_what_the_reaper_does_and_notes_it(queue: Queue, task: str) -> N
 
 
 @pytest.mark.parametrize("task", ["prune", "", None])
-def test_what_is_no_reaper_is_refused(queue: Queue, task: Any) -> None:
+def test_an_unknown_task_is_refused(queue: Queue, task: Any) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="reaper is") as caught:
         queue.call("run_maintenance", task)
 

@@ -12,7 +12,7 @@ from tests.sql.queue import Queue, Row
 
 @pytest.fixture
 def queue(queue: Queue) -> Queue:
-    """The clock stands still at nine o'clock."""
+    """The clock is stopped at nine o'clock."""
     queue.stop_clock("2026-11-16 09:00:00+00")
     return queue
 
@@ -21,7 +21,7 @@ def run_now(queue: Queue, name: Any = "s") -> Row:
     return queue.row("SELECT * FROM messages.run_schedule(%s)", [name])
 
 
-def test_it_publishes_the_message_and_says_who_did(queue: Queue) -> None:
+def test_it_publishes_the_message_and_records_who_called_it(queue: Queue) -> None:
     queue.schedule("s", "0 12 * * *", payload={"n": 1}, jitter="1 hour")
 
     published, what = run_now(queue)
@@ -38,7 +38,7 @@ def test_it_publishes_the_message_and_says_who_did(queue: Queue) -> None:
     )
 
 
-def test_the_ticks_of_the_schedule_stay_as_they_are(queue: Queue) -> None:
+def test_the_ticks_of_the_schedule_are_not_changed(queue: Queue) -> None:
     queue.schedule("s", "0 10 * * *")
     before = queue.scheduled().next_tick
 
@@ -49,7 +49,7 @@ def test_the_ticks_of_the_schedule_stay_as_they_are(queue: Queue) -> None:
     assert queue.call("fire_schedules") == 1
 
 
-def test_at_the_very_time_of_a_tick_both_are_published(queue: Queue) -> None:
+def test_at_the_exact_time_of_a_tick_both_are_published(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *")
     queue.later("1 hour")
 
@@ -59,7 +59,7 @@ def test_at_the_very_time_of_a_tick_both_are_published(queue: Queue) -> None:
     assert len(queue.ids()) == len(queue.runs()) == 2
 
 
-def test_as_often_as_one_likes(queue: Queue) -> None:
+def test_it_can_be_called_any_number_of_times(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *")
 
     published = {run_now(queue).id for _ in range(3)}
@@ -74,7 +74,7 @@ def test_a_paused_schedule_runs_too(queue: Queue) -> None:
     assert run_now(queue).id in queue.ids()
 
 
-def test_while_its_key_waits_it_publishes_nothing_and_names_the_one_that_waits(queue: Queue) -> None:
+def test_while_its_key_waits_it_publishes_nothing_and_returns_the_waiting_message(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *", key="k")
     published, _ = run_now(queue)
 
@@ -83,7 +83,7 @@ def test_while_its_key_waits_it_publishes_nothing_and_names_the_one_that_waits(q
 
 
 @pytest.mark.parametrize("name", ["nope", None])
-def test_a_schedule_that_there_is_not_is_an_error_with_the_fix(queue: Queue, name: Any) -> None:
+def test_an_unknown_schedule_is_an_error_with_the_fix(queue: Queue, name: Any) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="there is no schedule") as caught:
         run_now(queue, name)
 

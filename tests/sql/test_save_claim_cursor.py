@@ -1,11 +1,11 @@
-"""messages.save_claim_cursor: a claim says where it ended."""
+"""messages.save_claim_cursor: records where a claim ended."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_what_is_known_already_is_not_written_again(queue: Queue) -> None:
+def test_an_unchanged_position_is_not_written_again(queue: Queue) -> None:
     for at, last in (("a", None), ("a", "a"), ("b", "a")):
         queue.call("save_claim_cursor", "channels t", at, last)
 

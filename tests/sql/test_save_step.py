@@ -1,4 +1,4 @@
-"""messages.save_step: what a step returned is kept for the holder of its message, and for nobody else."""
+"""messages.save_step: saves the result of a step, only for the holder of its message."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def steps(queue: Queue) -> list[Any]:
     return [tuple(row) for row in queue.rows("SELECT name, result, attempt FROM messages.step ORDER BY name")]
 
 
-def test_it_is_kept_with_the_attempt_that_did_it(queue: Queue) -> None:
+def test_a_step_is_saved_with_the_attempt_that_did_it(queue: Queue) -> None:
     queue.publish()
 
     assert keep(queue, queue.claim_one()) is True
     assert steps(queue) == [("charge", {"n": 1}, 1)]
 
 
-def test_what_is_kept_already_stays_as_it_is(queue: Queue) -> None:
+def test_a_saved_step_is_not_changed(queue: Queue) -> None:
     queue.publish()
     claimed = queue.claim_one()
     keep(queue, claimed)
@@ -36,7 +36,7 @@ def test_what_is_kept_already_stays_as_it_is(queue: Queue) -> None:
     assert steps(queue) == [("charge", {"n": 1}, 1)]
 
 
-def test_who_has_lost_the_message_keeps_nothing(queue: Queue) -> None:
+def test_a_worker_that_lost_the_lock_saves_nothing(queue: Queue) -> None:
     queue.publish()
     stale = queue.claim_one()
     queue.settle("release", [stale])
@@ -46,10 +46,10 @@ def test_who_has_lost_the_message_keeps_nothing(queue: Queue) -> None:
     assert steps(queue) == []
 
 
-def test_of_two_attempts_that_do_the_same_step_the_later_one_has_to_roll_back(
+def test_of_two_attempts_with_the_same_step_the_later_one_has_to_roll_back(
     queue: Queue, other: Queue, background: Background
 ) -> None:
-    """A drain released the message while a thread still was in the transaction of its step."""
+    """A drain released the message while a thread was still in the transaction of its step."""
     published = queue.publish()
     released = queue.claim_one()
     with other.conn.transaction():
@@ -65,7 +65,7 @@ def test_of_two_attempts_that_do_the_same_step_the_later_one_has_to_roll_back(
     assert steps(queue) == [("charge", "by the first", 1)]
 
 
-def test_what_the_released_one_rolls_back_is_kept_by_the_later_one(
+def test_after_a_rollback_of_the_released_attempt_the_later_one_saves_the_step(
     queue: Queue, other: Queue, background: Background
 ) -> None:
     queue.publish()
@@ -82,7 +82,7 @@ def test_what_the_released_one_rolls_back_is_kept_by_the_later_one(
 
 
 @pytest.mark.parametrize(("strict", "is_kept"), [(True, False), (False, True)])
-def test_a_lock_that_ran_out_is_lost_with_strict_lock(queue: Queue, strict: bool, is_kept: bool) -> None:
+def test_with_strict_lock_an_expired_lock_is_lost(queue: Queue, strict: bool, is_kept: bool) -> None:
     queue.policy(strict_lock=strict)
     queue.publish()
     claimed = queue.claim_one(lock_duration="1 ms")
@@ -91,7 +91,7 @@ def test_a_lock_that_ran_out_is_lost_with_strict_lock(queue: Queue, strict: bool
     assert keep(queue, claimed) is is_kept
 
 
-def test_they_go_when_the_message_ends_well_and_stay_when_it_dies(queue: Queue) -> None:
+def test_steps_are_deleted_when_the_message_succeeds_and_kept_when_it_dies(queue: Queue) -> None:
     well, badly = queue.publish("well"), queue.publish("badly")
     one, two = queue.claim_one("well"), queue.claim_one("badly")
     keep(queue, one)
@@ -116,14 +116,14 @@ def test_they_go_when_the_message_ends_well_and_stay_when_it_dies(queue: Queue) 
     ],
     ids=["empty", "long", "control", "no name", "no result", "large"],
 )
-def test_what_cannot_be_kept_is_refused(queue: Queue, name: str, result: str, says: str) -> None:
+def test_invalid_steps_are_refused(queue: Queue, name: str, result: str, says: str) -> None:
     queue.publish()
 
     with pytest.raises(errors.InvalidParameterValue, match=says):
         keep(queue, queue.claim_one(), name, result)
 
 
-def test_a_message_has_a_thousand_steps_and_no_more(queue: Queue) -> None:
+def test_a_message_has_at_most_a_thousand_steps(queue: Queue) -> None:
     published = queue.publish()
     queue.conn.execute(
         "INSERT INTO messages.step SELECT %s, n::text, '1', 1 FROM generate_series(1, 1000) AS n", [published]

@@ -1,4 +1,4 @@
-"""The triggers of messages.schedule: what is written is checked, learns when it is due, and is told to the daemons."""
+"""The triggers of messages.schedule: check a change, compute when the schedule is due, and notify the daemons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.every_server
 
 @pytest.fixture
 def queue(queue: Queue) -> Queue:
-    """The clock stands still at nine o'clock."""
+    """The clock is stopped at nine o'clock."""
     queue.stop_clock("2026-11-16 09:00:00+00")
     return queue
 
@@ -73,7 +73,7 @@ def test_a_bad_change_is_refused_too(queue: Queue) -> None:
         change(queue, "cron = 'x * * * *'")
 
 
-def test_a_new_schedule_knows_when_it_is_due(queue: Queue) -> None:
+def test_the_next_tick_of_a_new_schedule_is_computed(queue: Queue) -> None:
     queue.schedule("s", "0 12 * * *", time_zone="America/New_York")
 
     assert queue.scheduled().next_tick.isoformat() == "2026-11-16T17:00:00+00:00"
@@ -90,7 +90,7 @@ def test_a_changed_expression_or_time_zone_moves_the_next_tick(queue: Queue) -> 
     assert (by_cron.hour, by_cron.minute, by_zone.hour, by_zone.minute) == (12, 30, 11, 30)
 
 
-def test_other_changes_leave_the_next_tick_even_if_it_is_owed(queue: Queue) -> None:
+def test_other_changes_leave_the_next_tick_even_if_it_is_due(queue: Queue) -> None:
     queue.schedule("s", "0 12 * * *")
     queue.later("1 day")
 
@@ -99,7 +99,7 @@ def test_other_changes_leave_the_next_tick_even_if_it_is_owed(queue: Queue) -> N
     assert queue.scheduled().next_tick.day == 16
 
 
-def test_ticks_of_the_past_are_made_up_for_if_the_next_tick_is_set_back_by_hand(queue: Queue) -> None:
+def test_past_ticks_are_fired_if_the_next_tick_is_set_back_by_hand(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *", missed="all")
 
     change(queue, "next_tick = '2026-11-16 05:00+00'")
@@ -108,7 +108,9 @@ def test_ticks_of_the_past_are_made_up_for_if_the_next_tick_is_set_back_by_hand(
     assert [run.tick.hour for run in queue.runs()] == [5, 6, 7, 8, 9]
 
 
-def test_what_may_be_due_sooner_is_told_to_the_daemons(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_a_change_that_may_make_a_tick_due_sooner_notifies_the_daemons(
+    queue: Queue, listen: Callable[..., Listener]
+) -> None:
     listener = listen("schedule_changed")
 
     queue.schedule("s", "0 12 * * *")
@@ -123,7 +125,9 @@ def test_what_may_be_due_sooner_is_told_to_the_daemons(queue: Queue, listen: Cal
     assert (added, sooner, paused, resumed) == ([""], [""], [], [""])
 
 
-def test_firing_a_tick_and_what_changes_no_time_are_not_told(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_firing_a_tick_and_changes_without_a_new_time_notify_no_daemon(
+    queue: Queue, listen: Callable[..., Listener]
+) -> None:
     queue.schedule("s", "0 12 * * *")
     queue.later("4 hours")
     listener = listen("schedule_changed")
@@ -135,7 +139,7 @@ def test_firing_a_tick_and_what_changes_no_time_are_not_told(queue: Queue, liste
     assert listener.received() == []
 
 
-def test_the_caller_of_a_schedule_is_known(queue: Queue) -> None:
+def test_the_caller_of_a_change_is_recorded(queue: Queue) -> None:
     queue.schedule()
 
     assert queue.scheduled().created_by == queue.value("SELECT session_user::text")

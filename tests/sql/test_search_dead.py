@@ -16,7 +16,7 @@ def walk(queue: Queue, place: Any = None, limit: int = 100, max_examined: int = 
     return queue.row(query, [["failed"], None if place is None else Jsonb(place), limit, max_examined])
 
 
-def test_more_than_one_reading_of_five_hundred_is_merged_without_a_gap(queue: Queue) -> None:
+def test_batches_of_five_hundred_are_merged_without_a_gap(queue: Queue) -> None:
     ids = []
     for topic in ("a", "b"):
         ids += queue.publish_many(600, topic)

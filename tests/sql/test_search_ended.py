@@ -1,4 +1,4 @@
-"""messages.search_ended: what ended, the latest published first."""
+"""messages.search_ended: ended messages, the latest published first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def walk(queue: Queue, place: Any = None, limit: int = 100, max_examined: int = 
     return queue.row(query, [["success"], None if place is None else Jsonb(place), limit, max_examined])
 
 
-def test_it_looks_at_a_bound_and_goes_on_there(queue: Queue) -> None:
+def test_it_reads_a_bounded_number_and_continues_there(queue: Queue) -> None:
     ids = queue.publish_many(5)
     queue.settle("complete", queue.claim())
 

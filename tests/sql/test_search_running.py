@@ -1,4 +1,4 @@
-"""messages.search_running: what is locked, by its id."""
+"""messages.search_running: locked messages, by their id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def walk(queue: Queue, place: Any = None, limit: int = 100, max_examined: int = 
     return queue.row(query, [["running"], None if place is None else Jsonb(place), limit, max_examined])
 
 
-def test_it_goes_on_behind_its_place_and_ends_without_one(queue: Queue) -> None:
+def test_it_continues_after_its_position_and_ends_without_one(queue: Queue) -> None:
     ids = queue.publish_many(3)
     queue.publish(wait="1 hour")
     queue.claim()

@@ -1,4 +1,4 @@
-"""messages.search_topic: what waits in one topic, in the order in which it is claimed."""
+"""messages.search_topic: waiting messages of one topic, in the order in which they are claimed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def walk(queue: Queue, *states: str, place: Any = None, key: str | None = None, 
     return queue.row(query, [list(states) or None, key, None if place is None else Jsonb(place), limit])
 
 
-def test_those_without_a_channel_come_first_by_priority_then_channel_by_channel(queue: Queue) -> None:
+def test_messages_without_a_channel_come_first_by_priority_then_channel_by_channel(queue: Queue) -> None:
     in_channel, late, early, urgent = (
         queue.publish(channel="c"),
         queue.publish(wait="-1 minute"),
@@ -34,7 +34,7 @@ def test_those_without_a_channel_come_first_by_priority_then_channel_by_channel(
     assert walked == order
 
 
-def test_ready_and_later_ones_are_ranges_of_their_own(queue: Queue) -> None:
+def test_ready_and_later_messages_are_separate_ranges(queue: Queue) -> None:
     ready, delayed = queue.publish(), queue.publish(wait="1 hour")
 
     only_ready, only_delayed = walk(queue, "ready"), walk(queue, "delayed")
@@ -43,7 +43,7 @@ def test_ready_and_later_ones_are_ranges_of_their_own(queue: Queue) -> None:
     assert (only_delayed.ids, only_delayed.examined) == ([delayed], 1)
 
 
-def test_a_key_that_was_never_tried_is_found_without_looking_at_others(queue: Queue) -> None:
+def test_a_key_that_was_never_attempted_is_found_without_reading_others(queue: Queue) -> None:
     queue.publish_many(10)
     keyed = queue.publish(key="k")
 

@@ -1,4 +1,4 @@
-"""messages.search_waiting: what waits, topic by topic."""
+"""messages.search_waiting: waiting messages, topic by topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def walk(queue: Queue, place: Any = None, limit: int = 100, max_examined: int = 
     )
 
 
-def test_topics_follow_each_other_and_a_place_knows_its_topic(queue: Queue) -> None:
+def test_topics_follow_each_other_and_a_position_has_its_topic(queue: Queue) -> None:
     b, a = queue.publish("b"), queue.publish("a")
 
     first = walk(queue, limit=1)

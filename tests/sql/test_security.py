@@ -1,4 +1,4 @@
-"""Who may do what: read from the catalog, and tried role by role."""
+"""The rights of each role: read from the catalog, and tried role by role."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.every_server
 ROLES = ("publisher", "worker", "operator", "analyst", "maintainer")
 FUNCTIONS = "SELECT p.* FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"
 
-# What looks for what goes wrong without a word.
+# Functions that find silent failures.
 DOCTOR = {
     "doctor",
     "examine_server",
@@ -37,7 +37,7 @@ DOCTOR = {
     "examine_topics",
     "examine_conditions",
 }
-# What each role may call. A function that is missing here is called by no role: only by the owner's own functions.
+# The functions that each role may call. No role may call a function that is missing here: only the owner's own functions do.
 MAY_CALL = {
     "publisher": {
         *(
@@ -186,7 +186,7 @@ def as_role(users: None, database: Database) -> Iterator[Callable[[str], Queue]]
 
     def connect(role: str) -> Queue:
         connections.append(database.connect())
-        # As if it had logged in: session_user changes too, unlike by SET ROLE.
+        # As after a login: session_user changes too, unlike by SET ROLE.
         connections[-1].execute(f"SET SESSION AUTHORIZATION test_{role}".encode())
         return Queue(connections[-1])
 
@@ -239,9 +239,9 @@ def test_every_function_with_the_owners_rights_looks_names_up_in_the_catalog_onl
     assert [f.proname for f in definers if "search_path=pg_catalog, pg_temp" not in (f.proconfig or [])] == []
 
 
-def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_touches_nothing(queue: Queue) -> None:
-    touch_nothing = {
-        # Only the catalog, and that with the rights that the caller has there.
+def test_every_function_that_a_role_may_call_has_the_owners_rights_except_the_listed_ones(queue: Queue) -> None:
+    with_the_callers_rights = {
+        # They read only the catalog, and with the rights that the caller has there.
         *(
             "doctor",
             "examine_server",
@@ -268,18 +268,18 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_unless_it_tou
     }
     invokers = {row.proname for row in queue.rows(f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE NOT f.prosecdef")}
 
-    assert set().union(*MAY_CALL.values()) & invokers == touch_nothing
+    assert set().union(*MAY_CALL.values()) & invokers == with_the_callers_rights
 
 
-# What somebody runs with a search_path of his own, because it is called so often that setting one would be felt.
+# Functions that run with the search_path of the caller, because they are called so often that setting one would cost time.
 FAST_PATHS = {"new_message", "now", "draw_xid", "oldest_running_xid", "unpack_histogram", "is_printable"}
-# Keywords that stand before a bracket, or stand for operators that are looked up in the path.
+# Keywords that come before a bracket, or represent operators that are looked up in the path.
 KEYWORDS = {"if", "and", "or", "not", "case", "when", "then", "else", "from", "select", "coalesce"}
 LOOKS_UP = r"\b(like|ilike|similar|in|between|distinct|nullif|any|some|all|using|overlaps|within|execute)\b"
 
 
-def test_whatever_runs_with_the_path_of_its_caller_is_on_the_short_list(queue: Queue) -> None:
-    """Whatever a role may call, a trigger runs, or a view, a check or a default needs: all of these can be met by anybody's path."""
+def test_every_function_that_runs_with_the_path_of_its_caller_is_on_the_short_list(queue: Queue) -> None:
+    """Functions that a role may call, that a trigger runs, or that a view, a check or a default needs: all can run with any path."""
     reachable = queue.rows(
         f"""
         SELECT f.proname FROM ({FUNCTIONS}) AS f
@@ -296,7 +296,7 @@ def test_whatever_runs_with_the_path_of_its_caller_is_on_the_short_list(queue: Q
 
 
 def unqualified(body: str) -> list[str]:
-    """The names, types and operators of a body that are looked up in the path of the one that runs it."""
+    """Return the names, types and operators of a body that are looked up in the caller's path."""
     bare = re.sub(r"--[^\n]*|'(?:[^']|'')*'", " ", body)
     found = re.findall(LOOKS_UP, bare, re.IGNORECASE)
     bare = re.sub(r"OPERATOR\(pg_catalog\.[^)]+\)|::bigint\b(\[\])?|::pg_catalog\.|:=|\bcount\(\*\)", " ", bare)
@@ -308,7 +308,7 @@ def unqualified(body: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(FAST_PATHS))
-def test_what_runs_with_the_path_of_its_caller_leaves_nothing_to_it(queue: Queue, name: str) -> None:
+def test_functions_with_the_path_of_their_caller_look_nothing_up_in_it(queue: Queue, name: str) -> None:
     (body,) = [
         row.prosrc for row in queue.rows(f"SELECT f.prosrc FROM ({FUNCTIONS}) AS f WHERE f.proname = %s", [name])
     ]
@@ -326,11 +326,11 @@ def test_what_runs_with_the_path_of_its_caller_leaves_nothing_to_it(queue: Queue
         ("SELECT pg_catalog.now() -- it's < this\n", []),
     ],
 )
-def test_the_check_of_bodies_finds_what_is_looked_up(body: str, found: list[str]) -> None:
+def test_the_check_of_bodies_finds_names_that_are_looked_up(body: str, found: list[str]) -> None:
     assert unqualified(body) == found
 
 
-# Of types between which the catalog has no operator, so that it needs a cast, and some between which it has.
+# Pairs of types without an operator in the catalog, which need a cast, and some with one.
 TRAPS = [
     *[("<", "bigint", "double precision"), ("<", "bigint", "numeric"), ("<>", "name", "text"), ("<>", "text", "text")],
     *[("=", "numeric", "integer"), ("=", "messages.topic_name", "text"), (">", "messages.moment", "timestamptz")],
@@ -344,10 +344,10 @@ TRAP = """
 @pytest.mark.parametrize("path", ["public", "public, pg_catalog"])
 @pytest.mark.parametrize("victim", ["messages_publisher", "none"], ids=["a publisher", "a superuser"])
 @pytest.mark.parametrize("armed", [False, True], ids=["nobody sleeps", "somebody sleeps"])
-def test_an_operator_that_somebody_put_into_a_shared_schema_is_never_called_by_a_publish(
+def test_an_operator_in_a_shared_schema_is_never_called_by_a_publish(
     own_queue: Queue, victim: str, armed: bool, path: str
 ) -> None:
-    """It would run with the rights of the one that publishes. PostgreSQL prefers an exact operator of any schema to a cast."""
+    """It would run with the rights of the publisher. PostgreSQL prefers an exact operator of any schema to a cast."""
     if armed:
         own_queue.arm()
     with own_queue.conn.transaction(force_rollback=True):
@@ -360,7 +360,7 @@ def test_an_operator_that_somebody_put_into_a_shared_schema_is_never_called_by_a
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_may_call_what_is_listed_here_and_nothing_else(queue: Queue, role: str) -> None:
+def test_each_role_may_call_the_functions_listed_here_and_no_others(queue: Queue, role: str) -> None:
     callable_ = queue.rows(
         f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE has_function_privilege(%s, f.oid, 'EXECUTE')",
         [f"messages_{role}"],
@@ -369,7 +369,7 @@ def test_a_role_may_call_what_is_listed_here_and_nothing_else(queue: Queue, role
     assert {row.proname for row in callable_} == MAY_CALL[role]
 
 
-def test_no_function_runs_a_text_but_those_that_name_a_partition_and_the_one_for_a_table_that_may_not_exist(
+def test_no_function_runs_dynamic_sql_except_for_a_partition_or_an_optional_table(
     queue: Queue,
 ) -> None:
     # The name of a right, in quotes, is no statement.
@@ -417,7 +417,7 @@ def test_no_role_can_log_in_or_become_another(queue: Queue, role: str) -> None:
     assert not any([row.rolcanlogin, row.rolsuper, row.rolcreaterole, row.is_owner])
 
 
-def test_views_give_nobody_more_than_he_has(queue: Queue) -> None:
+def test_views_give_no_role_more_than_it_has(queue: Queue) -> None:
     views = queue.rows(
         "SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'messages'::regnamespace AND relkind = 'v'"
     )
@@ -432,7 +432,9 @@ def test_a_publisher_publishes_and_gets_the_id(as_role: Callable[[str], Queue]) 
     assert as_role("publisher").publish() > 0
 
 
-def test_a_publisher_rings(as_role: Callable[[str], Queue], queue: Queue, listen: Callable[..., Any]) -> None:
+def test_a_publisher_sends_a_notification(
+    as_role: Callable[[str], Queue], queue: Queue, listen: Callable[..., Any]
+) -> None:
     listener = listen("new_message")
     queue.arm()
 
@@ -466,7 +468,7 @@ def test_a_publisher_reads_no_content_not_even_its_own(as_role: Callable[[str], 
         "original_topic",
     ],
 )
-def test_a_publisher_cannot_set_what_belongs_to_the_queue(as_role: Callable[[str], Queue], column: str) -> None:
+def test_a_publisher_cannot_set_columns_that_belong_to_the_queue(as_role: Callable[[str], Queue], column: str) -> None:
     assert refuses(
         as_role("publisher"), f"INSERT INTO messages.message (topic, payload, {column}) VALUES ('t', '1', NULL)"
     )
@@ -494,15 +496,15 @@ def test_a_publisher_cannot_choose_the_id(as_role: Callable[[str], Queue]) -> No
         "SELECT nextval('messages.armed_until')",
     ],
 )
-def test_a_publisher_can_do_nothing_but_publish(as_role: Callable[[str], Queue], statement: str) -> None:
+def test_a_publisher_can_only_publish(as_role: Callable[[str], Queue], statement: str) -> None:
     assert refuses(as_role("publisher"), statement)
 
 
-# Settings, which everybody can write
+# Settings, which every role can write
 
 SETTINGS = {
-    # By which functions tell each other something within a transaction. Who writes one lies to nobody but himself: what he may do is decided
-    # without it.
+    # With these, functions pass values to each other within a transaction. A role that writes one only misleads itself: its rights are checked
+    # independently.
     *(
         "depth_left",
         "on_conflict",
@@ -511,14 +513,14 @@ SETTINGS = {
         "channel_rounds",
         "has_topic_lock",
     ),
-    # Only for who may create objects in the schema: see test_now.py.
+    # Only for roles that may create objects in the schema: see test_now.py.
     "fake_now",
-    # On whose behalf an operator acts.
+    # The person for whom an operator acts.
     "actor",
 }
 
 
-def test_no_function_reads_a_setting_but_those_that_are_listed_here(queue: Queue) -> None:
+def test_no_function_reads_a_setting_except_those_listed_here(queue: Queue) -> None:
     bodies = [row.prosrc for row in queue.rows(f"SELECT f.prosrc FROM ({FUNCTIONS}) AS f")]
 
     assert set(re.findall(r"(?:current_setting|set_config)\(\s*'messages\.(\w+)'", " ".join(bodies))) == SETTINGS
@@ -621,11 +623,13 @@ def test_a_worker_writes_no_table(as_role: Callable[[str], Queue], table: str) -
         "SELECT messages.maintain_partitions()",
     ],
 )
-def test_a_worker_can_do_nothing_but_its_work(as_role: Callable[[str], Queue], statement: str) -> None:
+def test_a_worker_can_only_do_its_work(as_role: Callable[[str], Queue], statement: str) -> None:
     assert refuses(as_role("worker"), statement)
 
 
-def test_a_temp_table_named_like_the_queues_hijacks_nothing(as_role: Callable[[str], Queue], queue: Queue) -> None:
+def test_a_temp_table_with_the_name_of_a_table_of_the_queue_is_never_used(
+    as_role: Callable[[str], Queue], queue: Queue
+) -> None:
     published = queue.publish()
     worker = as_role("worker")
     worker.conn.execute("CREATE TEMP TABLE message (LIKE pg_class); CREATE TEMP TABLE message_archive (id int)")
@@ -638,7 +642,7 @@ def test_a_temp_table_named_like_the_queues_hijacks_nothing(as_role: Callable[[s
     assert queue.archived(published).result == "success"
 
 
-def test_an_operator_of_ones_own_in_front_of_the_catalog_is_never_called(
+def test_a_users_own_operator_in_front_of_the_catalog_is_never_called(
     as_role: Callable[[str], Queue], queue: Queue
 ) -> None:
     """It would run with the owner's rights."""
@@ -656,7 +660,7 @@ def test_an_operator_of_ones_own_in_front_of_the_catalog_is_never_called(
     assert worker.settle("complete", worker.claim()) == []
 
 
-def test_a_publisher_publishes_in_bulk_what_it_staged_and_sees_nothing_of_what_others_stage(
+def test_a_publisher_publishes_its_staged_rows_in_bulk_and_sees_none_of_others(
     as_role: Callable[[str], Queue],
 ) -> None:
     publisher = as_role("publisher")
@@ -674,10 +678,10 @@ def test_a_publisher_publishes_in_bulk_what_it_staged_and_sees_nothing_of_what_o
     assert refuses(publisher, "INSERT INTO messages.publish_job (job) VALUES ('k')")
 
 
-# Operator, analyst, maintainer, nobody
+# Operator, analyst, maintainer, a login without a role
 
 
-def test_an_operator_sees_everything_and_steers(as_role: Callable[[str], Queue], queue: Queue) -> None:
+def test_an_operator_sees_everything_and_runs_every_operation(as_role: Callable[[str], Queue], queue: Queue) -> None:
     dead, waiting = queue.publish("a", payload={"n": 1}), queue.publish("b")
     queue.settle("fail", queue.claim("a"), ["boom"])
     operator = as_role("operator")
@@ -705,12 +709,12 @@ def test_an_operator_changes_messages_only_through_functions(as_role: Callable[[
     assert refuses(as_role("operator"), statement)
 
 
-def test_an_operator_is_helped_by_the_check_of_policies_too(as_role: Callable[[str], Queue]) -> None:
+def test_the_check_of_policies_applies_to_an_operator_too(as_role: Callable[[str], Queue]) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="backoff of topic t: kind is missing"):
         as_role("operator").policy("t", backoff={"base": "1s"})
 
 
-def test_an_analyst_sees_what_happened_but_no_content(as_role: Callable[[str], Queue], queue: Queue) -> None:
+def test_an_analyst_sees_events_but_no_content(as_role: Callable[[str], Queue], queue: Queue) -> None:
     queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
     queue.publish()
@@ -726,7 +730,7 @@ def test_an_analyst_sees_what_happened_but_no_content(as_role: Callable[[str], Q
     assert refuses(analyst, "SELECT messages.cancel(ARRAY[1])")
 
 
-def test_a_maintainer_maintains_and_sees_nothing(as_role: Callable[[str], Queue], queue: Queue) -> None:
+def test_a_maintainer_runs_the_maintenance_and_sees_nothing(as_role: Callable[[str], Queue], queue: Queue) -> None:
     queue.publish()
     queue.claim(lock_duration="0 s")
     maintainer = as_role("maintainer")
@@ -747,7 +751,7 @@ def test_a_login_without_a_role_can_do_nothing(as_role: Callable[[str], Queue]) 
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_days_that_are_made_later_are_as_closed_as_the_first(
+def test_days_that_are_created_later_have_the_same_rights_as_the_first(
     queue: Queue, as_role: Callable[[str], Queue], role: str
 ) -> None:
     queue.later("1 day")

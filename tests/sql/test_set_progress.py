@@ -1,4 +1,4 @@
-"""messages.set_progress: how far a running message is, written only by who holds it."""
+"""messages.set_progress: the progress of a running message, written only by its holder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def note(queue: Queue, claimed: list[Any], *progress: Any, **named: Any) -> list
     return queue.settle("set_progress", claimed, [Jsonb(each) for each in progress], **named)
 
 
-def test_it_is_kept_with_the_message_and_replaces_what_was_there(queue: Queue) -> None:
+def test_progress_is_stored_with_the_message_and_replaces_the_previous_one(queue: Queue) -> None:
     published = queue.publish()
     claimed = queue.claim()
 
@@ -34,7 +34,7 @@ def test_each_message_of_a_batch_has_its_own(queue: Queue) -> None:
     assert (queue.message(first).progress, queue.message(second).progress) == ({"done": 1}, {"done": 2})
 
 
-def test_the_archive_keeps_the_last_one(queue: Queue) -> None:
+def test_the_archive_has_the_last_progress(queue: Queue) -> None:
     published = queue.publish()
     claimed = queue.claim()
     note(queue, claimed, HALF)
@@ -44,7 +44,7 @@ def test_the_archive_keeps_the_last_one(queue: Queue) -> None:
     assert queue.archived(published).progress == HALF
 
 
-def test_who_lost_the_lock_is_told_and_changes_nothing(queue: Queue) -> None:
+def test_a_lost_lock_is_reported_and_nothing_changes(queue: Queue) -> None:
     published = queue.publish()
     stale = queue.claim()
     queue.settle("release", stale)
@@ -62,7 +62,7 @@ def test_a_message_that_ended_is_lost(queue: Queue) -> None:
     assert note(queue, claimed, HALF) == [published]
 
 
-def test_who_must_not_wait_passes_over_a_row_that_somebody_holds(queue: Queue, other: Queue) -> None:
+def test_with_no_wait_a_locked_row_is_skipped(queue: Queue, other: Queue) -> None:
     held, free = queue.publish_many(2)
     claimed = queue.claim()
 
@@ -73,7 +73,7 @@ def test_who_must_not_wait_passes_over_a_row_that_somebody_holds(queue: Queue, o
     assert (queue.message(held).progress, queue.message(free).progress) == (None, {"done": 2})
 
 
-def test_nothing_to_note_is_fine(queue: Queue) -> None:
+def test_no_progress_is_no_error(queue: Queue) -> None:
     assert queue.call("set_progress", [], [], []) == []
 
 

@@ -1,4 +1,4 @@
-"""messages.settle: ends messages with one result, for complete, reject, fail and retry. (The fence is in test_archive.py.)"""
+"""messages.settle: ends messages with one result, for complete, reject, fail and retry. (The fence: test_archive.py.)"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sql.queue import Queue
 
 
 @pytest.mark.parametrize("result", ["success", "rejected", "failed", "lock_expired", "cancelled"])
-def test_messages_end_with_the_given_result_and_what_belongs_to_each(queue: Queue, result: str) -> None:
+def test_messages_end_with_the_given_result_and_their_own_values(queue: Queue, result: str) -> None:
     first, second = queue.publish_many(2)
     claims = [each.claim_id for each in queue.claim()]
 
@@ -20,7 +20,7 @@ def test_messages_end_with_the_given_result_and_what_belongs_to_each(queue: Queu
     assert [(each.error, each.output) for each in ended] == [("why", None), (None, 2)]
 
 
-def test_what_was_lost_is_named_and_unchanged(queue: Queue) -> None:
+def test_lost_messages_are_returned_and_unchanged(queue: Queue) -> None:
     own, other = queue.publish_many(2)
     claims = {each.id: each.claim_id for each in queue.claim()}
 

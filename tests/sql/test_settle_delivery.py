@@ -1,4 +1,4 @@
-"""messages.settle_delivery: what became of a message that a sink was sent."""
+"""messages.settle_delivery: the result of a notification that was sent to a sink."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def sink(queue: Queue) -> Sink:
     return Sink(queue)
 
 
-def test_what_has_arrived_is_marked_and_does_not_come_again(sink: Sink, queue: Queue) -> None:
+def test_a_delivered_notification_is_marked_and_not_returned_again(sink: Sink, queue: Queue) -> None:
     told, other = raise_alert(queue), raise_alert(queue, "other")
     got = sink.next()
 
@@ -28,7 +28,7 @@ def test_what_has_arrived_is_marked_and_does_not_come_again(sink: Sink, queue: Q
     assert other not in delivered
 
 
-def test_of_the_alerts_only_those_that_were_told_count_as_delivered(queue: Queue) -> None:
+def test_only_the_alerts_of_the_notification_count_as_delivered(queue: Queue) -> None:
     raise_alert(queue, "mine.a")
     unwanted = raise_alert(queue, "theirs")
     raise_alert(queue, "mine.b")
@@ -38,7 +38,7 @@ def test_of_the_alerts_only_those_that_were_told_count_as_delivered(queue: Queue
     assert queue.value("SELECT array_agg(id) FROM messages.alert WHERE delivered_at IS NULL") == [unwanted]
 
 
-def test_what_failed_comes_again_when_its_time_has_come_and_holds_up_what_is_behind_it(
+def test_a_failed_notification_is_returned_again_at_its_time_and_delays_those_behind_it(
     sink: Sink, queue: Queue
 ) -> None:
     raise_alert(queue)
@@ -53,7 +53,7 @@ def test_what_failed_comes_again_when_its_time_has_come_and_holds_up_what_is_beh
     assert (again.id, again.attempt) == (got.id, 2)
 
 
-def test_what_is_put_aside_holds_up_nothing(sink: Sink, queue: Queue) -> None:
+def test_an_abandoned_notification_delays_no_other(sink: Sink, queue: Queue) -> None:
     raise_alert(queue)
     sink.settle(sink.next(), "refused", abandon=True)
     raise_alert(queue, "behind")
@@ -62,7 +62,7 @@ def test_what_is_put_aside_holds_up_nothing(sink: Sink, queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM messages.alert_delivery WHERE abandoned_at IS NOT NULL") == 1
 
 
-def test_the_sink_knows_since_when_it_fails_until_it_works_again(sink: Sink, queue: Queue) -> None:
+def test_the_sink_has_since_when_it_fails_until_it_works_again(sink: Sink, queue: Queue) -> None:
     state = "SELECT failures, failing_since IS NOT NULL AS failing, last_error, delivered_at FROM messages.alert_sink"
     raise_alert(queue)
     for _ in range(2):
@@ -76,7 +76,7 @@ def test_the_sink_knows_since_when_it_fails_until_it_works_again(sink: Sink, que
     assert after.delivered_at is not None
 
 
-def test_what_was_settled_is_not_settled_twice(sink: Sink, queue: Queue) -> None:
+def test_a_settled_notification_is_not_settled_twice(sink: Sink, queue: Queue) -> None:
     raise_alert(queue)
     got = sink.next()
     sink.settle(got)
@@ -84,7 +84,7 @@ def test_what_was_settled_is_not_settled_twice(sink: Sink, queue: Queue) -> None
     assert sink.settle(got, "late") is False
 
 
-def test_nobody_settles_for_the_one_who_holds_the_sink_now(sink: Sink, queue: Queue) -> None:
+def test_only_the_current_holder_of_the_sink_can_settle(sink: Sink, queue: Queue) -> None:
     raise_alert(queue)
     got = sink.next()
     queue.conn.execute("UPDATE messages.alert_sink SET fence = fence + 1")

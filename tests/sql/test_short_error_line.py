@@ -16,5 +16,5 @@ from tests.sql.queue import Queue
         ("x" * 500, "x" * 200),
     ],
 )
-def test_the_end_of_a_traceback_says_what_went_wrong(queue: Queue, error: str | None, line: str | None) -> None:
+def test_the_end_of_a_traceback_is_the_error(queue: Queue, error: str | None, line: str | None) -> None:
     assert queue.call("short_error_line", error) == line

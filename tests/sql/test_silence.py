@@ -1,4 +1,4 @@
-"""messages.silence: nobody is told of such alerts for a while."""
+"""messages.silence: matching alerts are not sent for a while."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from psycopg import errors
 from tests.sql.queue import Queue
 
 
-def test_it_says_who_until_when_and_why(queue: Queue) -> None:
+def test_it_records_who_until_when_and_why(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     queue.conn.execute("SELECT set_config('messages.actor', 'ann', false)")
 
@@ -22,7 +22,7 @@ def test_it_says_who_until_when_and_why(queue: Queue) -> None:
     assert (found.topic, found.created_by, found.reason, found.right) == ("orders.*", "ann", "known", True)
 
 
-def test_it_is_noted(queue: Queue) -> None:
+def test_an_audit_entry_is_written(queue: Queue) -> None:
     number = queue.call("silence", topic="t", **{"for": "1 hour"})
 
     assert queue.row("SELECT action, topic, target FROM messages.audit") == ("alert.silence", "t", str(number))
@@ -39,6 +39,6 @@ def test_it_is_noted(queue: Queue) -> None:
         {"topic": "t", "for": "11 years"},
     ],
 )
-def test_one_that_matches_nothing_or_has_no_end_is_refused(queue: Queue, given: dict[str, Any]) -> None:
+def test_a_silence_that_matches_nothing_or_has_no_end_is_refused(queue: Queue, given: dict[str, Any]) -> None:
     with pytest.raises((errors.InvalidParameterValue, errors.NullValueNotAllowed)):
         queue.call("silence", **given)

@@ -1,4 +1,4 @@
-"""messages.silenced_until: until when nobody wants to hear of such an alert."""
+"""messages.silenced_until: until when a matching alert is silenced."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.sql.queue import Queue
         ({"error_fingerprint": "f", "topic": "u"}, ("dead_message", "t", "f"), False),
     ],
 )
-def test_all_that_a_silence_names_has_to_fit(
+def test_an_alert_must_match_all_of_a_silence(
     queue: Queue, silence: dict[str, Any], alert: tuple[str | None, ...], silenced: bool
 ) -> None:
     queue.call("silence", **silence, **{"for": "1 hour"})
@@ -32,7 +32,7 @@ def test_all_that_a_silence_names_has_to_fit(
     assert (queue.call("silenced_until", *alert) is not None) is silenced
 
 
-def test_the_longest_of_several_counts_until_it_is_over(queue: Queue) -> None:
+def test_the_longest_of_several_silences_counts_until_it_is_over(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     queue.call("silence", topic="t", **{"for": "1 hour"})
     queue.call("silence", topic="*", **{"for": "2 hours"})

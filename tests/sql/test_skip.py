@@ -1,4 +1,4 @@
-"""messages.skip: take a waiting message out of the way of those behind it."""
+"""messages.skip: ends a waiting message so that those behind it can run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_skipped_message_is_dead_with_the_reason_and_can_be_redriven(queue: Qu
     assert queue.claim() == []
 
 
-def test_the_channel_goes_on_behind_a_first_message_that_was_skipped(queue: Queue) -> None:
+def test_the_channel_continues_after_a_skipped_first_message(queue: Queue) -> None:
     queue.policy(ordered=True, max_attempts=5, backoff={"kind": "constant", "base": "1 hour"})
     first, second = queue.publish_many(2, channel="c")
     queue.settle("retry", queue.claim(), ["boom"])
@@ -28,7 +28,7 @@ def test_the_channel_goes_on_behind_a_first_message_that_was_skipped(queue: Queu
     assert [c.id for c in queue.claim()] == [second]
 
 
-def test_a_message_that_is_worked_is_not_skipped(queue: Queue) -> None:
+def test_a_running_message_is_not_skipped(queue: Queue) -> None:
     published = queue.publish()
     queue.claim()
 
@@ -36,5 +36,5 @@ def test_a_message_that_is_worked_is_not_skipped(queue: Queue) -> None:
     assert queue.message(published) is not None
 
 
-def test_unknown_messages_are_nothing_to_skip(queue: Queue) -> None:
+def test_unknown_messages_are_ignored(queue: Queue) -> None:
     assert queue.call("skip", [42]) == []

@@ -1,18 +1,18 @@
-"""slot_holders: who holds the places of a topic or channel that is at its limit."""
+"""slot_holders: which messages hold the slots of a topic or channel that is at its limit."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_a_free_place_means_nobody_is_named(queue: Queue) -> None:
+def test_with_a_free_slot_no_holder_is_returned(queue: Queue) -> None:
     queue.publish_many(2)
     queue.claim()
 
     assert queue.call("slot_holders", "t", None, 3) is None
 
 
-def test_whoever_holds_the_last_place_is_named(queue: Queue) -> None:
+def test_the_holder_of_the_last_slot_is_returned(queue: Queue) -> None:
     ids = queue.publish_many(2)
     queue.claim(worker="w1")
 
@@ -21,7 +21,7 @@ def test_whoever_holds_the_last_place_is_named(queue: Queue) -> None:
     assert sorted(held, key=lambda place: place["id"]) == [{"worker": "w1", "id": each} for each in ids]
 
 
-def test_a_channel_counts_its_own_only(queue: Queue) -> None:
+def test_a_channel_counts_only_its_own_messages(queue: Queue) -> None:
     queue.publish_many(2, channel="a")
     mine = queue.publish(channel="b")
     queue.claim(worker="w1")
@@ -30,7 +30,7 @@ def test_a_channel_counts_its_own_only(queue: Queue) -> None:
     assert queue.call("slot_holders", "t", "b", 2) is None
 
 
-def test_no_more_than_twenty_are_named(queue: Queue) -> None:
+def test_at_most_twenty_holders_are_returned(queue: Queue) -> None:
     queue.publish_many(30)
     queue.claim()
 

@@ -1,4 +1,4 @@
-"""messages.snapshot_age: for how long vacuum has been kept from its work."""
+"""messages.snapshot_age: for how long a snapshot has kept vacuum from removing dead rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sql.queue import Queue
 pytestmark = pytest.mark.every_server
 
 
-def test_a_transaction_that_holds_a_snapshot_grows_old(own_database: Database) -> None:
+def test_the_age_of_a_held_snapshot_grows(own_database: Database) -> None:
     queue = Queue(own_database.connect())
     assert queue.call("snapshot_age") == 0
 
@@ -27,13 +27,11 @@ def test_a_transaction_that_holds_a_snapshot_grows_old(own_database: Database) -
 
 @pytest.fixture
 def owner_sees_nobody(own_database: Database) -> None:
-    """The owner of the schema is one who has no rights beyond it."""
+    """Make the owner of the schema a role without any other rights."""
     own_database.connect().execute("CREATE ROLE test_blind; ALTER FUNCTION messages.snapshot_age OWNER TO test_blind")
 
 
-def test_who_may_not_see_the_sessions_of_others_is_not_told_that_there_are_none(
-    own_database: Database, owner_sees_nobody: None
-) -> None:
+def test_an_owner_that_cannot_see_other_sessions_gets_null(own_database: Database, owner_sees_nobody: None) -> None:
     queue = Queue(own_database.connect())
     try:
         assert queue.call("snapshot_age") is None

@@ -1,4 +1,4 @@
-"""The view messages.state: every message there is, by one name each."""
+"""The view messages.state: every message with one name for its state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_live_message_is_ready_delayed_running_or_retrying(queue: Queue) -> No
     assert list(states.values()) == ["ready", "delayed", "running", "retrying", "retrying", "delayed"]
 
 
-def test_a_running_message_tells_who_holds_it_until_when(queue: Queue) -> None:
+def test_a_running_message_has_its_worker_and_the_end_of_its_lock(queue: Queue) -> None:
     running = queue.publish()
     queue.claim(worker="host-1")
 
@@ -47,7 +47,7 @@ def test_an_archived_message_has_its_result_as_its_state(queue: Queue) -> None:
     assert (state(queue, rejected).error, state(queue, rejected).archived_at is None) == ("bad", False)
 
 
-def test_every_message_is_there_exactly_once(queue: Queue) -> None:
+def test_every_message_is_in_the_view_exactly_once(queue: Queue) -> None:
     published = queue.publish_many(10)
     queue.settle("complete", queue.claim(limit=4))
     queue.claim(limit=3)

@@ -1,4 +1,4 @@
-"""messages.stats: what stands in the queue, by topic, at a cost that does not grow with it."""
+"""messages.stats: the numbers of messages by topic, at a cost that does not grow with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_an_empty_queue_has_no_topic(queue: Queue) -> None:
     assert stats(queue) == {}
 
 
-def test_it_counts_what_is_ready_delayed_and_running(queue: Queue) -> None:
+def test_it_counts_ready_delayed_and_running_messages(queue: Queue) -> None:
     queue.publish_many(2)
     queue.claim()
     queue.publish_many(3, priority=1)
@@ -31,7 +31,7 @@ def test_it_counts_what_is_ready_delayed_and_running(queue: Queue) -> None:
     assert (row.ready, row.delayed, row.running, row.dead_last_day) == (7, 11, 2, 0)
 
 
-def test_it_counts_the_dead_of_the_last_day(queue: Queue) -> None:
+def test_it_counts_the_dead_messages_of_the_last_day(queue: Queue) -> None:
     queue.publish_many(3)
     queue.settle("fail", queue.claim(limit=2), ["boom"] * 2)
     queue.settle("complete", queue.claim())
@@ -59,7 +59,7 @@ def dead(queue: Queue, bound: int) -> dict[str, int]:
     return {topic: row.dead_last_day for topic, row in stats(queue, bound).items()}
 
 
-def test_the_dead_of_one_topic_take_nothing_from_the_count_of_another(queue: Queue) -> None:
+def test_dead_messages_of_one_topic_take_nothing_from_the_count_of_another(queue: Queue) -> None:
     for topic in ("a", "b", "c"):
         kill(queue, topic, 25)
     kill(queue, "d", 3)
@@ -68,7 +68,7 @@ def test_the_dead_of_one_topic_take_nothing_from_the_count_of_another(queue: Que
 
 
 def test_the_count_of_a_topic_never_falls_while_more_die(queue: Queue) -> None:
-    # The last of the alphabet first: what is read first takes no place from the others.
+    # The last of the alphabet first: the first topic that is read takes nothing from the others.
     before = {"c": 0, "b": 0, "a": 0}
     for _ in range(4):
         for topic in before:
@@ -79,20 +79,20 @@ def test_the_count_of_a_topic_never_falls_while_more_die(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_it_tells_how_long_the_oldest_waits(queue: Queue, channel: str | None) -> None:
+def test_it_has_the_age_of_the_oldest_ready_message(queue: Queue, channel: str | None) -> None:
     for wait in ("-10 s", "-1 hour", "1 hour"):
         queue.publish(wait=wait, channel=channel)
 
     assert stats(queue)["t"].oldest_ready_s == pytest.approx(3600, abs=60)
 
 
-def test_nothing_ready_has_no_age(queue: Queue) -> None:
+def test_without_ready_messages_there_is_no_age(queue: Queue) -> None:
     queue.publish(wait="1 hour")
 
     assert stats(queue)["t"].oldest_ready_s is None
 
 
-def test_it_shows_topics_that_only_run_died_or_have_a_policy(queue: Queue) -> None:
+def test_it_lists_topics_that_only_run_died_or_have_a_policy(queue: Queue) -> None:
     queue.publish("running")
     queue.claim("running")
     queue.publish("dead")
@@ -105,7 +105,7 @@ def test_it_shows_topics_that_only_run_died_or_have_a_policy(queue: Queue) -> No
     assert (found["running"].running, found["planned"].ready) == (1, 0)
 
 
-def test_it_tells_whether_a_live_worker_handles_the_topic(queue: Queue) -> None:
+def test_it_shows_whether_a_live_worker_handles_the_topic(queue: Queue) -> None:
     queue.publish("a")
     queue.publish("b")
     queue.call("register_worker", "w", "host", 42, "1.0", ["a"], 10)
@@ -130,7 +130,7 @@ def test_counts_stop_at_the_bound(queue: Queue) -> None:
     assert (row.ready, row.delayed) == (20, 20)
 
 
-def test_its_cost_is_bounded_however_much_stands(own_queue: Queue) -> None:
+def test_its_cost_is_bounded_however_many_messages_there_are(own_queue: Queue) -> None:
     own_queue.publish_many(30_000)
     own_queue.publish_many(30_000, channel="c")
 

@@ -1,4 +1,4 @@
-"""The trigger of messages.subscription: no circles, no dead letters, and publishing hears of it."""
+"""The trigger of messages.subscription: refuses cycles and dead letter topics, and raises the flag for publishing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def subscribe(queue: Queue, *pairs: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("last", [("b", "a"), ("c", "a"), ("c", "b")])
-def test_a_circle_is_refused_and_named(queue: Queue, last: tuple[str, str]) -> None:
+def test_a_cycle_is_refused_and_named(queue: Queue, last: tuple[str, str]) -> None:
     subscribe(queue, ("a", "b"), ("b", "c"), ("a", "c"))
 
     with pytest.raises(
@@ -30,7 +30,7 @@ def test_a_circle_is_refused_and_named(queue: Queue, last: tuple[str, str]) -> N
     assert queue.value("SELECT count(*) FROM messages.subscription") == 3
 
 
-def test_what_forks_and_meets_again_is_no_circle(queue: Queue) -> None:
+def test_a_fork_that_joins_again_is_no_cycle(queue: Queue) -> None:
     subscribe(queue, ("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"))
 
     assert queue.publish("a") > 0
@@ -43,14 +43,14 @@ def test_a_topic_may_subscribe_to_itself(queue: Queue) -> None:
     assert queue.publish("a") in queue.ids()
 
 
-def test_an_update_that_closes_a_circle_is_refused_too(queue: Queue) -> None:
+def test_an_update_that_closes_a_cycle_is_refused_too(queue: Queue) -> None:
     subscribe(queue, ("a", "b"), ("b", "c"))
 
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="circle"):
         queue.conn.execute("UPDATE messages.subscription SET subscriber = 'a' WHERE topic = 'b'")
 
 
-def test_two_that_would_close_a_circle_together_take_turns(
+def test_two_concurrent_subscriptions_cannot_close_a_cycle_together(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     with other.conn.transaction():
@@ -63,14 +63,14 @@ def test_two_that_would_close_a_circle_together_take_turns(
 
 
 @pytest.mark.parametrize("pair", [("a", "b.dlq"), ("a.dlq", "b")])
-def test_topics_of_dead_letters_take_no_part(queue: Queue, pair: tuple[str, str]) -> None:
+def test_dead_letter_topics_cannot_subscribe_or_be_subscribed_to(queue: Queue, pair: tuple[str, str]) -> None:
     with pytest.raises(psycopg.Error, match="reserved for dead letters") as caught:
         subscribe(queue, pair)
 
     assert caught.value.sqlstate == "PGR05"
 
 
-def test_a_publish_knows_of_the_first_subscription_and_forgets_after_the_last(own_queue: Queue) -> None:
+def test_a_publish_checks_subscriptions_from_the_first_to_the_last(own_queue: Queue) -> None:
     subscribe(own_queue, ("a", "b"))
     marked = own_queue.call("has_policies")
 
@@ -80,7 +80,7 @@ def test_a_publish_knows_of_the_first_subscription_and_forgets_after_the_last(ow
     assert (marked, own_queue.call("has_policies")) == (True, False)
 
 
-def test_an_operator_subscribes(queue: Queue) -> None:
+def test_an_operator_may_subscribe(queue: Queue) -> None:
     with queue.conn.transaction():
         queue.conn.execute("SET LOCAL ROLE messages_operator")
         subscribe(queue, ("a", "b"))

@@ -1,4 +1,4 @@
-"""messages.subtract_depth: messages that end make room, and no settle waits for another one, or for a publisher."""
+"""messages.subtract_depth: ended messages make room, and no settle waits for another one, or for a publisher."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def held(by: Queue, *topics: str) -> Iterator[list[Any]]:
     return ([claimed[topic]] for topic in topics)
 
 
-def test_each_topic_is_lowered_by_what_ended_of_it(queue: Queue) -> None:
+def test_the_depth_of_each_topic_is_lowered_by_its_ended_messages(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10), ('b', 10), ('c', 10)")
 
     queue.rows("SELECT messages.subtract_depth(%s)", [["b", "a", "b", "nobody"]])
@@ -54,7 +54,7 @@ def test_a_settle_that_is_rolled_back_makes_no_room(queue: Queue) -> None:
     assert queue.depth() == 2
 
 
-def test_what_has_ended_makes_room_once_it_is_committed_and_not_before(queue: Queue, other: Queue) -> None:
+def test_an_end_makes_room_once_it_is_committed_and_not_before(queue: Queue, other: Queue) -> None:
     queue.policy(max_depth=1)
     queue.publish()
     claimed = queue.claim()
@@ -68,7 +68,7 @@ def test_what_has_ended_makes_room_once_it_is_committed_and_not_before(queue: Qu
     assert other.ids() == [published]
 
 
-def test_lanes_that_settle_kind_by_kind_in_opposite_orders_do_not_wait_for_each_other(
+def test_settles_by_kind_in_opposite_orders_do_not_wait_for_each_other(
     lanes: tuple[Queue, Queue],
 ) -> None:
     first, second = lanes
@@ -84,7 +84,7 @@ def test_lanes_that_settle_kind_by_kind_in_opposite_orders_do_not_wait_for_each_
     assert [first.depth(topic) for topic in "ab"] == [0, 0]
 
 
-def test_neither_do_dead_letters_of_topics_that_are_limited_too(lanes: tuple[Queue, Queue]) -> None:
+def test_settles_with_dead_letters_of_limited_topics_do_not_either(lanes: tuple[Queue, Queue]) -> None:
     first, second = lanes
     first.policy("*", dead_letter=True)
     one_a, one_b = held(first, "a", "b")
@@ -100,7 +100,7 @@ def test_neither_do_dead_letters_of_topics_that_are_limited_too(lanes: tuple[Que
     assert [first.depth(topic) for topic in ("a", "b", "a.dlq", "b.dlq")] == [0, 0, 2, 2]
 
 
-def test_neither_does_a_redrive_that_takes_the_copies_along(lanes: tuple[Queue, Queue]) -> None:
+def test_a_redrive_that_cancels_copies_does_not_either(lanes: tuple[Queue, Queue]) -> None:
     first, second = lanes
     first.policy("*", dead_letter=True)
     ((dead,),) = held(first, "a")
@@ -116,7 +116,7 @@ def test_neither_does_a_redrive_that_takes_the_copies_along(lanes: tuple[Queue, 
     assert [first.depth(topic) for topic in ("a", "a.dlq")] == [1, 1]
 
 
-def test_a_settle_does_not_wait_for_a_publisher_who_stays_open(lanes: tuple[Queue, Queue]) -> None:
+def test_a_settle_does_not_wait_for_an_open_publisher(lanes: tuple[Queue, Queue]) -> None:
     settler, publisher = lanes
     (claimed,) = held(settler, "a")
 
@@ -127,7 +127,7 @@ def test_a_settle_does_not_wait_for_a_publisher_who_stays_open(lanes: tuple[Queu
     assert settler.depth("a") == 1
 
 
-def test_lanes_at_work_on_many_limited_topics_are_never_in_a_circle(
+def test_concurrent_settles_of_many_limited_topics_never_deadlock(
     queue: Queue, other: Queue, third: Queue, background: Background
 ) -> None:
     queue.policy("*", max_depth=1_000_000, dead_letter=True)

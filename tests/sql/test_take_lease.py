@@ -1,4 +1,4 @@
-"""messages.take_lease: a name that one session has at a time, for as long as it lives."""
+"""messages.take_lease: one session at a time holds a name, for as long as it lives."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ def take(queue: Queue, name: str = "n") -> bool:
     return bool(queue.call("take_lease", "export", name))
 
 
-def test_one_session_has_it_and_may_ask_again(own_queue: Queue, second: Queue) -> None:
+def test_one_session_holds_it_and_may_take_it_again(own_queue: Queue, second: Queue) -> None:
     assert [take(own_queue), take(own_queue), take(second)] == [True, True, False]
 
 
-def test_each_name_and_each_kind_is_one_of_its_own(own_queue: Queue, second: Queue) -> None:
+def test_each_name_and_each_kind_is_separate(own_queue: Queue, second: Queue) -> None:
     assert take(own_queue) is True
 
     assert take(second, "other") is True
     assert second.call("take_lease", "consumer", "n") is True
 
 
-def test_when_the_session_ends_it_is_free(own_queue: Queue, second: Queue, eventually: Callable[..., Any]) -> None:
+def test_when_the_session_ends_the_lease_is_free(
+    own_queue: Queue, second: Queue, eventually: Callable[..., Any]
+) -> None:
     take(own_queue)
     own_queue.conn.close()
 
-    # The server takes a moment to see it.
+    # The server notices it a moment later.
     eventually(lambda: take(second))
 
 
-def test_who_holds_the_key_of_a_session_that_is_gone_does_not_hold_the_name(
+def test_holding_the_key_of_a_session_that_is_gone_does_not_hold_the_name(
     own_queue: Queue, own_database: Database, second: Queue, eventually: Callable[..., Any]
 ) -> None:
     take(own_queue)
@@ -52,13 +54,13 @@ def test_who_holds_the_key_of_a_session_that_is_gone_does_not_hold_the_name(
     assert take(second) is True
 
 
-def test_one_that_is_being_taken_is_not_waited_for_for_long(own_queue: Queue, second: Queue) -> None:
+def test_a_lease_that_is_being_taken_is_waited_for_briefly(own_queue: Queue, second: Queue) -> None:
     with own_queue.conn.transaction():
         take(own_queue)
 
         assert take(second) is False
 
 
-def test_a_name_is_needed(own_queue: Queue) -> None:
+def test_a_name_is_required(own_queue: Queue) -> None:
     with pytest.raises(errors.NullValueNotAllowed, match="export"):
         own_queue.call("take_lease", "export", None)

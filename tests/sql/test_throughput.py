@@ -1,4 +1,4 @@
-"""messages.throughput: what was done over time."""
+"""messages.throughput: attempts over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def bars(queue: Queue, since: str = "1 hour", topic: str | None = None, count: i
     return queue.rows("SELECT * FROM messages.throughput(%s::interval, %s, %s)", [since, topic, count])
 
 
-def test_each_bar_has_the_attempts_of_its_time_and_empty_bars_are_there_too(queue: Queue) -> None:
+def test_each_bar_has_the_attempts_of_its_time_and_empty_bars_are_included(queue: Queue) -> None:
     queue.stop_clock(NOON)
     report(queue, {"topic": "t", "success": 3, "retried": 1, "waits": {"10": 4}}, {"topic": "u", "success": 4})
     queue.later("2 minutes")
@@ -38,7 +38,7 @@ def test_each_bar_has_the_attempts_of_its_time_and_empty_bars_are_there_too(queu
     assert found[0].wait_p95_s is None
 
 
-def test_one_topic_can_be_asked_for(queue: Queue) -> None:
+def test_one_topic_can_be_selected(queue: Queue) -> None:
     queue.stop_clock(NOON)
     report(queue, {"topic": "t", "success": 3}, {"topic": "u", "success": 4})
 
@@ -49,7 +49,7 @@ def test_one_topic_can_be_asked_for(queue: Queue) -> None:
     ("since", "count", "expected", "minutes"),
     [("1 hour", 60, 60, 1), ("1 hour", 20, 20, 3), ("1 day", 100, 96, 15), ("7 days", 100, 100, 101)],
 )
-def test_there_are_no_more_bars_than_asked_for_each_of_whole_minutes(
+def test_there_are_at_most_the_given_number_of_bars_each_of_whole_minutes(
     queue: Queue, since: str, count: int, expected: int, minutes: int
 ) -> None:
     queue.stop_clock(NOON)
@@ -62,7 +62,7 @@ def test_there_are_no_more_bars_than_asked_for_each_of_whole_minutes(
     assert (found[-1].success, sum(bar.success for bar in found)) == (1, 1)
 
 
-def test_the_bars_stand_still_while_time_goes_on_within_one(queue: Queue) -> None:
+def test_the_bars_do_not_move_while_time_passes_within_one(queue: Queue) -> None:
     queue.stop_clock(NOON)
     before = [bar.at for bar in bars(queue, count=20)]
     queue.later("1 minute")
@@ -71,6 +71,6 @@ def test_the_bars_stand_still_while_time_goes_on_within_one(queue: Queue) -> Non
 
 
 @pytest.mark.parametrize(("since", "count"), [("30 seconds", 10), ("9 days", 10), ("1 hour", 0), ("1 hour", 1001)])
-def test_what_cannot_be_charted_is_refused(queue: Queue, since: str, count: int) -> None:
+def test_invalid_arguments_are_refused(queue: Queue, since: str, count: int) -> None:
     with pytest.raises(errors.InvalidParameterValue):
         bars(queue, since, count=count)

@@ -37,14 +37,14 @@ def marks(queue: Queue) -> dict[tuple[str, str], int]:
     }
 
 
-def test_it_runs_every_task_and_tells_what_each_did(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_it_runs_every_task_and_returns_their_results(queue: Queue, listen: Callable[..., Listener]) -> None:
     listener = listen("new_message")
     queue.publish("stale", wait="-1 hour")
     queue.publish_many(2)
     queue.claim(lock_duration="0 s")
     queue.call("register_worker", "dead", "host", 42, "1.0", ["t"], 10)
     queue.conn.execute("UPDATE messages.worker SET seen_at = '2020-01-01'")
-    # Now and then a prune also deletes the mark of a topic that is empty.
+    # By chance a prune also deletes the mark of an empty topic.
     queue.conn.execute("SELECT setseed(0.5)")
 
     did = tick(queue)
@@ -66,7 +66,7 @@ def test_each_task_leaves_a_mark_of_its_caller(queue: Queue, caller: str) -> Non
     assert queue.value("SELECT min(ran_at) > clock_timestamp() - interval '1 minute' FROM messages.tick_mark") is True
 
 
-def test_a_mark_shows_the_last_run_of_each_caller_so_that_a_silent_one_is_seen(queue: Queue) -> None:
+def test_a_mark_has_the_last_run_of_each_caller_so_that_a_missing_one_is_seen(queue: Queue) -> None:
     tick(queue, "cron")
     queue.conn.execute("UPDATE messages.tick_mark SET ran_at = '2020-01-01'")
 
@@ -77,14 +77,14 @@ def test_a_mark_shows_the_last_run_of_each_caller_so_that_a_silent_one_is_seen(q
 
 
 @pytest.mark.parametrize("caller", ["me", "", None])
-def test_a_caller_that_it_does_not_know_is_refused(queue: Queue, caller: Any) -> None:
+def test_an_unknown_caller_is_refused(queue: Queue, caller: Any) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="caller of tick is") as caught:
         tick(queue, caller)
 
     assert caught.value.diag.message_hint == "use cron, daemon or hand"
 
 
-def test_while_one_runs_a_second_returns_nothing_at_once(queue: Queue, other: Queue) -> None:
+def test_while_one_tick_runs_a_second_returns_nothing_at_once(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
         assert list(tick(queue)) == TASKS
         assert tick(other) == {}
@@ -135,7 +135,7 @@ def test_one_failing_task_does_not_stop_the_others(own_database: Database, faili
     assert (failing, "hand") not in marks(queue)
 
 
-def test_what_a_failing_task_did_before_it_failed_is_undone(own_database: Database) -> None:
+def test_the_work_of_a_failing_task_is_rolled_back(own_database: Database) -> None:
     queue = Queue(own_database.connect())
     queue.publish_many(2)
     queue.claim(lock_duration="0 s")
@@ -172,7 +172,7 @@ def test_it_waits_for_a_lock_for_two_seconds_at_most(queue: Queue) -> None:
         ),
     ],
 )
-def test_a_table_that_somebody_locks_for_long_fails_what_needs_it_until_the_next_tick(
+def test_a_table_that_is_locked_for_long_fails_its_tasks_until_the_next_tick(
     own_database: Database, table: str, failing: list[str]
 ) -> None:
     queue, other = (Queue(own_database.connect()) for _ in range(2))
@@ -187,7 +187,7 @@ def test_a_table_that_somebody_locks_for_long_fails_what_needs_it_until_the_next
     assert -1 not in tick(queue).values()
 
 
-def test_settles_go_on_while_a_tick_is_not_yet_committed(queue: Queue, other: Queue, background: Background) -> None:
+def test_settles_continue_while_a_tick_is_not_yet_committed(queue: Queue, other: Queue, background: Background) -> None:
     queue.publish_many(3)
     held = queue.claim(limit=1)
     queue.claim(lock_duration="0 s", limit=1)
@@ -198,7 +198,7 @@ def test_settles_go_on_while_a_tick_is_not_yet_committed(queue: Queue, other: Qu
         assert len(other.claim()) == 1
 
 
-def test_by_hand_it_is_noted_with_what_each_task_did_and_only_if_it_ran(queue: Queue, other: Queue) -> None:
+def test_a_tick_by_hand_is_recorded_with_the_result_of_each_task_and_only_if_it_ran(queue: Queue, other: Queue) -> None:
     queue.publish_many(2)
     queue.claim(lock_duration="0 s")
 

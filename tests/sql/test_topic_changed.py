@@ -1,4 +1,4 @@
-"""The triggers of messages.topic: what a policy may say, that daemons hear of a change, and the sleeper that stands for listeners outside."""
+"""The triggers of messages.topic: check a policy, notify the daemons, and maintain the sleeper of external listeners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.every_server
 STANDS_FOR_LISTENERS = "SELECT topics FROM messages.sleeper WHERE worker = '*'"
 
 
-def test_a_backoff_that_makes_no_sense_is_refused_with_topic_setting_and_fix(queue: Queue) -> None:
+def test_an_invalid_backoff_is_refused_with_topic_setting_and_fix(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
         queue.policy("mail", backoff={"kind": "exponential", "base": "soon"})
 
@@ -27,14 +27,14 @@ def test_a_backoff_that_makes_no_sense_is_refused_with_topic_setting_and_fix(que
 @pytest.mark.parametrize(
     "statement", ["DELETE FROM messages.topic", "UPDATE messages.topic SET topic = 'renamed' WHERE topic = '*'"]
 )
-def test_the_row_of_the_defaults_cannot_be_taken_away(queue: Queue, statement: str) -> None:
+def test_the_row_of_the_defaults_cannot_be_deleted(queue: Queue, statement: str) -> None:
     with pytest.raises(psycopg.DatabaseError, match=r"'\*'"):
         queue.conn.execute(statement.encode())
 
     assert queue.value("SELECT count(*) FROM messages.topic WHERE topic = '*'") == 1
 
 
-def test_the_row_of_a_topic_can_be_taken_away(queue: Queue) -> None:
+def test_the_row_of_a_topic_can_be_deleted(queue: Queue) -> None:
     queue.policy("mail", max_attempts=3)
 
     queue.conn.execute("DELETE FROM messages.topic WHERE topic = 'mail'")
@@ -42,7 +42,7 @@ def test_the_row_of_a_topic_can_be_taken_away(queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM messages.topic WHERE topic = 'mail'") == 0
 
 
-def test_a_change_is_dated(queue: Queue) -> None:
+def test_a_change_sets_its_time(queue: Queue) -> None:
     queue.policy("mail", max_attempts=3)
     before = queue.value("SELECT updated_at FROM messages.topic WHERE topic = 'mail'")
 
@@ -51,7 +51,7 @@ def test_a_change_is_dated(queue: Queue) -> None:
     assert queue.value("SELECT updated_at FROM messages.topic WHERE topic = 'mail'") > before
 
 
-def test_daemons_hear_of_every_change(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_each_change_notifies_the_daemons(queue: Queue, listen: Callable[..., Listener]) -> None:
     listener = listen("topic_changed")
 
     queue.conn.execute("INSERT INTO messages.topic (topic) VALUES ('a'), ('b')")
@@ -61,13 +61,13 @@ def test_daemons_hear_of_every_change(queue: Queue, listen: Callable[..., Listen
     assert listener.received() == ["", "", ""]
 
 
-def test_the_first_topic_that_always_rings_sets_the_sleeper_of_the_listeners_outside(queue: Queue) -> None:
+def test_the_first_topic_with_notify_always_adds_the_sleeper_of_external_listeners(queue: Queue) -> None:
     queue.policy("a", notify="always")
 
     assert queue.row(STANDS_FOR_LISTENERS).topics == ["a"]
 
 
-def test_that_sleeper_knows_every_topic_that_always_rings(queue: Queue) -> None:
+def test_that_sleeper_has_every_topic_with_notify_always(queue: Queue) -> None:
     queue.policy("a", notify="always")
     queue.policy("b", notify="always")
     queue.policy("a", notify="auto")
@@ -75,7 +75,7 @@ def test_that_sleeper_knows_every_topic_that_always_rings(queue: Queue) -> None:
     assert queue.row(STANDS_FOR_LISTENERS).topics == ["b"]
 
 
-def test_that_sleeper_goes_with_the_last_topic_that_always_rings(queue: Queue) -> None:
+def test_that_sleeper_is_deleted_with_the_last_topic_with_notify_always(queue: Queue) -> None:
     queue.policy("a", notify="always")
 
     queue.policy("a", notify=None)
@@ -83,7 +83,7 @@ def test_that_sleeper_goes_with_the_last_topic_that_always_rings(queue: Queue) -
     assert queue.row(STANDS_FOR_LISTENERS) is None
 
 
-def test_that_sleeper_wants_every_topic_when_ringing_is_the_default(queue: Queue) -> None:
+def test_that_sleeper_has_every_topic_if_notify_always_is_the_default(queue: Queue) -> None:
     queue.policy("a", notify="always")
 
     queue.policy("*", notify="always")
@@ -91,7 +91,7 @@ def test_that_sleeper_wants_every_topic_when_ringing_is_the_default(queue: Queue
     assert queue.row(STANDS_FOR_LISTENERS).topics is None
 
 
-def test_two_policies_changed_at_once_both_ring_in_the_end(
+def test_two_concurrent_changes_both_apply_in_the_end(
     queue: Queue, other: Queue, background: Background, eventually: Any
 ) -> None:
     queue.policy("a", notify="auto")

@@ -18,7 +18,7 @@ def room(queue: Queue, wanted: int = 100, topic: str = "t") -> int:
     return int(queue.value(ROOM, [topic, wanted]))
 
 
-def test_what_runs_leaves_so_much_of_max_concurrency(queue: Queue) -> None:
+def test_running_messages_use_slots_of_max_concurrency(queue: Queue) -> None:
     queue.policy(max_concurrency=5)
     queue.publish_many(3)
     assert room(queue) == 5
@@ -28,7 +28,7 @@ def test_what_runs_leaves_so_much_of_max_concurrency(queue: Queue) -> None:
     assert room(queue) == 2
 
 
-def test_it_is_never_more_than_was_wanted(queue: Queue) -> None:
+def test_it_is_never_more_than_the_requested_number(queue: Queue) -> None:
     queue.policy(max_concurrency=5)
 
     assert room(queue, 3) == 3
@@ -44,7 +44,7 @@ def test_messages_with_and_without_a_channel_count_and_those_of_other_topics_do_
     assert room(queue) == 3
 
 
-def test_a_limit_that_was_lowered_below_what_runs_leaves_nothing(queue: Queue) -> None:
+def test_a_limit_below_the_running_messages_leaves_no_slot(queue: Queue) -> None:
     queue.publish_many(5)
     queue.claim()
 
@@ -53,7 +53,7 @@ def test_a_limit_that_was_lowered_below_what_runs_leaves_nothing(queue: Queue) -
     assert room(queue) == 0
 
 
-def test_the_place_of_a_dead_worker_is_free_when_its_lock_was_ended_and_not_before(queue: Queue) -> None:
+def test_the_slot_of_a_dead_worker_is_free_once_its_lock_was_ended_and_not_before(queue: Queue) -> None:
     queue.policy(max_concurrency=1, lock_duration="10 s", max_attempts=2, lock_expired_delay="0")
     queue.publish()
     queue.claim()
@@ -107,8 +107,8 @@ def test_claims_of_different_topics_do_not_wait_for_each_other(queue: Queue, oth
         assert len(other.claim("u")) == 1
 
 
-def test_with_one_topics_lock_in_hand_the_next_is_only_tried(queue: Queue, other: Queue) -> None:
-    """Else two claims that walk in opposite order would wait for each other."""
+def test_while_one_topic_is_locked_the_lock_of_the_next_is_only_tried(queue: Queue, other: Queue) -> None:
+    """Otherwise two claims in opposite order would deadlock."""
     queue.policy("*", max_concurrency=1)
     queue.publish("a")
     queue.publish("b")
@@ -123,7 +123,7 @@ def test_with_one_topics_lock_in_hand_the_next_is_only_tried(queue: Queue, other
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_a_transaction_that_cannot_see_what_others_have_claimed_is_refused(queue: Queue, level: str) -> None:
+def test_a_transaction_that_cannot_see_the_claims_of_others_is_refused(queue: Queue, level: str) -> None:
     queue.policy(max_concurrency=1)
     queue.publish()
     queue.conn.execute(f"SET default_transaction_isolation = '{level}'".encode())
@@ -136,7 +136,7 @@ def test_a_transaction_that_cannot_see_what_others_have_claimed_is_refused(queue
     assert caught.value.diag.message_hint == "claim in a transaction with ISOLATION LEVEL READ COMMITTED"
 
 
-def test_a_breakers_probes_bound_it(queue: Queue) -> None:
+def test_the_probes_of_a_breaker_bound_it(queue: Queue) -> None:
     queue.policy(breaker={"probes": 2}, max_concurrency=5)
     queue.conn.execute(
         "INSERT INTO messages.breaker (topic, position, probe_at) VALUES ('t', 'open', messages.now() - interval '1 s')"
@@ -145,7 +145,7 @@ def test_a_breakers_probes_bound_it(queue: Queue) -> None:
     assert room(queue) == 2
 
 
-# messages.lock_topic: claims of one limited topic count one after the other, and nobody is stuck behind one that never ends.
+# messages.lock_topic: claims of one limited topic count one after the other, and a claim that never ends blocks no other for long.
 
 
 def test_it_is_held_until_the_transaction_ends(queue: Queue, other: Queue) -> None:
@@ -156,7 +156,7 @@ def test_it_is_held_until_the_transaction_ends(queue: Queue, other: Queue) -> No
     assert other.call("lock_topic", "t") is True
 
 
-def test_who_comes_second_gets_it_when_the_first_commits_soon(own_database: Database) -> None:
+def test_the_second_session_gets_it_when_the_first_commits_soon(own_database: Database) -> None:
     queue, other, watcher = (Queue(own_database.connect()) for _ in range(3))
     background = Background(watcher.conn)
     give_time(queue, "lock_topic", "250ms")
@@ -169,12 +169,12 @@ def test_who_comes_second_gets_it_when_the_first_commits_soon(own_database: Data
     assert second.result(timeout=60) is True
 
 
-def test_it_is_the_same_for_its_own_transaction_any_number_of_times(queue: Queue) -> None:
+def test_its_own_transaction_can_lock_it_any_number_of_times(queue: Queue) -> None:
     with queue.conn.transaction():
         assert [queue.call("lock_topic", "t") for _ in range(2)] == [True, True]
 
 
-def test_with_one_in_hand_another_is_tried_and_not_waited_for(queue: Queue, other: Queue) -> None:
+def test_with_one_lock_held_another_is_tried_and_not_waited_for(queue: Queue, other: Queue) -> None:
     other.conn.execute("SET lock_timeout = '1ms'")
     with queue.conn.transaction(), other.conn.transaction():
         queue.call("lock_topic", "t")
@@ -184,7 +184,7 @@ def test_with_one_in_hand_another_is_tried_and_not_waited_for(queue: Queue, othe
         assert other.call("lock_topic", "v") is True
 
 
-def test_the_callers_own_lock_timeout_is_as_it_was(queue: Queue, other: Queue) -> None:
+def test_the_callers_own_lock_timeout_is_not_changed(queue: Queue, other: Queue) -> None:
     other.conn.execute("SET lock_timeout = '7s'")
     with queue.conn.transaction():
         queue.call("lock_topic", "t")
@@ -196,7 +196,7 @@ def test_the_callers_own_lock_timeout_is_as_it_was(queue: Queue, other: Queue) -
         assert other.value("SHOW lock_timeout") == "7s"
 
 
-def test_who_claims_and_does_not_commit_keeps_no_other_topic_from_being_worked(queue: Queue, other: Queue) -> None:
+def test_an_open_claim_prevents_no_other_topic_from_being_run(queue: Queue, other: Queue) -> None:
     queue.policy("limited", max_concurrency=5)
     queue.publish_many(2, "limited")
     beside = queue.publish("other")
@@ -209,9 +209,7 @@ def test_who_claims_and_does_not_commit_keeps_no_other_topic_from_being_worked(q
         assert other.call("next_due", ["limited", "other"], left.held_back).total_seconds() == 0
 
 
-def test_two_that_walk_over_limited_topics_in_opposite_order_never_meet_in_a_deadlock(
-    queue: Queue, other: Queue
-) -> None:
+def test_two_walks_over_limited_topics_in_opposite_order_never_deadlock(queue: Queue, other: Queue) -> None:
     queue.policy("*", max_concurrency=1000)
     for topic in ("a", "b", "c"):
         queue.publish_many(300, topic)

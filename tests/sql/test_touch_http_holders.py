@@ -1,4 +1,4 @@
-"""messages.touch_http_holders: who extends the lock of a message lives, though it claims nothing."""
+"""messages.touch_http_holders: a worker that extends a lock is alive, even if it does not claim."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def seconds_unseen(queue: Queue, name: str) -> float:
     return float(queue.value(query, [name]))
 
 
-def test_the_holders_over_http_are_dated_and_nobody_else(queue: Queue) -> None:
+def test_only_the_holders_over_http_are_updated(queue: Queue) -> None:
     for name in ("http:a/1", "http:a/two"):
         queue.call("touch_http_worker", name, "h", ["t"], 1)
     queue.call("register_worker", "daemon", "host", 42, "1.0", ["t"], 10)
@@ -25,7 +25,7 @@ def test_the_holders_over_http_are_dated_and_nobody_else(queue: Queue) -> None:
     assert seconds_unseen(queue, "daemon") > 30
 
 
-def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue) -> None:
+def test_a_locked_row_is_not_waited_for(queue: Queue, other: Queue) -> None:
     queue.call("touch_http_worker", "http:a/1", "h", ["t"], 1)
     queue.publish()
     (held,) = queue.claim(worker="http:a/1")

@@ -1,4 +1,4 @@
-"""messages.touch_http_worker: a worker over HTTP asks for messages; so it is known, and told when it should stop."""
+"""messages.touch_http_worker: a worker over HTTP requests messages; so it is registered, and learns when it should stop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def not_seen_for(queue: Queue, time: str) -> None:
     queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - %s::interval", [time])
 
 
-def test_the_first_claim_enters_it_and_every_other_says_what_it_wants_now(queue: Queue) -> None:
+def test_the_first_claim_adds_the_worker_and_every_other_updates_what_it_requests(queue: Queue) -> None:
     assert claims(queue) is False
     entered = worker(queue)
     not_seen_for(queue, "10 s")
@@ -32,7 +32,7 @@ def test_the_first_claim_enters_it_and_every_other_says_what_it_wants_now(queue:
     assert queue.call("is_handled", "u") is True
 
 
-def test_whoever_is_asked_to_drain_is_told_and_handles_nothing_more(queue: Queue) -> None:
+def test_a_worker_that_is_asked_to_drain_learns_of_it_and_handles_nothing_more(queue: Queue) -> None:
     claims(queue)
     queue.publish()
     queue.claim(worker=NAME)
@@ -43,7 +43,7 @@ def test_whoever_is_asked_to_drain_is_told_and_handles_nothing_more(queue: Queue
     assert queue.call("is_handled", "t") is False, "what it still holds says nothing of new ones"
 
 
-def test_who_works_for_long_is_told_however_late_it_comes(queue: Queue) -> None:
+def test_a_worker_that_claims_minutes_later_still_learns_of_it(queue: Queue) -> None:
     claims(queue)
     queue.call("drain_worker", NAME)
     not_seen_for(queue, "4 minutes")
@@ -51,7 +51,7 @@ def test_who_works_for_long_is_told_however_late_it_comes(queue: Queue) -> None:
     assert claims(queue) is True
 
 
-def test_who_comes_back_half_a_minute_after_it_was_told_was_started_anew(queue: Queue) -> None:
+def test_a_worker_that_returns_half_a_minute_after_it_learnt_counts_as_restarted(queue: Queue) -> None:
     claims(queue)
     before = worker(queue)
     queue.call("drain_worker", NAME)
@@ -64,7 +64,7 @@ def test_who_comes_back_half_a_minute_after_it_was_told_was_started_anew(queue: 
     assert anew.started_at > before.started_at
 
 
-def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue) -> None:
+def test_a_locked_row_is_not_waited_for(queue: Queue, other: Queue) -> None:
     claims(queue)
     other.conn.execute("SET lock_timeout = '2s'")
     with queue.conn.transaction():
@@ -74,7 +74,7 @@ def test_a_row_that_somebody_holds_is_not_waited_for(queue: Queue, other: Queue)
     assert (meanwhile, claims(other)) == (False, True)
 
 
-def test_a_thousand_are_known_and_no_more(queue: Queue) -> None:
+def test_at_most_a_thousand_workers_are_registered(queue: Queue) -> None:
     queue.conn.execute(
         "SELECT messages.touch_http_worker(format('http:t%s/%s', n % 10, n), 'h', ARRAY['t'], 1) FROM generate_series(1, 1000) AS n"
     )
@@ -84,7 +84,7 @@ def test_a_thousand_are_known_and_no_more(queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM messages.worker") == 1000
 
 
-def test_a_hundred_of_one_token_are_known_and_those_of_the_others_have_their_places(queue: Queue) -> None:
+def test_at_most_a_hundred_of_one_token_are_registered_and_other_tokens_have_room(queue: Queue) -> None:
     queue.conn.execute(
         "SELECT messages.touch_http_worker('http:shop/' || n, 'h', ARRAY['t'], 1) FROM generate_series(1, 110) AS n"
     )
@@ -103,7 +103,7 @@ def test_the_name_of_a_daemon_is_not_taken(queue: Queue) -> None:
     assert (worker(queue).kind, worker(queue).topics) == ("daemon", ["a"])
 
 
-def test_who_is_gone_without_a_word_is_no_fault_and_forgotten_after_five_minutes(queue: Queue) -> None:
+def test_a_worker_that_left_is_no_problem_and_is_deleted_after_five_minutes(queue: Queue) -> None:
     claims(queue)
     not_seen_for(queue, "4 minutes")
     assert (queue.call("prune"), worker(queue) is None) == (0, False)

@@ -1,11 +1,11 @@
-"""messages.touch_worker: a sign of life."""
+"""messages.touch_worker: a sign of life of a worker."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_a_sign_of_life_is_dated_and_says_what_the_worker_says_of_itself(queue: Queue) -> None:
+def test_a_sign_of_life_updates_the_time_and_the_status(queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 42, "1.0", ["a"], 10)
     queue.conn.execute("UPDATE messages.worker SET seen_at = '2020-01-01'")
 
@@ -15,12 +15,12 @@ def test_a_sign_of_life_is_dated_and_says_what_the_worker_says_of_itself(queue: 
     assert (worker.alive, worker.status, worker.stopping) == (True, {"in_flight": 3}, True)
 
 
-def test_a_worker_that_the_registry_does_not_know_is_told(queue: Queue) -> None:
+def test_an_unregistered_worker_is_reported(queue: Queue) -> None:
     assert queue.call("touch_worker", "stranger", {}) is False
     assert queue.rows("SELECT * FROM messages.worker") == []
 
 
-def test_a_row_that_somebody_holds_is_passed_over_and_the_next_sign_counts(queue: Queue, other: Queue) -> None:
+def test_a_locked_row_is_skipped_and_the_next_sign_counts(queue: Queue, other: Queue) -> None:
     queue.call("register_worker", "w", "host", 42, "1.0", ["a"], 10)
     other.conn.execute("SET lock_timeout = '2s'")
     with queue.conn.transaction():

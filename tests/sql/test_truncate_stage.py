@@ -1,4 +1,4 @@
-"""messages.truncate_stage: a large stage that nobody uses is emptied at once."""
+"""messages.truncate_stage: truncates a large stage that no session uses."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ FILL = """
 
 @pytest.fixture
 def large(queue: Queue) -> Queue:
-    """A queue with more in its stage than is worth a DELETE, left by nobody."""
+    """A queue with more staged rows than are worth a DELETE, left over by an earlier job."""
     queue.conn.execute(FILL, [stage(queue)])
     queue.conn.execute("DELETE FROM messages.publish_attempt")
     return queue
 
 
-def test_it_is_emptied_when_nobody_stages(large: Queue) -> None:
+def test_it_is_truncated_when_no_session_stages(large: Queue) -> None:
     assert large.call("truncate_stage") is True
     assert large.value("SELECT pg_relation_size('messages.publish_stage')") == 0
 
 
-def test_it_is_left_alone_while_somebody_stages(large: Queue) -> None:
+def test_it_is_left_alone_while_a_session_stages(large: Queue) -> None:
     stage(large, {})
 
     assert large.call("truncate_stage") is False
     assert staged(large) == 9001
 
 
-def test_it_is_left_alone_while_somebody_has_it_open(large: Queue, other: Queue) -> None:
+def test_it_is_left_alone_while_a_session_reads_it(large: Queue, other: Queue) -> None:
     with other.conn.transaction():
         staged(other)
 
@@ -41,14 +41,14 @@ def test_it_is_left_alone_while_somebody_has_it_open(large: Queue, other: Queue)
     assert large.call("truncate_stage") is True
 
 
-def test_it_is_left_alone_under_a_snapshot_that_may_be_old(large: Queue) -> None:
+def test_it_is_left_alone_with_a_snapshot_that_may_be_old(large: Queue) -> None:
     with large.conn.transaction():
         large.conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
         assert large.call("truncate_stage") is False
 
 
-def test_a_small_one_is_not_worth_it(queue: Queue) -> None:
+def test_a_small_stage_is_left_alone(queue: Queue) -> None:
     large = queue.value("SELECT pg_relation_size('messages.publish_stage') >= 8388608")
     if large:
         queue.call("truncate_stage")

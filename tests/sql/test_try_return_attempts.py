@@ -1,4 +1,4 @@
-"""messages.try_return_attempts: one try to hand messages back. (What handing back promises is in test_hand_back.py.)"""
+"""messages.try_return_attempts: one try to return attempts. (What return_attempts guarantees: test_return_attempts.py.)"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def give_back(queue: Queue, claimed: Any) -> list[int]:
     return ended
 
 
-def test_a_message_of_the_same_key_that_commits_meanwhile_fails_the_try(
+def test_a_message_of_the_same_key_that_commits_in_the_meantime_fails_the_try(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     queue.publish(key="k")
@@ -31,7 +31,7 @@ def test_a_message_of_the_same_key_that_commits_meanwhile_fails_the_try(
         giving.result(timeout=60)
 
 
-def test_what_was_unlocked_is_told(queue: Queue) -> None:
+def test_the_ids_of_unlocked_messages_are_returned(queue: Queue) -> None:
     published = queue.publish()
     claimed = queue.claim_one()
 
@@ -52,7 +52,7 @@ def test_what_was_unlocked_is_told(queue: Queue) -> None:
         (None, False, "c", False),
     ],
 )
-def test_the_topics_word_counts_before_the_default_and_only_in_a_channel(
+def test_the_topics_own_value_wins_over_the_default_and_only_in_a_channel(
     queue: Queue, topic: bool | None, default: bool, channel: str | None, expected: bool
 ) -> None:
     queue.policy("*", ordered=default)

@@ -1,4 +1,4 @@
-"""messages.unblock: messages wait for nothing any more, because somebody says so."""
+"""messages.unblock: an operator makes messages wait for no predecessor any more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.sql.queue import Listener, Queue
 
 
-def test_they_are_ready_at_once_and_rung_for(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_they_are_ready_at_once_and_notified(queue: Queue, listen: Callable[..., Listener]) -> None:
     last = queue.send(after=[queue.publish("first")]).id
     queue.arm()
     listener = listen("new_message")
@@ -18,7 +18,7 @@ def test_they_are_ready_at_once_and_rung_for(queue: Queue, listen: Callable[...,
     assert [c.id for c in queue.claim()] == [last]
 
 
-def test_what_comes_after_them_waits_for_them_as_before(queue: Queue) -> None:
+def test_their_successors_wait_for_them_as_before(queue: Queue) -> None:
     second = queue.send(after=[queue.publish("first")]).id
     third = queue.send(after=[second]).id
 
@@ -28,7 +28,7 @@ def test_what_comes_after_them_waits_for_them_as_before(queue: Queue) -> None:
     assert [c.id for c in queue.claim()] == [third]
 
 
-def test_what_waits_for_no_other_is_left_alone(queue: Queue) -> None:
+def test_a_message_without_predecessors_is_left_alone(queue: Queue) -> None:
     delayed, ended = queue.publish(wait="1 hour"), queue.publish("ended")
     queue.settle("complete", queue.claim("ended"))
 
@@ -36,7 +36,7 @@ def test_what_waits_for_no_other_is_left_alone(queue: Queue) -> None:
     assert queue.claim() == []
 
 
-def test_it_is_noted_who_did_it(queue: Queue) -> None:
+def test_the_operator_is_recorded(queue: Queue) -> None:
     last = queue.send(after=[queue.publish("first")]).id
 
     queue.call("unblock", [last])

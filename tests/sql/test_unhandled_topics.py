@@ -1,4 +1,4 @@
-"""messages.unhandled_topics: what waits for a worker that is not there."""
+"""messages.unhandled_topics: topics whose messages wait without a worker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def unhandled(queue: Queue) -> list[str]:
     return [row.unhandled_topics for row in queue.rows("SELECT * FROM messages.unhandled_topics()")]
 
 
-def test_a_topic_that_waits_without_a_worker_is_named_once(queue: Queue) -> None:
+def test_a_topic_that_waits_without_a_worker_is_listed_once(queue: Queue) -> None:
     queue.publish_many(3, "b")
     queue.publish("a", channel="c")
     queue.publish("d", wait="1 hour")

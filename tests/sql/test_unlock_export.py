@@ -1,4 +1,4 @@
-"""messages.unlock_export: an export is free for another session."""
+"""messages.unlock_export: releases an export for another session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 
-def test_another_session_may_work_on_it_then(own_queue: Queue, own_database: Database) -> None:
+def test_another_session_may_lock_it_then(own_queue: Queue, own_database: Database) -> None:
     second = Queue(own_database.connect())
     own_queue.conn.execute("SET ROLE messages_operator")
     own_queue.call("lock_export", "n")

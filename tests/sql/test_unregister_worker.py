@@ -1,11 +1,11 @@
-"""messages.unregister_worker: a worker leaves the registry."""
+"""messages.unregister_worker: removes a worker from the registry."""
 
 from __future__ import annotations
 
 from tests.sql.queue import Queue
 
 
-def test_the_worker_and_its_flag_are_gone_and_nobody_elses(queue: Queue) -> None:
+def test_only_this_worker_and_its_flag_are_deleted(queue: Queue) -> None:
     for name in ("a", "b"):
         queue.call("register_worker", name, "host", 42, "1.0", ["t"], 10)
         queue.arm(name)
@@ -16,5 +16,5 @@ def test_the_worker_and_its_flag_are_gone_and_nobody_elses(queue: Queue) -> None
     assert [row.worker for row in queue.rows("SELECT worker FROM messages.sleeper")] == ["b"]
 
 
-def test_a_stranger_may_leave(queue: Queue) -> None:
+def test_an_unregistered_worker_may_call_it(queue: Queue) -> None:
     assert queue.rows("SELECT messages.unregister_worker('stranger')") != []

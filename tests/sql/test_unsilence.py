@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sql.queue import Queue
 
 
-def test_it_ends_it_once_and_notes_it(queue: Queue) -> None:
+def test_it_ends_a_silence_once_and_writes_an_audit_entry(queue: Queue) -> None:
     number = queue.call("silence", topic="t", **{"for": "1 hour"})
 
     assert (queue.call("unsilence", number), queue.call("unsilence", number)) == (True, False)
@@ -13,5 +13,5 @@ def test_it_ends_it_once_and_notes_it(queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM messages.audit WHERE action = 'alert.unsilence'") == 1
 
 
-def test_there_is_none_of_that_number(queue: Queue) -> None:
+def test_unsilencing_an_unknown_silence_returns_false(queue: Queue) -> None:
     assert queue.call("unsilence", 4711) is False

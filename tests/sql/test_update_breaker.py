@@ -1,4 +1,4 @@
-"""messages.update_breaker: a breaker at work."""
+"""messages.update_breaker: a breaker during operation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_failures_open_it_and_nothing_more_is_claimed(broken: Queue) -> None:
     assert broken.claim() == []
 
 
-def test_after_the_pause_a_few_are_let_through_and_one_success_closes_it(broken: Queue) -> None:
+def test_after_the_pause_a_few_messages_are_claimed_and_one_success_closes_it(broken: Queue) -> None:
     broken.later("31 s")
 
     probes = broken.claim()
@@ -42,7 +42,7 @@ def test_after_the_pause_a_few_are_let_through_and_one_success_closes_it(broken:
     assert len(broken.claim()) == 14
 
 
-def test_a_probe_that_fails_opens_it_again(broken: Queue) -> None:
+def test_a_failed_probe_opens_it_again(broken: Queue) -> None:
     broken.later("31 s")
 
     broken.settle("fail", broken.claim(), ["boom"] * 2)

@@ -13,7 +13,9 @@ def breaker(queue: Queue) -> Any:
     return queue.row("SELECT * FROM messages.breaker WHERE topic = 't'")
 
 
-def test_who_cannot_get_the_breakers_row_waits_for_nobody_and_the_next_one_counts(queue: Queue, other: Queue) -> None:
+def test_a_settle_that_cannot_lock_the_breaker_waits_for_no_session_and_the_next_one_counts(
+    queue: Queue, other: Queue
+) -> None:
     queue.policy(breaker=BREAKER)
     queue.publish_many(9)
     queue.settle("complete", queue.claim(limit=1))
@@ -28,7 +30,7 @@ def test_who_cannot_get_the_breakers_row_waits_for_nobody_and_the_next_one_count
     assert breaker(queue).position == "open"
 
 
-def test_a_breaker_that_no_topic_asks_for_any_more_is_forgotten(queue: Queue) -> None:
+def test_a_breaker_without_a_policy_is_deleted(queue: Queue) -> None:
     queue.policy(breaker=BREAKER)
     queue.publish_many(20)
     queue.settle("fail", queue.claim(limit=4), ["boom"] * 4)

@@ -1,4 +1,4 @@
-"""messages.update_conditions: one alert when something begins to be wrong, and one when it ends."""
+"""messages.update_conditions: one alert when a condition begins, and one when it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def alerts(queue: Queue) -> list[tuple[str, ...]]:
     return [tuple(row) for row in queue.rows("SELECT kind, topic, result FROM messages.alert ORDER BY id")]
 
 
-def test_it_raises_an_alert_when_it_begins_and_when_it_ends_and_none_between(queue: Queue) -> None:
+def test_it_writes_an_alert_when_a_condition_begins_and_ends_and_none_between(queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 42, "1.0", ["t"], 10)
     queue.publish(wait="-1 hour")
 
@@ -24,7 +24,7 @@ def test_it_raises_an_alert_when_it_begins_and_when_it_ends_and_none_between(que
     assert alerts(queue) == [("backlog", "t", "begun"), ("backlog", "t", "ended")]
 
 
-def test_the_alert_says_what_and_how_to_fix_it_and_wakes_the_deliverers(
+def test_the_alert_has_what_and_the_fix_and_notifies_the_deliverers(
     queue: Queue, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("alert")
@@ -49,7 +49,7 @@ def test_it_is_a_task_of_the_tick_and_needs_no_daemon(queue: Queue) -> None:
     assert {kind for kind, *_ in alerts(queue)} == {"backlog", "no_worker"}
 
 
-def test_of_several_tickers_at_once_one_does_it(queue: Queue, database: Database) -> None:
+def test_of_several_concurrent_ticks_one_does_it(queue: Queue, database: Database) -> None:
     queue.publish(wait="-6 minutes")
     other = Queue(database.connect(autocommit=False))
     assert other.call("update_conditions") == 1
@@ -61,7 +61,7 @@ def test_of_several_tickers_at_once_one_does_it(queue: Queue, database: Database
     assert len(alerts(queue)) == 1
 
 
-def test_a_listener_has_to_be_degraded_for_a_while(queue: Queue) -> None:
+def test_a_degraded_listener_is_reported_only_after_a_while(queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 42, "1.0", ["t"], 10)
     queue.call("touch_worker", "w", {"listener": "degraded"})
     assert queue.call("update_conditions") == 0
@@ -72,7 +72,7 @@ def test_a_listener_has_to_be_degraded_for_a_while(queue: Queue) -> None:
     assert alerts(queue) == [("listener_degraded", None, "begun")]
 
 
-def test_a_listener_that_recovered_in_time_is_never_told(queue: Queue) -> None:
+def test_a_listener_that_recovered_in_time_is_never_reported(queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 42, "1.0", ["t"], 10)
     queue.call("touch_worker", "w", {"listener": "degraded"})
     queue.call("update_conditions")
@@ -83,7 +83,7 @@ def test_a_listener_that_recovered_in_time_is_never_told(queue: Queue) -> None:
     assert alerts(queue) == []
 
 
-def test_a_breaker_tells_of_itself(queue: Queue) -> None:
+def test_a_breaker_writes_its_own_alerts(queue: Queue) -> None:
     queue.policy("t", breaker={"pause": "10m"})
     queue.conn.execute(
         "INSERT INTO messages.breaker (topic, position, probe_at, reason) VALUES ('t', 'open', now(), 'x')"

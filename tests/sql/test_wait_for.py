@@ -1,4 +1,4 @@
-"""messages.wait_for: anyone who waits for the end of a message is rung when it comes, whatever happens at the same moment."""
+"""messages.wait_for: a waiter is notified when its message ends, whatever happens at the same time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.every_server
 
 @pytest.fixture(autouse=True)
 def _unmarked(queue: Queue) -> Iterator[None]:
-    """Nobody asks for the mark, so that each test sees it raised by its own waiter."""
+    """Lower the flag, so that each test sees its own waiter raise it."""
     queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
     yield
     queue.conn.execute("SELECT setval('messages.awaited_flag', 1)")
@@ -38,7 +38,7 @@ def finish(queue: Queue) -> None:
 
 
 def is_awaited(queue: Queue) -> bool:
-    """Whether ends look for waiters."""
+    """Whether ends check for waiters."""
     return bool(queue.value("SELECT pg_sequence_last_value('messages.awaited_flag') > 1"))
 
 
@@ -46,7 +46,7 @@ def waiters(queue: Queue) -> list[int]:
     return [row.message_id for row in queue.rows("SELECT message_id FROM messages.waiter ORDER BY message_id")]
 
 
-def test_a_message_that_has_ended_is_told_at_once(queue: Queue) -> None:
+def test_the_result_of_an_ended_message_is_returned_at_once(queue: Queue) -> None:
     published = queue.publish()
     finish(queue)
 
@@ -57,7 +57,7 @@ def test_a_message_that_has_ended_is_told_at_once(queue: Queue) -> None:
     assert waiters(queue) == []
 
 
-def test_one_that_has_not_ended_has_no_result_and_rings_when_it_ends(
+def test_a_message_that_has_not_ended_has_no_result_and_notifies_when_it_ends(
     queue: Queue, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("settled")
@@ -83,7 +83,7 @@ def test_one_that_has_not_ended_has_no_result_and_rings_when_it_ends(
     ],
     ids=["cancelled", "rejected", "failed", "used up", "lock_expired"],
 )
-def test_every_end_rings(queue: Queue, listen: Callable[..., Listener], end: Any, result: str) -> None:
+def test_every_end_sends_a_notification(queue: Queue, listen: Callable[..., Listener], end: Any, result: str) -> None:
     listener = listen("settled")
     published = queue.publish()
     wait_for(queue, published)
@@ -94,9 +94,7 @@ def test_every_end_rings(queue: Queue, listen: Callable[..., Listener], end: Any
     assert wait_for(queue, published).result == result
 
 
-def test_an_attempt_that_ends_without_ending_the_message_does_not_ring(
-    queue: Queue, listen: Callable[..., Listener]
-) -> None:
+def test_an_attempt_that_does_not_end_the_message_sends_nothing(queue: Queue, listen: Callable[..., Listener]) -> None:
     listener = listen("settled")
     published = queue.publish(max_attempts=5)
     wait_for(queue, published)
@@ -107,7 +105,7 @@ def test_an_attempt_that_ends_without_ending_the_message_does_not_ring(
     assert waiters(queue) == [published]
 
 
-def test_only_ends_that_somebody_waits_for_ring(queue: Queue, listen: Callable[..., Listener]) -> None:
+def test_only_ends_with_a_waiter_send_notifications(queue: Queue, listen: Callable[..., Listener]) -> None:
     listener = listen("settled")
     waited_for, other = queue.publish_many(2)
     wait_for(queue, waited_for)
@@ -119,7 +117,7 @@ def test_only_ends_that_somebody_waits_for_ring(queue: Queue, listen: Callable[.
     assert (before, listener.received()) == ([], [str(waited_for)])
 
 
-def test_several_who_wait_for_one_message_are_rung_together_by_one_row(
+def test_several_waiters_for_one_message_are_notified_together_by_one_row(
     queue: Queue, other: Queue, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("settled")
@@ -143,7 +141,7 @@ def test_a_shorter_wait_does_not_end_a_longer_one(queue: Queue) -> None:
     assert queue.value("SELECT until - clock_timestamp() > interval '59 minutes' FROM messages.waiter") is True
 
 
-def test_who_waits_costs_publishers_nothing(queue: Queue) -> None:
+def test_a_waiter_costs_publishers_nothing(queue: Queue) -> None:
     queue.conn.execute("SELECT setval('messages.policy_flag', 1)")
 
     wait_for(queue, queue.publish())
@@ -151,13 +149,13 @@ def test_who_waits_costs_publishers_nothing(queue: Queue) -> None:
     assert (is_awaited(queue), queue.call("has_policies")) == (True, False)
 
 
-def test_there_is_no_row_for_a_message_that_never_was(queue: Queue) -> None:
+def test_an_unknown_message_leaves_no_row(queue: Queue) -> None:
     assert wait_for(queue, 4711) is None
     assert wait_for(queue, 2**62) is None
     assert waiters(queue) == []
 
 
-def test_a_success_of_which_nothing_is_kept_rings_all_the_same_and_leaves_no_row(
+def test_a_success_that_is_not_archived_sends_a_notification_too_and_leaves_no_row(
     queue: Queue, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("settled")
@@ -181,7 +179,7 @@ def test_a_redrive_is_another_message(queue: Queue, listen: Callable[..., Listen
 
 
 @pytest.mark.parametrize("time", [None, "0 s", "-1 s", "2 hours"])
-def test_a_time_that_is_none_is_refused_with_its_bounds(queue: Queue, time: Any) -> None:
+def test_an_invalid_timeout_is_refused_with_its_bounds(queue: Queue, time: Any) -> None:
     published = queue.publish()
 
     with pytest.raises(errors.InvalidParameterValue, match="p_for of wait_for is") as caught:
@@ -190,10 +188,10 @@ def test_a_time_that_is_none_is_refused_with_its_bounds(queue: Queue, time: Any)
     assert "1 ms to 1 hour" in str(caught.value.diag.message_hint)
 
 
-# At the same moment
+# Concurrency
 
 
-def test_who_comes_while_the_message_ends_waits_for_that_and_is_told(
+def test_a_call_during_the_end_waits_for_it_and_returns_the_result(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
 ) -> None:
     published = queue.publish()
@@ -207,7 +205,7 @@ def test_who_comes_while_the_message_ends_waits_for_that_and_is_told(
     assert waiting.result(timeout=60).result == "success"
 
 
-def test_who_comes_while_an_end_is_undone_waits_on(
+def test_a_call_during_an_end_that_is_rolled_back_waits_on(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Listener]
 ) -> None:
     listener = listen("settled")
@@ -225,10 +223,10 @@ def test_who_comes_while_an_end_is_undone_waits_on(
     assert listener.received() == [str(published)]
 
 
-def test_an_end_that_began_before_somebody_came_to_wait_rings_for_him(
+def test_an_end_that_began_before_the_waiter_notifies_it(
     queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Listener]
 ) -> None:
-    """The settle runs already, and has not come to the message, when the waiter takes note: the mark was down when it began."""
+    """The settle runs already, and has not reached the message, when the waiter is stored: the flag was low when it began."""
     listener = listen("settled")
     first, second = queue.publish_many(2)
     claimed = queue.claim()
@@ -246,7 +244,7 @@ def test_an_end_that_began_before_somebody_came_to_wait_rings_for_him(
 
 
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_an_end_in_a_snapshot_older_than_the_waiter_rings_for_him(
+def test_an_end_with_a_snapshot_older_than_the_waiter_notifies_it(
     queue: Queue, other: Queue, listen: Callable[..., Listener], isolation: str
 ) -> None:
     listener = listen("settled")
@@ -263,7 +261,7 @@ def test_an_end_in_a_snapshot_older_than_the_waiter_rings_for_him(
     assert listener.received() == [str(published)]
 
 
-def test_claims_and_heartbeats_do_not_wait_for_who_takes_note(queue: Queue, other: Queue) -> None:
+def test_claims_and_heartbeats_do_not_wait_for_an_open_waiter(queue: Queue, other: Queue) -> None:
     published = queue.publish()
 
     with other.conn.transaction():
@@ -277,7 +275,7 @@ def test_claims_and_heartbeats_do_not_wait_for_who_takes_note(queue: Queue, othe
     assert lost == []
 
 
-def test_the_mark_is_not_taken_down_under_who_takes_note(queue: Queue, other: Queue) -> None:
+def test_the_flag_is_not_lowered_while_a_waiter_is_being_stored(queue: Queue, other: Queue) -> None:
     published = queue.publish()
 
     with other.conn.transaction():
@@ -288,7 +286,7 @@ def test_the_mark_is_not_taken_down_under_who_takes_note(queue: Queue, other: Qu
 
 
 class Session:
-    """A transaction that is taken step by step; a step may have to wait for another transaction."""
+    """A transaction that is run step by step; a step may have to wait for another transaction."""
 
     def __init__(self, queue: Queue, background: Background, *steps: Callable[[Queue], Any]) -> None:
         self.queue, self.background = queue, background
@@ -304,13 +302,13 @@ class Session:
         return self.is_free() or self.background.is_blocked(self.queue)
 
     def go(self, eventually: Callable[..., Any]) -> None:
-        """Take the next step."""
+        """Run the next step."""
         self.taken.append(self.background.start(self.steps.pop(0), self.queue))
         eventually(self.has_stopped)
 
 
 def play(sessions: dict[str, Session], order: str, eventually: Callable[..., Any]) -> None:
-    """Let each letter's session take its next step in this order; while one is blocked the other goes on."""
+    """Let the session of each letter run its next step in this order; while one is blocked the other continues."""
     left = list(order)
     while left:
         eventually(lambda: any(session.is_free() for session in sessions.values()))
@@ -322,7 +320,7 @@ def play(sessions: dict[str, Session], order: str, eventually: Callable[..., Any
 
 
 def orders(ours: int, theirs: int) -> Iterator[str]:
-    """Every order in which the steps of two sessions, w and e, can come after each other."""
+    """Every order in which the steps of two sessions, w and e, can follow each other."""
     for places in combinations(range(ours + theirs), ours):
         yield "".join("w" if place in places else "e" for place in range(ours + theirs))
 
@@ -334,7 +332,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("how", sorted(ENDS))
-def test_in_every_order_of_their_steps_who_waits_is_told_or_rung(
+def test_in_every_order_of_their_steps_the_waiter_gets_the_result_or_a_notification(
     database: Database,
     queue: Queue,
     background: Background,
@@ -342,7 +340,7 @@ def test_in_every_order_of_their_steps_who_waits_is_told_or_rung(
     listen: Callable[..., Listener],
     how: str,
 ) -> None:
-    """Waiter: begin, take note, commit. End: begin, prune (which takes the mark down where it may), end, commit."""
+    """Waiter: begin, store, commit. End: begin, prune (which lowers the flag if it may), end, commit."""
     waiting, ending = Queue(database.connect()), Queue(database.connect())
     listener = listen("settled")
     missed = []

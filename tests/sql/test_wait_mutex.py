@@ -1,4 +1,4 @@
-"""messages.wait_mutex: what cannot be left to a later call waits for its turn, and not for ever."""
+"""messages.wait_mutex: waits for a mutex for a bounded time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from psycopg import errors
 from tests.sql.queue import Background, Queue
 
 
-def test_it_has_the_row_when_it_returns(queue: Queue, other: Queue) -> None:
+def test_the_row_is_locked_when_it_returns(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
         queue.call("wait_mutex", "policies")
 
@@ -26,7 +26,7 @@ def test_its_holder_is_waited_for(queue: Queue, other: Queue, background: Backgr
     second.result(timeout=60)
 
 
-def test_when_the_time_is_over_it_fails_and_says_who_knows_more(queue: Queue, other: Queue) -> None:
+def test_after_the_timeout_it_fails_with_a_hint(queue: Queue, other: Queue) -> None:
     other.conn.execute("SET lock_timeout = '10ms'")
     with queue.conn.transaction():
         queue.call("wait_mutex", "policies")

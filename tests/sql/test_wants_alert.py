@@ -27,7 +27,7 @@ from tests.sql.sinks import raise_alert
         ({"topics": ["t"], "kinds": ["expired"]}, {}, False),
     ],
 )
-def test_it_is_wanted_if_both_its_kind_and_its_topic_are(
+def test_an_alert_is_wanted_if_both_its_kind_and_its_topic_are(
     queue: Queue, rules: dict[str, Any], columns: dict[str, Any], wanted: bool
 ) -> None:
     alert = raise_alert(queue, **columns)

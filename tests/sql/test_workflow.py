@@ -25,7 +25,7 @@ def test_both_sides_are_shown_with_states_and_policies(queue: Queue) -> None:
     assert neighbours(queue, last) == [("before", middle, "t", "blocked", "run")]
 
 
-def test_of_one_whose_row_is_gone_the_result_is_still_known(queue: Queue) -> None:
+def test_of_a_message_whose_row_is_gone_the_result_is_still_known(queue: Queue) -> None:
     first = queue.publish()
     last = queue.send(after=[first]).id
     queue.settle("reject", queue.claim(), ["no"])
@@ -34,12 +34,12 @@ def test_of_one_whose_row_is_gone_the_result_is_still_known(queue: Queue) -> Non
     assert neighbours(queue, last) == [("before", first, None, "rejected", "hold")]
 
 
-def test_a_message_of_no_workflow_has_none(queue: Queue) -> None:
+def test_a_message_without_neighbours_returns_none(queue: Queue) -> None:
     assert neighbours(queue, queue.publish()) == []
     assert neighbours(queue, 4711) == []
 
 
-def test_of_each_side_a_hundred_are_shown(queue: Queue) -> None:
+def test_at_most_a_hundred_are_returned_of_each_side(queue: Queue) -> None:
     firsts = queue.publish_many(150)
     last = queue.send(after=firsts).id
 
