@@ -1,4 +1,4 @@
-"""What stops pg_cron as a whole is found, and what can be done about it is said."""
+"""Faults that stop pg_cron as a whole are found, with their fix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kinds(findings: list[CronFinding]) -> list[tuple[CronFindingKind, str | None
     return [(each.kind, each.job) for each in findings]
 
 
-def test_without_pg_cron_it_says_so_and_what_to_set(own_server: Postgres) -> None:
+def test_without_pg_cron_the_finding_says_which_setting_to_change(own_server: Postgres) -> None:
     with own_server.admin() as conn:
         conn.execute("ALTER SYSTEM SET shared_preload_libraries = 'auto_explain'")
     own_server.place.stop()
@@ -47,7 +47,7 @@ def test_without_pg_cron_it_says_so_and_what_to_set(own_server: Postgres) -> Non
             cron.remove(conn)
 
 
-def test_a_missing_extension_is_found_and_made(own_server: Postgres, eventually: Eventually) -> None:
+def test_a_missing_extension_is_found_and_created(own_server: Postgres, eventually: Eventually) -> None:
     with own_server.admin(own_server.cron_database) as jobs:
         jobs.execute("DROP EXTENSION IF EXISTS pg_cron")
 
@@ -58,11 +58,11 @@ def test_a_missing_extension_is_found_and_made(own_server: Postgres, eventually:
         cron.install(conn)
 
         assert found.kind is CronFindingKind.ABSENT
-        # The launcher of a server that just started may still be missing: its database was not there at first.
+        # The launcher of a server that just started may still be missing: its database did not exist at first.
         eventually(lambda: cron.check(conn) == [])
 
 
-def test_a_launcher_that_is_gone_is_found(own_server: Postgres, eventually: Eventually) -> None:
+def test_a_missing_launcher_is_found(own_server: Postgres, eventually: Eventually) -> None:
     with own_server.new_database(template=own_server.migrated) as database:
         conn = database.connect()
         until_its_middle(conn)

@@ -25,9 +25,9 @@ TICK, PRUNE = "messages.tick", "messages.prune_cron_history"
 
 @pytest.fixture
 def jobs(server: Postgres, eventually: Eventually) -> Iterator[Connection]:
-    """A connection to the database in which pg_cron keeps its jobs; at the end there are none, and no history."""
+    """A connection to the database in which pg_cron keeps its jobs; at the end it has none, and no history."""
     with server.admin(server.cron_database) as conn:
-        # It gives up at the first start of a server, whose database for it is not made yet, and comes back.
+        # The launcher exits at the first start of a server, because its database does not exist yet, and is started again.
         launchers = "SELECT FROM pg_stat_activity WHERE backend_type = 'pg_cron launcher'"
         eventually(lambda: conn.execute(launchers).rowcount)
         until_its_middle(conn)
@@ -45,7 +45,7 @@ def queue(db: Connection, jobs: Connection) -> Connection:
 
 @pytest.fixture
 def queue_beside(server: Postgres, jobs: Connection) -> Iterator[Connection]:
-    """A connection to a queue in the very database of the jobs."""
+    """A connection to a queue in the same database as the jobs."""
     with server.admin(server.cron_database) as conn:
         schema.migrate(conn)
         yield conn
@@ -95,7 +95,7 @@ def test_installing_schedules_each_job_once_for_the_role_of_pg_cron(queue: Conne
     ]
 
 
-def test_beside_the_queue_the_jobs_have_plain_names_and_the_same_database(
+def test_in_the_database_of_the_queue_the_jobs_have_plain_names_and_the_same_database(
     queue_beside: Connection, jobs: Connection
 ) -> None:
     installed = cron.install(queue_beside)
@@ -107,7 +107,7 @@ def test_beside_the_queue_the_jobs_have_plain_names_and_the_same_database(
     }
 
 
-def test_a_queue_beside_and_one_elsewhere_leave_each_others_jobs_alone(
+def test_queues_in_the_same_and_in_another_database_do_not_change_each_others_jobs(
     queue: Connection, queue_beside: Connection, jobs: Connection
 ) -> None:
     cron.install(queue)
@@ -129,13 +129,13 @@ def test_installing_twice_changes_nothing(queue: Connection, jobs: Connection) -
     assert scheduled(jobs) == first
 
 
-def test_nothing_is_found_wrong_with_what_was_just_installed(queue: Connection) -> None:
+def test_after_an_installation_there_is_no_finding(queue: Connection) -> None:
     cron.install(queue)
 
     assert cron.check(queue) == []
 
 
-def test_a_caller_with_another_row_factory_gets_the_same(database: Database, jobs: Connection) -> None:
+def test_a_caller_with_another_row_factory_gets_the_same_findings(database: Database, jobs: Connection) -> None:
     with database.connect(row_factory=dict_row) as conn:
         installed = cron.install(conn)
 
@@ -143,7 +143,7 @@ def test_a_caller_with_another_row_factory_gets_the_same(database: Database, job
         assert cron.check(conn) == []
 
 
-def test_a_job_that_is_switched_off_is_found_and_switched_on(queue: Connection, jobs: Connection) -> None:
+def test_a_disabled_job_is_found_and_enabled(queue: Connection, jobs: Connection) -> None:
     cron.install(queue)
     tick = name_of(TICK, queue)
     jobs.execute("SELECT cron.alter_job(%s, active => false)", [job_id(jobs, tick)])
@@ -156,7 +156,7 @@ def test_a_job_that_is_switched_off_is_found_and_switched_on(queue: Connection, 
     assert [job["active"] for job in scheduled(jobs)] == [True, True]
 
 
-def test_a_job_that_was_dropped_is_found_and_scheduled_again(queue: Connection, jobs: Connection) -> None:
+def test_a_dropped_job_is_found_and_scheduled_again(queue: Connection, jobs: Connection) -> None:
     cron.install(queue)
     tick = name_of(TICK, queue)
     jobs.execute("SELECT cron.unschedule(%s::bigint)", [job_id(jobs, tick)])
@@ -169,7 +169,7 @@ def test_a_job_that_was_dropped_is_found_and_scheduled_again(queue: Connection, 
     assert cron.check(queue) == []
 
 
-def test_a_job_that_was_renamed_is_found_and_gets_its_name_back(queue: Connection, jobs: Connection) -> None:
+def test_a_renamed_job_is_found_and_gets_its_name_back(queue: Connection, jobs: Connection) -> None:
     cron.install(queue)
     tick = name_of(TICK, queue)
     jobs.execute("UPDATE cron.job SET jobname = 'mine' WHERE jobname = %s", [tick])
@@ -216,7 +216,7 @@ def test_a_job_of_another_role_is_found_and_replaced(queue: Connection, jobs: Co
         ("command => 'SELECT 1'", CronFindingKind.OTHER_COMMAND),
     ],
 )
-def test_a_job_that_was_altered_is_found_and_fixed(
+def test_an_altered_job_is_found_and_fixed(
     queue: Connection, jobs: Connection, changed: str, kind: CronFindingKind
 ) -> None:
     cron.install(queue)
@@ -245,7 +245,7 @@ def test_a_failed_run_is_found_until_the_next_one_succeeds(queue: Connection, jo
     assert cron.check(queue) == []
 
 
-def test_a_run_that_could_not_connect_says_how_to_let_it(queue: Connection, jobs: Connection) -> None:
+def test_a_run_that_could_not_connect_is_reported_with_the_fix(queue: Connection, jobs: Connection) -> None:
     cron.install(queue)
     add_run(jobs, job_id(jobs, name_of(TICK, queue)), "failed", "connection failed")
 
@@ -278,7 +278,7 @@ def test_marks_of_daemons_do_not_count_for_pg_cron(queue: Connection) -> None:
     assert kinds(stale) == [(CronFindingKind.LAUNCHER_NOT_SEEN, None)]
 
 
-def test_removing_leaves_no_job_and_no_mark_and_says_what_it_removed(queue: Connection, jobs: Connection) -> None:
+def test_a_removal_leaves_no_job_and_no_mark_and_returns_what_it_removed(queue: Connection, jobs: Connection) -> None:
     cron.install(queue)
     queue.execute("SELECT messages.tick('cron')")
 
@@ -289,7 +289,7 @@ def test_removing_leaves_no_job_and_no_mark_and_says_what_it_removed(queue: Conn
     assert queue.execute("SELECT count(*) FROM messages.tick_mark WHERE caller = 'cron'").fetchone() == (0,)
 
 
-def test_removing_waits_for_a_tick_that_writes_its_marks(
+def test_a_removal_waits_for_a_tick_that_writes_its_marks(
     database: Database, queue: Connection, jobs: Connection, eventually: Eventually
 ) -> None:
     cron.install(queue)
@@ -311,11 +311,11 @@ def test_removing_waits_for_a_tick_that_writes_its_marks(
     assert removal.result() == sorted([name_of(TICK, queue), name_of(PRUNE, queue)])
 
 
-def test_removing_what_is_not_there_is_no_error(queue: Connection) -> None:
+def test_a_removal_without_jobs_is_no_error(queue: Connection) -> None:
     assert cron.remove(queue) == []
 
 
-def test_jobs_of_other_people_are_never_touched(queue: Connection, jobs: Connection) -> None:
+def test_jobs_of_other_users_are_never_changed(queue: Connection, jobs: Connection) -> None:
     jobs.execute("SELECT cron.schedule('theirs', '0 0 1 1 *', 'SELECT 1')")
 
     cron.install(queue)
@@ -342,7 +342,7 @@ def test_a_database_with_the_longest_name_gets_jobs_that_are_found_again(server:
             admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(long)))
 
 
-def test_without_the_schema_it_says_to_migrate(empty_database: Database) -> None:
+def test_without_the_schema_the_error_says_to_migrate(empty_database: Database) -> None:
     with pytest.raises(schema.SchemaMismatch, match="pgrouse migrate"):
         cron.install(empty_database.connect())
 
@@ -391,7 +391,7 @@ def owner(server: Postgres, jobs: Connection) -> Iterator[Connection]:
     jobs.execute("DROP ROLE cron_test_owner")
 
 
-def test_an_owner_who_is_no_superuser_schedules_for_himself_beside_the_queue(
+def test_an_owner_without_superuser_rights_schedules_its_own_jobs_in_the_database_of_the_queue(
     owner: Connection, jobs: Connection
 ) -> None:
     jobs.execute("GRANT USAGE ON SCHEMA cron TO cron_test_owner")
@@ -405,7 +405,7 @@ def test_an_owner_who_is_no_superuser_schedules_for_himself_beside_the_queue(
     assert cron.remove(owner) == sorted([TICK, PRUNE])
 
 
-def test_who_may_not_look_is_told_what_to_grant(owner: Connection) -> None:
+def test_a_role_that_cannot_read_the_jobs_gets_an_error_with_the_grant(owner: Connection) -> None:
     (found,) = cron.check(owner)
 
     assert found.kind is CronFindingKind.NOT_VISIBLE
@@ -414,7 +414,7 @@ def test_who_may_not_look_is_told_what_to_grant(owner: Connection) -> None:
         cron.install(owner)
 
 
-def test_who_is_no_superuser_is_told_that_another_database_needs_one(queue: Connection) -> None:
+def test_a_role_without_superuser_rights_gets_an_error_for_another_database(queue: Connection) -> None:
     queue.execute("CREATE ROLE cron_test_other")
     queue.execute("GRANT pg_read_all_settings TO cron_test_other")
     queue.execute("SET SESSION AUTHORIZATION cron_test_other")
@@ -428,7 +428,7 @@ def test_who_is_no_superuser_is_told_that_another_database_needs_one(queue: Conn
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_pg_cron_really_runs_the_jobs_in_both_places(
+def test_pg_cron_really_runs_the_jobs_in_both_databases(
     queue: Connection, queue_beside: Connection, jobs: Connection, eventually: Eventually
 ) -> None:
     queue.execute("INSERT INTO messages.message (topic, payload) VALUES ('cron.test', '{}')")

@@ -1,4 +1,4 @@
-"""pg_cron keeps a row for each run for ever; messages.prune_cron_history() forgets the old ones of our own jobs."""
+"""pg_cron keeps a row for each run for ever; messages.prune_cron_history() deletes the old ones of our own jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OURS, THEIRS = "/* pgrouse */ SELECT messages.tick('cron')", "SELECT messages.ti
 
 @pytest.fixture
 def beside(server: Postgres) -> Iterator[Connection]:
-    """A connection to a queue in the very database of pg_cron's jobs."""
+    """A connection to a queue in the same database as pg_cron's jobs."""
     with server.admin(server.cron_database) as conn:
         schema.migrate(conn)
         until_its_middle(conn)
@@ -48,7 +48,7 @@ def by_command(conn: Connection) -> int:
 
 @pytest.fixture(params=[by_function, by_command])
 def prune(request: pytest.FixtureRequest) -> Prune:
-    """Both ways to prune: as a function beside the queue, as a command elsewhere."""
+    """Both ways to prune: as a function in the same database, as a command in another one."""
     chosen: Prune = request.param
     return chosen
 
@@ -69,7 +69,7 @@ def runs(conn: Connection) -> int:
     return int(row[0])
 
 
-def test_runs_of_more_than_seven_days_ago_are_forgotten_and_newer_ones_kept(beside: Connection, prune: Prune) -> None:
+def test_runs_older_than_seven_days_are_deleted_and_newer_ones_kept(beside: Connection, prune: Prune) -> None:
     add_runs(beside, 3, "7 days 1 minute")
     add_runs(beside, 2, "6 days 23 hours")
 
@@ -95,7 +95,7 @@ def test_one_call_deletes_at_most_ten_thousand_the_oldest_first(beside: Connecti
     assert prune(beside) == 1
 
 
-def test_runs_that_never_began_go_with_those_around_them(beside: Connection, prune: Prune) -> None:
+def test_runs_that_never_began_are_deleted_with_those_around_them(beside: Connection, prune: Prune) -> None:
     add_runs(beside, 2, None)
     add_runs(beside, 1, "8 days")
     add_runs(beside, 1, None)
@@ -104,13 +104,13 @@ def test_runs_that_never_began_go_with_those_around_them(beside: Connection, pru
     assert runs(beside) == 1
 
 
-def test_a_job_that_never_begins_leaves_no_more_than_twenty_thousand_runs(beside: Connection, prune: Prune) -> None:
+def test_a_job_that_never_begins_leaves_at_most_twenty_thousand_runs(beside: Connection, prune: Prune) -> None:
     add_runs(beside, 20_005, None)
 
     assert prune(beside) == 5
 
 
-def test_the_role_of_the_jobs_forgets_only_what_it_ran_itself(beside: Connection, prune: Prune) -> None:
+def test_the_role_of_the_jobs_deletes_only_its_own_runs(beside: Connection, prune: Prune) -> None:
     add_runs(beside, 2, "8 days")
     add_runs(beside, 1, "8 days", user="postgres")
     beside.execute("SET SESSION AUTHORIZATION messages_cron")
@@ -126,7 +126,7 @@ def test_without_pg_cron_in_the_database_nothing_happens(db: Connection) -> None
     assert by_function(db) == 0
 
 
-def test_who_may_not_look_at_pg_cron_changes_nothing(beside: Connection) -> None:
+def test_a_role_that_cannot_read_pg_cron_changes_nothing(beside: Connection) -> None:
     add_runs(beside, 1, "8 days")
     beside.execute("CREATE ROLE cron_test_stranger")
     beside.execute("GRANT messages_maintainer TO cron_test_stranger")

@@ -1,4 +1,4 @@
-"""The connections that callers publish on, each opened as its users do, with what a test wants of it."""
+"""The connections that callers publish on, each opened as its users do, with the operations that a test needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pgrouse import publish, publish_many
 
 @dataclass
 class Caller:
-    """A transaction that somebody has open.
+    """An open transaction of a caller.
 
     Attributes:
         conn: what is given to publish.

@@ -1,4 +1,4 @@
-"""publish and publish_many do the same on the connections of every driver: they join the transaction, and nothing is lost on the way."""
+"""publish and publish_many do the same on the connections of every driver: they join the transaction, and change no value."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def shared(server: Postgres) -> Iterator[Database]:
 
 @pytest.fixture
 def table(shared: Database) -> Iterator[Connection]:
-    """An autocommit connection to it, in which nothing is published yet."""
+    """An autocommit connection to it, with an empty queue."""
     with psycopg.connect(shared.dsn, autocommit=True) as conn:
         conn.execute("DELETE FROM messages.message")
         conn.execute(
@@ -58,7 +58,7 @@ def table(shared: Database) -> Iterator[Connection]:
 
 @pytest.fixture(params=CALLERS)
 def caller(request: pytest.FixtureRequest, shared: Database) -> Open:
-    """`with caller() as it`: somebody's transaction, by each driver."""
+    """`with caller() as it`: a caller's transaction, by each driver."""
     return lambda: CALLERS[request.param](shared.dsn)
 
 
@@ -70,7 +70,7 @@ def distinct(request: pytest.FixtureRequest, shared: Database) -> Open:
 
 @pytest.fixture(params=["sqlalchemy", "sqlalchemy async asyncpg", "django"])
 def without_copy(request: pytest.FixtureRequest, shared: Database, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """The same on drivers below that are not known, as psycopg2 and pg8000 are not."""
+    """The same on drivers that are not known, such as psycopg2 and pg8000."""
     for module in (sqlalchemy_driver, django_driver):
         monkeypatch.setattr(module, "find_driver", lambda _: None)
     return lambda: CALLERS[request.param](shared.dsn)
@@ -87,7 +87,7 @@ class Rollback(Exception):
 # The transaction
 
 
-def test_a_message_is_there_when_the_caller_commits_and_not_before(caller: Open, table: Connection) -> None:
+def test_a_message_is_visible_when_the_caller_commits_and_not_before(caller: Open, table: Connection) -> None:
     with caller() as it:
         published = it.publish("orders", {"id": 7})
         many = it.publish_many([NewMessage(topic="mails", payload=n, delay=timedelta(n)) for n in range(3)])
@@ -109,7 +109,7 @@ def test_a_rollback_takes_one_and_many_back(caller: Open, table: Connection) -> 
 
 
 @pytest.mark.parametrize("name", BLOCKING)
-def test_many_may_be_read_from_the_same_connection(shared: Database, table: Connection, name: str) -> None:
+def test_many_messages_may_be_read_from_the_same_connection(shared: Database, table: Connection, name: str) -> None:
     def read() -> Iterator[NewMessage]:
         for n in range(3):
             it.execute(f"SELECT {n}")
@@ -121,7 +121,7 @@ def test_many_may_be_read_from_the_same_connection(shared: Database, table: Conn
     assert (count, len(stored(table))) == (3, 3)
 
 
-def test_many_can_be_the_first_that_is_done_in_a_transaction(caller: Open, table: Connection) -> None:
+def test_publish_many_can_be_the_first_statement_of_a_transaction(caller: Open, table: Connection) -> None:
     with pytest.raises(Rollback), caller() as it:  # noqa: PT012 - the block is a transaction
         it.publish_many([NewMessage(topic="t")])
         raise Rollback
@@ -150,7 +150,9 @@ def test_a_connection_that_streams_its_results_publishes_too(shared: Database, t
     assert stored(table)[3:] == [("t", 4)]
 
 
-def test_a_transaction_that_begins_with_many_is_the_callers_to_commit(shared: Database, table: Connection) -> None:
+def test_a_transaction_that_begins_with_publish_many_is_the_callers_to_commit(
+    shared: Database, table: Connection
+) -> None:
     many = [NewMessage(topic="t")]
     with sqlalchemy.create_engine(url(shared.dsn, "psycopg"), poolclass=NullPool).connect() as conn:
         publish_many(conn, many)
@@ -168,7 +170,7 @@ def test_a_transaction_that_begins_with_many_is_the_callers_to_commit(shared: Da
     assert len(stored(table)) == 2
 
 
-def test_what_the_caller_does_besides_is_the_same_transaction(distinct: Open, table: Connection) -> None:
+def test_other_statements_of_the_caller_are_in_the_same_transaction(distinct: Open, table: Connection) -> None:
     table.execute("DROP TABLE IF EXISTS orders; CREATE TABLE orders (id int)")
     for end in (Rollback, None):
         try:
@@ -250,7 +252,7 @@ SHOWN = "payload::text, body, headers::text, key, channel, priority, available_a
 
 
 def is_stored_as(message: NewMessage, row: tuple[Any, ...]) -> None:
-    """The row is the message; of what was not given it has the table's defaults."""
+    """The row has the values of the message, and the table's defaults for values that were not given."""
     payload, body, headers, key, channel, priority, available_at, life, max_attempts = row
     assert (key, channel, max_attempts) == (message.key, message.channel, message.max_attempts)
     assert priority == (5 if message.priority is None else message.priority)
@@ -268,7 +270,7 @@ def is_stored_as(message: NewMessage, row: tuple[Any, ...]) -> None:
     max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None, phases=[Phase.generate]
 )
 @given(given_messages=st.lists(messages(), min_size=1, max_size=8, unique_by=lambda message: message.key))
-def test_every_value_arrives_unchanged_through_each_driver(
+def test_every_value_is_stored_unchanged_through_each_driver(
     name: str, shared: Database, table: Connection, given_messages: list[NewMessage]
 ) -> None:
     table.execute("DELETE FROM messages.message")
@@ -283,8 +285,8 @@ def test_every_value_arrives_unchanged_through_each_driver(
         is_stored_as(message, row)
 
 
-def test_a_delay_is_as_long_as_it_says_in_every_driver(distinct: Open, table: Connection) -> None:
-    # In this zone some days have 23 hours and some 25; from today to one of these days the clocks are changed.
+def test_a_delay_has_its_exact_length_in_every_driver(distinct: Open, table: Connection) -> None:
+    # In this zone some days have 23 hours and some 25; between today and one of these days the clocks change.
     delays = [timedelta(days=days, microseconds=1) for days in (100, 200, 300)]
     with distinct() as it:
         it.execute("SET LOCAL timezone = 'Europe/Berlin'")
@@ -299,7 +301,7 @@ def test_a_delay_is_as_long_as_it_says_in_every_driver(distinct: Open, table: Co
 
 
 @pytest.mark.parametrize("encoder", [json.dumps, str])
-def test_codecs_that_the_user_has_set_change_nothing(shared: Database, table: Connection, encoder: Any) -> None:
+def test_codecs_of_the_user_change_nothing(shared: Database, table: Connection, encoder: Any) -> None:
     async def main() -> None:
         conn = await asyncpg.connect(**for_asyncpg(shared.dsn))
         for kind in ("json", "jsonb"):
@@ -313,10 +315,10 @@ def test_codecs_that_the_user_has_set_change_nothing(shared: Database, table: Co
     assert stored(table, "payload, headers") == [({"a": [1, "x"]}, {"h": 1})] * 2
 
 
-# What goes wrong
+# Errors
 
 
-def test_a_key_that_is_taken_is_named_and_the_drivers_error_is_the_cause(distinct: Open, table: Connection) -> None:
+def test_a_taken_key_is_named_and_the_drivers_error_is_the_cause(distinct: Open, table: Connection) -> None:
     def publish_twice() -> None:
         with distinct() as it:
             it.publish("orders", key="a, (b)")
@@ -330,7 +332,7 @@ def test_a_key_that_is_taken_is_named_and_the_drivers_error_is_the_cause(distinc
 
 
 @pytest.mark.parametrize("delay", [None, timedelta(1)])
-def test_of_many_the_key_that_is_taken_is_named_and_the_transaction_can_go_on(
+def test_publish_many_names_the_taken_key_and_the_transaction_can_continue(
     distinct: Open, table: Connection, delay: timedelta | None
 ) -> None:
     many = [NewMessage(topic="t"), *[NewMessage(topic="t", key=key, delay=delay) for key in ("a", "b", "a")]]
@@ -342,7 +344,7 @@ def test_of_many_the_key_that_is_taken_is_named_and_the_transaction_can_go_on(
     assert stored(table, "topic") == [("after",)]
 
 
-def test_a_publisher_who_may_not_read_keys_is_told_which_too(distinct: Open, table: Connection) -> None:
+def test_a_publisher_that_cannot_read_keys_gets_the_taken_key_too(distinct: Open, table: Connection) -> None:
     many = [NewMessage(topic="t"), *[NewMessage(topic="t", key=key) for key in ("a", "b", "a")]]
     for delay in (None, timedelta(1)):
         with distinct() as it:
@@ -351,7 +353,7 @@ def test_a_publisher_who_may_not_read_keys_is_told_which_too(distinct: Open, tab
                 it.publish_many(replace(each, delay=delay if each.key else None) for each in many)
 
 
-def test_a_policy_that_is_against_it_is_an_error_of_ours(distinct: Open, table: Connection) -> None:
+def test_a_refusal_by_a_policy_is_an_error_of_pgrouse(distinct: Open, table: Connection) -> None:
     table.execute("INSERT INTO messages.topic (topic, max_depth, accept_publishes) VALUES ('t', 1, true)")
     table.execute("UPDATE messages.topic SET accept_publishes = false WHERE topic = '*'")
 
@@ -363,9 +365,7 @@ def test_a_policy_that_is_against_it_is_an_error_of_ours(distinct: Open, table: 
             it.publish(topic)
 
 
-def test_a_payload_that_does_not_fit_is_refused_and_the_transaction_can_go_on(
-    distinct: Open, table: Connection
-) -> None:
+def test_an_invalid_payload_is_refused_and_the_transaction_can_continue(distinct: Open, table: Connection) -> None:
     table.execute("INSERT INTO messages.topic (topic, payload_schema) VALUES ('t', '{\"type\": \"object\"}')")
 
     with distinct() as it:
@@ -380,7 +380,7 @@ def test_a_payload_that_does_not_fit_is_refused_and_the_transaction_can_go_on(
     assert stored(table) == [("t", {})]
 
 
-def test_an_error_that_is_none_of_a_policy_is_the_drivers(shared: Database, table: Connection) -> None:
+def test_any_other_error_is_the_drivers(shared: Database, table: Connection) -> None:
     expected = {
         "asyncpg": asyncpg.InsufficientPrivilegeError,
         "django": django.db.ProgrammingError,
@@ -392,10 +392,10 @@ def test_an_error_that_is_none_of_a_policy_is_the_drivers(shared: Database, tabl
             it.publish("t")
 
 
-# Where there is no COPY
+# Drivers without COPY
 
 
-def test_without_copy_many_go_by_inserts_in_their_order(without_copy: Open, table: Connection) -> None:
+def test_without_copy_publish_many_inserts_in_order(without_copy: Open, table: Connection) -> None:
     texts = ["ü \\ \\N \n \t ' \" {} % %(x)s :y \u2028", "x" * 400_000]
     many = [NewMessage(topic="t", payload=n, body=None) for n in range(1200)]
     many += [
@@ -428,10 +428,10 @@ def test_without_copy_all_are_published_or_none_too(without_copy: Open, table: C
     assert stored(table, "topic") == [("full",)]
 
 
-# Which connections
+# Supported connections
 
 
-def test_what_is_no_connection_is_refused_by_its_name(shared: Database) -> None:
+def test_an_object_that_is_no_connection_is_refused_by_its_type(shared: Database) -> None:
     engine = sqlalchemy.create_engine(url(shared.dsn, "psycopg"), poolclass=NullPool)
     for wrong in (engine, shared.dsn, None):
         with pytest.raises(
@@ -447,7 +447,7 @@ def test_another_database_than_postgresql_is_refused() -> None:
         publish(session, "t")
 
 
-def test_on_an_async_connection_a_refusal_comes_at_the_call(shared: Database) -> None:
+def test_on_an_async_connection_an_invalid_call_is_refused_at_once(shared: Database) -> None:
     async def main() -> None:
         async with create_async_engine(url(shared.dsn, "asyncpg"), poolclass=NullPool).connect() as conn:
             with pytest.raises(InvalidMessage):
@@ -471,7 +471,7 @@ def test_inside_run_sync_a_session_is_a_blocking_one(shared: Database, table: Co
     assert stored(table) == [("t", 1), ("t", 2)]
 
 
-def test_nothing_of_the_others_is_imported_for_psycopg(shared: Database) -> None:
+def test_publishing_with_psycopg_imports_no_other_driver(shared: Database) -> None:
     code = """
 import psycopg, sys
 from pgrouse import publish

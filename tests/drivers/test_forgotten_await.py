@@ -1,4 +1,4 @@
-"""A publish on an async connection that nobody awaits: nothing is published, and the log says so."""
+"""A publish on an async connection that is never awaited: nothing is published, and the log has an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.drivers.callers import url
 from tests.server.postgres import Database
 
 COUNT = "SELECT count(*) FROM messages.message"
-# The interpreter's own word, which has no place and no level.
+# The interpreter's own warning, which has no place and no level.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine '_publish:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -46,7 +46,7 @@ def test_it_is_an_error_in_the_log_of_a_process_that_only_publishes(
     assert db.execute(COUNT).fetchone() == (0,)
 
 
-def test_where_structlog_is_configured_it_is_an_event(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_structlog_it_is_an_event(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("structlog.is_configured", lambda: True)
 
     with capture_logs() as logged:
@@ -59,7 +59,7 @@ def test_where_structlog_is_configured_it_is_an_event(database: Database, monkey
     ]
 
 
-def test_what_is_awaited_by_a_task_or_given_up_says_nothing(
+def test_an_awaited_or_closed_publish_logs_nothing(
     database: Database, db: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def remember() -> None:

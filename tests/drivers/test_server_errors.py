@@ -1,4 +1,4 @@
-"""What the server says of an error is found in the errors of every driver, and those that wrap them."""
+"""The server's details of an error are found in the errors of every driver, and in errors that wrap them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def through(error: Exception, layers: int) -> None:
 
 @pytest.mark.parametrize("layers", [0, 1, 2])
 @pytest.mark.parametrize("error", FULL, ids=["psycopg", "asyncpg", "pg8000"])
-def test_a_policy_is_told_by_its_code_however_deep_it_lies(error: Exception, layers: int) -> None:
+def test_a_policy_is_identified_by_its_code_however_deep_the_error_is_wrapped(error: Exception, layers: int) -> None:
     with pytest.raises(TopicFull, match=r"^topic t is full: wait$") as caught, translate_errors(lambda _: None):
         through(error, layers)
 
@@ -63,14 +63,14 @@ def test_a_policy_is_told_by_its_code_however_deep_it_lies(error: Exception, lay
 
 
 @pytest.mark.parametrize("error", TAKEN, ids=["psycopg", "asyncpg", "pg8000"])
-def test_a_key_is_named_as_whoever_published_it_knows_it(error: Exception) -> None:
+def test_a_key_is_named_as_its_publisher_wrote_it(error: Exception) -> None:
     with pytest.raises(KeyTaken, match=r"of topic t with the key 'k' waits"), translate_errors(lambda _: ("t", "k")):
         raise error
     with pytest.raises(KeyTaken, match=r"^a message with this key waits already"), translate_errors(lambda _: None):
         raise error
 
 
-def test_what_the_server_tells_of_a_key_comes_first() -> None:
+def test_the_servers_text_about_a_key_comes_first() -> None:
     detail = "Schlüssel »(topic, key)=(copies, a, (b))« existiert bereits."
     error = PsycopgConnection(
         sqlstate="23505", message_primary="", constraint_name="message_key", message_detail=detail
@@ -87,7 +87,7 @@ def test_what_the_server_tells_of_a_key_comes_first() -> None:
     "error",
     [ZeroDivisionError(), PsycopgConnection(sqlstate="23505", message_primary="", constraint_name="orders_pkey")],
 )
-def test_what_is_none_of_ours_passes(error: Exception) -> None:
+def test_any_other_error_is_passed_on(error: Exception) -> None:
     with pytest.raises(type(error)) as caught, translate_errors(lambda _: None):
         raise error
 

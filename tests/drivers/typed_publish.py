@@ -1,4 +1,4 @@
-"""What type checkers know of publish on each kind of connection: `./go check` reads this file, and nothing runs it.
+"""The types of publish on each kind of connection: `./go check` reads this file, and it is never run.
 
 An ignore that is not needed is an error: each of them is a forgotten `await` that is seen.
 """

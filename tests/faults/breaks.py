@@ -1,4 +1,4 @@
-"""Ways to break the queue, each by one change of one SQL function: the checker must see every one of them."""
+"""Ways to break the queue, each by one change of one SQL function: the checker must find every one of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 
 @dataclass(frozen=True)
 class Break:
-    """What is put in the place of what, in a function. A break whose text is no longer there is an error, not a break."""
+    """A replacement of text in a function. A break whose text no longer exists is an error, not a break."""
 
     function: str
     changes: tuple[tuple[str, str], ...]

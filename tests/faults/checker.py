@@ -1,4 +1,4 @@
-"""The checker: what must hold of everybody's books together, at any moment and at the end.
+"""The checker: what must hold across all records, at any moment and at the end.
 
 It compares four accounts that know nothing of each other: what publishers know (the ledger), what the tables say, what the witness in the
 database saw, and what the handlers wrote down. Whatever it finds is a defect: no rule has an exception for a bad day but the one that is
@@ -19,16 +19,16 @@ from psycopg.rows import namedtuple_row
 from tests.faults.ledger import Group, Ledger
 from tests.faults.topics import LASTING, TIMED
 
-# Clocks are one clock here; this is its grain.
+# All clocks are one clock here; this is its resolution.
 GRAIN_S = 0.002
-# How long after a claim its handler may begin at most: the answer was held up by a stalled or frozen path.
+# How long after a claim its handler may begin at most: the answer was delayed by a stalled or frozen connection.
 LATE_S = 60.0
 SHOWN = 5
 
 DEAD = "result NOT IN ('success', 'cancelled')"
 LIMIT = "coalesce(m.max_attempts, t.max_attempts, d.max_attempts)"
 
-# Each is true of every single snapshot: the statement returns what is wrong.
+# Each holds in every single snapshot: the statement returns what violates it.
 OF_A_SNAPSHOT = {
     "a message is in both tables": """
         SELECT m.id FROM messages.message AS m WHERE EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = m.id)""",
@@ -92,7 +92,7 @@ OF_A_SNAPSHOT = {
         WHERE a.{DEAD} AND c.copies IS DISTINCT FROM 1""",
 }
 
-# What the witness saw, from the beginning to now: the statement returns what is wrong.
+# The witness's records, from the beginning to now: the statement returns what violates a rule.
 OF_THE_WITNESS = {
     "a message did not end as one row in one transaction": """
         SELECT id, array_agg(what || ' ' || xid || ' ' || coalesce(claim_id::text, '-') ORDER BY nth) AS saw
@@ -152,7 +152,7 @@ ENDS: dict[str, str] = {"success": "success", "rejected": "rejected", "failed": 
 
 @dataclass
 class Finding:
-    """A rule that does not hold, and for what."""
+    """A violated rule, and the rows that violate it."""
 
     rule: str
     what: list[Any]
@@ -177,7 +177,7 @@ class Checker:
     _seen: int = 0
 
     def look(self, conn: psycopg.Connection[Any]) -> list[Finding]:
-        """Look at one snapshot, whatever is under way."""
+        """Check one snapshot, whatever is in progress."""
         # What is known before the snapshot is taken must be in it.
         known, self._seen = self.ledger.committed[self._seen :], len(self.ledger.committed)
         with conn.transaction():
@@ -185,7 +185,7 @@ class Checker:
             return [*_violated(conn, OF_A_SNAPSHOT), *self._missing(conn, known)]
 
     def look_back(self, conn: psycopg.Connection[Any], journal: list[dict[str, Any]]) -> list[Finding]:
-        """Look at the whole of it, when all have stopped."""
+        """Check all records, when everything has stopped."""
         self._seen = 0
         handlers = _Handlers(conn, journal, self.crashes)
         return [
@@ -198,7 +198,7 @@ class Checker:
         ]
 
     def left(self, conn: psycopg.Connection[Any]) -> list[Finding]:
-        """Look at what is left when all is worked: nothing locked, and of each message somebody can say why it waits."""
+        """Check what is left when all is processed: nothing is locked, and for each message there is a reason why it waits."""
         rows = _rows(
             conn,
             """
@@ -223,7 +223,7 @@ class Checker:
         ]
 
     def _missing(self, conn: psycopg.Connection[Any], groups: list[Group]) -> Iterator[Finding]:
-        """What publishers were told is there, exactly once."""
+        """Committed publishes are in the tables exactly once."""
         ids = [each for group in groups for each in group.ids]
         rows = _rows(
             conn,
@@ -295,7 +295,7 @@ class Checker:
 
 
 class _Handlers:
-    """What the handlers wrote down, beside what the witness saw."""
+    """What the handlers recorded, compared with the witness."""
 
     def __init__(self, conn: psycopg.Connection[Any], journal: list[dict[str, Any]], crashes: list[float]) -> None:
         self.crashes = crashes
@@ -355,7 +355,7 @@ class _Handlers:
         if end.topic == "first" or end.ended not in ENDS or (end.error or "").startswith("skipped"):
             return False
         if end.ended == "failed" and "process died" in (end.error or ""):
-            return False  # killed by somebody else, or before it could say so
+            return False  # killed from outside, or before it could report
         if end.ended == "rejected" and (end.error or "").startswith("payload cannot be decoded"):
             return False  # no handler could begin
         said = self.said[end.id, end.claim_id]

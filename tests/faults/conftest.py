@@ -1,4 +1,4 @@
-"""What a storm begins with: a server that may be stopped, crashed and killed."""
+"""The start of a storm: a server that may be stopped, crashed and killed."""
 
 from __future__ import annotations
 

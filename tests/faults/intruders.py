@@ -1,4 +1,4 @@
-"""Who is in the same database and means ill: a visitor with nothing but CONNECT, and a publisher who publishes what hurts."""
+"""Attackers in the same database: a visitor with only CONNECT, and a publisher of hostile messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROLES = (
     f"GRANT messages_publisher TO {STRANGER}",
 )
 CHANNELS = ("new_message", "dead_message", "topic_changed", "cancelled", "settled", "schedule_changed")
-# The keys of advisory locks that the queue ever took, and what a visitor may guess besides.
+# The keys of advisory locks that the queue ever took, and more that a visitor may guess.
 KEYS = (
     "armed",
     "tick",
@@ -47,7 +47,7 @@ FORBIDDEN = (
 
 
 class Visitor(Actor):
-    """May connect, and nothing else: holds what anybody can hold, and says what anybody can say."""
+    """May connect, and nothing else: takes every lock and sends every notification that such a role can."""
 
     def act(self, conn: psycopg.Connection[Any]) -> None:
         """Do one thing that is not forbidden, or try one that is."""
@@ -70,7 +70,7 @@ class Visitor(Actor):
             with conn.transaction():
                 conn.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [key])
         except psycopg.errors.LockNotAvailable:
-            pass  # somebody has it already
+            pass  # another session has it already
 
     def _hold_the_queue_of_notifications(self, conn: psycopg.Connection[Any]) -> None:
         for channel in CHANNELS:
@@ -95,7 +95,7 @@ class Visitor(Actor):
 
 
 class Stranger(Actor):
-    """A publisher whose messages are made to hurt: they are refused, or they end, and others go on."""
+    """A publisher of hostile messages: they are refused, or they end, and others continue."""
 
     def __init__(self, name: str, dsn: str, ledger: Ledger, seed: str) -> None:
         super().__init__(name, dsn, ledger, seed)

@@ -1,4 +1,4 @@
-"""What publishers and operators know of what they did: what was committed, what never was, and what nobody told them."""
+"""The records of publishers and operators: what was committed, what was refused, and what got no answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Group:
 
 
 class Ledger:
-    """The books of all who publish in one run."""
+    """The records of all publishers of one run."""
 
     def __init__(self) -> None:
         self.committed: list[Group] = []
@@ -44,7 +44,7 @@ class Ledger:
 
     @contextmanager
     def booked(self, group: Group) -> Iterator[Group]:
-        """Write down how the block ended for this group: an error of the connection leaves its fate unknown."""
+        """Record how the block ended for this group: after an error of the connection its state is unknown."""
         group.began = len(self.committed)
         try:
             yield group
@@ -63,4 +63,4 @@ class Ledger:
 
 
 class Refusal(Exception):
-    """The publisher itself took it back, or the queue said no without an error."""
+    """The publisher rolled back, or the queue refused without an error."""

@@ -1,4 +1,4 @@
-"""A web server of its own process, and workers that reach the queue by it alone."""
+"""A web server in its own process, and workers that reach the queue only through it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its address."""
         return f"http://{self._listen}"
 
     def start(self) -> None:
@@ -68,7 +68,7 @@ class WebServer:
 
 
 class RemoteWorker(Actor):
-    """Claims and settles over HTTP. It writes down what it does as handlers do."""
+    """Claims and settles over HTTP. It records what it does as handlers do."""
 
     def __init__(self, name: str, server: WebServer, journal: Path, ledger: Ledger, seed: str) -> None:
         super().__init__(name, "", ledger, seed)

@@ -1,4 +1,4 @@
-"""One run: publishers and operators at work, a storm over them, the checker beside it; then calm, a drain, and the last look."""
+"""One run: publishers and operators, a storm of faults, and the checker beside them; then calm, a drain, and the last check."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from tests.faults.storm import STOPPED_WITHIN_S, Storm
 from tests.faults.topics import PUBLISHED, REMOTE, WORKED
 from tests.faults.traffic import Actor, Operator, Publisher, acting
 
-# Between two looks at least so long, and at most a fifth of the time is looked at.
+# The pause between two checks; at most a fifth of the time is spent on them.
 LOOK_EVERY_S = 0.4
 DRAINED_WITHIN_S = 90
-# What only a bug of the daemon logs.
+# Events that only a bug of the daemon logs.
 NEVER_LOGGED = {"loop.crashed", "settle.refused", "settle.failed"}
 # Longer than a drain waits.
 LONG = {"do": "succeed", "for": 8}
@@ -37,7 +37,7 @@ WAITING = "SELECT id, topic FROM messages.message WHERE topic = ANY (%s) LIMIT 2
 
 @dataclass
 class Inspector(threading.Thread):
-    """Lets the checker look at one snapshot after the other, whenever the server answers."""
+    """Runs the checker on one snapshot after the other, whenever the server answers."""
 
     dsn: str
     checker: Checker
@@ -53,14 +53,14 @@ class Inspector(threading.Thread):
         return id(self)
 
     def run(self) -> None:
-        """Look until told to stop, or until there is something to report."""
+        """Check until stopped, or until there is a finding."""
         try:
             while not self.stopping.is_set() and not self.findings:
                 try:
                     self._look()
                 except psycopg.OperationalError:
                     self.stopping.wait(0.2)
-        except BaseException as error:  # noqa: BLE001 - told by anyone who waits for this thread
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that joins this one
             self.broken = error
 
     def _look(self) -> None:
@@ -74,7 +74,7 @@ class Inspector(threading.Thread):
 
 @dataclass
 class Verdict:
-    """What a run came to."""
+    """The result of a run."""
 
     seed: str
     story: str
@@ -104,7 +104,7 @@ class Run:
     def under(
         self, faults: list[str], pause_s: tuple[float, float], *, daemons: int = 2, for_s: float = math.inf
     ) -> Verdict:
-        """Let these faults happen while daemons work, and return the verdict.
+        """Run with these faults while daemons work, and return the result.
 
         It ends early when something was found, and begins no further fault after so long.
         """
@@ -119,7 +119,7 @@ class Run:
         return self._verdict()
 
     def without_a_daemon(self, faults: list[str], pause_s: tuple[float, float]) -> Verdict:
-        """Let these faults happen while a web server is all there is, and workers that reach the queue over HTTP."""
+        """Run with these faults, a web server and workers over HTTP, but no daemon."""
         server = self.scene.web
         server.start()
         server.wait()
@@ -207,7 +207,7 @@ class Run:
                 self.findings += map(str, queue.rows(why, [topics]))
 
     def _wait(self, otherwise: str, condition: Callable[[], bool]) -> bool:
-        """Return whether the condition came true in time; note it otherwise."""
+        """Return whether the condition became true in time; record it otherwise."""
         deadline = time.monotonic() + DRAINED_WITHIN_S
         while not condition():
             if time.monotonic() > deadline:

@@ -24,7 +24,7 @@ WORKER = {
 
 
 class Scene:
-    """Everything that a storm shakes.
+    """Everything that a storm affects.
 
     Attributes:
         daemons: those that should be alive, by slot.
@@ -66,7 +66,7 @@ class Scene:
         self.daemons = [self.launch() for _ in range(daemons)]
 
     def replace(self, slot: int) -> None:
-        """The daemon in this slot has ended: start another one."""
+        """Start a new daemon in this slot, whose daemon has ended."""
         self.ended.append(self.daemons[slot])
         self.daemons[slot] = self.launch()
 
@@ -89,7 +89,7 @@ def furnish(queue: Queue) -> None:
 
 @contextmanager
 def scene(server: Postgres, folder: Path, broken: Break | None = None) -> Iterator[Scene]:
-    """Make a scene on a server that may be stopped and crashed, and clear it away. broken: in which way the queue is broken in it."""
+    """Make a scene on a server that may be stopped and crashed, and remove it. broken: how the queue is broken in it."""
     with server.new_database(template=server.migrated) as database:
         with server.admin() as admin:
             admin.execute(f"ALTER DATABASE {database.name} SET synchronous_commit = on")

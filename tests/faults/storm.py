@@ -1,4 +1,4 @@
-"""The storm: faults drawn from a seed, several at once, each of them over after a while."""
+"""The storm: faults drawn from a seed, several at once, each of which ends after a while."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tests.daemon.process import Daemon
 from tests.faults.scene import Scene
 from tests.sql.queue import Queue
 
-# Locks last 1.5 s: who is frozen for so long has lost all of his.
+# Locks last 1.5 s: a worker that is frozen for so long has lost all of its locks.
 FROZEN_S = (2.0, 3.5)
 CUT_S = (0.3, 3.0)
 AWAY_S = (0.0, 0.8)
-# A drain of 1.5 s, 2 s for what is cancelled, 10 s for the last settles, and what a busy machine adds.
+# A drain of 1.5 s, 2 s for cancelled handlers, 10 s for the last settles, and the delay of a busy machine.
 STOPPED_WITHIN_S = 60
 
 
 @dataclass
 class Action:
-    """A fault that is under way."""
+    """A fault in progress."""
 
     name: str
     ends_at: float
@@ -36,7 +36,7 @@ class Action:
 
 @dataclass
 class Storm:
-    """Shakes a scene.
+    """Applies faults to a scene.
 
     Attributes:
         happened: what was done, and when: (wall clock, what).
@@ -84,7 +84,7 @@ class Storm:
         }
 
     def blow(self, faults: list[str], pause_s: tuple[float, float], enough: Callable[[], bool] = lambda: False) -> None:
-        """Let these happen one after the other, each as soon as it may; return when all are over.
+        """Run these faults one after the other, each as soon as possible; return when all have ended.
 
         pause_s: between two beginnings.
         """
@@ -95,7 +95,7 @@ class Storm:
                 del waiting[0]
                 time.sleep(self.chance.uniform(*pause_s))
             else:
-                # Another fault has what this one needs: let others go first.
+                # Another fault uses what this one needs: others go first.
                 waiting.append(waiting.pop(0))
                 time.sleep(0.05)
         while self.going:
@@ -106,7 +106,7 @@ class Storm:
         self.heal()
 
     def heal(self) -> None:
-        """See that all is well again."""
+        """Remove all faults."""
         self.scene.server.place.start()
         for proxy in (self.scene.for_daemons, self.scene.for_publishers):
             proxy.flow()
@@ -116,11 +116,11 @@ class Storm:
         self.note("all is well again")
 
     def note(self, what: str) -> None:
-        """Write down what happens."""
+        """Record an event."""
         self.happened.append((time.time(), what))
 
     def story(self) -> str:
-        """Return what happened, for anyone who has to find out why."""
+        """Return the events, for the analysis of a failure."""
         began = self.happened[0][0] if self.happened else 0
         return "\n".join(f"{at - began:8.3f} {what}" for at, what in self.happened)
 
@@ -132,7 +132,7 @@ class Storm:
         except Busy:
             return False
         except psycopg.OperationalError:
-            # The server is away, so nothing of it can be cut or held.
+            # The server is stopped, so nothing of it can be cut or held.
             self.note(f"{name}: not now")
             return True
         self.going.append(Action(name, time.monotonic() + self.chance.uniform(*lasts), end))
@@ -147,7 +147,7 @@ class Storm:
 
     @contextmanager
     def _taking(self, thing: object) -> Iterator[None]:
-        """Let no other fault have this at the same time."""
+        """Reserve a target: no other fault may use it at the same time."""
         if thing in self.busy:
             raise Busy
         self.busy.add(thing)
@@ -171,7 +171,7 @@ class Storm:
 
     @contextmanager
     def killed(self) -> Iterator[None]:
-        """Kill -9 a daemon; another one comes later."""
+        """Kill -9 a daemon; another one starts later."""
         with self._some_daemon() as (slot, daemon):
             self.note(f"kill daemon {daemon.pid}")
             daemon.kill()
@@ -180,7 +180,7 @@ class Storm:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """A daemon stands still for longer than its locks."""
+        """A daemon is stopped for longer than its locks."""
         with self._some_daemon() as (_, daemon):
             self.note(f"freeze daemon {daemon.pid}")
             daemon.send(signal.SIGSTOP)
@@ -203,11 +203,11 @@ class Storm:
         with taken:
             try:
                 code: object = daemon.exit_code(STOPPED_WITHIN_S)
-            except Exception as error:  # noqa: BLE001 - told with the findings
+            except Exception as error:  # noqa: BLE001 - reported with the findings
                 code = repr(error)
                 daemon.kill()
             self.note(f"daemon {daemon.pid} drained: {code}")
-            # A process that was hardly there yet may end as any process does.
+            # A process that has hardly started may end like any process.
             if code != 0 and daemon.logged():
                 self.problems.append(f"daemon {daemon.pid} was asked to drain and ended with {code}: {_tail(daemon)}")
             self.scene.replace(slot)
@@ -229,11 +229,11 @@ class Storm:
         return self._away("stop", crashes=False)
 
     def crashed(self) -> AbstractContextManager[None]:
-        """An immediate one, that ends in recovery."""
+        """An immediate restart, which ends in recovery."""
         return self._away("crash", crashes=True)
 
     def shot(self) -> AbstractContextManager[None]:
-        """Its first process is killed with -9."""
+        """Kill -9 of its first process."""
         return self._away("kill", crashes=True)
 
     @contextmanager
@@ -252,19 +252,19 @@ class Storm:
 
     @contextmanager
     def terminated(self) -> Iterator[None]:
-        """pg_terminate_backend of lanes, heartbeats, handlers' transactions and all others, by lot."""
+        """pg_terminate_backend of randomly chosen connections: claim loops, heartbeats, handlers' transactions and all others."""
         self._terminate("pgrouse%", 0.5)
         yield
 
     @contextmanager
     def deafened(self) -> Iterator[None]:
-        """The same of the listeners: what was on its way to them is lost."""
+        """The same of the listeners: notifications in transit to them are lost."""
         self._terminate("pgrouse listener%", 1)
         yield
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """No publish rings."""
+        """No publish notifies."""
         with self._taking("notify"):
             self._ring("off")
             yield
@@ -277,7 +277,7 @@ class Storm:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """A snapshot is held, so that no dead row can go, and a transaction id, so that no horizon moves."""
+        """A held snapshot, so that vacuum removes no dead row, and a held transaction id, so that no horizon moves."""
         with self.scene.queue() as queue:
             queue.conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
             queue.value("SELECT pg_current_xact_id()")
@@ -286,7 +286,7 @@ class Storm:
 
     @contextmanager
     def ticked(self) -> Iterator[None]:
-        """pg_cron, a person and the daemons do the maintenance at the same time."""
+        """pg_cron, a person and the daemons run the maintenance at the same time."""
         self.note("two ticks at once")
         threads = [threading.Thread(target=self._tick, args=(caller,), daemon=True) for caller in ("cron", "hand")]
         for thread in threads:
@@ -295,7 +295,7 @@ class Storm:
 
     @contextmanager
     def vacuumed(self) -> Iterator[None]:
-        """Dead rows go, and their places are used again."""
+        """Dead rows are removed, and their space is used again."""
         self.note("vacuum")
         threading.Thread(target=self._vacuum, daemon=True).start()
         yield
@@ -313,7 +313,7 @@ class Storm:
 
     @contextmanager
     def rows_locked(self) -> Iterator[None]:
-        """Somebody has the rows of a topic, and nobody else gets them."""
+        """A session locks rows of a topic, so that no other can."""
         with self.scene.queue() as queue:
             queue.conn.execute("BEGIN")
             rows = queue.rows("SELECT FROM messages.message WHERE topic = 'often' LIMIT 50 FOR UPDATE SKIP LOCKED")
@@ -322,7 +322,7 @@ class Storm:
 
     @contextmanager
     def web_killed(self) -> Iterator[None]:
-        """Kill -9 the web server; another one comes later."""
+        """Kill -9 the web server; another one starts later."""
         with self._taking("web"):
             self.note("kill the web server")
             self.scene.web.kill()
@@ -333,14 +333,14 @@ class Storm:
 
     @contextmanager
     def reset(self) -> Iterator[None]:
-        """All connections of the daemons are reset, whatever is on its way."""
+        """All connections of the daemons are reset, with everything in transit."""
         self.note("reset the daemons' connections")
         self.scene.for_daemons.cut()
         yield
 
     @contextmanager
     def half_open(self) -> Iterator[None]:
-        """Neither side hears anything of the other any more, and the server keeps what they hold, until it is told."""
+        """Neither side receives anything from the other, and the server keeps the locks until the connections are cut."""
         with self._taking("network"):
             self.note("half-open connections of the daemons")
             self.scene.for_daemons.go_dead()
@@ -349,7 +349,7 @@ class Storm:
 
     @contextmanager
     def swallowed(self) -> Iterator[None]:
-        """The server does what the daemons ask for, and they do not learn of it."""
+        """The server does what the daemons request, and its answers are lost."""
         with self._taking("network"):
             self.note("swallow the answers to the daemons")
             self.scene.for_daemons.swallow_answers()
@@ -367,7 +367,7 @@ class Storm:
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
-        """All that is said arrives late."""
+        """Everything arrives late."""
         with self._taking("network"):
             self.note("stall the daemons' connections")
             self.scene.for_daemons.stall()
@@ -396,7 +396,7 @@ OF_THE_WEB = {"kill the web server"}
 
 
 class Busy(Exception):
-    """Another fault has what this one needs."""
+    """Another fault uses what this one needs."""
 
 
 def _tail(daemon: Daemon) -> Any:

@@ -1,4 +1,4 @@
-"""The checker sees what it is there to see: each way to break the queue, in the smallest run that shows it."""
+"""The checker finds what it must find: each way to break the queue, in the smallest run that shows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.sql.queue import Queue, Row
 
 
 class Shop:
-    """A publisher, some workers and the checker over all their books."""
+    """A publisher, some workers and the checker of all their records."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -26,30 +26,30 @@ class Shop:
         self.journal: list[dict[str, Any]] = []
 
     def publish(self, topic: str, do: str = "succeed", **columns: Any) -> int:
-        """Publish one message and book it."""
+        """Publish one message and record it."""
         with self.ledger.booked(Group(topic, [f"t{len(self.ledger.committed)}"], columns.get("channel"))) as group:
             group.ids = [self.queue.publish(topic, payload=Jsonb({"tag": group.tags[0], "do": do}), **columns)]
         return group.ids[0]
 
     def claim(self, topic: str, *, limit: int = 1, lock_duration: str | None = None) -> list[Row]:
-        """Claim, and let the handlers begin."""
+        """Claim, and record that the handlers began."""
         claimed = self.queue.claim(topic, limit=limit, lock_duration=lock_duration)
         for row in claimed:
             self._note("start", row)
         return claimed
 
     def settle(self, function: str, claimed: list[Row], how: str, *arguments: Any) -> list[int]:
-        """Let the handlers say how it ended, and settle that."""
+        """Record how the handlers ended, and settle that."""
         for row in claimed:
             self._note("said", row, how=how)
         return self.queue.settle(function, claimed, *([a] * len(claimed) for a in arguments))
 
     def effect(self, row: Row) -> None:
-        """Let a handler store an effect."""
+        """Store an effect of a handler."""
         self.queue.conn.execute("INSERT INTO effect VALUES (%s, %s)", [row.id, row.claim_id])
 
     def step(self, row: Row, name: str) -> None:
-        """Let a handler do a step."""
+        """Record a step of a handler."""
         self._note("stepped", row, step=name)
 
     def findings(self) -> str:
@@ -71,7 +71,7 @@ def shop(database: Database) -> Shop:
 
 
 def work_on_after_the_lock(shop: Shop) -> None:
-    """A worker loses its lock, another one begins, and then the first one says how it ended."""
+    """A worker loses its lock, another one begins, and then the first one reports how it ended."""
     shop.publish("often")
     late = shop.claim("often", lock_duration="0 s")
     shop.queue.call("expire_locks")
@@ -105,7 +105,7 @@ def expire(shop: Shop) -> None:
 
 
 def publish_below_the_mark(shop: Shop) -> None:
-    """A place that was claimed from before has a mark; then the maintenance runs."""
+    """The queue of a topic that was claimed from has a mark; then the maintenance runs."""
     shop.publish("nobody")
     shop.settle("complete", shop.claim("nobody"), "success")
     shop.publish("nobody")
@@ -160,8 +160,8 @@ def test_every_break_has_its_test() -> None:
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_it_sees(name: str, shop: Shop) -> None:
-    """The same steps in a sound queue are told apart by the rule that is violated in the broken one."""
+def test_it_finds_each_break(name: str, shop: Shop) -> None:
+    """The same steps in an intact queue violate no rule; in the broken one they violate this rule."""
     deed, rule = SEEN[name]
     BREAKS[name].install(shop.queue.conn)
 
@@ -170,7 +170,7 @@ def test_it_sees(name: str, shop: Shop) -> None:
     assert rule in shop.findings()
 
 
-def test_in_sound_work_it_finds_nothing(shop: Shop) -> None:
+def test_in_an_intact_queue_it_finds_nothing(shop: Shop) -> None:
     for deed in (succeed, reject, fill_and_empty, expire, give_back, publish_below_the_mark):
         deed(shop)
     again = shop.publish("often", "effect")
@@ -187,14 +187,14 @@ def test_in_sound_work_it_finds_nothing(shop: Shop) -> None:
     assert shop.findings() == ""
 
 
-def test_it_sees_a_message_that_is_gone(shop: Shop) -> None:
+def test_it_finds_a_missing_message(shop: Shop) -> None:
     shop.queue.conn.execute("DELETE FROM messages.message WHERE id = %s", [shop.publish("nobody")])
 
     assert "a message is neither here nor there" in shop.findings()
     assert "a committed publish is not in exactly one table" in shop.findings()
 
 
-def test_it_sees_a_publish_that_was_taken_back_and_is_there(shop: Shop) -> None:
+def test_it_finds_a_refused_publish_that_exists(shop: Shop) -> None:
     shop.publish("nobody")
     shop.ledger.refused += shop.ledger.committed
     shop.ledger.committed = []
@@ -202,14 +202,14 @@ def test_it_sees_a_publish_that_was_taken_back_and_is_there(shop: Shop) -> None:
     assert "refused and there" in shop.findings()
 
 
-def test_it_sees_an_attempt_too_many(shop: Shop) -> None:
+def test_it_finds_an_attempt_too_many(shop: Shop) -> None:
     shop.queue.conn.execute("UPDATE messages.message SET attempts = 7 WHERE id = %s", [shop.publish("often")])
 
     assert "a message has more attempts than it may have" in shop.findings()
     assert "a lock was taken over, or cut, or its attempt recounted" in shop.findings()
 
 
-def test_it_sees_a_key_that_is_ready_twice(shop: Shop) -> None:
+def test_it_finds_a_key_that_is_ready_twice(shop: Shop) -> None:
     shop.queue.conn.execute("DROP INDEX messages.message_key")
     for _ in range(2):
         shop.publish("nobody", key="k")
@@ -217,7 +217,7 @@ def test_it_sees_a_key_that_is_ready_twice(shop: Shop) -> None:
     assert "a key is ready twice" in shop.findings()
 
 
-def test_it_sees_an_effect_without_its_success(shop: Shop) -> None:
+def test_it_finds_an_effect_without_its_success(shop: Shop) -> None:
     shop.publish("once", "effect")
     (claimed,) = shop.claim("once")
     shop.effect(claimed)
@@ -226,14 +226,14 @@ def test_it_sees_an_effect_without_its_success(shop: Shop) -> None:
     assert "an effect belongs to no success" in shop.findings()
 
 
-def test_it_sees_a_success_without_its_effect(shop: Shop) -> None:
+def test_it_finds_a_success_without_its_effect(shop: Shop) -> None:
     shop.publish("once", "effect")
     shop.settle("complete", shop.claim("once"), "success")
 
     assert "a success has no effect" in shop.findings()
 
 
-def test_it_sees_a_handler_that_began_without_a_claim(shop: Shop) -> None:
+def test_it_finds_a_handler_that_began_without_a_claim(shop: Shop) -> None:
     shop.publish("once")
     (claimed,) = shop.claim("once")
     shop.journal[-1]["claim"] += 1
@@ -242,7 +242,7 @@ def test_it_sees_a_handler_that_began_without_a_claim(shop: Shop) -> None:
     assert "a handler began without a claim" in shop.findings()
 
 
-def test_it_sees_a_step_that_is_done_again_although_it_is_kept(shop: Shop) -> None:
+def test_it_finds_a_step_that_is_done_again_although_it_is_saved(shop: Shop) -> None:
     shop.publish("stepped", "step")
     (claimed,) = shop.claim("stepped")
     shop.step(claimed, "buy")
@@ -255,7 +255,7 @@ def test_it_sees_a_step_that_is_done_again_although_it_is_kept(shop: Shop) -> No
     assert "a step was done again although it is kept" in shop.findings()
 
 
-def test_it_sees_a_message_of_ack_first_that_is_begun_twice(shop: Shop) -> None:
+def test_it_finds_a_message_of_ack_first_that_is_begun_twice(shop: Shop) -> None:
     shop.publish("first")
     shop.claim("first", lock_duration="0 s")
     shop.queue.call("expire_locks")

@@ -1,4 +1,4 @@
-"""Kill, freeze, restart, crash and cut, several at once, while messages are published and worked in every way: nothing is lost, nothing ends twice."""
+"""Kill, freeze, restart, crash and cut, several at once, while messages are published and run in every way: nothing is lost, nothing ends twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.scene import Scene
 from tests.faults.storm import OF_DAEMONS, OF_THE_WEB, Storm
 
 NewScene = Callable[..., AbstractContextManager[Scene]]
-# The same seed draws the same faults in the same order; what they hit differs with the speed of the machine.
+# The same seed draws the same faults in the same order; their effect depends on the speed of the machine.
 SEED = os.environ.get("PGROUSE_FAULTS_SEED") or str(time.time_ns())
 MINUTES = float(os.environ.get("PGROUSE_FAULTS_MINUTES", "3"))
 
@@ -25,7 +25,7 @@ def faults_of(scene: Scene, *, without: set[str]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_every_fault_among_all_others_loses_nothing_and_ends_nothing_twice(new_scene: NewScene) -> None:
+def test_all_faults_together_lose_nothing_and_end_nothing_twice(new_scene: NewScene) -> None:
     with new_scene() as scene:
         verdict = Run(scene, SEED).under(shuffled(faults_of(scene, without=OF_THE_WEB), 1, SEED), (0.2, 0.9))
 

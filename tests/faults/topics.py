@@ -105,15 +105,15 @@ TOPICS = {
     ),
     "lettered": Topic(("succeed", "raise", "reject"), {"dead_letter": True}, lasting=True),
     "stepped": Topic(("step", "step", "step then raise"), {"max_attempts": 8}, {"handler": "deeds:deed_in_steps"}),
-    # Worked over HTTP, by workers that die and that come back late.
+    # Run over HTTP, by workers that die and that settle late.
     REMOTE: Topic((*["succeed"] * 12, "raise", "forget", "late"), {"max_attempts": 8}, handler=None),
-    # Whom nobody handles, and who is paused: what lies there at the end is looked at then.
+    # A topic without a handler, and a paused one: the checker examines their messages at the end.
     "nobody": Topic(handler=None),
     "shut": Topic(
         settings={"max_attempts": 3, "paused_at": "2000-01-01", "paused_by": "the storm", "paused_reason": "night"}
     ),
 }
-# What publishers publish while daemons work, and while only the workers over HTTP do.
+# The topics that publishers use while daemons run, and while only workers over HTTP do.
 PUBLISHED = [name for name in TOPICS if name != REMOTE]
 WORKED = {name: topic.handler for name, topic in TOPICS.items() if topic.handler is not None}
 LASTING = {name for name, topic in TOPICS.items() if topic.lasting}

@@ -1,4 +1,4 @@
-"""Who publishes and who meddles during a storm. Each writes down what it knows of what it did."""
+"""The publishers and operators of a storm. Each records the results of its own actions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.faults.ledger import Group, Ledger, Refusal
 from tests.faults.topics import REMOTE, TOPICS
 from tests.sql.queue import Queue
 
-# More would only wait: it is the storm that is to be seen, not a backlog.
+# More would only wait: the test is about faults, not about a backlog.
 ENOUGH = 400
-# Topics with a limit, and those whose handlers are slow, get single messages only.
+# Topics with a limit, and those with slow handlers, get single messages only.
 SLOW = ("full", "few", "brief", "child", "threads", "timed", "strict")
 LATE = ("often", "once", "shut", "few", REMOTE)
 LIVE = "SELECT count(*) FROM messages.message WHERE topic NOT IN ('nobody', 'shut', 'lettered.dlq')"
 
 
 class Actor(threading.Thread):
-    """Does one thing after the other until told to stop, on a connection that it makes again whenever it broke."""
+    """Does one thing after the other until stopped, on a connection that it opens again whenever it broke."""
 
     def __init__(self, name: str, dsn: str, ledger: Ledger, seed: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -37,13 +37,13 @@ class Actor(threading.Thread):
         self.broken: BaseException | None = None
 
     def run(self) -> None:
-        """Act; what is no fault of the connection is kept for anyone who asks."""
+        """Act; any error that is not one of the connection is kept for the thread that joins this one."""
         try:
             while not self.stopping.is_set():
                 with suppress(psycopg.OperationalError, psycopg.InterfaceError):
                     self._connected()
                 self.stopping.wait(0.05)
-        except BaseException as error:  # noqa: BLE001 - told by anyone who waits for this thread
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that joins this one
             self.broken = error
 
     def _connected(self) -> None:
@@ -57,7 +57,7 @@ class Actor(threading.Thread):
 
 
 class Publisher(Actor):
-    """Publishes in every way there is. Each channel of an ordered topic belongs to one publisher, so that it has an order."""
+    """Publishes in every way. Each channel of an ordered topic belongs to one publisher, so that it has an order."""
 
     def __init__(self, number: int, topics: list[str], dsn: str, ledger: Ledger, seed: str) -> None:
         super().__init__(f"publisher-{number}", dsn, ledger, seed)
@@ -67,7 +67,7 @@ class Publisher(Actor):
         ]  # fmt: skip
 
     def act(self, conn: psycopg.Connection[Any]) -> None:
-        """Publish something, unless there is enough."""
+        """Publish something, unless enough messages wait."""
         self._acts += 1
         if self._acts % 10 == 0:
             while conn.execute(LIVE).fetchone()[0] > ENOUGH and not self.stopping.wait(0.1):  # type: ignore[index]
@@ -80,7 +80,7 @@ class Publisher(Actor):
         return f"{self.name}/{self._tags}"
 
     def _message(self, name: str | None = None) -> tuple[Group, NewMessage]:
-        """Make up a message."""
+        """Make a random message."""
         name = name or self.chance.choice(self.topics)
         topic, tag = TOPICS[name], self._tag()
         channel = self.chance.choice(topic.channels) if topic.channels else None
@@ -100,7 +100,7 @@ class Publisher(Actor):
         return Group(name, [tag], channel, merges=key is not None), message
 
     def _plain(self) -> tuple[str, list[str], list[NewMessage]]:
-        """Make up messages of one topic without channels, keys and a bound."""
+        """Make random messages of one topic without channels, keys and a limit."""
         name = self.chance.choice(
             [name for name in self.topics if not TOPICS[name].channels and not TOPICS[name].keys and name not in SLOW]
         )
@@ -137,7 +137,7 @@ class Publisher(Actor):
             publish_many(conn, messages)
 
     def _together(self, conn: psycopg.Connection[Any]) -> None:
-        """Several in one transaction, one of them in a savepoint that is taken back."""
+        """Several in one transaction, one of them in a savepoint that is rolled back."""
         name, tags, messages = self._plain()
         with self.ledger.booked(Group(name, tags[1:])) as group, self.ledger.booked(Group(name, tags[:1])):
             with conn.transaction():
@@ -154,7 +154,7 @@ class Publisher(Actor):
             raise Refusal
 
     def _late(self, conn: psycopg.Connection[Any]) -> None:
-        """Committed long after it was written: what has become old before anybody could see it."""
+        """Committed long after it was inserted: its times are in the past before it is visible."""
         group, message = self._message(self.chance.choice([name for name in LATE if name in self.topics]))
         with self.ledger.booked(group), conn.transaction():
             group.ids = [self._send(conn, message)]
@@ -162,10 +162,10 @@ class Publisher(Actor):
 
 
 class Operator(Actor):
-    """Redrives, requeues, cancels, skips, pauses; and does by hand what pg_cron would do."""
+    """Redrives, requeues, cancels, skips, pauses; and runs by hand the tasks of pg_cron."""
 
     def act(self, conn: psycopg.Connection[Any]) -> None:
-        """Meddle once."""
+        """Do one operation."""
         queue = Queue(conn)
         what = self.chance.choice(
             (self._redrive, self._redrive, self._requeue, self._cancel, self._skip, self._pause, self._maintain)
@@ -208,7 +208,7 @@ class Operator(Actor):
 
 @contextmanager
 def acting(actors: list[Actor]) -> Iterator[list[Actor]]:
-    """Let them act during the block; raise what broke one of them."""
+    """Run them during the block; raise the error of any of them."""
     for actor in actors:
         actor.start()
     try:

@@ -1,4 +1,4 @@
-"""What a witness inside the database saw: each change of a lock and each end of a message, written in the transaction that did it.
+"""The records of a witness inside the database: each change of a lock and each end of a message, written in the transaction that did it.
 
 It knows nothing of what the queue says of itself. What a crash takes back is taken back here, too.
 """

@@ -1,4 +1,4 @@
-"""The queue as it should be: what publish, claim, settle, time and operators make of messages, in plain Python.
+"""The queue as it should be: how publish, claim, settle, time and operators change messages, in plain Python.
 
 Where the queue may choose (which topic or channel goes first) the model does not say what it must do: it takes what was chosen, and
 raises an AssertionError if that was not allowed.
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-# Beyond the server's clock: marks, which live by that, then never pass a message.
+# Later than the server's clock: low-water marks, which depend on it, then never pass a message.
 BEGIN = datetime(2100, 1, 1, tzinfo=UTC)
 LOCK_FOR = timedelta(seconds=30)
 LONGEST_HISTORY = 20
 DEAD = {"rejected", "failed", "lock_expired", "expired"}
 MAX_REDRIVES = 10
-# When a message that comes after others is available, until it is released.
+# When a blocked message is available, until it is released.
 NEVER = datetime(9000, 1, 1, tzinfo=UTC)
 
 Claim = tuple[int, int]  # id and claim_id
@@ -25,7 +25,7 @@ Claim = tuple[int, int]  # id and claim_id
 
 @dataclass(frozen=True)
 class Policy:
-    """What one topic asks for."""
+    """The policy of one topic."""
 
     max_attempts: int = 1
     delay: Callable[[int], float] = lambda _: 10
@@ -66,11 +66,11 @@ SET_POLICIES = """
 
 
 class Full(Exception):
-    """The topic has no room and refuses."""
+    """The topic is full and refuses."""
 
 
 class KeyStands(Exception):
-    """A message of this key stands already."""
+    """A message of this key is waiting already."""
 
 
 @dataclass(frozen=True)
@@ -101,23 +101,23 @@ class Live:
 
     @property
     def place(self) -> tuple[str, str | None]:
-        """Where it stands in line."""
+        """The topic and channel in which it waits."""
         return self.topic, self.channel
 
     @property
     def is_in_a_line(self) -> bool:
-        """Whether its channel keeps strict order."""
+        """Whether its channel is ordered."""
         return POLICIES[self.topic].ordered and self.channel is not None
 
     @property
     def turn(self) -> tuple[int, datetime, int]:
-        """When it is its turn there."""
+        """Its position there."""
         return self.priority, self.available_at, self.id
 
 
 @dataclass(frozen=True)
 class Parked:
-    """What is known of a message that comes after others: these, what it does if one of them ends badly, and when it wants to be available."""
+    """The state of a blocked message: its predecessors, its after_failed, and when its publisher wants it to be available."""
 
     before: frozenset[int]
     after_failed: str
@@ -143,11 +143,11 @@ class Model:
     parked: dict[int, Parked] = field(default_factory=dict)
     # Of a topic, or of a topic and a channel: until when; None = until it is resumed.
     paused: dict[tuple[str, str | None], datetime | None] = field(default_factory=dict)
-    # Ordered channels that wait for their first message: which one, and until when.
+    # Held ordered channels: for which message, and until when.
     blocked: dict[tuple[str, str | None], tuple[int, datetime]] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=lambda: {name: each.max_attempts for name, each in POLICIES.items()})
 
-    # What there is
+    # Queries
 
     def running(self) -> list[Live]:
         return [m for m in self.live.values() if m.lock is not None]
@@ -160,7 +160,7 @@ class Model:
         return (self.limits[message.topic] if own is None else own) or None
 
     def standing(self, topic: str, key: str | None) -> Live | None:
-        """The message of this key that is ready and was never tried: the database lets no second one in."""
+        """The message of this key that is ready and was never attempted: the database permits no second one."""
         found = (m for m in self.live.values() if (m.topic, m.key, m.attempts, m.lock) == (topic, key, 0, None))
         return None if key is None else next(found, None)
 
@@ -171,7 +171,7 @@ class Model:
     # Publishing
 
     def publish(self, wanted: Live, on_conflict: str) -> str:
-        """Take a message in and return what became of it.
+        """Add a message and return the outcome.
 
         Raises:
             KeyStands: and on_conflict is error.
@@ -193,7 +193,7 @@ class Model:
         return "inserted"
 
     def park(self, message_id: int, after: Iterable[int], after_failed: str) -> None:
-        """Let a message that was just inserted wait for others; those that have succeeded it need not wait for."""
+        """Block a message that was just inserted; predecessors that have succeeded are left out."""
         message = self.live[message_id]
         before = frozenset(i for i in map(self.became, after) if not self.is_done(i, after_failed))
         if before:
@@ -202,22 +202,22 @@ class Model:
             self.live[message_id] = replace(message, available_at=NEVER, expires_at=expires_at)
 
     def became(self, message_id: int) -> int:
-        """The message that stands for one that was put back, however often."""
+        """The message that a message became by redrives."""
         while message_id in self.redriven:
             message_id = self.redriven[message_id]
         return message_id
 
     def is_done(self, message_id: int, after_failed: str) -> bool:
-        """Whether what comes after a message need not wait for it."""
+        """Whether a successor need not wait for a message."""
         return message_id not in self.live and (self.archive[message_id].result == "success" or after_failed == "run")
 
     def pass_on(self) -> None:
-        """A transaction is committed: whatever it ended, those that come after it hear of it, and of what that ends in turn."""
+        """A transaction commits: successors learn of the ends, and of the ends that follow from them."""
         while any(map(self._hear, list(self.parked))):
             pass
 
     def _hear(self, message_id: int) -> bool:
-        """Whether anything changed for one that waits."""
+        """Whether anything changed for a blocked message."""
         old = self.parked[message_id]
         before = frozenset(i for i in map(self.became, old.before) if not self.is_done(i, old.after_failed))
         if message_id not in self.live:
@@ -249,7 +249,7 @@ class Model:
         return "appended" if on_conflict == "append" else "replaced"
 
     def fan_out(self, source: int, copies: dict[str, int]) -> None:
-        """What was published to a topic with subscribers ends, and each subscriber has a copy."""
+        """A message of a topic with subscribers ends, and each subscriber has a copy."""
         message = self.live[source]
         assert copies.keys() == set(POLICIES[message.topic].subscribers)
         self.end(message, "success")
@@ -259,11 +259,11 @@ class Model:
     # Claiming
 
     def may_be_claimed(self, message: Live) -> bool:
-        """Whether it is free to go, and its turn."""
+        """Whether nothing holds it, and it is the next."""
         return self.is_free(message) and not self.has_others_ahead(message)
 
     def is_free(self, message: Live) -> bool:
-        """Whether it is due, and nothing but those before it holds it back."""
+        """Whether it is due, and nothing holds it except the messages ahead of it."""
         limit = self.limit(message)
         return not (
             not self.is_due(message)
@@ -285,7 +285,7 @@ class Model:
         )
 
     def has_others_ahead(self, message: Live) -> bool:
-        """Whether it is not its turn: in a line nobody is passed by, elsewhere nobody who is due."""
+        """Whether other messages go first: in an ordered channel all earlier ones, elsewhere those that are due."""
         ahead = (m for m in self.live.values() if m.place == message.place and m.turn < message.turn)
         return any(message.is_in_a_line or self.is_due(m) for m in ahead)
 
@@ -293,7 +293,7 @@ class Model:
         return message.lock is None and message.available_at <= self.now
 
     def is_blocked(self, place: tuple[str, str | None]) -> bool:
-        """Whether an ordered channel waits for its first message."""
+        """Whether an ordered channel is held for its first message."""
         first, until = self.blocked.get(place, (0, self.now))
         return until > self.now and first in self.live and self.live[first].lock is None
 
@@ -306,7 +306,7 @@ class Model:
         limit: int,
         lock_duration: timedelta | None,
     ) -> None:
-        """Take in what a claim returned, and what it ended instead of handing it out."""
+        """Apply what a claim returned, and what it archived instead of returning it."""
         topics_of_ended = {self.live[message_id].topic for message_id in ended}
         for message_id, result in ended.items():
             message, most = self.live[message_id], self.limit(self.live[message_id])
@@ -320,7 +320,7 @@ class Model:
         for message_id, claim_id in got:
             message = self.live[message_id]
             assert message.topic in topics
-            # What is ended takes up room in a claim: then it may pass by others of the topic, but never in a line.
+            # Archived messages take up room in a claim: then it may pass others of the topic, but never in an ordered channel.
             passes = message.topic in topics_of_ended and not message.is_in_a_line
             assert self.is_free(message), message
             assert passes or not self.has_others_ahead(message), message
@@ -341,7 +341,7 @@ class Model:
         return [m for m in found if m and m.lock and m.lock.claim_id == wanted[m.id]]
 
     def lost(self, claims: list[Claim], result: str | None) -> list[int]:
-        """Return what `claims` may not settle and did not settle before."""
+        """Return the messages that `claims` may not settle and did not settle before."""
         held = {m.id for m in self.held(claims)}
         return [i for i, claim_id in claims if i not in held and not self.was_settled(i, claim_id, result)]
 
@@ -379,7 +379,7 @@ class Model:
         return newer and POLICIES[message.topic].key_on_retry == "supersede"
 
     def come_back(self, message: Live, due: datetime) -> None:
-        """Unlock a message until it is due; in an ordered channel it keeps its place, and the channel waits."""
+        """Unlock a message until it is due; in an ordered channel it keeps its position, and the channel is held."""
         if message.is_in_a_line:
             self.blocked[message.place] = message.id, due
             due = message.available_at
@@ -446,7 +446,7 @@ class Model:
         return [m.id for m in skipped]
 
     def redrive(self, ids: list[int]) -> dict[int, str]:
-        """Return what is to become of each: those 'redriven' or 'keyless' are to be put back."""
+        """Return the outcome of each: those 'redriven' or 'keyless' are to be redriven."""
         outcomes = {i: stop for i in ids if (stop := self._stop_of_redrive(i))}
         going = [self.archive[i].message for i in ids if i not in outcomes]
         newest = {(m.topic, m.key): m.id for m in sorted(going, key=lambda m: m.id)}

@@ -1,4 +1,4 @@
-"""The life of messages against a model in Python: whatever publishers, workers, operators and time do, and in which order.
+"""The life of messages against a model in Python: any sequence of publishes, claims, settles, operations and passing time.
 
 After each step the database must hold exactly what the model holds: each published message in one of the two tables, once, with the
 attempts, the lock, the time and the result that the model says; and no limit may be exceeded. At the end everything must come to an end.
@@ -80,7 +80,7 @@ def some_claims(claims: Any) -> Any:
 
 
 class Lifecycle(RuleBasedStateMachine):
-    """Everything that anybody can do to messages."""
+    """All operations on messages."""
 
     messages = Bundle("messages")
     claims = Bundle("claims")
@@ -92,9 +92,9 @@ class Lifecycle(RuleBasedStateMachine):
         self.few: list[str] = []
         self.numbers = count(1)
         queue.conn.execute(EMPTY.encode())
-        # Claims draw lots; a run that is repeated must go the same way.
+        # Claims use random numbers; a run that is repeated must draw the same ones.
         queue.value("SELECT setseed(0)")
-        # Else nothing could be said to be ready.
+        # Otherwise no message could be reported as ready.
         queue.call("register_worker", "w1", "host", 1, "1.0", sorted(POLICIES), 10)
         self.show_time()
 
@@ -105,7 +105,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @initialize(target=messages, few=st.lists(topics, min_size=1, max_size=3, unique=True), described=descriptions)
     def begin(self, few: list[str], described: dict[str, Any]) -> Any:
-        """A run has few topics, so that their messages meet."""
+        """A run has few topics, so that their messages interact."""
         self.few = few
         return self.publish("error", described)
 
@@ -162,10 +162,10 @@ class Lifecycle(RuleBasedStateMachine):
     ) -> list[int]:
         """Publish a message as the model does, and return the ids that are new."""
         if topic == "news" or columns["key"] is None:
-            # A copy would meet the keys of each subscriber; that has tests of its own.
+            # A copy would meet the keys of each subscriber; that is tested elsewhere.
             columns["key"], on_conflict = None, "error"
         if topic == "lane":
-            # One line, whatever the priorities.
+            # One order, whatever the priorities.
             columns["priority"] = 5
         payload, available_at = {"n": next(self.numbers)}, self.model.now + timedelta(seconds=wait)
         wanted = Live(0, topic, payload=payload, available_at=available_at, **columns)
@@ -243,7 +243,7 @@ class Lifecycle(RuleBasedStateMachine):
         way=ways_back,
     )
     def publish_claim_and_give_back(self, worker: str, described: dict[str, Any], channel: str | None, way: str) -> Any:
-        """What comes back meets limits, keys and channels that were free when it was claimed."""
+        """A returned message meets limits, keys and channels that were free when it was claimed."""
         self.publish("replace", described | {"channel": channel, "wait": 0})
         claimed = self.claims_what_may_be_claimed(worker, sorted(POLICIES), 5, None).values
         if claimed:
@@ -271,7 +271,7 @@ class Lifecycle(RuleBasedStateMachine):
     def give_back(self, way: str, held: list[Claim]) -> None:
         getattr(self, way)(held, **({} if way == "release" else {"delay": timedelta(seconds=5)}))
 
-    # Settles, of what some worker once claimed, whether he holds it still or not.
+    # Settles of messages that some worker once claimed, whether it still holds them or not.
 
     @rule(held=some_claims(claims))
     def complete(self, held: list[Claim]) -> None:
@@ -306,7 +306,7 @@ class Lifecycle(RuleBasedStateMachine):
         assert sorted(lost) == sorted(expected)
         self.model.pass_on()
 
-    # Time, operators, upkeep
+    # Time, operators, maintenance
 
     @rule(by=seconds)
     def time_passes(self, by: timedelta) -> None:
@@ -322,7 +322,7 @@ class Lifecycle(RuleBasedStateMachine):
     @precondition(lambda self: self.model.running())
     @rule(worker=workers)
     def release_orphaned(self, worker: str) -> None:
-        """A worker that knows nothing of what it holds gives it all back."""
+        """A worker that does not know its messages releases them all."""
         held = [(m.id, m.lock.claim_id) for m in self.model.running() if m.lock and m.lock.worker == worker]
         self.model.hand_back(held, None)
 
@@ -350,7 +350,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 3))
     def upkeep(self, most: int) -> None:
-        """A limit is changed and marks are raised."""
+        """Change a limit and raise marks."""
         self.queue.policy("thrice", max_attempts=most)
         self.model.limits["thrice"] = most
         self.queue.conn.execute("UPDATE messages.low_water_mark SET next_run_at = 'epoch'")
@@ -368,7 +368,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(message_id=messages)
     def explain(self, message_id: int) -> None:
-        """It says ready of what the model would hand out, running of what is locked, and of all else something else."""
+        """It returns ready for messages that the model would claim, running for locked ones, and something else for all others."""
         codes = [row.code for row in self.queue.rows("SELECT code FROM messages.explain(%s)", [message_id])]
         message = self.model.live.get(message_id)
         lock = message.lock if message else None
@@ -392,7 +392,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule()
     def propagate_missed_ends(self) -> None:
-        """Every end was passed on when it was committed: the tick has nothing to fix."""
+        """Every end was propagated when it was committed: the tick has nothing to do."""
         self.queue.call("propagate_missed_ends")
 
     @precondition(lambda self: self.model.parked)
@@ -460,7 +460,7 @@ class Lifecycle(RuleBasedStateMachine):
         assert broken == []
 
     def teardown(self) -> None:
-        """Let all that is left be worked: nothing is stuck, whatever happened to it."""
+        """Run all that is left: no message is stuck."""
         for topic, channel in list(self.model.paused):
             self.queue.call("resume", topic, channel=channel)
         self.model.paused.clear()
@@ -491,7 +491,7 @@ def test_messages_live_and_end_as_the_model_says(db: psycopg.Connection[Any]) ->
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
             deadline=None,
-            # The same in every run, unless a long one looks for what nobody has thought of.
+            # The same examples in every run, unless a long run searches for new ones.
             derandomize=EXAMPLES <= DEFAULT_EXAMPLES,
             suppress_health_check=list(HealthCheck),
         ),

@@ -1,4 +1,4 @@
-"""The protocols as Spin models: searched to the end without an error, and wrong without any one of their parts."""
+"""The protocols as Spin models: searched completely without an error, and wrong without any one of their parts."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def errors(report: str) -> int:
 
 
 def never_reached(report: str) -> set[str]:
-    """The states that the search did not come to, by what stands there."""
+    """Return the states that the search did not reach, with their statements."""
     return set(re.findall(r"state \d+, \"(.*)\"", report))
 
 
 @pytest.mark.parametrize("model", ["wake", "fence"])
-def test_the_protocol_holds_in_every_state_there_is(model: str, tmp_path: Path) -> None:
+def test_the_protocol_holds_in_every_state(model: str, tmp_path: Path) -> None:
     report = search(model, tmp_path)
 
     assert errors(report) == 0
@@ -84,7 +84,9 @@ def test_with_a_weaker_fence_an_attempt_ends_that_of_another(variant: str, tmp_p
 
 
 @pytest.mark.parametrize("variant", ["INSERT_FIRST", "DELETE_FIRST"])
-def test_archived_in_two_transactions_a_message_is_in_two_places_or_in_none(variant: str, tmp_path: Path) -> None:
+def test_with_an_archive_in_two_transactions_a_message_is_in_two_tables_or_in_none(
+    variant: str, tmp_path: Path
+) -> None:
     report = search("fence", tmp_path, variant)
 
     assert "assertion violated ((((live+archived)==1)" in report

@@ -45,7 +45,7 @@ def every_script() -> list[str]:
 
 
 def works(conn: psycopg.Connection[Any]) -> bool:
-    """Whether a message goes its whole way."""
+    """Whether a message can be published, claimed and completed."""
     conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('t', '1')")
     held = conn.execute("SELECT id, claim_id FROM messages.claim('w', ARRAY['t'], 1)").fetchall()
     lost = conn.execute("SELECT messages.complete(%s, %s)", [[i for i, _ in held], [c for _, c in held]]).fetchone()

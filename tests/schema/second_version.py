@@ -1,4 +1,4 @@
-"""A version after this one, made up: a column, a function with one argument more, and a new one in a folder of its own."""
+"""A made-up later version: a column, a function with one more argument, and a new one in a folder of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables, types, domains, indexes, constraints and sequences of the schema and the rows that it begins with, one a line.
+"""The tables, types, domains, indexes, constraints and sequences of the schema and its initial rows, one per line.
 
 `python -m tests.schema.tables` writes tables.txt, which a test compares with what is installed.
 """
@@ -16,7 +16,7 @@ from tests.server.ground import EMBEDDED, Ground
 
 PAGE = Path(__file__).parent / "tables.txt"
 
-# What depends on the day (partitions) or is somebody else's (the ledger) is left out.
+# Objects that depend on the day (partitions) or belong elsewhere (the ledger) are left out.
 OURS: LiteralString = "c.relnamespace = 'messages'::regnamespace AND NOT c.relispartition AND c.relname <> 'migration'"
 QUERIES: dict[str, LiteralString] = {
     "table": f"""

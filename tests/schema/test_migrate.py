@@ -1,4 +1,4 @@
-"""The migrator installs the schema, anyone who calls it and wherever."""
+"""The migrator installs the schema, for any caller and in any database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_fresh_installation_applies_every_script_and_works(conn: psycopg.Conne
     schema.check(conn)
 
 
-def test_migrations_come_in_their_order_between_what_constraints_call_and_all_other_objects() -> None:
+def test_migrations_run_in_order_between_functions_of_constraints_and_all_other_objects() -> None:
     scripts = list(schema.scripts())
     before = sorted(file.name.removesuffix(".sql") for file in (schema.sql_root() / "constraints").iterdir())
 
@@ -43,7 +43,7 @@ def test_migrations_come_in_their_order_between_what_constraints_call_and_all_ot
 
 
 @pytest.mark.parametrize("room", ["functions", "a room of its own", "archive"])
-def test_a_file_is_read_from_any_folder_and_the_ledger_does_not_know_from_which(
+def test_a_file_is_read_from_any_folder_and_the_ledger_ignores_the_folder(
     conn: psycopg.Connection[Any], sql_copy: Path, room: str
 ) -> None:
     applied = schema.migrate(conn)
@@ -56,7 +56,7 @@ def test_a_file_is_read_from_any_folder_and_the_ledger_does_not_know_from_which(
     assert every_script() == applied
 
 
-def test_the_jobs_of_pg_cron_are_no_part_of_the_schema() -> None:
+def test_the_jobs_of_pg_cron_are_not_part_of_the_schema() -> None:
     jobs = {file.name.removesuffix(".sql") for file in (schema.sql_root() / "cron").iterdir()}
 
     assert jobs
@@ -71,7 +71,7 @@ def test_a_second_run_applies_nothing_and_changes_nothing(conn: psycopg.Connecti
     assert objects(conn) == before
 
 
-def test_the_ledger_knows_what_was_applied_by_whom(conn: psycopg.Connection[Any]) -> None:
+def test_the_ledger_records_what_was_applied_by_whom(conn: psycopg.Connection[Any]) -> None:
     schema.migrate(conn)
 
     rows = conn.execute(
@@ -84,13 +84,13 @@ def test_the_ledger_knows_what_was_applied_by_whom(conn: psycopg.Connection[Any]
     assert {row[3:] for row in rows} == {(version("pgrouse"), "postgres")}
 
 
-def test_a_dry_run_tells_what_would_be_applied_and_changes_nothing(conn: psycopg.Connection[Any]) -> None:
+def test_a_dry_run_returns_what_would_be_applied_and_changes_nothing(conn: psycopg.Connection[Any]) -> None:
     assert schema.migrate(conn, dry_run=True) == every_script()
 
     assert not has_schema(conn)
 
 
-def test_a_migration_that_fails_takes_everything_back(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
+def test_a_migration_that_fails_is_rolled_back_completely(conn: psycopg.Connection[Any], sql_copy: Path) -> None:
     (sql_copy / "migrations/9999_broken.sql").write_text("CREATE TABLE messages.colour (); SELECT no_such_function()")
 
     with pytest.raises(errors.UndefinedFunction):
@@ -99,7 +99,7 @@ def test_a_migration_that_fails_takes_everything_back(conn: psycopg.Connection[A
     assert not has_schema(conn)
 
 
-def test_a_fresh_installation_looks_up_no_policies(conn: psycopg.Connection[Any]) -> None:
+def test_a_fresh_installation_needs_no_policy_check(conn: psycopg.Connection[Any]) -> None:
     schema.migrate(conn)
 
     assert conn.execute("SELECT pg_sequence_last_value('messages.policy_topic_bits')").fetchone() == (1,)
@@ -128,7 +128,7 @@ def test_two_databases_of_one_server_may_be_migrated_at_once(server: Postgres) -
     assert applied == [every_script()] * 2
 
 
-def test_it_is_one_transaction_with_what_the_caller_does(empty_database: Database) -> None:
+def test_it_runs_in_the_callers_transaction(empty_database: Database) -> None:
     conn = empty_database.connect()
 
     with conn.transaction(force_rollback=True):
@@ -140,7 +140,7 @@ def test_it_is_one_transaction_with_what_the_caller_does(empty_database: Databas
     assert conn.execute("SELECT to_regclass('public.mine')").fetchone() == (None,)
 
 
-def test_within_a_longer_transaction_the_owners_rights_do_not_linger(empty_database: Database) -> None:
+def test_within_a_longer_transaction_the_owners_rights_end_with_the_migration(empty_database: Database) -> None:
     conn = empty_database.connect()
 
     with conn.transaction():
@@ -149,7 +149,7 @@ def test_within_a_longer_transaction_the_owners_rights_do_not_linger(empty_datab
         assert conn.execute("SELECT current_user::text").fetchone() == ("postgres",)
 
 
-def test_a_superuser_hands_the_schema_to_an_owner_that_cannot_log_in(conn: psycopg.Connection[Any]) -> None:
+def test_a_superuser_gives_the_schema_to_an_owner_that_cannot_log_in(conn: psycopg.Connection[Any]) -> None:
     schema.migrate(conn)
 
     assert owner(conn) == "messages_owner"
@@ -173,7 +173,7 @@ def test_the_database_may_have_any_name(strange: psycopg.Connection[Any]) -> Non
     assert works(strange)
 
 
-def test_an_owner_who_is_no_superuser_and_may_create_no_roles_installs_it_for_himself(
+def test_an_owner_without_superuser_rights_and_createrole_installs_it_as_its_own(
     plain_owner: psycopg.Connection[Any],
 ) -> None:
     schema.migrate(plain_owner)
@@ -184,7 +184,9 @@ def test_an_owner_who_is_no_superuser_and_may_create_no_roles_installs_it_for_hi
     assert plain_owner.execute("SELECT bool_and(count >= 0) FROM messages.tick()").fetchone() == (True,)
 
 
-def test_who_may_not_create_in_the_database_is_told_by_the_server(server: Postgres, empty_database: Database) -> None:
+def test_a_role_that_cannot_create_in_the_database_gets_the_servers_error(
+    server: Postgres, empty_database: Database
+) -> None:
     conn = empty_database.connect()
     conn.execute("SET SESSION AUTHORIZATION messages_worker")
 
@@ -192,7 +194,9 @@ def test_who_may_not_create_in_the_database_is_told_by_the_server(server: Postgr
         schema.migrate(conn)
 
 
-def test_on_a_server_without_the_roles_an_owner_who_may_create_none_does_without(private_server: Postgres) -> None:
+def test_on_a_server_without_the_roles_an_owner_without_createrole_installs_without_them(
+    private_server: Postgres,
+) -> None:
     with private_server.admin() as admin:
         admin.execute("CREATE ROLE app LOGIN")
         admin.execute("CREATE DATABASE app OWNER app")
@@ -207,14 +211,14 @@ def test_on_a_server_without_the_roles_an_owner_who_may_create_none_does_without
         assert conn.execute(open_to_all).fetchone() == (0,)
 
 
-def test_roles_that_are_made_later_get_their_rights_by_the_next_migration(private_server: Postgres) -> None:
+def test_roles_that_are_created_later_get_their_rights_by_the_next_migration(private_server: Postgres) -> None:
     with private_server.admin() as admin:
         admin.execute("CREATE ROLE app LOGIN")
         admin.execute("CREATE DATABASE app OWNER app")
     with private_server.admin("app") as conn:
         conn.execute("SET SESSION AUTHORIZATION app")
         schema.migrate(conn)
-        # A superuser makes them, in any empty database of the server.
+        # A superuser creates them, in any empty database of the server.
         with private_server.admin() as admin:
             schema.migrate(admin)
 
@@ -226,14 +230,14 @@ def test_roles_that_are_made_later_get_their_rights_by_the_next_migration(privat
         ).fetchone() == ("t",)
 
 
-def test_check_says_that_the_schema_is_missing(conn: psycopg.Connection[Any]) -> None:
+def test_check_reports_a_missing_schema(conn: psycopg.Connection[Any]) -> None:
     with pytest.raises(SchemaMismatch) as caught:
         schema.check(conn)
 
     assert str(caught.value) == "the database has no schema `messages`: run `pgrouse migrate`"
 
 
-def test_a_worker_may_check(conn: psycopg.Connection[Any]) -> None:
+def test_a_worker_may_call_check(conn: psycopg.Connection[Any]) -> None:
     schema.migrate(conn)
     conn.execute("SET SESSION AUTHORIZATION messages_worker")
 

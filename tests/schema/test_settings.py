@@ -1,4 +1,4 @@
-"""Each function has exactly the settings that sql/settings.sql says, also after it was replaced or altered by hand."""
+"""Each function has exactly the settings of sql/settings.sql, also after it was replaced or altered by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.schema.second_version import file
 
 SETTINGS = "SELECT p.proname::text, s FROM pg_proc AS p, unnest(p.proconfig) AS s WHERE p.pronamespace = 'messages'::regnamespace"
 SAFE_PATH = "search_path=pg_catalog, pg_temp"
-# A SELECT that is part of the statement that calls it. With settings, or with the rights of its owner, it would be a call.
+# A SELECT that is inlined into the calling statement. With settings, or with the rights of its owner, it would be a call.
 INLINED = {"has_policies", "has_strict_lock", "is_in_ordered_channel", "is_paused", "key_holder", "now", "settle"}
 
 
@@ -28,7 +28,7 @@ def files() -> dict[str, str]:
 
 
 def rule() -> set[tuple[str, str]]:
-    """What settings.sql says of the functions that it names."""
+    """The settings that settings.sql has for the functions that it names."""
     groups = re.findall(r"\(ARRAY\[([^]]+)\], '([^']+)'\)", schema.script("settings.sql").decode())
     return {
         (name, setting)
@@ -39,7 +39,7 @@ def rule() -> set[tuple[str, str]]:
 
 
 def said_in_files() -> set[tuple[str, str]]:
-    """The settings that a function has by its own file."""
+    """The settings that a function has in its own file."""
     said = (
         (name, re.findall(r"^SET (\w+) = '?([^'\n]+)'?$", text.partition("AS $$")[0], re.MULTILINE))
         for name, text in files().items()
@@ -55,11 +55,11 @@ def test_each_function_has_the_settings_of_the_rule_and_no_others(db: psycopg.Co
     assert settings(db) == rule() | {(name, SAFE_PATH) for (name,) in definers} | said_in_files()
 
 
-def test_only_a_timeout_is_said_in_the_file_of_a_function() -> None:
+def test_the_file_of_a_function_sets_only_a_timeout() -> None:
     assert {setting.partition("=")[0] for _, setting in said_in_files()} == {"lock_timeout"}
 
 
-def test_a_function_that_is_to_be_inlined_has_no_settings(db: psycopg.Connection[Any]) -> None:
+def test_an_inlined_function_has_no_settings(db: psycopg.Connection[Any]) -> None:
     inlined = db.execute(
         """
         SELECT p.proname::text FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
@@ -71,9 +71,7 @@ def test_a_function_that_is_to_be_inlined_has_no_settings(db: psycopg.Connection
 
 
 @pytest.mark.parametrize("name", ["claim", "new_blocked", "tick"])
-def test_a_function_that_is_replaced_has_its_settings_again(
-    conn: psycopg.Connection[Any], sql_copy: Path, name: str
-) -> None:
+def test_a_replaced_function_gets_its_settings_again(conn: psycopg.Connection[Any], sql_copy: Path, name: str) -> None:
     schema.migrate(conn)
     before = settings(conn)
     changed = file(sql_copy, name)
@@ -84,7 +82,7 @@ def test_a_function_that_is_replaced_has_its_settings_again(
     assert settings(conn) == before
 
 
-def test_what_was_altered_by_hand_is_as_the_rule_says_after_the_next_migrate(conn: psycopg.Connection[Any]) -> None:
+def test_settings_that_were_altered_by_hand_are_restored_by_the_next_migrate(conn: psycopg.Connection[Any]) -> None:
     schema.migrate(conn)
     before = settings(conn)
     conn.execute("ALTER FUNCTION messages.claim RESET ALL")
@@ -96,7 +94,7 @@ def test_what_was_altered_by_hand_is_as_the_rule_says_after_the_next_migrate(con
     assert settings(conn) == before
 
 
-def test_a_function_that_another_role_put_into_the_schema_is_left_alone(conn: psycopg.Connection[Any]) -> None:
+def test_a_function_that_another_role_added_to_the_schema_is_left_alone(conn: psycopg.Connection[Any]) -> None:
     schema.migrate(conn)
     conn.execute(
         "CREATE FUNCTION messages.foreign_one() RETURNS int LANGUAGE sql SECURITY DEFINER SET work_mem = '1MB' AS 'SELECT 1'"

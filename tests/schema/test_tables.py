@@ -1,4 +1,4 @@
-"""What the migrations make together is what tables.txt says: nothing is lost from them, and nothing comes to them, without being seen."""
+"""The tables that the migrations create are those of tables.txt: nothing is removed or added unnoticed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psycopg
 from tests.schema.tables import PAGE, tables
 
 
-def test_the_tables_are_those_that_were_written_down(db: psycopg.Connection[Any]) -> None:
+def test_the_tables_are_those_of_the_file(db: psycopg.Connection[Any]) -> None:
     installed, written = set(tables(db)), set(PAGE.read_text().splitlines())
 
     assert sorted(installed - written) == [], "migrations add this: run `python -m tests.schema.tables` if they should"

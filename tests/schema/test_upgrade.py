@@ -1,4 +1,4 @@
-"""The migrator brings an installed schema to a later version, here a made-up one, and knows when it is not the one that this version works with."""
+"""The migrator upgrades an installed schema to a later version, here a made-up one, and recognizes a schema of another version."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def installed(conn: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
     return conn
 
 
-def test_an_upgrade_applies_what_is_new_and_nothing_else(installed: psycopg.Connection[Any], upgrade: Upgrade) -> None:
+def test_an_upgrade_applies_only_new_and_changed_files(installed: psycopg.Connection[Any], upgrade: Upgrade) -> None:
     installed.execute("INSERT INTO messages.message (topic, payload) VALUES ('kept', '1')")
     upgrade()
 
@@ -47,7 +47,7 @@ def test_an_upgrade_applies_what_is_new_and_nothing_else(installed: psycopg.Conn
     assert schema.migrate(installed) == []
 
 
-def test_the_ledger_knows_which_version_applied_what(installed: psycopg.Connection[Any], upgrade: Upgrade) -> None:
+def test_the_ledger_records_which_version_applied_what(installed: psycopg.Connection[Any], upgrade: Upgrade) -> None:
     upgrade()
     schema.migrate(installed)
 
@@ -83,7 +83,7 @@ def test_an_upgrade_that_fails_leaves_the_schema_as_it_was(
     assert works(installed)
 
 
-def test_an_upgrade_gives_up_while_somebody_holds_a_table_and_can_be_tried_again(
+def test_an_upgrade_gives_up_while_another_session_holds_a_table_and_can_be_tried_again(
     installed: psycopg.Connection[Any], upgrade: Upgrade, empty_database: Database
 ) -> None:
     before = objects(installed)
@@ -119,7 +119,7 @@ def test_three_migrators_at_once_on_an_installed_schema_upgrade_it_once(
 
 
 class Publishers:
-    """Some who publish without a pause, by INSERT and by messages.publish, while the block runs.
+    """Publish without a pause, by INSERT and by messages.publish, while the block runs.
 
     A call of messages.publish that runs while the upgrade drops the function fails, and publishes nothing: it is repeated. An INSERT never fails.
 
@@ -160,7 +160,7 @@ class Publishers:
         return count
 
 
-def test_daemons_of_the_version_before_and_publishers_go_on_during_an_upgrade_and_after_it(
+def test_daemons_of_the_previous_version_and_publishers_continue_during_an_upgrade_and_after_it(
     fleet: Fleet, database: Database, upgrade: Upgrade
 ) -> None:
     conn = database.connect()
@@ -196,7 +196,7 @@ def test_a_changed_function_is_replaced(installed: psycopg.Connection[Any], sql_
     assert schema.migrate(installed) == []
 
 
-def test_a_new_function_is_closed_to_public(installed: psycopg.Connection[Any], upgrade: Upgrade) -> None:
+def test_a_new_function_is_not_executable_by_public(installed: psycopg.Connection[Any], upgrade: Upgrade) -> None:
     upgrade()
 
     schema.migrate(installed)
@@ -224,7 +224,7 @@ def test_an_edited_migration_is_refused_with_the_fix_and_changes_nothing(
 
 @pytest.fixture
 def granted(installed: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
-    """A schema whose messages.publish two roles may call that are none of ours, the one with the grant option."""
+    """A schema whose messages.publish two other roles may call, one of them with the grant option."""
     installed.execute('CREATE ROLE "web Shop"; CREATE ROLE desk')
     installed.execute('GRANT USAGE ON SCHEMA messages TO "web Shop"')
     installed.execute('GRANT EXECUTE ON FUNCTION messages.publish TO "web Shop" WITH GRANT OPTION')
@@ -236,7 +236,7 @@ def granted(installed: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[A
 MAY = "SELECT has_function_privilege(%s, %s::regproc, %s)"
 
 
-def test_who_was_granted_a_function_that_gets_more_arguments_may_still_call_it(
+def test_a_role_that_may_call_a_function_may_still_call_it_with_more_arguments(
     granted: psycopg.Connection[Any], upgrade: Upgrade
 ) -> None:
     upgrade()
@@ -256,7 +256,9 @@ def test_who_was_granted_a_function_that_gets_more_arguments_may_still_call_it(
     assert may == [(True,), (True,), (False,), (False,)]
 
 
-def test_what_a_migration_revokes_is_not_granted_again(granted: psycopg.Connection[Any], sql_copy: Path) -> None:
+def test_a_right_that_a_migration_revokes_is_not_granted_again(
+    granted: psycopg.Connection[Any], sql_copy: Path
+) -> None:
     (sql_copy / "migrations/9999_revoke.sql").write_text("REVOKE EXECUTE ON FUNCTION messages.cancel FROM desk")
 
     schema.migrate(granted)
@@ -265,7 +267,7 @@ def test_what_a_migration_revokes_is_not_granted_again(granted: psycopg.Connecti
     assert granted.execute(MAY, ["desk", "messages.publish", "EXECUTE"]).fetchone() == (True,)
 
 
-def test_what_is_bound_to_a_function_that_gets_more_arguments_is_named_and_in_the_way_until_it_is_dropped(
+def test_objects_that_depend_on_a_function_that_gets_more_arguments_are_named_and_prevent_the_upgrade(
     installed: psycopg.Connection[Any], upgrade: Upgrade
 ) -> None:
     installed.execute(
@@ -286,7 +288,7 @@ def test_what_is_bound_to_a_function_that_gets_more_arguments_is_named_and_in_th
     assert works(installed)
 
 
-def test_a_superuser_who_migrates_it_later_is_told_to_leave_that_to_its_owner(
+def test_a_superuser_who_migrates_later_is_referred_to_the_owner(
     plain_owner: psycopg.Connection[Any], empty_database: Database, sql_copy: Path
 ) -> None:
     schema.migrate(plain_owner)
@@ -300,7 +302,7 @@ def test_a_superuser_who_migrates_it_later_is_told_to_leave_that_to_its_owner(
     assert plain_owner.execute(owners).fetchall() == [('"plain Owner"',)]
 
 
-def test_check_says_that_the_schema_is_older(installed: psycopg.Connection[Any], upgrade: Upgrade) -> None:
+def test_check_reports_an_older_schema(installed: psycopg.Connection[Any], upgrade: Upgrade) -> None:
     upgrade()
 
     with pytest.raises(SchemaMismatch) as caught:
@@ -312,7 +314,7 @@ def test_check_says_that_the_schema_is_older(installed: psycopg.Connection[Any],
 
 
 @pytest.mark.parametrize("does", [schema.check, schema.migrate])
-def test_a_schema_that_is_newer_is_said_to_be_and_left_as_it_is(
+def test_a_newer_schema_is_reported_and_not_changed(
     conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, upgrade: Upgrade, does: Callable[..., object]
 ) -> None:
     upgrade()

@@ -1,4 +1,4 @@
-"""What a web page that somebody visits can do to the dashboard of his machine, tried in a browser: the page's own name leads to 127.0.0.1."""
+"""What a web page of an attacker can do to a dashboard on the visitor's machine, tried in a browser: the page's own name leads to 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.web.conftest import ARGUMENTS, CHROMIUM
 
 EVIL = "evil.test"
 JSON = {"Content-Type": "application/json"}
-# Every way of saying who asks that says nothing.
+# Every form of identification that is empty.
 NOTHING = ["", " ", "\t", "Basic", "Basic ", "Basic Og==", "Bearer", "Bearer ", "Bearer  \t", "Negotiate x"]
 
 
@@ -28,7 +28,7 @@ def local_database(server: Postgres) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def local(local_database: Database) -> Iterator[Site]:
-    """A dashboard where who is on this machine is the operator."""
+    """A dashboard where a caller on this machine is the operator."""
     site = Site(local_database)
     yield site
     site.stop()
@@ -36,11 +36,11 @@ def local(local_database: Database) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
-    """A browser for which the name of another's site leads here, as after DNS rebinding."""
+    """A browser for which the name of another site leads here, as after DNS rebinding."""
     if not Path(CHROMIUM).exists():
         pytest.skip("there is no chromium: apt-get install chromium, or name one by PGROUSE_TEST_CHROMIUM")
     with sync_playwright() as playwright:
-        # What a browser does against such pages by itself, the newest ones do, is no defence of ours.
+        # Newer browsers block such pages by themselves; that is no defence of ours.
         rules = [f"--host-resolver-rules=MAP {EVIL} 127.0.0.1", "--disable-features=LocalNetworkAccessChecks"]
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*ARGUMENTS, *rules], timeout=90_000)
         yield browser
@@ -49,7 +49,7 @@ def browser() -> Generator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page of another's site, on the port of the dashboard. The name leads there, what the page says is the test's."""
+    """A page of another site, on the port of the dashboard. Its name leads there; the test sets its content."""
     with browser.new_context() as context:
         page = context.new_page()
         page.set_default_timeout(60_000)
@@ -97,7 +97,7 @@ def test_a_page_whose_name_leads_here_reads_and_changes_nothing(
         assert conn.execute("SELECT count(*) FROM messages.message AS m WHERE m.topic = 'pwn'").fetchone() == (0,)
 
 
-def test_a_page_of_this_machine_itself_may(page: Page, local: Site) -> None:
+def test_a_page_of_this_machine_itself_may_read_and_change(page: Page, local: Site) -> None:
     visit(page, local.url)
     publish = {"method": "POST", "headers": JSON, "body": '{"topic": "own", "payload": 1}'}
 

@@ -1,4 +1,4 @@
-"""Who takes all memory of the server for locks, as any role that may connect can: what fails then is said of no message."""
+"""A role that may only connect takes all memory of the server for locks: the errors are not attributed to any message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers try on the web server by HTTP: to be taken for the local user, to fill its memory, to ask the database for nothing."""
+"""What outsiders try on the web server by HTTP: to be taken for the local user, to fill its memory, to query the database for nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def queue(database: Database) -> Queue:
 
 @pytest.fixture(scope="module")
 def local(database: Database) -> Iterator[Site]:
-    """A web server where who is on this machine is the operator."""
+    """A web server where a caller on this machine is the operator."""
     site = Site(database)
     yield site
     site.stop()
@@ -64,7 +64,7 @@ def _nobody_was_wrong_before(request: pytest.FixtureRequest) -> None:
 
 
 def say(site: Site, *lines: bytes, body: bytes = b"") -> bytes:
-    """Send a request byte by byte as given; return what comes until the other side hangs up."""
+    """Send a request byte by byte as given; return what arrives until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1])), timeout=60) as wire:
         wire.sendall(b"\r\n".join([*lines, b"Connection: close", b"", body]))
         heard = b""
@@ -86,7 +86,9 @@ def publishes(*headers: bytes, target: bytes = b"/v1/messages") -> tuple[bytes, 
 
 
 @pytest.mark.parametrize("forged", FORGED)
-def test_who_shows_no_good_token_is_nobody_under_any_name(local: Site, queue: Queue, forged: str) -> None:
+def test_a_caller_without_a_valid_token_is_unauthenticated_under_any_name(
+    local: Site, queue: Queue, forged: str
+) -> None:
     shown = b"Authorization: " + forged.encode()
 
     for host in (EVIL.encode(), b"127.0.0.1"):
@@ -107,7 +109,7 @@ UPGRADES = {
 
 @pytest.mark.parametrize("upgrade", UPGRADES.values(), ids=UPGRADES)
 @pytest.mark.parametrize("method", [b"POST", b"GET"])
-def test_what_follows_a_wish_for_another_protocol_is_no_further_request(
+def test_bytes_after_an_upgrade_request_are_no_further_request(
     local: Site, queue: Queue, method: bytes, upgrade: bytes
 ) -> None:
     smuggled = b"\r\n".join([*publishes(b"Host: 127.0.0.1"), b"Connection: close", b"", MESSAGE])
@@ -125,7 +127,7 @@ def test_what_follows_a_wish_for_another_protocol_is_no_further_request(
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'pwn'") == 0
 
 
-def test_a_wish_for_another_protocol_without_a_body_is_answered_as_if_it_were_none(local: Site) -> None:
+def test_an_upgrade_request_without_a_body_is_answered_like_any_request(local: Site) -> None:
     with socket.create_connection(("127.0.0.1", int(local.url.rsplit(":", 1)[1])), timeout=60) as wire:
         wire.sendall(b"GET /v1/stats HTTP/1.1\r\nHost: 127.0.0.1\r\n" + UPGRADES["h2c"] + b"\r\n\r\n")
         heard = b""
@@ -150,7 +152,7 @@ SAID_TWICE = [
 
 
 @pytest.mark.parametrize("headers", SAID_TWICE, ids=lambda headers: headers[-1].decode())
-def test_what_decides_is_not_said_twice(local: Site, queue: Queue, headers: tuple[bytes, ...]) -> None:
+def test_a_header_that_decides_must_not_occur_twice(local: Site, queue: Queue, headers: tuple[bytes, ...]) -> None:
     heard = say(local, *publishes(*headers), body=MESSAGE)
 
     assert status(heard) in (400, 421), heard
@@ -168,11 +170,11 @@ def test_what_decides_is_not_said_twice(local: Site, queue: Queue, headers: tupl
         b"[::1]evil",
     ],
 )
-def test_a_name_of_a_host_holds_no_path_and_no_user(local: Site, host: bytes) -> None:
+def test_a_host_name_has_no_path_and_no_user(local: Site, host: bytes) -> None:
     assert status(say(local, b"GET /v1/stats HTTP/1.1", b"Host: " + host)) in (400, 421)
 
 
-def test_an_address_in_the_line_of_the_request_does_not_stand_for_the_host(local: Site) -> None:
+def test_an_address_in_the_request_line_does_not_replace_the_host(local: Site) -> None:
     for target in (b"http://127.0.0.1/v1/stats", b"http://127.0.0.1/v1/messages"):
         assert status(say(local, b"GET %s HTTP/1.1" % target, b"Host: evil.test")) in (400, 404, 421)
 
@@ -181,11 +183,11 @@ def test_an_address_in_the_line_of_the_request_does_not_stand_for_the_host(local
     "header",
     ["Forwarded", "Via", "X-Real-IP", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port"],
 )
-def test_whoever_comes_by_a_proxy_is_not_local(local: Site, header: str) -> None:
+def test_a_caller_behind_a_proxy_is_not_local(local: Site, header: str) -> None:
     assert httpx.get(f"{local.url}/v1/stats", headers={header: "x"}).status_code == 401
 
 
-def test_what_follows_a_body_says_nothing_of_who_asks(local: Site, queue: Queue) -> None:
+def test_bytes_after_a_body_do_not_identify_the_caller(local: Site, queue: Queue) -> None:
     parts = b"%x\r\n%s\r\n0\r\nX-Forwarded-For: 192.0.2.7\r\nAuthorization: Bearer x\r\n\r\n" % (len(MESSAGE), MESSAGE)
     head = (b"POST /v1/messages HTTP/1.1", b"Host: localhost", b"Content-Type: application/json")
 
@@ -195,7 +197,7 @@ def test_what_follows_a_body_says_nothing_of_who_asks(local: Site, queue: Queue)
     queue.conn.execute("DELETE FROM messages.message")
 
 
-def test_who_logs_out_ends_no_session_but_his_own(walled: Site) -> None:
+def test_a_logout_ends_only_its_own_session(walled: Site) -> None:
     victim = httpx.post(f"{walled.url}/login", data={"token": walled.token("viewer")}).cookies[COOKIE]
     other = {"Authorization": f"Bearer {walled.token('viewer')}"}
 
@@ -204,12 +206,12 @@ def test_who_logs_out_ends_no_session_but_his_own(walled: Site) -> None:
     assert httpx.get(f"{walled.url}/v1/stats", cookies={COOKIE: victim}).status_code == 200
 
 
-# How much is too much.
+# Limits of sizes.
 
 
 @pytest.fixture(params=[HttpToolsProtocol, H11Protocol], ids=["httptools", "h11"])
 def parsed(request: pytest.FixtureRequest, database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A web server with either parser."""
+    """A web server with each of the parsers."""
     monkeypatch.setattr(server, "HttpProtocol", http_protocol.bounded_protocol(request.param))
     site = Site(database)
     yield site
@@ -217,7 +219,7 @@ def parsed(request: pytest.FixtureRequest, database: Database, monkeypatch: pyte
 
 
 def pour(site: Site, head: bytes, drop: bytes, most: int = 16 << 20) -> tuple[int, bytes]:
-    """Send the same again and again, until the other side hangs up; return how many bytes it took, and what it said."""
+    """Send the same bytes again and again until the server closes the connection; return how many it took, and its answer."""
     with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1])), timeout=60) as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
         wire.sendall(head)
@@ -249,15 +251,15 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("kind", ENDLESS)
-def test_headers_without_an_end_are_hung_up_on_before_they_fill_the_memory(parsed: Site, kind: str) -> None:
-    # What the kernels on both sides keep comes on top.
+def test_the_connection_is_closed_before_endless_headers_fill_the_memory(parsed: Site, kind: str) -> None:
+    # The buffers of the kernels on both sides are added.
     sent, _ = pour(parsed, *ENDLESS[kind])
 
     assert sent < 16 << 20
     assert httpx.get(f"{parsed.url}/livez").status_code == 200
 
 
-def test_headers_that_are_too_large_are_told_so(local: Site) -> None:
+def test_headers_that_are_too_large_get_an_error(local: Site) -> None:
     size = http_protocol.MAX_HEADER_BYTES + 1
     with socket.create_connection(("127.0.0.1", int(local.url.rsplit(":", 1)[1])), timeout=60) as wire:
         wire.sendall((HEAD + b"X-A: ").ljust(size, b"a"))
@@ -265,7 +267,7 @@ def test_headers_that_are_too_large_are_told_so(local: Site) -> None:
         assert wire.recv(1000).startswith(b"HTTP/1.1 431")
 
 
-def test_headers_that_are_too_many_are_told_so(local: Site) -> None:
+def test_too_many_headers_get_an_error(local: Site) -> None:
     many = [(f"X-{n}", "a") for n in range(security.MAX_HEADERS)]
 
     answer = httpx.get(f"{local.url}/livez", headers=many)
@@ -273,7 +275,7 @@ def test_headers_that_are_too_many_are_told_so(local: Site) -> None:
     assert (answer.status_code, code(answer)) == (431, "too_many_headers")
 
 
-def test_large_headers_and_large_bodies_that_may_be_are_let_in(parsed: Site, queue: Queue) -> None:
+def test_large_headers_and_large_bodies_within_the_limits_are_accepted(parsed: Site, queue: Queue) -> None:
     large = {"X-A": "a" * 60_000}
 
     with httpx.Client(base_url=parsed.url, timeout=90) as client:
@@ -290,7 +292,7 @@ def test_large_headers_and_large_bodies_that_may_be_are_let_in(parsed: Site, que
 
 @pytest.fixture(scope="module")
 def walled(server: Postgres) -> Iterator[Site]:
-    """A web server that has tokens."""
+    """A web server that requires tokens."""
     with server.new_database(template=server.migrated) as database:
         site = Site(database)
         site.token("viewer", name="first")
@@ -300,7 +302,7 @@ def walled(server: Postgres) -> Iterator[Site]:
 
 @pytest.fixture
 def asked(walled: Site, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The questions about secrets that reach the database."""
+    """The checks of secrets that reach the database."""
     questions: list[str] = []
     ask = token_cache.TokenCache._query
 
@@ -309,7 +311,7 @@ def asked(walled: Site, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return await ask(self, function, key)
 
     monkeypatch.setattr(token_cache.TokenCache, "_query", counted)
-    # None is spared while the test lasts.
+    # The checks are counted without forgetting any during the test.
     walled.app.state.token_cache._next_throttled_at = float("inf")
     return questions
 
@@ -323,7 +325,7 @@ def by_cookie() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("forge", [by_token, by_cookie])
-def test_wrong_ones_reach_the_database_only_so_often(walled: Site, asked: list[str], forge: Any) -> None:
+def test_wrong_secrets_reach_the_database_a_bounded_number_of_times(walled: Site, asked: list[str], forge: Any) -> None:
     with httpx.Client(base_url=walled.url, timeout=60) as stranger:
         codes = [stranger.get("/v1/stats", headers=forge()).status_code for _ in range(3 * token_cache.MAX_FAILURES)]
 
@@ -331,19 +333,19 @@ def test_wrong_ones_reach_the_database_only_so_often(walled: Site, asked: list[s
     assert len(asked) == token_cache.MAX_FAILURES
 
 
-def test_a_cookie_that_cannot_be_one_never_does(walled: Site, asked: list[str]) -> None:
+def test_a_cookie_of_an_invalid_form_never_reaches_the_database(walled: Site, asked: list[str]) -> None:
     answer = httpx.get(f"{walled.url}/v1/stats", headers={"Cookie": f"{COOKIE}=guess"})
 
     assert (answer.status_code, asked) == (401, [])
 
 
-def test_an_honest_caller_behind_the_same_proxy_does_not_suffer(walled: Site, asked: list[str]) -> None:
+def test_an_honest_caller_behind_the_same_proxy_is_not_affected(walled: Site, asked: list[str]) -> None:
     known, new = walled.token("viewer"), walled.token("viewer")
     cookie = httpx.post(f"{walled.url}/login", data={"token": known}).cookies[COOKIE]
     with httpx.Client(base_url=walled.url, timeout=60) as stranger:
         while stranger.get("/v1/stats", headers=by_token()).status_code == 401:
             pass
-    # What is remembered for two seconds is asked again.
+    # Results are cached for two seconds, then checked again.
     walled.app.state.token_cache._cached.clear()
 
     by_known = httpx.get(f"{walled.url}/v1/stats", headers={"Authorization": f"Bearer {known}"})
@@ -354,7 +356,7 @@ def test_an_honest_caller_behind_the_same_proxy_does_not_suffer(walled: Site, as
     assert (by_known.status_code, by_session.status_code, by_new.status_code) == (200, 200, 200)
 
 
-def test_all_addresses_that_one_owner_has_are_one(walled: Site) -> None:
+def test_all_addresses_of_one_owner_count_as_one(walled: Site) -> None:
     same = {token_cache._network(address) for address in ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:0:9::%eth0")}
     other = {
         token_cache._network(address)
@@ -364,14 +366,14 @@ def test_all_addresses_that_one_owner_has_are_one(walled: Site) -> None:
     assert (len(same), len(other)) == (1, 4)
 
 
-# What goes wrong without anybody's fault.
+# Errors without a fault.
 
 
 @pytest.mark.parametrize(
     "path", [b"/v1/messages", b"/v1/messages/batch", b"/v1/topics/t/messages", b"/v1/dead/redrive", b"/v1/topics/t"]
 )
 @pytest.mark.parametrize("key", [b"X-A: b", b"Idempotency-Key: gone"])
-def test_who_hangs_up_leaves_no_error_in_the_log(
+def test_a_caller_that_disconnects_leaves_no_error_in_the_log(
     local: Site, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], path: bytes, key: bytes
 ) -> None:
     method = b"PATCH" if path == b"/v1/topics/t" else b"POST"

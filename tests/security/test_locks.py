@@ -1,4 +1,4 @@
-"""What a stranger, a publisher or a worker can lock, and that the queue goes on while each of them holds all of it and stays open."""
+"""What an outsider, a publisher or a worker can lock, and that the queue continues while each of them holds all of it in an open transaction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PUBLIC_KEYS = (
     *("pgrouse export default", "pgrouse consumer loader"),
 )
 MIGRATION_KEY = 0x7067726F757365
-# Every lock on every table: what the role may not take is passed over. Any role may lock the view pg_settings, since any may update it.
+# Every lock on every table: those that the role may not take are skipped. Any role may lock the view pg_settings, since any may update it.
 LOCK_ALL = b"""
     DO $$
     DECLARE
@@ -64,7 +64,7 @@ TAKEN = """
     FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE l.pid = pg_backend_pid() AND l.granted AND c.relkind IN ('r', 'p', 'v') AND c.relname <> 'pg_settings'
 """
-# A lock that conflicts with one held makes this fail instead of waiting for ever. Nothing below waits at all.
+# A lock that conflicts with a held one makes this fail instead of waiting for ever. Nothing below waits at all.
 AT_MOST = "SET lock_timeout = '5s'"
 
 
@@ -95,7 +95,7 @@ def ground(database: Database) -> Iterator[Ground]:
             granted = sql.Identifier(f"messages_{role}")
             queue.conn.execute(sql.SQL("GRANT {} TO {}").format(granted, sql.Identifier(name)))
     queue.conn.execute("SELECT set_config('lock_timeout', '5s', false)")
-    # What the first use makes, and the actions only use, is there: else each would find its own reason to write.
+    # Rows that a first use creates exist already: otherwise each action would have its own reason to write.
     queue.policy("t", max_concurrency=100, dequeue_rate=1000, channel_concurrency=100)
     yield Ground(database, queue, *(_as(database, roles[role]) for role in ("stranger", "publisher", "worker")))
     database.disconnect()
@@ -110,7 +110,7 @@ def _as(database: Database, role: str) -> Queue:
     return Queue(conn)
 
 
-# What has to go on. Each is done by a superuser, who is held up by locks like anybody.
+# Actions that must continue. Each is done by a superuser, who waits for locks like any role.
 
 
 def arm(ground: Ground) -> None:
@@ -205,8 +205,8 @@ ACTIONS: tuple[Callable[[Ground], None], ...] = (
 each_action = pytest.mark.parametrize("act", ACTIONS, ids=lambda act: act.__name__)
 
 
-def test_no_function_takes_an_advisory_lock_but_the_sign_of_life_of_a_session(ground: Ground) -> None:
-    """Its key is drawn by lot. Nobody waits for it, and who holds it elsewhere does not count: messages.is_lease_alive."""
+def test_no_function_takes_an_advisory_lock_except_the_sign_of_life_of_a_session(ground: Ground) -> None:
+    """Its key is random. No session waits for it, and a session that holds it elsewhere does not count: messages.is_lease_alive."""
     found = ground.queue.rows(
         """
         SELECT p.proname AS name FROM pg_proc AS p
@@ -218,7 +218,7 @@ def test_no_function_takes_an_advisory_lock_but_the_sign_of_life_of_a_session(gr
 
 
 @pytest.mark.parametrize("act", [*ACTIONS, note_a_new_place], ids=lambda act: act.__name__)
-def test_it_goes_on_while_a_stranger_holds_every_advisory_lock_that_he_can_know(
+def test_each_action_continues_while_an_outsider_holds_every_advisory_lock_that_it_can_know(
     ground: Ground, act: Callable[[Ground], None]
 ) -> None:
     for key in PUBLIC_KEYS:
@@ -229,13 +229,13 @@ def test_it_goes_on_while_a_stranger_holds_every_advisory_lock_that_he_can_know(
 
 
 def lock_all_tables(queue: Queue) -> set[tuple[str, str]]:
-    """Take, in the transaction that is open, every lock on a table that this role may take; return which."""
+    """Take, in the open transaction, every lock on a table that this role may take; return which."""
     queue.conn.execute(LOCK_ALL)
     return {(row.name, row.mode) for row in queue.rows(TAKEN)}
 
 
 @each_action
-def test_it_goes_on_while_a_stranger_holds_every_table_that_he_may_lock(
+def test_each_action_continues_while_an_outsider_holds_every_table_that_it_may_lock(
     ground: Ground, act: Callable[[Ground], None]
 ) -> None:
     with ground.stranger.conn.transaction(force_rollback=True):
@@ -247,7 +247,7 @@ def test_it_goes_on_while_a_stranger_holds_every_table_that_he_may_lock(
 
 
 @each_action
-def test_it_goes_on_while_a_publisher_holds_what_he_may_lock_and_has_published_to_a_topic_of_his_own(
+def test_each_action_continues_while_a_publisher_holds_its_locks_and_has_published_to_another_topic(
     ground: Ground, act: Callable[[Ground], None]
 ) -> None:
     ground.queue.policy("own", max_depth=100, publish_rate=100, key_ttl="1 day")
@@ -264,10 +264,10 @@ def test_it_goes_on_while_a_publisher_holds_what_he_may_lock_and_has_published_t
 
 
 @each_action
-def test_it_goes_on_while_a_worker_holds_what_he_may_lock_and_has_armed_and_claimed(
+def test_each_action_continues_while_a_worker_holds_its_locks_and_has_armed_and_claimed(
     ground: Ground, act: Callable[[Ground], None]
 ) -> None:
-    """A worker who claims of a limited topic, or ticks, and stays open holds that up: tests of messages.lock_holders."""
+    """A worker that claims from a limited topic, or ticks, and stays open blocks that: tests of messages.lock_holders."""
     ground.queue.publish_many(3, "own")
     mine = ground.worker
     with mine.conn.transaction(force_rollback=True):
@@ -287,7 +287,7 @@ def _open(queue: Queue) -> Iterator[None]:
         yield
 
 
-def test_a_worker_who_ticks_and_stays_open_holds_up_the_maintenance_and_the_doctor_names_him(ground: Ground) -> None:
+def test_a_worker_with_an_open_tick_blocks_the_maintenance_and_the_doctor_names_it(ground: Ground) -> None:
     mine = ground.worker
     with _open(mine):
         mine.rows("SELECT * FROM messages.tick('daemon')")
@@ -299,7 +299,7 @@ def test_a_worker_who_ticks_and_stays_open_holds_up_the_maintenance_and_the_doct
     assert {row.fix for row in said} == {f"SELECT pg_terminate_backend({mine.conn.info.backend_pid});"}
 
 
-def test_a_worker_who_claims_and_stays_open_holds_up_that_topic_alone_and_explain_names_him(ground: Ground) -> None:
+def test_a_worker_with_an_open_claim_blocks_only_that_topic_and_explain_names_it(ground: Ground) -> None:
     ground.queue.publish_many(3, "t")
     ground.queue.claim("t", limit=1)
     ground.queue.publish("other")
@@ -316,11 +316,11 @@ def test_a_worker_who_claims_and_stays_open_holds_up_that_topic_alone_and_explai
 
 
 @pytest.mark.parametrize("limit", [{"max_depth": 100}, {"publish_rate": 1000}])
-def test_a_publisher_who_stays_open_holds_up_the_others_of_a_limited_topic_for_a_bounded_time_only(
+def test_an_open_publisher_blocks_the_others_of_a_limited_topic_for_a_bounded_time(
     ground: Ground, limit: dict[str, int]
 ) -> None:
     ground.queue.policy("limited", **limit)
-    ground.queue.conn.execute("SET lock_timeout = '100ms'")  # ten seconds where it says nothing
+    ground.queue.conn.execute("SET lock_timeout = '100ms'")  # the default is ten seconds
     mine = ground.publisher
     insert = b"INSERT INTO messages.message (topic, payload) VALUES ('limited', '1')"
     with _open(mine):
@@ -332,7 +332,7 @@ def test_a_publisher_who_stays_open_holds_up_the_others_of_a_limited_topic_for_a
     ground.queue.conn.execute(insert)
 
 
-def test_two_who_publish_to_the_same_full_topics_one_by_a_subscription_wait_for_each_other_in_a_row(
+def test_two_publishers_to_the_same_full_topics_one_by_a_subscription_wait_without_a_deadlock(
     ground: Ground,
 ) -> None:
     """z is copied to a. One publishes to z, the other to both at once."""
@@ -354,7 +354,7 @@ def test_two_who_publish_to_the_same_full_topics_one_by_a_subscription_wait_for_
     background.threads.shutdown(wait=True)
 
 
-def test_a_stranger_with_the_process_number_of_one_that_is_gone_keeps_no_lease_alive(
+def test_an_outsider_with_the_process_number_of_an_ended_session_keeps_no_lease_alive(
     database: Database, db: psycopg.Connection[Any]
 ) -> None:
     queue = Queue(db)
@@ -365,7 +365,7 @@ def test_a_stranger_with_the_process_number_of_one_that_is_gone_keeps_no_lease_a
             with database.connect() as holder:
                 assert holder.execute("SELECT messages.lock_export('e')").fetchone() == (True,)
                 assert queue.value("SELECT messages.lock_export('e')") is False
-            # Everybody could see the key in pg_locks. And now the server has begun to count from the beginning.
+            # Every role could see the key in pg_locks. And now the server has begun to count from the beginning.
             key = queue.value("UPDATE messages.lease SET pid = %s RETURNING lock_key", [stranger.info.backend_pid])
             stranger.execute("SELECT pg_advisory_lock(%s)", [key])
 
@@ -374,7 +374,7 @@ def test_a_stranger_with_the_process_number_of_one_that_is_gone_keeps_no_lease_a
         queue.conn.execute(f"DROP ROLE {name}".encode())
 
 
-def test_a_user_who_may_take_leases_keeps_his(database: Database, db: psycopg.Connection[Any]) -> None:
+def test_a_user_who_may_take_leases_keeps_its_own(database: Database, db: psycopg.Connection[Any]) -> None:
     queue = Queue(db)
     name = f"loader_{queue.conn.info.backend_pid}"
     queue.conn.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}' IN ROLE messages_worker".encode())

@@ -1,4 +1,4 @@
-"""Names that people read have no characters that cannot be seen, or that turn the direction of text: with those one name looks like another."""
+"""Names have no invisible characters, and none that change the direction of text: with those one name looks like another."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def queue(names: Database) -> Queue:
 
 
 def refused(queue: Queue, statement: str, *values: Any) -> str | None:
-    """The SQLSTATE with which a statement is refused; None if it is not. Nothing of it stays."""
+    """The SQLSTATE with which a statement is refused; None if it is not. It is rolled back."""
     try:
         with queue.conn.transaction(force_rollback=True):
             queue.conn.execute(statement.encode(), values)
@@ -92,7 +92,7 @@ def test_sql_refuses_it(queue: Queue, where: str, name: str) -> None:
 
 @pytest.mark.parametrize("where", [where for where in STATEMENTS if where != "a job"])
 @pytest.mark.parametrize("name", ORDINARY)
-def test_sql_takes_what_can_be_seen(queue: Queue, where: str, name: str) -> None:
+def test_sql_accepts_visible_characters(queue: Queue, where: str, name: str) -> None:
     statement, _ = STATEMENTS[where]
 
     assert refused(queue, statement, name) is None
@@ -130,7 +130,7 @@ def test_http_refuses_it(http: httpx.Client, name: str) -> None:
     assert "printable characters" in published.text or "pattern" in published.text
 
 
-def test_python_sql_and_spark_mean_the_same_characters(queue: Queue) -> None:
+def test_python_sql_and_spark_agree_on_the_characters(queue: Queue) -> None:
     """One by one, all that PostgreSQL can store."""
     points = [point for point in range(1, 0x110000) if not 0xD800 <= point <= 0xDFFF]
     text = [chr(point) for point in points]
@@ -152,7 +152,7 @@ def test_python_sql_and_spark_mean_the_same_characters(queue: Queue) -> None:
     assert not any(by_sql[at] for at, each in enumerate(text) if unicodedata.category(each) in ("Cc", "Cf", "Zl", "Zp"))
 
 
-def test_a_name_that_is_refused_says_which_character_it_is() -> None:
+def test_a_refused_name_is_reported_with_the_character() -> None:
     with pytest.raises(ValueError, match=r"character 2 is U\+202E"):
         printable("a\u202eb")
 
@@ -162,14 +162,14 @@ RULES = {"channel_name": "message_channel_is_short_and_printable", "key_name": "
 
 @pytest.fixture
 def before(db: psycopg.Connection[Any]) -> Queue:
-    """A queue from before names were refused: what was published then must not become what nobody can settle."""
+    """A queue with messages from before names were checked: the check must not make them impossible to settle."""
     for domain, rule in RULES.items():
         db.execute(f"ALTER DOMAIN messages.{domain} DROP CONSTRAINT {rule}".encode())
     return Queue(db)
 
 
 def refuse_names_from_now_on(queue: Queue) -> None:
-    """As a migration would: what is there already stays."""
+    """As a migration would: existing rows stay."""
     for domain, rule in RULES.items():
         queue.conn.execute(
             f"ALTER DOMAIN messages.{domain} ADD CONSTRAINT {rule} CHECK (messages.is_printable(VALUE)) NOT VALID".encode()
@@ -177,7 +177,7 @@ def refuse_names_from_now_on(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("how", ["release", "defer", "retry", "complete"])
-def test_a_message_of_before_with_its_key_ends_each_way_together_with_others(before: Queue, how: str) -> None:
+def test_an_older_message_with_its_key_ends_each_way_together_with_others(before: Queue, how: str) -> None:
     before.policy("t", max_attempts=0)
     strange, other = before.publish("t", key="a\u202eb"), before.publish("t", key="c")
 
@@ -190,7 +190,7 @@ def test_a_message_of_before_with_its_key_ends_each_way_together_with_others(bef
     assert before.rows("SELECT id, key::text, claim_id FROM messages.message ORDER BY id") == left
 
 
-def test_dead_messages_of_before_are_redriven_together_with_others(before: Queue) -> None:
+def test_older_dead_messages_are_redriven_together_with_others(before: Queue) -> None:
     dead = [before.publish("t", key=key, channel=channel) for key, channel in (("a\u202eb", "a\u202eb"), ("c", "c"))]
     before.settle("reject", before.claim("t"), ["no", "no"])
 
@@ -204,7 +204,7 @@ def test_dead_messages_of_before_are_redriven_together_with_others(before: Queue
     ]
 
 
-def test_a_success_of_before_is_replayed(before: Queue) -> None:
+def test_an_older_success_is_replayed(before: Queue) -> None:
     before.policy("t", archive_success="full")
     before.publish("t", channel="a\u202eb")
     before.settle("complete", before.claim("t"))

@@ -1,4 +1,4 @@
-"""Who may connect can fill the server's queue of notifications. Nothing that would notify fails for that, and daemons find their work by polling.
+"""A role that may only connect can fill the server's notification queue. No statement fails for that, and daemons find their work by polling.
 
 The queue holds 8 GB unless it is made smaller, which PostgreSQL 17 and later allow: here it has 64 pages.
 """
@@ -30,7 +30,7 @@ FULL = psycopg.errors.ProgramLimitExceeded
 
 @pytest.fixture(scope="module")
 def small(session_ground: Ground) -> Iterator[Postgres]:
-    """A server whose queue is soon full."""
+    """A server with a small notification queue."""
     try:
         with session_ground.private_server(ground.EMBEDDED, max_notify_queue_pages="64") as server:
             yield server
@@ -58,7 +58,7 @@ def fleet(tmp_path: Path, database: Database) -> Iterator[Fleet]:
 
 @contextmanager
 def full(database: Database) -> Iterator[None]:
-    """Fill the queue as a role that may do nothing but connect, and keep it full."""
+    """Fill the queue as a role that may only connect, and keep it full."""
     name = sql.Identifier(f"visitor_{os.getpid()}")
     admin = database.connect()
     admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(name))
@@ -75,7 +75,7 @@ def full(database: Database) -> Iterator[None]:
 
 
 def fill(conn: psycopg.Connection[Any]) -> None:
-    """Notify until the server refuses it. To ask how full the queue is makes room of what all have heard, so it is tried again then."""
+    """Notify until the server refuses it. Reading how full the queue is frees what all have received, so it is tried again then."""
     for _ in range(1000):
         with suppress(FULL):
             conn.execute("SELECT pg_notify('whatever', repeat('x', %s))", [MOST_BYTES])
@@ -173,28 +173,28 @@ OPERATIONS: list[Callable[[Queue], None]] = [
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.__name__.replace("_", " "))
-def test_it_goes_through_while_the_queue_is_full(
+def test_each_statement_succeeds_while_the_queue_is_full(
     database: Database, queue: Queue, operation: Callable[[Queue], None]
 ) -> None:
     with full(database):
         operation(queue)
 
 
-def test_it_notifies_again_as_soon_as_there_is_room(database: Database, queue: Queue) -> None:
+def test_notifications_are_sent_again_as_soon_as_there_is_room(database: Database, queue: Queue) -> None:
     with full(database):
         assert queue.value("SELECT messages.notify('a', ARRAY['x'])") is False
 
     eventually(lambda: queue.value("SELECT messages.notify('a', ARRAY['x'])") is True)
 
 
-def test_what_would_fill_the_queue_by_itself_is_not_sent(queue: Queue) -> None:
+def test_a_payload_that_would_fill_the_queue_by_itself_is_not_sent(queue: Queue) -> None:
     many = [str(number).rjust(400) for number in range(2000)]
 
     assert queue.value("SELECT messages.notify('a', %s)", [many]) is False
     assert queue.value("SELECT messages.notify('a', %s)", [many[:300]]) is True
 
 
-def test_nothing_of_the_schema_notifies_but_by_the_function_that_looks_first(queue: Queue) -> None:
+def test_the_schema_notifies_only_by_the_function_that_checks_first(queue: Queue) -> None:
     found = queue.rows(
         "SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace AND p.prosrc ~* 'pg_notify|\\mNOTIFY\\s+\\w+\\s*[,;]'"
     )
@@ -203,13 +203,13 @@ def test_nothing_of_the_schema_notifies_but_by_the_function_that_looks_first(que
 
 
 @pytest.mark.parametrize("role", ["messages_publisher", "messages_worker"])
-def test_who_publishes_or_works_may_call_it(queue: Queue, role: str) -> None:
+def test_publishers_and_workers_may_call_it(queue: Queue, role: str) -> None:
     with queue.conn.transaction():
         queue.conn.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(role)))
         assert queue.value("SELECT messages.notify('a', ARRAY['x'])") is True
 
 
-def test_an_idle_daemon_says_that_it_is_deaf_polls_and_comes_back(
+def test_an_idle_daemon_reports_a_degraded_listener_polls_and_recovers(
     fleet: Fleet, database: Database, queue: Queue
 ) -> None:
     daemon = fleet.start(
@@ -233,7 +233,7 @@ def test_an_idle_daemon_says_that_it_is_deaf_polls_and_comes_back(
     assert daemon.events("loop.failed") == []
 
 
-def test_over_http_a_full_queue_is_no_message_that_is_too_large(database: Database) -> None:
+def test_over_http_a_full_queue_is_not_reported_as_a_too_large_message(database: Database) -> None:
     with full(database), pytest.raises(FULL) as refused:
         database.connect().execute("NOTIFY whatever")
 

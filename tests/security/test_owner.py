@@ -1,4 +1,4 @@
-"""Who owns the schema gets no rights of the superuser who migrates it: what is the owner's runs with the rights of the one that touches it."""
+"""The owner of the schema gets no rights of the superuser who migrates it: the owner's code runs with the rights of the one that touches it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def act(admin: psycopg.Connection[Any], name: str, *statements: str) -> None:
     admin.execute("RESET ROLE")
 
 
-def test_who_made_the_schema_first_does_not_become_superuser_when_a_superuser_migrates(
+def test_the_first_creator_of_the_schema_does_not_become_superuser_when_a_superuser_migrates(
     admin: psycopg.Connection[Any], mallory: str
 ) -> None:
     act(admin, mallory, "CREATE SCHEMA messages", LEDGER, RISE, TRIGGER)
@@ -80,7 +80,7 @@ def test_who_made_the_schema_first_does_not_become_superuser_when_a_superuser_mi
     assert not is_superuser(admin, mallory)
 
 
-def test_who_puts_the_schema_there_while_a_superuser_migrates_does_not_become_superuser(
+def test_a_role_that_creates_the_schema_during_a_migration_does_not_become_superuser(
     admin: psycopg.Connection[Any], mallory: str, empty_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def script(path: str, read: Callable[[str], bytes] = schema.script) -> bytes:
@@ -99,7 +99,7 @@ def test_who_puts_the_schema_there_while_a_superuser_migrates_does_not_become_su
     assert not is_superuser(admin, mallory)
 
 
-def test_who_can_act_as_messages_owner_does_not_become_superuser_when_a_superuser_migrates(
+def test_a_member_of_messages_owner_does_not_become_superuser_when_a_superuser_migrates(
     admin: psycopg.Connection[Any], mallory: str
 ) -> None:
     schema.migrate(admin)
@@ -114,7 +114,7 @@ def test_who_can_act_as_messages_owner_does_not_become_superuser_when_a_superuse
     assert not is_superuser(admin, mallory)
 
 
-def test_the_refusal_says_who_can_migrate_and_he_can(admin: psycopg.Connection[Any], mallory: str) -> None:
+def test_the_refusal_names_a_role_that_can_migrate(admin: psycopg.Connection[Any], mallory: str) -> None:
     admin.execute(sql.SQL("SET SESSION AUTHORIZATION {}").format(sql.Identifier(mallory)))
     made = schema.migrate(admin)
     admin.execute("RESET SESSION AUTHORIZATION")

@@ -1,4 +1,4 @@
-"""What is small when it is published and vast when it is handed out stops nobody: not its topic, not what is claimed with it, no page.
+"""A message that is small when it is published and huge when it is claimed stops nothing: not its topic, not other claims, no page.
 
 `1e131071` is stored in 8 bytes, and is 131,072 characters of text: 9,000 of them are 2,400 bytes of a row, and 1.2 GB for its worker.
 """
@@ -31,9 +31,9 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 MIB = 1024 * 1024
-# What a worker is sent by one claim at most: what the claim asks for, and the one message that goes beyond it.
+# What a claim sends to a worker at most: the number that the claim requests, and the one message that exceeds the limit.
 MOST = 16 * MIB + 16 * MIB + 65536
-# So large is what a claim never hands out.
+# A claim never returns a message of this size.
 NEVER = 300
 
 
@@ -58,7 +58,7 @@ def start(tmp_path: Any, database: Database) -> Iterator[Callable[..., Daemon]]:
 
 @pytest.fixture
 def http(database: Database) -> Iterator[httpx.Client]:
-    """A client that may do everything, of a web server of its own. What is vast takes a slow machine its time."""
+    """A client with all rights, of a web server of its own. Huge payloads take a slow machine long."""
     site = Site(database, statement_timeout="5m")
     with site.client(site.token("viewer", "publisher", "worker", "operator", name="root")) as client:
         client.timeout = httpx.Timeout(600)
@@ -67,7 +67,7 @@ def http(database: Database) -> Iterator[httpx.Client]:
 
 
 def lift_the_bound(queue: Queue) -> None:
-    """Let in what is refused, as the owner may: it is measured, and stands as if it had come before there was a bound."""
+    """Accept what is refused, as the owner may: rows are then as if they were published before there was a limit."""
     for domain in ("json_up_to_16_mib", "json_object", "content_size"):
         names = queue.rows("SELECT conname FROM pg_constraint WHERE contypid = to_regtype(%s)", [f"messages.{domain}"])
         for (name,) in names:
@@ -75,7 +75,7 @@ def lift_the_bound(queue: Queue) -> None:
 
 
 def measure_nothing(queue: Queue) -> None:
-    """Let a claim know nothing of how large what comes is: it meets a message that the server cannot hand out."""
+    """Make a claim ignore sizes: it meets a message that the server cannot return."""
     lift_the_bound(queue)
     if queue.value(
         "SELECT count(*) FROM pg_attribute WHERE attrelid = 'messages.message'::regclass AND attname = 'content_bytes'"
@@ -88,7 +88,7 @@ def poison(queue: Queue, topic: str = "t", count: int = 9000, **columns: Any) ->
 
 
 def end_of(queue: Queue, message_id: int) -> Any:
-    """Return how a message ended, without what it carried; None if it has not."""
+    """Return how a message ended, without its payload; None if it has not."""
     return queue.row(
         "SELECT result, attempts, error, handled_by FROM messages.message_archive WHERE id = %s", [message_id]
     )
@@ -113,7 +113,7 @@ REFUSED = {
 
 @pytest.mark.every_server
 @pytest.mark.parametrize(("column", "value"), REFUSED.values(), ids=REFUSED)
-def test_what_is_vast_as_text_is_refused_at_once(queue: Queue, column: str, value: str) -> None:
+def test_a_payload_that_is_huge_as_text_is_refused_at_once(queue: Queue, column: str, value: str) -> None:
     queue.conn.execute("SET ROLE messages_publisher")
     given = {"payload": "'1'", column: value}
 
@@ -125,7 +125,7 @@ def test_what_is_vast_as_text_is_refused_at_once(queue: Queue, column: str, valu
 
 @pytest.mark.every_server
 @pytest.mark.parametrize("value", [vast(9000), "to_jsonb(repeat('a', 30000000))"], ids=["numbers", "a long string"])
-def test_what_comes_compressed_from_a_table_is_measured_as_it_is_handed_out(queue: Queue, value: str) -> None:
+def test_a_compressed_payload_from_a_table_is_measured_uncompressed(queue: Queue, value: str) -> None:
     queue.conn.execute("SET ROLE messages_publisher")
     queue.conn.execute(f"CREATE TEMPORARY TABLE given AS SELECT {value} AS payload".encode())
 
@@ -164,7 +164,7 @@ OTHER_WAYS = {
 
 @pytest.mark.every_server
 @pytest.mark.parametrize("way", OTHER_WAYS.values(), ids=OTHER_WAYS)
-def test_no_other_way_in_is_open_to_what_is_vast(queue: Queue, way: str) -> None:
+def test_every_other_way_to_publish_refuses_huge_payloads_too(queue: Queue, way: str) -> None:
     queue.publish("dead")
     queue.conn.execute(
         "SELECT messages.reject(ARRAY[id], ARRAY[claim_id], '{no}') FROM messages.claim('w', '{dead}', 1)"
@@ -176,11 +176,11 @@ def test_no_other_way_in_is_open_to_what_is_vast(queue: Queue, way: str) -> None
     with pytest.raises((errors.CheckViolation, errors.InvalidParameterValue)):
         queue.conn.execute(way.encode())
 
-    # Nothing has hold of it: it is not the connection, the memory or the time that ended this.
+    # Nothing else caused it: it is not the connection, the memory or the time that ended this.
     assert queue.value("SELECT count(*) FROM messages.message") == 2
 
 
-def test_what_is_appended_again_and_again_ends_at_the_bound(queue: Queue) -> None:
+def test_repeated_appends_end_at_the_limit(queue: Queue) -> None:
     append = f"SELECT messages.publish('t', {vast(40)}, p_key => 'k', p_on_conflict => 'append')".encode()
     for _ in range(3):
         queue.conn.execute(append)
@@ -192,12 +192,12 @@ def test_what_is_appended_again_and_again_ends_at_the_bound(queue: Queue) -> Non
     assert len(claimed.payload) <= MOST
 
 
-# --- a claim is cut by what it hands out
+# --- a claim is bounded by the size of what it returns
 
 
 @pytest.mark.every_server
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_a_claim_hands_out_what_it_was_asked_for_however_little_is_stored(queue: Queue, channel: str | None) -> None:
+def test_a_claim_is_bounded_by_its_byte_limit_however_little_is_stored(queue: Queue, channel: str | None) -> None:
     published = queue.publish_many(60, channel=channel, payload=sql.SQL(f"{vast(100)} || to_jsonb(n)"))
 
     claimed = queue.rows("SELECT * FROM messages.claim('w', '{t}', 60)")
@@ -209,7 +209,7 @@ def test_a_claim_hands_out_what_it_was_asked_for_however_little_is_stored(queue:
     assert other.id == published[len(claimed)]
 
 
-def test_compressed_payloads_headers_and_states_count_as_they_are_handed_out(queue: Queue) -> None:
+def test_compressed_payloads_headers_and_states_count_uncompressed(queue: Queue) -> None:
     long = sql.SQL("to_jsonb(repeat('a', 4000000))")
     published = queue.publish_many(12, payload=long, max_attempts=9)
     queue.conn.execute(
@@ -223,12 +223,12 @@ def test_compressed_payloads_headers_and_states_count_as_they_are_handed_out(que
     assert (len(first), len(second)) == (5, 5)
 
 
-# --- what came before it was refused
+# --- messages that are older than the limit
 
 
 @pytest.mark.every_server
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_a_message_that_no_claim_can_hand_out_is_rejected_and_the_others_go_on(
+def test_a_message_that_no_claim_can_return_is_rejected_and_the_others_continue(
     queue: Queue, channel: str | None
 ) -> None:
     queue.conn.execute("INSERT INTO messages.topic (topic, dead_letter) VALUES ('t', true)")
@@ -242,11 +242,11 @@ def test_a_message_that_no_claim_can_hand_out_is_rejected_and_the_others_go_on(
     end = end_of(queue, guilty)
     assert (end.result, end.attempts, end.handled_by) == ("rejected", 0, "w")
     assert end.error.startswith("too large: 39322200 bytes as text")
-    # A copy of it could not be handed out either.
+    # A copy of it could not be returned either.
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 't.dlq'") == 0
 
 
-def test_a_page_of_redrives_goes_on_beside_one_that_cannot_be_put_back(queue: Queue) -> None:
+def test_a_page_of_redrives_continues_past_a_message_that_cannot_be_redriven(queue: Queue) -> None:
     lift_the_bound(queue)
     guilty = poison(queue, count=NEVER)
     queue.conn.execute("SELECT messages.claim('w', '{t}', 1)")
@@ -259,16 +259,16 @@ def test_a_page_of_redrives_goes_on_beside_one_that_cannot_be_put_back(queue: Qu
     }
 
     assert outcomes == {guilty: "too_large", other: "redriven"}
-    # By another payload it comes back.
+    # With another payload it can be redriven.
     assert (
         queue.row("SELECT outcome FROM messages.redrive_edited(%s, '1', p_merge => false)", [guilty]).outcome
         == "redriven"
     )
 
 
-def test_a_page_of_a_replay_goes_on_beside_one_that_cannot_be_published_again(queue: Queue) -> None:
+def test_a_page_of_a_replay_continues_past_a_message_that_cannot_be_published_again(queue: Queue) -> None:
     lift_the_bound(queue)
-    # More than may be published, and less than no claim hands out.
+    # More than may be published, and less than what no claim returns.
     guilty, other = poison(queue, count=NEVER // 2), queue.publish()
     held = queue.claim("t", contents=False) + queue.claim("t", contents=False)
     queue.settle("complete", held)
@@ -286,7 +286,7 @@ def put_the_bound_back(queue: Queue) -> None:
     )
 
 
-def test_an_operator_gives_a_message_that_is_too_large_another_payload(queue: Queue) -> None:
+def test_an_operator_replaces_the_payload_of_a_message_that_is_too_large(queue: Queue) -> None:
     measure_nothing(queue)
     guilty = poison(queue)
 
@@ -296,10 +296,10 @@ def test_an_operator_gives_a_message_that_is_too_large_another_payload(queue: Qu
     assert (claimed.id, claimed.payload) == (guilty, "1")
 
 
-# --- a daemon, and workers by HTTP, that meet what the server cannot hand out
+# --- a daemon, and workers over HTTP, that meet a message that the server cannot return
 
 
-def test_a_daemon_works_all_others_and_rejects_what_cannot_be_handed_out(
+def test_a_daemon_runs_all_others_and_rejects_a_message_that_cannot_be_returned(
     start: Callable[..., Daemon], queue: Queue
 ) -> None:
     measure_nothing(queue)
@@ -315,12 +315,12 @@ def test_a_daemon_works_all_others_and_rejects_what_cannot_be_handed_out(
     assert {(ends[each].result, ends[each].attempts) for each in guilty} == {("rejected", 1)}
     assert all("cannot return its contents" in ends[each].error and "54000" in ends[each].error for each in guilty)
     assert {each["message_id"] for each in daemon.events("message.rejected")} == set(guilty)
-    # It claims as before: what comes now comes with its contents, and many at once.
+    # It claims as before: new messages are returned with their contents, and many at once.
     later = queue.publish_many(200, "job")
     assert {eventually(lambda each=each: queue.archived(each)).result for each in later} == {"success"}  # type: ignore[misc]
 
 
-def test_a_worker_by_http_gets_all_others_and_what_cannot_be_handed_out_is_rejected(
+def test_a_worker_over_http_gets_all_others_and_a_message_that_cannot_be_returned_is_rejected(
     http: httpx.Client, queue: Queue
 ) -> None:
     measure_nothing(queue)
@@ -343,7 +343,7 @@ def test_a_worker_by_http_gets_all_others_and_what_cannot_be_handed_out_is_rejec
 
 
 class Slow:
-    """A store whose answers with one message in them never come."""
+    """A store that never answers a claim with one certain message in it."""
 
     conn = None
 
@@ -383,7 +383,7 @@ def message(number: int) -> Message:
     return Message(number, 7, "job", None, None, 5, 1, 1, "1", None, None, None, 30.0, None, 0.0, 0.0)
 
 
-def test_a_claim_that_does_not_come_in_time_becomes_smaller_until_the_guilty_one_is_left(
+def test_a_claim_without_an_answer_in_time_becomes_smaller_until_only_the_cause_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(claim_loop, "TURN_TIMEOUT_S", 0.5)
@@ -420,7 +420,7 @@ def test_a_claim_that_does_not_come_in_time_becomes_smaller_until_the_guilty_one
     assert sorted(begun) == [each for each in range(1, 101) if each != 5]
     (end,) = store.rejected
     assert end == (5, "its contents did not come within 0.5 s, 2 times")
-    # Whole, then few and one by one, then more and more again.
+    # All at once, then few and one by one, then more and more again.
     assert store.limits[0] == (100, True)
     assert store.limits[1] == (8, False)
     assert store.limits[-1][1]
@@ -447,7 +447,7 @@ class Away(Slow):
         return await super().contents(one)
 
 
-def test_a_message_that_does_not_come_since_the_connection_is_doubtful_is_not_rejected(
+def test_a_message_is_not_rejected_when_the_connection_is_doubtful(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(claim_loop, "SUSPECT_TURN_TIMEOUT_S", 0.05)
@@ -480,11 +480,11 @@ def test_a_message_that_does_not_come_since_the_connection_is_doubtful_is_not_re
     assert (begun, store.rejected) == ([1], [])
 
 
-# --- people who look
+# --- people who look at it
 
 
 @pytest.mark.parametrize("is_archived", [False, True], ids=["waiting", "archived"])
-def test_pages_and_answers_show_what_is_too_large_to_be_shown(
+def test_pages_and_answers_show_a_placeholder_for_what_is_too_large(
     http: httpx.Client, queue: Queue, is_archived: bool
 ) -> None:
     measure_nothing(queue)
@@ -508,7 +508,7 @@ def test_pages_and_answers_show_what_is_too_large_to_be_shown(
 
 
 @pytest.mark.parametrize("is_archived", [False, True], ids=["waiting", "archived"])
-def test_the_command_line_shows_what_is_too_large_to_be_shown(
+def test_the_command_line_shows_a_placeholder_for_what_is_too_large(
     queue: Queue,
     database: Database,
     is_archived: bool,

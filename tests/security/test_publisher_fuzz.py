@@ -1,4 +1,4 @@
-"""Whatever a publisher sends over SQL: it is refused with a documented SQLSTATE, or it ends with a reason; all other messages go on."""
+"""Any input of a publisher over SQL is refused with a documented SQLSTATE, or its message ends with a reason; all other messages continue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
-# What the protocol says of a publish that is refused: outside of a bound, or no JSON that the server can hold.
+# The documented errors of a refused publish: outside of a bound, or no JSON that the server can store.
 DOCUMENTED = ("23514", "22P02", "22P05", "22021", "22003", "54000", "54001", "PGR05")
 PROTOCOL = Path(__file__).parents[2] / "docs" / "reference" / "protocol.md"
 MOST_OF_ONE = 16 * 1024 * 1024 + 65536
@@ -24,14 +24,14 @@ INSERT = """
     INSERT INTO messages.message (topic, channel, key, payload, headers)
     SELECT %(topic)s, %(channel)s, %(key)s, p, h FROM (SELECT ({payload})::jsonb AS p, ({headers})::jsonb AS h) AS given
 """
-# The same by way of a table, where it is compressed.
+# The same from a table, where it is compressed.
 STAGED = "CREATE TEMPORARY TABLE staged ON COMMIT DROP AS SELECT ({payload})::jsonb AS p, ({headers})::jsonb AS h"
 COPIED = """
     INSERT INTO messages.message (topic, channel, key, payload, headers)
     SELECT %(topic)s, %(channel)s, %(key)s, p, h FROM staged
 """
 
-# Letters, marks, numbers, signs, blanks, controls, formats, private ones, unassigned ones; but for surrogates, which no UTF-8 has.
+# Letters, marks, numbers, symbols, spaces, controls, formats, private ones, unassigned ones; except surrogates, which no UTF-8 has.
 CHARACTERS = st.characters(exclude_categories=["Cs"])
 NAMES = st.one_of(st.none(), st.text(CHARACTERS, max_size=20), st.text(CHARACTERS, min_size=190, max_size=210))
 TOPICS = st.one_of(
@@ -68,7 +68,7 @@ JSON = st.recursive(
 
 @st.composite
 def documents(draw: st.DrawFn) -> tuple[str, list[Any]]:
-    """Draw JSON as an SQL expression with its values: as it is, many of it, deep, or long."""
+    """Draw JSON as an SQL expression with its values: as it is, repeated, deep, or long."""
     text = draw(JSON)
     match draw(st.sampled_from(["plain", "plain", "many", "deep", "long", "escaped"])):
         case "many":
@@ -103,7 +103,7 @@ def fuzzed(server: Postgres) -> Iterator[Database]:
 def publish(
     conn: psycopg.Connection[Any], payload: Any, headers: Any, *, compressed: bool, **names: str | None
 ) -> str | None:
-    """Publish as somebody who may do nothing else; return the SQLSTATE with which it is refused."""
+    """Publish as a role that may do nothing else; return the SQLSTATE with which it is refused."""
     statements = [STAGED, COPIED] if compressed else [INSERT]
     try:
         with conn.transaction():
@@ -152,7 +152,7 @@ NOTHING = ("%s", [None])
 @example(payload=BOMBS[1], headers=NOTHING, topic="fuzz", channel="c", key=None, compressed=True)
 @example(payload=BOMBS[2], headers=NOTHING, topic="fuzz", channel=None, key="k", compressed=True)
 @example(payload=BOMBS[3], headers=NOTHING, topic="fuzz", channel=None, key=None, compressed=True)
-def test_whatever_is_published_is_refused_or_handed_out_and_the_others_go_on(
+def test_every_input_is_refused_or_claimed_and_the_others_continue(
     fuzzed: Database, payload: Any, headers: Any, topic: str, channel: str | None, key: str | None, compressed: bool
 ) -> None:
     with fuzzed.connect() as conn:
@@ -183,12 +183,12 @@ def test_whatever_is_published_is_refused_or_handed_out_and_the_others_go_on(
 
 
 def _decode(text: str) -> None:
-    """As a worker does, which rejects what its language cannot hold: nothing worse comes of it."""
+    """As a worker does, which rejects what its language cannot represent: nothing worse happens."""
     with suppress(ValueError, RecursionError):
         json.loads(text)
 
 
-def test_the_protocol_names_all_of_these_errors() -> None:
+def test_the_protocol_documents_all_of_these_errors() -> None:
     publishing = PROTOCOL.read_text().split("\n## Publishing\n")[1].split("\n## ")[0]
 
     assert [state for state in DOCUMENTED if state not in publishing] == []

@@ -1,4 +1,4 @@
-"""Who may create objects in a schema of the search_path gets nothing called by anybody: not by migrate, nor by any connection of ours.
+"""A role that may create objects in a schema of the search_path gets nothing called: not by migrate, nor by any connection of ours.
 
 The database of these tests looks into a schema of traps before it looks into PostgreSQL's own: see traps.
 """
@@ -37,7 +37,7 @@ from tests.sql.queue import Queue
 
 @pytest.fixture
 def trapped(database: Database, db: psycopg.Connection[Any]) -> Database:
-    """A queue whose database is full of traps. Only `db`, which was there before, looks into PostgreSQL's own first."""
+    """A queue whose database is full of traps. Only `db`, which was opened before, looks up PostgreSQL's own objects first."""
     traps.plant(db)
     return database
 
@@ -82,7 +82,7 @@ def pgrouse(
         "SELECT * FROM pg_roles",
     ],
 )
-def test_the_traps_catch(trapped: Database, statement: str) -> None:
+def test_the_traps_catch_a_call(trapped: Database, statement: str) -> None:
     with pytest.raises(psycopg.Error) as error:
         trapped.connect().execute(statement.encode())
 
@@ -94,7 +94,7 @@ def test_the_traps_catch(trapped: Database, statement: str) -> None:
 
 @contextmanager
 def attacker(admin: psycopg.Connection[Any], trap: str) -> Iterator[str]:
-    """A role without any right but that to create in a schema of everybody's path, and what it has put there. Gives its name."""
+    """A role with no right except to create in a schema of everyone's path, and its objects. Yields its name."""
     name = f"mallory_{os.getpid()}"
     role = sql.Identifier(name)
     admin.execute(sql.SQL("CREATE ROLE {}").format(role))
@@ -109,7 +109,7 @@ def attacker(admin: psycopg.Connection[Any], trap: str) -> Iterator[str]:
         admin.execute(sql.SQL("DROP OWNED BY {} CASCADE; DROP ROLE {}").format(role, role))
 
 
-# `format('…', current_database())` is format(unknown, name), which nothing of PostgreSQL's own fits better.
+# `format('…', current_database())` is format(unknown, name), which no function of PostgreSQL's own matches better.
 FORMAT = """
     CREATE FUNCTION public.format(text, name) RETURNS text LANGUAGE plpgsql AS
     $$ BEGIN EXECUTE 'ALTER ROLE {} SUPERUSER'; RETURN 'SELECT 1'; END $$
@@ -121,7 +121,7 @@ def is_superuser(conn: psycopg.Connection[Any], name: str) -> bool:
 
 
 def outsiders(conn: psycopg.Connection[Any]) -> list[Any]:
-    """What objects of the schema depend on that is neither in it nor PostgreSQL's own."""
+    """Return dependencies of the schema's objects on objects that are neither in it nor PostgreSQL's own."""
     query = """
         SELECT pg_describe_object(d.classid, d.objid, d.objsubid), pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid)
         FROM pg_depend AS d, pg_identify_object(d.classid, d.objid, d.objsubid) AS its,
@@ -132,7 +132,7 @@ def outsiders(conn: psycopg.Connection[Any]) -> list[Any]:
 
 
 @pytest.mark.every_server
-def test_a_function_that_fits_better_makes_nobody_superuser_by_migrate(empty_database: Database) -> None:
+def test_a_function_that_matches_better_makes_no_role_superuser_by_migrate(empty_database: Database) -> None:
     admin = empty_database.connect()
 
     with attacker(admin, FORMAT) as mallory:
@@ -144,7 +144,7 @@ def test_a_function_that_fits_better_makes_nobody_superuser_by_migrate(empty_dat
 
 
 @pytest.mark.pg_cron
-def test_a_function_that_fits_better_makes_nobody_superuser_by_cron_install(
+def test_a_function_that_matches_better_makes_no_role_superuser_by_cron_install(
     database: Database, db: psycopg.Connection[Any]
 ) -> None:
     with attacker(db, FORMAT) as mallory:
@@ -157,7 +157,7 @@ def test_a_function_that_fits_better_makes_nobody_superuser_by_cron_install(
 
 
 @pytest.mark.every_server
-def test_migrate_calls_no_trap_and_nothing_that_it_makes_refers_to_one(empty_database: Database) -> None:
+def test_migrate_calls_no_trap_and_none_of_its_objects_refers_to_one(empty_database: Database) -> None:
     admin = empty_database.connect()
     traps.plant(admin)
     with empty_database.connect() as conn:
@@ -172,7 +172,7 @@ def test_migrate_calls_no_trap_and_nothing_that_it_makes_refers_to_one(empty_dat
     assert outsiders(admin) == []
 
 
-def test_migrate_in_a_transaction_of_the_caller_gives_the_path_back(empty_database: Database) -> None:
+def test_migrate_in_a_transaction_of_the_caller_restores_the_path(empty_database: Database) -> None:
     with empty_database.connect(autocommit=False) as conn:
         schema.migrate(conn)
 
@@ -180,7 +180,7 @@ def test_migrate_in_a_transaction_of_the_caller_gives_the_path_back(empty_databa
 
 
 @pytest.mark.pg_cron
-def test_the_jobs_of_pg_cron_are_made_checked_and_removed_without_a_trap(trapped: Database) -> None:
+def test_the_jobs_of_pg_cron_are_installed_checked_and_removed_without_a_trap(trapped: Database) -> None:
     with trapped.connect() as conn:
         assert cron.install(conn) != []
         cron.check(conn)
@@ -205,7 +205,7 @@ def test_no_command_calls_a_trap(pgrouse: Shell, queue: Queue) -> None:
         assert not traps.caught(ended.out + ended.err), command
         bad |= {command: ended} if ended.code else {}
 
-    # There is no worker, and the machine of the tests is none that a doctor would find well.
+    # There is no worker, and the machine of the tests is not one that a doctor would approve.
     assert bad.keys() <= {"health", "doctor"}, bad
 
 
@@ -215,7 +215,7 @@ TOPICS = {"own": "own_path:own", "thread": "own_path:in_thread", "fails": "own_p
 
 
 def worked(fleet: Fleet, queue: Queue, **settings: Any) -> list[dict[str, Any]]:
-    """Let a daemon work a message of each kind; return what it has logged."""
+    """Let a daemon run a message of each kind; return its log."""
     queue.policy("fails", max_attempts=2, backoff='{"kind": "none"}')
     daemon = fleet.launch(TOPICS, **settings)
     for topic in ("own", "thread", "fails"):
@@ -236,7 +236,7 @@ def test_a_daemon_calls_no_trap_and_its_handlers_have_the_path_of_their_role(
     assert queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'failed' AND topic = 'fails'") == 1
 
 
-def test_behind_a_pooler_a_daemon_calls_no_trap_and_leaves_the_path_to_the_others(
+def test_behind_a_pooler_a_daemon_calls_no_trap_and_leaves_the_path_to_others(
     fleet: Fleet, trapped: Database, queue: Queue
 ) -> None:
     if pgbouncer.PROGRAM is None:

@@ -1,4 +1,4 @@
-"""Runs that go on although their message is not theirs any more: what they may still do, and what not."""
+"""Runs that continue although their lock is lost: what they may still do, and what not."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def fleet(tmp_path: Path, database: Database) -> Iterator[Fleet]:
 
 @pytest.fixture
 def start(fleet: Fleet, database: Database) -> Start:
-    """`start({"job": "work:echo"})` starts a daemon and returns when it sleeps and would hear a publish."""
+    """`start({"job": "work:echo"})` starts a daemon and returns when it sleeps and would be notified of a publish."""
     return lambda topics, **settings: fleet.start(database.connect(), topics, **{"dsn": database.dsn, **settings})
 
 
 def take_over(queue: Queue, daemon: Daemon, published: int) -> Row:
-    """Freeze a daemon that holds a message, let its lock run out, and claim the message as another worker."""
+    """Freeze a daemon that holds a message, let its lock expire, and claim the message as another worker."""
     daemon.send(signal.SIGSTOP)
     queue.conn.execute(
         "UPDATE messages.message SET lock_expires_at = clock_timestamp() - interval '1 s' WHERE id = %s", [published]
@@ -62,7 +62,7 @@ def patient(queue: Queue) -> Queue:
     return queue
 
 
-def test_a_stale_run_does_not_do_a_step_again_that_an_earlier_attempt_kept(
+def test_a_stale_run_does_not_repeat_a_step_that_an_earlier_attempt_saved(
     patient: Queue, start: Start, fleet: Fleet
 ) -> None:
     published = patient.publish(payload="false")
@@ -79,7 +79,7 @@ def test_a_stale_run_does_not_do_a_step_again_that_an_earlier_attempt_kept(
     assert fleet.journal.entries("ran", published) == []
 
 
-def test_a_stale_run_that_has_asked_for_its_steps_does_none_that_a_later_attempt_kept(
+def test_a_stale_run_that_has_loaded_its_steps_does_none_that_a_later_attempt_saved(
     patient: Queue, start: Start, fleet: Fleet
 ) -> None:
     published = patient.publish(payload="true")

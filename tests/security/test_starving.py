@@ -1,4 +1,4 @@
-"""Attempts to make messages wait for ever, or a claim walk over all there is: floods, delayed heads, dead rows behind a held snapshot."""
+"""Attempts to make messages wait for ever, or to make a claim read everything: floods, delayed first messages, dead rows behind a held snapshot."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def held_snapshot(database: Database) -> Iterator[None]:
 
 
 def one(queue: Queue, *topics: str) -> tuple[str, str]:
-    """Claim one message and complete it, saying nothing of earlier claims; return its topic and channel."""
+    """Claim one message and complete it, without passing earlier positions; return its topic and channel."""
     (claimed,) = queue.claim(*topics, limit=1)
     queue.settle("complete", [claimed])
     return claimed.topic, claimed.channel
@@ -44,7 +44,7 @@ def one(queue: Queue, *topics: str) -> tuple[str, str]:
 
 @contextmanager
 def one_over_http(database: Database, *topics: str) -> Iterator[list[tuple[str, str]]]:
-    """Work all that is there over HTTP, one message a request."""
+    """Complete all messages over HTTP, one message per request."""
     site = Site(database)
     worked: list[tuple[str, str]] = []
     try:
@@ -62,7 +62,7 @@ def one_over_http(database: Database, *topics: str) -> Iterator[list[tuple[str, 
 
 
 def flood(queue: Queue) -> None:
-    """Fill three channels of two topics, one of them ten times as much as the others."""
+    """Fill three channels of two topics, one of them with ten times as many messages as the others."""
     for topic in "az":
         queue.publish_many(200, topic, channel="a")
         for channel in "bc":
@@ -77,7 +77,7 @@ def test_claims_of_one_message_give_each_topic_and_channel_its_share(queue: Queu
     assert worked == {(topic, channel): 5 for topic in "az" for channel in "abc"}
 
 
-def test_so_do_claims_that_each_have_a_connection_of_their_own(queue: Queue, database: Database) -> None:
+def test_claims_that_each_have_their_own_connection_do_so_too(queue: Queue, database: Database) -> None:
     flood(queue)
 
     worked = Counter[tuple[str, str]]()
@@ -88,15 +88,15 @@ def test_so_do_claims_that_each_have_a_connection_of_their_own(queue: Queue, dat
     assert worked == {(topic, channel): 5 for topic in "az" for channel in "abc"}
 
 
-def test_so_do_claims_over_http(queue: Queue, database: Database) -> None:
+def test_claims_over_http_do_so_too(queue: Queue, database: Database) -> None:
     flood(queue)
 
     with one_over_http(database, "a", "z") as worked:
         assert Counter(worked) == {(topic, channel): 5 for topic in "az" for channel in "abc"}
 
 
-def test_who_claims_one_of_the_topics_does_not_turn_the_others_walk(queue: Queue) -> None:
-    """A caller that always comes in between must not bring another one back to the same topic each time."""
+def test_a_worker_that_claims_only_one_of_the_topics_does_not_change_the_others_walk(queue: Queue) -> None:
+    """A caller that always claims in between must not bring another one back to the same topic each time."""
     for topic in "amz":
         queue.publish_many(100, topic)
 
@@ -108,7 +108,7 @@ def test_who_claims_one_of_the_topics_does_not_turn_the_others_walk(queue: Queue
     assert worked == {"a": 10, "m": 10, "z": 10}
 
 
-def test_within_a_topic_priority_stays_strict(queue: Queue) -> None:
+def test_within_a_topic_priority_is_strict(queue: Queue) -> None:
     for priority in (9, 0, 5):
         queue.publish_many(3, priority=priority)
         queue.publish_many(3, priority=priority, channel="c")
@@ -128,7 +128,7 @@ def test_a_claim_that_finds_nothing_writes_nothing(queue: Queue) -> None:
 
 
 def work_off(queue: Queue, channels: int) -> None:
-    """Publish to so many channels, claim and complete, which leaves as many dead entries in the indexes. They are some seconds old."""
+    """Publish to so many channels, claim and complete, which leaves as many dead index entries. They are some seconds old."""
     queue.publish_many(ROWS, channel=sql.SQL("'c' || n % {}").format(channels), wait="-5 s")
     while claimed := queue.claim(limit=10_000):
         queue.settle("complete", claimed)
@@ -143,7 +143,7 @@ def raise_marks(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 500, 10_000])
-def test_behind_a_held_snapshot_a_claim_from_channels_stays_flat(
+def test_behind_a_held_snapshot_the_cost_of_a_claim_from_channels_does_not_grow(
     queue: Queue, database: Database, channels: int
 ) -> None:
     queue.publish_many(20, channel="c1")
@@ -164,7 +164,7 @@ def test_behind_a_held_snapshot_a_claim_from_channels_stays_flat(
 
 
 @pytest.mark.parametrize("channels", [1, 500])
-def test_so_does_the_question_when_the_next_is_due(queue: Queue, database: Database, channels: int) -> None:
+def test_the_cost_of_next_due_does_not_grow_either(queue: Queue, database: Database, channels: int) -> None:
     with held_snapshot(database):
         work_off(queue, channels)
         queue.publish(channel="c1", wait="1 hour")
@@ -175,11 +175,11 @@ def test_so_does_the_question_when_the_next_is_due(queue: Queue, database: Datab
 
 
 def delay(queue: Queue, channels: int) -> None:
-    """Let the first message of so many channels be one for tomorrow."""
+    """Make the first message of so many channels one for tomorrow."""
     queue.publish_many(channels, channel=sql.SQL("'c' || n"), wait="1 day")
 
 
-def test_channels_whose_first_message_is_delayed_cost_nothing_however_many_they_are(queue: Queue) -> None:
+def test_channels_whose_first_message_is_delayed_cost_nothing_however_many_there_are(queue: Queue) -> None:
     delay(queue, 10)
     few = queue.buffers(CLAIM), queue.buffers("SELECT messages.next_due(ARRAY['t'])")
     delay(queue, ROWS)
@@ -195,7 +195,7 @@ def test_another_topic_of_the_same_claim_does_not_wait_behind_them(queue: Queue)
     assert queue.buffers("SELECT * FROM messages.claim('w', ARRAY['t', 'u'], 10)") < 500
 
 
-def test_what_is_due_among_them_is_found_at_once(queue: Queue) -> None:
+def test_a_due_message_among_them_is_found_at_once(queue: Queue) -> None:
     delay(queue, ROWS)
     queue.publish_many(3, channel="c5")
 
@@ -205,7 +205,7 @@ def test_what_is_due_among_them_is_found_at_once(queue: Queue) -> None:
     assert [c.channel for c in queue.claim()] == ["c77"]
 
 
-def test_a_flood_among_them_hides_no_other_channel_and_a_claim_looks_at_some_of_them(queue: Queue) -> None:
+def test_a_flood_among_them_hides_no_other_channel_and_a_claim_checks_some_of_them(queue: Queue) -> None:
     delay(queue, ROWS)
     queue.publish_many(3000, channel="c00", wait="-1 hour")
     queue.publish(channel="c9", priority=9)
@@ -256,8 +256,8 @@ def test_a_subscription_costs_a_bulk_publish_to_others_nothing(queue: Queue) -> 
     assert admitted_one_by_one(queue, BULK.format("t")) == 0
 
 
-def test_what_a_publisher_can_write_lets_nothing_by(queue: Queue, database: Database) -> None:
-    """The settings of his session, and functions and operators of his own in front of the server's."""
+def test_settings_and_objects_of_a_publisher_bypass_no_policy(queue: Queue, database: Database) -> None:
+    """The settings of its session, and functions and operators of its own in front of the server's."""
     queue.policy("x", max_payload_bytes=1000)
     queue.conn.execute("CREATE ROLE starving_publisher IN ROLE messages_publisher; CREATE SCHEMA trap")
     queue.conn.execute("GRANT ALL ON SCHEMA trap TO starving_publisher")

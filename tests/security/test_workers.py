@@ -1,4 +1,4 @@
-"""What one worker may do to another, and to the queue: what is bounded, and what is not and stands in the documentation."""
+"""What one worker may do to another, and to the queue: what is bounded, and what is not and documented."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def queue(db: psycopg.Connection[object]) -> Queue:
 
 @pytest.fixture
 def worker(database: Database) -> Queue:
-    """A connection that may do what a worker may, and no more."""
+    """A connection with the rights of a worker, and no more."""
     conn = database.connect()
     conn.execute("SET ROLE messages_worker")
     return Queue(conn)
@@ -40,12 +40,12 @@ def test_no_worker_sleeps_for_ever(worker: Queue, queue: Queue, look_in: str | N
     assert queue.value(ARMED)
 
 
-def test_the_longest_poll_of_a_daemon_is_taken(worker: Queue) -> None:
+def test_the_longest_poll_interval_of_a_daemon_is_accepted(worker: Queue) -> None:
     worker.row("SELECT messages.arm('w', NULL, %s * interval '1 s')", [3600 * 1.2])
 
 
 @pytest.mark.every_server
-def test_one_that_sleeps_for_ever_since_before_is_forgotten(queue: Queue, database: Database) -> None:
+def test_an_older_sleeper_without_an_end_is_deleted(queue: Queue, database: Database) -> None:
     queue.conn.execute("INSERT INTO messages.sleeper VALUES ('zombie', NULL, '4026-01-01', '3026-01-01')")
     queue.conn.execute("SELECT messages.raise_armed_until('4026-01-01')")
     queue.arm("w")
@@ -56,7 +56,9 @@ def test_one_that_sleeps_for_ever_since_before_is_forgotten(queue: Queue, databa
     assert queue.value(ARMED)
 
 
-def test_no_worker_takes_the_flag_of_the_listeners_outside(worker: Queue, queue: Queue, database: Database) -> None:
+def test_no_worker_takes_the_name_of_the_sleeper_of_external_listeners(
+    worker: Queue, queue: Queue, database: Database
+) -> None:
     queue.policy("t", notify="always")
     for statement in (
         "SELECT messages.arm('*', NULL, '1 s')",
@@ -74,15 +76,15 @@ def test_no_worker_takes_the_flag_of_the_listeners_outside(worker: Queue, queue:
 
 
 @pytest.mark.parametrize("name", ["", "*", "x" * 301, None])
-def test_what_is_no_name_of_a_worker_is_refused(worker: Queue, name: str | None) -> None:
+def test_an_invalid_name_of_a_worker_is_refused(worker: Queue, name: str | None) -> None:
     with pytest.raises((psycopg.errors.InvalidParameterValue, psycopg.errors.NullValueNotAllowed)):
         worker.rows("SELECT * FROM messages.claim(%s, ARRAY['t'], 1)", [name])
 
 
-# What workers of one database trust each other with: docs/operating/security.md says so.
+# Actions that workers of one database can do to each other: docs/operating/security.md lists them.
 
 
-def test_workers_trust_each_other_to_release_stop_and_wake_them(worker: Queue, queue: Queue) -> None:
+def test_workers_can_release_stop_and_wake_each_other(worker: Queue, queue: Queue) -> None:
     published = queue.publish("t")
     worker.row("SELECT messages.register_worker('one', 'h', 1, '1', ARRAY['t'], 1)")
     worker.row("SELECT messages.arm('one', NULL, '1 minute')")
@@ -92,7 +94,7 @@ def test_workers_trust_each_other_to_release_stop_and_wake_them(worker: Queue, q
     worker.row("SELECT messages.disarm('one')")
     worker.row("SELECT messages.unregister_worker('one')")
 
-    # Whom it was taken from hears of it, and what it settles changes nothing.
+    # The former holder learns of it, and its settle changes nothing.
     assert worker.value("SELECT messages.complete(%s, %s)", [[claimed.id], [claimed.claim_id]]) == [published]
     assert queue.value("SELECT claim_id IS NULL FROM messages.message WHERE id = %s", [published])
 
@@ -110,6 +112,6 @@ def test_workers_trust_each_other_to_release_stop_and_wake_them(worker: Queue, q
         "SELECT * FROM messages.sleeper",
     ],
 )
-def test_what_is_not_given_to_a_worker_is_refused(worker: Queue, statement: str) -> None:
+def test_functions_that_a_worker_may_not_call_are_refused(worker: Queue, statement: str) -> None:
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         worker.conn.execute(statement.encode())

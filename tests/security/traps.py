@@ -1,4 +1,4 @@
-"""Traps: whatever PostgreSQL has, once more in a schema that stands before it in the path of the database.
+"""Traps: every function and operator of PostgreSQL once more, in a schema that comes first in the path of the database.
 
 That is more than an attacker can do who may only create better-matching signatures: here every name that is looked up in the path is caught,
 so nobody has to think of the signatures that would fit better. Each trap raises an error that names it.
@@ -86,13 +86,13 @@ RESET client_min_messages;
 
 
 def plant(conn: psycopg.Connection[Any]) -> None:
-    """Set the traps and let every later session of the database, and this one, look into them first."""
+    """Set the traps and make every later session of the database, and this one, look them up first."""
     conn.execute(MAKE.encode())
     conn.execute(f"ALTER DATABASE {conn.info.dbname} SET search_path = {PATH}".encode())
 
 
 def caught(error: BaseException | str) -> bool:
-    """Whether an error, or any text, comes of a trap."""
+    """Whether an error, or any text, comes from a trap."""
     return (
         MARK in str(error) or "cannot accept a value of type any" in str(error) or "is not an aggregate" in str(error)
     )

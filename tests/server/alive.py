@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def lives(pid: int) -> bool:
-    """Whether a process runs. One that has ended and that nobody has waited for does not."""
+    """Whether a process runs. One that has ended and was not waited for does not."""
     stat = Path(f"/proc/{pid}/stat")
     if not Path("/proc/self/stat").exists():
         return subprocess.run(["ps", "-p", str(pid)], capture_output=True, check=False).returncode == 0

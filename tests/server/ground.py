@@ -17,13 +17,13 @@ from tests.server.postgres import CRON_DATABASE, Postgres
 CONTAINER = "17"
 EMBEDDED = "18"
 LOCAL = "15"  # where no PostgreSQL with pg_cron is installed, this one is missed
-# Autovacuum would visit each test's database, and hold up the copying of the one that they are copied from.
-# What a test sees does not depend on the zone of the machine, nor on when clocks are changed there.
+# Autovacuum would visit each test's database, and delay the copying of the template.
+# Tests do not depend on the time zone of the machine, nor on when clocks change there.
 SETTINGS = {**devdb.FAST_UNSAFE_SETTINGS, "max_connections": "200", "autovacuum": "off", "timezone": "UTC"}
 
 
 class Missing(Exception):
-    """A server cannot be had here; the text says why and what to do about it."""
+    """A server is not available here; the text says why and how to install it."""
 
 
 class Ground:
@@ -66,7 +66,7 @@ class Ground:
 
     @cached_property
     def _scratch(self) -> Scratch:
-        """The folder of this session. Making it clears away what sessions that were killed left running."""
+        """The folder of this session. Creating it removes what killed sessions left running."""
         scratch = Scratch("test", in_memory=True)
         self._ends.callback(scratch.remove)
         if container.why_not() is None:
@@ -101,7 +101,7 @@ class Ground:
 
 
 def servers(*, all_of_them: bool = False) -> list[str]:
-    """Return the names of the servers to run the tests on: what is installed, and one in a container unless that version is installed.
+    """Return the names of the servers to run the tests on: installed versions, and one in a container unless that version is installed.
 
     Where neither can be had it is the one in the wheel, so that only the tests that need pg_cron are skipped.
 
@@ -116,7 +116,7 @@ def servers(*, all_of_them: bool = False) -> list[str]:
 
 
 def why_no_containers() -> str | None:
-    """Return the reason why tests cannot use containers, None if they can: they call the program `docker`, too."""
+    """Return why tests cannot use containers, None if they can: they also call the program `docker`."""
     if reason := container.why_not():
         return f"{reason}; on Debian, as root: `apt-get install docker.io`"
     return (
@@ -127,7 +127,7 @@ def why_no_containers() -> str | None:
 
 
 def prepare(name: str) -> None:
-    """Make what takes long before this server can start."""
+    """Prepare what takes long before this server can start."""
     if _local(name) is None and name == CONTAINER:
         with suppress(Missing):
             _need_container()
@@ -150,7 +150,7 @@ def _local(name: str) -> devdb.Installation | None:
 
 
 def _need_container() -> None:
-    """Make sure that a container can be had, and that its image is built."""
+    """Make sure that containers are available, and that the image is built."""
     if reason := container.why_not():
         raise Missing(f"no container of PostgreSQL 17 with pg_cron: {reason}")
     try:

@@ -1,4 +1,4 @@
-"""The servers that the tests run on, and the databases that each test gets for itself."""
+"""The servers that the tests run on, and the databases of each test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _numbers = count(1)
 
 
 def begun_day() -> date:
-    """Return the day, as the archive has it. Short before its end the next one is waited for: no test should run over midnight."""
+    """Return the day of the archive's partitions. Shortly before midnight it waits for the next day: no test should run over midnight."""
     while (now := datetime.now(UTC)).time() >= LAST_MOMENT:
         time.sleep(0.1)
     return now.date()
@@ -63,7 +63,7 @@ class Postgres:
 
     @contextmanager
     def new_database(self, template: str | None = None) -> Iterator[Database]:
-        """Make a database, empty or a copy of `template`, and drop it at the end, anyone who is still connected."""
+        """Create a database, empty or a copy of `template`, and drop it at the end, even with open connections."""
         database = Database(self, f"test_{next(_numbers)}")
         self._create(database.name, template or "template1")
         try:
@@ -74,7 +74,7 @@ class Postgres:
 
     @property
     def migrated(self) -> str:
-        """The name of a database with the schema installed today, to copy from. Made at its first use of a day: the archive has days."""
+        """The name of a database with the schema installed today, to copy from. Created at its first use of a day: the archive has days."""
         name = "pgrouse_template"
         today = begun_day()
         if self._migrated_on == today:
@@ -94,7 +94,7 @@ class Postgres:
             self._maintenance.close()
 
     def _create(self, name: str, template: str) -> None:
-        # Where nothing is flushed its two checkpoints are cheap: 10 ms, and with WAL that is compressed the other strategy takes 150.
+        # Without flushes its two checkpoints are cheap: 10 ms; with compressed WAL the other strategy takes 150.
         self._maintain("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, template)
 
     def _drop(self, name: str) -> None:
@@ -112,7 +112,7 @@ class Postgres:
                 return
 
     def _maintain(self, statement: LiteralString, *names: str) -> psycopg.Connection[Any]:
-        """Run a statement on the connection that is kept for this, and return that; a new one after a restart of the server."""
+        """Run a statement on the connection for maintenance, and return that; a new one after a restart of the server."""
         query = sql.SQL(statement).format(*map(sql.Identifier, names))
         try:
             self._maintenance = self._maintenance or self.admin()
@@ -138,7 +138,7 @@ class Database:
         return self.server.dsn(self.name)
 
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
-        """Return a new connection, in autocommit unless told otherwise, that is closed when the test ends."""
+        """Return a new connection, in autocommit by default, that is closed when the test ends."""
         conn = psycopg.connect(self.dsn, **{"autocommit": True, **options})
         self._connections.append(conn)
         return conn

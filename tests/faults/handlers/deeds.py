@@ -1,4 +1,4 @@
-"""Handlers that do as the payload says, and write down under which claim they began and what they said.
+"""Handlers that do what the payload says, and record under which claim they began and how they ended.
 
 `do` is what they do in the end; `for` is how long that takes, in seconds; `fails` is how many attempts raise before.
 """
@@ -21,7 +21,7 @@ SAID = {Reject: "rejected", Defer: "deferred"}
 
 
 def note(what, about, **more):
-    """Append one entry by the clock that the server on this machine has, too; a single write is never torn."""
+    """Append one entry with the time of this machine, which is the server's; a single write is never torn."""
     message = about._message
     entry = {"what": what, "id": message.id, "claim": message.claim_id, "topic": message.topic, "at": time.time()}
     os.write(JOURNAL, (json.dumps({**entry, "attempt": message.attempt, "pid": os.getpid(), **more}) + "\n").encode())
@@ -43,7 +43,7 @@ def _end(payload, ctx):
         case "defer" if ctx.state is None:
             raise Defer(SOON, state={"page": 1})
         case "block":
-            time.sleep(0.5)  # stops the whole event loop of an async handler, which is the point
+            time.sleep(0.5)  # blocks the whole event loop of an async handler, on purpose
         case "die":
             note("said", ctx, how="failed")
             os._exit(3)
@@ -80,7 +80,7 @@ async def _store(payload, ctx):
 
 
 async def deed_in_steps(payload, ctx):
-    """What each step does is done elsewhere: here a line in the journal, which nothing takes back."""
+    """The effect of each step is outside the database: here a line in the journal, which nothing rolls back."""
     note("start", ctx)
     try:
         for number in range(3):
@@ -142,7 +142,7 @@ async def deed_after_the_end(payload, ctx):
 
 
 async def deeds(items: list[Item], ctx: BatchContext):
-    """Stores the effects of a whole batch in one transaction, but for what is rejected."""
+    """Stores the effects of a whole batch in one transaction, except for rejected items."""
     for item in items:
         note("start", item)
     await asyncio.sleep(max(item.payload.get("for", 0) for item in items))
