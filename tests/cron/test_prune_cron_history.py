@@ -128,14 +128,14 @@ def test_without_pg_cron_in_the_database_nothing_happens(db: Connection) -> None
 
 def test_a_role_that_cannot_read_pg_cron_changes_nothing(beside: Connection) -> None:
     add_runs(beside, 1, "8 days")
-    beside.execute("CREATE ROLE cron_test_stranger")
-    beside.execute("GRANT messages_maintainer TO cron_test_stranger")
+    beside.execute("CREATE ROLE cron_test_outsider")
+    beside.execute("GRANT messages_maintainer TO cron_test_outsider")
     beside.execute("GRANT EXECUTE ON FUNCTION messages.prune_cron_history TO messages_maintainer")
-    beside.execute("SET SESSION AUTHORIZATION cron_test_stranger")
+    beside.execute("SET SESSION AUTHORIZATION cron_test_outsider")
 
     pruned = by_function(beside)
 
     beside.execute("RESET SESSION AUTHORIZATION")
-    beside.execute("DROP ROLE cron_test_stranger")
+    beside.execute("DROP ROLE cron_test_outsider")
     assert pruned == 0
     assert runs(beside) == 1

@@ -28,9 +28,9 @@ class Caller:
     """An open transaction of a caller.
 
     Attributes:
-        conn: what is given to publish.
-        wait: waits for what comes back, if that is something to await.
-        execute: does something else in the transaction.
+        conn: the connection for publish.
+        wait: awaits the result of publish if it is awaitable.
+        execute: runs another statement in the transaction.
     """
 
     conn: Any
@@ -72,8 +72,8 @@ def django_connection(dsn: str, alias: str) -> Any:
     parts = conninfo_to_dict(dsn)
     alias = f"{alias} {parts['dbname']}"
     names = {"NAME": "dbname", "HOST": "host", "PORT": "port", "USER": "user", "PASSWORD": "password"}
-    told = {name: parts[ours] for name, ours in names.items() if ours in parts}
-    described = {"default": {}, alias: {"ENGINE": "django.db.backends.postgresql", **told}}
+    settings = {name: parts[ours] for name, ours in names.items() if ours in parts}
+    described = {"default": {}, alias: {"ENGINE": "django.db.backends.postgresql", **settings}}
     connections.databases[alias] = connections.configure_settings(described)[alias]
     return connections[alias]
 

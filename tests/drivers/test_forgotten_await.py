@@ -40,9 +40,9 @@ def test_it_is_an_error_in_the_log_of_a_process_that_only_publishes(
     asyncio.run(forget(database.dsn))
     gc.collect()
 
-    said = [(each.name, each.levelno, each.getMessage()) for each in caplog.records if each.name == "pgrouse"]
-    assert [each[:2] for each in said] == [("pgrouse", logging.ERROR)] * 2
-    assert said[0][2] == "publish.never_awaited topic=lost.one: write `await` before it: nothing was published"
+    logged = [(each.name, each.levelno, each.getMessage()) for each in caplog.records if each.name == "pgrouse"]
+    assert [each[:2] for each in logged] == [("pgrouse", logging.ERROR)] * 2
+    assert logged[0][2] == "publish.never_awaited topic=lost.one: write `await` before it: nothing was published"
     assert db.execute(COUNT).fetchone() == (0,)
 
 

@@ -25,9 +25,9 @@ class PsycopgConnection(Exception):
 
 
 class AsyncpgConnection(Exception):
-    def __init__(self, **said: Any) -> None:
+    def __init__(self, **diag: Any) -> None:
         vars(self).update(
-            {"hint": None, "detail": None, "context": None, "schema_name": "messages", "constraint_name": None} | said
+            {"hint": None, "detail": None, "context": None, "schema_name": "messages", "constraint_name": None} | diag
         )
 
 

@@ -1,6 +1,6 @@
 """The types of publish on each kind of connection: `./go check` reads this file, and it is never run.
 
-An ignore that is not needed is an error: each of them is a forgotten `await` that is seen.
+An unneeded ignore is an error: each of them shows that a forgotten `await` is found.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The checker: what must hold across all records, at any moment and at the end.
 
-It compares four accounts that know nothing of each other: what publishers know (the ledger), what the tables say, what the witness in the
-database saw, and what the handlers wrote down. Whatever it finds is a defect: no rule has an exception for a bad day but the one that is
-documented, that a crash of the server may take back a claim that may be repeated.
+It compares four independent records: those of publishers (the ledger), the tables, those of the witness in the database, and those of the
+handlers. Everything it finds is a defect. The rules have only the documented exception: a crash of the server may take back a claim that
+may be repeated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OF_A_SNAPSHOT = {
         SELECT m.id FROM messages.message AS m WHERE EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = m.id)""",
     "a message is in the archive twice": """
         SELECT a.id, count(*) FROM messages.message_archive AS a GROUP BY a.id HAVING count(*) > 1""",
-    "a message is neither here nor there": """
+    "a message is in neither table": """
         SELECT w.id FROM witness AS w
         WHERE w.what = 'published' AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = w.id)
           AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = w.id)""",
@@ -48,7 +48,7 @@ OF_A_SNAPSHOT = {
     "a key is ready twice": """
         SELECT m.topic, m.key, count(*) FROM messages.message AS m
         WHERE m.key IS NOT NULL AND m.attempts = 0 AND m.claim_id IS NULL GROUP BY m.topic, m.key HAVING count(*) > 1""",
-    "a depth is not what is there": """
+    "a depth is not the number of messages": """
         SELECT * FROM (
           SELECT d.topic, d.rows, (SELECT coalesce(sum(c.change), 0) FROM messages.depth_change AS c WHERE c.topic = d.topic) AS change,
                  (SELECT count(*) FROM messages.message AS m WHERE m.topic = d.topic) AS there
@@ -61,13 +61,13 @@ OF_A_SNAPSHOT = {
           UNION ALL SELECT id, topic, attempts, max_attempts FROM messages.message_archive) AS m
         CROSS JOIN messages.topic AS d LEFT JOIN messages.topic AS t ON t.topic = m.topic
         WHERE d.topic = '*' AND m.attempts > {LIMIT} AND {LIMIT} > 0""",
-    "the alerts do not add up to the dead": f"""
-        SELECT topic, result, error_fingerprint, a.dead, o.told
+    "the alerts do not add up to the dead messages": f"""
+        SELECT topic, result, error_fingerprint, a.dead, o.alerted
         FROM (SELECT topic, result, coalesce(error_fingerprint, '') AS error_fingerprint, count(*) AS dead
               FROM messages.message_archive WHERE {DEAD} GROUP BY 1, 2, 3) AS a
-        FULL JOIN (SELECT topic, result, coalesce(error_fingerprint, '') AS error_fingerprint, sum(count) AS told
+        FULL JOIN (SELECT topic, result, coalesce(error_fingerprint, '') AS error_fingerprint, sum(count) AS alerted
               FROM messages.alert WHERE kind = 'dead_message' GROUP BY 1, 2, 3) AS o USING (topic, result, error_fingerprint)
-        WHERE a.dead IS DISTINCT FROM o.told""",
+        WHERE a.dead IS DISTINCT FROM o.alerted""",
     "an effect belongs to no success": """
         SELECT e.id, e.claim_id FROM effect AS e WHERE NOT EXISTS (
           SELECT FROM messages.message_archive AS a WHERE a.id = e.id AND a.claim_id = e.claim_id AND a.result = 'success')""",
@@ -115,12 +115,12 @@ OF_THE_WITNESS = {
         SELECT * FROM (
           SELECT w.*, lag(what) OVER (PARTITION BY id ORDER BY nth) AS before FROM witness AS w WHERE what IN ('claimed', 'freed', 'gone')
         ) AS w WHERE what = 'claimed' AND before NOT IN ('freed')""",
-    "a lock was said to have run out before it had": """
+    "a lock was reported as expired before it was": """
         SELECT e.* FROM witness AS e
         LEFT JOIN witness AS a ON a.id = e.id AND e.what = 'gone' AND a.what = 'archived'
         WHERE e.what IN ('freed', 'gone') AND coalesce(e.ended, a.ended) = 'lock_expired'
           AND e.lock_expires_at > e.at AND NOT (e.topic = ANY (%(timed)s))""",
-    "more ran at once than may": """
+    "more ran at once than the limit allows": """
         WITH step AS (
           SELECT topic, NULL AS channel, at, nth, (what = 'claimed')::int - (what <> 'claimed')::int AS d, t.max_concurrency AS most
           FROM witness JOIN messages.topic AS t USING (topic)
@@ -140,7 +140,7 @@ OF_THE_WITNESS = {
           SELECT topic, locked_at, row_number() OVER (PARTITION BY topic ORDER BY locked_at, nth) AS n, t.dequeue_rate AS rate, t.burst
           FROM witness JOIN messages.topic AS t USING (topic) WHERE what = 'claimed' AND t.dequeue_rate > 0
         ), ahead AS (
-          -- n claims until then: of every stretch that ends here, the one that holds most above its rate.
+          -- n claims until then: of all windows that end here, the one that exceeds the rate most.
           SELECT *, n - rate * extract(epoch FROM locked_at)
                     - min(n - 1 - rate * extract(epoch FROM locked_at)) OVER (PARTITION BY topic ORDER BY locked_at, n) AS most
           FROM claims
@@ -167,8 +167,7 @@ class Checker:
     """Checks one run.
 
     Attributes:
-        ledger: what publishers and operators know.
-        journal: returns what the handlers wrote down.
+        ledger: the records of publishers and operators.
         crashes: when the server crashed, by the wall clock.
     """
 
@@ -176,7 +175,7 @@ class Checker:
     crashes: list[float] = field(default_factory=list)
     _seen: int = 0
 
-    def look(self, conn: psycopg.Connection[Any]) -> list[Finding]:
+    def check(self, conn: psycopg.Connection[Any]) -> list[Finding]:
         """Check one snapshot, whatever is in progress."""
         # What is known before the snapshot is taken must be in it.
         known, self._seen = self.ledger.committed[self._seen :], len(self.ledger.committed)
@@ -184,14 +183,14 @@ class Checker:
             conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             return [*_violated(conn, OF_A_SNAPSHOT), *self._missing(conn, known)]
 
-    def look_back(self, conn: psycopg.Connection[Any], journal: list[dict[str, Any]]) -> list[Finding]:
+    def check_all(self, conn: psycopg.Connection[Any], journal: list[dict[str, Any]]) -> list[Finding]:
         """Check all records, when everything has stopped."""
         self._seen = 0
         handlers = _Handlers(conn, journal, self.crashes)
         return [
-            *self.look(conn),
+            *self.check(conn),
             *_violated(conn, OF_THE_WITNESS, timed=list(TIMED)),
-            *_found("a publish is not there as often as was said", self._wrong_tags(conn)),
+            *_found("a tag is not in the tables as often as it should be", self._wrong_tags(conn)),
             *_found("what was cancelled did not end as cancelled", self._not_cancelled(conn)),
             *_found("a channel was not worked in order", self._out_of_order(conn)),
             *handlers.findings(),
@@ -209,15 +208,15 @@ class Checker:
               ON w.topic = m.topic AND w.priority = CASE WHEN m.channel IS NULL THEN m.priority ELSE -1 END
             """,
         )
-        expected = {"nobody": {"unhandled"}, "lettered.dlq": {"unhandled"}}
+        expected = {"unhandled": {"unhandled"}, "lettered.dlq": {"unhandled"}}
         codes: dict[int, set[str]] = defaultdict(set)
         for row in rows:
             codes[row.id].add(row.code)
         return [
-            *_found("a message is locked although nobody works", [row for row in rows if row.locked]),
-            *_found("a message lies below the low-water mark", [row for row in rows if row.hidden]),
+            *_found("a message is locked although no worker runs", [row for row in rows if row.locked]),
+            *_found("a message is below the low-water mark", [row for row in rows if row.hidden]),
             *_found(
-                "nobody can say why a message waits",
+                "there is no reason why a message waits",
                 [r for r in rows if not r.locked and not codes[r.id] & expected.get(r.topic, set())],
             ),
         ]
@@ -248,7 +247,7 @@ class Checker:
         )
         there = {row.tag: row.count for row in rows}
         known = {tag for group in self._groups() for tag in group.tags}
-        yield from (f"{tag}: nobody published it" for tag in there if tag not in known)
+        yield from (f"{tag}: it was never published" for tag in there if tag not in known)
         for group in self._groups():
             counts = {there.get(tag, 0) for tag in group.tags}
             if not counts <= {0, 1} or (len(counts) > 1 and not group.merges):
@@ -301,10 +300,10 @@ class _Handlers:
         self.crashes = crashes
         self.starts = [e for e in journal if e["what"] == "start"]
         self.begun = {(e["id"], e["claim"]): e["at"] for e in reversed(self.starts)}
-        self.said: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+        self.reported: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
         for entry in journal:
-            if entry["what"] == "said":
-                self.said[entry["id"], entry["claim"]].append(entry)
+            if entry["what"] == "reported":
+                self.reported[entry["id"], entry["claim"]].append(entry)
         self.stepped = [e for e in journal if e["what"] == "stepped"]
         self.kept = {
             (row.id, row.step): row.at
@@ -331,9 +330,11 @@ class _Handlers:
                 twice[entry["id"]].add(entry["claim"])
         runs = [(e["id"], e["claim"]) for e in self.starts if e["topic"] != "batch"]
         return [
-            *_found("a step was done again although it is kept", self._done_again()),
+            *_found("a step was done again although it is saved", self._done_again()),
             *_found("a handler began without a claim", [e for e in self.starts if self._without_a_claim(e)]),
-            *_found("an attempt ended as its handler never said", [e for e in self.ends if self._unsaid(e)]),
+            *_found(
+                "an attempt ended as its handler never reported", [e for e in self.ends if self._was_not_reported(e)]
+            ),
             *_found("a message of ack_first was begun twice", [i for i, claims in twice.items() if len(claims) > 1]),
             *_found(
                 "a claim ran its handler twice",
@@ -351,15 +352,15 @@ class _Handlers:
         taken_back = any(entry["at"] - LATE_S < crash < entry["at"] + LATE_S for crash in self.crashes)
         return not taken_back or entry["topic"] in LASTING
 
-    def _unsaid(self, end: Any) -> bool:
+    def _was_not_reported(self, end: Any) -> bool:
         if end.topic == "first" or end.ended not in ENDS or (end.error or "").startswith("skipped"):
             return False
         if end.ended == "failed" and "process died" in (end.error or ""):
             return False  # killed from outside, or before it could report
         if end.ended == "rejected" and (end.error or "").startswith("payload cannot be decoded"):
             return False  # no handler could begin
-        said = self.said[end.id, end.claim_id]
-        return not any(e["how"] == end.ended and e["at"] <= end.at + GRAIN_S for e in said)
+        reports = self.reported[end.id, end.claim_id]
+        return not any(e["how"] == end.ended and e["at"] <= end.at + GRAIN_S for e in reports)
 
 
 def _repeats(runs: list[Any]) -> bool:

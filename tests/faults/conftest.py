@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.scene import Scene, scene
+from tests.faults.system import System, system
 from tests.server.ground import Ground, Missing
 from tests.server.postgres import Postgres
 
@@ -25,6 +25,6 @@ def shaken_server(session_ground: Ground) -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def new_scene(shaken_server: Postgres, tmp_path: Path) -> Callable[..., AbstractContextManager[Scene]]:
-    """`with new_scene() as scene` makes a scene."""
-    return partial(scene, shaken_server, tmp_path)
+def new_system(shaken_server: Postgres, tmp_path: Path) -> Callable[..., AbstractContextManager[System]]:
+    """`with new_system() as system` starts a system under test."""
+    return partial(system, shaken_server, tmp_path)

@@ -13,12 +13,12 @@ from psycopg.types.json import Jsonb
 from tests.faults.ledger import Group, Ledger, Refusal
 from tests.faults.traffic import Actor
 
-VISITOR, STRANGER = "storm_visitor", "storm_stranger"
+VISITOR, HOSTILE = "storm_visitor", "storm_hostile"
 # On one private server, so the roles may be there already.
 ROLES = (
     f"DO $$ BEGIN CREATE ROLE {VISITOR} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
-    f"DO $$ BEGIN CREATE ROLE {STRANGER} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
-    f"GRANT messages_publisher TO {STRANGER}",
+    f"DO $$ BEGIN CREATE ROLE {HOSTILE} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+    f"GRANT messages_publisher TO {HOSTILE}",
 )
 CHANNELS = ("new_message", "dead_message", "topic_changed", "cancelled", "settled", "schedule_changed")
 # The keys of advisory locks that the queue ever took, and more that a visitor may guess.
@@ -94,7 +94,7 @@ class Visitor(Actor):
         raise AssertionError(f"a visitor was let: {statement}")
 
 
-class Stranger(Actor):
+class HostilePublisher(Actor):
     """A publisher of hostile messages: they are refused, or they end, and others continue."""
 
     def __init__(self, name: str, dsn: str, ledger: Ledger, seed: str) -> None:
@@ -105,7 +105,7 @@ class Stranger(Actor):
         """Publish one message."""
         self._sent += 1
         tag = f"{self.name}/{self._sent}"
-        with self.ledger.booked(Group("often", [tag])) as group:
+        with self.ledger.recorded(Group("often", [tag])) as group:
             group.ids = [self._publish(conn, {"tag": tag, "do": "succeed"})]
         self.stopping.wait(self.chance.uniform(0.1, 0.4))
 

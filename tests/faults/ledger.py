@@ -16,11 +16,11 @@ class Group:
     """Messages that are published together, all or none.
 
     Attributes:
-        tags: the name that each has in its payload.
-        merges: a key may have made something else of it: only its id says anything.
+        tags: the name of each message, in its payload.
+        merges: whether a key may have merged it into another message: then only its id is checked.
         began: how many groups had been acknowledged when it was sent.
         acknowledged: its number among those acknowledged, -1 if it is none.
-        ids: what the queue called them, if it did.
+        ids: their ids, if the queue returned them.
     """
 
     topic: str
@@ -43,7 +43,7 @@ class Ledger:
         self.redriven: dict[int, int] = {}
 
     @contextmanager
-    def booked(self, group: Group) -> Iterator[Group]:
+    def recorded(self, group: Group) -> Iterator[Group]:
         """Record how the block ended for this group: after an error of the connection its state is unknown."""
         group.began = len(self.committed)
         try:

@@ -103,7 +103,7 @@ class RemoteWorker(Actor):
                 self._settle(client, message, "success", outcome="complete")
 
     def _settle(self, client: httpx.Client, message: dict[str, Any], how: str, **ended: Any) -> None:
-        self._note("said", message, how=how)
+        self._note("reported", message, how=how)
         answer = client.post(f"/messages/{message['id']}/settle", json={"claim_id": message["claim_id"], **ended})
         known = {httpx.codes.OK, httpx.codes.CONFLICT, httpx.codes.SERVICE_UNAVAILABLE}
         assert answer.status_code in known, answer.text

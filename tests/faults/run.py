@@ -17,16 +17,16 @@ from psycopg.types.json import Jsonb
 
 from tests.daemon.process import Daemon
 from tests.faults.checker import Checker, Finding
-from tests.faults.intruders import STRANGER, VISITOR, Stranger, Visitor
+from tests.faults.intruders import HOSTILE, VISITOR, HostilePublisher, Visitor
 from tests.faults.ledger import Group, Ledger
 from tests.faults.remote import RemoteWorker
-from tests.faults.scene import Scene
 from tests.faults.storm import STOPPED_WITHIN_S, Storm
+from tests.faults.system import System
 from tests.faults.topics import PUBLISHED, REMOTE, WORKED
 from tests.faults.traffic import Actor, Operator, Publisher, acting
 
 # The pause between two checks; at most a fifth of the time is spent on them.
-LOOK_EVERY_S = 0.4
+CHECK_EVERY_S = 0.4
 DRAINED_WITHIN_S = 90
 # Events that only a bug of the daemon logs.
 NEVER_LOGGED = {"loop.crashed", "settle.refused", "settle.failed"}
@@ -42,7 +42,7 @@ class Inspector(threading.Thread):
     dsn: str
     checker: Checker
     findings: list[Finding] = field(default_factory=list)
-    looks: int = 0
+    checks: int = 0
     broken: BaseException | None = None
 
     def __post_init__(self) -> None:
@@ -57,90 +57,90 @@ class Inspector(threading.Thread):
         try:
             while not self.stopping.is_set() and not self.findings:
                 try:
-                    self._look()
+                    self._check()
                 except psycopg.OperationalError:
                     self.stopping.wait(0.2)
         except BaseException as error:  # noqa: BLE001 - raised by the thread that joins this one
             self.broken = error
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         with psycopg.connect(self.dsn, autocommit=True, connect_timeout=5) as conn:
             while not self.stopping.is_set() and not self.findings:
                 began = time.monotonic()
-                self.findings = self.checker.look(conn)
-                self.looks += 1
-                self.stopping.wait(max(LOOK_EVERY_S, 4 * (time.monotonic() - began)))
+                self.findings = self.checker.check(conn)
+                self.checks += 1
+                self.stopping.wait(max(CHECK_EVERY_S, 4 * (time.monotonic() - began)))
 
 
 @dataclass
-class Verdict:
+class Report:
     """The result of a run."""
 
     seed: str
-    story: str
+    events: str
     published: int
-    looks: int
+    checks: int
     crashes: int
     findings: list[str]
 
     def __str__(self) -> str:
         summary = (
-            f"seed {self.seed}: {self.published} published, {self.looks} looks, {self.crashes} crashes of the server"
+            f"seed {self.seed}: {self.published} published, {self.checks} checks, {self.crashes} crashes of the server"
         )
-        return "\n".join([summary, *self.findings, *(["", self.story] if self.findings else [])])
+        return "\n".join([summary, *self.findings, *(["", self.events] if self.findings else [])])
 
 
 class Run:
-    """One run on a scene."""
+    """One run on a system."""
 
-    def __init__(self, scene: Scene, seed: str) -> None:
-        self.scene, self.seed = scene, seed
+    def __init__(self, system: System, seed: str) -> None:
+        self.system, self.seed = system, seed
         self.ledger = Ledger()
-        self.storm = Storm(scene, seed)
+        self.storm = Storm(system, seed)
         self.checker = Checker(self.ledger, self.storm.crashes)
-        self.inspector = Inspector(scene.database.dsn, self.checker)
+        self.inspector = Inspector(system.database.dsn, self.checker)
         self.findings: list[str] = []
 
     def under(
         self, faults: list[str], pause_s: tuple[float, float], *, daemons: int = 2, for_s: float = math.inf
-    ) -> Verdict:
+    ) -> Report:
         """Run with these faults while daemons work, and return the result.
 
-        It ends early when something was found, and begins no further fault after so long.
+        It ends early when there is a finding, and begins no further fault after `for_s`.
         """
-        self.scene.begin(daemons)
-        self._blow(faults, pause_s, PUBLISHED, for_s)
+        self.system.begin(daemons)
+        self._run_storm(faults, pause_s, PUBLISHED, for_s)
         if not self.findings:
             self._open("shut")
             self._drain_under_load()
             self._until_all_is_worked(list(WORKED))
             self._stop()
-            self._look_back()
-        return self._verdict()
+            self._check_all()
+        return self._report()
 
-    def without_a_daemon(self, faults: list[str], pause_s: tuple[float, float]) -> Verdict:
+    def without_a_daemon(self, faults: list[str], pause_s: tuple[float, float]) -> Report:
         """Run with these faults, a web server and workers over HTTP, but no daemon."""
-        server = self.scene.web
+        server = self.system.web
         server.start()
         server.wait()
         workers = [
-            RemoteWorker(f"remote-{n}", server, self.scene.journal.path, self.ledger, self.seed) for n in range(6)
+            RemoteWorker(f"remote-{n}", server, self.system.journal.path, self.ledger, self.seed) for n in range(6)
         ]
         with acting(list(workers)):
-            self._blow(faults, pause_s, [REMOTE], math.inf)
+            self._run_storm(faults, pause_s, [REMOTE], math.inf)
             server.wait()
             if not self.findings:
                 self._until_all_is_worked([REMOTE])
         if not self.findings:
-            self._look_back()
-        return self._verdict()
+            self._check_all()
+        return self._report()
 
-    def _blow(self, faults: list[str], pause_s: tuple[float, float], topics: list[str], for_s: float) -> None:
+    def _run_storm(self, faults: list[str], pause_s: tuple[float, float], topics: list[str], for_s: float) -> None:
         over_at = time.monotonic() + for_s
         with self._inspected(), acting(self._actors(topics)) as actors:
             self.storm.note("begin")
             self._until_it_works()
-            self.storm.blow(faults, pause_s, enough=lambda: time.monotonic() > over_at or self._is_over(actors))
+            self.storm.run(faults, pause_s, enough=lambda: time.monotonic() > over_at or self._is_over(actors))
 
     def _is_over(self, actors: list[Actor]) -> bool:
         return bool(self.inspector.findings or self.inspector.broken or any(actor.broken for actor in actors))
@@ -158,17 +158,21 @@ class Run:
         self.findings += map(str, self.inspector.findings)
 
     def _actors(self, topics: list[str]) -> list[Actor]:
-        direct, proxied = self.scene.database.dsn, self.scene.for_publishers.dsn
+        direct, proxied = self.system.database.dsn, self.system.for_publishers.dsn
         ways = enumerate((direct, proxied, proxied))
         return [
             *(Publisher(number, topics, dsn, self.ledger, self.seed) for number, dsn in ways),
             Operator("operator", direct, self.ledger, self.seed),
             Visitor("visitor", self._dsn_of(VISITOR), self.ledger, self.seed),
-            *([Stranger("stranger", self._dsn_of(STRANGER), self.ledger, self.seed)] if "often" in topics else []),
+            *(
+                [HostilePublisher("hostile", self._dsn_of(HOSTILE), self.ledger, self.seed)]
+                if "often" in topics
+                else []
+            ),
         ]
 
     def _dsn_of(self, user: str) -> str:
-        return self.scene.server.dsn(self.scene.database.name, user)
+        return self.system.server.dsn(self.system.database.name, user)
 
     def _until_it_works(self) -> None:
         deadline = time.monotonic() + 60
@@ -176,20 +180,20 @@ class Run:
             time.sleep(0.05)
         self.storm.note("workers are at work")
 
-    def _look_back(self) -> None:
-        with psycopg.connect(self.scene.database.dsn, autocommit=True) as conn:
+    def _check_all(self) -> None:
+        with psycopg.connect(self.system.database.dsn, autocommit=True) as conn:
             self.findings += map(str, self.checker.left(conn))
-            self.findings += map(str, self.checker.look_back(conn, self._journal()))
+            self.findings += map(str, self.checker.check_all(conn, self._journal()))
         self.findings += [*self.storm.problems, *self._logged()]
 
     def _open(self, topic: str) -> None:
-        with self.scene.queue() as queue:
+        with self.system.queue() as queue:
             queue.call("resume", topic)
 
     def _drain_under_load(self) -> None:
         """Stop all daemons while handlers run that take longer than the drain."""
-        with self.scene.queue() as queue:
-            with self.ledger.booked(Group("often", [f"held/{n}" for n in range(10)])) as group:
+        with self.system.queue() as queue:
+            with self.ledger.recorded(Group("often", [f"held/{n}" for n in range(10)])) as group:
                 group.ids = held = [queue.publish("often", payload=Jsonb(LONG | {"tag": tag})) for tag in group.tags]
             waiting = "SELECT FROM messages.message WHERE id = ANY (%s) AND claim_id IS NULL"
             self._wait("what takes long does not begin", lambda: not queue.rows(waiting, [held]))
@@ -197,10 +201,10 @@ class Run:
             locked = queue.rows("SELECT id, topic, locked_by FROM messages.message WHERE claim_id IS NOT NULL")
             self.findings += [f"a drain in calm weather forgot: {row}" for row in locked]
             self.ledger.cancelled += queue.call("cancel", held)
-        self.scene.begin(len(self.scene.daemons))
+        self.system.begin(len(self.system.daemons))
 
     def _until_all_is_worked(self, topics: list[str]) -> None:
-        with self.scene.queue() as queue:
+        with self.system.queue() as queue:
             drained = self._wait("the queue does not drain", lambda: not queue.rows(WAITING, [topics]))
             if not drained:
                 why = f"SELECT m.*, e.* FROM ({WAITING}) AS m, messages.explain(m.id) AS e"
@@ -217,10 +221,10 @@ class Run:
         return True
 
     def _stop(self) -> None:
-        for daemon in self.scene.daemons:
+        for daemon in self.system.daemons:
             if not daemon.alive:
                 self.findings.append(f"daemon {daemon.pid} ended by itself: {daemon.log.read_text()[-2000:]}")
-        stopping = [daemon for daemon in self.scene.daemons if daemon.alive]
+        stopping = [daemon for daemon in self.system.daemons if daemon.alive]
         for daemon in stopping:
             daemon.process.terminate()
         for daemon in stopping:
@@ -229,17 +233,17 @@ class Run:
                 self.findings.append(f"daemon {daemon.pid} ended with {code}: {daemon.log.read_text()[-2000:]}")
 
     def _journal(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.scene.journal.path.read_text().rpartition("\n")[0].splitlines()]
+        return [json.loads(line) for line in self.system.journal.path.read_text().rpartition("\n")[0].splitlines()]
 
     def _logged(self) -> list[str]:
-        return [f"daemon {each.pid} logged {entry}" for each in self.scene.fleet.daemons for entry in _never(each)]
+        return [f"daemon {each.pid} logged {entry}" for each in self.system.fleet.daemons for entry in _never(each)]
 
-    def _verdict(self) -> Verdict:
-        return Verdict(
+    def _report(self) -> Report:
+        return Report(
             self.seed,
-            self.storm.story(),
+            self.storm.events(),
             self.ledger.count(),
-            self.inspector.looks,
+            self.inspector.checks,
             len(self.storm.crashes),
             self.findings,
         )

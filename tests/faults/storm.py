@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 
 from tests.daemon.process import Daemon
-from tests.faults.scene import Scene
+from tests.faults.system import System
 from tests.sql.queue import Queue
 
 # Locks last 1.5 s: a worker that is frozen for so long has lost all of its locks.
@@ -36,15 +36,15 @@ class Action:
 
 @dataclass
 class Storm:
-    """Applies faults to a scene.
+    """Applies faults to a system.
 
     Attributes:
-        happened: what was done, and when: (wall clock, what).
+        happened: the events: (wall clock, what).
         crashes: when the server crashed, by the wall clock.
-        problems: what daemons did that they should not.
+        problems: errors of daemons.
     """
 
-    scene: Scene
+    system: System
     seed: str
     happened: list[tuple[float, str]] = field(default_factory=list)
     crashes: list[float] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Storm:
             "freeze a daemon": (self.frozen, FROZEN_S),
             "drain a daemon": (self.drained, (0.0, 0.5)),
             "terminate backends": (self.terminated, (0.0, 0.0)),
-            "terminate listeners": (self.deafened, (0.0, 0.0)),
+            "terminate listeners": (self.listeners_terminated, (0.0, 0.0)),
             "restart the server": (self.stopped, AWAY_S),
             "crash the server": (self.crashed, AWAY_S),
             "kill the server": (self.shot, AWAY_S),
@@ -76,17 +76,17 @@ class Storm:
             "vacuum": (self.vacuumed, (0.0, 0.0)),
             "reset publishers": (self.reset_publishers, (0.0, 0.0)),
             "stall publishers": (self.stalled_publishers, CUT_S),
-            "switch notifications off": (self.silent, CUT_S),
+            "switch notifications off": (self.notify_off, CUT_S),
             "hold a snapshot": (self.held, (1.0, 4.0)),
             "two ticks at once": (self.ticked, (0.0, 0.0)),
             "lock the rows of a topic": (self.rows_locked, (0.1, 1.0)),
             "kill the web server": (self.web_killed, (0.0, 1.0)),
         }
 
-    def blow(self, faults: list[str], pause_s: tuple[float, float], enough: Callable[[], bool] = lambda: False) -> None:
+    def run(self, faults: list[str], pause_s: tuple[float, float], enough: Callable[[], bool] = lambda: False) -> None:
         """Run these faults one after the other, each as soon as possible; return when all have ended.
 
-        pause_s: between two beginnings.
+        pause_s: the range of the pause between the starts of two faults.
         """
         waiting = list(faults)
         while waiting and not enough():
@@ -103,23 +103,23 @@ class Storm:
             time.sleep(0.02)
         for drain in self.drains:
             drain.join(2 * STOPPED_WITHIN_S)
-        self.heal()
+        self.restore()
 
-    def heal(self) -> None:
+    def restore(self) -> None:
         """Remove all faults."""
-        self.scene.server.place.start()
-        for proxy in (self.scene.for_daemons, self.scene.for_publishers):
+        self.system.server.place.start()
+        for proxy in (self.system.for_daemons, self.system.for_publishers):
             proxy.flow()
             proxy.cut()
-        for daemon in self.scene.daemons:
+        for daemon in self.system.daemons:
             daemon.send(signal.SIGCONT)
-        self.note("all is well again")
+        self.note("all faults are removed")
 
     def note(self, what: str) -> None:
         """Record an event."""
         self.happened.append((time.time(), what))
 
-    def story(self) -> str:
+    def events(self) -> str:
         """Return the events, for the analysis of a failure."""
         began = self.happened[0][0] if self.happened else 0
         return "\n".join(f"{at - began:8.3f} {what}" for at, what in self.happened)
@@ -160,13 +160,13 @@ class Storm:
 
     @contextmanager
     def _some_daemon(self) -> Iterator[tuple[int, Daemon]]:
-        slot = self.chance.randrange(len(self.scene.daemons))
+        slot = self.chance.randrange(len(self.system.daemons))
         with self._taking(slot):
-            daemon = self.scene.daemons[slot]
+            daemon = self.system.daemons[slot]
             if not daemon.alive:
                 self.problems.append(f"daemon {daemon.pid} ended by itself with {daemon.exit_code()}: {_tail(daemon)}")
-                self.scene.replace(slot)
-                daemon = self.scene.daemons[slot]
+                self.system.replace(slot)
+                daemon = self.system.daemons[slot]
             yield slot, daemon
 
     @contextmanager
@@ -176,7 +176,7 @@ class Storm:
             self.note(f"kill daemon {daemon.pid}")
             daemon.kill()
             yield
-            self.scene.replace(slot)
+            self.system.replace(slot)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -210,7 +210,7 @@ class Storm:
             # A process that has hardly started may end like any process.
             if code != 0 and daemon.logged():
                 self.problems.append(f"daemon {daemon.pid} was asked to drain and ended with {code}: {_tail(daemon)}")
-            self.scene.replace(slot)
+            self.system.replace(slot)
 
     # The server
 
@@ -218,11 +218,11 @@ class Storm:
     def _away(self, how: str, *, crashes: bool) -> Iterator[None]:
         with self._taking("server"):
             self.note(f"{how} the server")
-            getattr(self.scene.server.place, how)()
+            getattr(self.system.server.place, how)()
             if crashes:
                 self.crashes.append(time.time())
             yield
-            self.scene.server.place.start()
+            self.system.server.place.start()
 
     def stopped(self) -> AbstractContextManager[None]:
         """A fast restart."""
@@ -238,7 +238,7 @@ class Storm:
 
     @contextmanager
     def _asking(self) -> Iterator[Queue]:
-        with self.scene.queue() as queue:
+        with self.system.queue() as queue:
             yield queue
 
     def _terminate(self, pattern: str, share: float) -> None:
@@ -257,20 +257,20 @@ class Storm:
         yield
 
     @contextmanager
-    def deafened(self) -> Iterator[None]:
+    def listeners_terminated(self) -> Iterator[None]:
         """The same of the listeners: notifications in transit to them are lost."""
         self._terminate("pgrouse listener%", 1)
         yield
 
     @contextmanager
-    def silent(self) -> Iterator[None]:
+    def notify_off(self) -> Iterator[None]:
         """No publish notifies."""
         with self._taking("notify"):
-            self._ring("off")
+            self._set_notify("off")
             yield
-            self._ring("auto")
+            self._set_notify("auto")
 
-    def _ring(self, notify: str) -> None:
+    def _set_notify(self, notify: str) -> None:
         with self._asking() as queue:
             queue.conn.execute("UPDATE messages.topic SET notify = %s WHERE topic = '*'", [notify])
             self.note(f"notify {notify}")
@@ -278,7 +278,7 @@ class Storm:
     @contextmanager
     def held(self) -> Iterator[None]:
         """A held snapshot, so that vacuum removes no dead row, and a held transaction id, so that no horizon moves."""
-        with self.scene.queue() as queue:
+        with self.system.queue() as queue:
             queue.conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
             queue.value("SELECT pg_current_xact_id()")
             self.note("hold a snapshot")
@@ -314,7 +314,7 @@ class Storm:
     @contextmanager
     def rows_locked(self) -> Iterator[None]:
         """A session locks rows of a topic, so that no other can."""
-        with self.scene.queue() as queue:
+        with self.system.queue() as queue:
             queue.conn.execute("BEGIN")
             rows = queue.rows("SELECT FROM messages.message WHERE topic = 'often' LIMIT 50 FOR UPDATE SKIP LOCKED")
             self.note(f"lock {len(rows)} rows")
@@ -325,9 +325,9 @@ class Storm:
         """Kill -9 the web server; another one starts later."""
         with self._taking("web"):
             self.note("kill the web server")
-            self.scene.web.kill()
+            self.system.web.kill()
             yield
-            self.scene.web.start()
+            self.system.web.start()
 
     # The network
 
@@ -335,7 +335,7 @@ class Storm:
     def reset(self) -> Iterator[None]:
         """All connections of the daemons are reset, with everything in transit."""
         self.note("reset the daemons' connections")
-        self.scene.for_daemons.cut()
+        self.system.for_daemons.cut()
         yield
 
     @contextmanager
@@ -343,42 +343,42 @@ class Storm:
         """Neither side receives anything from the other, and the server keeps the locks until the connections are cut."""
         with self._taking("network"):
             self.note("half-open connections of the daemons")
-            self.scene.for_daemons.go_dead()
+            self.system.for_daemons.go_dead()
             yield
-            self.scene.for_daemons.cut()
+            self.system.for_daemons.cut()
 
     @contextmanager
     def swallowed(self) -> Iterator[None]:
         """The server does what the daemons request, and its answers are lost."""
         with self._taking("network"):
             self.note("swallow the answers to the daemons")
-            self.scene.for_daemons.swallow_answers()
+            self.system.for_daemons.swallow_answers()
             yield
-            self.scene.for_daemons.cut()
+            self.system.for_daemons.cut()
 
     @contextmanager
     def swallowed_of_publishers(self) -> Iterator[None]:
         """The same for publishers."""
         with self._taking("publishers"):
             self.note("swallow the answers to the publishers")
-            self.scene.for_publishers.swallow_answers()
+            self.system.for_publishers.swallow_answers()
             yield
-            self.scene.for_publishers.cut()
+            self.system.for_publishers.cut()
 
     @contextmanager
     def stalled(self) -> Iterator[None]:
         """Everything arrives late."""
         with self._taking("network"):
             self.note("stall the daemons' connections")
-            self.scene.for_daemons.stall()
+            self.system.for_daemons.stall()
             yield
-            self.scene.for_daemons.flow()
+            self.system.for_daemons.flow()
 
     @contextmanager
     def reset_publishers(self) -> Iterator[None]:
         """Publishers do not learn whether they have committed."""
         self.note("reset the publishers' connections")
-        self.scene.for_publishers.cut()
+        self.system.for_publishers.cut()
         yield
 
     @contextmanager
@@ -386,9 +386,9 @@ class Storm:
         """Transactions of publishers stay open, or commit late."""
         with self._taking("publishers"):
             self.note("stall the publishers' connections")
-            self.scene.for_publishers.stall()
+            self.system.for_publishers.stall()
             yield
-            self.scene.for_publishers.flow()
+            self.system.for_publishers.flow()
 
 
 OF_DAEMONS = {"kill a daemon", "freeze a daemon", "drain a daemon"}

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from tests.faults.breaks import BREAKS
 from tests.faults.checker import GRAIN_S, Checker
 from tests.faults.ledger import Group, Ledger
-from tests.faults.scene import furnish
+from tests.faults.system import prepare
 from tests.server.postgres import Database
 from tests.sql.queue import Queue, Row
 
@@ -27,7 +27,7 @@ class Shop:
 
     def publish(self, topic: str, do: str = "succeed", **columns: Any) -> int:
         """Publish one message and record it."""
-        with self.ledger.booked(Group(topic, [f"t{len(self.ledger.committed)}"], columns.get("channel"))) as group:
+        with self.ledger.recorded(Group(topic, [f"t{len(self.ledger.committed)}"], columns.get("channel"))) as group:
             group.ids = [self.queue.publish(topic, payload=Jsonb({"tag": group.tags[0], "do": do}), **columns)]
         return group.ids[0]
 
@@ -41,7 +41,7 @@ class Shop:
     def settle(self, function: str, claimed: list[Row], how: str, *arguments: Any) -> list[int]:
         """Record how the handlers ended, and settle that."""
         for row in claimed:
-            self._note("said", row, how=how)
+            self._note("reported", row, how=how)
         return self.queue.settle(function, claimed, *([a] * len(claimed) for a in arguments))
 
     def effect(self, row: Row) -> None:
@@ -55,7 +55,7 @@ class Shop:
     def findings(self) -> str:
         """Return what the checker finds."""
         checker = Checker(self.ledger)
-        found = [*checker.look_back(self.queue.conn, self.journal), *checker.left(self.queue.conn)]
+        found = [*checker.check_all(self.queue.conn, self.journal), *checker.left(self.queue.conn)]
         return "\n".join(map(str, found))
 
     def _note(self, what: str, row: Row, **more: Any) -> None:
@@ -66,7 +66,7 @@ class Shop:
 @pytest.fixture
 def shop(database: Database) -> Shop:
     queue = Queue(database.connect())
-    furnish(queue)
+    prepare(queue)
     return Shop(queue)
 
 
@@ -106,15 +106,15 @@ def expire(shop: Shop) -> None:
 
 def publish_below_the_mark(shop: Shop) -> None:
     """The queue of a topic that was claimed from has a mark; then the maintenance runs."""
-    shop.publish("nobody")
-    shop.settle("complete", shop.claim("nobody"), "success")
-    shop.publish("nobody")
+    shop.publish("unhandled")
+    shop.settle("complete", shop.claim("unhandled"), "success")
+    shop.publish("unhandled")
     shop.queue.call("raise_low_water")
 
 
 def give_back(shop: Shop) -> None:
-    shop.publish("nobody")
-    shop.settle("release", shop.claim("nobody"), "released")
+    shop.publish("unhandled")
+    shop.settle("release", shop.claim("unhandled"), "released")
 
 
 def claim_again_and_again(topic: str) -> Callable[[Shop], None]:
@@ -134,23 +134,23 @@ def fill_and_empty(shop: Shop) -> None:
 
 def reject(shop: Shop) -> None:
     shop.publish("lettered")
-    shop.settle("reject", shop.claim("lettered"), "rejected", "not a word of it is true")
+    shop.settle("reject", shop.claim("lettered"), "rejected", "the payload is wrong")
 
 
 SEEN: dict[str, tuple[Callable[[Shop], None], str]] = {
-    "a settle without the fence": (work_on_after_the_lock, "an attempt ended as its handler never said"),
+    "a settle without the fence": (work_on_after_the_lock, "an attempt ended as its handler never reported"),
     "an archive in two transactions": (succeed, "a committed publish is not in exactly one table"),
     "a heartbeat that resurrects": (beat_after_the_lock, "a claim counts no attempt"),
-    "an expire_locks without the time": (expire_early, "a lock was said to have run out before it had"),
+    "an expire_locks without the time": (expire_early, "a lock was reported as expired before it was"),
     "an end that is archived twice": (expire, "a message is in the archive twice"),
-    "a low-water mark that is raised too far": (publish_below_the_mark, "a message lies below the low-water mark"),
-    "a release that forgets": (give_back, "a message is locked although nobody works"),
+    "a low-water mark that is raised too far": (publish_below_the_mark, "a message is below the low-water mark"),
+    "a release that forgets": (give_back, "a message is locked although no worker runs"),
     "a claim that counts no attempt": (succeed, "a claim counts no attempt"),
-    "a limit that is not counted": (claim_again_and_again("few"), "more ran at once than may"),
+    "a limit that is not counted": (claim_again_and_again("few"), "more ran at once than the limit allows"),
     "an order that is not kept": (claim_again_and_again("line"), "a channel was not worked in order"),
     "a rate that is not charged": (claim_again_and_again("metered"), "more was claimed than its rate allows"),
-    "a depth that is not lowered": (fill_and_empty, "a depth is not what is there"),
-    "a death without an alert": (reject, "the alerts do not add up to the dead"),
+    "a depth that is not lowered": (fill_and_empty, "a depth is not the number of messages"),
+    "a death without an alert": (reject, "the alerts do not add up to the dead messages"),
     "a death without its copy": (reject, "a dead letter is not one copy"),
 }
 
@@ -188,14 +188,14 @@ def test_in_an_intact_queue_it_finds_nothing(shop: Shop) -> None:
 
 
 def test_it_finds_a_missing_message(shop: Shop) -> None:
-    shop.queue.conn.execute("DELETE FROM messages.message WHERE id = %s", [shop.publish("nobody")])
+    shop.queue.conn.execute("DELETE FROM messages.message WHERE id = %s", [shop.publish("unhandled")])
 
-    assert "a message is neither here nor there" in shop.findings()
+    assert "a message is in neither table" in shop.findings()
     assert "a committed publish is not in exactly one table" in shop.findings()
 
 
 def test_it_finds_a_refused_publish_that_exists(shop: Shop) -> None:
-    shop.publish("nobody")
+    shop.publish("unhandled")
     shop.ledger.refused += shop.ledger.committed
     shop.ledger.committed = []
 
@@ -212,7 +212,7 @@ def test_it_finds_an_attempt_too_many(shop: Shop) -> None:
 def test_it_finds_a_key_that_is_ready_twice(shop: Shop) -> None:
     shop.queue.conn.execute("DROP INDEX messages.message_key")
     for _ in range(2):
-        shop.publish("nobody", key="k")
+        shop.publish("unhandled", key="k")
 
     assert "a key is ready twice" in shop.findings()
 
@@ -252,7 +252,7 @@ def test_it_finds_a_step_that_is_done_again_although_it_is_saved(shop: Shop) -> 
     time.sleep(2 * GRAIN_S)
     shop.step(claimed, "buy")
 
-    assert "a step was done again although it is kept" in shop.findings()
+    assert "a step was done again although it is saved" in shop.findings()
 
 
 def test_it_finds_a_message_of_ack_first_that_is_begun_twice(shop: Shop) -> None:

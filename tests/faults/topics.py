@@ -15,12 +15,12 @@ class Topic:
     """One topic.
 
     Attributes:
-        deeds: what its handlers do, by lot.
+        deeds: what its handlers do, chosen at random.
         settings: its policy.
         handler: how it is run; None = no worker handles it.
-        channels: those that it has.
+        channels: the names of its channels.
         keys: how many keys there are; 0 = its messages have none.
-        lasting: whether a crash of the server may take back no claim of it: it has a limit, an order, or one attempt.
+        lasting: whether its claims survive a crash of the server: it has a limit, an order, or one attempt.
     """
 
     deeds: tuple[str, ...] = ("succeed",)
@@ -32,20 +32,20 @@ class Topic:
 
     def payload(self, tag: str, chance: Random) -> dict[str, Any]:
         """Return a payload of this topic."""
-        said: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "tag": tag,
             "do": chance.choice(self.deeds),
             "for": chance.choice((0, 0, 0, 0.01, 0.05)),
         }
         if chance.random() < 0.2:
-            said["fails"] = chance.randint(1, 2)
-        if said["do"] == "nap":
-            said["for"] = chance.uniform(0.3, 2.5)
-        if said["do"].startswith("step"):
-            said["for"] = chance.choice((0, 0.1, 0.5))
-        if said["do"] == "effect":
-            said["within"] = chance.choice((0, 0, 0.05, 0.3))
-        return said
+            payload["fails"] = chance.randint(1, 2)
+        if payload["do"] == "nap":
+            payload["for"] = chance.uniform(0.3, 2.5)
+        if payload["do"].startswith("step"):
+            payload["for"] = chance.choice((0, 0.1, 0.5))
+        if payload["do"] == "effect":
+            payload["within"] = chance.choice((0, 0, 0.05, 0.3))
+        return payload
 
 
 REMOTE = "remote"
@@ -108,7 +108,7 @@ TOPICS = {
     # Run over HTTP, by workers that die and that settle late.
     REMOTE: Topic((*["succeed"] * 12, "raise", "forget", "late"), {"max_attempts": 8}, handler=None),
     # A topic without a handler, and a paused one: the checker examines their messages at the end.
-    "nobody": Topic(handler=None),
+    "unhandled": Topic(handler=None),
     "shut": Topic(
         settings={"max_attempts": 3, "paused_at": "2000-01-01", "paused_by": "the storm", "paused_reason": "night"}
     ),

@@ -23,7 +23,7 @@ ENOUGH = 400
 # Topics with a limit, and those with slow handlers, get single messages only.
 SLOW = ("full", "few", "brief", "child", "threads", "timed", "strict")
 LATE = ("often", "once", "shut", "few", REMOTE)
-LIVE = "SELECT count(*) FROM messages.message WHERE topic NOT IN ('nobody', 'shut', 'lettered.dlq')"
+LIVE = "SELECT count(*) FROM messages.message WHERE topic NOT IN ('unhandled', 'shut', 'lettered.dlq')"
 
 
 class Actor(threading.Thread):
@@ -108,23 +108,23 @@ class Publisher(Actor):
         return name, [tag for group, _ in made for tag in group.tags], [message for _, message in made]
 
     def _send(self, conn: psycopg.Connection[Any], message: NewMessage) -> int:
-        said = publish(
+        published = publish(
             conn, message.topic, message.payload, channel=message.channel, key=message.key, priority=message.priority,
             delay=message.delay, on_conflict=message.on_conflict,
         )  # fmt: skip
-        if said.outcome == "dropped":
+        if published.outcome == "dropped":
             raise Refusal
-        return int(said)
+        return int(published)
 
     def _single(self, conn: psycopg.Connection[Any]) -> None:
         group, message = self._message()
-        with self.ledger.booked(group):
+        with self.ledger.recorded(group):
             group.ids = [self._send(conn, message)]
 
     def _rows(self, conn: psycopg.Connection[Any]) -> None:
         """One statement of plain SQL."""
         name, tags, messages = self._plain()
-        with self.ledger.booked(Group(name, tags)) as group:
+        with self.ledger.recorded(Group(name, tags)) as group:
             rows = conn.execute(
                 "INSERT INTO messages.message (topic, payload) SELECT %s, p FROM unnest(%s::jsonb[]) AS p RETURNING id",
                 [name, [Jsonb(m.payload) for m in messages]],
@@ -133,13 +133,13 @@ class Publisher(Actor):
 
     def _copy(self, conn: psycopg.Connection[Any]) -> None:
         name, tags, messages = self._plain()
-        with self.ledger.booked(Group(name, tags)):
+        with self.ledger.recorded(Group(name, tags)):
             publish_many(conn, messages)
 
     def _together(self, conn: psycopg.Connection[Any]) -> None:
         """Several in one transaction, one of them in a savepoint that is rolled back."""
         name, tags, messages = self._plain()
-        with self.ledger.booked(Group(name, tags[1:])) as group, self.ledger.booked(Group(name, tags[:1])):
+        with self.ledger.recorded(Group(name, tags[1:])) as group, self.ledger.recorded(Group(name, tags[:1])):
             with conn.transaction():
                 with suppress(Refusal), conn.transaction():
                     self._send(conn, messages[0])
@@ -149,14 +149,14 @@ class Publisher(Actor):
 
     def _taken_back(self, conn: psycopg.Connection[Any]) -> None:
         group, message = self._message()
-        with self.ledger.booked(group), conn.transaction():
+        with self.ledger.recorded(group), conn.transaction():
             self._send(conn, message)
             raise Refusal
 
     def _late(self, conn: psycopg.Connection[Any]) -> None:
         """Committed long after it was inserted: its times are in the past before it is visible."""
         group, message = self._message(self.chance.choice([name for name in LATE if name in self.topics]))
-        with self.ledger.booked(group), conn.transaction():
+        with self.ledger.recorded(group), conn.transaction():
             group.ids = [self._send(conn, message)]
             self.stopping.wait(self.chance.uniform(0.1, 1))
 

@@ -1,6 +1,6 @@
 """The records of a witness inside the database: each change of a lock and each end of a message, written in the transaction that did it.
 
-It knows nothing of what the queue says of itself. What a crash takes back is taken back here, too.
+It is independent of the records of the queue. A crash that takes back a change takes back its record, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The queue as it should be: how publish, claim, settle, time and operators change messages, in plain Python.
 
-Where the queue may choose (which topic or channel goes first) the model does not say what it must do: it takes what was chosen, and
-raises an AssertionError if that was not allowed.
+Where the queue may choose (which topic or channel goes first) the model accepts any permitted choice, and raises an AssertionError for
+others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ POLICIES = {
     "small": Policy(2, max_depth=3),
     "spill": Policy(max_depth=2, drops=True),
     "narrow": Policy(2, lambda _: 4, max_concurrency=3, channel_concurrency=2),
-    "lane": Policy(3, lambda _: 4, ordered=True),
+    "ordered": Policy(3, lambda _: 4, ordered=True),
     "news": Policy(subscribers=("forever", "once")),
 }
 SET_POLICIES = """
@@ -60,7 +60,7 @@ SET_POLICIES = """
     INSERT INTO messages.topic (topic, max_attempts, max_depth, on_full) VALUES ('small', 2, 3, 'error'), ('spill', NULL, 2, 'drop');
     INSERT INTO messages.topic (topic, max_attempts, backoff, max_concurrency, channel_concurrency, ordered) VALUES
       ('narrow', 2, '{"kind": "constant", "base": "4 s"}', 3, 2, NULL),
-      ('lane', 3, '{"kind": "constant", "base": "4 s"}', NULL, NULL, true);
+      ('ordered', 3, '{"kind": "constant", "base": "4 s"}', NULL, NULL, true);
     INSERT INTO messages.subscription (topic, subscriber) VALUES ('news', 'forever'), ('news', 'once')
 """
 
@@ -69,7 +69,7 @@ class Full(Exception):
     """The topic is full and refuses."""
 
 
-class KeyStands(Exception):
+class KeyTaken(Exception):
     """A message of this key is waiting already."""
 
 
@@ -100,12 +100,12 @@ class Live:
     redrives: int = 0
 
     @property
-    def place(self) -> tuple[str, str | None]:
+    def line(self) -> tuple[str, str | None]:
         """The topic and channel in which it waits."""
         return self.topic, self.channel
 
     @property
-    def is_in_a_line(self) -> bool:
+    def is_ordered(self) -> bool:
         """Whether its channel is ordered."""
         return POLICIES[self.topic].ordered and self.channel is not None
 
@@ -116,10 +116,10 @@ class Live:
 
 
 @dataclass(frozen=True)
-class Parked:
+class Blocked:
     """The state of a blocked message: its predecessors, its after_failed, and when its publisher wants it to be available."""
 
-    before: frozenset[int]
+    predecessors: frozenset[int]
     after_failed: str
     available_at: datetime
 
@@ -140,11 +140,11 @@ class Model:
     live: dict[int, Live] = field(default_factory=dict)
     archive: dict[int, Ended] = field(default_factory=dict)
     redriven: dict[int, int] = field(default_factory=dict)
-    parked: dict[int, Parked] = field(default_factory=dict)
+    blocked: dict[int, Blocked] = field(default_factory=dict)
     # Of a topic, or of a topic and a channel: until when; None = until it is resumed.
     paused: dict[tuple[str, str | None], datetime | None] = field(default_factory=dict)
     # Held ordered channels: for which message, and until when.
-    blocked: dict[tuple[str, str | None], tuple[int, datetime]] = field(default_factory=dict)
+    held_channels: dict[tuple[str, str | None], tuple[int, datetime]] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=lambda: {name: each.max_attempts for name, each in POLICIES.items()})
 
     # Queries
@@ -159,7 +159,7 @@ class Model:
         own = message.max_attempts
         return (self.limits[message.topic] if own is None else own) or None
 
-    def standing(self, topic: str, key: str | None) -> Live | None:
+    def waiting_with_key(self, topic: str, key: str | None) -> Live | None:
         """The message of this key that is ready and was never attempted: the database permits no second one."""
         found = (m for m in self.live.values() if (m.topic, m.key, m.attempts, m.lock) == (topic, key, 0, None))
         return None if key is None else next(found, None)
@@ -174,17 +174,17 @@ class Model:
         """Add a message and return the outcome.
 
         Raises:
-            KeyStands: and on_conflict is error.
-            Full: and the topic refuses.
+            KeyTaken: a message of this key waits, and on_conflict is error.
+            Full: the topic is full and refuses.
         """
         policy = POLICIES[wanted.topic]
         ttl = None if policy.ttl is None else max(wanted.available_at, self.now) + timedelta(seconds=policy.ttl)
         wanted = replace(
             wanted, expires_at=ttl, payload=_array(wanted.payload) if on_conflict == "append" else wanted.payload
         )
-        standing = self.standing(wanted.topic, wanted.key)
-        if standing is not None:
-            return self._meet(standing, wanted, on_conflict)
+        waiting = self.waiting_with_key(wanted.topic, wanted.key)
+        if waiting is not None:
+            return self._merge(waiting, wanted, on_conflict)
         if policy.max_depth is not None and self.depth(wanted.topic) >= policy.max_depth:
             if policy.drops:
                 return "dropped"
@@ -192,17 +192,17 @@ class Model:
         self.live[wanted.id] = wanted
         return "inserted"
 
-    def park(self, message_id: int, after: Iterable[int], after_failed: str) -> None:
+    def block(self, message_id: int, after: Iterable[int], after_failed: str) -> None:
         """Block a message that was just inserted; predecessors that have succeeded are left out."""
         message = self.live[message_id]
-        before = frozenset(i for i in map(self.became, after) if not self.is_done(i, after_failed))
+        before = frozenset(i for i in map(self.latest_of, after) if not self.is_done(i, after_failed))
         if before:
-            self.parked[message_id] = Parked(before, after_failed, message.available_at)
+            self.blocked[message_id] = Blocked(before, after_failed, message.available_at)
             expires_at = None if message.expires_at is None else NEVER
             self.live[message_id] = replace(message, available_at=NEVER, expires_at=expires_at)
 
-    def became(self, message_id: int) -> int:
-        """The message that a message became by redrives."""
+    def latest_of(self, message_id: int) -> int:
+        """The newest message that redrives made of this one."""
         while message_id in self.redriven:
             message_id = self.redriven[message_id]
         return message_id
@@ -211,41 +211,41 @@ class Model:
         """Whether a successor need not wait for a message."""
         return message_id not in self.live and (self.archive[message_id].result == "success" or after_failed == "run")
 
-    def pass_on(self) -> None:
+    def propagate_ends(self) -> None:
         """A transaction commits: successors learn of the ends, and of the ends that follow from them."""
-        while any(map(self._hear, list(self.parked))):
+        while any(map(self._resolve, list(self.blocked))):
             pass
 
-    def _hear(self, message_id: int) -> bool:
+    def _resolve(self, message_id: int) -> bool:
         """Whether anything changed for a blocked message."""
-        old = self.parked[message_id]
-        before = frozenset(i for i in map(self.became, old.before) if not self.is_done(i, old.after_failed))
+        old = self.blocked[message_id]
+        before = frozenset(i for i in map(self.latest_of, old.predecessors) if not self.is_done(i, old.after_failed))
         if message_id not in self.live:
-            del self.parked[message_id]
+            del self.blocked[message_id]
         elif not before:
-            del self.parked[message_id]
+            del self.blocked[message_id]
             self._release(self.live[message_id], old)
         elif old.after_failed == "cancel" and any(i in self.archive for i in before):
-            del self.parked[message_id]
+            del self.blocked[message_id]
             self.end(self.live[message_id], "cancelled")
         else:
-            self.parked[message_id] = replace(old, before=before)
+            self.blocked[message_id] = replace(old, predecessors=before)
             return False
         return True
 
-    def _release(self, message: Live, parked: Parked) -> None:
-        ttl, available_at = POLICIES[message.topic].ttl, max(parked.available_at, self.now)
+    def _release(self, message: Live, blocked: Blocked) -> None:
+        ttl, available_at = POLICIES[message.topic].ttl, max(blocked.available_at, self.now)
         expires_at = None if ttl is None else available_at + timedelta(seconds=ttl)
         self.live[message.id] = replace(message, available_at=available_at, expires_at=expires_at)
 
-    def _meet(self, standing: Live, wanted: Live, on_conflict: str) -> str:
+    def _merge(self, waiting: Live, wanted: Live, on_conflict: str) -> str:
         if on_conflict == "error":
-            raise KeyStands
+            raise KeyTaken
         if on_conflict == "ignore":
             return "ignored"
-        payload = _array(standing.payload) + wanted.payload if on_conflict == "append" else wanted.payload
-        expires_at = None if standing.id in self.parked else wanted.expires_at
-        self.live[standing.id] = replace(standing, payload=payload, expires_at=expires_at)
+        payload = _array(waiting.payload) + wanted.payload if on_conflict == "append" else wanted.payload
+        expires_at = None if waiting.id in self.blocked else wanted.expires_at
+        self.live[waiting.id] = replace(waiting, payload=payload, expires_at=expires_at)
         return "appended" if on_conflict == "append" else "replaced"
 
     def fan_out(self, source: int, copies: dict[str, int]) -> None:
@@ -260,7 +260,7 @@ class Model:
 
     def may_be_claimed(self, message: Live) -> bool:
         """Whether nothing holds it, and it is the next."""
-        return self.is_free(message) and not self.has_others_ahead(message)
+        return self.is_free(message) and not self.has_others_first(message)
 
     def is_free(self, message: Live) -> bool:
         """Whether it is due, and nothing holds it except the messages ahead of it."""
@@ -268,7 +268,7 @@ class Model:
         return not (
             not self.is_due(message)
             or self.is_paused(message.topic)
-            or (message.channel is not None and self.is_paused(*message.place))
+            or (message.channel is not None and self.is_paused(*message.line))
             or (message.expires_at is not None and message.expires_at <= self.now)
             or (limit is not None and message.attempts >= limit)
             or self.meets_a_limit(message)
@@ -281,20 +281,20 @@ class Model:
         return (
             (policy.max_concurrency is not None and len(running) >= policy.max_concurrency)
             or (policy.channel_concurrency is not None and len(beside) >= policy.channel_concurrency)
-            or (message.is_in_a_line and (bool(beside) or self.is_blocked(message.place)))
+            or (message.is_ordered and (bool(beside) or self.is_held(message.line)))
         )
 
-    def has_others_ahead(self, message: Live) -> bool:
+    def has_others_first(self, message: Live) -> bool:
         """Whether other messages go first: in an ordered channel all earlier ones, elsewhere those that are due."""
-        ahead = (m for m in self.live.values() if m.place == message.place and m.turn < message.turn)
-        return any(message.is_in_a_line or self.is_due(m) for m in ahead)
+        ahead = (m for m in self.live.values() if m.line == message.line and m.turn < message.turn)
+        return any(message.is_ordered or self.is_due(m) for m in ahead)
 
     def is_due(self, message: Live) -> bool:
         return message.lock is None and message.available_at <= self.now
 
-    def is_blocked(self, place: tuple[str, str | None]) -> bool:
+    def is_held(self, line: tuple[str, str | None]) -> bool:
         """Whether an ordered channel is held for its first message."""
-        first, until = self.blocked.get(place, (0, self.now))
+        first, until = self.held_channels.get(line, (0, self.now))
         return until > self.now and first in self.live and self.live[first].lock is None
 
     def claim(
@@ -321,15 +321,15 @@ class Model:
             message = self.live[message_id]
             assert message.topic in topics
             # Archived messages take up room in a claim: then it may pass others of the topic, but never in an ordered channel.
-            passes = message.topic in topics_of_ended and not message.is_in_a_line
+            passes = message.topic in topics_of_ended and not message.is_ordered
             assert self.is_free(message), message
-            assert passes or not self.has_others_ahead(message), message
+            assert passes or not self.has_others_first(message), message
             lock = Lock(claim_id, worker, self.now + (lock_duration or LOCK_FOR))
             self.live[message_id] = replace(message, lock=lock, attempts=message.attempts + 1)
         if len(got) < limit and not ended:
-            self._check_that_none_was_passed_over(topics, {self.live[i].topic for i, _ in got})
+            self._check_that_none_was_left_out(topics, {self.live[i].topic for i, _ in got})
 
-    def _check_that_none_was_passed_over(self, topics: list[str], served: set[str]) -> None:
+    def _check_that_none_was_left_out(self, topics: list[str], served: set[str]) -> None:
         left = [m for m in self.live.values() if m.topic in topics and m.topic not in served and self.may_be_claimed(m)]
         assert left == []
 
@@ -361,7 +361,7 @@ class Model:
 
     def retry(self, claims: list[Claim], delay: timedelta | None, result: str = "failed") -> list[int]:
         lost, held = self.lost(claims, result), self.held(claims)
-        superseded = {m.id for m in held if self.gives_way_to_a_newer(m)}
+        superseded = {m.id for m in held if self.is_superseded(m)}
         for message in held:
             most = self.limit(message)
             if most is not None and message.attempts >= most:
@@ -370,18 +370,18 @@ class Model:
                 self.end(message, "cancelled")
             else:
                 wait = self.delay(message, result) if delay is None else max(delay, timedelta(0))
-                self.come_back(replace(message, ended=min(message.ended + 1, LONGEST_HISTORY)), self.now + wait)
+                self.unlock_until(replace(message, ended=min(message.ended + 1, LONGEST_HISTORY)), self.now + wait)
         return lost
 
-    def gives_way_to_a_newer(self, message: Live) -> bool:
-        standing = self.standing(message.topic, message.key)
-        newer = standing is not None and standing.id > message.id
+    def is_superseded(self, message: Live) -> bool:
+        waiting = self.waiting_with_key(message.topic, message.key)
+        newer = waiting is not None and waiting.id > message.id
         return newer and POLICIES[message.topic].key_on_retry == "supersede"
 
-    def come_back(self, message: Live, due: datetime) -> None:
+    def unlock_until(self, message: Live, due: datetime) -> None:
         """Unlock a message until it is due; in an ordered channel it keeps its position, and the channel is held."""
-        if message.is_in_a_line:
-            self.blocked[message.place] = message.id, due
+        if message.is_ordered:
+            self.held_channels[message.line] = message.id, due
             due = message.available_at
         self.live[message.id] = replace(message, lock=None, available_at=due)
 
@@ -390,7 +390,7 @@ class Model:
         expired = policy.expired_delay if result == "lock_expired" else None
         return timedelta(seconds=policy.delay(message.attempts) if expired is None else expired)
 
-    def hand_back(self, claims: list[Claim], delay: timedelta | None) -> list[int]:
+    def return_attempts(self, claims: list[Claim], delay: timedelta | None) -> list[int]:
         """Release (no delay) or defer."""
         lost, held = self.lost(claims, None), self.held(claims)
         twice = [m for m in held if m.attempts == 1 and m.key is not None and self._would_be_second(m, held)]
@@ -403,14 +403,14 @@ class Model:
             if delay is None:
                 self.live[message.id] = replace(back, lock=None)
             else:
-                self.come_back(replace(back, ended=min(back.ended + 1, LONGEST_HISTORY)), self.now + delay)
+                self.unlock_until(replace(back, ended=min(back.ended + 1, LONGEST_HISTORY)), self.now + delay)
         return lost
 
     def _would_be_second(self, message: Live, held: list[Live]) -> bool:
         newer = [
             m for m in held if (m.topic, m.key, m.attempts) == (message.topic, message.key, 1) and m.id > message.id
         ]
-        return bool(newer) or self.standing(message.topic, message.key) is not None
+        return bool(newer) or self.waiting_with_key(message.topic, message.key) is not None
 
     def heartbeat(self, claims: list[Claim], lock_duration: timedelta | None) -> list[int]:
         held = self.held(claims)
@@ -451,7 +451,7 @@ class Model:
         going = [self.archive[i].message for i in ids if i not in outcomes]
         newest = {(m.topic, m.key): m.id for m in sorted(going, key=lambda m: m.id)}
         for m in going:
-            free = m.key is None or (newest[m.topic, m.key] == m.id and self.standing(m.topic, m.key) is None)
+            free = m.key is None or (newest[m.topic, m.key] == m.id and self.waiting_with_key(m.topic, m.key) is None)
             keeps = POLICIES[m.topic].key_on_retry == "keep"
             outcomes[m.id] = "redriven" if free else "keyless" if keeps else "superseded"
         return outcomes
@@ -464,7 +464,7 @@ class Model:
             return "redriven_before"
         return "too_often" if ended.message.redrives >= MAX_REDRIVES else None
 
-    def put_back(self, archived_id: int, message_id: int, outcome: str) -> None:
+    def add_redriven(self, archived_id: int, message_id: int, outcome: str) -> None:
         dead = self.archive[archived_id].message
         ttl = POLICIES[dead.topic].ttl
         self.redriven[archived_id] = message_id

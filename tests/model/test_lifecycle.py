@@ -1,8 +1,8 @@
 """The life of messages against a model in Python: any sequence of publishes, claims, settles, operations and passing time.
 
-After each step the database must hold exactly what the model holds: each published message in one of the two tables, once, with the
-attempts, the lock, the time and the result that the model says; and no limit may be exceeded. At the end everything must come to an end.
-PGROUSE_MODEL_EXAMPLES=2000 makes a long run of it.
+After each step the database must agree with the model: each published message is in one of the two tables, once, with the attempts, the
+lock, the time and the result of the model; and no limit is exceeded. At the end every message must be able to end.
+PGROUSE_MODEL_EXAMPLES=2000 makes the run a long one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hypothesis.stateful import (
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
-from tests.model.model import DEAD, POLICIES, SET_POLICIES, Claim, Full, KeyStands, Live, Model
+from tests.model.model import DEAD, POLICIES, SET_POLICIES, Claim, Full, KeyTaken, Live, Model
 from tests.sql.queue import Queue
 
 DEFAULT_EXAMPLES = 100
@@ -52,16 +52,16 @@ EMPTY = """
     UPDATE messages.topic SET paused_at = NULL, resume_at = NULL WHERE paused_at IS NOT NULL;
     UPDATE messages.topic SET max_attempts = 3 WHERE topic = 'thrice'
 """
-REFUSALS = {errors.UniqueViolation.sqlstate: KeyStands, "PGR01": Full}
+REFUSALS = {errors.UniqueViolation.sqlstate: KeyTaken, "PGR01": Full}
 
 topics = st.sampled_from(sorted(POLICIES))
 some_topics = st.lists(topics, min_size=1, unique=True)
 channels = st.sampled_from([None, None, "a", "b"])
 workers = st.sampled_from(["w1", "w2"])
 seconds = st.sampled_from([0, 1, 5, 15, 30, 61]).map(lambda s: timedelta(seconds=s))
-seconds_of_patience = st.sampled_from([0, 0, 1, 5]).map(lambda s: timedelta(seconds=s))
+seconds_of_delay = st.sampled_from([0, 0, 1, 5]).map(lambda s: timedelta(seconds=s))
 lock_times = st.sampled_from([None, timedelta(seconds=5), timedelta(seconds=61)])
-ways_back = st.sampled_from(["retry", "defer", "release"])
+ways_to_return = st.sampled_from(["retry", "defer", "release"])
 conflicts = st.sampled_from(["error", "replace", "ignore", "append"])
 descriptions = st.fixed_dictionaries(
     {
@@ -132,11 +132,11 @@ class Lifecycle(RuleBasedStateMachine):
         topic = self.few[described["topic"] % len(self.few)]
         if POLICIES[topic].subscribers:
             return multiple()
-        told = described | {"topic": topic, "after": after, "after_failed": after_failed}
-        return multiple(*self.published("error", **told))
+        columns = described | {"topic": topic, "after": after, "after_failed": after_failed}
+        return multiple(*self.published("error", **columns))
 
     @rule(target=messages, described=descriptions, later=descriptions)
-    def one_dies_and_comes_back_before_another(self, described: dict[str, Any], later: dict[str, Any]) -> Any:
+    def one_dies_and_is_redriven_before_another(self, described: dict[str, Any], later: dict[str, Any]) -> Any:
         topic = self.few[described["topic"] % len(self.few)]
         first = self.published("error", **described | {"topic": topic, "key": None, "wait": 0})
         if not first or POLICIES[topic].subscribers:
@@ -164,13 +164,13 @@ class Lifecycle(RuleBasedStateMachine):
         if topic == "news" or columns["key"] is None:
             # A copy would meet the keys of each subscriber; that is tested elsewhere.
             columns["key"], on_conflict = None, "error"
-        if topic == "lane":
+        if topic == "ordered":
             # One order, whatever the priorities.
             columns["priority"] = 5
         payload, available_at = {"n": next(self.numbers)}, self.model.now + timedelta(seconds=wait)
         wanted = Live(0, topic, payload=payload, available_at=available_at, **columns)
         try:
-            said = self.queue.row(
+            row = self.queue.row(
                 """
                 SELECT p.id, p.outcome FROM messages.publish(
                   %(topic)s, %(payload)s, %(key)s, %(on_conflict)s, p_channel => %(channel)s, p_priority => %(priority)s,
@@ -191,17 +191,17 @@ class Lifecycle(RuleBasedStateMachine):
             with pytest.raises(REFUSALS[error.sqlstate]):
                 self.model.publish(wanted, on_conflict)
             return []
-        new = self.taken_in(replace(wanted, id=said.id or 0), said.outcome, on_conflict)
+        new = self.inserted_ids(replace(wanted, id=row.id or 0), row.outcome, on_conflict)
         if after and new:
-            self.model.park(said.id, after, after_failed)
-        self.model.pass_on()
+            self.model.block(row.id, after, after_failed)
+        self.model.propagate_ends()
         return new
 
-    def taken_in(self, wanted: Live, what: str, on_conflict: str) -> list[int]:
-        standing = self.model.standing(wanted.topic, wanted.key)
+    def inserted_ids(self, wanted: Live, what: str, on_conflict: str) -> list[int]:
+        waiting = self.model.waiting_with_key(wanted.topic, wanted.key)
         assert what == self.model.publish(wanted, on_conflict)
         if what != "inserted":
-            assert wanted.id == (standing.id if standing else 0)
+            assert wanted.id == (waiting.id if waiting else 0)
             return []
         if not POLICIES[wanted.topic].subscribers:
             return [wanted.id]
@@ -232,7 +232,7 @@ class Lifecycle(RuleBasedStateMachine):
 
         assert len(got) <= limit
         self.model.claim(claims, {e.id: e.result for e in ended}, worker, wanted, limit, lock_duration)
-        self.model.pass_on()
+        self.model.propagate_ends()
         return multiple(*claims)
 
     @rule(
@@ -240,21 +240,24 @@ class Lifecycle(RuleBasedStateMachine):
         worker=workers,
         described=descriptions,
         channel=channels,
-        way=ways_back,
+        way=ways_to_return,
     )
-    def publish_claim_and_give_back(self, worker: str, described: dict[str, Any], channel: str | None, way: str) -> Any:
+    def publish_claim_and_return(self, worker: str, described: dict[str, Any], channel: str | None, way: str) -> Any:
         """A returned message meets limits, keys and channels that were free when it was claimed."""
         self.publish("replace", described | {"channel": channel, "wait": 0})
         claimed = self.claims_what_may_be_claimed(worker, sorted(POLICIES), 5, None).values
         if claimed:
             self.publish("ignore", described | {"channel": channel, "wait": 0})
-            self.give_back(way, list(claimed)[:3])
+            self.return_attempts(way, list(claimed)[:3])
         return self.claims_what_may_be_claimed(worker, sorted(POLICIES), 5, None)
 
     @rule(
-        described=descriptions, ways=st.tuples(ways_back, ways_back), at_once=st.booleans(), newest_first=st.booleans()
+        described=descriptions,
+        ways=st.tuples(ways_to_return, ways_to_return),
+        at_once=st.booleans(),
+        newest_first=st.booleans(),
     )
-    def two_of_a_key_come_back(
+    def two_of_a_key_are_returned(
         self, described: dict[str, Any], ways: tuple[str, str], at_once: bool, newest_first: bool
     ) -> None:
         topic = self.few[described["topic"] % len(self.few)]
@@ -266,45 +269,45 @@ class Lifecycle(RuleBasedStateMachine):
             reverse=newest_first,
         )
         for way, batch in zip(ways, [held] if at_once else [held[:1], held[1:]], strict=False):
-            self.give_back(way, batch)
+            self.return_attempts(way, batch)
 
-    def give_back(self, way: str, held: list[Claim]) -> None:
+    def return_attempts(self, way: str, held: list[Claim]) -> None:
         getattr(self, way)(held, **({} if way == "release" else {"delay": timedelta(seconds=5)}))
 
     # Settles of messages that some worker once claimed, whether it still holds them or not.
 
     @rule(held=some_claims(claims))
     def complete(self, held: list[Claim]) -> None:
-        self.told("complete", held, self.model.end_all(held, "success"))
+        self.settle("complete", held, self.model.end_all(held, "success"))
 
     @rule(held=some_claims(claims))
     def reject(self, held: list[Claim]) -> None:
-        self.told("reject", held, self.model.end_all(held, "rejected"), ["why"] * len(held))
+        self.settle("reject", held, self.model.end_all(held, "rejected"), ["why"] * len(held))
 
     @rule(held=some_claims(claims))
     def fail(self, held: list[Claim]) -> None:
-        self.told("fail", held, self.model.end_all(held, "failed"), ["why"] * len(held))
+        self.settle("fail", held, self.model.end_all(held, "failed"), ["why"] * len(held))
 
-    @rule(held=some_claims(claims), delay=st.none() | seconds_of_patience)
+    @rule(held=some_claims(claims), delay=st.none() | seconds_of_delay)
     def retry(self, held: list[Claim], delay: timedelta | None) -> None:
-        self.told("retry", held, self.model.retry(held, delay), ["why"] * len(held), [delay] * len(held))
+        self.settle("retry", held, self.model.retry(held, delay), ["why"] * len(held), [delay] * len(held))
 
-    @rule(held=some_claims(claims), delay=seconds_of_patience)
+    @rule(held=some_claims(claims), delay=seconds_of_delay)
     def defer(self, held: list[Claim], delay: timedelta) -> None:
-        self.told("defer", held, self.model.hand_back(held, delay), [delay] * len(held))
+        self.settle("defer", held, self.model.return_attempts(held, delay), [delay] * len(held))
 
     @rule(held=some_claims(claims))
     def release(self, held: list[Claim]) -> None:
-        self.told("release", held, self.model.hand_back(held, None))
+        self.settle("release", held, self.model.return_attempts(held, None))
 
     @rule(held=some_claims(claims), lock_duration=lock_times)
     def heartbeat(self, held: list[Claim], lock_duration: timedelta | None) -> None:
-        self.told("heartbeat", held, self.model.heartbeat(held, lock_duration), lock_duration)
+        self.settle("heartbeat", held, self.model.heartbeat(held, lock_duration), lock_duration)
 
-    def told(self, kind: str, held: list[Claim], expected: list[int], *arguments: Any) -> None:
+    def settle(self, kind: str, held: list[Claim], expected: list[int], *arguments: Any) -> None:
         lost = self.queue.call(kind, [i for i, _ in held], [claim_id for _, claim_id in held], *arguments)
         assert sorted(lost) == sorted(expected)
-        self.model.pass_on()
+        self.model.propagate_ends()
 
     # Time, operators, maintenance
 
@@ -324,7 +327,7 @@ class Lifecycle(RuleBasedStateMachine):
     def release_orphaned(self, worker: str) -> None:
         """A worker that does not know its messages releases them all."""
         held = [(m.id, m.lock.claim_id) for m in self.model.running() if m.lock and m.lock.worker == worker]
-        self.model.hand_back(held, None)
+        self.model.return_attempts(held, None)
 
         assert sorted(self.queue.call("release_orphaned", worker, [])) == sorted(i for i, _ in held)
 
@@ -333,7 +336,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.time_passes(by)
         assert self.queue.call("expire_messages") == self.model.expire_messages()
 
-    @rule(nth=st.integers(0, 2), channel=channels, resume_in=st.none() | seconds_of_patience.filter(bool))
+    @rule(nth=st.integers(0, 2), channel=channels, resume_in=st.none() | seconds_of_delay.filter(bool))
     def pause(self, nth: int, channel: str | None, resume_in: timedelta | None) -> None:
         topic = self.few[nth % len(self.few)]
         until = self.queue.call("pause", topic, channel=channel, resume_in=resume_in)
@@ -349,7 +352,7 @@ class Lifecycle(RuleBasedStateMachine):
         del self.model.paused[topic, channel]
 
     @rule(most=st.integers(1, 3))
-    def upkeep(self, most: int) -> None:
+    def maintain(self, most: int) -> None:
         """Change a limit and raise marks."""
         self.queue.policy("thrice", max_attempts=most)
         self.model.limits["thrice"] = most
@@ -386,8 +389,8 @@ class Lifecycle(RuleBasedStateMachine):
         assert {row.archived_id: row.outcome for row in rows} == self.model.redrive(ids)
         back = [row for row in rows if row.outcome in ("redriven", "keyless")]
         for row in back:
-            self.model.put_back(row.archived_id, row.message_id, row.outcome)
-        self.model.pass_on()
+            self.model.add_redriven(row.archived_id, row.message_id, row.outcome)
+        self.model.propagate_ends()
         return multiple(*(row.message_id for row in back))
 
     @rule()
@@ -395,20 +398,20 @@ class Lifecycle(RuleBasedStateMachine):
         """Every end was propagated when it was committed: the tick has nothing to do."""
         self.queue.call("propagate_missed_ends")
 
-    @precondition(lambda self: self.model.parked)
+    @precondition(lambda self: self.model.blocked)
     @rule(data=st.data())
     def unblock(self, data: st.DataObject) -> None:
-        message_id = data.draw(st.sampled_from(sorted(self.model.parked)))
+        message_id = data.draw(st.sampled_from(sorted(self.model.blocked)))
 
         assert self.queue.call("unblock", [message_id]) == [message_id]
-        self.model.parked[message_id] = replace(self.model.parked[message_id], before=frozenset())
-        self.model.pass_on()
+        self.model.blocked[message_id] = replace(self.model.blocked[message_id], predecessors=frozenset())
+        self.model.propagate_ends()
 
     # What always holds
 
     @invariant()
-    def every_message_is_in_exactly_one_place_and_as_the_model_says(self) -> None:
-        self.model.pass_on()
+    def every_message_is_in_exactly_one_table_and_agrees_with_the_model(self) -> None:
+        self.model.propagate_ends()
         live = self.queue.rows(
             """
             SELECT id, topic, key, payload, attempts, claim_id, locked_by, lock_expires_at, available_at, expires_at, redriven_from,
@@ -478,7 +481,7 @@ class Lifecycle(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(600 if EXAMPLES <= DEFAULT_EXAMPLES else 0)
-def test_messages_live_and_end_as_the_model_says(db: psycopg.Connection[Any]) -> None:
+def test_messages_agree_with_the_model(db: psycopg.Connection[Any]) -> None:
     db.execute(SET_POLICIES)
 
     class OnThisDatabase(Lifecycle):

@@ -1,6 +1,6 @@
 """The tables, types, domains, indexes, constraints and sequences of the schema and its initial rows, one per line.
 
-`python -m tests.schema.tables` writes tables.txt, which a test compares with what is installed.
+`python -m tests.schema.tables` writes tables.txt, which a test compares with the installed schema.
 """
 
 from __future__ import annotations

@@ -38,13 +38,13 @@ def rule() -> set[tuple[str, str]]:
     }
 
 
-def said_in_files() -> set[tuple[str, str]]:
+def set_in_files() -> set[tuple[str, str]]:
     """The settings that a function has in its own file."""
-    said = (
+    found = (
         (name, re.findall(r"^SET (\w+) = '?([^'\n]+)'?$", text.partition("AS $$")[0], re.MULTILINE))
         for name, text in files().items()
     )
-    return {(name, f"{setting}={value}") for name, pairs in said for setting, value in pairs}
+    return {(name, f"{setting}={value}") for name, pairs in found for setting, value in pairs}
 
 
 def test_each_function_has_the_settings_of_the_rule_and_no_others(db: psycopg.Connection[Any]) -> None:
@@ -52,11 +52,11 @@ def test_each_function_has_the_settings_of_the_rule_and_no_others(db: psycopg.Co
         "SELECT p.proname::text FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace AND p.prosecdef"
     )
 
-    assert settings(db) == rule() | {(name, SAFE_PATH) for (name,) in definers} | said_in_files()
+    assert settings(db) == rule() | {(name, SAFE_PATH) for (name,) in definers} | set_in_files()
 
 
 def test_the_file_of_a_function_sets_only_a_timeout() -> None:
-    assert {setting.partition("=")[0] for _, setting in said_in_files()} == {"lock_timeout"}
+    assert {setting.partition("=")[0] for _, setting in set_in_files()} == {"lock_timeout"}
 
 
 def test_an_inlined_function_has_no_settings(db: psycopg.Connection[Any]) -> None:

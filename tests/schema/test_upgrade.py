@@ -124,7 +124,7 @@ class Publishers:
     A call of messages.publish that runs while the upgrade drops the function fails, and publishes nothing: it is repeated. An INSERT never fails.
 
     Attributes:
-        published: how many messages there are by now.
+        published: how many messages were published so far.
     """
 
     def __init__(self, database: Database) -> None:

@@ -14,17 +14,17 @@ pytestmark = pytest.mark.every_server
 
 def test_a_claim_that_finds_no_memory_for_its_locks_blames_no_message(database: Database) -> None:
     claims = "SELECT * FROM messages.claim('w', '{t}', 1)"
-    with database.connect() as worker, database.connect() as stranger:
+    with database.connect() as worker, database.connect() as outsider:
         worker.execute("INSERT INTO messages.message (topic, payload) VALUES ('t', '1')")
-        stranger.execute("SET ROLE pg_monitor")
+        outsider.execute("SET ROLE pg_monitor")
         with pytest.raises(errors.OutOfMemory):
-            stranger.execute("SELECT pg_advisory_lock(n) FROM generate_series(1, 10000000) AS n")
+            outsider.execute("SELECT pg_advisory_lock(n) FROM generate_series(1, 10000000) AS n")
 
         with pytest.raises(errors.OutOfMemory) as failed:
             worker.execute(claims)
 
         assert not may_be_caused_by_message(failed.value)
-        stranger.execute("SELECT pg_advisory_unlock_all()")
+        outsider.execute("SELECT pg_advisory_unlock_all()")
         assert worker.execute(claims).rowcount == 1
 
 

@@ -32,7 +32,7 @@ FORGED = [
     "Bearer  ",
     "bearer\t",
     "Digest x",
-    pytest.param(f"Bearer {tokens.new()}", id="one that nobody has"),
+    pytest.param(f"Bearer {tokens.new()}", id="an unknown one"),
 ]
 
 
@@ -67,14 +67,14 @@ def say(site: Site, *lines: bytes, body: bytes = b"") -> bytes:
     """Send a request byte by byte as given; return what arrives until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1])), timeout=60) as wire:
         wire.sendall(b"\r\n".join([*lines, b"Connection: close", b"", body]))
-        heard = b""
+        answer = b""
         while part := wire.recv(65536):
-            heard += part
-    return heard
+            answer += part
+    return answer
 
 
-def status(heard: bytes) -> int:
-    return int(heard.split(b" ", 2)[1])
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
 
 
 MESSAGE = b'{"topic": "pwn", "payload": 1}'
@@ -92,12 +92,12 @@ def test_a_caller_without_a_valid_token_is_unauthenticated_under_any_name(
     shown = b"Authorization: " + forged.encode()
 
     for host in (EVIL.encode(), b"127.0.0.1"):
-        for heard in (
+        for answer in (
             say(local, b"GET /v1/stats HTTP/1.1", b"Host: " + host, shown),
             say(local, b"GET /messages HTTP/1.1", b"Host: " + host, shown, b"Accept: application/json"),
             say(local, *publishes(b"Host: " + host, shown), body=MESSAGE),
         ):
-            assert status(heard) in (401, 429), heard
+            assert status(answer) in (401, 429), answer
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'pwn'") == 0
 
 
@@ -116,26 +116,26 @@ def test_bytes_after_an_upgrade_request_are_no_further_request(
     head = [method + b" /v1/messages HTTP/1.1", b"Host: 127.0.0.1", b"Content-Type: application/json", upgrade]
     with socket.create_connection(("127.0.0.1", int(local.url.rsplit(":", 1)[1])), timeout=60) as wire:
         wire.sendall(b"\r\n".join([*head, b"Content-Length: %d" % len(smuggled), b"", b""]))
-        heard = wire.recv(65536)
+        answer = wire.recv(65536)
         with suppress(OSError):  # it may have hung up
             wire.sendall(smuggled)
             while part := wire.recv(65536):
-                heard += part
+                answer += part
 
-    assert heard.count(b"HTTP/1.1 ") == 1, heard
-    assert status(heard) == 400
+    assert answer.count(b"HTTP/1.1 ") == 1, answer
+    assert status(answer) == 400
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'pwn'") == 0
 
 
 def test_an_upgrade_request_without_a_body_is_answered_like_any_request(local: Site) -> None:
     with socket.create_connection(("127.0.0.1", int(local.url.rsplit(":", 1)[1])), timeout=60) as wire:
         wire.sendall(b"GET /v1/stats HTTP/1.1\r\nHost: 127.0.0.1\r\n" + UPGRADES["h2c"] + b"\r\n\r\n")
-        heard = b""
+        answer = b""
         while part := wire.recv(65536):
-            heard += part
+            answer += part
 
-    assert status(heard) == 200
-    assert b'"topics"' in heard
+    assert status(answer) == 200
+    assert b'"topics"' in answer
 
 
 SAID_TWICE = [
@@ -153,9 +153,9 @@ SAID_TWICE = [
 
 @pytest.mark.parametrize("headers", SAID_TWICE, ids=lambda headers: headers[-1].decode())
 def test_a_header_that_decides_must_not_occur_twice(local: Site, queue: Queue, headers: tuple[bytes, ...]) -> None:
-    heard = say(local, *publishes(*headers), body=MESSAGE)
+    answer = say(local, *publishes(*headers), body=MESSAGE)
 
-    assert status(heard) in (400, 421), heard
+    assert status(answer) in (400, 421), answer
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'pwn'") == 0
 
 
@@ -191,9 +191,9 @@ def test_bytes_after_a_body_do_not_identify_the_caller(local: Site, queue: Queue
     parts = b"%x\r\n%s\r\n0\r\nX-Forwarded-For: 192.0.2.7\r\nAuthorization: Bearer x\r\n\r\n" % (len(MESSAGE), MESSAGE)
     head = (b"POST /v1/messages HTTP/1.1", b"Host: localhost", b"Content-Type: application/json")
 
-    heard = say(local, *head, b"Transfer-Encoding: chunked", body=parts)
+    answer = say(local, *head, b"Transfer-Encoding: chunked", body=parts)
 
-    assert status(heard) == 201, heard
+    assert status(answer) == 201, answer
     queue.conn.execute("DELETE FROM messages.message")
 
 
@@ -223,7 +223,7 @@ def pour(site: Site, head: bytes, drop: bytes, most: int = 16 << 20) -> tuple[in
     with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1])), timeout=60) as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
         wire.sendall(head)
-        sent, heard = len(head), b""
+        sent, answer = len(head), b""
         while sent < most:
             try:
                 sent += wire.send(drop)
@@ -231,10 +231,10 @@ def pour(site: Site, head: bytes, drop: bytes, most: int = 16 << 20) -> tuple[in
                 break
         try:
             while part := wire.recv(65536):
-                heard += part
+                answer += part
         except OSError:
             pass
-    return sent, heard
+    return sent, answer
 
 
 HEAD = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
@@ -326,8 +326,8 @@ def by_cookie() -> dict[str, str]:
 
 @pytest.mark.parametrize("forge", [by_token, by_cookie])
 def test_wrong_secrets_reach_the_database_a_bounded_number_of_times(walled: Site, asked: list[str], forge: Any) -> None:
-    with httpx.Client(base_url=walled.url, timeout=60) as stranger:
-        codes = [stranger.get("/v1/stats", headers=forge()).status_code for _ in range(3 * token_cache.MAX_FAILURES)]
+    with httpx.Client(base_url=walled.url, timeout=60) as outsider:
+        codes = [outsider.get("/v1/stats", headers=forge()).status_code for _ in range(3 * token_cache.MAX_FAILURES)]
 
     assert codes == [401] * token_cache.MAX_FAILURES + [429] * 2 * token_cache.MAX_FAILURES
     assert len(asked) == token_cache.MAX_FAILURES
@@ -342,8 +342,8 @@ def test_a_cookie_of_an_invalid_form_never_reaches_the_database(walled: Site, as
 def test_an_honest_caller_behind_the_same_proxy_is_not_affected(walled: Site, asked: list[str]) -> None:
     known, new = walled.token("viewer"), walled.token("viewer")
     cookie = httpx.post(f"{walled.url}/login", data={"token": known}).cookies[COOKIE]
-    with httpx.Client(base_url=walled.url, timeout=60) as stranger:
-        while stranger.get("/v1/stats", headers=by_token()).status_code == 401:
+    with httpx.Client(base_url=walled.url, timeout=60) as outsider:
+        while outsider.get("/v1/stats", headers=by_token()).status_code == 401:
             pass
     # Results are cached for two seconds, then checked again.
     walled.app.state.token_cache._cached.clear()

@@ -73,14 +73,14 @@ class Ground:
     """The queue of a test, with the messages and policies that the actions need.
 
     Attributes:
-        stranger: a connection of a role that may connect and nothing else.
-        publisher: one of a messages_publisher.
-        worker: one of a messages_worker.
+        outsider: a connection of a role that may connect and nothing else.
+        publisher: a connection of a messages_publisher.
+        worker: a connection of a messages_worker.
     """
 
     database: Database
     queue: Queue
-    stranger: Queue
+    outsider: Queue
     publisher: Queue
     worker: Queue
 
@@ -88,16 +88,16 @@ class Ground:
 @pytest.fixture
 def ground(database: Database) -> Iterator[Ground]:
     queue = Queue(database.connect())
-    roles = {role: f"{role}_{database.name}" for role in ("stranger", "publisher", "worker")}
+    roles = {role: f"{role}_{database.name}" for role in ("outsider", "publisher", "worker")}
     for role, name in roles.items():
         queue.conn.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(name)))
-        if role != "stranger":
+        if role != "outsider":
             granted = sql.Identifier(f"messages_{role}")
             queue.conn.execute(sql.SQL("GRANT {} TO {}").format(granted, sql.Identifier(name)))
     queue.conn.execute("SELECT set_config('lock_timeout', '5s', false)")
     # Rows that a first use creates exist already: otherwise each action would have its own reason to write.
     queue.policy("t", max_concurrency=100, dequeue_rate=1000, channel_concurrency=100)
-    yield Ground(database, queue, *(_as(database, roles[role]) for role in ("stranger", "publisher", "worker")))
+    yield Ground(database, queue, *(_as(database, roles[role]) for role in ("outsider", "publisher", "worker")))
     database.disconnect()
     with database.server.admin() as admin:
         for name in roles.values():
@@ -222,8 +222,8 @@ def test_each_action_continues_while_an_outsider_holds_every_advisory_lock_that_
     ground: Ground, act: Callable[[Ground], None]
 ) -> None:
     for key in PUBLIC_KEYS:
-        ground.stranger.value("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [key])
-    ground.stranger.value("SELECT pg_advisory_lock(%s)", [MIGRATION_KEY])
+        ground.outsider.value("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [key])
+    ground.outsider.value("SELECT pg_advisory_lock(%s)", [MIGRATION_KEY])
 
     act(ground)
 
@@ -238,8 +238,8 @@ def lock_all_tables(queue: Queue) -> set[tuple[str, str]]:
 def test_each_action_continues_while_an_outsider_holds_every_table_that_it_may_lock(
     ground: Ground, act: Callable[[Ground], None]
 ) -> None:
-    with ground.stranger.conn.transaction(force_rollback=True):
-        taken = lock_all_tables(ground.stranger)
+    with ground.outsider.conn.transaction(force_rollback=True):
+        taken = lock_all_tables(ground.outsider)
 
         assert {mode for _, mode in taken} == {"AccessShareLock"}
         assert not [name for name, _ in taken if name.startswith("messages.")]
@@ -293,10 +293,10 @@ def test_a_worker_with_an_open_tick_blocks_the_maintenance_and_the_doctor_names_
         mine.rows("SELECT * FROM messages.tick('daemon')")
         assert ground.queue.rows("SELECT * FROM messages.tick('hand')") == []
         ground.queue.later("2 minutes")
-        said = ground.queue.rows("SELECT * FROM messages.doctor() WHERE code = 'row_lock' AND level = 'fail'")
+        findings = ground.queue.rows("SELECT * FROM messages.doctor() WHERE code = 'row_lock' AND level = 'fail'")
 
-    assert any("the maintenance" in row.what for row in said)
-    assert {row.fix for row in said} == {f"SELECT pg_terminate_backend({mine.conn.info.backend_pid});"}
+    assert any("the maintenance" in row.what for row in findings)
+    assert {row.fix for row in findings} == {f"SELECT pg_terminate_backend({mine.conn.info.backend_pid});"}
 
 
 def test_a_worker_with_an_open_claim_blocks_only_that_topic_and_explain_names_it(ground: Ground) -> None:
@@ -309,10 +309,10 @@ def test_a_worker_with_an_open_claim_blocks_only_that_topic_and_explain_names_it
         mine.claim("t", limit=1)
         assert {c.topic for c in ground.queue.claim("t", "other")} == {"other"}
         ground.queue.later("1 minute")
-        said = ground.queue.rows("SELECT * FROM messages.explain(%s)", [waiting])
+        reasons = ground.queue.rows("SELECT * FROM messages.explain(%s)", [waiting])
 
     pid = mine.conn.info.backend_pid
-    assert [row.detail["pid"] for row in said if row.code == "locked"] == [pid]
+    assert [row.detail["pid"] for row in reasons if row.code == "locked"] == [pid]
 
 
 @pytest.mark.parametrize("limit", [{"max_depth": 100}, {"publish_rate": 1000}])
@@ -361,13 +361,13 @@ def test_an_outsider_with_the_process_number_of_an_ended_session_keeps_no_lease_
     name = f"stranger_{queue.conn.info.backend_pid}"
     queue.conn.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'".encode())
     try:
-        with database.connect(user=name, password=name) as stranger:
+        with database.connect(user=name, password=name) as outsider:
             with database.connect() as holder:
                 assert holder.execute("SELECT messages.lock_export('e')").fetchone() == (True,)
                 assert queue.value("SELECT messages.lock_export('e')") is False
             # Every role could see the key in pg_locks. And now the server has begun to count from the beginning.
-            key = queue.value("UPDATE messages.lease SET pid = %s RETURNING lock_key", [stranger.info.backend_pid])
-            stranger.execute("SELECT pg_advisory_lock(%s)", [key])
+            key = queue.value("UPDATE messages.lease SET pid = %s RETURNING lock_key", [outsider.info.backend_pid])
+            outsider.execute("SELECT pg_advisory_lock(%s)", [key])
 
             assert queue.value("SELECT messages.lock_export('e')") is True
     finally:

@@ -63,11 +63,11 @@ def full(database: Database) -> Iterator[None]:
     admin = database.connect()
     admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(name))
     try:
-        with database.connect() as deaf, database.connect() as sender:
-            for conn in (deaf, sender):
+        with database.connect() as idle, database.connect() as sender:
+            for conn in (idle, sender):
                 conn.execute(sql.SQL("SET SESSION AUTHORIZATION {}").format(name))
-            deaf.execute("LISTEN whatever")
-            deaf.execute("BEGIN; SELECT 1")
+            idle.execute("LISTEN whatever")
+            idle.execute("BEGIN; SELECT 1")
             fill(sender)
             yield
     finally:
@@ -104,7 +104,7 @@ def a_publish_above_read_committed(queue: Queue) -> None:
         queue.publish("t")
 
 
-def a_publish_that_always_rings(queue: Queue) -> None:
+def a_publish_with_notify_always(queue: Queue) -> None:
     queue.policy("t", notify="always")
     queue.publish("t")
 
@@ -149,7 +149,7 @@ def a_schedule(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.schedule (name, cron, topic, payload) VALUES ('s', '* * * * *', 't', '1')")
 
 
-def a_tick_that_raises_alerts_and_rings_again(queue: Queue) -> None:
+def a_tick_that_writes_alerts_and_renotifies(queue: Queue) -> None:
     queue.publish("t", wait="-1 hour")
     queue.policy("t", lock_duration="1 hour")
     queue.conn.execute("UPDATE messages.alert_bound SET backlog_age = '1 s' WHERE topic = '*'")
@@ -160,7 +160,7 @@ def a_tick_that_raises_alerts_and_rings_again(queue: Queue) -> None:
 OPERATIONS: list[Callable[[Queue], None]] = [
     a_publish,
     a_publish_above_read_committed,
-    a_publish_that_always_rings,
+    a_publish_with_notify_always,
     a_retry,
     a_failure,
     a_failure_that_opens_a_breaker,
@@ -168,7 +168,7 @@ OPERATIONS: list[Callable[[Queue], None]] = [
     a_cancellation,
     a_pause,
     a_schedule,
-    a_tick_that_raises_alerts_and_rings_again,
+    a_tick_that_writes_alerts_and_renotifies,
 ]
 
 
@@ -217,14 +217,14 @@ def test_an_idle_daemon_reports_a_degraded_listener_polls_and_recovers(
     )
 
     with full(database):
-        said = daemon.event("listener.degraded", within_s=60)
+        event = daemon.event("listener.degraded", within_s=60)
         eventually(lambda: not is_armed(queue.conn, daemon), within_s=60)
         published = [queue.publish("job") for _ in range(5)]
         eventually(lambda: all(queue.archived(each) for each in published), within_s=60)
         eventually(lambda: queue.value("SELECT status ->> 'listener' FROM messages.worker") == "degraded", within_s=60)
         connected = len(daemon.events("listener.connected"))
 
-    assert "queue of notifications is full" in said["reason"]
+    assert "queue of notifications is full" in event["reason"]
     daemon.event("listener.restored", within_s=60)
     until_armed(queue.conn, daemon)
     last = queue.publish("job")

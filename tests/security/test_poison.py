@@ -492,17 +492,17 @@ def test_pages_and_answers_show_a_placeholder_for_what_is_too_large(
     guilty, other = poison(queue, "job", headers=headers), queue.publish("job")
     if is_archived:
         queue.call("cancel", [guilty])
-    said = "JSON that is too large as text to be shown"
+    placeholder = "JSON that is too large as text to be shown"
 
     one = http.get(f"/v1/messages/{guilty}").raise_for_status().json()
-    assert (one["payload"], one["headers"]) == (said, said)
+    assert (one["payload"], one["headers"]) == (placeholder, placeholder)
     states = {"state": "cancelled"} if is_archived else {}
     found = http.get("/v1/messages", params={"topic": "job", **states}).raise_for_status().json()["messages"]
     assert guilty in [each["id"] for each in found]
     http.get(f"/v1/messages/{guilty}/explain").raise_for_status()
     http.get(f"/v1/messages/{other}/explain").raise_for_status()
     page = {"Accept": "text/html"}
-    assert said in http.get(f"/messages/{guilty}", headers=page).raise_for_status().text
+    assert placeholder in http.get(f"/messages/{guilty}", headers=page).raise_for_status().text
     listed = http.get("/messages", params={"topic": "job", **states}, headers=page).raise_for_status().text
     assert f"/messages/{guilty}" in listed
 

@@ -1,6 +1,6 @@
 """A role that may create objects in a schema of the search_path gets nothing called: not by migrate, nor by any connection of ours.
 
-The database of these tests looks into a schema of traps before it looks into PostgreSQL's own: see traps.
+In the database of these tests a schema of traps comes first in the search_path, before PostgreSQL's own: see traps.
 """
 
 from __future__ import annotations
@@ -228,9 +228,9 @@ def worked(fleet: Fleet, queue: Queue, **settings: Any) -> list[dict[str, Any]]:
 def test_a_daemon_calls_no_trap_and_its_handlers_have_the_path_of_their_role(
     fleet: Fleet, trapped: Database, queue: Queue
 ) -> None:
-    said = worked(fleet, queue, dsn=trapped.dsn)
+    logged = worked(fleet, queue, dsn=trapped.dsn)
 
-    assert [e for e in said if traps.caught(str(e))] == []
+    assert [e for e in logged if traps.caught(str(e))] == []
     ended = dict(queue.conn.execute("SELECT topic, output #>> '{}' FROM messages.message_archive").fetchall())
     assert ended["own"] == ended["thread"] == traps.PATH
     assert queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'failed' AND topic = 'fails'") == 1
@@ -242,11 +242,11 @@ def test_behind_a_pooler_a_daemon_calls_no_trap_and_leaves_the_path_to_others(
     if pgbouncer.PROGRAM is None:
         pytest.skip("pgbouncer is not installed: `apt-get install pgbouncer` as root brings it")
     with tempfile.TemporaryDirectory() as folder, pgbouncer.in_front_of(trapped.dsn, Path(folder)) as pooled:
-        said = worked(fleet, queue, dsn=pooled, database={"listen_dsn": trapped.dsn, "prepare": False})
+        logged = worked(fleet, queue, dsn=pooled, database={"listen_dsn": trapped.dsn, "prepare": False})
         with psycopg.connect(pooled) as another:
             path = another.execute("SHOW search_path").fetchone()
 
-    assert [e for e in said if traps.caught(str(e))] == []
+    assert [e for e in logged if traps.caught(str(e))] == []
     assert path == (traps.PATH,)
 
 

@@ -210,13 +210,13 @@ def test_a_flood_among_them_hides_no_other_channel_and_a_claim_checks_some_of_th
     queue.publish_many(3000, channel="c00", wait="-1 hour")
     queue.publish(channel="c9", priority=9)
 
-    looked = list[int]()
+    pages = list[int]()
     while not queue.rows("SELECT FROM messages.message WHERE channel = 'c9' AND claim_id IS NOT NULL"):
-        looked.append(queue.buffers(CLAIM))
-        assert len(looked) <= ROWS / 2000, "this was more than one round, since each of them claims twice"
+        pages.append(queue.buffers(CLAIM))
+        assert len(pages) <= ROWS / 2000, "this was more than one round, since each of them claims twice"
 
-    assert max(looked) < 20_000
-    assert queue.value("SELECT count(DISTINCT claim_id) FROM messages.message WHERE channel = 'c00'") >= len(looked)
+    assert max(pages) < 20_000
+    assert queue.value("SELECT count(DISTINCT claim_id) FROM messages.message WHERE channel = 'c00'") >= len(pages)
 
 
 def admitted_one_by_one(queue: Queue, publish: str) -> int:
@@ -225,8 +225,8 @@ def admitted_one_by_one(queue: Queue, publish: str) -> int:
     queue.conn.execute("SET track_functions = 'all'")
     with queue.conn.transaction():
         queue.conn.execute(publish.encode())
-        looked: int = queue.value(calls)
-    return looked
+        rows: int = queue.value(calls)
+    return rows
 
 
 BULK = "INSERT INTO messages.message (topic, payload) SELECT '{}', '1' FROM generate_series(1, 1000)"

@@ -1,7 +1,7 @@
 """Traps: every function and operator of PostgreSQL once more, in a schema that comes first in the path of the database.
 
-That is more than an attacker can do who may only create better-matching signatures: here every name that is looked up in the path is caught,
-so nobody has to think of the signatures that would fit better. Each trap raises an error that names it.
+An attacker can only create signatures that match better; here every name that is looked up in the path is caught, so the tests need not list
+such signatures. Each trap raises an error that names it.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class Ground:
         """Run a server for one test, which may stop, kill and restart it.
 
         Args:
-            major: `EMBEDDED` for that of the wheel; what is installed unless given.
-            **settings: of the server, besides those that all have.
+            major: `EMBEDDED` for that of the wheel; by default an installed version.
+            **settings: additional settings of the server.
 
         Raises:
             Missing: this machine has no binaries.
@@ -103,10 +103,10 @@ class Ground:
 def servers(*, all_of_them: bool = False) -> list[str]:
     """Return the names of the servers to run the tests on: installed versions, and one in a container unless that version is installed.
 
-    Where neither can be had it is the one in the wheel, so that only the tests that need pg_cron are skipped.
+    If neither is available it is the one in the wheel, so that only the tests that need pg_cron are skipped.
 
     Args:
-        all_of_them: name also what this machine lacks, so that its tests fail.
+        all_of_them: include servers that this machine lacks, so that their tests fail.
     """
     installed = [str(each.major) for each in devdb.local() if each.pg_cron]
     if all_of_them:

@@ -33,7 +33,7 @@ class Postgres:
     """A running server as tests see it.
 
     Attributes:
-        name: what `--pg` calls it.
+        name: its name in `--pg`.
         pg_cron: the version of its pg_cron, None if it has none.
         cron_database: the database in which pg_cron keeps its jobs.
         place: what runs it; the `devdb.PrivateServer` of a `private_server` can be stopped, crashed, killed and started.

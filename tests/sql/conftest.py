@@ -76,7 +76,7 @@ def database(emptied: Callable[[], Database]) -> Iterator[Database]:
 class Kept:
     """The connection that tests of the shared database use first: it stays open between tests, so that the server compiles its functions once.
 
-    A test gets it as a new one would be: what a session remembers is reset, and it is opened again if the test before left it in any other state.
+    A test gets it like a new one: the state of the session is reset, and it is opened again if the previous test changed any other state.
     """
 
     def __init__(self, dsn: str) -> None:

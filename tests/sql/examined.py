@@ -13,7 +13,7 @@ class Examined:
     """The findings of one part.
 
     Attributes:
-        rows: all of it.
+        rows: all findings.
     """
 
     def __init__(self, rows: list[Row]) -> None:
@@ -31,15 +31,15 @@ class Examined:
         (row,) = [row for row in self.rows if row.code == code]
         return row
 
-    def said(self, code: str) -> str:
+    def text_of(self, code: str) -> str:
         """Return all text of the findings with this code: what, and the fixes."""
         return "\n".join(f"{row.what}\n{row.fix}" for row in self.rows if row.code == code)
 
 
 def examine(queue: Queue, part: str, *arguments: Any) -> Examined:
     """Run one part."""
-    places = ", ".join(["%s"] * len(arguments))
-    return Examined(queue.rows(f"SELECT * FROM messages.examine_{part}({places})", arguments))
+    parameters = ", ".join(["%s"] * len(arguments))
+    return Examined(queue.rows(f"SELECT * FROM messages.examine_{part}({parameters})", arguments))
 
 
 @contextmanager

@@ -19,7 +19,7 @@ class Queue:
 
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         self.conn = conn
-        self.clock_stands_still = False
+        self.clock_is_stopped = False
 
     def rows(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Row]:
         """Return all rows of a statement."""
@@ -49,7 +49,7 @@ class Queue:
     def publish_many(self, count: int, topic: str = "t", **columns: Any) -> list[int]:
         """Insert so many messages in one statement, with payloads 1, 2, …, and return their ids in this order."""
         # The default of available_at is the server's clock, which is ahead of a stopped clock.
-        wait = columns.pop("wait", "0" if self.clock_stands_still and "available_at" not in columns else None)
+        wait = columns.pop("wait", "0" if self.clock_is_stopped and "available_at" not in columns else None)
         if "payload" not in columns and "body" not in columns:
             columns["payload"] = sql.SQL("to_jsonb(n)")
         if wait is not None:
@@ -155,12 +155,12 @@ class Queue:
 
     def stop_clock(self, at: str) -> None:
         """Stop the clock of this connection at a point in time."""
-        self.clock_stands_still = True
+        self.clock_is_stopped = True
         self.conn.execute("SELECT set_config('messages.fake_now', %s, false)", [at])
 
     def later(self, interval: str) -> None:
         """Advance the clock of this connection by an interval, and stop it there."""
-        self.clock_stands_still = True
+        self.clock_is_stopped = True
         self.conn.execute(
             "SELECT set_config('messages.fake_now', (messages.now() + %s::interval)::text, false)", [interval]
         )

@@ -45,15 +45,15 @@ class Sink:
         if got.id is None:
             return None
         assert self.settle(got)
-        told: dict[str, Any] = got.message
-        return told
+        body: dict[str, Any] = got.message
+        return body
 
     def deliver_all(self) -> list[dict[str, Any]]:
         """Deliver every notification that is due now."""
-        told = []
+        bodies = []
         while (message := self.deliver()) is not None:
-            told.append(message)
-        return told
+            bodies.append(message)
+        return bodies
 
     def incident(self) -> Row:
         """Return the only incident of this sink."""
@@ -63,9 +63,9 @@ class Sink:
 def raise_alert(queue: Queue, topic: str | None = "t", **columns: Any) -> int:
     """Write one alert of dead messages, or of `kind`, at the queue's own time; return its id."""
     given = {"topic": topic, "result": "failed", "error_fingerprint": "f" * 16, "sample_error": "boom", **columns}
-    names, places = ", ".join(given), ", ".join(f"%({name})s" for name in given)
+    names, parameters = ", ".join(given), ", ".join(f"%({name})s" for name in given)
     alert_id: int = queue.value(
-        f"INSERT INTO messages.alert (raised_at, {names}) VALUES (messages.now(), {places}) RETURNING id", given
+        f"INSERT INTO messages.alert (raised_at, {names}) VALUES (messages.now(), {parameters}) RETURNING id", given
     )
     return alert_id
 

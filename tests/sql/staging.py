@@ -53,7 +53,7 @@ def rejected(queue: Queue, job: str = "j") -> list[Row]:
     return queue.rows("SELECT * FROM messages.job_rejected(%s)", [job])
 
 
-def give_to_somebody_else(queue: Queue) -> None:
+def give_to_another_user(queue: Queue) -> None:
     """Make another user the owner of every job and every staged row."""
-    queue.conn.execute("UPDATE messages.publish_job SET published_by = 'somebody'")
-    queue.conn.execute("UPDATE messages.publish_attempt SET staged_by = 'somebody'")
+    queue.conn.execute("UPDATE messages.publish_job SET published_by = 'another_user'")
+    queue.conn.execute("UPDATE messages.publish_attempt SET staged_by = 'another_user'")

@@ -7,37 +7,37 @@ from typing import Any
 from tests.sql.queue import Queue
 
 
-def note(queue: Queue, priority: int = 5) -> None:
+def add(queue: Queue, priority: int = 5) -> None:
     queue.conn.execute("SELECT messages.add_low_water('t', %s::smallint)", [priority])
 
 
-def places(queue: Queue) -> list[Any]:
+def entries(queue: Queue) -> list[Any]:
     return [tuple(row) for row in queue.rows("SELECT topic, priority, at FROM messages.low_water ORDER BY 1, 2")]
 
 
 def test_a_new_entry_has_no_mark(queue: Queue) -> None:
-    note(queue)
+    add(queue)
 
-    assert places(queue) == [("t", 5, None)]
+    assert entries(queue) == [("t", 5, None)]
 
 
 def test_an_existing_entry_keeps_its_mark(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.low_water (topic, priority, at) VALUES ('t', 5, '2026-01-01')")
 
-    note(queue)
+    add(queue)
 
     assert queue.value("SELECT at = '2026-01-01' FROM messages.low_water") is True
 
 
 def test_a_claim_does_not_wait_for_another_one_that_adds_an_entry(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
-        note(queue)
+        add(queue)
 
         other.conn.execute("SET lock_timeout = '1s'")
-        note(other)
-        note(other, 6)
+        add(other)
+        add(other, 6)
 
-    assert places(queue) == [("t", 5, None)]
+    assert entries(queue) == [("t", 5, None)]
 
 
 def test_a_claim_from_channels_adds_one_entry_for_all_of_them(queue: Queue) -> None:
@@ -47,4 +47,4 @@ def test_a_claim_from_channels_adds_one_entry_for_all_of_them(queue: Queue) -> N
 
     queue.claim()
 
-    assert places(queue) == [("t", -1, None)]
+    assert entries(queue) == [("t", -1, None)]

@@ -204,13 +204,13 @@ def test_the_trigger_is_not_called_before_the_first_policy(own_queue: Queue) -> 
     assert calls == [("admit_message", 3), ("apply_publish_policies", 1)]
 
 
-@pytest.mark.parametrize("by", ["the transaction itself", "somebody else"])
+@pytest.mark.parametrize("by", ["the transaction itself", "another session"])
 def test_a_policy_applies_to_later_publishes_of_open_transactions(queue: Queue, other: Queue, by: str) -> None:
     queue.policy("other", ttl="1 hour")
 
     with queue.conn.transaction():
         before = queue.publish()
-        (other if by == "somebody else" else queue).policy(ttl="1 hour")
+        (other if by == "another session" else queue).policy(ttl="1 hour")
         after = queue.publish()
 
     assert (queue.message(before).expires_at, queue.message(after).expires_at is None) == (None, False)

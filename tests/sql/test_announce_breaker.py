@@ -42,7 +42,7 @@ def test_a_failed_probe_is_not_announced_as_a_second_opening(queue: Queue, liste
     alerts = queue.rows("SELECT result, fix FROM messages.alert WHERE kind = 'breaker' ORDER BY id")
     assert [a.result for a in alerts] == ["open", "closed"]
     assert "pgrouse topic show t" in alerts[0].fix
-    assert len(listener.received()) == 5, "who looks at the topic hears of every change"
+    assert len(listener.received()) == 5, "a listener receives every change of the topic"
 
 
 def test_an_open_breaker_that_is_removed_is_announced_as_closed(queue: Queue) -> None:

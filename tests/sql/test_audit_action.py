@@ -242,8 +242,8 @@ def test_an_operation_is_recorded_once_with_its_actor(queue: Queue, act: Callabl
         act(queue)
 
     (row,) = audit(queue)
-    said = NAMES.get(act.__name__, act.__name__)
-    assert (row.action, row.actor, row.db_user) == (said, "ops", queue.value("SELECT session_user::text"))
+    action = NAMES.get(act.__name__, act.__name__)
+    assert (row.action, row.actor, row.db_user) == (action, "ops", queue.value("SELECT session_user::text"))
 
 
 def test_an_entry_is_rolled_back_with_its_action(queue: Queue) -> None:

@@ -59,8 +59,8 @@ def test_a_copy_that_its_worker_released_after_the_redrive_is_cancelled_by_the_n
     queue.rows("SELECT * FROM messages.redrive(%s)", [[died]])
     queue.settle("release", working)
 
-    (told,) = queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[working[0].id]])
+    (requeued,) = queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[working[0].id]])
 
-    assert (told.outcome, told.archived_id) == ("redriven_before", died)
+    assert (requeued.outcome, requeued.archived_id) == ("redriven_before", died)
     assert queue.archived(working[0].id).result == "cancelled"
-    assert queue.ids() == [told.message_id]
+    assert queue.ids() == [requeued.message_id]

@@ -23,7 +23,7 @@ def write(queue: Queue, **columns: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "said", "fix"),
+    ("setting", "value", "error", "fix"),
     [
         ("concurrency", -1, "concurrency of channel acme of topic mail is -1", "use 1 or more, or 0 for no limit"),
         (
@@ -43,12 +43,12 @@ def write(queue: Queue, **columns: Any) -> None:
     ],
 )
 def test_a_bad_value_is_refused_with_channel_setting_value_and_fix(
-    queue: Queue, setting: str, value: Any, said: str, fix: str
+    queue: Queue, setting: str, value: Any, error: str, fix: str
 ) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
         write(queue, **{setting: value})
 
-    assert (caught.value.diag.message_primary, caught.value.diag.message_hint) == (said, fix)
+    assert (caught.value.diag.message_primary, caught.value.diag.message_hint) == (error, fix)
 
 
 def test_the_defaults_have_no_channels(queue: Queue) -> None:

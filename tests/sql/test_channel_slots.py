@@ -19,12 +19,12 @@ def stopped_clock(queue: Queue) -> None:
     queue.later("0")
 
 
-def look(queue: Queue, *channels: str) -> Row:
+def counted(queue: Queue, *channels: str) -> Row:
     return queue.row(ROOMS, [list(channels)])
 
 
 def slots(queue: Queue, *channels: str) -> list[int]:
-    return list(look(queue, *channels).slots)
+    return list(counted(queue, *channels).slots)
 
 
 def override(queue: Queue, channel: str, **columns: Any) -> None:
@@ -44,8 +44,8 @@ def test_running_messages_use_slots_of_channel_concurrency(queue: Queue) -> None
     queue.claim("t", "u")
 
     assert slots(queue, "a", "b", "c") == [1, 0, 3]
-    assert look(queue, "a", "b").held is True
-    assert look(queue, "a", "c").held is False
+    assert counted(queue, "a", "b").held is True
+    assert counted(queue, "a", "c").held is False
 
 
 def test_without_a_free_slot_the_time_of_the_next_one_is_unknown(queue: Queue) -> None:
@@ -53,7 +53,7 @@ def test_without_a_free_slot_the_time_of_the_next_one_is_unknown(queue: Queue) -
     queue.publish(channel="a")
     queue.claim()
 
-    assert look(queue, "a").until_in is None
+    assert counted(queue, "a").until_in is None
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_with_a_minimum_interval_a_channel_has_one_slot_and_then_none_until_it_h
 
     assert len(queue.claim()) == 1
 
-    assert (slots(queue, "a"), look(queue, "a").until_in) == ([0], 10)
+    assert (slots(queue, "a"), counted(queue, "a").until_in) == ([0], 10)
     queue.later("9.999999 s")
     assert slots(queue, "a") == [0]
     queue.later("0.000001 s")
@@ -106,10 +106,10 @@ def test_a_paused_channel_has_no_slot_until_its_pause_ends(queue: Queue) -> None
     override(queue, "a", paused_at="2026-01-01", resume_at=queue.value("SELECT messages.now() + interval '7 s'"))
     override(queue, "b", paused_at="2026-01-01")
 
-    assert (slots(queue, "a", "b", "c"), look(queue, "a", "b").until_in) == ([0, 0, 10], 7)
+    assert (slots(queue, "a", "b", "c"), counted(queue, "a", "b").until_in) == ([0, 0, 10], 7)
     queue.later("7 s")
     assert slots(queue, "a", "b") == [10, 0]
-    assert look(queue, "b").until_in is None
+    assert counted(queue, "b").until_in is None
 
 
 def test_an_ordered_channel_has_one_slot_for_its_first_priority_while_none_runs(queue: Queue) -> None:
@@ -131,7 +131,7 @@ def test_a_hold_counts_while_its_message_waits(queue: Queue) -> None:
         [published],
     )
 
-    assert (slots(queue, "a"), look(queue, "a").until_in) == ([0], 9)
+    assert (slots(queue, "a"), counted(queue, "a").until_in) == ([0], 9)
     queue.call("cancel", [published])
     assert slots(queue, "a") == [1]
 
@@ -145,9 +145,9 @@ def test_a_channel_that_another_claim_counts_has_no_slot_and_is_worth_another_cl
     with other.conn.transaction():
         slots(other, "a")
 
-        looked = look(queue, "a", "b")
+        row = counted(queue, "a", "b")
 
-    assert (looked.slots, looked.held, looked.until_in) == ([0, 5], True, 0)
+    assert (row.slots, row.held, row.until_in) == ([0, 5], True, 0)
 
 
 def test_a_channel_that_another_claim_has_just_used_counts_the_messages_of_that_claim(

@@ -7,7 +7,7 @@ import pytest
 from psycopg import errors
 
 from tests.sql.queue import Queue
-from tests.sql.staging import give_to_somebody_else, publish, stage, staged
+from tests.sql.staging import give_to_another_user, publish, stage, staged
 
 
 def lost(queue: Queue) -> pytest.RaisesExc[psycopg.Error]:
@@ -62,7 +62,7 @@ def test_an_attempt_that_staged_no_rows_must_exist_too(queue: Queue) -> None:
 
 def test_rows_that_another_user_staged_are_refused(queue: Queue) -> None:
     attempt = stage(queue, {})
-    give_to_somebody_else(queue)
+    give_to_another_user(queue)
 
     with pytest.raises(errors.InsufficientPrivilege, match="is another user's"):
         publish(queue, attempt, counts=[1])

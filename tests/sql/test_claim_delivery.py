@@ -59,13 +59,13 @@ def test_the_first_alert_of_a_group_waits_for_the_burst(queue: Queue) -> None:
 
     queue.later("6 s")
 
-    assert [told["count"] for told in sink.deliver_all()] == [10]
+    assert [body["count"] for body in sink.deliver_all()] == [10]
 
 
 def test_a_group_is_notified_once_per_interval_with_the_number_since_then(sink: Sink, queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     raise_alert(queue)
-    assert [told["count"] for told in sink.deliver_all()] == [1]
+    assert [body["count"] for body in sink.deliver_all()] == [1]
     for _ in range(9):
         queue.later("1 minute")
         raise_alert(queue, count=2)
@@ -73,8 +73,8 @@ def test_a_group_is_notified_once_per_interval_with_the_number_since_then(sink: 
 
     queue.later("1 minute")
 
-    (told,) = sink.deliver_all()
-    assert (told["count"], told["groups"][0]["total"], told["groups"][0]["nth"]) == (18, 19, 2)
+    (body,) = sink.deliver_all()
+    assert (body["count"], body["groups"][0]["total"], body["groups"][0]["nth"]) == (18, 19, 2)
 
 
 def test_another_group_does_not_wait_for_the_first(sink: Sink, queue: Queue) -> None:
@@ -96,8 +96,8 @@ def test_a_group_that_was_quiet_starts_again(sink: Sink, queue: Queue) -> None:
     sink.next()
     raise_alert(queue)
 
-    (told,) = sink.deliver_all()
-    assert (told["count"], told["groups"][0]["total"], told["groups"][0]["nth"]) == (1, 1, 1)
+    (body,) = sink.deliver_all()
+    assert (body["count"], body["groups"][0]["total"], body["groups"][0]["nth"]) == (1, 1, 1)
 
 
 def test_a_flood_is_one_notification_with_the_exact_number(sink: Sink, queue: Queue) -> None:
@@ -105,9 +105,9 @@ def test_a_flood_is_one_notification_with_the_exact_number(sink: Sink, queue: Qu
         "INSERT INTO messages.alert (topic, result, error_fingerprint, count) SELECT 't', 'failed', 'f', 1 + n % 3 FROM generate_series(0, 4999) AS n"
     )
 
-    (told,) = sink.deliver_all()
+    (body,) = sink.deliver_all()
 
-    assert told["count"] == queue.value("SELECT sum(count) FROM messages.alert") == 9_999
+    assert body["count"] == queue.value("SELECT sum(count) FROM messages.alert") == 9_999
 
 
 def test_a_flood_of_many_groups_is_one_notification_too(sink: Sink, queue: Queue) -> None:
@@ -115,10 +115,10 @@ def test_a_flood_of_many_groups_is_one_notification_too(sink: Sink, queue: Queue
         "INSERT INTO messages.alert (topic, result, error_fingerprint, count) SELECT 't', 'failed', n::text, n FROM generate_series(1, 300) AS n"
     )
 
-    (told,) = sink.deliver_all()
+    (body,) = sink.deliver_all()
 
-    assert (told["count"], told["group_count"], len(told["groups"])) == (45_150, 300, 100)
-    assert told["groups"][0]["count"] == 300, "the largest first"
+    assert (body["count"], body["group_count"], len(body["groups"])) == (45_150, 300, 100)
+    assert body["groups"][0]["count"] == 300, "the largest first"
 
 
 def test_a_sink_gets_no_more_notifications_per_minute_than_its_limit_and_loses_none(queue: Queue) -> None:
@@ -152,18 +152,18 @@ def test_a_sink_gets_only_alerts_that_its_rules_want(queue: Queue, rules: dict[s
     raise_alert(queue, "mail", result="expired")
     raise_alert(queue, "slow", kind="backlog", result="begun", error_fingerprint=None)
 
-    told = Sink(queue, **rules).deliver_all()
+    bodies = Sink(queue, **rules).deliver_all()
 
-    assert {message["groups"][0]["topic"] for message in told} == expected
+    assert {message["groups"][0]["topic"] for message in bodies} == expected
 
 
 def test_alerts_that_differ_only_in_other_columns_are_one_group(queue: Queue) -> None:
     raise_alert(queue, "a", error_fingerprint="1")
     raise_alert(queue, "b", error_fingerprint="2")
 
-    (told,) = Sink(queue, group_by=["result"]).deliver_all()
+    (body,) = Sink(queue, group_by=["result"]).deliver_all()
 
-    (group,) = told["groups"]
+    (group,) = body["groups"]
     assert (group["topic"], group["result"], group["fingerprint"], group["count"]) == (None, "failed", None, 2)
 
 
@@ -187,9 +187,9 @@ def test_a_condition_that_began_and_ended_before_a_delivery_is_one_notification(
     raise_alert(queue, kind="breaker", result="closed", error_fingerprint=None)
     queue.later("10 s")
 
-    told = sink.deliver_all()
+    bodies = sink.deliver_all()
 
-    assert [(message["status"], message["count"]) for message in told] == [("resolved", 1)]
+    assert [(message["status"], message["count"]) for message in bodies] == [("resolved", 1)]
 
 
 def test_the_end_of_a_condition_that_a_sink_was_not_notified_of_is_not_sent(sink: Sink, queue: Queue) -> None:
@@ -207,7 +207,7 @@ def test_a_condition_that_continues_is_notified_again(sink: Sink, queue: Queue) 
 
     queue.later("1 minute")
 
-    assert [told["status"] for told in sink.deliver_all()] == ["firing"]
+    assert [body["status"] for body in sink.deliver_all()] == ["firing"]
 
 
 def test_an_open_breaker_is_notified_again_after_each_repeat_and_not_at_each_failed_probe(queue: Queue) -> None:
@@ -217,16 +217,16 @@ def test_an_open_breaker_is_notified_again_after_each_repeat_and_not_at_each_fai
     queue.policy(breaker={"min_attempts": 4, "pause": "5m"})
     queue.publish_many(100)
     queue.settle("retry", queue.claim(limit=4), ["boom"] * 4)
-    told = [(0, message["status"]) for message in sink.deliver_all()]
+    statuses = [(0, message["status"]) for message in sink.deliver_all()]
     for minutes in range(5, 125, 5):
         queue.later("5 minutes")
         queue.settle("retry", queue.claim(limit=1), ["boom"])
-        told += [(minutes, message["status"]) for message in sink.deliver_all()]
+        statuses += [(minutes, message["status"]) for message in sink.deliver_all()]
     queue.later("5 minutes")
     queue.settle("complete", queue.claim(limit=1))
-    told += [(125, message["status"]) for message in sink.deliver_all()]
+    statuses += [(125, message["status"]) for message in sink.deliver_all()]
 
-    assert told == [(0, "firing"), (60, "firing"), (120, "firing"), (125, "resolved")]
+    assert statuses == [(0, "firing"), (60, "firing"), (120, "firing"), (125, "resolved")]
 
 
 def test_an_escalation_is_notified_at_a_number_of_alerts(queue: Queue) -> None:
@@ -236,8 +236,8 @@ def test_an_escalation_is_notified_at_a_number_of_alerts(queue: Queue) -> None:
 
     raise_alert(queue)
 
-    (told,) = sink.deliver_all()
-    assert (told["count"], told["groups"][0]["escalated"]) == (100, True)
+    (body,) = sink.deliver_all()
+    assert (body["count"], body["groups"][0]["escalated"]) == (100, True)
 
 
 def test_an_escalation_is_notified_after_a_duration(queue: Queue) -> None:
@@ -254,7 +254,7 @@ def test_an_escalation_is_notified_after_a_duration(queue: Queue) -> None:
     queue.later("5 minutes")
     raise_alert(queue, "dying")
 
-    assert {told["groups"][0]["topic"]: told["count"] for told in sink.deliver_all()} == {"t": 1, "dying": 4}
+    assert {body["groups"][0]["topic"]: body["count"] for body in sink.deliver_all()} == {"t": 1, "dying": 4}
 
 
 def test_an_escalation_is_not_notified_if_the_condition_ended_in_time(queue: Queue) -> None:
@@ -277,9 +277,9 @@ def test_a_silenced_condition_is_notified_after_the_silence_if_it_continues(sink
         assert sink.deliver_all() == []
         queue.later("5 minutes")
 
-    (told,) = sink.deliver_all()
+    (body,) = sink.deliver_all()
 
-    assert told["count"] == 12
+    assert body["count"] == 12
 
 
 def test_a_condition_that_ended_before_its_silence_is_never_notified(sink: Sink, queue: Queue) -> None:
@@ -318,8 +318,8 @@ def test_alerts_that_commit_late_are_not_skipped_and_none_is_sent_twice(queue: Q
 
     late.conn.commit()
 
-    told = early + sink.deliver_all()
-    assert [message["groups"][0]["topic"] for message in told] == ["early", "late"]
+    bodies = early + sink.deliver_all()
+    assert [message["groups"][0]["topic"] for message in bodies] == ["early", "late"]
 
 
 def test_an_open_transaction_does_not_delay_other_alerts(queue: Queue, database: Database) -> None:
@@ -338,32 +338,32 @@ def test_an_open_transaction_does_not_delay_other_alerts(queue: Queue, database:
 def test_every_alert_of_many_interleaved_transactions_is_sent_exactly_once(queue: Queue, database: Database) -> None:
     sink = Sink(queue, group_by=[], group_interval=0.001)
     writers = [Queue(database.connect(autocommit=False)) for _ in range(8)]
-    told = 0
+    count = 0
     for n in range(40):
         raise_alert(writers[n % 8], count=n + 1)
         if n % 3 == 0:
             writers[(n * 5) % 8].conn.commit()
         if n % 2:
-            told += sum(message["count"] for message in sink.deliver_all())
+            count += sum(message["count"] for message in sink.deliver_all())
     for writer in writers:
         writer.conn.commit()
 
     queue.later("1 s")
 
-    assert told + sum(message["count"] for message in sink.deliver_all()) == sum(range(1, 41))
+    assert count + sum(message["count"] for message in sink.deliver_all()) == sum(range(1, 41))
 
 
 def test_a_new_sink_begins_with_the_undelivered_alerts_of_the_last_hour(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     raise_alert(queue, "old")
     queue.later("2 hours")
-    raise_alert(queue, "told")
+    raise_alert(queue, "delivered")
     Sink(queue, "first").deliver_all()
     raise_alert(queue, "new")
 
-    told = Sink(queue, "second").deliver_all()
+    bodies = Sink(queue, "second").deliver_all()
 
-    assert [message["groups"][0]["topic"] for message in told] == ["new"]
+    assert [message["groups"][0]["topic"] for message in bodies] == ["new"]
 
 
 def test_a_database_that_was_restored_from_another_cluster_loses_no_new_alert(sink: Sink, queue: Queue) -> None:

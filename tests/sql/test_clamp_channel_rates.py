@@ -9,7 +9,7 @@ import pytest
 from tests.sql.queue import Queue, Row
 
 WRITTEN = "SELECT extract(epoch FROM free_at - messages.now())::float AS free_in FROM messages.rate WHERE channel = 'a'"
-LOOK = """
+CLAMP = """
     SELECT e.channel, e.blocked_by, extract(epoch FROM nullif(e.free_at, '-infinity') - messages.now())::float AS free_in
     FROM unnest(messages.clamp_channel_rates(
       messages.claim_policy('t', messages.now()), messages.lock_channels('t', %s::text[]))) AS e
@@ -25,8 +25,8 @@ def stopped_clock(queue: Queue) -> None:
     queue.claim()
 
 
-def look(queue: Queue, *channels: str) -> list[Row]:
-    return queue.rows(LOOK, [list(channels)])
+def clamp(queue: Queue, *channels: str) -> list[Row]:
+    return queue.rows(CLAMP, [list(channels)])
 
 
 def override(queue: Queue, channel: str, interval: str) -> None:
@@ -38,7 +38,7 @@ def override(queue: Queue, channel: str, interval: str) -> None:
 def test_without_a_change_it_changes_nothing(queue: Queue) -> None:
     before = queue.rows("SELECT xmin, * FROM messages.rate")
 
-    assert [row.free_in for row in look(queue, "a", "b")] == [86400, 86400]
+    assert [row.free_in for row in clamp(queue, "a", "b")] == [86400, 86400]
 
     assert [row[1:] for row in queue.rows("SELECT xmin, * FROM messages.rate")] == [row[1:] for row in before]
 
@@ -72,7 +72,7 @@ def test_the_interval_of_the_channel_wins_and_other_channels_keep_theirs(queue: 
     override(queue, "a", "10 s")
     override(queue, "b", "0")
 
-    seen = look(queue, "a", "b", "c")
+    seen = clamp(queue, "a", "b", "c")
 
     assert [(row.channel, row.free_in) for row in seen] == [("a", 10), ("b", None), ("c", 86400)]
     assert queue.value(WRITTEN) == 10
@@ -83,7 +83,7 @@ def test_a_channel_with_two_entries_and_a_locked_channel_keep_their_times(queue:
     with other.conn.transaction():
         other.rows("SELECT FROM messages.rate WHERE channel = 'b' FOR UPDATE")
 
-        seen = look(queue, "a", "a", "b", "c")
+        seen = clamp(queue, "a", "a", "b", "c")
 
     assert [(row.channel, row.free_in) for row in seen] == [("a", 10), ("a", 10), (None, None), ("c", 86400)]
 
@@ -92,7 +92,7 @@ def test_a_hold_of_a_channel_stays(queue: Queue) -> None:
     queue.conn.execute("UPDATE messages.rate SET blocked_by = 7")
     override(queue, "a", "10 s")
 
-    assert [row.blocked_by for row in look(queue, "a", "c")] == [7, 7]
+    assert [row.blocked_by for row in clamp(queue, "a", "c")] == [7, 7]
 
 
 def explained(queue: Queue, message_id: int) -> Any:

@@ -108,7 +108,7 @@ def test_a_topic_without_a_worker_is_reported_once_and_not_as_a_backlog_too(queu
 
     queue.conn.execute("INSERT INTO messages.alert_bound (topic, no_worker_for) VALUES ('t', '0')")
 
-    assert found(queue) == {"backlog": "t"}, "somebody has to tell it"
+    assert found(queue) == {"backlog": "t"}, "otherwise nothing reports it"
 
 
 @pytest.mark.parametrize("working", ["holds a message", "sleeps armed"])

@@ -13,7 +13,7 @@ def test_ready_delayed_and_running_messages_with_and_without_a_channel_are_count
     queue.claim(limit=2)
 
     assert queue.call("count_live", "t") == 6
-    assert queue.call("count_live", "nobody") == 0
+    assert queue.call("count_live", "unknown") == 0
 
 
 def test_it_reads_only_rows_of_the_topic(own_queue: Queue) -> None:

@@ -20,13 +20,13 @@ def listener(listen: Callable[..., Listener]) -> Listener:
 
 
 @pytest.fixture
-def said(queue: Queue) -> list[tuple[str | None, ...]]:
+def notices(queue: Queue) -> list[tuple[str | None, ...]]:
     """What the server reports to this session, in its order: severity and text first, then all the rest."""
-    said: list[tuple[str | None, ...]] = []
+    notices: list[tuple[str | None, ...]] = []
     queue.conn.add_notice_handler(
-        lambda d: said.append((d.severity, d.message_primary, d.message_detail, d.message_hint, d.context))
+        lambda d: notices.append((d.severity, d.message_primary, d.message_detail, d.message_hint, d.context))
     )
-    return said
+    return notices
 
 
 def test_a_dead_message_sends_a_notification_with_its_id(queue: Queue, listener: Listener) -> None:
@@ -64,23 +64,23 @@ def test_one_alert_is_written_for_each_topic_result_and_fingerprint_of_a_stateme
 
 
 def test_a_warning_in_the_log_has_id_topic_and_result_and_never_the_payload(
-    queue: Queue, said: list[tuple[str | None, ...]]
+    queue: Queue, notices: list[tuple[str | None, ...]]
 ) -> None:
     dead = queue.publish(payload={"iban": "DE02120300000000202051"}, headers={"token": "s3cret"})
 
     queue.settle("reject", queue.claim(), ["bad iban DE02120300000000202051"])
 
-    (warning,) = said
+    (warning,) = notices
     assert warning[:2] == ("WARNING", f"dead message {dead} of topic t: rejected")
     assert "DE02" not in str(warning)
 
 
-def test_every_dead_message_has_its_own_warning(queue: Queue, said: list[tuple[str | None, ...]]) -> None:
+def test_every_dead_message_has_its_own_warning(queue: Queue, notices: list[tuple[str | None, ...]]) -> None:
     dead = queue.publish_many(3)
 
     queue.settle("fail", queue.claim(), ["boom"] * 3)
 
-    assert [text for _, text, *_ in said] == [f"dead message {d} of topic t: failed" for d in dead]
+    assert [text for _, text, *_ in notices] == [f"dead message {d} of topic t: failed" for d in dead]
 
 
 def test_every_result_but_success_and_cancelled_is_dead(queue: Queue, listener: Listener) -> None:
@@ -111,7 +111,7 @@ HELD = "ARRAY(SELECT id FROM messages.message), ARRAY(SELECT claim_id FROM messa
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_dead_message_is_a_few_lines_in_the_log_whatever_ends_it(
-    queue: Queue, said: list[tuple[str | None, ...]], way: str
+    queue: Queue, notices: list[tuple[str | None, ...]], way: str
 ) -> None:
     """The text of each enclosing statement is logged with it, and those of the functions of the queue are long."""
     dead = queue.publish()
@@ -119,20 +119,20 @@ def test_a_dead_message_is_a_few_lines_in_the_log_whatever_ends_it(
 
     queue.conn.execute(WAYS[way].format(held=HELD).encode())
 
-    (warning,) = said
+    (warning,) = notices
     assert (warning[1] or "").startswith(f"dead message {dead} of topic t: ")
     context = warning[4] or ""
     assert (len(context) < 800, context.count("\n") < 10) == (True, True), context
 
 
 def test_success_and_cancelled_write_no_alert_and_no_warning(
-    queue: Queue, listener: Listener, said: list[tuple[str | None, ...]]
+    queue: Queue, listener: Listener, notices: list[tuple[str | None, ...]]
 ) -> None:
     queue.publish()
     queue.settle("complete", queue.claim())
     queue.call("cancel", [queue.publish()])
 
-    assert (listener.received(), queue.rows(ALERTS), said) == ([], [], [])
+    assert (listener.received(), queue.rows(ALERTS), notices) == ([], [], [])
 
 
 def test_a_settle_that_is_rolled_back_writes_no_alert_and_sends_no_notification(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.sql.queue import Queue
-from tests.sql.staging import give_to_somebody_else, stage, staged
+from tests.sql.staging import give_to_another_user, stage, staged
 
 
 def test_the_staged_rows_of_the_caller_are_deleted_and_no_others(queue: Queue) -> None:
@@ -16,7 +16,7 @@ def test_the_staged_rows_of_the_caller_are_deleted_and_no_others(queue: Queue) -
 
 def test_rows_that_another_user_staged_stay(queue: Queue) -> None:
     attempt = stage(queue, {})
-    give_to_somebody_else(queue)
+    give_to_another_user(queue)
 
     assert queue.call("delete_staged", [attempt]) == 0
     assert staged(queue) == 1

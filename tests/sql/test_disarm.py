@@ -22,6 +22,6 @@ def test_disarming_a_worker_that_is_not_armed_writes_nothing(queue: Queue) -> No
     before = queue.row("SELECT xmin, * FROM messages.sleeper")
 
     queue.call("disarm", "sleeper")
-    queue.call("disarm", "nobody")
+    queue.call("disarm", "awake")
 
     assert queue.rows("SELECT xmin, * FROM messages.sleeper") == [before]

@@ -20,4 +20,4 @@ def test_the_row_of_the_worker_has_who_asked_and_when(queue: Queue) -> None:
 
 
 def test_an_unregistered_worker_is_not_asked(queue: Queue) -> None:
-    assert queue.call("drain_worker", "nobody") is False
+    assert queue.call("drain_worker", "unregistered") is False

@@ -11,8 +11,10 @@ from tests.sql.queue import Queue
 def edit(
     queue: Queue, message_id: int, payload: str | None = None, headers: str | None = None, seen: str | None = None
 ) -> str:
-    said: str = queue.value("SELECT messages.edit(%s, %s::jsonb, %s::jsonb, %s)", [message_id, payload, headers, seen])
-    return said
+    outcome: str = queue.value(
+        "SELECT messages.edit(%s, %s::jsonb, %s::jsonb, %s)", [message_id, payload, headers, seen]
+    )
+    return outcome
 
 
 def test_it_replaces_the_payload_and_keeps_all_else(queue: Queue) -> None:

@@ -61,5 +61,5 @@ def test_alerts_that_a_sink_refuses_or_that_were_given_up_are_found(queue: Queue
     found = examine(queue, "conditions")
 
     assert found.wrong == {"alerts": "fail"}
-    assert "sink mail fails since" in found.said("alerts")
-    assert "1 messages to the sink mail were abandoned" in found.said("alerts")
+    assert "sink mail fails since" in found.text_of("alerts")
+    assert "1 messages to the sink mail were abandoned" in found.text_of("alerts")

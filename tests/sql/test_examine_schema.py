@@ -26,7 +26,7 @@ def test_a_disabled_trigger_is_found_and_the_fix_enables_it(queue: Queue, change
         fixed = examine(queue, "schema")
 
     assert found.wrong == {"triggers": "fail"}
-    assert "the trigger new_message of messages.message" in found.said("triggers")
+    assert "the trigger new_message of messages.message" in found.text_of("triggers")
     assert fixed.wrong == {}
 
 
@@ -36,8 +36,8 @@ def test_an_invalid_index_is_found(queue: Queue) -> None:
         found = examine(queue, "schema")
 
     assert found.wrong == {"indexes": "fail"}
-    assert "REINDEX INDEX CONCURRENTLY messages.message_ready;" in found.said("indexes")
-    assert "REINDEX INDEX CONCURRENTLY messages.message_key;" in found.said("indexes")
+    assert "REINDEX INDEX CONCURRENTLY messages.message_ready;" in found.text_of("indexes")
+    assert "REINDEX INDEX CONCURRENTLY messages.message_key;" in found.text_of("indexes")
 
 
 def test_the_leftover_of_a_reindex_is_found_and_the_fix_drops_it(own_queue: Queue, other: Queue) -> None:

@@ -31,8 +31,8 @@ def test_settings_that_lose_messages_at_a_crash_are_reported(queue: Queue) -> No
     found = examine(queue, "server")
 
     assert found.wrong["durability"] == "fail"
-    assert "fsync is off" in found.said("durability")
-    assert "ALTER SYSTEM SET full_page_writes = on" in found.said("durability")
+    assert "fsync is off" in found.text_of("durability")
+    assert "ALTER SYSTEM SET full_page_writes = on" in found.text_of("durability")
 
 
 def test_storage_that_protects_pages_itself_has_no_finding(queue: Queue) -> None:
@@ -41,10 +41,10 @@ def test_storage_that_protects_pages_itself_has_no_finding(queue: Queue) -> None
 
 
 def test_asynchronous_commits_are_a_warning(queue: Queue) -> None:
-    assert "synchronous_commit" not in examine(queue, "server").said("durability")
+    assert "synchronous_commit" not in examine(queue, "server").text_of("durability")
 
     with undone(queue, "SET LOCAL synchronous_commit = off"):
-        assert "synchronous_commit is off" in examine(queue, "server").said("durability")
+        assert "synchronous_commit is off" in examine(queue, "server").text_of("durability")
 
 
 def test_a_server_without_autovacuum_is_reported(queue: Queue) -> None:

@@ -30,10 +30,10 @@ def test_a_session_with_an_old_snapshot_is_found_with_its_process_and_the_fix(qu
     late = examine(queue, "snapshots")
 
     assert (soon.wrong, late.wrong) == ({"snapshot_held": "warn"}, {"snapshot_held": "fail"})
-    assert f"process {other.conn.info.backend_pid} (postgres, report, idle in transaction)" in soon.said(
+    assert f"process {other.conn.info.backend_pid} (postgres, report, idle in transaction)" in soon.text_of(
         "snapshot_held"
     )
-    assert f"pg_terminate_backend({other.conn.info.backend_pid})" in soon.said("snapshot_held")
+    assert f"pg_terminate_backend({other.conn.info.backend_pid})" in soon.text_of("snapshot_held")
     other.conn.execute("ROLLBACK")
     assert examine(queue, "snapshots").wrong == {}
 
@@ -63,8 +63,8 @@ def test_a_standby_that_holds_a_snapshot_is_found(
 
     found = eventually(lambda: held(queue))
 
-    assert "the standby mirror (hot_standby_feedback)" in found.said("snapshot_held")
-    assert "hot_standby_feedback = off" in found.said("snapshot_held")
+    assert "the standby mirror (hot_standby_feedback)" in found.text_of("snapshot_held")
+    assert "hot_standby_feedback = off" in found.text_of("snapshot_held")
     mirror.finish()
     eventually(lambda: held(queue) is None)
 
@@ -91,5 +91,5 @@ def test_a_role_that_cannot_see_other_sessions_is_informed(queue: Queue) -> None
         found = examine(queue, "snapshots")
 
     assert found.wrong == {"snapshot_held": "warn"}
-    assert "messages_analyst may not see" in found.said("snapshot_held")
-    assert "GRANT pg_read_all_stats TO messages_analyst" in found.said("snapshot_held")
+    assert "messages_analyst may not see" in found.text_of("snapshot_held")
+    assert "GRANT pg_read_all_stats TO messages_analyst" in found.text_of("snapshot_held")

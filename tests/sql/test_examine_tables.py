@@ -46,8 +46,8 @@ def test_a_bloated_index_is_found_and_the_fix_rebuilds_it(own_queue: Queue) -> N
     found = examine(own_queue, "tables", 100_000, 50_000)
 
     assert found.wrong == {"index_bloat": "warn"}
-    assert "messages.message_ready has" in found.said("index_bloat")
-    assert "REINDEX INDEX CONCURRENTLY messages.message_ready;" in found.said("index_bloat")
+    assert "messages.message_ready has" in found.text_of("index_bloat")
+    assert "REINDEX INDEX CONCURRENTLY messages.message_ready;" in found.text_of("index_bloat")
     for row in found.rows:
         if row.code == "index_bloat":
             own_queue.conn.execute(row.fix.encode())

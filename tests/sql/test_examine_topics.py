@@ -28,10 +28,10 @@ def test_a_pause_is_reported_and_is_no_problem(queue: Queue) -> None:
     found = examine(queue, "topics")
 
     assert found.wrong == {}
-    assert "mail is paused since" in found.said("paused")
-    assert "smtp is down" in found.said("paused")
-    assert "the channel berlin of mail is paused" in found.said("paused")
-    assert "the schedule nightly is paused" in found.said("paused")
+    assert "mail is paused since" in found.text_of("paused")
+    assert "smtp is down" in found.text_of("paused")
+    assert "the channel berlin of mail is paused" in found.text_of("paused")
+    assert "the schedule nightly is paused" in found.text_of("paused")
 
 
 def test_each_pause_is_reported_with_the_call_that_ends_it(queue: Queue) -> None:

@@ -56,12 +56,12 @@ def test_workers_of_several_versions_are_reported(queue: Queue) -> None:
 
 @pytest.mark.parametrize("mode", ["degraded", "connecting"])
 def test_a_worker_without_notifications_is_reported(queue: Queue, mode: str) -> None:
-    start(queue, "deaf", "t", listener=mode)
+    start(queue, "polling", "t", listener=mode)
 
     found = examine(queue, "workers")
 
     assert found.wrong == {"listeners": "warn"}
-    assert f"deaf receives no notifications ({mode})" in found.of("listeners").what
+    assert f"polling receives no notifications ({mode})" in found.of("listeners").what
     assert "listen_dsn" in found.of("listeners").fix
 
 

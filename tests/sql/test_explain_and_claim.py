@@ -98,9 +98,9 @@ def test_explain_and_claims_agree_after_every_step(queue: Queue, seed: int) -> N
 
     for number in range(40):
         world.step()
-        said, taken = world.explained(), world.would_be_taken()
+        reasons, taken = world.explained(), world.would_be_taken()
 
-        held_up = {each for each, codes in said.items() if codes - NO_HINDRANCE}
-        next_ones = {each for each, codes in said.items() if not codes & {"behind"} and not codes - NO_HINDRANCE}
-        assert taken & held_up == set(), (seed, number, {each: said[each] for each in taken & held_up})
-        assert taken or not next_ones, (seed, number, said)
+        held_up = {each for each, codes in reasons.items() if codes - NO_HINDRANCE}
+        next_ones = {each for each, codes in reasons.items() if not codes & {"behind"} and not codes - NO_HINDRANCE}
+        assert taken & held_up == set(), (seed, number, {each: reasons[each] for each in taken & held_up})
+        assert taken or not next_ones, (seed, number, reasons)

@@ -28,7 +28,7 @@ def test_a_channel_at_its_limit_names_the_holders(queue: Queue) -> None:
     assert [each.id for each in claimed] == ids[:2]
     assert row.code == "channel_full"
     assert row.reason.startswith("channel acme of topic t is at its limit of 2, held by w1/0 (message ")
-    assert sorted(place["id"] for place in row.detail["held"]) == ids[:2]
+    assert sorted(holder["id"] for holder in row.detail["held"]) == ids[:2]
 
 
 def test_the_limit_of_a_single_channel_counts(queue: Queue) -> None:

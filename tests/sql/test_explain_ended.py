@@ -37,13 +37,15 @@ def test_each_result_has_its_own_text(queue: Queue) -> None:
     queue.call("expire_locks")
     queue.call("cancel", [cancelled], "not wanted")
 
-    said = {each: queue.row("SELECT * FROM messages.explain(%s)", [each]) for each in (rejected, expired, cancelled)}
+    explained = {
+        each: queue.row("SELECT * FROM messages.explain(%s)", [each]) for each in (rejected, expired, cancelled)
+    }
 
-    assert said[rejected].reason.startswith("dead: w1 rejected it")
-    assert said[rejected].reason.endswith("for good: bad: x")
-    assert said[expired].code == "lock_expired"
-    assert said[expired].reason.startswith("dead: its lock expired")
-    assert said[cancelled].reason.endswith(": cancelled: not wanted")
+    assert explained[rejected].reason.startswith("dead: w1 rejected it")
+    assert explained[rejected].reason.endswith("for good: bad: x")
+    assert explained[expired].code == "lock_expired"
+    assert explained[expired].reason.startswith("dead: its lock expired")
+    assert explained[cancelled].reason.endswith(": cancelled: not wanted")
 
 
 def test_the_successor_of_a_redriven_message_comes_first(queue: Queue) -> None:

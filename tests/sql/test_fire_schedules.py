@@ -166,8 +166,8 @@ def break_zone(queue: Queue, name: str) -> None:
 
 
 def test_a_failing_schedule_harms_no_other_and_records_why(queue: Queue) -> None:
-    said: list[str | None] = []
-    queue.conn.add_notice_handler(lambda d: said.append(d.message_primary))
+    notices: list[str | None] = []
+    queue.conn.add_notice_handler(lambda d: notices.append(d.message_primary))
     for name in "abc":
         queue.schedule(name, "0 * * * *")
     break_zone(queue, "b")
@@ -178,7 +178,7 @@ def test_a_failing_schedule_harms_no_other_and_records_why(queue: Queue) -> None
     broken = queue.scheduled("b")
     assert (broken.last_error, broken.failures) == ('time zone "Mars/Base" not recognized', 1)
     assert broken.failed_at == queue.call("now")
-    assert said == ['schedule b failed: time zone "Mars/Base" not recognized']
+    assert notices == ['schedule b failed: time zone "Mars/Base" not recognized']
     assert queue.runs("b") == []
 
 

@@ -8,7 +8,7 @@ from tests.sql.queue import Queue
 
 
 def test_three_holders_are_named_and_the_others_are_indicated(queue: Queue) -> None:
-    places = [{"worker": "w", "id": each} for each in (1, 2, 3, 4)]
+    holders = [{"worker": "w", "id": each} for each in (1, 2, 3, 4)]
 
-    assert queue.call("format_slot_holders", Jsonb(places[:1])) == "w (message 1)"
-    assert queue.call("format_slot_holders", Jsonb(places)) == "w (message 1), w (message 2), w (message 3), …"
+    assert queue.call("format_slot_holders", Jsonb(holders[:1])) == "w (message 1)"
+    assert queue.call("format_slot_holders", Jsonb(holders)) == "w (message 1), w (message 2), w (message 3), …"

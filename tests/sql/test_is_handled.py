@@ -63,11 +63,11 @@ def test_a_worker_outside_the_registry_handles_the_topic_of_its_message_until_th
     assert not handled(queue)
 
 
-@pytest.mark.parametrize("lane", ["w", "w/2"])
-def test_a_message_that_a_stopping_worker_still_holds_handles_nothing(queue: Queue, lane: str) -> None:
+@pytest.mark.parametrize("holder", ["w", "w/2"])
+def test_a_message_that_a_stopping_worker_still_holds_handles_nothing(queue: Queue, holder: str) -> None:
     register(queue)
     queue.publish()
-    queue.claim(worker=lane)
+    queue.claim(worker=holder)
     queue.call("arm", "w", ["t"], "30 s")
     queue.call("touch_worker", "w", {}, True)
 

@@ -6,7 +6,7 @@ import pytest
 from psycopg import errors
 
 from tests.sql.queue import Queue
-from tests.sql.staging import give_to_somebody_else, publish_rows
+from tests.sql.staging import give_to_another_user, publish_rows
 
 BAD = {"reason": "bad", "given": "{}"}
 
@@ -23,7 +23,7 @@ def test_it_returns_them_page_by_page(queue: Queue) -> None:
 
 def test_the_rows_of_another_users_job_are_refused(queue: Queue) -> None:
     publish_rows(queue, BAD)
-    give_to_somebody_else(queue)
+    give_to_another_user(queue)
 
     with pytest.raises(errors.InsufficientPrivilege):
         queue.rows("SELECT * FROM messages.job_rejected('j')")

@@ -6,7 +6,7 @@ import pytest
 from psycopg import errors
 
 from tests.sql.queue import Queue
-from tests.sql.staging import give_to_somebody_else, publish_rows
+from tests.sql.staging import give_to_another_user, publish_rows
 
 RESULT = "SELECT published, ignored, dropped, rejected FROM messages.job_result('j')"
 
@@ -23,7 +23,7 @@ def test_an_unpublished_job_has_no_result(queue: Queue) -> None:
 
 def test_a_job_of_another_user_is_refused(queue: Queue) -> None:
     publish_rows(queue, {})
-    give_to_somebody_else(queue)
+    give_to_another_user(queue)
 
     with pytest.raises(errors.InsufficientPrivilege):
         queue.rows(RESULT)

@@ -1,6 +1,6 @@
 """Limits hold exactly while many connections claim, settle, publish and tick at once, and no deadlock occurs.
 
-What is proved is the state that any snapshot shows: a message runs from the commit of its claim until the commit of its settle.
+Each snapshot must satisfy the limits: a message runs from the commit of its claim until the commit of its settle.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Load:
         self.begun: list[tuple[str, str | None, int, float]] = []
         self.completed: list[tuple[str, int]] = []
         self.lock = threading.Lock()
-        self.looks = 0
+        self.samples = 0
 
     def going(self) -> Iterator[None]:
         while time.monotonic() < self.until or not self.has_seen_enough():
@@ -64,7 +64,7 @@ class Load:
         with self.lock:
             topics = [topic for topic, *_ in self.begun]
             channels = {channel for channel, _ in self.completed}
-        return self.looks > 20 and {*topics} == {*TOPICS} and topics.count("rated") > BURST and len(channels) > 4
+        return self.samples > 20 and {*topics} == {*TOPICS} and topics.count("rated") > BURST and len(channels) > 4
 
     def work(self, seed: int) -> None:
         """Settle the messages of the last claim and claim again, in one transaction, as a daemon does."""
@@ -120,7 +120,7 @@ class Load:
             assert queue.rows(TOO_MANY_IN_A_TOPIC) == []
             assert queue.rows(TOO_MANY_IN_A_CHANNEL) == []
             assert queue.rows(OUT_OF_TURN) == []
-            self.looks += 1
+            self.samples += 1
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_no_limit_is_ever_exceeded_and_no_deadlock_occurs(own_database: Database
     for each in running:
         each.result()
 
-    assert load.looks > 20
+    assert load.samples > 20
     begun = defaultdict(list)
     for topic, channel, _, at in sorted(load.begun, key=lambda each: each[3]):
         begun[topic, channel if topic == "spaced" else None].append(at)

@@ -243,14 +243,14 @@ CHANGES = {zone: changes(zone) for zone in ZONES if zone not in ("UTC", "Asia/Ka
 
 @given(
     cron=NEAR,
-    place=st.sampled_from([(zone, moment) for zone, moments in CHANGES.items() for moment in moments]),
+    moment_of_change=st.sampled_from([(zone, moment) for zone, moments in CHANGES.items() for moment in moments]),
     minutes=st.integers(-36 * 60, 6 * 60),
 )
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_around_every_change_of_clocks_it_agrees_with_a_walk_through_all_minutes(
-    queue: Queue, cron: str, place: tuple[str, datetime], minutes: int
+    queue: Queue, cron: str, moment_of_change: tuple[str, datetime], minutes: int
 ) -> None:
-    zone, change = place
+    zone, change = moment_of_change
     after = change + timedelta(minutes=minutes)
 
     expected = list(islice(walk(cron, after, zone), 4))

@@ -11,7 +11,7 @@ from tests.sql.queue import Listener, Queue
 
 pytestmark = pytest.mark.every_server
 
-RING = """
+NOTIFY = """
     SELECT messages.notify_inserted(
       %(topics)s, ARRAY(SELECT clock_timestamp() + w::interval FROM unnest(%(waits)s::text[]) AS w), %(id)s)
 """
@@ -22,8 +22,8 @@ def listener(listen: Callable[..., Listener]) -> Listener:
     return listen("new_message")
 
 
-def ring(queue: Queue, topics: list[str], waits: list[str], message_id: int | None = None) -> None:
-    queue.row(RING, {"topics": topics, "waits": waits, "id": message_id})
+def notify(queue: Queue, topics: list[str], waits: list[str], message_id: int | None = None) -> None:
+    queue.row(NOTIFY, {"topics": topics, "waits": waits, "id": message_id})
 
 
 def test_many_messages_send_one_notification_per_topic_and_one_message_sends_its_id(
@@ -31,8 +31,8 @@ def test_many_messages_send_one_notification_per_topic_and_one_message_sends_its
 ) -> None:
     queue.arm()
 
-    ring(queue, ["a", "b"], ["0", "0"])
-    ring(queue, ["a"], ["0"], 17)
+    notify(queue, ["a", "b"], ["0", "0"])
+    notify(queue, ["a"], ["0"], 17)
 
     assert sorted(listener.received()) == ["17", "a", "b"]
 
@@ -43,13 +43,13 @@ def test_topics_whose_first_message_is_due_after_the_next_poll_of_all_workers_ar
     queue.arm("soon", ["a", "b"], look_in="5 s")
     queue.arm("late", ["c"], look_in="1 hour")
 
-    ring(queue, ["a", "b", "c"], ["0", "1 minute", "1 minute"])
+    notify(queue, ["a", "b", "c"], ["0", "1 minute", "1 minute"])
 
     assert sorted(listener.received()) == ["a", "c"]
 
 
 def test_nothing_is_sent_if_no_worker_sleeps(queue: Queue, listener: Listener) -> None:
-    ring(queue, ["a"], ["0"], 17)
+    notify(queue, ["a"], ["0"], 17)
 
     assert listener.received() == []
 
@@ -61,7 +61,7 @@ def test_above_read_committed_all_topics_are_notified_except_those_with_notify_o
     queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
 
     with queue.conn.transaction():
-        ring(queue, ["a", "silent"], ["1 hour", "0"])
+        notify(queue, ["a", "silent"], ["1 hour", "0"])
 
     assert listener.received() == ["a"]
 
@@ -70,6 +70,6 @@ def test_a_flag_that_was_set_during_the_transaction_is_seen(queue: Queue, other:
     with queue.conn.transaction():
         queue.ids()
         other.arm()
-        ring(queue, ["a"], ["0"])
+        notify(queue, ["a"], ["0"])
 
     assert listener.received() == ["a"]

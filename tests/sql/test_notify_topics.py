@@ -11,7 +11,7 @@ from tests.sql.queue import Listener, Queue
 
 pytestmark = pytest.mark.every_server
 
-RING = "SELECT messages.notify_topics(%s, clock_timestamp() + %s::interval)"
+NOTIFY = "SELECT messages.notify_topics(%s, clock_timestamp() + %s::interval)"
 
 
 @pytest.fixture
@@ -22,13 +22,13 @@ def listener(listen: Callable[..., Listener]) -> Listener:
 def test_each_topic_is_notified_once(queue: Queue, listener: Listener) -> None:
     queue.arm()
 
-    queue.row(RING, [["a", "b"], "0"])
+    queue.row(NOTIFY, [["a", "b"], "0"])
 
     assert sorted(listener.received()) == ["a", "b"]
 
 
 def test_nothing_is_sent_if_no_worker_sleeps(queue: Queue, listener: Listener) -> None:
-    queue.row(RING, [["a"], "0"])
+    queue.row(NOTIFY, [["a"], "0"])
 
     assert listener.received() == []
 
@@ -36,8 +36,8 @@ def test_nothing_is_sent_if_no_worker_sleeps(queue: Queue, listener: Listener) -
 def test_nothing_is_sent_for_messages_that_are_due_after_the_next_poll(queue: Queue, listener: Listener) -> None:
     queue.arm(look_in="1 minute")
 
-    queue.row(RING, [["a"], "2 minutes"])
-    queue.row(RING, [["b"], "30 s"])
+    queue.row(NOTIFY, [["a"], "2 minutes"])
+    queue.row(NOTIFY, [["b"], "30 s"])
 
     assert listener.received() == ["b"]
 
@@ -45,7 +45,7 @@ def test_nothing_is_sent_for_messages_that_are_due_after_the_next_poll(queue: Qu
 def test_only_topics_of_the_sleepers_are_notified(queue: Queue, listener: Listener) -> None:
     queue.arm(topics=["a"])
 
-    queue.row(RING, [["a", "b"], "0"])
+    queue.row(NOTIFY, [["a", "b"], "0"])
 
     assert listener.received() == ["a"]
 
@@ -54,7 +54,7 @@ def test_a_topic_with_notify_off_is_not_notified(queue: Queue, listener: Listene
     queue.policy("a", notify="off")
     queue.arm()
 
-    queue.row(RING, [["a", "b"], "0"])
+    queue.row(NOTIFY, [["a", "b"], "0"])
 
     assert listener.received() == ["b"]
 
@@ -62,7 +62,7 @@ def test_a_topic_with_notify_off_is_not_notified(queue: Queue, listener: Listene
 def test_a_topic_with_notify_always_is_notified_although_no_worker_sleeps(queue: Queue, listener: Listener) -> None:
     queue.policy("a", notify="always")
 
-    queue.row(RING, [["a", "b"], "0"])
+    queue.row(NOTIFY, [["a", "b"], "0"])
 
     assert listener.received() == ["a"]
 
@@ -71,6 +71,6 @@ def test_above_read_committed_it_always_notifies(queue: Queue, listener: Listene
     queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
 
     with queue.conn.transaction():
-        queue.row(RING, [["a"], "0"])
+        queue.row(NOTIFY, [["a"], "0"])
 
     assert listener.received() == ["a"]

@@ -19,10 +19,10 @@ def test_each_awaited_message_is_notified_once(queue: Queue, listen: Callable[..
     listener = listen("settled")
     wait(queue, 1, 2, 3)
 
-    told = queue.call("notify_waiters", [2, 3, 4])
+    notified = queue.call("notify_waiters", [2, 3, 4])
     again = queue.call("notify_waiters", [2, 3, 4])
 
-    assert (told, again) == (2, 0)
+    assert (notified, again) == (2, 0)
     assert sorted(listener.received()) == ["2", "3"]
     assert [row.message_id for row in queue.rows("SELECT message_id FROM messages.waiter")] == [1]
 
@@ -41,9 +41,9 @@ def test_above_read_committed_all_messages_are_notified_and_no_waiter_is_changed
     wait(queue, 1)
 
     queue.conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-    told = queue.call("notify_waiters", [1, 2])
+    notified = queue.call("notify_waiters", [1, 2])
     queue.conn.execute("COMMIT")
 
-    assert told == 2
+    assert notified == 2
     assert sorted(listener.received()) == ["1", "2"]
     assert [row.message_id for row in queue.rows("SELECT message_id FROM messages.waiter")] == [1]

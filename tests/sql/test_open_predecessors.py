@@ -8,7 +8,7 @@ import pytest
 from tests.sql.queue import Queue, Row
 
 
-def look(queue: Queue, *ids: int | None) -> list[Row]:
+def predecessors(queue: Queue, *ids: int | None) -> list[Row]:
     return [tuple(row) for row in queue.rows("SELECT * FROM messages.open_predecessors(%s::bigint[])", [list(ids)])]
 
 
@@ -17,13 +17,13 @@ def test_live_and_dead_messages_are_returned_and_successes_are_not(queue: Queue)
     queue.settle("complete", queue.claim("done"))
     queue.settle("fail", queue.claim("dead"), ["boom"])
 
-    assert look(queue, live, dead, done, live) == [(dead, "failed"), (live, None)]
+    assert predecessors(queue, live, dead, done, live) == [(dead, "failed"), (live, None)]
 
 
 @pytest.mark.parametrize("message_id", [987654321, 0, -1, None])
 def test_an_unknown_id_is_an_error_that_names_it(queue: Queue, message_id: int | None) -> None:
     with pytest.raises(psycopg.Error, match="never published") as caught:
-        look(queue, queue.publish(), message_id)
+        predecessors(queue, queue.publish(), message_id)
 
     assert caught.value.sqlstate == "PGR08"
 
@@ -34,16 +34,16 @@ def test_a_message_that_was_not_archived_is_an_error_that_names_it(queue: Queue)
     queue.settle("complete", queue.claim())
 
     with pytest.raises(psycopg.Error, match=f"no message {published} .* neither live nor in the archive"):
-        look(queue, published)
+        predecessors(queue, published)
 
 
 def test_an_uncommitted_message_does_not_exist(queue: Queue, other: Queue) -> None:
     with other.conn.transaction():
         published = other.publish()
         with pytest.raises(psycopg.Error, match="its publish is not committed"):
-            look(queue, published)
+            predecessors(queue, published)
 
 
 def test_more_than_a_thousand_are_refused(queue: Queue) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="after has 1001 messages"):
-        look(queue, *range(1, 1002))
+        predecessors(queue, *range(1, 1002))

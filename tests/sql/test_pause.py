@@ -89,7 +89,7 @@ def test_a_pause_notifies_the_daemons(queue: Queue, listen: Callable[..., Listen
 
 
 @pytest.mark.parametrize(
-    ("given", "said", "fix"),
+    ("given", "error", "fix"),
     [
         ({"topic": None}, "pause needs a topic", "name one, or * for all"),
         ({"topic": "a b"}, '"a b" is no name of a topic', "use 1 to 200 of"),
@@ -103,10 +103,10 @@ def test_a_pause_notifies_the_daemons(queue: Queue, listen: Callable[..., Listen
     ],
 )
 def test_invalid_arguments_are_refused_with_the_value_and_the_fix(
-    queue: Queue, given: dict[str, Any], said: str, fix: str
+    queue: Queue, given: dict[str, Any], error: str, fix: str
 ) -> None:
     with pytest.raises((errors.InvalidParameterValue, errors.NullValueNotAllowed)) as caught:
         queue.call("pause", **given)
 
-    assert said in (caught.value.diag.message_primary or "")
+    assert error in (caught.value.diag.message_primary or "")
     assert fix in (caught.value.diag.message_hint or "")

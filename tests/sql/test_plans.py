@@ -1,6 +1,6 @@
 """The generic plans of the statements inside the functions: no scan of a whole table, no join that reads a whole table.
 
-A plan is made once per session and kept. One that was made while the table was empty, or before it was ever analyzed, must do for 10
+A plan is made once per session and kept. A plan that was made while the table was empty, or before it was ever analyzed, must be good for 10
 million rows: so it must not depend on statistics.
 """
 
@@ -113,8 +113,8 @@ class Planned(Queue):
     def plans(self, statement: str) -> list[str]:
         plans: list[str] = []
 
-        def keep(said: psycopg.errors.Diagnostic) -> None:
-            plans.append(said.message_primary or "")
+        def keep(notice: psycopg.errors.Diagnostic) -> None:
+            plans.append(notice.message_primary or "")
 
         self.conn.add_notice_handler(keep)
         self.rows(statement)
@@ -237,7 +237,7 @@ def test_a_claim_reads_a_few_pages_for_each_channel_that_it_skips(full: Planned,
 
 
 def test_a_claim_that_finds_nothing_reads_a_few_pages(full: Planned) -> None:
-    assert full.buffers("SELECT * FROM messages.claim('w', ARRAY['nobody', 'at.all'], 100)") < 60
+    assert full.buffers("SELECT * FROM messages.claim('w', ARRAY['unknown', 'at.all'], 100)") < 60
 
 
 # The clock is VOLATILE: compared with a column directly, it would be read for each row, and no index could be used.
@@ -315,21 +315,21 @@ def test_a_page_of_dead_messages_costs_the_same_wherever_it_begins(many_dead: Qu
         [DEAD // 4],
     )
 
-    looked = [many_dead.buffers(DEAD_PAGES[name].format(limit=limit, after=after)) for after in ("NULL", middle)]
+    pages = [many_dead.buffers(DEAD_PAGES[name].format(limit=limit, after=after)) for after in ("NULL", middle)]
 
     # A row, its index entry and the check for a redrive, of each of two topics; and the edges of a few days.
-    assert max(looked) < 2 * limit * 6 + 300
+    assert max(pages) < 2 * limit * 6 + 300
 
 
 def test_each_page_of_a_redrive_costs_the_same(many_dead: Queue) -> None:
-    looked, after = [], "NULL"
+    pages, after = [], "NULL"
     with many_dead.conn.transaction(force_rollback=True):
         for _ in range(5):
             # It runs twice: the second time it redrives the next page. All of them died on one day.
             page = (
                 f"SELECT max(archived_id) FROM messages.redrive_where('p0', p_limit => {2 * PAGE}, p_after => {after})"
             )
-            looked.append(many_dead.buffers(page))
+            pages.append(many_dead.buffers(page))
             after = many_dead.value("SELECT max(archived_id) FROM messages.redrive_log")
 
-    assert looked[-1] < 1.3 * looked[1], looked
+    assert pages[-1] < 1.3 * pages[1], pages

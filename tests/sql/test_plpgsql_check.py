@@ -32,7 +32,7 @@ CHECK = """
       %(function)s::regprocedure, coalesce(%(relation)s::regclass, 0), newtable => %(newtable)s,
       fatal_errors => false, other_warnings => true, extra_warnings => true, performance_warnings => true, security_warnings => true
     ) AS c
-    -- An integer that becomes a bigint, once a call: no issue.
+    -- An integer that becomes a bigint, once per call, is not an issue.
     WHERE c.hint IS DISTINCT FROM 'Hidden casting can be a performance issue.'
 """
 FUNCTIONS = """

@@ -71,19 +71,19 @@ def test_the_sleeper_of_external_listeners_stays(queue: Queue) -> None:
 
 
 def test_entries_of_low_water_without_a_message_and_a_mark_are_deleted_occasionally(queue: Queue) -> None:
-    queue.publish("standing")
+    queue.publish("waiting")
     queue.conn.execute(
         """
         INSERT INTO messages.low_water (topic, priority, at)
         SELECT 'gone.' || n, 5, NULL FROM generate_series(1, 3000) AS n
-        UNION ALL VALUES ('standing', 5, NULL), ('marked', 5, now())
+        UNION ALL VALUES ('waiting', 5, NULL), ('marked', 5, now())
         """
     )
 
     forgotten = queue.call("prune")
 
     assert 0 < forgotten < 300
-    assert queue.value("SELECT count(*) FROM messages.low_water WHERE topic IN ('standing', 'marked')") == 2
+    assert queue.value("SELECT count(*) FROM messages.low_water WHERE topic IN ('waiting', 'marked')") == 2
 
 
 def test_a_second_call_finds_nothing(queue: Queue) -> None:

@@ -295,7 +295,7 @@ def test_the_function_accepts_everything_that_describes_a_message(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         ("NULL, '1'", "topic is missing"),
         ("'t'", "a message has a payload or a body: give one of them"),
@@ -309,11 +309,11 @@ def test_the_function_accepts_everything_that_describes_a_message(
         ("'t', '1', p_ttl => '-1 s'", "ttl is -00:00:01: use an interval from 0 to 36500 days"),
     ],
 )
-def test_an_invalid_argument_is_named_with_its_value_and_the_fix(queue: Queue, arguments: str, said: str) -> None:
+def test_an_invalid_argument_is_named_with_its_value_and_the_fix(queue: Queue, arguments: str, error: str) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
         queue.row(f"SELECT * FROM messages.publish({arguments})")
 
-    assert said in str(caught.value)
+    assert error in str(caught.value)
 
 
 def test_the_row_of_the_function_is_checked_like_that_of_an_insert(queue: Queue) -> None:

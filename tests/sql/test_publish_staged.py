@@ -10,7 +10,7 @@ import pytest
 from psycopg import errors
 
 from tests.sql.queue import Background, Listener, Queue
-from tests.sql.staging import give_to_somebody_else, publish, publish_rows, put, rejected, stage, staged
+from tests.sql.staging import give_to_another_user, publish, publish_rows, put, rejected, stage, staged
 
 
 def test_staged_rows_of_several_tasks_become_messages_and_are_deleted_from_the_stage(queue: Queue) -> None:
@@ -233,7 +233,7 @@ def test_lists_of_different_lengths_are_refused(queue: Queue) -> None:
 def test_a_job_of_another_user_is_refused(queue: Queue) -> None:
     attempt = stage(queue, {})
     publish(queue, attempt)
-    give_to_somebody_else(queue)
+    give_to_another_user(queue)
 
     with pytest.raises(errors.InsufficientPrivilege, match="another user"):
         publish(queue, attempt)

@@ -6,7 +6,7 @@ import pytest
 from psycopg import errors
 
 from tests.sql.queue import Queue
-from tests.sql.staging import give_to_somebody_else, publish_rows
+from tests.sql.staging import give_to_another_user, publish_rows
 
 
 @pytest.mark.parametrize("job", [None, "", "a\nb", "x" * 201])
@@ -20,6 +20,6 @@ def test_it_returns_who_published_a_job(queue: Queue) -> None:
 
     assert queue.row("SELECT * FROM messages.read_own_job('j')").published_by == "postgres"
     assert queue.row("SELECT * FROM messages.read_own_job('other')").job is None
-    give_to_somebody_else(queue)
+    give_to_another_user(queue)
     with pytest.raises(errors.InsufficientPrivilege):
         queue.call("read_own_job", "j")

@@ -53,7 +53,9 @@ def test_a_repeated_report_adds_nothing_and_is_accepted(queue: Queue) -> None:
 
 
 def test_an_unregistered_worker_is_reported_and_nothing_is_added(queue: Queue) -> None:
-    taken = queue.value("SELECT messages.record_measures('stranger', 1, %s)", [Jsonb([{"topic": "t", "success": 1}])])
+    taken = queue.value(
+        "SELECT messages.record_measures('unregistered', 1, %s)", [Jsonb([{"topic": "t", "success": 1}])]
+    )
 
     assert (taken, queue.value(SUMS)) == (False, 0)
 
@@ -104,15 +106,15 @@ def test_the_rows_of_a_minute_are_updated_in_place(own_queue: Queue) -> None:
 def test_a_locked_row_of_the_worker_is_not_waited_for_and_the_report_is_sent_again(queue: Queue, other: Queue) -> None:
     report(queue, {"topic": "t", "success": 5}, number=1)
     other.conn.execute("SET lock_timeout = '2s'")
-    tell = "SELECT messages.record_measures('w', %s, %s)"
+    record = "SELECT messages.record_measures('w', %s, %s)"
     measures = Jsonb([{"topic": "t", "success": 1}])
     with queue.conn.transaction():
         queue.call("drain_worker", "w")
-        again = other.value(tell, [1, Jsonb([{"topic": "t", "success": 5}])])
-        new = other.value(tell, [2, measures])
+        again = other.value(record, [1, Jsonb([{"topic": "t", "success": 5}])])
+        new = other.value(record, [2, measures])
 
     assert (again, new, queue.value(SUMS)) == (True, None, 5)
-    assert (other.value(tell, [2, measures]), other.value(tell, [2, measures])) == (True, True)
+    assert (other.value(record, [2, measures]), other.value(record, [2, measures])) == (True, True)
     assert queue.value(SUMS) == 6
 
 

@@ -163,9 +163,9 @@ def test_a_message_that_was_left_for_its_key_can_be_redriven_once_the_key_is_fre
 
 def test_of_several_dead_messages_with_one_key_the_newest_is_redriven(queue: Queue) -> None:
     oldest, older, newest = (dead(queue, key="k") for _ in range(3))
-    stranger = dead(queue)
+    keyless = dead(queue)
 
-    assert sorted(redrive(queue, oldest, newest, older, stranger)) == [newest, stranger]
+    assert sorted(redrive(queue, oldest, newest, older, keyless)) == [newest, keyless]
 
 
 def test_a_redrive_notifies_like_every_publish(queue: Queue, listen: Callable[..., Listener]) -> None:
@@ -193,19 +193,23 @@ def test_the_outcome_of_each_given_message_is_returned(queue: Queue) -> None:
     newer = queue.publish(key="k")
     alive = queue.publish()
 
-    told = {
+    outcome_of = {
         row.archived_id: row
         for row in queue.rows("SELECT * FROM messages.redrive(%s)", [[died, before, superseded, alive, 4711]])
     }
 
-    assert {asked: row.outcome for asked, row in told.items()} == {
+    assert {asked: row.outcome for asked, row in outcome_of.items()} == {
         died: "redriven",
         before: "redriven_before",
         superseded: "superseded",
         alive: "not_dead",
         4711: "not_dead",
     }
-    assert (told[before].message_id, told[superseded].message_id, told[alive].message_id) == (again, newer, None)
+    assert (outcome_of[before].message_id, outcome_of[superseded].message_id, outcome_of[alive].message_id) == (
+        again,
+        newer,
+        None,
+    )
 
 
 def test_redrives_are_counted_from_ancestor_to_descendant(queue: Queue) -> None:
@@ -276,9 +280,9 @@ def test_with_key_on_retry_keep_a_message_whose_key_is_taken_is_redriven_without
     taken = queue.archived(dead(queue, "t", key="m")).id
     queue.publish(key="m")
 
-    told = outcomes(queue, "redrive", [older, newer, taken])
+    redriven = outcomes(queue, "redrive", [older, newer, taken])
 
-    assert told == {older: "keyless", newer: "redriven", taken: "keyless"}
+    assert redriven == {older: "keyless", newer: "redriven", taken: "keyless"}
     keys = {
         row.redriven_from: row.key
         for row in queue.rows("SELECT redriven_from, key FROM messages.message WHERE redriven_from IS NOT NULL")
@@ -302,10 +306,10 @@ def test_a_key_that_is_published_at_the_same_time_is_no_error(
 
     with queue.conn.transaction():
         queue.publish(key="k")
-        told = background.start(outcomes, other, "redrive", [died])
+        redriving = background.start(outcomes, other, "redrive", [died])
         eventually(lambda: background.is_blocked(other))
 
-    assert told.result(timeout=60) == {died: outcome}
+    assert redriving.result(timeout=60) == {died: outcome}
     assert len(queue.ids()) == count
     assert queue.value("SELECT count(*) FROM messages.redrive_log") == count - 1
 
@@ -317,10 +321,10 @@ def test_a_key_whose_publish_is_rolled_back_at_the_same_time_is_free(
 
     with queue.conn.transaction(force_rollback=True):
         queue.publish(key="k")
-        told = background.start(outcomes, other, "redrive", [died])
+        redriving = background.start(outcomes, other, "redrive", [died])
         eventually(lambda: background.is_blocked(other))
 
-    assert told.result(timeout=60) == {died: "redriven"}
+    assert redriving.result(timeout=60) == {died: "redriven"}
 
 
 def test_a_waiting_copy_in_the_dlq_is_cancelled_when_its_original_is_redriven(queue: Queue) -> None:

@@ -44,9 +44,9 @@ def test_a_copy_replaces_an_original_that_has_left_the_archive(queue: Queue) -> 
     copy = copy_of(queue, died)
     queue.conn.execute("DELETE FROM messages.message_archive")
 
-    told = outcomes(queue, "redrive", [died])
+    redriven = outcomes(queue, "redrive", [died])
 
-    assert told == {died: "redriven"}
+    assert redriven == {died: "redriven"}
     (new,) = queue.rows("SELECT * FROM messages.message")
     assert (new.topic, new.payload, new.channel, new.redriven_from, new.dlq_moved_at) == (
         "t",
@@ -64,9 +64,9 @@ def test_a_thousand_messages_take_one_call_and_less_than_minutes(queue: Queue) -
     queue.settle("fail", claimed, ["boom"] * 1000)
     queue.conn.execute("SET statement_timeout = '30s'")
 
-    told = outcomes(queue, "redrive", [c.id for c in claimed])
+    redriven = outcomes(queue, "redrive", [c.id for c in claimed])
 
-    assert set(told.values()) == {"redriven"}
+    assert set(redriven.values()) == {"redriven"}
     assert len(queue.ids()) == 1000
 
 

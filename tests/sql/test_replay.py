@@ -31,12 +31,13 @@ def replay(queue: Queue, topic: str = "t", since: str = "1 hour", **options: Any
 def test_successes_of_the_range_become_new_messages_that_name_their_ancestors(queue: Queue) -> None:
     done = [succeed(queue, payload={"n": n}, headers={"h": n}, channel="c", priority=n) for n in range(3)]
 
-    told = replay(queue)
+    replayed = replay(queue)
 
-    assert [(row.archived_id, row.outcome) for row in told] == [(each, "replayed") for each in done]
+    assert [(row.archived_id, row.outcome) for row in replayed] == [(each, "replayed") for each in done]
     new = queue.rows("SELECT * FROM messages.message ORDER BY id")
     assert [(m.id, m.redriven_from, m.payload, m.headers, m.channel, m.priority) for m in new] == [
-        (row.message_id, each, {"n": n}, {"h": n}, "c", n) for n, (row, each) in enumerate(zip(told, done, strict=True))
+        (row.message_id, each, {"n": n}, {"h": n}, "c", n)
+        for n, (row, each) in enumerate(zip(replayed, done, strict=True))
     ]
     assert {(m.attempts, m.redrives) for m in new} == {(0, 0)}
 

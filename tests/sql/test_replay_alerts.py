@@ -22,8 +22,8 @@ def test_delivered_notifications_are_sent_again_in_their_order_with_new_ids(queu
     assert queue.call("replay_alerts") == 2
 
     again = sink.deliver_all()
-    assert [told["groups"][0]["topic"] for told in again] == ["a", "b"]
-    assert [told["replay_of"] for told in again] == ids
+    assert [body["groups"][0]["topic"] for body in again] == ["a", "b"]
+    assert [body["replay_of"] for body in again] == ids
 
 
 def test_abandoned_notifications_are_sent_again_and_unsettled_ones_are_not(queue: Queue) -> None:
@@ -34,7 +34,7 @@ def test_abandoned_notifications_are_sent_again_and_unsettled_ones_are_not(queue
     sink.next()
 
     assert queue.call("replay_alerts", "ops") == 1
-    assert [told["groups"][0]["topic"] for told in sink.deliver_all()] == ["waiting", "aside"]
+    assert [body["groups"][0]["topic"] for body in sink.deliver_all()] == ["waiting", "aside"]
 
 
 def test_a_replayed_notification_is_replayed_only_by_its_id(queue: Queue) -> None:

@@ -175,7 +175,7 @@ def users(server: Postgres) -> Iterator[None]:
             admin.execute(f"CREATE ROLE test_{role} IN ROLE messages_{role}")
         admin.execute("CREATE ROLE test_nobody")
         yield
-        for role in (*ROLES, "nobody"):
+        for role in (*ROLES, "no_role"):
             admin.execute(f"DROP ROLE test_{role}")
 
 
@@ -343,7 +343,7 @@ TRAP = """
 
 @pytest.mark.parametrize("path", ["public", "public, pg_catalog"])
 @pytest.mark.parametrize("victim", ["messages_publisher", "none"], ids=["a publisher", "a superuser"])
-@pytest.mark.parametrize("armed", [False, True], ids=["nobody sleeps", "somebody sleeps"])
+@pytest.mark.parametrize("armed", [False, True], ids=["no worker sleeps", "a worker sleeps"])
 def test_an_operator_in_a_shared_schema_is_never_called_by_a_publish(
     own_queue: Queue, victim: str, armed: bool, path: str
 ) -> None:
@@ -743,11 +743,11 @@ def test_a_maintainer_runs_the_maintenance_and_sees_nothing(as_role: Callable[[s
 
 
 def test_a_login_without_a_role_can_do_nothing(as_role: Callable[[str], Queue]) -> None:
-    nobody = as_role("nobody")
+    no_role = as_role("no_role")
 
-    assert refuses(nobody, "INSERT INTO messages.message (topic, payload) VALUES ('t', '1')")
-    assert refuses(nobody, "SELECT messages.now()")
-    assert refuses(nobody, "SELECT * FROM messages.topic")
+    assert refuses(no_role, "INSERT INTO messages.message (topic, payload) VALUES ('t', '1')")
+    assert refuses(no_role, "SELECT messages.now()")
+    assert refuses(no_role, "SELECT * FROM messages.topic")
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -17,13 +17,13 @@ def sink(queue: Queue) -> Sink:
 
 
 def test_a_delivered_notification_is_marked_and_not_returned_again(sink: Sink, queue: Queue) -> None:
-    told, other = raise_alert(queue), raise_alert(queue, "other")
+    alert, other = raise_alert(queue), raise_alert(queue, "other")
     got = sink.next()
 
     assert sink.settle(got) is True
 
     delivered = {row.id for row in queue.rows("SELECT id FROM messages.alert WHERE delivered_at IS NOT NULL")}
-    assert delivered == {told}
+    assert delivered == {alert}
     assert sink.next().message["groups"][0]["topic"] == "other"
     assert other not in delivered
 
@@ -58,7 +58,7 @@ def test_an_abandoned_notification_delays_no_other(sink: Sink, queue: Queue) -> 
     sink.settle(sink.next(), "refused", abandon=True)
     raise_alert(queue, "behind")
 
-    assert [told["groups"][0]["topic"] for told in sink.deliver_all()] == ["behind"]
+    assert [body["groups"][0]["topic"] for body in sink.deliver_all()] == ["behind"]
     assert queue.value("SELECT count(*) FROM messages.alert_delivery WHERE abandoned_at IS NOT NULL") == 1
 
 

@@ -18,7 +18,7 @@ def test_the_holder_of_the_last_slot_is_returned(queue: Queue) -> None:
 
     held = queue.call("slot_holders", "t", None, 2)
 
-    assert sorted(held, key=lambda place: place["id"]) == [{"worker": "w1", "id": each} for each in ids]
+    assert sorted(held, key=lambda holder: holder["id"]) == [{"worker": "w1", "id": each} for each in ids]
 
 
 def test_a_channel_counts_only_its_own_messages(queue: Queue) -> None:

@@ -26,12 +26,14 @@ def test_the_age_of_a_held_snapshot_grows(own_database: Database) -> None:
 
 
 @pytest.fixture
-def owner_sees_nobody(own_database: Database) -> None:
+def owner_sees_no_sessions(own_database: Database) -> None:
     """Make the owner of the schema a role without any other rights."""
     own_database.connect().execute("CREATE ROLE test_blind; ALTER FUNCTION messages.snapshot_age OWNER TO test_blind")
 
 
-def test_an_owner_that_cannot_see_other_sessions_gets_null(own_database: Database, owner_sees_nobody: None) -> None:
+def test_an_owner_that_cannot_see_other_sessions_gets_null(
+    own_database: Database, owner_sees_no_sessions: None
+) -> None:
     queue = Queue(own_database.connect())
     try:
         assert queue.call("snapshot_age") is None

@@ -16,12 +16,12 @@ TOPICS = "abcd"
 
 
 @pytest.fixture
-def lanes(queue: Queue, other: Queue) -> tuple[Queue, Queue]:
+def sessions(queue: Queue, other: Queue) -> tuple[Queue, Queue]:
     """Two that settle topics with max_depth; anyone who of them has to wait for a lock gets an error instead."""
     queue.policy("*", max_depth=1_000_000)
-    for lane in (queue, other):
-        lane.conn.execute("SET lock_timeout = '100ms'")
-        lane.conn.execute("SET deadlock_timeout = '100ms'")
+    for session in (queue, other):
+        session.conn.execute("SET lock_timeout = '100ms'")
+        session.conn.execute("SET deadlock_timeout = '100ms'")
     return queue, other
 
 
@@ -36,7 +36,7 @@ def held(by: Queue, *topics: str) -> Iterator[list[Any]]:
 def test_the_depth_of_each_topic_is_lowered_by_its_ended_messages(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10), ('b', 10), ('c', 10)")
 
-    queue.rows("SELECT messages.subtract_depth(%s)", [["b", "a", "b", "nobody"]])
+    queue.rows("SELECT messages.subtract_depth(%s)", [["b", "a", "b", "unknown"]])
 
     assert [queue.depth(topic) for topic in "abc"] == [9, 8, 10]
     assert queue.rows("SELECT * FROM messages.depth_change ORDER BY topic") == [("a", -1), ("b", -2)]
@@ -69,9 +69,9 @@ def test_an_end_makes_room_once_it_is_committed_and_not_before(queue: Queue, oth
 
 
 def test_settles_by_kind_in_opposite_orders_do_not_wait_for_each_other(
-    lanes: tuple[Queue, Queue],
+    sessions: tuple[Queue, Queue],
 ) -> None:
-    first, second = lanes
+    first, second = sessions
     one_a, one_b = held(first, "a", "b")
     two_a, two_b = held(second, "a", "b")
 
@@ -84,8 +84,8 @@ def test_settles_by_kind_in_opposite_orders_do_not_wait_for_each_other(
     assert [first.depth(topic) for topic in "ab"] == [0, 0]
 
 
-def test_settles_with_dead_letters_of_limited_topics_do_not_either(lanes: tuple[Queue, Queue]) -> None:
-    first, second = lanes
+def test_settles_with_dead_letters_of_limited_topics_do_not_either(sessions: tuple[Queue, Queue]) -> None:
+    first, second = sessions
     first.policy("*", dead_letter=True)
     one_a, one_b = held(first, "a", "b")
     two_a, two_b = held(second, "a", "b")
@@ -100,8 +100,8 @@ def test_settles_with_dead_letters_of_limited_topics_do_not_either(lanes: tuple[
     assert [first.depth(topic) for topic in ("a", "b", "a.dlq", "b.dlq")] == [0, 0, 2, 2]
 
 
-def test_a_redrive_that_cancels_copies_does_not_either(lanes: tuple[Queue, Queue]) -> None:
-    first, second = lanes
+def test_a_redrive_that_cancels_copies_does_not_either(sessions: tuple[Queue, Queue]) -> None:
+    first, second = sessions
     first.policy("*", dead_letter=True)
     ((dead,),) = held(first, "a")
     first.settle("fail", [dead], ["boom"])
@@ -116,8 +116,8 @@ def test_a_redrive_that_cancels_copies_does_not_either(lanes: tuple[Queue, Queue
     assert [first.depth(topic) for topic in ("a", "a.dlq")] == [1, 1]
 
 
-def test_a_settle_does_not_wait_for_an_open_publisher(lanes: tuple[Queue, Queue]) -> None:
-    settler, publisher = lanes
+def test_a_settle_does_not_wait_for_an_open_publisher(sessions: tuple[Queue, Queue]) -> None:
+    settler, publisher = sessions
     (claimed,) = held(settler, "a")
 
     with publisher.conn.transaction():

@@ -48,8 +48,8 @@ def test_holding_the_key_of_a_session_that_is_gone_does_not_hold_the_name(
     take(own_queue)
     key = second.value("SELECT lock_key FROM messages.lease")
     own_queue.conn.close()
-    stranger = Queue(own_database.connect())
-    eventually(lambda: stranger.value("SELECT pg_try_advisory_lock(%s)", [key]))
+    outsider = Queue(own_database.connect())
+    eventually(lambda: outsider.value("SELECT pg_try_advisory_lock(%s)", [key]))
 
     assert take(second) is True
 

@@ -115,8 +115,8 @@ def test_a_tick_is_bounded(queue: Queue) -> None:
 @pytest.mark.parametrize("failing", TASKS)
 def test_one_failing_task_does_not_stop_the_others(own_database: Database, failing: str) -> None:
     queue = Queue(own_database.connect())
-    said: list[str | None] = []
-    queue.conn.add_notice_handler(lambda d: said.append(d.message_primary))
+    notices: list[str | None] = []
+    queue.conn.add_notice_handler(lambda d: notices.append(d.message_primary))
     result = queue.value(
         "SELECT pg_get_function_result(p.oid) FROM pg_proc AS p WHERE p.oid = ('messages.' || %s)::regproc", [failing]
     )
@@ -131,7 +131,7 @@ def test_one_failing_task_does_not_stop_the_others(own_database: Database, faili
     did = tick(queue)
 
     assert did == {task: -1 if task == failing else 0 for task in TASKS}
-    assert said == [f"tick: {failing} failed: disk on fire"]
+    assert notices == [f"tick: {failing} failed: disk on fire"]
     assert (failing, "hand") not in marks(queue)
 
 

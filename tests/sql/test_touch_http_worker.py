@@ -59,9 +59,9 @@ def test_a_worker_that_returns_half_a_minute_after_it_learnt_counts_as_restarted
     not_seen_for(queue, "31 s")
 
     assert claims(queue) is False
-    anew = worker(queue)
-    assert (anew.stopping, anew.drain_asked_at, anew.drain_asked_by) == (False, None, None)
-    assert anew.started_at > before.started_at
+    restarted = worker(queue)
+    assert (restarted.stopping, restarted.drain_asked_at, restarted.drain_asked_by) == (False, None, None)
+    assert restarted.started_at > before.started_at
 
 
 def test_a_locked_row_is_not_waited_for(queue: Queue, other: Queue) -> None:

@@ -16,7 +16,7 @@ def test_a_sign_of_life_updates_the_time_and_the_status(queue: Queue) -> None:
 
 
 def test_an_unregistered_worker_is_reported(queue: Queue) -> None:
-    assert queue.call("touch_worker", "stranger", {}) is False
+    assert queue.call("touch_worker", "unregistered", {}) is False
     assert queue.rows("SELECT * FROM messages.worker") == []
 
 

@@ -37,11 +37,11 @@ def test_a_worker_that_stops_or_was_not_seen_for_a_minute_handles_nothing(queue:
 
 
 def test_a_message_of_an_unhandled_topic_stays_ready(queue: Queue) -> None:
-    published = queue.publish("nobody.handles.this", wait="-1 day")
+    published = queue.publish("unhandled.topic", wait="-1 day")
     queue.claim("t")
     queue.rows("SELECT * FROM messages.tick()")
 
-    assert [c.id for c in queue.claim("nobody.handles.this")] == [published]
+    assert [c.id for c in queue.claim("unhandled.topic")] == [published]
 
 
 def test_a_topic_with_a_mark_but_no_message_does_not_wait(queue: Queue) -> None:

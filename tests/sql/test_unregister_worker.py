@@ -17,4 +17,4 @@ def test_only_this_worker_and_its_flag_are_deleted(queue: Queue) -> None:
 
 
 def test_an_unregistered_worker_may_call_it(queue: Queue) -> None:
-    assert queue.rows("SELECT messages.unregister_worker('stranger')") != []
+    assert queue.rows("SELECT messages.unregister_worker('unregistered')") != []

@@ -32,10 +32,10 @@ def test_the_alert_has_what_and_the_fix_and_notifies_the_deliverers(
 
     queue.call("update_conditions")
 
-    told = queue.row("SELECT kind, sample_error, fix FROM messages.alert")
-    assert told.kind == "no_worker"
-    assert "no worker handles the topic" in told.sample_error
-    assert "start a daemon" in told.fix
+    alert = queue.row("SELECT kind, sample_error, fix FROM messages.alert")
+    assert alert.kind == "no_worker"
+    assert "no worker handles the topic" in alert.sample_error
+    assert "start a daemon" in alert.fix
     assert listener.received() == ["no_worker"]
 
 

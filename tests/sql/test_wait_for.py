@@ -236,10 +236,10 @@ def test_an_end_that_began_before_the_waiter_notifies_it(
         blocker.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
         settle = background.start(queue.settle, "complete", claimed)
         eventually(lambda: background.is_blocked(queue))
-        told = wait_for(waiter, second)
+        result = wait_for(waiter, second)
 
     assert settle.result(timeout=60) == []
-    assert told.result is None
+    assert result.result is None
     assert listener.received() == [str(second)]
 
 
@@ -352,8 +352,8 @@ def test_in_every_order_of_their_steps_the_waiter_gets_the_result_or_a_notificat
         waiter = Session(waiting, background, partial(wait_for, message_id=published))
         end = Session(ending, background, lambda q: q.call("prune"), partial(ENDS[how], claimed=claimed))
         play({"w": waiter, "e": end}, order, eventually)
-        told, received = waiter.taken[1].result(), listener.received()
-        if told.result is None and str(published) not in received:
+        result, received = waiter.taken[1].result(), listener.received()
+        if result.result is None and str(published) not in received:
             missed.append(order)
 
     assert missed == []

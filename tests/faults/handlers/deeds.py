@@ -1,6 +1,6 @@
 """Handlers that do what the payload says, and record under which claim they began and how they ended.
 
-`do` is what they do in the end; `for` is how long that takes, in seconds; `fails` is how many attempts raise before.
+`do` is how they end; `for` is how long they run, in seconds; `fails` is how many attempts raise before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ JOURNAL = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_APPEND | os.O_CREAT 
 EFFECT = "INSERT INTO effect (id, claim_id) VALUES (%s, %s)"
 SOON = timedelta(seconds=0.2)
 # How an attempt ends whose handler raises this.
-SAID = {Reject: "rejected", Defer: "deferred"}
+ENDED_AS = {Reject: "rejected", Defer: "deferred"}
 
 
 def note(what, about, **more):
@@ -33,25 +33,25 @@ def _end(payload, ctx):
         raise ZeroDivisionError("not yet")
     match payload["do"]:
         case "reject":
-            raise Reject("not a word of it is true")
+            raise Reject("the payload is wrong")
         case "fail":
             raise Fail("the account is closed")
         case "raise":
             raise ZeroDivisionError("division by zero")
         case "retry" if ctx.attempt == 1:
-            raise Retry(SOON, state={"page": 1}, reason="the shop is shut")
+            raise Retry(SOON, state={"page": 1}, reason="the shop is closed")
         case "defer" if ctx.state is None:
             raise Defer(SOON, state={"page": 1})
         case "block":
             time.sleep(0.5)  # blocks the whole event loop of an async handler, on purpose
         case "die":
-            note("said", ctx, how="failed")
+            note("reported", ctx, how="failed")
             os._exit(3)
     return {"done": payload["tag"]}
 
 
-def _tell(error, ctx):
-    note("said", ctx, how=SAID.get(type(error), "failed"), error=repr(error)[:200])
+def _report_error(error, ctx):
+    note("reported", ctx, how=ENDED_AS.get(type(error), "failed"), error=repr(error)[:200])
 
 
 async def deed(payload, ctx):
@@ -63,10 +63,10 @@ async def deed(payload, ctx):
         note("cancelled", ctx)
         raise
     except Exception as error:
-        _tell(error, ctx)
+        _report_error(error, ctx)
         raise
     if not ctx.completed:
-        note("said", ctx, how="success")
+        note("reported", ctx, how="success")
     return output
 
 
@@ -75,8 +75,8 @@ async def _store(payload, ctx):
         await conn.execute(EFFECT, [ctx.id, ctx._message.claim_id])
         await asyncio.sleep(payload.get("within", 0))
         if ctx.attempt <= payload.get("fails", 0) or payload["do"] == "effect then raise":
-            raise ZeroDivisionError("changed my mind")
-        note("said", ctx, how="success")
+            raise ZeroDivisionError("rolled back")
+        note("reported", ctx, how="success")
 
 
 async def deed_in_steps(payload, ctx):
@@ -90,9 +90,9 @@ async def deed_in_steps(payload, ctx):
         note("cancelled", ctx)
         raise
     except Exception as error:
-        _tell(error, ctx)
+        _report_error(error, ctx)
         raise
-    note("said", ctx, how="success")
+    note("reported", ctx, how="success")
 
 
 async def _buy(payload, ctx, number):
@@ -107,10 +107,10 @@ def deed_in_thread(payload, ctx):
         time.sleep(payload.get("for", 0))
         output = _store_in_thread(payload, ctx) if payload["do"].startswith("effect") else _end(payload, ctx)
     except Exception as error:
-        _tell(error, ctx)
+        _report_error(error, ctx)
         raise
     if not ctx.completed:
-        note("said", ctx, how="success")
+        note("reported", ctx, how="success")
     return output
 
 
@@ -119,8 +119,8 @@ def _store_in_thread(payload, ctx):
         conn.execute(EFFECT, [ctx.id, ctx._message.claim_id])
         time.sleep(payload.get("within", 0))
         if ctx.attempt <= payload.get("fails", 0) or payload["do"] == "effect then raise":
-            raise ZeroDivisionError("changed my mind")
-        note("said", ctx, how="success")
+            raise ZeroDivisionError("rolled back")
+        note("reported", ctx, how="success")
 
 
 def deed_in_process(payload, ctx):
@@ -129,9 +129,9 @@ def deed_in_process(payload, ctx):
         time.sleep(payload.get("for", 0))
         output = _end(payload, ctx)
     except Exception as error:
-        _tell(error, ctx)
+        _report_error(error, ctx)
         raise
-    note("said", ctx, how="success")
+    note("reported", ctx, how="success")
     return output
 
 
@@ -148,16 +148,16 @@ async def deeds(items: list[Item], ctx: BatchContext):
     await asyncio.sleep(max(item.payload.get("for", 0) for item in items))
     rejected = [item for item in items if item.payload["do"] == "reject"]
     for item in rejected:
-        note("said", item, how="rejected")
-        item.reject("not a word of it is true")
+        note("reported", item, how="rejected")
+        item.reject("the payload is wrong")
     others = [item for item in items if item not in rejected]
     try:
         async with ctx.transaction() as conn:
             for item in others:
                 await conn.execute(EFFECT, [item.id, item._message.claim_id])
                 item.complete()
-                note("said", item, how="success")
+                note("reported", item, how="success")
     except Exception as error:
         for item in others:
-            _tell(error, item)
+            _report_error(error, item)
         raise

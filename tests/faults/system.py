@@ -1,4 +1,4 @@
-"""The scene of a storm: a server of its own, daemons that reach it through a proxy, publishers that reach it through another."""
+"""The system under test: a server of its own, daemons that reach it through a proxy, publishers that reach it through another."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ WORKER = {
 }  # fmt: skip
 
 
-class Scene:
+class System:
     """Everything that a storm affects.
 
     Attributes:
-        daemons: those that should be alive, by slot.
-        web: the web server, started only where nothing but that works.
-        ended: those that were stopped or killed.
+        daemons: the daemons that should be alive, by slot.
+        web: the web server, started only in runs without a daemon.
+        ended: the daemons that were stopped or killed.
     """
 
     def __init__(self, database: Database, folder: Path) -> None:
@@ -79,7 +79,7 @@ class Scene:
                 proxy.close()
 
 
-def furnish(queue: Queue) -> None:
+def prepare(queue: Queue) -> None:
     """Install the witness and the policies."""
     for statement in witness.STATEMENTS:
         queue.conn.execute(statement)
@@ -88,17 +88,17 @@ def furnish(queue: Queue) -> None:
 
 
 @contextmanager
-def scene(server: Postgres, folder: Path, broken: Break | None = None) -> Iterator[Scene]:
-    """Make a scene on a server that may be stopped and crashed, and remove it. broken: how the queue is broken in it."""
+def system(server: Postgres, folder: Path, broken: Break | None = None) -> Iterator[System]:
+    """Make a system on a server that may be stopped and crashed, and remove it. broken: how the queue is broken in it."""
     with server.new_database(template=server.migrated) as database:
         with server.admin() as admin:
             admin.execute(f"ALTER DATABASE {database.name} SET synchronous_commit = on")
             for statement in intruders.ROLES:
                 admin.execute(statement.encode())
-        made = Scene(database, folder)
+        made = System(database, folder)
         try:
             with made.queue() as queue:
-                furnish(queue)
+                prepare(queue)
                 if broken is not None:
                     broken.install(queue.conn)
             yield made
