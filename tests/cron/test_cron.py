@@ -44,7 +44,7 @@ def queue(db: Connection, jobs: Connection) -> Connection:
 
 
 @pytest.fixture
-def queue_beside(server: Postgres, jobs: Connection) -> Iterator[Connection]:
+def queue_in_cron_database(server: Postgres, jobs: Connection) -> Iterator[Connection]:
     """A connection to a queue in the same database as the jobs."""
     with server.admin(server.cron_database) as conn:
         schema.migrate(conn)
@@ -96,9 +96,9 @@ def test_installing_schedules_each_job_once_for_the_role_of_pg_cron(queue: Conne
 
 
 def test_in_the_database_of_the_queue_the_jobs_have_plain_names_and_the_same_database(
-    queue_beside: Connection, jobs: Connection
+    queue_in_cron_database: Connection, jobs: Connection
 ) -> None:
-    installed = cron.install(queue_beside)
+    installed = cron.install(queue_in_cron_database)
 
     assert installed == [TICK, PRUNE]
     assert {(job["jobname"], job["database"]) for job in scheduled(jobs)} == {
@@ -108,14 +108,14 @@ def test_in_the_database_of_the_queue_the_jobs_have_plain_names_and_the_same_dat
 
 
 def test_queues_in_the_same_and_in_another_database_do_not_change_each_others_jobs(
-    queue: Connection, queue_beside: Connection, jobs: Connection
+    queue: Connection, queue_in_cron_database: Connection, jobs: Connection
 ) -> None:
     cron.install(queue)
-    cron.install(queue_beside)
+    cron.install(queue_in_cron_database)
 
-    assert cron.install(queue) == cron.install(queue_beside) == []
-    assert cron.check(queue) == cron.check(queue_beside) == []
-    cron.remove(queue_beside)
+    assert cron.install(queue) == cron.install(queue_in_cron_database) == []
+    assert cron.check(queue) == cron.check(queue_in_cron_database) == []
+    cron.remove(queue_in_cron_database)
     assert {job["jobname"] for job in scheduled(jobs)} == {name_of(TICK, queue), name_of(PRUNE, queue)}
 
 
@@ -429,18 +429,18 @@ def test_a_role_without_superuser_rights_gets_an_error_for_another_database(queu
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_pg_cron_really_runs_the_jobs_in_both_databases(
-    queue: Connection, queue_beside: Connection, jobs: Connection, eventually: Eventually
+    queue: Connection, queue_in_cron_database: Connection, jobs: Connection, eventually: Eventually
 ) -> None:
     queue.execute("INSERT INTO messages.message (topic, payload) VALUES ('cron.test', '{}')")
     queue.execute("SELECT messages.claim('w', '{cron.test}', 1, p_lock_duration => '1 ms')")
     cron.install(queue)
-    cron.install(queue_beside)
+    cron.install(queue_in_cron_database)
 
     def ticked(conn: Connection) -> bool:
         last = "SELECT FROM messages.tick_mark WHERE caller = 'cron' AND task = 'prune'"
         return conn.execute(last).rowcount == 1
 
-    eventually(lambda: ticked(queue) and ticked(queue_beside), within_s=100, every_s=0.2)
+    eventually(lambda: ticked(queue) and ticked(queue_in_cron_database), within_s=100, every_s=0.2)
 
     assert queue.execute("SELECT result FROM messages.message_archive").fetchall() == [("lock_expired",)]
     eventually(
@@ -449,4 +449,4 @@ def test_pg_cron_really_runs_the_jobs_in_both_databases(
             == [("succeeded", "messages_cron")]
         )
     )
-    assert cron.check(queue) == cron.check(queue_beside) == []
+    assert cron.check(queue) == cron.check(queue_in_cron_database) == []

@@ -20,7 +20,7 @@ OURS, THEIRS = "/* pgrouse */ SELECT messages.tick('cron')", "SELECT messages.ti
 
 
 @pytest.fixture
-def beside(server: Postgres) -> Iterator[Connection]:
+def queue_in_cron_database(server: Postgres) -> Iterator[Connection]:
     """A connection to a queue in the same database as pg_cron's jobs."""
     with server.admin(server.cron_database) as conn:
         schema.migrate(conn)
@@ -69,73 +69,81 @@ def runs(conn: Connection) -> int:
     return int(row[0])
 
 
-def test_runs_older_than_seven_days_are_deleted_and_newer_ones_kept(beside: Connection, prune: Prune) -> None:
-    add_runs(beside, 3, "7 days 1 minute")
-    add_runs(beside, 2, "6 days 23 hours")
+def test_runs_older_than_seven_days_are_deleted_and_newer_ones_kept(
+    queue_in_cron_database: Connection, prune: Prune
+) -> None:
+    add_runs(queue_in_cron_database, 3, "7 days 1 minute")
+    add_runs(queue_in_cron_database, 2, "6 days 23 hours")
 
-    assert prune(beside) == 3
-    assert runs(beside) == 2
-
-
-def test_runs_of_other_jobs_are_kept_however_old(beside: Connection, prune: Prune) -> None:
-    add_runs(beside, 3, "1 year", command=THEIRS)
-
-    assert prune(beside) == 0
-    assert runs(beside) == 3
+    assert prune(queue_in_cron_database) == 3
+    assert runs(queue_in_cron_database) == 2
 
 
-def test_one_call_deletes_at_most_ten_thousand_the_oldest_first(beside: Connection, prune: Prune) -> None:
-    add_runs(beside, 1, "9 days")
-    add_runs(beside, 10_000, "8 days")
+def test_runs_of_other_jobs_are_kept_however_old(queue_in_cron_database: Connection, prune: Prune) -> None:
+    add_runs(queue_in_cron_database, 3, "1 year", command=THEIRS)
 
-    assert prune(beside) == 10_000
-    assert beside.execute("SELECT now() - start_time < '8 days 1 hour' FROM cron.job_run_details").fetchall() == [
-        (True,)
-    ]
-    assert prune(beside) == 1
+    assert prune(queue_in_cron_database) == 0
+    assert runs(queue_in_cron_database) == 3
 
 
-def test_runs_that_never_began_are_deleted_with_those_around_them(beside: Connection, prune: Prune) -> None:
-    add_runs(beside, 2, None)
-    add_runs(beside, 1, "8 days")
-    add_runs(beside, 1, None)
+def test_one_call_deletes_at_most_ten_thousand_the_oldest_first(
+    queue_in_cron_database: Connection, prune: Prune
+) -> None:
+    add_runs(queue_in_cron_database, 1, "9 days")
+    add_runs(queue_in_cron_database, 10_000, "8 days")
 
-    assert prune(beside) == 3
-    assert runs(beside) == 1
-
-
-def test_a_job_that_never_begins_leaves_at_most_twenty_thousand_runs(beside: Connection, prune: Prune) -> None:
-    add_runs(beside, 20_005, None)
-
-    assert prune(beside) == 5
+    assert prune(queue_in_cron_database) == 10_000
+    assert queue_in_cron_database.execute(
+        "SELECT now() - start_time < '8 days 1 hour' FROM cron.job_run_details"
+    ).fetchall() == [(True,)]
+    assert prune(queue_in_cron_database) == 1
 
 
-def test_the_role_of_the_jobs_deletes_only_its_own_runs(beside: Connection, prune: Prune) -> None:
-    add_runs(beside, 2, "8 days")
-    add_runs(beside, 1, "8 days", user="postgres")
-    beside.execute("SET SESSION AUTHORIZATION messages_cron")
+def test_runs_that_never_began_are_deleted_with_those_around_them(
+    queue_in_cron_database: Connection, prune: Prune
+) -> None:
+    add_runs(queue_in_cron_database, 2, None)
+    add_runs(queue_in_cron_database, 1, "8 days")
+    add_runs(queue_in_cron_database, 1, None)
 
-    pruned = prune(beside)
+    assert prune(queue_in_cron_database) == 3
+    assert runs(queue_in_cron_database) == 1
 
-    beside.execute("RESET SESSION AUTHORIZATION")
+
+def test_a_job_that_never_begins_leaves_at_most_twenty_thousand_runs(
+    queue_in_cron_database: Connection, prune: Prune
+) -> None:
+    add_runs(queue_in_cron_database, 20_005, None)
+
+    assert prune(queue_in_cron_database) == 5
+
+
+def test_the_role_of_the_jobs_deletes_only_its_own_runs(queue_in_cron_database: Connection, prune: Prune) -> None:
+    add_runs(queue_in_cron_database, 2, "8 days")
+    add_runs(queue_in_cron_database, 1, "8 days", user="postgres")
+    queue_in_cron_database.execute("SET SESSION AUTHORIZATION messages_cron")
+
+    pruned = prune(queue_in_cron_database)
+
+    queue_in_cron_database.execute("RESET SESSION AUTHORIZATION")
     assert pruned == 2
-    assert runs(beside) == 1
+    assert runs(queue_in_cron_database) == 1
 
 
 def test_without_pg_cron_in_the_database_nothing_happens(db: Connection) -> None:
     assert by_function(db) == 0
 
 
-def test_a_role_that_cannot_read_pg_cron_changes_nothing(beside: Connection) -> None:
-    add_runs(beside, 1, "8 days")
-    beside.execute("CREATE ROLE cron_test_outsider")
-    beside.execute("GRANT messages_maintainer TO cron_test_outsider")
-    beside.execute("GRANT EXECUTE ON FUNCTION messages.prune_cron_history TO messages_maintainer")
-    beside.execute("SET SESSION AUTHORIZATION cron_test_outsider")
+def test_a_role_that_cannot_read_pg_cron_changes_nothing(queue_in_cron_database: Connection) -> None:
+    add_runs(queue_in_cron_database, 1, "8 days")
+    queue_in_cron_database.execute("CREATE ROLE cron_test_outsider")
+    queue_in_cron_database.execute("GRANT messages_maintainer TO cron_test_outsider")
+    queue_in_cron_database.execute("GRANT EXECUTE ON FUNCTION messages.prune_cron_history TO messages_maintainer")
+    queue_in_cron_database.execute("SET SESSION AUTHORIZATION cron_test_outsider")
 
-    pruned = by_function(beside)
+    pruned = by_function(queue_in_cron_database)
 
-    beside.execute("RESET SESSION AUTHORIZATION")
-    beside.execute("DROP ROLE cron_test_outsider")
+    queue_in_cron_database.execute("RESET SESSION AUTHORIZATION")
+    queue_in_cron_database.execute("DROP ROLE cron_test_outsider")
     assert pruned == 0
-    assert runs(beside) == 1
+    assert runs(queue_in_cron_database) == 1

@@ -17,7 +17,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue, Row
 
 
-class Shop:
+class Harness:
     """A publisher, some workers and the checker of all their records."""
 
     def __init__(self, queue: Queue) -> None:
@@ -64,91 +64,91 @@ class Shop:
 
 
 @pytest.fixture
-def shop(database: Database) -> Shop:
+def harness(database: Database) -> Harness:
     queue = Queue(database.connect())
     prepare(queue)
-    return Shop(queue)
+    return Harness(queue)
 
 
-def work_on_after_the_lock(shop: Shop) -> None:
+def settle_after_the_lock(harness: Harness) -> None:
     """A worker loses its lock, another one begins, and then the first one reports how it ended."""
-    shop.publish("often")
-    late = shop.claim("often", lock_duration="0 s")
-    shop.queue.call("expire_locks")
-    shop.claim("often")
-    shop.settle("complete", late, "success")
+    harness.publish("often")
+    late = harness.claim("often", lock_duration="0 s")
+    harness.queue.call("expire_locks")
+    harness.claim("often")
+    harness.settle("complete", late, "success")
 
 
-def beat_after_the_lock(shop: Shop) -> None:
+def heartbeat_after_the_lock(harness: Harness) -> None:
     """A worker extends a lock that it has lost."""
-    shop.publish("often")
-    late = shop.claim("often", lock_duration="0 s")
-    shop.queue.call("expire_locks")
-    shop.queue.settle("heartbeat", late)
+    harness.publish("often")
+    late = harness.claim("often", lock_duration="0 s")
+    harness.queue.call("expire_locks")
+    harness.queue.settle("heartbeat", late)
 
 
-def succeed(shop: Shop) -> None:
-    shop.publish("often")
-    shop.settle("complete", shop.claim("often"), "success")
+def succeed(harness: Harness) -> None:
+    harness.publish("often")
+    harness.settle("complete", harness.claim("often"), "success")
 
 
-def expire_early(shop: Shop) -> None:
-    shop.publish("often")
-    shop.claim("often")
-    shop.queue.call("expire_locks")
+def expire_early(harness: Harness) -> None:
+    harness.publish("often")
+    harness.claim("often")
+    harness.queue.call("expire_locks")
 
 
-def expire(shop: Shop) -> None:
-    shop.publish("once")
-    shop.claim("once", lock_duration="0 s")
-    shop.queue.call("expire_locks")
+def expire(harness: Harness) -> None:
+    harness.publish("once")
+    harness.claim("once", lock_duration="0 s")
+    harness.queue.call("expire_locks")
 
 
-def publish_below_the_mark(shop: Shop) -> None:
+def publish_below_the_mark(harness: Harness) -> None:
     """The queue of a topic that was claimed from has a mark; then the maintenance runs."""
-    shop.publish("unhandled")
-    shop.settle("complete", shop.claim("unhandled"), "success")
-    shop.publish("unhandled")
-    shop.queue.call("raise_low_water")
+    harness.publish("unhandled")
+    harness.settle("complete", harness.claim("unhandled"), "success")
+    harness.publish("unhandled")
+    harness.queue.call("raise_low_water")
 
 
-def give_back(shop: Shop) -> None:
-    shop.publish("unhandled")
-    shop.settle("release", shop.claim("unhandled"), "released")
+def release(harness: Harness) -> None:
+    harness.publish("unhandled")
+    harness.settle("release", harness.claim("unhandled"), "released")
 
 
-def claim_again_and_again(topic: str) -> Callable[[Shop], None]:
-    def claim(shop: Shop) -> None:
+def claim_repeatedly(topic: str) -> Callable[[Harness], None]:
+    def claim(harness: Harness) -> None:
         for _ in range(30):
-            shop.publish(topic, channel="a" if topic == "line" else None)
+            harness.publish(topic, channel="a" if topic == "line" else None)
         for _ in range(3):
-            shop.claim(topic, limit=30)
+            harness.claim(topic, limit=30)
 
     return claim
 
 
-def fill_and_empty(shop: Shop) -> None:
-    shop.publish("full")
-    shop.settle("complete", shop.claim("full"), "success")
+def fill_and_empty(harness: Harness) -> None:
+    harness.publish("full")
+    harness.settle("complete", harness.claim("full"), "success")
 
 
-def reject(shop: Shop) -> None:
-    shop.publish("lettered")
-    shop.settle("reject", shop.claim("lettered"), "rejected", "the payload is wrong")
+def reject(harness: Harness) -> None:
+    harness.publish("lettered")
+    harness.settle("reject", harness.claim("lettered"), "rejected", "the payload is wrong")
 
 
-SEEN: dict[str, tuple[Callable[[Shop], None], str]] = {
-    "a settle without the fence": (work_on_after_the_lock, "an attempt ended as its handler never reported"),
+SEEN: dict[str, tuple[Callable[[Harness], None], str]] = {
+    "a settle without the fence": (settle_after_the_lock, "an attempt ended as its handler never reported"),
     "an archive in two transactions": (succeed, "a committed publish is not in exactly one table"),
-    "a heartbeat that resurrects": (beat_after_the_lock, "a claim counts no attempt"),
+    "a heartbeat that resurrects": (heartbeat_after_the_lock, "a claim counts no attempt"),
     "an expire_locks without the time": (expire_early, "a lock was reported as expired before it was"),
     "an end that is archived twice": (expire, "a message is in the archive twice"),
     "a low-water mark that is raised too far": (publish_below_the_mark, "a message is below the low-water mark"),
-    "a release that forgets": (give_back, "a message is locked although no worker runs"),
+    "a release that forgets": (release, "a message is locked although no worker runs"),
     "a claim that counts no attempt": (succeed, "a claim counts no attempt"),
-    "a limit that is not counted": (claim_again_and_again("few"), "more ran at once than the limit allows"),
-    "an order that is not kept": (claim_again_and_again("line"), "a channel was not worked in order"),
-    "a rate that is not charged": (claim_again_and_again("metered"), "more was claimed than its rate allows"),
+    "a limit that is not counted": (claim_repeatedly("few"), "more ran at once than the limit allows"),
+    "an order that is not kept": (claim_repeatedly("line"), "a channel was not worked in order"),
+    "a rate that is not charged": (claim_repeatedly("metered"), "more was claimed than its rate allows"),
     "a depth that is not lowered": (fill_and_empty, "a depth is not the number of messages"),
     "a death without an alert": (reject, "the alerts do not add up to the dead messages"),
     "a death without its copy": (reject, "a dead letter is not one copy"),
@@ -160,105 +160,105 @@ def test_every_break_has_its_test() -> None:
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_it_finds_each_break(name: str, shop: Shop) -> None:
+def test_it_finds_each_break(name: str, harness: Harness) -> None:
     """The same steps in an intact queue violate no rule; in the broken one they violate this rule."""
-    deed, rule = SEEN[name]
-    BREAKS[name].install(shop.queue.conn)
+    run, rule = SEEN[name]
+    BREAKS[name].install(harness.queue.conn)
 
-    deed(shop)
+    run(harness)
 
-    assert rule in shop.findings()
+    assert rule in harness.findings()
 
 
-def test_in_an_intact_queue_it_finds_nothing(shop: Shop) -> None:
-    for deed in (succeed, reject, fill_and_empty, expire, give_back, publish_below_the_mark):
-        deed(shop)
-    again = shop.publish("often", "effect")
+def test_in_an_intact_queue_it_finds_nothing(harness: Harness) -> None:
+    for run in (succeed, reject, fill_and_empty, expire, release, publish_below_the_mark):
+        run(harness)
+    again = harness.publish("often", "effect")
     for how, function, arguments in (("failed", "retry", ("boom", "0 s")), ("deferred", "defer", ("0 s",))):
-        shop.settle(function, shop.claim("often"), how, *arguments)
-    with shop.queue.conn.transaction():
-        (claimed,) = shop.claim("often")
-        shop.effect(claimed)
-        assert shop.settle("complete", [claimed], "success") == []
-    shop.ledger.redriven[again] = 0
-    shop.queue.rows("SELECT * FROM messages.redrive(ARRAY(SELECT id FROM messages.dead WHERE topic = 'lettered'))")
-    shop.settle("complete", shop.claim("lettered"), "success")
+        harness.settle(function, harness.claim("often"), how, *arguments)
+    with harness.queue.conn.transaction():
+        (claimed,) = harness.claim("often")
+        harness.effect(claimed)
+        assert harness.settle("complete", [claimed], "success") == []
+    harness.ledger.redriven[again] = 0
+    harness.queue.rows("SELECT * FROM messages.redrive(ARRAY(SELECT id FROM messages.dead WHERE topic = 'lettered'))")
+    harness.settle("complete", harness.claim("lettered"), "success")
 
-    assert shop.findings() == ""
-
-
-def test_it_finds_a_missing_message(shop: Shop) -> None:
-    shop.queue.conn.execute("DELETE FROM messages.message WHERE id = %s", [shop.publish("unhandled")])
-
-    assert "a message is in neither table" in shop.findings()
-    assert "a committed publish is not in exactly one table" in shop.findings()
+    assert harness.findings() == ""
 
 
-def test_it_finds_a_refused_publish_that_exists(shop: Shop) -> None:
-    shop.publish("unhandled")
-    shop.ledger.refused += shop.ledger.committed
-    shop.ledger.committed = []
+def test_it_finds_a_missing_message(harness: Harness) -> None:
+    harness.queue.conn.execute("DELETE FROM messages.message WHERE id = %s", [harness.publish("unhandled")])
 
-    assert "refused and there" in shop.findings()
-
-
-def test_it_finds_an_attempt_too_many(shop: Shop) -> None:
-    shop.queue.conn.execute("UPDATE messages.message SET attempts = 7 WHERE id = %s", [shop.publish("often")])
-
-    assert "a message has more attempts than it may have" in shop.findings()
-    assert "a lock was taken over, or cut, or its attempt recounted" in shop.findings()
+    assert "a message is in neither table" in harness.findings()
+    assert "a committed publish is not in exactly one table" in harness.findings()
 
 
-def test_it_finds_a_key_that_is_ready_twice(shop: Shop) -> None:
-    shop.queue.conn.execute("DROP INDEX messages.message_key")
+def test_it_finds_a_refused_publish_that_exists(harness: Harness) -> None:
+    harness.publish("unhandled")
+    harness.ledger.refused += harness.ledger.committed
+    harness.ledger.committed = []
+
+    assert "refused and there" in harness.findings()
+
+
+def test_it_finds_an_attempt_too_many(harness: Harness) -> None:
+    harness.queue.conn.execute("UPDATE messages.message SET attempts = 7 WHERE id = %s", [harness.publish("often")])
+
+    assert "a message has more attempts than it may have" in harness.findings()
+    assert "a lock was taken over, or cut, or its attempt recounted" in harness.findings()
+
+
+def test_it_finds_a_key_that_is_ready_twice(harness: Harness) -> None:
+    harness.queue.conn.execute("DROP INDEX messages.message_key")
     for _ in range(2):
-        shop.publish("unhandled", key="k")
+        harness.publish("unhandled", key="k")
 
-    assert "a key is ready twice" in shop.findings()
-
-
-def test_it_finds_an_effect_without_its_success(shop: Shop) -> None:
-    shop.publish("once", "effect")
-    (claimed,) = shop.claim("once")
-    shop.effect(claimed)
-    shop.settle("fail", [claimed], "failed", "the completion was forgotten")
-
-    assert "an effect belongs to no success" in shop.findings()
+    assert "a key is ready twice" in harness.findings()
 
 
-def test_it_finds_a_success_without_its_effect(shop: Shop) -> None:
-    shop.publish("once", "effect")
-    shop.settle("complete", shop.claim("once"), "success")
+def test_it_finds_an_effect_without_its_success(harness: Harness) -> None:
+    harness.publish("once", "effect")
+    (claimed,) = harness.claim("once")
+    harness.effect(claimed)
+    harness.settle("fail", [claimed], "failed", "the completion was forgotten")
 
-    assert "a success has no effect" in shop.findings()
-
-
-def test_it_finds_a_handler_that_began_without_a_claim(shop: Shop) -> None:
-    shop.publish("once")
-    (claimed,) = shop.claim("once")
-    shop.journal[-1]["claim"] += 1
-    shop.settle("complete", [claimed], "success")
-
-    assert "a handler began without a claim" in shop.findings()
+    assert "an effect belongs to no success" in harness.findings()
 
 
-def test_it_finds_a_step_that_is_done_again_although_it_is_saved(shop: Shop) -> None:
-    shop.publish("stepped", "step")
-    (claimed,) = shop.claim("stepped")
-    shop.step(claimed, "buy")
-    shop.queue.call("save_step", claimed.id, claimed.claim_id, "buy", Jsonb(7))
-    assert "a step was done again" not in shop.findings()
+def test_it_finds_a_success_without_its_effect(harness: Harness) -> None:
+    harness.publish("once", "effect")
+    harness.settle("complete", harness.claim("once"), "success")
+
+    assert "a success has no effect" in harness.findings()
+
+
+def test_it_finds_a_handler_that_began_without_a_claim(harness: Harness) -> None:
+    harness.publish("once")
+    (claimed,) = harness.claim("once")
+    harness.journal[-1]["claim"] += 1
+    harness.settle("complete", [claimed], "success")
+
+    assert "a handler began without a claim" in harness.findings()
+
+
+def test_it_finds_a_step_that_is_done_again_although_it_is_saved(harness: Harness) -> None:
+    harness.publish("stepped", "step")
+    (claimed,) = harness.claim("stepped")
+    harness.step(claimed, "buy")
+    harness.queue.call("save_step", claimed.id, claimed.claim_id, "buy", Jsonb(7))
+    assert "a step was done again" not in harness.findings()
 
     time.sleep(2 * GRAIN_S)
-    shop.step(claimed, "buy")
+    harness.step(claimed, "buy")
 
-    assert "a step was done again although it is saved" in shop.findings()
+    assert "a step was done again although it is saved" in harness.findings()
 
 
-def test_it_finds_a_message_of_ack_first_that_is_begun_twice(shop: Shop) -> None:
-    shop.publish("first")
-    shop.claim("first", lock_duration="0 s")
-    shop.queue.call("expire_locks")
-    shop.settle("complete", shop.claim("first"), "success")
+def test_it_finds_a_message_of_ack_first_that_is_begun_twice(harness: Harness) -> None:
+    harness.publish("first")
+    harness.claim("first", lock_duration="0 s")
+    harness.queue.call("expire_locks")
+    harness.settle("complete", harness.claim("first"), "success")
 
-    assert "a message of ack_first was begun twice" in shop.findings()
+    assert "a message of ack_first was begun twice" in harness.findings()

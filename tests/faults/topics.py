@@ -15,7 +15,7 @@ class Topic:
     """One topic.
 
     Attributes:
-        deeds: what its handlers do, chosen at random.
+        actions: what its handlers do, chosen at random.
         settings: its policy.
         handler: how it is run; None = no worker handles it.
         channels: the names of its channels.
@@ -23,9 +23,9 @@ class Topic:
         lasting: whether its claims survive a crash of the server: it has a limit, an order, or one attempt.
     """
 
-    deeds: tuple[str, ...] = ("succeed",)
+    actions: tuple[str, ...] = ("succeed",)
     settings: dict[str, Any] = field(default_factory=dict)
-    handler: dict[str, Any] | None = field(default_factory=lambda: {"handler": "deeds:deed"})
+    handler: dict[str, Any] | None = field(default_factory=lambda: {"handler": "scripted:run"})
     channels: str = ""
     keys: int = 0
     lasting: bool = False
@@ -34,7 +34,7 @@ class Topic:
         """Return a payload of this topic."""
         payload: dict[str, Any] = {
             "tag": tag,
-            "do": chance.choice(self.deeds),
+            "do": chance.choice(self.actions),
             "for": chance.choice((0, 0, 0, 0.01, 0.05)),
         }
         if chance.random() < 0.2:
@@ -87,24 +87,24 @@ TOPICS = {
     "threads": Topic(
         ("succeed", "effect", "effect then raise", "raise", "defer", "nap"),
         {"max_attempts": 3},
-        {"handler": "deeds:deed_in_thread"},
+        {"handler": "scripted:run_in_thread"},
     ),
     "child": Topic(
         ("succeed", "succeed", "succeed", "succeed", "raise", "die", "nap"),
         {"max_attempts": 2, "timeout": f"{RUN_TIMEOUT_S} s"},
-        {"handler": "deeds:deed_in_process", "isolation": "process", "concurrency": 2},
+        {"handler": "scripted:run_in_process", "isolation": "process", "concurrency": 2},
     ),
     "timed": Topic(("succeed", "nap", "effect"), {"max_attempts": 2, "timeout": f"{RUN_TIMEOUT_S} s"}),
     "first": Topic(
-        ("succeed",), {"max_attempts": 3}, {"handler": "deeds:deed_after_the_end", "ack_policy": "ack_first"}
+        ("succeed",), {"max_attempts": 3}, {"handler": "scripted:run_after_the_end", "ack_policy": "ack_first"}
     ),
     "batch": Topic(
         ("succeed", "reject"),
         {"max_attempts": 4},
-        {"handler": "deeds:deeds", "batch_size": 20, "batch_timeout": "0.05s"},
+        {"handler": "scripted:run_batch", "batch_size": 20, "batch_timeout": "0.05s"},
     ),
     "lettered": Topic(("succeed", "raise", "reject"), {"dead_letter": True}, lasting=True),
-    "stepped": Topic(("step", "step", "step then raise"), {"max_attempts": 8}, {"handler": "deeds:deed_in_steps"}),
+    "stepped": Topic(("step", "step", "step then raise"), {"max_attempts": 8}, {"handler": "scripted:run_steps"}),
     # Run over HTTP, by workers that die and that settle late.
     REMOTE: Topic((*["succeed"] * 12, "raise", "forget", "late"), {"max_attempts": 8}, handler=None),
     # A topic without a handler, and a paused one: the checker examines their messages at the end.

@@ -156,7 +156,7 @@ def test_a_superuser_gives_the_schema_to_an_owner_that_cannot_log_in(conn: psyco
 
 
 @pytest.fixture(params=['we ird-"N";', "Ümläut 'q'", "%s {} :name", "SELECT"])
-def strange(request: pytest.FixtureRequest, server: Postgres) -> Iterator[psycopg.Connection[Any]]:
+def odd_name(request: pytest.FixtureRequest, server: Postgres) -> Iterator[psycopg.Connection[Any]]:
     """A connection to a database of a name that must be quoted."""
     name = sql.Identifier(request.param)
     with server.admin() as admin:
@@ -166,11 +166,11 @@ def strange(request: pytest.FixtureRequest, server: Postgres) -> Iterator[psycop
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 
 
-def test_the_database_may_have_any_name(strange: psycopg.Connection[Any]) -> None:
-    schema.migrate(strange)
+def test_the_database_may_have_any_name(odd_name: psycopg.Connection[Any]) -> None:
+    schema.migrate(odd_name)
 
-    assert schema.migrate(strange) == []
-    assert works(strange)
+    assert schema.migrate(odd_name) == []
+    assert works(odd_name)
 
 
 def test_an_owner_without_superuser_rights_and_createrole_installs_it_as_its_own(

@@ -58,12 +58,12 @@ def local(database: Database) -> Iterator[Site]:
 
 
 @pytest.fixture(autouse=True)
-def _nobody_was_wrong_before(request: pytest.FixtureRequest) -> None:
-    for name in {"local", "walled"} & set(request.fixturenames):
+def _no_failures_before(request: pytest.FixtureRequest) -> None:
+    for name in {"local", "with_tokens"} & set(request.fixturenames):
         request.getfixturevalue(name).app.state.token_cache._failures.clear()
 
 
-def say(site: Site, *lines: bytes, body: bytes = b"") -> bytes:
+def send_raw(site: Site, *lines: bytes, body: bytes = b"") -> bytes:
     """Send a request byte by byte as given; return what arrives until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1])), timeout=60) as wire:
         wire.sendall(b"\r\n".join([*lines, b"Connection: close", b"", body]))
@@ -93,9 +93,9 @@ def test_a_caller_without_a_valid_token_is_unauthenticated_under_any_name(
 
     for host in (EVIL.encode(), b"127.0.0.1"):
         for answer in (
-            say(local, b"GET /v1/stats HTTP/1.1", b"Host: " + host, shown),
-            say(local, b"GET /messages HTTP/1.1", b"Host: " + host, shown, b"Accept: application/json"),
-            say(local, *publishes(b"Host: " + host, shown), body=MESSAGE),
+            send_raw(local, b"GET /v1/stats HTTP/1.1", b"Host: " + host, shown),
+            send_raw(local, b"GET /messages HTTP/1.1", b"Host: " + host, shown, b"Accept: application/json"),
+            send_raw(local, *publishes(b"Host: " + host, shown), body=MESSAGE),
         ):
             assert status(answer) in (401, 429), answer
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'pwn'") == 0
@@ -153,7 +153,7 @@ SAID_TWICE = [
 
 @pytest.mark.parametrize("headers", SAID_TWICE, ids=lambda headers: headers[-1].decode())
 def test_a_header_that_decides_must_not_occur_twice(local: Site, queue: Queue, headers: tuple[bytes, ...]) -> None:
-    answer = say(local, *publishes(*headers), body=MESSAGE)
+    answer = send_raw(local, *publishes(*headers), body=MESSAGE)
 
     assert status(answer) in (400, 421), answer
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'pwn'") == 0
@@ -171,12 +171,12 @@ def test_a_header_that_decides_must_not_occur_twice(local: Site, queue: Queue, h
     ],
 )
 def test_a_host_name_has_no_path_and_no_user(local: Site, host: bytes) -> None:
-    assert status(say(local, b"GET /v1/stats HTTP/1.1", b"Host: " + host)) in (400, 421)
+    assert status(send_raw(local, b"GET /v1/stats HTTP/1.1", b"Host: " + host)) in (400, 421)
 
 
 def test_an_address_in_the_request_line_does_not_replace_the_host(local: Site) -> None:
     for target in (b"http://127.0.0.1/v1/stats", b"http://127.0.0.1/v1/messages"):
-        assert status(say(local, b"GET %s HTTP/1.1" % target, b"Host: evil.test")) in (400, 404, 421)
+        assert status(send_raw(local, b"GET %s HTTP/1.1" % target, b"Host: evil.test")) in (400, 404, 421)
 
 
 @pytest.mark.parametrize(
@@ -191,19 +191,19 @@ def test_bytes_after_a_body_do_not_identify_the_caller(local: Site, queue: Queue
     parts = b"%x\r\n%s\r\n0\r\nX-Forwarded-For: 192.0.2.7\r\nAuthorization: Bearer x\r\n\r\n" % (len(MESSAGE), MESSAGE)
     head = (b"POST /v1/messages HTTP/1.1", b"Host: localhost", b"Content-Type: application/json")
 
-    answer = say(local, *head, b"Transfer-Encoding: chunked", body=parts)
+    answer = send_raw(local, *head, b"Transfer-Encoding: chunked", body=parts)
 
     assert status(answer) == 201, answer
     queue.conn.execute("DELETE FROM messages.message")
 
 
-def test_a_logout_ends_only_its_own_session(walled: Site) -> None:
-    victim = httpx.post(f"{walled.url}/login", data={"token": walled.token("viewer")}).cookies[COOKIE]
-    other = {"Authorization": f"Bearer {walled.token('viewer')}"}
+def test_a_logout_ends_only_its_own_session(with_tokens: Site) -> None:
+    victim = httpx.post(f"{with_tokens.url}/login", data={"token": with_tokens.token("viewer")}).cookies[COOKIE]
+    other = {"Authorization": f"Bearer {with_tokens.token('viewer')}"}
 
-    httpx.post(f"{walled.url}/logout", headers=other, cookies={COOKIE: victim})
+    httpx.post(f"{with_tokens.url}/logout", headers=other, cookies={COOKIE: victim})
 
-    assert httpx.get(f"{walled.url}/v1/stats", cookies={COOKIE: victim}).status_code == 200
+    assert httpx.get(f"{with_tokens.url}/v1/stats", cookies={COOKIE: victim}).status_code == 200
 
 
 # Limits of sizes.
@@ -218,7 +218,7 @@ def parsed(request: pytest.FixtureRequest, database: Database, monkeypatch: pyte
     site.stop()
 
 
-def pour(site: Site, head: bytes, drop: bytes, most: int = 16 << 20) -> tuple[int, bytes]:
+def send_endlessly(site: Site, head: bytes, drop: bytes, most: int = 16 << 20) -> tuple[int, bytes]:
     """Send the same bytes again and again until the server closes the connection; return how many it took, and its answer."""
     with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1])), timeout=60) as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
@@ -253,7 +253,7 @@ ENDLESS = {
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_the_connection_is_closed_before_endless_headers_fill_the_memory(parsed: Site, kind: str) -> None:
     # The buffers of the kernels on both sides are added.
-    sent, _ = pour(parsed, *ENDLESS[kind])
+    sent, _ = send_endlessly(parsed, *ENDLESS[kind])
 
     assert sent < 16 << 20
     assert httpx.get(f"{parsed.url}/livez").status_code == 200
@@ -291,7 +291,7 @@ def test_large_headers_and_large_bodies_within_the_limits_are_accepted(parsed: S
 
 
 @pytest.fixture(scope="module")
-def walled(server: Postgres) -> Iterator[Site]:
+def with_tokens(server: Postgres) -> Iterator[Site]:
     """A web server that requires tokens."""
     with server.new_database(template=server.migrated) as database:
         site = Site(database)
@@ -301,7 +301,7 @@ def walled(server: Postgres) -> Iterator[Site]:
 
 
 @pytest.fixture
-def asked(walled: Site, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def asked(with_tokens: Site, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The checks of secrets that reach the database."""
     questions: list[str] = []
     ask = token_cache.TokenCache._query
@@ -312,7 +312,7 @@ def asked(walled: Site, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(token_cache.TokenCache, "_query", counted)
     # The checks are counted without forgetting any during the test.
-    walled.app.state.token_cache._next_throttled_at = float("inf")
+    with_tokens.app.state.token_cache._next_throttled_at = float("inf")
     return questions
 
 
@@ -325,38 +325,40 @@ def by_cookie() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("forge", [by_token, by_cookie])
-def test_wrong_secrets_reach_the_database_a_bounded_number_of_times(walled: Site, asked: list[str], forge: Any) -> None:
-    with httpx.Client(base_url=walled.url, timeout=60) as outsider:
+def test_wrong_secrets_reach_the_database_a_bounded_number_of_times(
+    with_tokens: Site, asked: list[str], forge: Any
+) -> None:
+    with httpx.Client(base_url=with_tokens.url, timeout=60) as outsider:
         codes = [outsider.get("/v1/stats", headers=forge()).status_code for _ in range(3 * token_cache.MAX_FAILURES)]
 
     assert codes == [401] * token_cache.MAX_FAILURES + [429] * 2 * token_cache.MAX_FAILURES
     assert len(asked) == token_cache.MAX_FAILURES
 
 
-def test_a_cookie_of_an_invalid_form_never_reaches_the_database(walled: Site, asked: list[str]) -> None:
-    answer = httpx.get(f"{walled.url}/v1/stats", headers={"Cookie": f"{COOKIE}=guess"})
+def test_a_cookie_of_an_invalid_form_never_reaches_the_database(with_tokens: Site, asked: list[str]) -> None:
+    answer = httpx.get(f"{with_tokens.url}/v1/stats", headers={"Cookie": f"{COOKIE}=guess"})
 
     assert (answer.status_code, asked) == (401, [])
 
 
-def test_an_honest_caller_behind_the_same_proxy_is_not_affected(walled: Site, asked: list[str]) -> None:
-    known, new = walled.token("viewer"), walled.token("viewer")
-    cookie = httpx.post(f"{walled.url}/login", data={"token": known}).cookies[COOKIE]
-    with httpx.Client(base_url=walled.url, timeout=60) as outsider:
+def test_an_honest_caller_behind_the_same_proxy_is_not_affected(with_tokens: Site, asked: list[str]) -> None:
+    known, new = with_tokens.token("viewer"), with_tokens.token("viewer")
+    cookie = httpx.post(f"{with_tokens.url}/login", data={"token": known}).cookies[COOKIE]
+    with httpx.Client(base_url=with_tokens.url, timeout=60) as outsider:
         while outsider.get("/v1/stats", headers=by_token()).status_code == 401:
             pass
     # Results are cached for two seconds, then checked again.
-    walled.app.state.token_cache._cached.clear()
+    with_tokens.app.state.token_cache._cached.clear()
 
-    by_known = httpx.get(f"{walled.url}/v1/stats", headers={"Authorization": f"Bearer {known}"})
-    by_session = httpx.get(f"{walled.url}/v1/stats", cookies={COOKIE: cookie})
-    walled.app.state.token_cache._next_throttled_at = 0.0
-    by_new = httpx.get(f"{walled.url}/v1/stats", headers={"Authorization": f"Bearer {new}"})
+    by_known = httpx.get(f"{with_tokens.url}/v1/stats", headers={"Authorization": f"Bearer {known}"})
+    by_session = httpx.get(f"{with_tokens.url}/v1/stats", cookies={COOKIE: cookie})
+    with_tokens.app.state.token_cache._next_throttled_at = 0.0
+    by_new = httpx.get(f"{with_tokens.url}/v1/stats", headers={"Authorization": f"Bearer {new}"})
 
     assert (by_known.status_code, by_session.status_code, by_new.status_code) == (200, 200, 200)
 
 
-def test_all_addresses_of_one_owner_count_as_one(walled: Site) -> None:
+def test_all_addresses_of_one_owner_count_as_one(with_tokens: Site) -> None:
     same = {token_cache._network(address) for address in ("2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:0:9::%eth0")}
     other = {
         token_cache._network(address)

@@ -69,7 +69,7 @@ AT_MOST = "SET lock_timeout = '5s'"
 
 
 @dataclass(frozen=True)
-class Ground:
+class Prepared:
     """The queue of a test, with the messages and policies that the actions need.
 
     Attributes:
@@ -86,7 +86,7 @@ class Ground:
 
 
 @pytest.fixture
-def ground(database: Database) -> Iterator[Ground]:
+def prepared(database: Database) -> Iterator[Prepared]:
     queue = Queue(database.connect())
     roles = {role: f"{role}_{database.name}" for role in ("outsider", "publisher", "worker")}
     for role, name in roles.items():
@@ -97,7 +97,7 @@ def ground(database: Database) -> Iterator[Ground]:
     queue.conn.execute("SELECT set_config('lock_timeout', '5s', false)")
     # Rows that a first use creates exist already: otherwise each action would have its own reason to write.
     queue.policy("t", max_concurrency=100, dequeue_rate=1000, channel_concurrency=100)
-    yield Ground(database, queue, *(_as(database, roles[role]) for role in ("outsider", "publisher", "worker")))
+    yield Prepared(database, queue, *(_as(database, roles[role]) for role in ("outsider", "publisher", "worker")))
     database.disconnect()
     with database.server.admin() as admin:
         for name in roles.values():
@@ -113,101 +113,101 @@ def _as(database: Database, role: str) -> Queue:
 # Actions that must continue. Each is done by a superuser, who waits for locks like any role.
 
 
-def arm(ground: Ground) -> None:
-    ground.queue.arm()
-    assert ground.queue.value("SELECT pg_sequence_last_value('messages.armed_until') > 1000")
+def arm(prepared: Prepared) -> None:
+    prepared.queue.arm()
+    assert prepared.queue.value("SELECT pg_sequence_last_value('messages.armed_until') > 1000")
 
 
-def tick(ground: Ground) -> None:
-    did = {row.task: row.count for row in ground.queue.rows("SELECT * FROM messages.tick('hand')")}
+def tick(prepared: Prepared) -> None:
+    did = {row.task: row.count for row in prepared.queue.rows("SELECT * FROM messages.tick('hand')")}
     assert len(did) > 10
     assert min(did.values()) >= 0
-    assert ground.queue.value("SELECT messages.update_conditions() >= 0")
+    assert prepared.queue.value("SELECT messages.update_conditions() >= 0")
 
 
-def claim_of_a_limited_topic(ground: Ground) -> None:
-    published = ground.queue.publish("t")
-    assert published in [c.id for c in ground.queue.claim("t")]
+def claim_of_a_limited_topic(prepared: Prepared) -> None:
+    published = prepared.queue.publish("t")
+    assert published in [c.id for c in prepared.queue.claim("t")]
 
 
-def claim_of_limited_channels(ground: Ground) -> None:
-    published = [ground.queue.publish("t", channel=channel) for channel in ("a", "b")]
-    assert set(published) <= {c.id for c in ground.queue.claim("t")}
+def claim_of_limited_channels(prepared: Prepared) -> None:
+    published = [prepared.queue.publish("t", channel=channel) for channel in ("a", "b")]
+    assert set(published) <= {c.id for c in prepared.queue.claim("t")}
 
 
-def claim_of_a_new_topic(ground: Ground) -> None:
-    ground.queue.publish("new")
-    ground.queue.claim_one("new")
+def claim_of_a_new_topic(prepared: Prepared) -> None:
+    prepared.queue.publish("new")
+    prepared.queue.claim_one("new")
 
 
-def note_a_new_place(ground: Ground) -> None:
-    ground.queue.publish("new")
-    ground.queue.claim_one("new")
-    assert ground.queue.rows("SELECT FROM messages.low_water WHERE topic = 'new'")
+def add_a_low_water_entry(prepared: Prepared) -> None:
+    prepared.queue.publish("new")
+    prepared.queue.claim_one("new")
+    assert prepared.queue.rows("SELECT FROM messages.low_water WHERE topic = 'new'")
 
 
-def publish_after(ground: Ground) -> None:
-    first = ground.queue.publish("other")
-    assert ground.queue.send(topic="other", after=[first]).outcome == "inserted"
+def publish_after(prepared: Prepared) -> None:
+    first = prepared.queue.publish("other")
+    assert prepared.queue.send(topic="other", after=[first]).outcome == "inserted"
 
 
-def keep_step(ground: Ground) -> None:
-    ground.queue.publish("other")
-    claimed = ground.queue.claim("other")[-1]
-    assert ground.queue.call("save_step", claimed.id, claimed.claim_id, "s", {"a": 1}) is True
+def keep_step(prepared: Prepared) -> None:
+    prepared.queue.publish("other")
+    claimed = prepared.queue.claim("other")[-1]
+    assert prepared.queue.call("save_step", claimed.id, claimed.claim_id, "s", {"a": 1}) is True
 
 
-def wait_for(ground: Ground) -> None:
-    (found,) = ground.queue.rows("SELECT * FROM messages.wait_for(%s)", [ground.queue.publish("other")])
+def wait_for(prepared: Prepared) -> None:
+    (found,) = prepared.queue.rows("SELECT * FROM messages.wait_for(%s)", [prepared.queue.publish("other")])
     assert found.result is None
 
 
-def complete(ground: Ground) -> None:
-    ground.queue.publish("other")
-    assert ground.queue.settle("complete", ground.queue.claim("other")) == []
+def complete(prepared: Prepared) -> None:
+    prepared.queue.publish("other")
+    assert prepared.queue.settle("complete", prepared.queue.claim("other")) == []
 
 
-def pause(ground: Ground) -> None:
-    ground.queue.rows("SELECT * FROM messages.pause('other', 'why')")
+def pause(prepared: Prepared) -> None:
+    prepared.queue.rows("SELECT * FROM messages.pause('other', 'why')")
 
 
-def change_a_policy(ground: Ground) -> None:
-    ground.queue.policy("other", ttl="1 day", notify="always")
+def change_a_policy(prepared: Prepared) -> None:
+    prepared.queue.policy("other", ttl="1 day", notify="always")
 
 
-def subscribe(ground: Ground) -> None:
-    ground.queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('source', 'sink')")
+def subscribe(prepared: Prepared) -> None:
+    prepared.queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('source', 'sink')")
 
 
-def apply_a_configuration(ground: Ground) -> None:
+def apply_a_configuration(prepared: Prepared) -> None:
     wanted = DesiredPolicy(TopicPolicy(max_attempts=7))
-    assert len(policy_change.apply(ground.queue.conn, {"another": wanted})) == 1
+    assert len(policy_change.apply(prepared.queue.conn, {"another": wanted})) == 1
 
 
-def work_on_an_export(ground: Ground) -> None:
-    with held(ground.queue.conn, "default"):
+def advance_an_export(prepared: Prepared) -> None:
+    with held(prepared.queue.conn, "default"):
         pass
 
 
-def take_the_name_of_a_consumer(ground: Ground) -> None:
-    assert ClaimClient(ground.queue.conn, "loader").take_name(0) is True
+def lock_a_consumer(prepared: Prepared) -> None:
+    assert ClaimClient(prepared.queue.conn, "loader").take_name(0) is True
 
 
-def migrate(ground: Ground) -> None:
-    assert schema.migrate(ground.queue.conn) == []
+def migrate(prepared: Prepared) -> None:
+    assert schema.migrate(prepared.queue.conn) == []
 
 
-ACTIONS: tuple[Callable[[Ground], None], ...] = (
+ACTIONS: tuple[Callable[[Prepared], None], ...] = (
     *(arm, tick, claim_of_a_limited_topic, claim_of_limited_channels, claim_of_a_new_topic, publish_after, keep_step),
-    *(wait_for, complete, pause, change_a_policy, subscribe, apply_a_configuration, work_on_an_export),
-    *(take_the_name_of_a_consumer, migrate),
+    *(wait_for, complete, pause, change_a_policy, subscribe, apply_a_configuration, advance_an_export),
+    *(lock_a_consumer, migrate),
 )
 each_action = pytest.mark.parametrize("act", ACTIONS, ids=lambda act: act.__name__)
 
 
-def test_no_function_takes_an_advisory_lock_except_the_sign_of_life_of_a_session(ground: Ground) -> None:
+def test_no_function_takes_an_advisory_lock_except_the_sign_of_life_of_a_session(prepared: Prepared) -> None:
     """Its key is random. No session waits for it, and a session that holds it elsewhere does not count: messages.is_lease_alive."""
-    found = ground.queue.rows(
+    found = prepared.queue.rows(
         """
         SELECT p.proname AS name FROM pg_proc AS p
         WHERE p.pronamespace = 'messages'::regnamespace AND p.prosrc ~* 'pg_(try_)?advisory'
@@ -217,15 +217,15 @@ def test_no_function_takes_an_advisory_lock_except_the_sign_of_life_of_a_session
     assert {row.name for row in found} == {"take_lease", "release_lease"}
 
 
-@pytest.mark.parametrize("act", [*ACTIONS, note_a_new_place], ids=lambda act: act.__name__)
+@pytest.mark.parametrize("act", [*ACTIONS, add_a_low_water_entry], ids=lambda act: act.__name__)
 def test_each_action_continues_while_an_outsider_holds_every_advisory_lock_that_it_can_know(
-    ground: Ground, act: Callable[[Ground], None]
+    prepared: Prepared, act: Callable[[Prepared], None]
 ) -> None:
     for key in PUBLIC_KEYS:
-        ground.outsider.value("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [key])
-    ground.outsider.value("SELECT pg_advisory_lock(%s)", [MIGRATION_KEY])
+        prepared.outsider.value("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [key])
+    prepared.outsider.value("SELECT pg_advisory_lock(%s)", [MIGRATION_KEY])
 
-    act(ground)
+    act(prepared)
 
 
 def lock_all_tables(queue: Queue) -> set[tuple[str, str]]:
@@ -236,22 +236,22 @@ def lock_all_tables(queue: Queue) -> set[tuple[str, str]]:
 
 @each_action
 def test_each_action_continues_while_an_outsider_holds_every_table_that_it_may_lock(
-    ground: Ground, act: Callable[[Ground], None]
+    prepared: Prepared, act: Callable[[Prepared], None]
 ) -> None:
-    with ground.outsider.conn.transaction(force_rollback=True):
-        taken = lock_all_tables(ground.outsider)
+    with prepared.outsider.conn.transaction(force_rollback=True):
+        taken = lock_all_tables(prepared.outsider)
 
         assert {mode for _, mode in taken} == {"AccessShareLock"}
         assert not [name for name, _ in taken if name.startswith("messages.")]
-        act(ground)
+        act(prepared)
 
 
 @each_action
 def test_each_action_continues_while_a_publisher_holds_its_locks_and_has_published_to_another_topic(
-    ground: Ground, act: Callable[[Ground], None]
+    prepared: Prepared, act: Callable[[Prepared], None]
 ) -> None:
-    ground.queue.policy("own", max_depth=100, publish_rate=100, key_ttl="1 day")
-    mine = ground.publisher
+    prepared.queue.policy("own", max_depth=100, publish_rate=100, key_ttl="1 day")
+    mine = prepared.publisher
     with mine.conn.transaction(force_rollback=True):
         taken = lock_all_tables(mine)
         first = mine.send(topic="own", key="k").id
@@ -260,16 +260,16 @@ def test_each_action_continues_while_a_publisher_holds_its_locks_and_has_publish
 
         assert {name for name, mode in taken if mode != "AccessShareLock"} <= {"messages.publish_stage"}
         assert {mode for _, mode in taken} <= {"AccessShareLock", "RowShareLock", "RowExclusiveLock"}
-        act(ground)
+        act(prepared)
 
 
 @each_action
 def test_each_action_continues_while_a_worker_holds_its_locks_and_has_armed_and_claimed(
-    ground: Ground, act: Callable[[Ground], None]
+    prepared: Prepared, act: Callable[[Prepared], None]
 ) -> None:
     """A worker that claims from a limited topic, or ticks, and stays open blocks that: tests of messages.lock_holders."""
-    ground.queue.publish_many(3, "own")
-    mine = ground.worker
+    prepared.queue.publish_many(3, "own")
+    mine = prepared.worker
     with mine.conn.transaction(force_rollback=True):
         taken = lock_all_tables(mine)
         mine.arm("his own")
@@ -278,7 +278,7 @@ def test_each_action_continues_while_a_worker_holds_its_locks_and_has_armed_and_
         mine.settle("complete", claimed[1:])
 
         assert {mode for _, mode in taken} == {"AccessShareLock"}
-        act(ground)
+        act(prepared)
 
 
 @contextmanager
@@ -287,29 +287,29 @@ def _open(queue: Queue) -> Iterator[None]:
         yield
 
 
-def test_a_worker_with_an_open_tick_blocks_the_maintenance_and_the_doctor_names_it(ground: Ground) -> None:
-    mine = ground.worker
+def test_a_worker_with_an_open_tick_blocks_the_maintenance_and_the_doctor_names_it(prepared: Prepared) -> None:
+    mine = prepared.worker
     with _open(mine):
         mine.rows("SELECT * FROM messages.tick('daemon')")
-        assert ground.queue.rows("SELECT * FROM messages.tick('hand')") == []
-        ground.queue.later("2 minutes")
-        findings = ground.queue.rows("SELECT * FROM messages.doctor() WHERE code = 'row_lock' AND level = 'fail'")
+        assert prepared.queue.rows("SELECT * FROM messages.tick('hand')") == []
+        prepared.queue.later("2 minutes")
+        findings = prepared.queue.rows("SELECT * FROM messages.doctor() WHERE code = 'row_lock' AND level = 'fail'")
 
     assert any("the maintenance" in row.what for row in findings)
     assert {row.fix for row in findings} == {f"SELECT pg_terminate_backend({mine.conn.info.backend_pid});"}
 
 
-def test_a_worker_with_an_open_claim_blocks_only_that_topic_and_explain_names_it(ground: Ground) -> None:
-    ground.queue.publish_many(3, "t")
-    ground.queue.claim("t", limit=1)
-    ground.queue.publish("other")
-    waiting = ground.queue.publish("t")
-    mine = ground.worker
+def test_a_worker_with_an_open_claim_blocks_only_that_topic_and_explain_names_it(prepared: Prepared) -> None:
+    prepared.queue.publish_many(3, "t")
+    prepared.queue.claim("t", limit=1)
+    prepared.queue.publish("other")
+    waiting = prepared.queue.publish("t")
+    mine = prepared.worker
     with _open(mine):
         mine.claim("t", limit=1)
-        assert {c.topic for c in ground.queue.claim("t", "other")} == {"other"}
-        ground.queue.later("1 minute")
-        reasons = ground.queue.rows("SELECT * FROM messages.explain(%s)", [waiting])
+        assert {c.topic for c in prepared.queue.claim("t", "other")} == {"other"}
+        prepared.queue.later("1 minute")
+        reasons = prepared.queue.rows("SELECT * FROM messages.explain(%s)", [waiting])
 
     pid = mine.conn.info.backend_pid
     assert [row.detail["pid"] for row in reasons if row.code == "locked"] == [pid]
@@ -317,31 +317,31 @@ def test_a_worker_with_an_open_claim_blocks_only_that_topic_and_explain_names_it
 
 @pytest.mark.parametrize("limit", [{"max_depth": 100}, {"publish_rate": 1000}])
 def test_an_open_publisher_blocks_the_others_of_a_limited_topic_for_a_bounded_time(
-    ground: Ground, limit: dict[str, int]
+    prepared: Prepared, limit: dict[str, int]
 ) -> None:
-    ground.queue.policy("limited", **limit)
-    ground.queue.conn.execute("SET lock_timeout = '100ms'")  # the default is ten seconds
-    mine = ground.publisher
+    prepared.queue.policy("limited", **limit)
+    prepared.queue.conn.execute("SET lock_timeout = '100ms'")  # the default is ten seconds
+    mine = prepared.publisher
     insert = b"INSERT INTO messages.message (topic, payload) VALUES ('limited', '1')"
     with _open(mine):
         mine.conn.execute(insert)
         with pytest.raises(errors.LockNotAvailable):
-            ground.queue.conn.execute(insert)
-        ground.queue.publish("other")
+            prepared.queue.conn.execute(insert)
+        prepared.queue.publish("other")
 
-    ground.queue.conn.execute(insert)
+    prepared.queue.conn.execute(insert)
 
 
 def test_two_publishers_to_the_same_full_topics_one_by_a_subscription_wait_without_a_deadlock(
-    ground: Ground,
+    prepared: Prepared,
 ) -> None:
     """z is copied to a. One publishes to z, the other to both at once."""
-    queue, other = ground.queue, Queue(ground.database.connect())
+    queue, other = prepared.queue, Queue(prepared.database.connect())
     for topic in ("a", "z"):
         queue.policy(topic, max_depth=10000, publish_rate=100000, burst=100000)
         queue.publish(topic)
     queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('z', 'a')")
-    background = Background(ground.database.connect())
+    background = Background(prepared.database.connect())
 
     with queue.conn.transaction():
         queue.publish("a")

@@ -37,7 +37,7 @@ MOST = 16 * MIB + 16 * MIB + 65536
 NEVER = 300
 
 
-def vast(count: int, number: str = "1e131071") -> str:
+def huge(count: int, number: str = "1e131071") -> str:
     """Return SQL for a JSON array of so many numbers."""
     return f"(SELECT jsonb_agg('{number}'::jsonb) FROM generate_series(1, {count}))"
 
@@ -84,7 +84,7 @@ def measure_nothing(queue: Queue) -> None:
 
 
 def poison(queue: Queue, topic: str = "t", count: int = 9000, **columns: Any) -> int:
-    return queue.publish(topic, payload=sql.SQL(vast(count)), **columns)
+    return queue.publish(topic, payload=sql.SQL(huge(count)), **columns)
 
 
 def end_of(queue: Queue, message_id: int) -> Any:
@@ -98,14 +98,14 @@ def end_of(queue: Queue, message_id: int) -> Any:
 
 
 REFUSED = {
-    "a bomb of numbers": ("payload", vast(9000)),
-    "one that is small": ("payload", vast(300)),
-    "numbers that begin with zeros": ("payload", vast(1100, "1e-16383")),
-    "zeros that are long": ("payload", vast(1100, "0e-16383")),
-    "numbers deep inside": ("payload", f"jsonb_build_object('a', jsonb_build_object('b', {vast(9000)}))"),
+    "a bomb of numbers": ("payload", huge(9000)),
+    "one that is small": ("payload", huge(300)),
+    "numbers that begin with zeros": ("payload", huge(1100, "1e-16383")),
+    "zeros that are long": ("payload", huge(1100, "0e-16383")),
+    "numbers deep inside": ("payload", f"jsonb_build_object('a', jsonb_build_object('b', {huge(9000)}))"),
     "characters that are written as six": ("payload", r"to_jsonb(repeat(E'\x01', 3000000))"),
     "more than 16 MiB": ("payload", "to_jsonb(repeat('a', 16900000))"),
-    "headers with a bomb": ("headers", f"jsonb_build_object('a', {vast(4000)})"),
+    "headers with a bomb": ("headers", f"jsonb_build_object('a', {huge(4000)})"),
     "headers with one number": ("headers", "'{\"a\": 1e131071}'"),
     "headers of more than 64 KiB": ("headers", "jsonb_build_object('a', repeat('a', 65600))"),
 }
@@ -124,7 +124,7 @@ def test_a_payload_that_is_huge_as_text_is_refused_at_once(queue: Queue, column:
 
 
 @pytest.mark.every_server
-@pytest.mark.parametrize("value", [vast(9000), "to_jsonb(repeat('a', 30000000))"], ids=["numbers", "a long string"])
+@pytest.mark.parametrize("value", [huge(9000), "to_jsonb(repeat('a', 30000000))"], ids=["numbers", "a long string"])
 def test_a_compressed_payload_from_a_table_is_measured_uncompressed(queue: Queue, value: str) -> None:
     queue.conn.execute("SET ROLE messages_publisher")
     queue.conn.execute(f"CREATE TEMPORARY TABLE given AS SELECT {value} AS payload".encode())
@@ -144,7 +144,7 @@ def test_a_payload_of_almost_16_mib_and_headers_of_almost_64_kib_are_published_a
     assert (claimed.id, len(claimed.payload)) == (published, 16_777_002)
 
 
-BOMB = vast(9000)
+BOMB = huge(9000)
 OTHER_WAYS = {
     "publish": f"SELECT messages.publish('t', {BOMB})",
     "replace": f"SELECT messages.publish('t', {BOMB}, p_key => 'k', p_on_conflict => 'replace')",
@@ -181,7 +181,7 @@ def test_every_other_way_to_publish_refuses_huge_payloads_too(queue: Queue, way:
 
 
 def test_repeated_appends_end_at_the_limit(queue: Queue) -> None:
-    append = f"SELECT messages.publish('t', {vast(40)}, p_key => 'k', p_on_conflict => 'append')".encode()
+    append = f"SELECT messages.publish('t', {huge(40)}, p_key => 'k', p_on_conflict => 'append')".encode()
     for _ in range(3):
         queue.conn.execute(append)
 
@@ -198,7 +198,7 @@ def test_repeated_appends_end_at_the_limit(queue: Queue) -> None:
 @pytest.mark.every_server
 @pytest.mark.parametrize("channel", [None, "c"])
 def test_a_claim_is_bounded_by_its_byte_limit_however_little_is_stored(queue: Queue, channel: str | None) -> None:
-    published = queue.publish_many(60, channel=channel, payload=sql.SQL(f"{vast(100)} || to_jsonb(n)"))
+    published = queue.publish_many(60, channel=channel, payload=sql.SQL(f"{huge(100)} || to_jsonb(n)"))
 
     claimed = queue.rows("SELECT * FROM messages.claim('w', '{t}', 60)")
 
@@ -304,7 +304,7 @@ def test_a_daemon_runs_all_others_and_rejects_a_message_that_cannot_be_returned(
 ) -> None:
     measure_nothing(queue)
     queue.conn.execute("INSERT INTO messages.topic (topic, max_attempts) VALUES ('job', 3)")
-    guilty = [poison(queue, "job"), poison(queue, "job", headers=sql.SQL(f"jsonb_build_object('a', {vast(9000)})"))]
+    guilty = [poison(queue, "job"), poison(queue, "job", headers=sql.SQL(f"jsonb_build_object('a', {huge(9000)})"))]
     others = [*queue.publish_many(40, "job"), *queue.publish_many(40, "other")]
 
     daemon = start({"job": "work:echo", "other": "work:echo"})
@@ -488,7 +488,7 @@ def test_pages_and_answers_show_a_placeholder_for_what_is_too_large(
     http: httpx.Client, queue: Queue, is_archived: bool
 ) -> None:
     measure_nothing(queue)
-    headers = sql.SQL(f"jsonb_build_object('a', {vast(9000)})")
+    headers = sql.SQL(f"jsonb_build_object('a', {huge(9000)})")
     guilty, other = poison(queue, "job", headers=headers), queue.publish("job")
     if is_archived:
         queue.call("cancel", [guilty])
@@ -520,7 +520,7 @@ def test_the_command_line_shows_a_placeholder_for_what_is_too_large(
     monkeypatch.setenv("PGROUSE_DSN", database.dsn)
     pgrouse = Shell(monkeypatch, capsys)
     measure_nothing(queue)
-    guilty = poison(queue, "job", headers=sql.SQL(f"jsonb_build_object('a', {vast(9000)})"))
+    guilty = poison(queue, "job", headers=sql.SQL(f"jsonb_build_object('a', {huge(9000)})"))
     if is_archived:
         queue.call("cancel", [guilty])
 

@@ -57,22 +57,22 @@ def thaw(daemon: Daemon) -> None:
 
 
 @pytest.fixture
-def patient(queue: Queue) -> Queue:
+def long_timeouts(queue: Queue) -> Queue:
     queue.policy(max_attempts=5, backoff={"kind": "none"}, lock_expired_delay="0 s", lock_duration="1 hour")
     return queue
 
 
 def test_a_stale_run_does_not_repeat_a_step_that_an_earlier_attempt_saved(
-    patient: Queue, start: Start, fleet: Fleet
+    long_timeouts: Queue, start: Start, fleet: Fleet
 ) -> None:
-    published = patient.publish(payload="false")
-    first = patient.claim_one()
-    keep(patient, first, "buy")
-    patient.settle("retry", [first], ["boom"], ["0 s"])
+    published = long_timeouts.publish(payload="false")
+    first = long_timeouts.claim_one()
+    keep(long_timeouts, first, "buy")
+    long_timeouts.settle("retry", [first], ["boom"], ["0 s"])
     daemon = start({"t": "steps:buy_late"}, maintenance_interval="1h")
     fleet.journal.entry("start", published)
 
-    take_over(patient, daemon, published)
+    take_over(long_timeouts, daemon, published)
     thaw(daemon)
 
     assert "is not this worker's any more" in fleet.journal.entry("lost", published)["said"]
@@ -80,14 +80,14 @@ def test_a_stale_run_does_not_repeat_a_step_that_an_earlier_attempt_saved(
 
 
 def test_a_stale_run_that_has_loaded_its_steps_does_none_that_a_later_attempt_saved(
-    patient: Queue, start: Start, fleet: Fleet
+    long_timeouts: Queue, start: Start, fleet: Fleet
 ) -> None:
-    published = patient.publish(payload="true")
+    published = long_timeouts.publish(payload="true")
     daemon = start({"t": "steps:buy_late"}, maintenance_interval="1h")
     fleet.journal.entry("start", published)
 
-    second = take_over(patient, daemon, published)
-    keep(patient, second, "buy")
+    second = take_over(long_timeouts, daemon, published)
+    keep(long_timeouts, second, "buy")
     thaw(daemon)
 
     assert "is not this worker's any more" in fleet.journal.entry("lost", published)["said"]

@@ -22,7 +22,7 @@ LAST_MOMENT = datetime_time(23, 59, 50)
 _numbers = count(1)
 
 
-def begun_day() -> date:
+def archive_day() -> date:
     """Return the day of the archive's partitions. Shortly before midnight it waits for the next day: no test should run over midnight."""
     while (now := datetime.now(UTC)).time() >= LAST_MOMENT:
         time.sleep(0.1)
@@ -76,7 +76,7 @@ class Postgres:
     def migrated(self) -> str:
         """The name of a database with the schema installed today, to copy from. Created at its first use of a day: the archive has days."""
         name = "pgrouse_template"
-        today = begun_day()
+        today = archive_day()
         if self._migrated_on == today:
             return name
         self._drop(name)

@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from tests.server.postgres import Database, Postgres, begun_day
+from tests.server.postgres import Database, Postgres, archive_day
 from tests.sql.queue import Background, Listener, Queue
 
 TABLES = """
@@ -25,7 +25,7 @@ PARTITIONS = (
 
 
 @pytest.fixture(scope="session")
-def emptied(server: Postgres) -> Iterator[Callable[[], Database]]:
+def empty_shared_database(server: Postgres) -> Iterator[Callable[[], Database]]:
     """Empties the one database that most of these tests share: fifty times cheaper than a new one for each."""
     with server.new_database(template=server.migrated) as database, server.admin(database.name) as admin:
         tables = [name for (name,) in admin.execute(TABLES)]
@@ -46,12 +46,12 @@ def emptied(server: Postgres) -> Iterator[Callable[[], Database]]:
         )
 
         days = {day for (day,) in admin.execute(PARTITIONS)}
-        today = begun_day()
+        today = archive_day()
 
         def empty() -> Database:
             nonlocal days, today
             admin.execute(clean)
-            if today != (today := begun_day()):
+            if today != (today := archive_day()):
                 admin.execute("SELECT messages.maintain_partitions()")
                 first = f"message_archive_{today:%Y%m%d}"
                 days = {day for (day,) in admin.execute(PARTITIONS) if day >= first}
@@ -66,14 +66,14 @@ def emptied(server: Postgres) -> Iterator[Callable[[], Database]]:
 
 
 @pytest.fixture
-def database(emptied: Callable[[], Database]) -> Iterator[Database]:
+def database(empty_shared_database: Callable[[], Database]) -> Iterator[Database]:
     """The schema as it is after its installation. A test that changes more than rows and days takes `own_database`."""
-    database = emptied()
+    database = empty_shared_database()
     yield database
     database.disconnect()
 
 
-class Kept:
+class SharedConnection:
     """The connection that tests of the shared database use first: it stays open between tests, so that the server compiles its functions once.
 
     A test gets it like a new one: the state of the session is reset, and it is opened again if the previous test changed any other state.
@@ -109,17 +109,17 @@ AS_OPENED = (True, None, None, tuple_row)
 
 
 @pytest.fixture(scope="session")
-def kept(emptied: Callable[[], Database]) -> Iterator[Kept]:
+def shared_connection(empty_shared_database: Callable[[], Database]) -> Iterator[SharedConnection]:
     """The connection that stays open between tests."""
-    kept = Kept(emptied().dsn)
-    yield kept
-    kept.close()
+    shared_connection = SharedConnection(empty_shared_database().dsn)
+    yield shared_connection
+    shared_connection.close()
 
 
 @pytest.fixture
-def db(database: Database, kept: Kept) -> psycopg.Connection[Any]:
+def db(database: Database, shared_connection: SharedConnection) -> psycopg.Connection[Any]:
     """An autocommit connection to `database`."""
-    return kept.take() if database.dsn == kept.dsn else database.connect()
+    return shared_connection.take() if database.dsn == shared_connection.dsn else database.connect()
 
 
 @pytest.fixture

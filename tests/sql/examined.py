@@ -43,7 +43,7 @@ def examine(queue: Queue, part: str, *arguments: Any) -> Examined:
 
 
 @contextmanager
-def undone(queue: Queue, *statements: str) -> Iterator[None]:
+def rolled_back(queue: Queue, *statements: str) -> Iterator[None]:
     """Run statements in a transaction that is rolled back at the end: only this connection sees their effect."""
     with queue.conn.transaction(force_rollback=True):
         for each in statements:

@@ -9,10 +9,10 @@ def test_it_adds_to_the_events_that_the_transaction_has_recorded(queue: Queue) -
     with queue.conn.transaction():
         queue.call("add_end_events", [1, 2], "success")
         queue.call("add_end_events", [3], "failed")
-        noted = queue.value("SELECT current_setting('messages.end_events')")
+        recorded = queue.value("SELECT current_setting('messages.end_events')")
         rows = [tuple(row) for row in queue.rows("SELECT id, result FROM messages.end_event ORDER BY id")]
 
-    assert (noted, rows) == ("1,2,3", [(1, "success"), (2, "success"), (3, "failed")])
+    assert (recorded, rows) == ("1,2,3", [(1, "success"), (2, "success"), (3, "failed")])
     assert queue.value("SELECT count(*) FROM messages.end_event") == 0
 
 

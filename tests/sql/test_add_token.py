@@ -24,8 +24,12 @@ def test_it_stores_name_roles_topics_and_expiry(queue: Queue) -> None:
     )
     assert abs(token.lasts - timedelta(days=1)) < timedelta(minutes=1)
     assert token.created_by == queue.value("SELECT session_user::text")
-    noted = queue.row("SELECT * FROM messages.audit")
-    assert (noted.action, noted.target, noted.detail["roles"]) == ("add_token", "shop", ["publisher", "viewer"])
+    recorded = queue.row("SELECT * FROM messages.audit")
+    assert (recorded.action, recorded.target, recorded.detail["roles"]) == (
+        "add_token",
+        "shop",
+        ["publisher", "viewer"],
+    )
 
 
 def test_the_default_is_all_topics_without_an_expiry(queue: Queue) -> None:

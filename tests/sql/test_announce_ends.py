@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sql.queue import Queue, Row
 
 
-def noted(queue: Queue, ids: list[int], result: str, isolation: str = "READ COMMITTED") -> list[Row]:
+def recorded(queue: Queue, ids: list[int], result: str, isolation: str = "READ COMMITTED") -> list[Row]:
     """Return the events that are recorded while the transaction is open: they are propagated at its commit."""
     queue.conn.execute(f"BEGIN ISOLATION LEVEL {isolation}")
     queue.call("announce_ends", ids, result)
@@ -18,11 +18,11 @@ def test_only_messages_with_successors_or_waiters_are_recorded(queue: Queue) -> 
     first, apart = queue.publish_many(2)
     last = queue.send(after=[first]).id
 
-    assert noted(queue, [first, apart, last], "failed") == [(first, "failed"), (last, "failed")]
+    assert recorded(queue, [first, apart, last], "failed") == [(first, "failed"), (last, "failed")]
 
 
 def test_above_read_committed_every_end_is_recorded(queue: Queue) -> None:
-    assert noted(queue, [queue.publish()], "success", "REPEATABLE READ") != []
+    assert recorded(queue, [queue.publish()], "success", "REPEATABLE READ") != []
 
 
 def test_steps_of_dead_messages_stay_and_those_of_others_are_deleted(queue: Queue) -> None:

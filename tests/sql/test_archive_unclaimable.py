@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.server.postgres import Database
-from tests.sql.patience import give_time
+from tests.sql.lock_timeouts import extend_timeout
 from tests.sql.queue import Background, Queue
 
 
@@ -63,7 +63,7 @@ def test_a_claim_that_archives_and_a_settle_in_a_claim_transaction_do_not_wait_f
 ) -> None:
     queue, other, watcher = (Queue(own_database.connect()) for _ in range(3))
     background = Background(watcher.conn)
-    give_time(queue, "lock_topic", "250ms")
+    extend_timeout(queue, "lock_topic", "250ms")
     queue.policy(max_depth=100, max_concurrency=2)
     queue.publish()
     held = queue.claim()

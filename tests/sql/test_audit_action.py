@@ -32,7 +32,7 @@ def audit(queue: Queue) -> list[Row]:
 
 
 @contextmanager
-def unnoted(queue: Queue) -> Iterator[None]:
+def without_audit(queue: Queue) -> Iterator[None]:
     """Disable triggers: the preparation is not part of the action."""
     queue.conn.execute("SET session_replication_role = replica")
     yield
@@ -82,7 +82,7 @@ def redrive_edited(queue: Queue) -> None:
 
 
 def requeue_dead_letters(queue: Queue) -> None:
-    with unnoted(queue):
+    with without_audit(queue):
         queue.policy(dead_letter=True)
     queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy_of(queue, die(queue)).id]])
 
@@ -112,13 +112,13 @@ def pause(queue: Queue) -> None:
 
 
 def resume(queue: Queue) -> None:
-    with unnoted(queue):
+    with without_audit(queue):
         queue.policy(paused_at="2026-01-01 00:00+00")
     queue.call("resume", "t")
 
 
 def scheduled(queue: Queue, **columns: Any) -> None:
-    with unnoted(queue):
+    with without_audit(queue):
         queue.schedule("nightly", **columns)
 
 

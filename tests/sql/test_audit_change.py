@@ -107,13 +107,13 @@ def test_a_bound_of_alerts_is_recorded(queue: Queue) -> None:
     queue.conn.execute("UPDATE messages.alert_bound SET dead_per_hour = 0 WHERE topic = 'mail'")
     queue.conn.execute("DELETE FROM messages.alert_bound WHERE topic = 'mail'")
 
-    noted = audit(queue)
-    assert [(row.action, row.topic) for row in noted] == [
+    recorded = audit(queue)
+    assert [(row.action, row.topic) for row in recorded] == [
         ("set_alert_bound", "mail"),
         ("set_alert_bound", "mail"),
         ("remove_alert_bound", "mail"),
     ]
-    assert noted[1].detail == {"changes": {"dead_per_hour": {"old": 5, "new": 0}}}
+    assert recorded[1].detail == {"changes": {"dead_per_hour": {"old": 5, "new": 0}}}
 
 
 # messages.jsonb_diff: what differs between two rows.

@@ -16,10 +16,10 @@ def test_it_is_the_mark_of_all_channels_of_the_topic(queue: Queue) -> None:
 
 
 def test_without_a_mark_everything_is_above_it(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.low_water VALUES ('noted', -1, NULL)")
+    queue.conn.execute("INSERT INTO messages.low_water VALUES ('recorded', -1, NULL)")
 
     assert queue.value(
-        "SELECT messages.channel_low_water('noted') = '-infinity' AND messages.channel_low_water('t') = '-infinity'"
+        "SELECT messages.channel_low_water('recorded') = '-infinity' AND messages.channel_low_water('t') = '-infinity'"
     )
 
 

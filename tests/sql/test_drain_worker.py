@@ -13,8 +13,8 @@ def test_the_row_of_the_worker_has_who_asked_and_when(queue: Queue) -> None:
 
     first = queue.row("SELECT * FROM messages.worker")
     assert first.drain_asked_by == "ana"
-    noted = queue.row("SELECT * FROM messages.audit")
-    assert (noted.actor, noted.action, noted.target) == ("ana", "drain_worker", "w")
+    recorded = queue.row("SELECT * FROM messages.audit")
+    assert (recorded.actor, recorded.action, recorded.target) == ("ana", "drain_worker", "w")
     queue.call("drain_worker", "w")
     assert queue.value("SELECT drain_asked_at FROM messages.worker") == first.drain_asked_at
 

@@ -71,7 +71,7 @@ def chained(order: int) -> None:
         raise RuntimeError(f"order {order} failed") from error
 
 
-def noted(row: int) -> None:
+def with_note(row: int) -> None:
     error = ValueError(f"row {row} is bad")
     error.add_note(f"while reading page {row}\nof the book")
     raise error
@@ -104,7 +104,7 @@ RAISED: list[tuple[Callable[[int], object], str]] = [
         "pydantic_core._pydantic_core.ValidationError: 1 validation error for Order",
     ),
     (chained, "RuntimeError: order 7 failed"),
-    (noted, "ValueError: row 7 is bad"),
+    (with_note, "ValueError: row 7 is bad"),
     (of_many_lines, "ValueError: row 7"),
     (in_a_group, "ConnectionError: host 7 is away"),
     (recursive, "ValueError: 21 is too deep"),

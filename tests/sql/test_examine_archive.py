@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from tests.sql.deaths import die
-from tests.sql.examined import examine, undone
+from tests.sql.examined import examine, rolled_back
 from tests.sql.exports import export
 from tests.sql.queue import Queue
 
@@ -19,7 +19,7 @@ def test_a_maintained_archive_has_no_finding(queue: Queue) -> None:
 
 
 def test_a_missing_day_is_found_and_the_fix_creates_it(queue: Queue) -> None:
-    with undone(queue, f"DROP TABLE {day(1)}"):
+    with rolled_back(queue, f"DROP TABLE {day(1)}"):
         found = examine(queue, "archive")
         queue.conn.execute(found.of("partitions").fix.encode())
         fixed = examine(queue, "archive")
@@ -29,7 +29,7 @@ def test_a_missing_day_is_found_and_the_fix_creates_it(queue: Queue) -> None:
 
 
 def test_a_missing_today_fails_and_its_rows_in_the_default_partition_are_found(queue: Queue) -> None:
-    with undone(queue, f"DROP TABLE {day(0)}"):
+    with rolled_back(queue, f"DROP TABLE {day(0)}"):
         die(queue)
         found = examine(queue, "archive")
         queue.conn.execute(found.of("partitions").fix.encode())
@@ -40,7 +40,7 @@ def test_a_missing_today_fails_and_its_rows_in_the_default_partition_are_found(q
 
 
 def test_an_archive_without_a_default_partition_is_found(queue: Queue) -> None:
-    with undone(queue, "DROP TABLE messages.message_archive_default"):
+    with rolled_back(queue, "DROP TABLE messages.message_archive_default"):
         found = examine(queue, "archive")
         queue.conn.execute(found.of("default_partition").fix.encode())
         fixed = examine(queue, "archive")
@@ -53,7 +53,7 @@ def test_an_export_that_delays_the_retention_is_found(queue: Queue) -> None:
     queue.policy("*", retention="2 days")
     die(queue)
     export(queue, "lake")
-    with undone(queue):
+    with rolled_back(queue):
         queue.later("2 days 1 hour")
         queue.conn.execute("SELECT messages.maintain_partitions()")
         assert "exports" not in examine(queue, "archive").wrong

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sql.examined import examine, undone
+from tests.sql.examined import examine, rolled_back
 from tests.sql.queue import Queue
 
 pytestmark = pytest.mark.every_server
@@ -18,7 +18,7 @@ def test_an_installed_schema_has_no_finding(queue: Queue) -> None:
     "change", ["DISABLE TRIGGER new_message", "ENABLE REPLICA TRIGGER new_message", "DISABLE TRIGGER ALL"]
 )
 def test_a_disabled_trigger_is_found_and_the_fix_enables_it(queue: Queue, change: str) -> None:
-    with undone(queue, f"ALTER TABLE messages.message {change}"):
+    with rolled_back(queue, f"ALTER TABLE messages.message {change}"):
         found = examine(queue, "schema")
         for row in found.rows:
             if row.code == "triggers":
@@ -32,7 +32,7 @@ def test_a_disabled_trigger_is_found_and_the_fix_enables_it(queue: Queue, change
 
 def test_an_invalid_index_is_found(queue: Queue) -> None:
     invalid = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'messages.{}'::regclass"
-    with undone(queue, invalid.format("message_ready"), invalid.format("message_key")):
+    with rolled_back(queue, invalid.format("message_ready"), invalid.format("message_key")):
         found = examine(queue, "schema")
 
     assert found.wrong == {"indexes": "fail"}
@@ -59,7 +59,7 @@ def test_the_leftover_of_a_reindex_is_found_and_the_fix_drops_it(own_queue: Queu
     ["EXECUTE ON FUNCTION messages.tick", "SELECT ON messages.message_archive", "USAGE ON SCHEMA messages"],
 )
 def test_rights_of_public_are_found(queue: Queue, grant: str) -> None:
-    with undone(queue, f"GRANT {grant} TO PUBLIC"):
+    with rolled_back(queue, f"GRANT {grant} TO PUBLIC"):
         found = examine(queue, "schema")
 
     assert found.wrong == {"public_rights": "fail"}

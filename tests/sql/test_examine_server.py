@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sql.examined import examine, undone
+from tests.sql.examined import examine, rolled_back
 from tests.sql.queue import Queue
 
 pytestmark = pytest.mark.every_server
@@ -36,14 +36,14 @@ def test_settings_that_lose_messages_at_a_crash_are_reported(queue: Queue) -> No
 
 
 def test_storage_that_protects_pages_itself_has_no_finding(queue: Queue) -> None:
-    with undone(queue, "SET LOCAL neon.timeline_id = 'x'"):
+    with rolled_back(queue, "SET LOCAL neon.timeline_id = 'x'"):
         assert examine(queue, "server").of("durability").level == "ok"
 
 
 def test_asynchronous_commits_are_a_warning(queue: Queue) -> None:
     assert "synchronous_commit" not in examine(queue, "server").text_of("durability")
 
-    with undone(queue, "SET LOCAL synchronous_commit = off"):
+    with rolled_back(queue, "SET LOCAL synchronous_commit = off"):
         assert "synchronous_commit is off" in examine(queue, "server").text_of("durability")
 
 
@@ -58,9 +58,9 @@ def test_a_server_without_autovacuum_is_reported(queue: Queue) -> None:
 def test_transaction_id_wraparound_is_reported_in_time(queue: Queue) -> None:
     assert examine(queue, "server").of("wraparound").level == "ok"
 
-    with undone(queue, FAR_GONE.format(age=1_200_000_000)):
+    with rolled_back(queue, FAR_GONE.format(age=1_200_000_000)):
         assert examine(queue, "server").of("wraparound").level == "warn"
-    with undone(queue, FAR_GONE.format(age=2_100_000_000)):
+    with rolled_back(queue, FAR_GONE.format(age=2_100_000_000)):
         found = examine(queue, "server").of("wraparound")
 
     assert found.level == "fail"

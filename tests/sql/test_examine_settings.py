@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sql.examined import examine, undone
+from tests.sql.examined import examine, rolled_back
 from tests.sql.queue import Queue
 
 pytestmark = pytest.mark.every_server
@@ -29,7 +29,7 @@ def test_a_setting_of_the_database_is_found_and_the_fix_resets_it(
     queue: Queue, code: str, level: str, setting: str
 ) -> None:
     database = queue.conn.info.dbname
-    with undone(queue, f"ALTER DATABASE {database} SET {setting}"):
+    with rolled_back(queue, f"ALTER DATABASE {database} SET {setting}"):
         found = examine(queue, "settings")
         queue.conn.execute(found.of(code).fix.encode())
         fixed = examine(queue, "settings")
@@ -40,7 +40,7 @@ def test_a_setting_of_the_database_is_found_and_the_fix_resets_it(
 
 
 def test_a_setting_of_a_role_is_found_and_the_fix_resets_it(queue: Queue) -> None:
-    with undone(queue, "ALTER ROLE messages_worker SET session_replication_role = replica"):
+    with rolled_back(queue, "ALTER ROLE messages_worker SET session_replication_role = replica"):
         found = examine(queue, "settings")
         queue.conn.execute(found.of("settings").fix.encode())
         fixed = examine(queue, "settings")
@@ -50,7 +50,7 @@ def test_a_setting_of_a_role_is_found_and_the_fix_resets_it(queue: Queue) -> Non
 
 
 def test_a_setting_of_all_roles_is_found_and_the_fix_resets_it(queue: Queue) -> None:
-    with undone(queue, "ALTER ROLE ALL SET default_transaction_read_only = on"):
+    with rolled_back(queue, "ALTER ROLE ALL SET default_transaction_read_only = on"):
         found = examine(queue, "settings")
         queue.conn.execute(found.of("settings").fix.encode())
         fixed = examine(queue, "settings")
@@ -60,7 +60,7 @@ def test_a_setting_of_all_roles_is_found_and_the_fix_resets_it(queue: Queue) -> 
 
 
 def test_a_setting_of_the_server_is_found(queue: Queue) -> None:
-    with undone(queue, "SET LOCAL enable_indexscan = off"):
+    with rolled_back(queue, "SET LOCAL enable_indexscan = off"):
         found = examine(queue, "settings")
 
     assert found.wrong == {"planner": "warn"}

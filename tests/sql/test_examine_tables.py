@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sql.examined import examine, undone
+from tests.sql.examined import examine, rolled_back
 from tests.sql.queue import Queue
 
 pytestmark = pytest.mark.every_server
@@ -55,7 +55,7 @@ def test_a_bloated_index_is_found_and_the_fix_rebuilds_it(own_queue: Queue) -> N
 
 
 def test_removed_autovacuum_settings_are_found_and_the_fix_restores_them(queue: Queue) -> None:
-    with undone(queue, "ALTER TABLE messages.message RESET (autovacuum_vacuum_threshold)"):
+    with rolled_back(queue, "ALTER TABLE messages.message RESET (autovacuum_vacuum_threshold)"):
         found = examine(queue, "tables").of("table_settings")
         queue.conn.execute(found.fix.encode())
         fixed = examine(queue, "tables")
@@ -65,7 +65,7 @@ def test_removed_autovacuum_settings_are_found_and_the_fix_restores_them(queue: 
 
 
 def test_disabled_autovacuum_of_one_table_is_found_and_the_fix_enables_it(queue: Queue) -> None:
-    with undone(queue, "ALTER TABLE messages.worker SET (autovacuum_enabled = false)"):
+    with rolled_back(queue, "ALTER TABLE messages.worker SET (autovacuum_enabled = false)"):
         found = examine(queue, "tables").of("table_settings")
         queue.conn.execute(found.fix.encode())
         fixed = examine(queue, "tables")
@@ -76,7 +76,7 @@ def test_disabled_autovacuum_of_one_table_is_found_and_the_fix_enables_it(queue:
 
 @pytest.mark.parametrize(("last", "level"), [(8_500_000_000_000_000_000, "warn"), (9_223_372_036_854_775_000, "fail")])
 def test_ids_that_are_nearly_used_up_are_found(queue: Queue, last: int, level: str) -> None:
-    with undone(queue, f"ALTER SEQUENCE messages.message_id_seq RESTART {last}"):
+    with rolled_back(queue, f"ALTER SEQUENCE messages.message_id_seq RESTART {last}"):
         queue.publish()
         found = examine(queue, "tables").of("identities")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sql.examined import examine, undone
+from tests.sql.examined import examine, rolled_back
 from tests.sql.queue import Queue
 
 
@@ -40,7 +40,7 @@ def test_a_task_that_fails_at_each_tick_is_reported(queue: Queue) -> None:
     broken = (
         "CREATE OR REPLACE FUNCTION messages.prune() RETURNS bigint LANGUAGE plpgsql AS $$BEGIN RAISE 'broken'; END$$"
     )
-    with undone(queue, broken):
+    with rolled_back(queue, broken):
         tick(queue)
         found = examine(queue, "ticks")
 

@@ -27,7 +27,7 @@ KNOBS: dict[str, list[Any]] = {
 }
 
 
-class World:
+class Simulation:
     """A queue with random events."""
 
     def __init__(self, queue: Queue, seed: int) -> None:
@@ -94,11 +94,11 @@ class World:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_explain_and_claims_agree_after_every_step(queue: Queue, seed: int) -> None:
-    world = World(queue, seed)
+    simulation = Simulation(queue, seed)
 
     for number in range(40):
-        world.step()
-        reasons, taken = world.explained(), world.would_be_taken()
+        simulation.step()
+        reasons, taken = simulation.explained(), simulation.would_be_taken()
 
         held_up = {each for each, codes in reasons.items() if codes - NO_HINDRANCE}
         next_ones = {each for each, codes in reasons.items() if not codes & {"behind"} and not codes - NO_HINDRANCE}

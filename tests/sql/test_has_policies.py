@@ -8,7 +8,7 @@ from tests.sql.queue import Queue
 
 
 @pytest.fixture(autouse=True)
-def unmarked(queue: Queue) -> None:
+def flag_lowered(queue: Queue) -> None:
     queue.value("SELECT setval('messages.policy_flag', 1)")
 
 

@@ -63,7 +63,7 @@ def note(queue: Queue, *channels: str) -> bool:
     return bool(queue.call("create_channel_rates", "t", list(channels)))
 
 
-def noted(queue: Queue) -> list[Any]:
+def recorded(queue: Queue) -> list[Any]:
     return [
         tuple(row)
         for row in queue.rows("SELECT kind, topic, channel, free_at = '-infinity' FROM messages.rate ORDER BY 3")
@@ -73,7 +73,7 @@ def noted(queue: Queue) -> list[Any]:
 def test_a_new_channel_gets_a_row_that_holds_nothing_back(queue: Queue) -> None:
     assert note(queue, "b", "a", "b") is True
 
-    assert noted(queue) == [("channel", "t", "a", True), ("channel", "t", "b", True)]
+    assert recorded(queue) == [("channel", "t", "a", True), ("channel", "t", "b", True)]
 
 
 def test_an_existing_row_is_not_changed(queue: Queue) -> None:
@@ -83,7 +83,7 @@ def test_an_existing_row_is_not_changed(queue: Queue) -> None:
 
     assert note(queue, "a") is False
 
-    assert noted(queue) == [("channel", "t", "a", False)]
+    assert recorded(queue) == [("channel", "t", "a", False)]
 
 
 def test_two_sessions_that_add_the_same_channels_do_not_wait_for_each_other(queue: Queue, other: Queue) -> None:

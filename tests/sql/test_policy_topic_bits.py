@@ -11,7 +11,7 @@ MARKED = "SELECT pg_sequence_last_value('messages.policy_topic_bits')"
 
 
 @pytest.fixture(autouse=True)
-def unmarked(queue: Queue) -> None:
+def bits_cleared(queue: Queue) -> None:
     queue.value("SELECT setval('messages.policy_topic_bits', 1)")
 
 

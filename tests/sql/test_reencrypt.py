@@ -24,11 +24,11 @@ def seen(body: bytes | None, state: str | None = None) -> str:
     return hashlib.md5("".join(md5).encode()).hexdigest()
 
 
-def sealed(queue: Queue, **more: Any) -> int:
+def encrypted(queue: Queue, **more: Any) -> int:
     return queue.publish(body=OLD, headers={"a": 1, MARK: "old"}, **more)
 
 
-def reseal(
+def reencrypt(
     queue: Queue, published: int, was: str | None = None, body: bytes | None = NEW, state: Any = None
 ) -> list[int]:
     values = [[published], [was or seen(OLD)], [body], [state], "new"]
@@ -37,92 +37,92 @@ def reseal(
 
 
 def test_it_replaces_the_bytes_and_the_key_name_and_keeps_all_else(queue: Queue) -> None:
-    published = sealed(queue, key="k", priority=2)
+    published = encrypted(queue, key="k", priority=2)
     before = queue.message(published)
 
-    assert reseal(queue, published) == [published]
+    assert reencrypt(queue, published) == [published]
 
     assert queue.message(published) == before._replace(body=NEW, headers={"a": 1, MARK: "new"})
 
 
 def test_a_checkpoint_is_replaced_with_it_or_alone(queue: Queue) -> None:
     queue.policy(max_attempts=3)
-    published = sealed(queue)
+    published = encrypted(queue)
     queue.settle("retry", queue.claim(), ["e"], [None], [Jsonb(STATE)])
     text = queue.value("SELECT state::text FROM messages.message")
 
     fresh = {"data": "bmV3", MARK: "new"}
-    assert reseal(queue, published, seen(OLD, text), None, Jsonb(fresh)) == [published]
+    assert reencrypt(queue, published, seen(OLD, text), None, Jsonb(fresh)) == [published]
 
     after = queue.message(published)
     assert (after.body, after.state, after.headers) == (OLD, fresh, {"a": 1, MARK: "old"})
 
 
 def test_a_running_message_is_left_alone(queue: Queue) -> None:
-    published = sealed(queue)
+    published = encrypted(queue)
     queue.claim()
 
-    assert reseal(queue, published) == []
+    assert reencrypt(queue, published) == []
     assert queue.message(published).body == OLD
 
 
 def test_a_locked_row_is_not_waited_for(queue: Queue, database: Database) -> None:
-    published = sealed(queue)
+    published = encrypted(queue)
     with database.connect().transaction() as held:
         held.connection.execute("SELECT FROM messages.message FOR UPDATE")
 
-        assert reseal(queue, published) == []
+        assert reencrypt(queue, published) == []
 
 
 def test_an_open_transaction_that_waits_for_the_end_does_not_block_it(queue: Queue, other: Queue) -> None:
-    published = sealed(queue)
+    published = encrypted(queue)
 
     with other.conn.transaction():
         other.rows("SELECT FROM messages.wait_for(%s)", [published])
-        assert reseal(queue, published) == [published]
+        assert reencrypt(queue, published) == [published]
 
 
 def test_a_message_that_changed_in_the_meantime_is_left_alone(queue: Queue) -> None:
-    published = sealed(queue)
+    published = encrypted(queue)
 
-    assert reseal(queue, published, seen(b"\x93PGR other")) == []
+    assert reencrypt(queue, published, seen(b"\x93PGR other")) == []
 
 
 @pytest.mark.parametrize(("was", "becomes"), [(b"plain", NEW), (OLD, b"plain")])
 def test_an_envelope_is_replaced_only_by_an_envelope(queue: Queue, was: bytes, becomes: bytes) -> None:
     published = queue.publish(body=was)
 
-    assert reseal(queue, published, seen(was), becomes) == []
+    assert reencrypt(queue, published, seen(was), becomes) == []
     assert queue.message(published).body == was
 
 
 def test_a_sleeper_is_notified_since_a_claim_may_have_skipped_the_locked_rows(
     queue: Queue, listen: Callable[..., Listener]
 ) -> None:
-    published = sealed(queue)
+    published = encrypted(queue)
     queue.arm()
     listener = listen("new_message")
 
-    reseal(queue, published)
+    reencrypt(queue, published)
 
     assert listener.received() == ["t"]
 
 
 def test_an_invalid_name_of_a_key_is_refused(queue: Queue) -> None:
-    with pytest.raises(errors.InvalidParameterValue, match='key of a reseal is "a b"'):
+    with pytest.raises(errors.InvalidParameterValue, match='key of a reencrypt is "a b"'):
         queue.value("SELECT messages.reencrypt('{}', '{}', '{}', '{}', 'a b')")
 
 
 def test_one_audit_entry_is_written_for_a_batch(queue: Queue) -> None:
-    published = sealed(queue)
+    published = encrypted(queue)
 
-    reseal(queue, published)
+    reencrypt(queue, published)
 
     assert queue.row("SELECT action, topic, detail ->> 'count' AS count FROM messages.audit") == ("reencrypt", "t", "1")
 
 
 def test_its_cost_depends_on_the_batch(queue: Queue, db: psycopg.Connection[Any]) -> None:
-    published = sealed(queue)
+    published = encrypted(queue)
     queue.publish_many(5000)
     db.execute("ANALYZE messages.message")
     values = [[published], [seen(OLD)], [NEW], [None], "new"]

@@ -17,7 +17,7 @@ TOPICS = "abcd"
 
 @pytest.fixture
 def sessions(queue: Queue, other: Queue) -> tuple[Queue, Queue]:
-    """Two that settle topics with max_depth; anyone who of them has to wait for a lock gets an error instead."""
+    """Two connections that settle topics with max_depth; each of them gets an error instead of waiting for a lock."""
     queue.policy("*", max_depth=1_000_000)
     for session in (queue, other):
         session.conn.execute("SET lock_timeout = '100ms'")

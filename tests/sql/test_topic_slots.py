@@ -8,7 +8,7 @@ import pytest
 from psycopg import errors
 
 from tests.server.postgres import Database
-from tests.sql.patience import give_time
+from tests.sql.lock_timeouts import extend_timeout
 from tests.sql.queue import Background, Queue
 
 ROOM = "SELECT (messages.topic_slots(messages.claim_policy(%s, messages.now()), %s)).slots"
@@ -82,7 +82,7 @@ def test_the_rate_bounds_it_too(queue: Queue) -> None:
 def test_claims_of_one_topic_count_one_after_the_other(own_database: Database) -> None:
     queue, other, watcher = (Queue(own_database.connect()) for _ in range(3))
     background = Background(watcher.conn)
-    give_time(queue, "lock_topic", "250ms")
+    extend_timeout(queue, "lock_topic", "250ms")
     queue.policy(max_concurrency=1)
     queue.publish_many(2)
 
@@ -159,7 +159,7 @@ def test_it_is_held_until_the_transaction_ends(queue: Queue, other: Queue) -> No
 def test_the_second_session_gets_it_when_the_first_commits_soon(own_database: Database) -> None:
     queue, other, watcher = (Queue(own_database.connect()) for _ in range(3))
     background = Background(watcher.conn)
-    give_time(queue, "lock_topic", "250ms")
+    extend_timeout(queue, "lock_topic", "250ms")
     with queue.conn.transaction():
         queue.call("lock_topic", "t")
         second = background.start(other.call, "lock_topic", "t")

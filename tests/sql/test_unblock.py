@@ -41,5 +41,5 @@ def test_the_operator_is_recorded(queue: Queue) -> None:
 
     queue.call("unblock", [last])
 
-    noted = queue.row("SELECT action, topic, target FROM messages.audit")
-    assert tuple(noted) == ("unblock", "t", str(last))
+    recorded = queue.row("SELECT action, topic, target FROM messages.audit")
+    assert tuple(recorded) == ("unblock", "t", str(last))

@@ -54,7 +54,7 @@ def _report_error(error, ctx):
     note("reported", ctx, how=ENDED_AS.get(type(error), "failed"), error=repr(error)[:200])
 
 
-async def deed(payload, ctx):
+async def run(payload, ctx):
     note("start", ctx)
     try:
         await asyncio.sleep(payload.get("for", 0))
@@ -79,7 +79,7 @@ async def _store(payload, ctx):
         note("reported", ctx, how="success")
 
 
-async def deed_in_steps(payload, ctx):
+async def run_steps(payload, ctx):
     """The effect of each step is outside the database: here a line in the journal, which nothing rolls back."""
     note("start", ctx)
     try:
@@ -101,7 +101,7 @@ async def _buy(payload, ctx, number):
     return number
 
 
-def deed_in_thread(payload, ctx):
+def run_in_thread(payload, ctx):
     note("start", ctx)
     try:
         time.sleep(payload.get("for", 0))
@@ -123,7 +123,7 @@ def _store_in_thread(payload, ctx):
         note("reported", ctx, how="success")
 
 
-def deed_in_process(payload, ctx):
+def run_in_process(payload, ctx):
     note("start", ctx)
     try:
         time.sleep(payload.get("for", 0))
@@ -135,13 +135,13 @@ def deed_in_process(payload, ctx):
     return output
 
 
-async def deed_after_the_end(payload, ctx):
+async def run_after_the_end(payload, ctx):
     """For ack_first: the message has ended when it begins."""
     note("start", ctx)
     await asyncio.sleep(payload.get("for", 0))
 
 
-async def deeds(items: list[Item], ctx: BatchContext):
+async def run_batch(items: list[Item], ctx: BatchContext):
     """Stores the effects of a whole batch in one transaction, except for rejected items."""
     for item in items:
         note("start", item)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sql.queue import Queue
 
 
-def give_time(queue: Queue, function: str, written: str) -> None:
+def extend_timeout(queue: Queue, function: str, written: str) -> None:
     """Make a function of this database, which must be the test's own, wait up to a minute instead of the time in `written`."""
     definition = queue.value("SELECT pg_get_functiondef(%s::regproc)", [f"messages.{function}"])
     assert definition.count(f"'{written}'") == 1
