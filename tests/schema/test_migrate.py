@@ -71,7 +71,7 @@ def test_a_second_run_applies_nothing_and_changes_nothing(conn: psycopg.Connecti
     assert objects(conn) == before
 
 
-def test_the_ledger_records_what_was_applied_by_whom(conn: psycopg.Connection[Any]) -> None:
+def test_the_ledger_records_each_applied_file_and_the_user(conn: psycopg.Connection[Any]) -> None:
     schema.migrate(conn)
 
     rows = conn.execute(

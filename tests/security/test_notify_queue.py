@@ -229,7 +229,7 @@ def test_an_idle_daemon_reports_a_degraded_listener_polls_and_recovers(
     until_armed(queue.conn, daemon)
     last = queue.publish("job")
     eventually(lambda: queue.archived(last), within_s=AT_ONCE_S)
-    assert len(daemon.events("listener.connected")) == connected, "it did not connect again in vain"
+    assert len(daemon.events("listener.connected")) == connected, "it did not reconnect needlessly"
     assert daemon.events("loop.failed") == []
 
 

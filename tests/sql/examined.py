@@ -42,6 +42,13 @@ def examine(queue: Queue, part: str, *arguments: Any) -> Examined:
     return Examined(queue.rows(f"SELECT * FROM messages.examine_{part}({parameters})", arguments))
 
 
+def examine_and_fix(queue: Queue, part: str, code: str) -> tuple[Examined, Examined]:
+    """Run one part, then the fix of its only finding with this code, then the part again."""
+    found = examine(queue, part)
+    queue.conn.execute(found.of(code).fix.encode())
+    return found, examine(queue, part)
+
+
 @contextmanager
 def rolled_back(queue: Queue, *statements: str) -> Iterator[None]:
     """Run statements in a transaction that is rolled back at the end: only this connection sees their effect."""

@@ -33,7 +33,7 @@ def test_an_idle_queue_has_no_condition(queue: Queue) -> None:
     assert found(queue) == {}
 
 
-def test_each_condition_has_since_what_and_fix(queue: Queue) -> None:
+def test_each_condition_has_its_begin_text_and_fix(queue: Queue) -> None:
     worker(queue, "t")
     queue.publish(wait="-20 minutes")
 
@@ -41,7 +41,7 @@ def test_each_condition_has_since_what_and_fix(queue: Queue) -> None:
 
     assert (row.kind, row.topic, row.what) == ("backlog", "t", "messages of t are ready for more than 15m")
     assert "pgrouse explain" in row.fix
-    assert 295 < row.age.total_seconds() < 360, "since it was too old, not since it was published"
+    assert 295 < row.age.total_seconds() < 360, "the age begins when the bound was exceeded, not at the publish"
 
 
 @pytest.mark.parametrize("channel", [None, "c"])

@@ -44,7 +44,7 @@ def test_a_claim_has_the_number_of_runs_although_the_attempt_is_returned(queue: 
         queue.settle("defer", [claimed])
 
     waits = queue.claim_one(start=0)
-    assert (waits.attempt, waits.runs) == (1, 4), "that of one that waits in its worker is counted when it begins"
+    assert (waits.attempt, waits.runs) == (1, 4), "the run of a waiting message is counted when it begins"
     queue.settle("release", [waits])
     assert queue.claim_one().runs == 4
 

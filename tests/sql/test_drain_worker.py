@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sql.queue import Queue
 
 
-def test_the_row_of_the_worker_has_who_asked_and_when(queue: Queue) -> None:
+def test_the_row_of_the_worker_has_the_user_and_the_time(queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 1, "0", ["t"], 1)
     queue.row("SELECT set_config('messages.actor', 'ana', false)")
 

@@ -136,7 +136,7 @@ def test_of_a_python_traceback_the_line_that_names_the_error_counts(
     assert found == [queue.call("error_fingerprint", line)] * 2
 
 
-def test_expired_locks_have_one_fingerprint_whoever_held_them(queue: Queue) -> None:
+def test_expired_locks_of_any_worker_have_one_fingerprint(queue: Queue) -> None:
     for worker in ("mail-7d9f8b6c5-x2x4q", "mail-7d9f8b6c5-bbqtz"):
         queue.publish()
         queue.claim(worker=worker, lock_duration="0 s")

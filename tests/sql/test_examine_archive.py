@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from tests.sql.deaths import die
-from tests.sql.examined import examine, rolled_back
+from tests.sql.examined import examine, examine_and_fix, rolled_back
 from tests.sql.exports import export
 from tests.sql.queue import Queue
 
@@ -20,9 +20,7 @@ def test_a_maintained_archive_has_no_finding(queue: Queue) -> None:
 
 def test_a_missing_day_is_found_and_the_fix_creates_it(queue: Queue) -> None:
     with rolled_back(queue, f"DROP TABLE {day(1)}"):
-        found = examine(queue, "archive")
-        queue.conn.execute(found.of("partitions").fix.encode())
-        fixed = examine(queue, "archive")
+        found, fixed = examine_and_fix(queue, "archive", "partitions")
 
     assert found.wrong == {"partitions": "warn"}
     assert fixed.wrong == {}
@@ -31,9 +29,7 @@ def test_a_missing_day_is_found_and_the_fix_creates_it(queue: Queue) -> None:
 def test_a_missing_today_fails_and_its_rows_in_the_default_partition_are_found(queue: Queue) -> None:
     with rolled_back(queue, f"DROP TABLE {day(0)}"):
         die(queue)
-        found = examine(queue, "archive")
-        queue.conn.execute(found.of("partitions").fix.encode())
-        fixed = examine(queue, "archive")
+        found, fixed = examine_and_fix(queue, "archive", "partitions")
 
     assert found.wrong == {"partitions": "fail", "default_partition": "warn"}
     assert fixed.wrong == {}
@@ -41,9 +37,7 @@ def test_a_missing_today_fails_and_its_rows_in_the_default_partition_are_found(q
 
 def test_an_archive_without_a_default_partition_is_found(queue: Queue) -> None:
     with rolled_back(queue, "DROP TABLE messages.message_archive_default"):
-        found = examine(queue, "archive")
-        queue.conn.execute(found.of("default_partition").fix.encode())
-        fixed = examine(queue, "archive")
+        found, fixed = examine_and_fix(queue, "archive", "default_partition")
 
     assert found.wrong == {"default_partition": "fail"}
     assert fixed.wrong == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sql.examined import examine, rolled_back
+from tests.sql.examined import examine, examine_and_fix, rolled_back
 from tests.sql.queue import Queue
 
 pytestmark = pytest.mark.every_server
@@ -30,9 +30,7 @@ def test_a_setting_of_the_database_is_found_and_the_fix_resets_it(
 ) -> None:
     database = queue.conn.info.dbname
     with rolled_back(queue, f"ALTER DATABASE {database} SET {setting}"):
-        found = examine(queue, "settings")
-        queue.conn.execute(found.of(code).fix.encode())
-        fixed = examine(queue, "settings")
+        found, fixed = examine_and_fix(queue, "settings", code)
 
     assert found.wrong == {code: level}
     assert f"for database {database}" in found.of(code).what
@@ -41,9 +39,7 @@ def test_a_setting_of_the_database_is_found_and_the_fix_resets_it(
 
 def test_a_setting_of_a_role_is_found_and_the_fix_resets_it(queue: Queue) -> None:
     with rolled_back(queue, "ALTER ROLE messages_worker SET session_replication_role = replica"):
-        found = examine(queue, "settings")
-        queue.conn.execute(found.of("settings").fix.encode())
-        fixed = examine(queue, "settings")
+        found, fixed = examine_and_fix(queue, "settings", "settings")
 
     assert "for role messages_worker" in found.of("settings").what
     assert fixed.wrong == {}
@@ -51,9 +47,7 @@ def test_a_setting_of_a_role_is_found_and_the_fix_resets_it(queue: Queue) -> Non
 
 def test_a_setting_of_all_roles_is_found_and_the_fix_resets_it(queue: Queue) -> None:
     with rolled_back(queue, "ALTER ROLE ALL SET default_transaction_read_only = on"):
-        found = examine(queue, "settings")
-        queue.conn.execute(found.of("settings").fix.encode())
-        fixed = examine(queue, "settings")
+        found, fixed = examine_and_fix(queue, "settings", "settings")
 
     assert found.wrong == {"settings": "fail"}
     assert fixed.wrong == {}

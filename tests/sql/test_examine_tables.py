@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sql.examined import examine, rolled_back
+from tests.sql.examined import examine, examine_and_fix, rolled_back
 from tests.sql.queue import Queue
 
 pytestmark = pytest.mark.every_server
@@ -56,21 +56,23 @@ def test_a_bloated_index_is_found_and_the_fix_rebuilds_it(own_queue: Queue) -> N
 
 def test_removed_autovacuum_settings_are_found_and_the_fix_restores_them(queue: Queue) -> None:
     with rolled_back(queue, "ALTER TABLE messages.message RESET (autovacuum_vacuum_threshold)"):
-        found = examine(queue, "tables").of("table_settings")
-        queue.conn.execute(found.fix.encode())
-        fixed = examine(queue, "tables")
+        found, fixed = examine_and_fix(queue, "tables", "table_settings")
 
-    assert (found.level, found.what) == ("warn", "autovacuum_vacuum_threshold of messages.message is gone")
+    assert (found.of("table_settings").level, found.of("table_settings").what) == (
+        "warn",
+        "autovacuum_vacuum_threshold of messages.message is gone",
+    )
     assert "table_settings" not in fixed.wrong
 
 
 def test_disabled_autovacuum_of_one_table_is_found_and_the_fix_enables_it(queue: Queue) -> None:
     with rolled_back(queue, "ALTER TABLE messages.worker SET (autovacuum_enabled = false)"):
-        found = examine(queue, "tables").of("table_settings")
-        queue.conn.execute(found.fix.encode())
-        fixed = examine(queue, "tables")
+        found, fixed = examine_and_fix(queue, "tables", "table_settings")
 
-    assert (found.level, found.what) == ("fail", "autovacuum is switched off for messages.worker")
+    assert (found.of("table_settings").level, found.of("table_settings").what) == (
+        "fail",
+        "autovacuum is switched off for messages.worker",
+    )
     assert "table_settings" not in fixed.wrong
 
 

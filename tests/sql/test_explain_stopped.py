@@ -22,7 +22,7 @@ def worker(queue: Queue) -> None:
     ("topic", "channel", "what"),
     [("*", None, "every topic"), ("t", None, "topic t"), ("t", "acme", "channel acme of topic t")],
 )
-def test_a_pause_shows_by_whom_until_when_and_why(queue: Queue, topic: str, channel: str | None, what: str) -> None:
+def test_a_pause_shows_user_end_and_reason(queue: Queue, topic: str, channel: str | None, what: str) -> None:
     queue.later("0")
     message = queue.publish(channel="acme")
     queue.call("pause", topic, "too loud", resume_in="10 minutes", channel=channel)

@@ -11,7 +11,7 @@ from tests.sql.staging import give_to_another_user, publish_rows
 RESULT = "SELECT published, ignored, dropped, rejected FROM messages.job_result('j')"
 
 
-def test_it_returns_what_publish_staged_returned(queue: Queue) -> None:
+def test_it_returns_the_same_row_as_publish_staged(queue: Queue) -> None:
     publish_rows(queue, {}, {}, {"reason": "bad", "given": "{}"})
 
     assert queue.rows(RESULT) == [(2, 0, 0, 1)]

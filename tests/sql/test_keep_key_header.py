@@ -1,4 +1,4 @@
-"""messages.keep_key_header: the header that names the key of an encrypted message is kept, whoever writes other headers."""
+"""messages.keep_key_header: the header that names the key of an encrypted message is kept, also when other headers are written."""
 
 from __future__ import annotations
 

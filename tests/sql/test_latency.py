@@ -65,4 +65,4 @@ def test_only_the_requested_minutes_are_read(queue: Queue) -> None:
             "SELECT pg_stat_get_xact_tuples_returned('messages.measure'::regclass)"
         ).fetchone() or (None,)
 
-    assert pages < 100, "it was read from its beginning"
+    assert pages < 100, "it reads from the beginning of the table"

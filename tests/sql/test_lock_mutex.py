@@ -28,7 +28,7 @@ def test_each_name_is_a_separate_mutex_and_is_created_at_its_first_use(queue: Qu
     with queue.conn.transaction():
         assert queue.call("lock_mutex", "topic", "t") is True
         assert other.call("lock_mutex", "topic", "u") is True
-        assert other.call("lock_mutex", "topic", "t") is False, "it is being made"
+        assert other.call("lock_mutex", "topic", "t") is False, "the row is being created"
 
     with queue.conn.transaction():
         assert queue.call("lock_mutex", "topic", "t") is True
@@ -55,7 +55,7 @@ def test_after_the_timeout_it_returns_false_and_nothing_else_happens(queue: Queu
         assert other.value("SHOW lock_timeout") == "7s"
 
 
-def test_it_can_be_locked_with_an_old_snapshot_whoever_held_it_since(queue: Queue, other: Queue) -> None:
+def test_it_can_be_locked_with_a_snapshot_older_than_its_last_holder(queue: Queue, other: Queue) -> None:
     queue.conn.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
     with queue.conn.transaction():
         queue.ids()  # takes the snapshot

@@ -49,7 +49,7 @@ def test_a_merge_leaves_one_row_of_each_and_the_same_sum(queue: Queue) -> None:
 
     assert sums(queue) == before == {("t", "failed"): 6, ("t", "rejected"): 3}
     assert queue.value("SELECT count(*) FROM messages.dead_count") == 2
-    assert queue.call("merge_dead_counts") == 0, "what is folded is left alone"
+    assert queue.call("merge_dead_counts") == 0, "a second merge changes nothing"
 
 
 def test_a_merge_is_bounded_by_its_limit(queue: Queue) -> None:

@@ -1,4 +1,4 @@
-"""pause: a topic, a channel or everything is stopped, with who and why and until when."""
+"""pause: stops a topic, a channel or everything, with user, reason and end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAUSED_CHANNEL = (
 )
 
 
-def test_a_paused_topic_records_since_when_by_whom_and_why(queue: Queue) -> None:
+def test_a_paused_topic_records_begin_user_and_reason(queue: Queue) -> None:
     queue.call("pause", "mail", "the server is down")
 
     paused = queue.row(PAUSED, ["mail"])

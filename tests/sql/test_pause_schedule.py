@@ -1,4 +1,4 @@
-"""messages.pause_schedule: a schedule is stopped, with who and why."""
+"""messages.pause_schedule: stops a schedule, with user and reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from psycopg import errors
 from tests.sql.queue import Queue
 
 
-def test_a_paused_schedule_records_since_when_by_whom_and_why(queue: Queue) -> None:
+def test_a_paused_schedule_records_begin_user_and_reason(queue: Queue) -> None:
     queue.stop_clock("2026-11-16 09:00:00+00")
     queue.schedule("s")
 

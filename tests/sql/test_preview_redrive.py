@@ -11,7 +11,7 @@ TABLES = """
 """
 
 
-def test_it_returns_what_redrive_then_does(queue: Queue) -> None:
+def test_its_outcomes_are_those_of_the_redrive(queue: Queue) -> None:
     queue.policy(max_redrives=3)
     queue.policy("keeps", key_on_retry="keep")
     ids = [die(queue), die(queue, key="k"), die(queue, key="k"), die(queue, key="l"), die(queue, "keeps", key="m")]

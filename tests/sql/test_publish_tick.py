@@ -36,7 +36,7 @@ def test_jitter_spreads_schedules_over_its_duration(queue: Queue) -> None:
     assert max(found) > timedelta(minutes=45)
 
 
-def test_jitter_does_not_depend_on_who_fires_the_tick(queue: Queue) -> None:
+def test_jitter_does_not_depend_on_the_session_that_fires_the_tick(queue: Queue) -> None:
     (first,) = delays(queue, "a")
     queue.conn.execute("DELETE FROM messages.schedule; DELETE FROM messages.message")
     (second,) = delays(queue, "a")

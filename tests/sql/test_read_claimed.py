@@ -16,7 +16,7 @@ def lasting(rows: list[Row]) -> list[dict[str, object]]:
     return [{name: value for name, value in row._asdict().items() if name not in OF_NOW} for row in rows]
 
 
-def test_it_returns_what_the_claim_returned(queue: Queue) -> None:
+def test_it_returns_the_same_rows_as_the_claim(queue: Queue) -> None:
     queue.policy(max_attempts=3, timeout="5 s", lock_duration="1 minute")
     queue.publish(payload={"a": 1}, headers={"h": 1}, channel="c", priority=2)
     queue.publish(body=b"bytes", key="k")

@@ -31,7 +31,7 @@ def test_a_report_is_stored_in_the_row_of_its_minute_and_topic(queue: Queue) -> 
     assert (row.waits[:3], row.runs[:4], row.wakes) == ([2, 0, 0], [0, 0, 4, 0], 0)
 
 
-def test_reports_of_one_minute_are_added_up_whoever_sends_them(queue: Queue) -> None:
+def test_reports_of_one_minute_from_any_worker_are_added_up(queue: Queue) -> None:
     queue.stop_clock("2026-01-02 03:04:05+00")
 
     report(queue, {"topic": "t", "success": 1, "waits": {"5": 1}}, {"topic": "u", "lost": 3})

@@ -178,7 +178,7 @@ def test_a_redrive_notifies_like_every_publish(queue: Queue, listen: Callable[..
     assert listener.received() == [str(put_back[died])]
 
 
-def test_the_log_records_who_redrove_which_message_and_when(queue: Queue) -> None:
+def test_the_log_records_the_user_the_message_and_the_time(queue: Queue) -> None:
     died = dead(queue)
 
     put_back = redrive(queue, died)

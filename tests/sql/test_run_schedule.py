@@ -21,7 +21,7 @@ def run_now(queue: Queue, name: Any = "s") -> Row:
     return queue.row("SELECT * FROM messages.run_schedule(%s)", [name])
 
 
-def test_it_publishes_the_message_and_records_who_called_it(queue: Queue) -> None:
+def test_it_publishes_the_message_and_records_the_user(queue: Queue) -> None:
     queue.schedule("s", "0 12 * * *", payload={"n": 1}, jitter="1 hour")
 
     published, what = run_now(queue)

@@ -232,7 +232,7 @@ def test_public_may_do_nothing_with_the_schema_its_tables_and_its_sequences(queu
     assert (relations, schema, columns) == ([], [], [])
 
 
-def test_every_function_with_the_owners_rights_looks_names_up_in_the_catalog_only(queue: Queue) -> None:
+def test_every_function_with_the_owners_rights_resolves_names_only_in_the_catalog(queue: Queue) -> None:
     definers = queue.rows(f"SELECT f.proname, f.proconfig FROM ({FUNCTIONS}) AS f WHERE f.prosecdef")
 
     assert len(definers) > 20
@@ -308,7 +308,7 @@ def unqualified(body: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(FAST_PATHS))
-def test_functions_with_the_path_of_their_caller_look_nothing_up_in_it(queue: Queue, name: str) -> None:
+def test_functions_with_the_path_of_their_caller_resolve_no_name_in_it(queue: Queue, name: str) -> None:
     (body,) = [
         row.prosrc for row in queue.rows(f"SELECT f.prosrc FROM ({FUNCTIONS}) AS f WHERE f.proname = %s", [name])
     ]
@@ -326,7 +326,7 @@ def test_functions_with_the_path_of_their_caller_look_nothing_up_in_it(queue: Qu
         ("SELECT pg_catalog.now() -- it's < this\n", []),
     ],
 )
-def test_the_check_of_bodies_finds_names_that_are_looked_up(body: str, found: list[str]) -> None:
+def test_the_check_of_bodies_finds_names_that_need_the_path(body: str, found: list[str]) -> None:
     assert unqualified(body) == found
 
 

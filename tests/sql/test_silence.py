@@ -10,7 +10,7 @@ from psycopg import errors
 from tests.sql.queue import Queue
 
 
-def test_it_records_who_until_when_and_why(queue: Queue) -> None:
+def test_it_records_user_end_and_reason(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     queue.conn.execute("SELECT set_config('messages.actor', 'ann', false)")
 

@@ -40,7 +40,7 @@ def test_a_worker_that_is_asked_to_drain_learns_of_it_and_handles_nothing_more(q
 
     assert (claims(queue), claims(queue)) == (True, True)
     assert worker(queue).stopping
-    assert queue.call("is_handled", "t") is False, "what it still holds says nothing of new ones"
+    assert queue.call("is_handled", "t") is False, "a message that it still holds does not count"
 
 
 def test_a_worker_that_claims_minutes_later_still_learns_of_it(queue: Queue) -> None:

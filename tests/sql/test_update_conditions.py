@@ -24,7 +24,7 @@ def test_it_writes_an_alert_when_a_condition_begins_and_ends_and_none_between(qu
     assert alerts(queue) == [("backlog", "t", "begun"), ("backlog", "t", "ended")]
 
 
-def test_the_alert_has_what_and_the_fix_and_notifies_the_deliverers(
+def test_the_alert_has_the_text_and_the_fix_and_notifies_the_deliverers(
     queue: Queue, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("alert")
