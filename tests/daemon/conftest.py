@@ -9,7 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.daemon.process import Daemon, Fleet, Journal
+from tests.daemon.preloaded import Forked
+from tests.daemon.process import Daemon, Fleet, Journal, execute
 from tests.daemon.runs import Runs
 from tests.server.postgres import Database
 from tests.sql.queue import Listener, Queue
@@ -32,7 +33,7 @@ def fleet(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Fleet]:
     """The daemons of this test; all are killed at its end, before their database is dropped."""
     for name in {"database", "durable"} & set(request.fixturenames):
         request.getfixturevalue(name)
-    fleet = Fleet(tmp_path)
+    fleet = Fleet(tmp_path, execute if request.node.get_closest_marker("executed") else Forked)
     yield fleet
     fleet.kill()
 

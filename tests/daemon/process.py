@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.daemon.preloaded import Forked
 from tests.server.deadline import eventually
 
 PGROUSE = Path(sysconfig.get_path("scripts")) / "pgrouse"
@@ -52,6 +53,23 @@ class Journal:
         return eventually(lambda: self.entries(what, message_id))[0]
 
 
+Begin = Callable[..., "Forked | subprocess.Popen[bytes]"]
+
+
+def execute(program: Path, *arguments: str, cwd: Path, env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a program as users do, not as a fork."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [program, *arguments],
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
 class Daemon:
     """One `pgrouse run` with a folder of its own.
 
@@ -60,24 +78,22 @@ class Daemon:
         journal: where its handlers write.
         settings: the configuration, by section; `topics` maps a topic to the name of its handler, or to its whole table.
         environ: further environment variables.
+        begin: starts the process.
     """
 
     def __init__(
-        self, folder: Path, journal: Journal, settings: Mapping[str, Any], environ: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        journal: Journal,
+        settings: Mapping[str, Any],
+        environ: Mapping[str, str] | None = None,
+        begin: Begin = Forked,
     ) -> None:
         self.folder, self.journal = folder, journal
         self.log = folder / "log"
         self.configure(settings)
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [PGROUSE, "run"],
-                cwd=folder,
-                env={**os.environ, "JOURNAL": str(journal.path), "GATES": str(folder), **(environ or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        env = {**os.environ, "JOURNAL": str(journal.path), "GATES": str(folder), **(environ or {})}
+        self.process = begin(PGROUSE, "run", cwd=folder, env=env, log=self.log)
         self.pid = self.process.pid
 
     def configure(self, settings: Mapping[str, Any]) -> None:
@@ -150,10 +166,10 @@ class Daemon:
 
 
 class Fleet:
-    """The daemons of one test, with one journal."""
+    """The daemons of one test, with one journal. begin: starts their processes."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, begin: Begin = Forked) -> None:
+        self.folder, self.begin = folder, begin
         self.journal = Journal(folder / "journal")
         self.daemons: list[Daemon] = []
 
@@ -178,7 +194,7 @@ class Fleet:
             "log_level": log_level,
             "sections": sections or {},
         }
-        self.daemons.append(Daemon(folder, self.journal, settings, environ))
+        self.daemons.append(Daemon(folder, self.journal, settings, environ, self.begin))
         return self.daemons[-1]
 
     def start(self, conn: psycopg.Connection[Any], topics: Mapping[str, Any], **settings: Any) -> Daemon:

@@ -15,6 +15,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
+pytestmark = pytest.mark.executed
 
 
 @pytest.mark.every_server

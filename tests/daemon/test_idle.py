@@ -11,6 +11,7 @@ from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
+pytestmark = pytest.mark.executed
 
 
 @pytest.mark.slow

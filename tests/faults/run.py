@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -226,7 +227,7 @@ class Run:
                 self.findings.append(f"daemon {daemon.pid} ended by itself: {daemon.log.read_text()[-2000:]}")
         stopping = [daemon for daemon in self.system.daemons if daemon.alive]
         for daemon in stopping:
-            daemon.process.terminate()
+            daemon.send(signal.SIGTERM)
         for daemon in stopping:
             code = daemon.exit_code(STOPPED_WITHIN_S)
             if code:

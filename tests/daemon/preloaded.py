@@ -1,0 +1,121 @@
+"""Starts `pgrouse run` as a fork of a process that has imported it: the imports are most of what a short-lived daemon costs.
+
+A fork runs the script of the command, as `__main__`, in a session of its own, with its own command line, folder, environment and output. It
+inherits neither threads nor descriptors. Tests marked `executed` start the script itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import multiprocessing.process
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+class Parent:
+    """The process that forks, one per program and session of tests."""
+
+    def __init__(self, program: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._lock = threading.Lock()
+
+    def ask(self, **request: Any) -> Any:
+        """Send a request and return its answer."""
+        with self._lock:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+            return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End it. What it has forked continues."""
+        self._process.communicate()
+
+
+@cache
+def parent_of(program: Path) -> Parent:
+    """Return the process that forks this program."""
+    parent = Parent(program)
+    atexit.register(parent.close)
+    return parent
+
+
+class Forked:
+    """A fork, with the part of `subprocess.Popen` that tests use."""
+
+    def __init__(self, program: Path, *arguments: str, cwd: Path, env: Mapping[str, str], log: Path) -> None:
+        self._parent = parent_of(program)
+        self.pid = self._parent.ask(arguments=arguments, cwd=str(cwd), env=dict(env), log=str(log))
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return how it ended, None while it runs."""
+        if self.returncode is None:
+            self.returncode = self._parent.ask(ended=self.pid)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """Wait for its end and return how it ended."""
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("pgrouse", timeout)
+            time.sleep(0.005)
+        return code
+
+    def send_signal(self, which: signal.Signals) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, which)
+
+
+def fork_on_request(program: str) -> None:
+    """Answer requests until there are no more, which ends the process. Returns only in a fork."""
+    import pgrouse.cli.run  # noqa: F401, PLC0415 - not in the tests, which import the classes above
+
+    while line := sys.stdin.readline():
+        request = json.loads(line)
+        if "ended" in request:
+            pid, status = os.waitpid(request["ended"], os.WNOHANG)
+            answer(os.waitstatus_to_exitcode(status) if pid else None)
+        elif os.fork() == 0:
+            return become(program, **request)
+    os._exit(0)
+
+
+def answer(found: int | None) -> None:
+    os.write(1, f"{json.dumps(found)}\n".encode())
+
+
+def become(program: str, arguments: list[str], cwd: str, env: dict[str, str], log: str) -> None:
+    """Make this process what it would be, had it been started by this command line."""
+    os.setsid()
+    answer(os.getpid())  # who has the answer may signal the whole session
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    for ours, descriptor in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
+        os.dup2(ours, descriptor)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv = [program, *arguments]
+    sys.orig_argv = [sys.executable, *sys.argv]
+    multiprocessing.process.ORIGINAL_DIR = cwd
+
+
+if __name__ == "__main__":
+    # As for a script: what is in the folder of this file is not to be imported.
+    sys.path[0] = str(Path(sys.argv[1]).parent)
+    fork_on_request(sys.argv[1])
+    runpy.run_path(sys.argv[0], run_name="__main__")
