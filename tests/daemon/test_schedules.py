@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from threading import Event, Thread
-from typing import Any
 
 import pytest
 
-from pgrouse.install import pg_cron as cron
 from tests.daemon.process import AT_ONCE_S, Daemon, Journal, now
 from tests.server.deadline import eventually
-from tests.server.postgres import Database, Postgres
+from tests.server.postgres import Database
 from tests.sql.queue import Queue, Row
 
 Start = Callable[..., Daemon]
@@ -134,55 +132,3 @@ def test_a_schedule_that_fails_does_not_keep_the_daemon_busy_nor_the_others_from
 
     assert (daemon.cpu_s() - used) / (now() - began) < 0.25
     assert all(late < AT_ONCE_S for late in lateness_s(queue.runs("good")[1:]))
-
-
-# With pg_cron itself
-
-
-@pytest.fixture
-def jobs(server: Postgres, queue: Queue) -> Iterator[Any]:
-    """pg_cron maintains the queue."""
-    with server.admin(server.cron_database) as conn:
-        launchers = "SELECT FROM pg_stat_activity WHERE backend_type = 'pg_cron launcher'"
-        eventually(lambda: conn.execute(launchers).rowcount)
-        cron.install(queue.conn)
-        yield conn
-        cron.remove(queue.conn)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-@pytest.mark.pg_cron
-@pytest.mark.every_server
-def test_with_no_daemon_alive_pg_cron_fires_within_the_minute(queue: Queue, jobs: Any) -> None:
-    queue.schedule("s", "* * * * *")
-
-    eventually(queue.runs, within_s=130)
-
-    (run,) = queue.runs()
-    assert run.outcome == "published"
-    assert 0 <= lateness_s([run])[0] < 75
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-@pytest.mark.pg_cron
-@pytest.mark.every_server
-def test_pg_cron_and_two_daemons_together_fire_every_tick_exactly_once(
-    start: Start, queue: Queue, jobs: Any, server: Postgres
-) -> None:
-    if server.version >= 17:  # whose pg_cron knows seconds
-        jobs.execute(
-            "SELECT cron.alter_job(jobid, schedule => '1 seconds') FROM cron.job WHERE jobname LIKE 'messages.tick@%'"
-        )
-    for _ in range(2):
-        # Seldom: a tick of pg_cron that meets another one leaves it the work, and pg_cron has one a minute.
-        start({"t": "work:echo"}, maintenance_interval="10s")
-
-    queue.schedule("s", "1 second", missed="all")
-
-    by_cron = "SELECT FROM messages.tick_mark WHERE caller = 'cron' AND task = 'fire_schedules'"
-    eventually(lambda: queue.rows(by_cron), within_s=130)
-    eventually(lambda: len(queue.runs()) >= 5)
-    stop_schedules(queue)
-    assert_exactly_once(queue, "s")
