@@ -101,8 +101,8 @@ def answer(found: int | None) -> None:
 def become(program: str, arguments: list[str], cwd: str, env: dict[str, str], log: str) -> None:
     """Make this process what it would be, had it been started by this command line."""
     os.setsid()
-    answer(os.getpid())  # who has the answer may signal the whole session
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    answer(os.getpid())  # who has the answer may signal the session and read the log
     for ours, descriptor in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
         os.dup2(ours, descriptor)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))

@@ -39,8 +39,7 @@ seen = {
     "warnings": [sys.warnoptions, sys.flags.dev_mode],
 }
 print(json.dumps(seen), flush=True)
-while "wait" in sys.argv:
-    time.sleep(1)
+time.sleep(600 if "wait" in sys.argv else 0)
 sys.exit(7)
 """
 
