@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-COVERED = ("daemon", "sql", "pipeline", "docs", "deploy", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+COVERED = (
+    *("daemon", "sql", "pipeline", "docs", "deploy", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+    *(
+        f"tests/{each}"
+        for each in ("sql", "schema", "security", "cron", "model", "models", "faults", "server", "drivers")
+    ),
+)
 # os_user.py names the user `nobody` of the machine.
 LEFT_OUT = ("daemon/pgrouse/web/static/vendor/", "daemon/pgrouse/devdb/os_user.py")
 

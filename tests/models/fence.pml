@@ -1,45 +1,45 @@
-/* One message from its publish to its end: however workers freeze, die and come back, it ends once, and only the one that holds its lock ends it.
+/* One message from its publish to its end: no matter how workers freeze, die and resume, it ends once, and only the holder of its lock ends it.
 
-   What is checked:
-     - at every moment the message is in exactly one place: in messages.message, or once in messages.message_archive
+   The model checks:
+     - at every moment the message is in exactly one table: in messages.message, or once in messages.message_archive
      - a settle changes the message only if the attempt that it ends still holds the lock
      - an effect that a handler has in the transaction of its own completion (ctx.transaction()) happens at most once, and only if the message
        ended as a success
 
-   What stands for what:
+   The variables:
      live, archived    rows in the two tables
      claim             claim_id, 0 = NULL; no number is drawn twice
-     attempts          counted when claimed; given back by release and defer
+     attempts          counted when claimed; returned by release and defer
      by                locked_by: the first two tasks run in one daemon, the third in another
-     holder            which task's latest attempt holds the lock in truth; no settle may read it
+     holder            the task whose latest attempt really holds the lock; no settle may read it
 
-   Tasks claim, run, and end in every way that messages.complete, reject, fail, retry, defer and release know, or freeze, or die at any step.
-   A settle whose answer was lost on the way is sent again. Locks expire at any time: a task that is late is no different from one that was
-   stopped. An operator cancels at any time.
-   In the code: messages.claim, archive, retry, hand_back, expire_locks, cancel.
+   Tasks claim, run, and end in every way of messages.complete, reject, fail, retry, defer and release, or freeze, or die at any step.
+   A settle whose answer was lost is sent again. Locks expire at any time: a task that is late is no different from one that was stopped. An
+   operator cancels at any time.
+   In the code: messages.claim, archive, retry, return_attempts, expire_locks, cancel.
 
-   Variants, each of which fails and so shows why it is done as it is:
-     BY_ID             settle whatever has this id
-     BY_LOCK           settle whatever has this id and is locked
-     BY_ATTEMPTS       fence by the number of attempts: a release (a drain) hands the attempt back, so that the next claim has the same number,
-                       and the release that is sent again takes the lock from anyone who holds it now
-     BY_WORKER         fence by the name of the worker: it can get the message twice
+   Variants, each of which fails and so shows what a part is for:
+     BY_ID             settle the row with this id, in any state
+     BY_LOCK           settle the row with this id if it is locked
+     BY_ATTEMPTS       fence by the number of attempts: a release (a drain) returns the attempt, so that the next claim has the same number,
+                       and the repeated release takes the lock from its new holder
+     BY_WORKER         fence by the name of the worker: it can claim the message twice
      INSERT_FIRST      archive in two transactions, the new row first
      DELETE_FIRST      archive in two transactions, the old row first */
 
 #define TASKS        3
 #define MAX_ATTEMPTS 2
-#define CLAIMS       5    /* the model ends when the sequence has given so many numbers */
-#define NOBODY       TASKS
+#define CLAIMS       5    /* the model ends after so many numbers of the sequence */
+#define NO_TASK      TASKS
 
 bool live = true;
 byte archived, claim, attempts, effects, successes;
-byte by, holder = NOBODY;
+byte by, holder = NO_TASK;
 byte sequence;
 
-#define unlock() claim = 0; by = 0; holder = NOBODY
+#define unlock() claim = 0; by = 0; holder = NO_TASK
 
-/* What a settle of this task's attempt asks of the row. */
+/* The condition of a settle of this task's attempt. */
 #if defined(BY_ID)
 #define fence (live)
 #elif defined(BY_LOCK)
@@ -75,7 +75,7 @@ proctype task(byte me; byte my_daemon) {
 
      if
      :: goto dead                                /* kill -9 while it runs; the lock stays until it expires */
-     :: true                                     /* it ran, however long that took */
+     :: true                                     /* it ran, for any time */
      fi;
 
 settle:
@@ -91,7 +91,7 @@ settle:
           :: attempts == MAX_ATTEMPTS -> move_to_archive()
           :: attempts--; unlock()                /* release, defer */
           fi
-       :: else                                   /* the lock was lost: nothing is changed, an effect is rolled back */
+       :: else                                   /* the lock was lost: nothing changes, an effect is rolled back */
        fi
      };
 
@@ -112,7 +112,7 @@ settle:
      fi;
 #endif
      if
-     :: goto settle                              /* the answer was lost: did that arrive? */
+     :: goto settle                              /* the answer was lost: settle again */
      :: d_step { my_claim = 0; my_attempts = 0 }
      fi
   od;

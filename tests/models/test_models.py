@@ -49,7 +49,7 @@ def test_the_protocol_holds_in_every_state(model: str, tmp_path: Path) -> None:
 
     assert errors(report) == 0
     assert "Search not completed" not in report
-    assert never_reached(report) <= {"-end-"}, "a part of the model that nothing comes to proves nothing"
+    assert never_reached(report) <= {"-end-"}, "an unreached part of the model proves nothing"
 
 
 @pytest.mark.parametrize(

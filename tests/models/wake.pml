@@ -1,51 +1,51 @@
-/* The wake-up: what makes messages ready rings only for workers that are armed, and no worker sleeps while a message waits.
+/* The wake-up: a transaction that makes messages ready notifies only armed workers, and no worker sleeps while a message waits.
 
-   What is checked: when nothing can happen any more but timers (nobody publishes, everybody sleeps), no message waits. The poll is not in this
+   The model checks: when only timers can still happen (no publisher runs, every worker sleeps), no message waits. The poll is not in this
    model, so that a message that only the poll would find is an error here.
 
-   What stands for what:
+   The variables:
      waiting           there are committed messages that are ready
      locked            they are locked by a claim that has not ended: other claims skip them
      armed             the rows of messages.sleeper that are armed, as committed: a set of workers
-     gate              the time in the sequence messages.armed_until has not come yet: somebody may be armed. It passes only after every flag has,
-                       or is taken back (lower_armed_until) when no flag is up and nobody is raising it
+     gate              the time in the sequence messages.armed_until has not passed yet: a worker may be armed. It passes only after every flag
+                       has, or is lowered (lower_armed_until) when no flag is set and no worker is raising it
      raising           workers that have raised it for a flag which is not committed yet: a count
      running           transactions that have an xid and have not ended: a set of publishers
-     before[w]         those of them whose xid is lower than the one that worker w took for itself, draw_xid(). That oldest_running_xid() has reached
-                       that xid is the same as that none of them runs any more: no xid needs a number, so that the model has no bound on how
-                       often anything happens
-     rung              workers that have a notification which they did not look at yet: a set
+     before[w]         those of them whose xid is lower than the one that worker w drew for itself, draw_xid(). oldest_running_xid() has reached
+                       that xid exactly if none of them runs any more: no xid needs a number, so that the model has no bound on how often
+                       anything happens
+     notified          workers that have a notification which they have not processed yet: a set
 
-   A publisher is any transaction that makes messages ready: by INSERT, or by retry, defer, release, redrive, expire_locks, which ring as the
+   A publisher is any transaction that makes messages ready: by INSERT, or by retry, defer, release, redrive, expire_locks, which notify as the
    trigger does. Publishers commit, roll back, do so several times in one transaction, use REPEATABLE READ, and stop for ever. Workers claim
-   all or some of what waits, arm, sleep, stay armed over wake-ups and sleep again without a new horizon, disarm when busy, lose connections
-   before and after their commit, and one of them dies.
+   all or some of the waiting messages, arm, sleep, stay armed over wake-ups and sleep again without a new horizon, disarm when busy, lose
+   connections before and after their commit, and one of them dies.
    In the code: messages.new_message, notify_topics, arm, draw_xid, oldest_running_xid, next_due, disarm; worker/claim_planner.py and client/worker_client.py.
 
-   Variants, each of which fails and so shows why a part is there:
-     NAIVE             sleep as soon as the flag is up
-     ONE_CLAIM         claim once after the flag is up, then sleep
-     XMAX              take the horizon from pg_snapshot_xmax, the highest xid that has ended, instead of from an xid of one's own
-     XID_BEFORE_FLAG   take the xid before the flag is committed
-     XMIN_AFTER_CLAIM  look for the oldest xid after the claim instead of before
-     OLD_SNAPSHOT      let publishers in REPEATABLE READ look for flags, too, instead of ringing whenever the time has not come
-     FLAG_BEFORE_ROW   look for flags before the row has its xid (a BEFORE trigger)
-     STALE_HORIZON     when the flag was down, put it up again without a new xid
+   Variants, each of which fails and so shows what a part is for:
+     NAIVE             sleep as soon as the flag is set
+     ONE_CLAIM         claim once after the flag is set, then sleep
+     XMAX              take the horizon from pg_snapshot_xmax, the highest xid that has ended, instead of from an own xid
+     XID_BEFORE_FLAG   draw the xid before the flag is committed
+     XMIN_AFTER_CLAIM  read the oldest xid after the claim instead of before
+     OLD_SNAPSHOT      let publishers in REPEATABLE READ read the flags, too, instead of notifying whenever the time has not passed
+     FLAG_BEFORE_ROW   read the flags before the row has its xid (a BEFORE trigger)
+     STALE_HORIZON     when the flag was not set, set it again without a new xid
      ONE_FLAG          one flag for all workers
-     GATE_AFTER_XID    raise the time in the sequence after the own xid is taken instead of before
-     LOWERED_TOO_SOON  take back the time in the sequence although somebody is about to commit a flag
-     IGNORE_NOTIFY              forget a notification that came during a claim
-     SKIP_AND_SLEEP    sleep although a message is due that a claim of somebody else has locked: that claim may be rolled back */
+     GATE_AFTER_XID    raise the time in the sequence after the own xid is drawn instead of before
+     LOWERED_TOO_SOON  lower the time in the sequence although a worker is about to commit a flag
+     IGNORE_NOTIFY     forget a notification that came during a claim
+     SKIP_AND_SLEEP    sleep although a due message is locked by the claim of another worker: that claim may be rolled back */
 
 #ifndef PUBLISHERS
 #define PUBLISHERS 2
 #endif
 #define WORKERS    2
 #define one(i)     (1 << (i))
-#define EVERYBODY  (one(WORKERS) - 1)
+#define ALL_WORKERS  (one(WORKERS) - 1)
 
 bool waiting, locked, gate;
-byte armed, running, rung, raising;
+byte armed, running, notified, raising;
 byte before[WORKERS];
 #ifdef XMAX
 byte lower[PUBLISHERS];       /* running transactions whose xid is lower than that of this one */
@@ -71,25 +71,25 @@ inline end_transaction() {
   lower[me] = 0;
   lower[1 - me] = lower[1 - me] & running;
 #endif
-  rings = false
+  notifies = false
 }
 
 proctype publisher(byte me) {
-  bool rings;
+  bool notifies;
 
   do
   :: break
   :: true ->
 #ifdef FLAG_BEFORE_ROW
-     rings = (armed != 0);
+     notifies = (armed != 0);
      d_step { take_xid() }
 #else
      d_step { take_xid() };                      /* INSERT: the row has its xid */
-     do                                          /* then the trigger; perhaps several times */
+     do                                          /* then the trigger, perhaps several times */
      :: !gate -> break
-     :: gate ->                                  /* only then it looks for flags, with a snapshot of its own */
+     :: gate ->                                  /* only then it reads the flags, with a snapshot of its own */
         if
-        :: atomic { armed != 0 -> rings = true }; break
+        :: atomic { armed != 0 -> notifies = true }; break
         :: armed == 0 -> break
         :: armed == 0
         fi
@@ -99,17 +99,17 @@ proctype publisher(byte me) {
      goto end_of_transaction
   :: true ->                                     /* the same in REPEATABLE READ */
 #ifdef OLD_SNAPSHOT
-     rings = (armed != 0);
+     notifies = (armed != 0);
      d_step { take_xid() };
 #else
      d_step { take_xid() };
-     rings = gate;                               /* a sequence is what it is, whatever the snapshot; the flags are not */
+     notifies = gate;                               /* a sequence does not depend on the snapshot; the flags do */
 #endif
 end_of_transaction:
      if
-     :: d_step {                                 /* COMMIT: now it is seen, and now it rings */
+     :: d_step {                                 /* COMMIT: now it is visible, and notifies */
           waiting = true;
-          rung = (rings -> EVERYBODY : rung);
+          notified = (notifies -> ALL_WORKERS : notified);
           end_transaction()
         }
      :: d_step { end_transaction() }             /* ROLLBACK */
@@ -117,7 +117,7 @@ end_of_transaction:
   od
 }
 
-/* The end of a claim's transaction, in which the flag is taken down if need be. The answer may be lost; then it is taken down once more. */
+/* The end of a claim's transaction, which also lowers the flag if necessary. The answer may be lost; then the flag is lowered again. */
 inline commit() {
   if
   :: must_disarm ->
@@ -127,7 +127,7 @@ inline commit() {
      armed = armed & ~one(me);
 #endif
      if
-     :: true -> beyond = false; due = false; goto look
+     :: true -> beyond = false; due = false; goto check
      :: true
      fi;
      must_disarm = false;
@@ -141,11 +141,11 @@ inline commit() {
 
 proctype worker(bit me) {
   bool must_disarm;
-  bool counts;                                   /* our flag is up, as far as we know */
-  bool proven;                                   /* since it is up, a claim began after all older transactions had ended */
+  bool counts;                                   /* our flag is set, as far as we know */
+  bool proven;                                   /* since it is set, a claim began after all older transactions had ended */
   bool beyond;                                   /* whether this claim does */
   bool due;                                      /* something is due now although the claim found nothing */
-  goto look;
+  goto check;
 
 arm:
 #ifdef XID_BEFORE_FLAG
@@ -183,7 +183,7 @@ arm:
 #endif
   counts = true;
 
-look:
+check:
 #ifndef XMIN_AFTER_CLAIM
   beyond = (before[me] == 0);                    /* oldest_running_xid() >= draw_xid() */
 #endif
@@ -192,21 +192,21 @@ look:
      atomic {
        locked = false;
        if
-       :: waiting = false; commit()              /* it got all, */
+       :: waiting = false; commit()              /* it claimed all, */
        :: commit()                               /* or a batch of them */
-       :: goto look                              /* the connection broke, the claim is rolled back */
+       :: goto check                              /* the connection broke, the claim is rolled back */
        :: me == 1 -> goto dead                   /* kill -9: likewise */
        :: me == 1 -> waiting = false; commit(); goto dead
        fi;
        if
-       :: counts -> must_disarm = true           /* busy for long: the flag only costs */
+       :: counts -> must_disarm = true           /* busy for a while: the flag only costs */
        :: true
        fi;
-       goto look
+       goto check
      }
   :: atomic { !(waiting && !locked) -> skip }
   fi;
-  due = waiting;                                 /* next_due(), which does not know who has locked what */
+  due = waiting;                                 /* next_due(), which ignores locks */
 #ifdef XMIN_AFTER_CLAIM
   beyond = (before[me] == 0);
 #endif
@@ -218,23 +218,23 @@ look:
     goto asleep;
 #endif
     if
-    :: rung & one(me) ->                         /* somebody rang meanwhile */
-       rung = rung & ~one(me);
+    :: notified & one(me) ->                         /* a notification arrived */
+       notified = notified & ~one(me);
 #ifndef IGNORE_NOTIFY
-       beyond = false; due = false; goto look
+       beyond = false; due = false; goto check
 #endif
-    :: true                                      /* nobody did, or we did not hear it yet */
+    :: true                                      /* none, or it has not arrived yet */
     fi;
     if
     :: !counts -> beyond = false; due = false; goto arm
 #ifndef ONE_CLAIM
-    :: counts && !proven && !beyond -> due = false; goto look    /* after some milliseconds */
+    :: counts && !proven && !beyond -> due = false; goto check    /* after some milliseconds */
 #endif
     :: else -> proven = true; before[me] = 0; beyond = false
     fi;
 #ifndef SKIP_AND_SLEEP
     if
-    :: due -> due = false; goto look             /* after some milliseconds, too */
+    :: due -> due = false; goto check             /* after some milliseconds, too */
     :: else
     fi;
 #endif
@@ -245,11 +245,11 @@ asleep:
 end_asleep:
   atomic {
     if
-    :: rung & one(me) ->
-       rung = rung & ~one(me);
-       if :: counts = false; proven = false :: true fi;   /* it was time to look by ourselves: the flag counts no more */
-       goto look
-    :: me == 1                                   /* kill -9, with the flag up */
+    :: notified & one(me) ->
+       notified = notified & ~one(me);
+       if :: counts = false; proven = false :: true fi;   /* the time of the poll: the flag has expired */
+       goto check
+    :: me == 1                                   /* kill -9, with the flag set */
     fi
   };
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.every_server
 # Reasons why a message is not the next, not that it cannot be claimed.
 NO_HINDRANCE = {"ready", "behind", "unhandled", "workers_busy"}
 CHANNELS = (None, "a", "b")
-KNOBS: dict[str, list[Any]] = {
+SETTINGS: dict[str, list[Any]] = {
     "max_concurrency": [None, 0, 1, 3],
     "channel_concurrency": [None, 1, 2],
     "channel_min_interval": [None, "5 s"],
@@ -73,8 +73,8 @@ class Simulation:
             self.queue.call("resume", topic, channel)
 
     def change(self) -> None:
-        setting = self.dice.choice(list(KNOBS))
-        self.queue.policy("t", **{setting: self.dice.choice(KNOBS[setting])})
+        setting = self.dice.choice(list(SETTINGS))
+        self.queue.policy("t", **{setting: self.dice.choice(SETTINGS[setting])})
 
     def tick(self) -> None:
         self.queue.rows("SELECT * FROM messages.tick('hand')")
