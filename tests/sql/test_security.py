@@ -173,7 +173,7 @@ def users(server: Postgres) -> Iterator[None]:
     with server.admin() as admin:
         for role in ROLES:
             admin.execute(f"CREATE ROLE test_{role} IN ROLE messages_{role}")
-        admin.execute("CREATE ROLE test_nobody")
+        admin.execute("CREATE ROLE test_no_role")
         yield
         for role in (*ROLES, "no_role"):
             admin.execute(f"DROP ROLE test_{role}")
