@@ -44,6 +44,7 @@ EMPTY = """
     DELETE FROM messages.dependency;
     DELETE FROM messages.end_event;
     DELETE FROM messages.low_water;
+    DELETE FROM messages.claim_cursor;
     DELETE FROM messages.alert;
     DELETE FROM messages.channel;
     DELETE FROM messages.rate;
