@@ -22,27 +22,27 @@ from bench import (
     spark_publish,
 )
 from bench.figure import Report
-from bench.ground import Ground
+from bench.postgres import Postgres
 from bench.usage import Machine
 
-Benchmark = Callable[[Ground, Machine], Report]
+Benchmark = Callable[[Postgres, Machine], Report]
 
 BENCHMARKS: dict[str, Benchmark] = {
-    "drain": lambda ground, machine: drain.measure(ground, machine, rounds=5, messages=200_000),
-    "policies": lambda ground, machine: policies.measure(ground, machine, rounds=3, messages=100_000),
-    "latency": lambda ground, machine: latency.measure(ground, machine, rounds=4, messages=400),
-    "publish": lambda ground, machine: publish.measure(ground, machine, rounds=10, seconds=3, clients=8),
-    "spark-export": lambda ground, machine: spark_export.measure(
-        ground, machine, rounds=3, rows=1_000_000, growth=(1_000_000, 10_000_000)
+    "drain": lambda postgres, machine: drain.measure(postgres, machine, rounds=5, messages=200_000),
+    "policies": lambda postgres, machine: policies.measure(postgres, machine, rounds=3, messages=100_000),
+    "latency": lambda postgres, machine: latency.measure(postgres, machine, rounds=4, messages=400),
+    "publish": lambda postgres, machine: publish.measure(postgres, machine, rounds=10, seconds=3, clients=8),
+    "spark-export": lambda postgres, machine: spark_export.measure(
+        postgres, machine, rounds=3, rows=1_000_000, growth=(1_000_000, 10_000_000)
     ),
-    "spark-publish": lambda ground, machine: spark_publish.measure(ground, machine, rounds=3, messages=1_000_000),
-    "spark-consume": lambda ground, machine: spark_consume.measure(ground, machine, rounds=3, messages=500_000),
-    "http": lambda ground, machine: http_publish.measure(ground, machine, rounds=5, seconds=4, connections=16),
-    "dashboard": lambda ground, machine: dashboard.measure(
-        ground, machine, rounds=3, messages=300_000, ready=1_000_000, archived=10_000_000
+    "spark-publish": lambda postgres, machine: spark_publish.measure(postgres, machine, rounds=3, messages=1_000_000),
+    "spark-consume": lambda postgres, machine: spark_consume.measure(postgres, machine, rounds=3, messages=500_000),
+    "http": lambda postgres, machine: http_publish.measure(postgres, machine, rounds=5, seconds=4, connections=16),
+    "dashboard": lambda postgres, machine: dashboard.measure(
+        postgres, machine, rounds=3, messages=300_000, ready=1_000_000, archived=10_000_000
     ),
-    "idle": lambda ground, machine: idle.measure(ground, machine, rounds=3, seconds=30),
-    "claim-flatness": lambda ground, machine: claim_flatness.measure(ground, machine, rounds=3),
+    "idle": lambda postgres, machine: idle.measure(postgres, machine, rounds=3, seconds=30),
+    "claim-flatness": lambda postgres, machine: claim_flatness.measure(postgres, machine, rounds=3),
 }
 
 
@@ -55,26 +55,26 @@ BENCHMARKS: dict[str, Benchmark] = {
 @click.option("--no-wait", is_flag=True, help="Do not wait before each run until the machine is quiet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(names: tuple[str, ...], dsn: str | None, flush_ms: float | None, no_wait: bool, as_json: bool) -> None:
-    """Measure what pgrouse does, each figure beside its limit in the same run.
+    """Measure pgrouse, each figure next to its limit in the same run.
 
     NAME: drain, policies, latency, publish, spark-export, spark-publish, spark-consume, http, idle or claim-flatness; all of them if none is given. All together take about ten minutes.
     """
     if dsn and flush_ms:
         raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")
     machine = Machine(wait_s=0 if no_wait else 60)
-    with slow_disk.library(flush_ms) as preload, Ground(dsn, preload) as ground:
+    with slow_disk.library(flush_ms) as preload, Postgres(dsn, preload) as postgres:
         if not as_json:
-            click.echo(f"{ground}{f', each flush {flush_ms:g} ms longer' if flush_ms else ''}\n{_python()}\n")
-        reports = [_run(name, ground, machine, quiet=as_json) for name in names or BENCHMARKS]
+            click.echo(f"{postgres}{f', each flush {flush_ms:g} ms longer' if flush_ms else ''}\n{_python()}\n")
+        reports = [_run(name, postgres, machine, quiet=as_json) for name in names or BENCHMARKS]
         if as_json:
-            about = {"server": str(ground), "python": _python(), "flush_ms": flush_ms, "machine": str(machine)}
+            about = {"server": str(postgres), "python": _python(), "flush_ms": flush_ms, "machine": str(machine)}
             click.echo(json.dumps({**about, "reports": [report.as_json() for report in reports]}, indent=2))
         else:
             click.echo(f"The machine: {machine}.")
 
 
-def _run(name: str, ground: Ground, machine: Machine, *, quiet: bool) -> Report:
-    report = BENCHMARKS[name](ground, machine)
+def _run(name: str, postgres: Postgres, machine: Machine, *, quiet: bool) -> Report:
+    report = BENCHMARKS[name](postgres, machine)
     if not quiet:
         click.echo(report.as_text() + "\n")
     return report

@@ -1,6 +1,6 @@
-"""The smallest program that receives notifications: asyncio with one psycopg connection. Everything else is the daemon's own cost.
+"""The smallest program that receives notifications: asyncio with one psycopg connection. The rest is the daemon's own cost.
 
-`python bench/bare_listener.py CHANNEL FILE` listens (the database comes from PGROUSE_DSN) and notes in FILE what it receives and when, as the
+`python bench/bare_listener.py CHANNEL FILE` listens (the database is in PGROUSE_DSN) and records in FILE what it receives and when, as the
 handler `mark` does; first the line `listening`.
 """
 
@@ -21,8 +21,8 @@ async def main(channel: str, marks: int) -> None:
     await conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
     os.write(marks, b"listening 0\n")
     async for notify in conn.notifies():
-        heard = time.monotonic_ns()
-        os.write(marks, f"{notify.payload} {heard}\n".encode())
+        received = time.monotonic_ns()
+        os.write(marks, f"{notify.payload} {received}\n".encode())
 
 
 if __name__ == "__main__":

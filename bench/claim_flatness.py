@@ -1,4 +1,4 @@
-"""Whether a claim takes the same time whatever stands in the queue, and whatever cannot be vacuumed behind it."""
+"""Whether the time of a claim is independent of the content of the queue, and of rows that cannot be vacuumed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from bench import drain
 from bench.figure import Figure, Report
-from bench.ground import Database, Ground
+from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
 FEW, MANY, HELD = "10 thousand wait", "1 million wait", "10 thousand behind a held snapshot"
@@ -26,7 +26,7 @@ MARKS_EVERY_S = 1.0
 
 
 class Worker:
-    """Claims, settles and publishes again, so that the backlog stays as large as it is."""
+    """Claims, settles and publishes again, so that the backlog keeps its size."""
 
     def __init__(self, database: Database, conn: psycopg.Connection[Any]) -> None:
         self.database = database
@@ -34,7 +34,7 @@ class Worker:
         self._marks_at = 0.0
 
     def claim(self, batch: int) -> float:
-        """Claim once, the way a daemon does, and return the milliseconds that took; the messages are settled and replaced."""
+        """Claim once, as a daemon does, and return the milliseconds it took; the messages are settled and replaced."""
         self._raise_marks()
         began = time.perf_counter()
         rows = self.conn.execute(CLAIM, [batch], binary=True).fetchall()
@@ -46,22 +46,22 @@ class Worker:
         return took
 
     def _raise_marks(self) -> None:
-        """Move the marks from which claims read, as daemons do each second."""
+        """Move the low-water marks from which claims read, as daemons do each second."""
         if time.monotonic() >= self._marks_at:
             self.conn.execute(b"SELECT messages.raise_low_water()")
             self._marks_at = time.monotonic() + MARKS_EVERY_S
 
 
-def measure(ground: Ground, machine: Machine, rounds: int) -> Report:
+def measure(postgres: Postgres, machine: Machine, rounds: int) -> Report:
     """Time claims against each state of the queue in turn."""
     times: dict[tuple[str, int], list[list[float]]] = defaultdict(list)
     with ExitStack() as ends:
         workers = {
-            FEW: ends.enter_context(_queue(ground, "few", 10_000)),
-            MANY: ends.enter_context(_queue(ground, "many", 1_000_000)),
-            HELD: ends.enter_context(_queue(ground, "held", 10_000)),
+            FEW: ends.enter_context(_queue(postgres, "few", 10_000)),
+            MANY: ends.enter_context(_queue(postgres, "many", 1_000_000)),
+            HELD: ends.enter_context(_queue(postgres, "held", 10_000)),
         }
-        ends.enter_context(_held_snapshot(ground, workers[HELD]))
+        ends.enter_context(_held_snapshot(postgres, workers[HELD]))
         for _ in range(rounds):
             for batch, claims in CLAIMS.items():
                 for state, worker in workers.items():
@@ -71,27 +71,27 @@ def measure(ground: Ground, machine: Machine, rounds: int) -> Report:
 
 
 @contextmanager
-def _queue(ground: Ground, name: str, messages: int) -> Iterator[Worker]:
-    """Make a queue in which so many messages wait, and a worker for it."""
-    with ground.database(f"claim_{name}") as database:
+def _queue(postgres: Postgres, name: str, messages: int) -> Iterator[Worker]:
+    """Make a queue in which this number of messages waits, and a worker for it."""
+    with postgres.database(f"claim_{name}") as database:
         drain.publish(database, messages)
         with database.connect(prepare_threshold=2) as conn:
             worker = Worker(database, conn)
-            # The plans of the functions are made again some five times before they stay.
+            # The functions are planned again about five times before their plans are kept.
             for _ in range(10):
                 worker.claim(10)
             yield worker
 
 
 @contextmanager
-def _held_snapshot(ground: Ground, worker: Worker) -> Iterator[None]:
-    """Hold a snapshot open while half a million messages come and go: none of their rows can be vacuumed."""
+def _held_snapshot(postgres: Postgres, worker: Worker) -> Iterator[None]:
+    """Hold a snapshot open while half a million messages are published and settled: none of their rows can be vacuumed."""
     with worker.database.connect() as reader:
         reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM messages.topic")
         for _ in range(BEHIND_THE_SNAPSHOT // 1000):
             worker.claim(1000)
-        ground.checkpoint()
+        postgres.checkpoint()
         yield
 
 

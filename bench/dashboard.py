@@ -1,4 +1,4 @@
-"""What the dashboard costs: a look at a large queue, how soon a change is seen, and what ten viewers add to the work of a drain."""
+"""The cost of the dashboard: a page of a large queue, the delay of an update, and the cost of ten viewers during a drain."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from pathlib import Path
 
 from bench import drain, program, usage
 from bench.figure import Figure, Report, Target
-from bench.ground import Database, Ground
+from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
 VIEWERS = 10
-LOOKS = 30
+VIEWS = 30
 CHANGES = 20
 TOPICS = 20
 LIVE = "/live/overview?subject=1h"
-# The planner and the triggers are not what is measured: rows come as a restored dump would bring them.
+# The planner and the triggers are not measured: rows are inserted as a restored dump would insert them.
 LARGE = """
 SET session_replication_role = replica;
 INSERT INTO messages.message (topic, payload)
@@ -41,22 +41,22 @@ SET session_replication_role = origin;
 ANALYZE"""
 
 
-def measure(ground: Ground, machine: Machine, rounds: int, messages: int, ready: int, archived: int) -> Report:
-    """Look at a large queue, change something, and drain a backlog with and without viewers."""
+def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int, ready: int, archived: int) -> Report:
+    """Show a large queue, change something, and drain a backlog with and without viewers."""
     found: dict[str, list[float]] = defaultdict(list)
-    with ground.database("large") as large:
+    with postgres.database("large") as large:
         with large.connect() as conn:
             conn.execute(LARGE.format(ready=ready, archived=archived, topics=TOPICS).encode())
         machine.wait_until_quiet()
         with _web(large) as web:
-            found["look"] = [web.look() * 1000 for _ in range(LOOKS + 5)][5:]
+            found["view"] = [web.view() * 1000 for _ in range(VIEWS + 5)][5:]
             found["change"] = list(_changes(large, web))
-    with ground.database("backlog") as backlog:
+    with postgres.database("backlog") as backlog:
         drain.publish(backlog, messages)
         for _ in range(rounds):
             for viewers in (0, VIEWERS):
-                _drain(ground, machine, backlog, messages, viewers, found)
-    return _report(found, messages, ready, archived, is_private=ground.is_private)
+                _drain(postgres, machine, backlog, messages, viewers, found)
+    return _report(found, messages, ready, archived, is_private=postgres.is_private)
 
 
 class Web:
@@ -65,8 +65,8 @@ class Web:
     def __init__(self, port: int, process: subprocess.Popen[bytes]) -> None:
         self.port, self.process = port, process
 
-    def look(self) -> float:
-        """Return how many seconds the overview took to come."""
+    def view(self) -> float:
+        """Return how many seconds the overview took to load."""
         began = time.perf_counter()
         answer = self._get("/")
         answer.read()
@@ -75,13 +75,13 @@ class Web:
         return time.perf_counter() - began
 
     def answers(self) -> bool:
-        """Say whether it serves."""
+        """Return whether it serves."""
         with suppress(OSError):
             return self._get("/livez").status == 200
         return False
 
     def watch(self) -> Viewer:
-        """Return somebody who watches the overview."""
+        """Return a viewer of the overview."""
         return Viewer(self._get(LIVE))
 
     def _get(self, path: str) -> http.client.HTTPResponse:
@@ -91,24 +91,24 @@ class Web:
 
 
 class Viewer:
-    """Somebody who watches, in a thread."""
+    """A viewer, in a thread."""
 
     def __init__(self, answer: http.client.HTTPResponse) -> None:
         self._answer = answer
-        self.heard: dict[str, float] = {}
+        self.received: dict[str, float] = {}
         self.updates = 0
         self._more = threading.Condition()
         threading.Thread(target=self._read, daemon=True).start()
 
     def saw(self, text: str, within_s: float = 30) -> float:
-        """Wait until an update with this text in it came; return when it did."""
+        """Wait until an update with this text arrived; return when it did."""
         with self._more:
             if not self._more.wait_for(lambda: self._when(text) is not None, within_s):
                 raise SystemExit(f"after {within_s} s no update with {text}")
             return self._when(text) or 0.0
 
     def _when(self, text: str) -> float | None:
-        return next((at for line, at in self.heard.items() if text in line), None)
+        return next((at for line, at in self.received.items() if text in line), None)
 
     def _read(self) -> None:
         with suppress(OSError, http.client.HTTPException, ValueError):
@@ -116,7 +116,7 @@ class Viewer:
                 if raw.startswith(b"data: {"):
                     with self._more:
                         self.updates += 1
-                        self.heard = {raw.decode(): time.perf_counter()}
+                        self.received = {raw.decode(): time.perf_counter()}
                         self._more.notify_all()
 
 
@@ -137,7 +137,7 @@ def _web(database: Database) -> Iterator[Web]:
 
 
 def _changes(database: Database, web: Web) -> Iterator[float]:
-    """Yield how many milliseconds after a commit a viewer sees what it changed."""
+    """Yield how many milliseconds after a commit a viewer sees the change."""
     viewer = web.watch()
     viewer.saw("topic-")
     with database.connect() as conn:
@@ -152,9 +152,9 @@ def _changes(database: Database, web: Web) -> Iterator[float]:
 
 
 def _drain(
-    ground: Ground, machine: Machine, backlog: Database, messages: int, viewers: int, found: dict[str, list[float]]
+    postgres: Postgres, machine: Machine, backlog: Database, messages: int, viewers: int, found: dict[str, list[float]]
 ) -> None:
-    with ground.database("drain", backlog) as database, ExitStack() as ends:
+    with postgres.database("drain", backlog) as database, ExitStack() as ends:
         watching: list[Viewer] = []
         pids: list[int] = []
         if viewers:
@@ -163,13 +163,13 @@ def _drain(
             for each in watching:
                 each.saw("parts")
             pids = [web.process.pid]
-        ground.checkpoint()
+        postgres.checkpoint()
         machine.wait_until_quiet()
         with program.daemon(database, concurrency=drain.CONCURRENCY, connections=drain.CONNECTIONS) as process:
             program.wait_until_registered(database)
-            before = _used(ground, database, process.pid, pids)
+            before = _used(postgres, database, process.pid, pids)
             drain.wait_until_drained(database)
-            after = _used(ground, database, process.pid, pids)
+            after = _used(postgres, database, process.pid, pids)
         server, daemon, web_cpu, for_web = (late - early for late, early in zip(after, before, strict=True))
         if viewers:
             found["updates"].append(sum(each.updates for each in watching) / viewers)
@@ -177,19 +177,19 @@ def _drain(
         found[f"cost {viewers}"].append((server + daemon + web_cpu) / messages * 1e6)
 
 
-def _used(ground: Ground, database: Database, daemon: int, web: list[int]) -> tuple[float, float, float, float]:
+def _used(postgres: Postgres, database: Database, daemon: int, web: list[int]) -> tuple[float, float, float, float]:
     """Return the CPU of the server, of the daemon, of the web server, and of those of the server's processes that work for it."""
     with database.connect() as conn:
         rows = conn.execute(
             "SELECT a.pid FROM pg_stat_activity AS a WHERE a.application_name IN ('pgrouse web web', 'pgrouse listener web')"
         ).fetchall()
-    return ground.cpu_s(), usage.cpu_s(daemon), usage.cpu_s(*web), usage.cpu_s(*(pid for (pid,) in rows))
+    return postgres.cpu_s(), usage.cpu_s(daemon), usage.cpu_s(*web), usage.cpu_s(*(pid for (pid,) in rows))
 
 
 def _report(found: dict[str, list[float]], messages: int, ready: int, archived: int, *, is_private: bool) -> Report:
     alone = Figure("a drain that no browser watches, CPU of all", "µs/message", found[f"cost {0}"])
     figures = [
-        Figure("the overview, from request to last byte", "ms", found["look"], target=Target(100)),
+        Figure("the overview, from request to last byte", "ms", found["view"], target=Target(100)),
         Figure("from a commit to a viewer's update", "ms", found["change"], target=Target(1000)),
     ]
     if is_private:

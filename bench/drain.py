@@ -1,4 +1,4 @@
-"""How fast one daemon works off a backlog, against what plain SQL does with the same rows."""
+"""How fast one daemon processes a backlog, against plain SQL with the same rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from bench import pgbench, program, usage
 from bench.figure import Figure, Report, Target
-from bench.ground import Database, Ground
+from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
 CLIENTS = (1, 2, 4)
@@ -15,20 +15,20 @@ BATCH = 1000
 CONCURRENCY = 1000
 CONNECTIONS = 2
 WITHIN_S = 600
-# The planner knows nothing of a queue whose rows come and go: these keep it to the indexes, as they do in the functions of the schema.
+# The planner has no useful statistics of a queue: these settings make it use the indexes, as those of the functions do.
 SETTINGS = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
 DAEMON = "one daemon process"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One backlog worked off.
+    """One processed backlog.
 
     Attributes:
         rate: messages per second.
         cpu_us: of server and clients together, per message, in microseconds; NaN when the server is on another machine.
         client_cpu_us: of the clients alone.
-        client_mib: the most memory that the client ever had; 0 for plain SQL.
+        client_mib: the maximum memory of the client; 0 for plain SQL.
     """
 
     rate: float
@@ -37,16 +37,16 @@ class Run:
     client_mib: float = 0
 
 
-def measure(ground: Ground, machine: Machine, rounds: int, messages: int) -> Report:
+def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) -> Report:
     """Drain the same backlog by plain SQL and by a daemon, in turn."""
     runs: dict[str, list[Run]] = defaultdict(list)
-    with ground.database("backlog") as backlog:
+    with postgres.database("backlog") as backlog:
         publish(backlog, messages)
         for _ in range(rounds):
             for clients in CLIENTS:
-                runs[_name(clients)].append(_by_plain_sql(ground, machine, backlog, messages, clients))
-            runs[DAEMON].append(by_daemon(ground, machine, backlog, messages))
-    return _report(runs, messages, ground.is_private)
+                runs[_name(clients)].append(_by_plain_sql(postgres, machine, backlog, messages, clients))
+            runs[DAEMON].append(by_daemon(postgres, machine, backlog, messages))
+    return _report(runs, messages, postgres.is_private)
 
 
 def publish(database: Database, messages: int) -> None:
@@ -60,36 +60,36 @@ def publish(database: Database, messages: int) -> None:
         conn.execute("VACUUM ANALYZE messages.message")
 
 
-def _by_plain_sql(ground: Ground, machine: Machine, backlog: Database, messages: int, clients: int) -> Run:
-    with ground.database("plain_sql", backlog) as database:
+def _by_plain_sql(postgres: Postgres, machine: Machine, backlog: Database, messages: int, clients: int) -> Run:
+    with postgres.database("plain_sql", backlog) as database:
         with database.connect() as conn:
             conn.execute("DROP TRIGGER dead_message ON messages.message_archive")
-        ground.checkpoint()
+        postgres.checkpoint()
         machine.wait_until_quiet()
-        server, client = ground.cpu_s(), usage.children_cpu_s()
+        server, client = postgres.cpu_s(), usage.children_cpu_s()
         pgbench.run_times(
-            ground, database, "claim_and_move.sql", clients=clients, times=messages // BATCH, settings=SETTINGS
+            postgres, database, "claim_and_move.sql", clients=clients, times=messages // BATCH, settings=SETTINGS
         )
-        server, client = ground.cpu_s() - server, usage.children_cpu_s() - client
+        server, client = postgres.cpu_s() - server, usage.children_cpu_s() - client
         return Run(_rate(database, messages), (server + client) / messages * 1e6, client / messages * 1e6)
 
 
-def by_daemon(ground: Ground, machine: Machine, backlog: Database, messages: int) -> Run:
-    """Let one daemon work off a copy of a backlog."""
-    with ground.database("drain", backlog) as database:
-        ground.checkpoint()
+def by_daemon(postgres: Postgres, machine: Machine, backlog: Database, messages: int) -> Run:
+    """Let one daemon process a copy of a backlog."""
+    with postgres.database("drain", backlog) as database:
+        postgres.checkpoint()
         machine.wait_until_quiet()
         with program.daemon(database, concurrency=CONCURRENCY, connections=CONNECTIONS) as process:
             program.wait_until_registered(database)
-            server, client = ground.cpu_s(), usage.cpu_s(process.pid)
+            server, client = postgres.cpu_s(), usage.cpu_s(process.pid)
             wait_until_drained(database)
-            server, client = ground.cpu_s() - server, usage.cpu_s(process.pid) - client
+            server, client = postgres.cpu_s() - server, usage.cpu_s(process.pid) - client
             memory = usage.peak_rss_mib(process.pid)
         return Run(_rate(database, messages), (server + client) / messages * 1e6, client / messages * 1e6, memory)
 
 
 def wait_until_drained(database: Database) -> None:
-    """Look for the last message first: that is one entry of an index, while to see that a table is empty is to read it."""
+    """Check for the last message first: that is one entry of an index, while to see that a table is empty is to read it."""
     with database.connect() as conn:
         last = conn.execute("SELECT max(id) FROM messages.message").fetchone()
 
@@ -102,7 +102,7 @@ def wait_until_drained(database: Database) -> None:
 
 
 def _rate(database: Database, messages: int) -> float:
-    """Return the messages per second from the first claim to the last settle, by the server's clock. The books must balance."""
+    """Return the messages per second from the first claim to the last settle, by the server's clock; check the counts."""
     with database.connect() as conn:
         row = conn.execute(
             "SELECT count(DISTINCT a.id), count(*), extract(epoch FROM max(a.archived_at) - min(a.locked_at))::float8"

@@ -11,14 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """One quantity as it was seen in every round.
+    """One quantity as it was measured in every round.
 
     Attributes:
         what: what was measured.
         unit: of the values.
         rounds: one value per round.
-        limit: what it is compared with: the same round of both ran side by side.
-        target: what is promised of the ratio to the limit, of the value itself where there is no limit; None = nothing.
+        limit: what it is compared with: both ran in the same round.
+        target: for the ratio to the limit, or for the value itself if there is no limit; None = nothing.
     """
 
     what: str
@@ -44,11 +44,11 @@ class Figure:
         """Whether the target is met by the median; empty without a target."""
         if self.target is None:
             return ""
-        judged = self.median if not self.ratios or self.target.of_value else statistics.median(self.ratios)
-        return "met" if self.target.permits(judged) else "MISSED"
+        value = self.median if not self.ratios or self.target.of_value else statistics.median(self.ratios)
+        return "met" if self.target.permits(value) else "MISSED"
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything that is known of it."""
+        """Return all its values."""
         return {
             "what": self.what,
             "unit": self.unit,
@@ -64,7 +64,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Target:
-    """A bound that a median should keep.
+    """A bound for a median.
 
     Attributes:
         bound: the value that is just permitted.

@@ -12,7 +12,7 @@ async def nothing(payload: Any) -> None:
 
 
 async def mark(payload: dict[str, int]) -> None:
-    """Note when this began: one line `n nanoseconds` of CLOCK_MONOTONIC, which all processes share."""
+    """Record the start: one line `n nanoseconds` of CLOCK_MONOTONIC, which all processes share."""
     began = time.monotonic_ns()
     os.write(_marks(), f"{payload['n']} {began}\n".encode())
 

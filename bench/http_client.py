@@ -1,4 +1,4 @@
-"""A client that costs little: keep-alive connections that each send the same request again as soon as the answer is there.
+"""A client that costs little: keep-alive connections that each repeat a request as soon as the answer has arrived.
 
 `http_client.py HOST PORT CONNECTIONS SECONDS BATCH`, the token in $TOKEN; prints how many requests were answered, how many of them by
 another status than 201, and how long they took.
@@ -19,7 +19,7 @@ WARM_UP_S = 0.5
 
 
 class Connection(asyncio.Protocol):
-    """One connection: answers are short and come in one piece, or are put together."""
+    """One connection: answers are short and arrive in one piece, or are joined."""
 
     def __init__(self, request: bytes, tally: Tally) -> None:
         self.request, self.tally, self.sent_at, self.got = request, tally, 0.0, b""
@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
 
 
 class Tally:
-    """What came back, after a warm-up."""
+    """The answers, after a warm-up."""
 
     def __init__(self) -> None:
         self.from_ = time.perf_counter() + WARM_UP_S

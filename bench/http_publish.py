@@ -1,4 +1,4 @@
-"""Publishing over HTTP, one by one and in batches, beside the same INSERTs by pgbench. Server, client and PostgreSQL share the machine."""
+"""Publishing over HTTP, one by one and in batches, next to the same INSERTs by pgbench. Server, client and PostgreSQL share the machine."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from pathlib import Path
 
 from bench import pgbench, program, usage
 from bench.figure import Figure, Report, Target
-from bench.ground import Database, Ground
+from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
 from pgrouse.web import tokens
 
 HERE = Path(__file__).parent
 DIRECT = "pgbench, one INSERT a transaction"
-# Batch size, and how many messages a second are promised.
+# Batch size, and the promised messages per second.
 PROMISED = {1: 2_000, 100: 20_000}
 
 
-def measure(ground: Ground, machine: Machine, rounds: int, seconds: float, connections: int) -> Report:
-    """Publish by each way in turn, into a table that is emptied before each run."""
+def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: float, connections: int) -> Report:
+    """Publish in each way in turn, into a table that is emptied before each run."""
     rates: dict[str, list[float]] = defaultdict(list)
     took: dict[str, list[float]] = defaultdict(list)
     cpu: dict[str, list[float]] = defaultdict(list)
-    with ground.database("http") as database, _server(database) as (port, token, pid):
+    with postgres.database("http") as database, _server(database) as (port, token, pid):
         for _ in range(rounds):
-            _empty(ground, machine, database)
+            _empty(postgres, machine, database)
             rates[DIRECT].append(
-                pgbench.run_for(ground, database, "publish.sql", clients=connections, seconds=round(seconds))[0]
+                pgbench.run_for(postgres, database, "publish.sql", clients=connections, seconds=round(seconds))[0]
             )
             for batch in PROMISED:
-                _empty(ground, machine, database)
+                _empty(postgres, machine, database)
                 before = usage.cpu_s(pid)
                 found = _client(port, token, connections, seconds, batch)
                 if found["refused"]:
@@ -51,10 +51,10 @@ def measure(ground: Ground, machine: Machine, rounds: int, seconds: float, conne
     return _report(rates, took, cpu, connections, seconds)
 
 
-def _empty(ground: Ground, machine: Machine, database: Database) -> None:
+def _empty(postgres: Postgres, machine: Machine, database: Database) -> None:
     with database.connect() as conn:
         conn.execute("TRUNCATE messages.message")
-    ground.checkpoint()
+    postgres.checkpoint()
     machine.wait_until_quiet()
 
 

@@ -1,4 +1,4 @@
-"""What a daemon uses that has nothing to do, against the least program that can hear a notification."""
+"""The cost of an idle daemon, against the smallest program that can receive a notification."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from pathlib import Path
 
 from bench import program, usage
 from bench.figure import Figure, Report, Target
-from bench.ground import Database, Ground
+from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
 SETTLE_S = 5.0
 
 
-def measure(ground: Ground, machine: Machine, rounds: int, seconds: int) -> Report:
+def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int) -> Report:
     """Watch a daemon and a bare listener idle side by side."""
     used: dict[str, list[float]] = defaultdict(list)
     with (
-        ground.database("idle") as database,
+        postgres.database("idle") as database,
         tempfile.TemporaryDirectory() as folder,
         program.daemon(database) as daemon,
-        program.bare_listener(database, "bare", Path(folder) / "heard") as bare,
+        program.bare_listener(database, "bare", Path(folder) / "received") as bare,
     ):
         program.wait_until_asleep(database)
         time.sleep(SETTLE_S)
         watched = {
             "daemon": [daemon.pid],
             "bare": [bare.pid],
-            "server": _backends(database) if ground.is_private else [],
+            "server": _backends(database) if postgres.is_private else [],
         }
         for _ in range(rounds):
             machine.wait_until_quiet()
@@ -39,7 +39,7 @@ def measure(ground: Ground, machine: Machine, rounds: int, seconds: int) -> Repo
                 used[name].append((usage.cpu_s(*pids) - before[name]) / seconds * 100)
             used["daemon's memory"].append(usage.rss_mib(daemon.pid))
             used["bare memory"].append(usage.rss_mib(bare.pid))
-    return _report(used, seconds, is_private=ground.is_private)
+    return _report(used, seconds, is_private=postgres.is_private)
 
 
 def _backends(database: Database) -> list[int]:

@@ -13,17 +13,17 @@ from typing import Any
 import psycopg
 from bench import program
 from bench.figure import Figure, Report, Target, percentile
-from bench.ground import Ground
+from bench.postgres import Postgres
 from bench.usage import Machine
 
 EVERY_S = 0.05
-# What may be tried again is handed out before its claim is on the disk; what has one attempt, the default, afterwards (decision 0008).
+# A message that may be retried is started before its claim is on the disk; one with a single attempt, the default, afterwards (decision 0008).
 PUBLISH = {
     "of five attempts": b"INSERT INTO messages.message (topic, payload, max_attempts) VALUES ('marked', jsonb_build_object('n', %s::bigint), 5)",
     "of one attempt": b"INSERT INTO messages.message (topic, payload, max_attempts) VALUES ('marked', jsonb_build_object('n', %s::bigint), 1)",
 }
 NOTIFY = b"SELECT pg_notify('bare', %s::text)"
-# The first ones of a round wake up what the pause before it sent to sleep.
+# The first ones of a round wake up processes that slept during the pause before it.
 WARM_UP = 5
 
 
@@ -35,28 +35,28 @@ class Delay:
     from_return: float
 
 
-def measure(ground: Ground, machine: Machine, rounds: int, messages: int) -> Report:
+def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) -> Report:
     """Send one at a time to the bare listener and to the daemon, in turn: `messages` of each in all."""
-    heard: list[list[Delay]] = []
+    received: list[list[Delay]] = []
     begun: dict[str, list[list[Delay]]] = {kind: [] for kind in PUBLISH}
     with (
-        ground.database("latency") as database,
+        postgres.database("latency") as database,
         tempfile.TemporaryDirectory() as folder,
         program.daemon(database, marks=Path(folder) / "begun"),
-        program.bare_listener(database, "bare", Path(folder) / "heard"),
+        program.bare_listener(database, "bare", Path(folder) / "received"),
         database.connect(prepare_threshold=0) as conn,
     ):
         program.wait_until_asleep(database)
         starts = count(0, 1_000_000)
         for _ in range(rounds):
             machine.wait_until_quiet()
-            heard.append(
-                _delays(conn, NOTIFY, _numbers(starts, messages // rounds), program.Marks(Path(folder) / "heard"))
+            received.append(
+                _delays(conn, NOTIFY, _numbers(starts, messages // rounds), program.Marks(Path(folder) / "received"))
             )
             for kind, send in PUBLISH.items():
                 marks = program.Marks(Path(folder) / "begun")
                 begun[kind].append(_delays(conn, send, _numbers(starts, messages // rounds), marks))
-    return _report(heard, begun)
+    return _report(received, begun)
 
 
 def _numbers(starts: Iterator[int], messages: int) -> range:
@@ -80,10 +80,10 @@ def _delays(conn: psycopg.Connection[Any], send: bytes, numbers: range, marks: p
     ]
 
 
-def _report(heard: list[list[Delay]], begun: dict[str, list[list[Delay]]]) -> Report:
+def _report(received: list[list[Delay]], begun: dict[str, list[list[Delay]]]) -> Report:
     figures = []
     for name, share, at_most in (("p50", 0.5, 2.0), ("p99", 0.99, 8.0)):
-        limit = _from_call(f"call of NOTIFY to heard, {name}", share, heard)
+        limit = _from_call(f"call of NOTIFY to received, {name}", share, received)
         figures.append(limit)
         for kind, delays in begun.items():
             figures.append(_from_call(f"call of INSERT to handler, {kind}, {name}", share, delays, limit))
@@ -92,7 +92,7 @@ def _report(heard: list[list[Delay]], begun: dict[str, list[list[Delay]]]) -> Re
             figures.append(Figure(what, "ms", values, target=Target(at_most)))
     return Report(
         "latency",
-        f"{sum(map(len, heard))} messages of each kind to an idle daemon, and as many bare notifications to an idle program: one each {EVERY_S * 1000:.0f} ms.",
+        f"{sum(map(len, received))} messages of each kind to an idle daemon, and as many bare notifications to an idle program: one each {EVERY_S * 1000:.0f} ms.",
         figures,
     )
 

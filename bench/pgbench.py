@@ -7,36 +7,36 @@ import re
 import subprocess
 from pathlib import Path
 
-from bench.ground import Database, Ground
+from bench.postgres import Database, Postgres
 
 SCRIPTS = Path(__file__).parent / "sql"
 
 
-def run_for(ground: Ground, database: Database, script: str, *, clients: int, seconds: int) -> tuple[float, int]:
-    """Run a script of `sql/` again and again for some seconds; return the transactions per second, and how many there were."""
-    said = _run(ground, database, script, clients, ["--time", str(seconds)], {})
-    return float(_number("tps = ", said)), int(_number("number of transactions actually processed: ", said))
+def run_for(postgres: Postgres, database: Database, script: str, *, clients: int, seconds: int) -> tuple[float, int]:
+    """Run a script of `sql/` repeatedly for some seconds; return the transactions per second, and their number."""
+    output = _run(postgres, database, script, clients, ["--time", str(seconds)], {})
+    return float(_number("tps = ", output)), int(_number("number of transactions actually processed: ", output))
 
 
 def run_times(
-    ground: Ground, database: Database, script: str, *, clients: int, times: int, settings: dict[str, str]
+    postgres: Postgres, database: Database, script: str, *, clients: int, times: int, settings: dict[str, str]
 ) -> None:
-    """Run a script of `sql/` so many times in all, shared by the clients, under settings of the server."""
-    _run(ground, database, script, clients, ["--transactions", str(times // clients)], settings)
+    """Run a script of `sql/` a number of times in all, shared by the clients, under settings of the server."""
+    _run(postgres, database, script, clients, ["--transactions", str(times // clients)], settings)
 
 
-def _number(before: str, said: str) -> str:
-    found = re.search(rf"^{before}([\d.]+)", said, re.MULTILINE)
+def _number(before: str, text: str) -> str:
+    found = re.search(rf"^{before}([\d.]+)", text, re.MULTILINE)
     if found is None:
-        raise SystemExit(f"pgbench did not say `{before}`:\n{said}")
+        raise SystemExit(f"pgbench did not say `{before}`:\n{text}")
     return found[1]
 
 
 def _run(
-    ground: Ground, database: Database, script: str, clients: int, how_long: list[str], settings: dict[str, str]
+    postgres: Postgres, database: Database, script: str, clients: int, how_long: list[str], settings: dict[str, str]
 ) -> str:
     command = [
-        *(str(ground.program("pgbench")), "--no-vacuum", "--protocol", "prepared"),
+        *(str(postgres.program("pgbench")), "--no-vacuum", "--protocol", "prepared"),
         *("--client", str(clients), "--jobs", str(min(clients, 2)), "--file", str(SCRIPTS / script), *how_long),
         database.dsn,
     ]

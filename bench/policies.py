@@ -1,4 +1,4 @@
-"""What policies cost: nothing where they are not used, and what channels and their limits take from the drain."""
+"""The cost of policies: nothing if they are not used, and the cost of channels and their limits for the drain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from bench import drain
 from bench.figure import Figure, Report, Target
-from bench.ground import Database, Ground
+from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
 PLAIN = "no policy anywhere"
@@ -33,17 +33,17 @@ WAYS = {
 }
 
 
-def measure(ground: Ground, machine: Machine, rounds: int, messages: int) -> Report:
-    """Drain each backlog by a daemon, in turn, there and back."""
+def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) -> Report:
+    """Drain each backlog by a daemon, in turn, forward and backward."""
     rates: dict[str, list[float]] = defaultdict(list)
     with ExitStack() as ends:
-        backlogs = {way: ends.enter_context(ground.database(f"backlog_{n}")) for n, way in enumerate(WAYS)}
+        backlogs = {way: ends.enter_context(postgres.database(f"backlog_{n}")) for n, way in enumerate(WAYS)}
         for way, backlog in backlogs.items():
             _publish(backlog, messages, way)
         for number in range(rounds):
-            # There and back, so that what drifts in the machine drifts for all alike.
+            # Forward and backward, so that a drift of the machine affects all alike.
             for way in list(WAYS) if number % 2 else reversed(WAYS):
-                rates[way].append(drain.by_daemon(ground, machine, backlogs[way], messages).rate)
+                rates[way].append(drain.by_daemon(postgres, machine, backlogs[way], messages).rate)
     return _report(rates, messages)
 
 

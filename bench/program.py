@@ -1,4 +1,4 @@
-"""The programs that are measured: a real `pgrouse run`, and the bare listener it is compared with."""
+"""The measured programs: a real `pgrouse run`, and the bare listener it is compared with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.ground import Database
+from bench.postgres import Database
 
 HERE = Path(__file__).parent
 START_WITHIN_S = 30
@@ -38,7 +38,7 @@ format = "json"
 
 
 class Marks:
-    """The file in which handlers, and the bare listener, note what they saw when."""
+    """The file in which handlers, and the bare listener, record what they received and when."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -50,7 +50,7 @@ class Marks:
         return {what: int(at) for what, at in map(str.split, self.file.read_text().splitlines())}
 
     def wait_for(self, marks: set[str], within_s: float = 30) -> dict[str, int]:
-        """Return the times once all these marks are there."""
+        """Return the times when all these marks are present."""
         wait_until(lambda: marks <= self.read().keys(), within_s, f"{len(marks)} marks in {self.file}")
         return self.read()
 
@@ -97,7 +97,7 @@ def wait_until_registered(database: Database) -> None:
 
 
 def wait_until_asleep(database: Database) -> None:
-    """Wait until a daemon has worked everything and is armed."""
+    """Wait until a daemon has processed everything and is armed."""
     with database.connect() as conn:
         query = b"SELECT EXISTS (SELECT FROM messages.sleeper AS s WHERE s.armed_until > clock_timestamp())"
         wait_until(lambda: conn.execute(query).fetchone() == (True,), START_WITHIN_S, "an armed daemon")

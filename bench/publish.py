@@ -1,4 +1,4 @@
-"""What the wake-up costs those who publish, against the same table without its trigger."""
+"""The cost of notifications for publishers, against the same table without its trigger."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 from bench import pgbench, program, usage
 from bench.figure import Figure, Report, Target
-from bench.ground import Database, Ground
+from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
 BARE = "the table without any trigger"
 SILENT = "the table without the trigger that notifies"
-# Which triggers a table lacks that the others are compared with.
+# Which triggers are missing in a table for comparison.
 WITHOUT = {BARE: "USER", SILENT: "new_message"}
 AWAKE = "no daemon asleep"
 KEYED = "no daemon asleep, each with a key"
-# Each way to publish, what makes it so, and how.
+# Each way to publish, its setup, and its script.
 WAYS = {
     AWAKE: ("SELECT messages.arm('bench', NULL, '1 ms')", "publish.sql"),
     "a daemon slept a moment ago": (
@@ -45,25 +45,25 @@ class Run:
     cpu_us: float
 
 
-def measure(ground: Ground, machine: Machine, rounds: int, seconds: int, clients: int) -> Report:
+def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int, clients: int) -> Report:
     """Publish into each table in turn, for some seconds each."""
     runs: dict[str, list[Run]] = defaultdict(list)
     with ExitStack() as ends:
         folder = ends.enter_context(tempfile.TemporaryDirectory())
-        tables = {name: ends.enter_context(ground.database(f"without_{which}")) for name, which in WITHOUT.items()}
+        tables = {name: ends.enter_context(postgres.database(f"without_{which}")) for name, which in WITHOUT.items()}
         for name, which in WITHOUT.items():
             _make(tables[name], f"ALTER TABLE messages.message DISABLE TRIGGER {which}")
         for number, (way, (statement, _)) in enumerate(WAYS.items()):
-            tables[way] = ends.enter_context(ground.database(f"way_{number}"))
+            tables[way] = ends.enter_context(postgres.database(f"way_{number}"))
             _make(tables[way], statement)
-            # Somebody has to listen, or PostgreSQL has nothing to do at a NOTIFY.
-            ends.enter_context(program.bare_listener(tables[way], "new_message", Path(folder) / f"heard_{number}"))
+            # A session has to listen, or a NOTIFY costs PostgreSQL nothing.
+            ends.enter_context(program.bare_listener(tables[way], "new_message", Path(folder) / f"received_{number}"))
         for number in range(rounds):
-            # There and back, so that what drifts in the machine drifts for all alike.
+            # Forward and backward, so that a drift of the machine affects all alike.
             for way in list(tables) if number % 2 else reversed(tables):
                 script = WAYS[way][1] if way in WAYS else "publish.sql"
-                runs[way].append(_run(ground, machine, tables[way], script, seconds, clients))
-    return _report(runs, seconds, clients, ground.is_private)
+                runs[way].append(_run(postgres, machine, tables[way], script, seconds, clients))
+    return _report(runs, seconds, clients, postgres.is_private)
 
 
 def _make(database: Database, statement: str) -> None:
@@ -71,15 +71,15 @@ def _make(database: Database, statement: str) -> None:
         conn.execute(statement.encode())
 
 
-def _run(ground: Ground, machine: Machine, database: Database, script: str, seconds: int, clients: int) -> Run:
+def _run(postgres: Postgres, machine: Machine, database: Database, script: str, seconds: int, clients: int) -> Run:
     """Publish into an empty table."""
     with database.connect() as conn:
         conn.execute("TRUNCATE messages.message")
-    ground.checkpoint()
+    postgres.checkpoint()
     machine.wait_until_quiet()
-    before = ground.cpu_s() + usage.children_cpu_s()
-    rate, publishes = pgbench.run_for(ground, database, script, clients=clients, seconds=seconds)
-    used = ground.cpu_s() + usage.children_cpu_s() - before
+    before = postgres.cpu_s() + usage.children_cpu_s()
+    rate, publishes = pgbench.run_for(postgres, database, script, clients=clients, seconds=seconds)
+    used = postgres.cpu_s() + usage.children_cpu_s() - before
     return Run(rate, used / publishes * 1e6)
 
 

@@ -1,4 +1,4 @@
-"""A disk whose flushes take their time, for a private server on a machine whose own are too quick."""
+"""A disk with slow flushes, for a private server on a machine whose own are too fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_name("slow_disk.c")
 
 @contextmanager
 def library(flush_ms: float | None) -> Iterator[Path | None]:
-    """Compile the library that makes flushes slow, for as long as the server runs; None without a wish for one."""
+    """Compile the library that makes flushes slow, for as long as the server runs; None if it is not requested."""
     if not flush_ms:
         yield None
         return
@@ -22,6 +22,6 @@ def library(flush_ms: float | None) -> Iterator[Path | None]:
         Path(folder).chmod(0o755)  # the server runs as another user
         made = Path(folder) / "slow_disk.so"
         subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", str(made), str(SOURCE), "-ldl"], check=True)
-        # The server is given no variable that begins with PG.
+        # The server gets no variable that begins with PG.
         os.environ["SLOW_DISK_FLUSH_US"] = str(round(flush_ms * 1000))
         yield made

@@ -1,4 +1,4 @@
-"""How fast Spark works off a backlog by a function that does nothing, against one daemon with the same messages."""
+"""How fast Spark processes a backlog by a function that does nothing, against one daemon with the same messages."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from bench import drain
 from bench.figure import Figure, Report, Target
-from bench.ground import Database, Ground
+from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
 ROWS = 50_000
 WITHIN_S = 900
 SPARK = f"Spark, batches of {ROWS:,}"
 DAEMON = "one daemon process"
-# The first batches warm the JVM up: anyone who consumes with Spark does so for hours.
+# The first batches warm the JVM up: a stream of Spark runs for hours.
 COLD = 2
 FILL = """
     INSERT INTO messages.message (topic, payload)
@@ -37,14 +37,14 @@ SPAN = """
 BOOKS = "SELECT count(DISTINCT id), count(*) FROM messages.message_archive WHERE result = 'success'"
 
 
-def measure(ground: Ground, machine: Machine, rounds: int, messages: int) -> Report:
+def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) -> Report:
     """Drain the same backlog by Spark and by a daemon, in turn."""
     rates: dict[str, list[float]] = defaultdict(list)
-    with ground.database("backlog") as backlog:
+    with postgres.database("backlog") as backlog:
         _publish(backlog, messages)
         for _ in range(rounds):
-            rates[SPARK].append(_by_spark(ground, machine, backlog, messages))
-            rates[DAEMON].append(drain.by_daemon(ground, machine, backlog, messages).rate)
+            rates[SPARK].append(_by_spark(postgres, machine, backlog, messages))
+            rates[DAEMON].append(drain.by_daemon(postgres, machine, backlog, messages).rate)
     daemon = Figure(DAEMON, "messages/s", rates[DAEMON])
     spark = Figure(SPARK, "messages/s", rates[SPARK], limit=daemon, target=Target(20_000, at_least=True, of_value=True))
     return Report(
@@ -61,10 +61,10 @@ def _publish(database: Database, messages: int) -> None:
         conn.execute("VACUUM ANALYZE messages.message")
 
 
-def _by_spark(ground: Ground, machine: Machine, backlog: Database, messages: int) -> float:
-    with ground.database("spark", backlog) as database, tempfile.TemporaryDirectory() as folder:
+def _by_spark(postgres: Postgres, machine: Machine, backlog: Database, messages: int) -> float:
+    with postgres.database("spark", backlog) as database, tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "spark_functions.py").write_text("def nothing(batch):\n    pass\n")
-        ground.checkpoint()
+        postgres.checkpoint()
         machine.wait_until_quiet()
         command = [str(Path(sys.executable).with_name("pgrouse")), "pipeline", "consume", "spark_functions:nothing"]
         command += [
@@ -84,12 +84,12 @@ def _by_spark(ground: Ground, machine: Machine, backlog: Database, messages: int
         )
         if done.returncode:
             raise SystemExit(f"pgrouse pipeline consume ended with {done.returncode}: {done.stderr}")
-        told = [json.loads(line) for line in done.stdout.splitlines()]
-        return _rate(database, messages, sum(batch["messages"] for batch in told[:COLD]))
+        batches = [json.loads(line) for line in done.stdout.splitlines()]
+        return _rate(database, messages, sum(batch["messages"] for batch in batches[:COLD]))
 
 
 def _rate(database: Database, messages: int, cold: int) -> float:
-    """Return the messages per second of the warm batches, by the server's clock. The books must balance."""
+    """Return the messages per second of the warm batches, by the server's clock; check the counts."""
     with database.connect() as conn:
         books = conn.execute(BOOKS).fetchone()
         span = conn.execute(SPAN, [cold]).fetchone()

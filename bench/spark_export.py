@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.figure import Figure, Report, Target
-from bench.ground import Database, Ground
+from bench.postgres import Database, Postgres
 from bench.spark_publish import DRIVER, Reachable
 from bench.usage import Machine
 from psycopg.conninfo import conninfo_to_dict
 
-# As many as run at a time, which is what the command does by itself; JDBC is faster with them than with twice as many, too.
+# As many as run at a time, which is the default of the command; JDBC is faster with them than with twice as many, too.
 PARTITIONS = 2
 # Rows of about 300 bytes. No trigger: it would warn of each dead message.
 FILL = """
@@ -34,15 +34,15 @@ FILL = """
     RESET session_replication_role;"""
 
 
-def measure(ground: Ground, machine: Machine, rounds: int, rows: int, growth: tuple[int, ...]) -> Report:
-    """Export an archive of so many rows in each way, then archives of the sizes of `growth` once each."""
+def measure(postgres: Postgres, machine: Machine, rounds: int, rows: int, growth: tuple[int, ...]) -> Report:
+    """Export an archive of this number of rows in each way, then archives of the sizes of `growth` once each."""
     from pyspark_pgrouse.session import session  # noqa: PLC0415 - the other benchmarks do without Spark
 
     if not DRIVER.exists():
         raise SystemExit(
             f"spark-export compares with JDBC, and {DRIVER} is missing: apt-get install libpostgresql-jdbc-java"
         )
-    del ground
+    del postgres
     report = Report(
         "spark-export",
         f"{rows:,} archived rows of about 300 bytes to Parquet (zstd), in {PARTITIONS} partitions, in one warm session.",
@@ -82,10 +82,10 @@ def _compared(spark: Any, database: Database, machine: Machine, folder: Path, ro
     return [*compared, *limits.values()]
 
 
-def _growth(spark: Any, ground: Ground, machine: Machine, folder: Path, sizes: tuple[int, ...]) -> list[Figure]:
+def _growth(spark: Any, postgres: Postgres, machine: Machine, folder: Path, sizes: tuple[int, ...]) -> list[Figure]:
     figures: list[Figure] = []
     for size in sizes:
-        with _archive(ground, size) as database:
+        with _archive(postgres, size) as database:
             machine.wait_until_quiet()
             speed = size / _timed(partial(_export, spark, database), folder / "lake")
         first = figures[0] if figures else None
@@ -95,12 +95,12 @@ def _growth(spark: Any, ground: Ground, machine: Machine, folder: Path, sizes: t
 
 
 @contextmanager
-def _archive(ground: Ground, rows: int) -> Iterator[Database]:
-    with ground.database("spark_export") as database:
+def _archive(postgres: Postgres, rows: int) -> Iterator[Database]:
+    with postgres.database("spark_export") as database:
         with database.connect() as conn:
             conn.execute(FILL.format(rows=rows).encode())
             conn.execute("VACUUM ANALYZE messages.message_archive")
-        ground.checkpoint()
+        postgres.checkpoint()
         yield database
 
 

@@ -1,4 +1,4 @@
-"""How fast Spark publishes, against Spark's own JDBC writer into the same table, which shows its rows piece by piece."""
+"""How fast Spark publishes, against Spark's own JDBC writer into the same table, which commits its rows in parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.figure import Figure, Report, Target
-from bench.ground import SETTINGS, Database, Ground
+from bench.postgres import SETTINGS, Database, Postgres
 from bench.usage import Machine
 from psycopg.conninfo import conninfo_to_dict
 
@@ -26,12 +26,12 @@ PARTITIONS = 4
 TOPICS = 20
 PAYLOAD = "to_json(struct(id, id % 977 AS customer, repeat('x', 250) AS note)) AS payload"
 JDBC = "Spark's JDBC writer, rewriteBatchedInserts"
-# It commits each partition by itself: this is how it, too, shows all rows at one moment.
+# It commits each partition by itself: in this way it, too, commits all rows at once.
 JDBC_AT_ONCE = f"{JDBC}, one partition"
 OURS = "df.write.format('pgrouse')"
 
 
-class Reachable(Ground):
+class Reachable(Postgres):
     """A private server that also listens at a port: JDBC cannot use a socket."""
 
     def _private_server(self) -> str:
@@ -45,7 +45,7 @@ class Reachable(Ground):
         return server.dsn(host="127.0.0.1")
 
 
-def measure(ground: Ground, machine: Machine, rounds: int, messages: int) -> Report:
+def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) -> Report:
     """Publish the same cached rows in both ways, in turn, each time into an empty table; the first round only warms up."""
     from pyspark_pgrouse.session import session  # noqa: PLC0415 - the other benchmarks do without Spark
 
@@ -53,7 +53,7 @@ def measure(ground: Ground, machine: Machine, rounds: int, messages: int) -> Rep
         raise SystemExit(
             f"spark-publish compares with JDBC, and {DRIVER} is missing: apt-get install libpostgresql-jdbc-java"
         )
-    del ground
+    del postgres
     rates: dict[str, list[float]] = defaultdict(list)
     conf = {"spark.jars": str(DRIVER), "spark.driver.memory": "3g"}
     with Reachable() as reachable, reachable.database("spark") as database, session("bench", "local[2]", conf) as spark:
@@ -100,11 +100,11 @@ def _by_us(rows: DataFrame, database: Database) -> None:
 WAYS = {JDBC: _by_jdbc, JDBC_AT_ONCE: _by_jdbc_at_once, OURS: _by_us}
 
 
-def _run(ground: Ground, machine: Machine, database: Database, write: Callable[[], None], messages: int) -> float:
+def _run(postgres: Postgres, machine: Machine, database: Database, write: Callable[[], None], messages: int) -> float:
     """Write into an empty table; return rows per second."""
     with database.connect() as conn:
         conn.execute("TRUNCATE messages.message")
-        ground.checkpoint()
+        postgres.checkpoint()
         machine.wait_until_quiet()
         began = time.monotonic()
         write()

@@ -1,4 +1,4 @@
-"""What processes and the machine have used, from /proc."""
+"""The CPU and memory of processes and of the machine, from /proc."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-# The machine is quiet while others use at most so much of all its cores.
+# The machine is quiet while other processes use at most this share of all its cores.
 QUIET_SHARE = 0.1
 
 
 def cpu_s(*pids: int) -> float:
-    """Return the seconds of CPU that all threads of these processes have had, to the nanosecond: the usual counters tick each 10 ms."""
+    """Return the seconds of CPU of all threads of these processes, to the nanosecond: the usual counters tick each 10 ms."""
     total = 0
     for thread in (thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir()):
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -22,13 +22,13 @@ def cpu_s(*pids: int) -> float:
 
 
 def children_cpu_s() -> float:
-    """Return the seconds of CPU that those children of this process have had that have ended."""
+    """Return the seconds of CPU of the ended children of this process."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def family_cpu_s(pid: int) -> float:
-    """Return the seconds of CPU that a process and its children, living or dead, have had: in ticks of some 10 ms each."""
+    """Return the seconds of CPU of a process and its children, living or dead: in ticks of about 10 ms each."""
     ticks = sum(_stat(pid)[11:15])
     for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -42,18 +42,18 @@ def rss_mib(pid: int) -> float:
 
 
 def peak_rss_mib(pid: int) -> float:
-    """Return the largest resident memory that a process ever had, in MiB."""
+    """Return the maximum resident memory of a process, in MiB."""
     return _status_kib(pid, "VmHWM") / 1024
 
 
 class Machine:
-    """Who else uses the machine: a benchmark's runs begin when it is quiet.
+    """Other load of the machine: a benchmark's runs begin when it is low.
 
     Args:
-        wait_s: how long to wait for that at most; then a run begins all the same.
+        wait_s: how long to wait for that at most; then a run begins nevertheless.
 
     Attributes:
-        busy: how busy it was, as a share of all cores, in the second before each run.
+        busy: the load, as a share of all cores, in the second before each run.
     """
 
     def __init__(self, wait_s: float) -> None:
@@ -61,7 +61,7 @@ class Machine:
         self.busy: list[float] = []
 
     def wait_until_quiet(self) -> None:
-        """Wait until hardly anybody else computes, or for long enough."""
+        """Wait until other processes use hardly any CPU, or for long enough."""
         give_up_at = time.monotonic() + self._wait_s
         share = _busy_share(1.0)
         while share > QUIET_SHARE and time.monotonic() < give_up_at:
@@ -92,7 +92,7 @@ def _jiffies() -> tuple[int, int]:
 
 def _stat(pid: int) -> list[int]:
     """Return the numbers of a process's line in /proc, from its parent's id (index 1) on."""
-    # The name before them may hold anything but is in parentheses; the state after it is a letter.
+    # The name before them may contain anything but is in parentheses; the state after it is a letter.
     return [0, *map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1:])]
 
 

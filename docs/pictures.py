@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.ground import Ground
+from bench.postgres import Postgres
 from playwright.sync_api import Browser, Page, sync_playwright
 from psycopg import sql
 from psycopg.types.json import Jsonb
@@ -189,8 +189,8 @@ async def top(dsn: str) -> str:
 def main(wanted: list[str]) -> None:
     """Draw the wanted pictures; without names, all of them."""
     with (
-        Ground() as ground,
-        ground.database("shop") as database,
+        Postgres() as postgres,
+        postgres.database("shop") as database,
         database.connect() as conn,
         TemporaryDirectory() as folder,
     ):

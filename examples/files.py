@@ -1,4 +1,4 @@
-"""Read files, and keep what was learned of each in a table of one's own."""
+"""Read files, and store what was found in each in a table of the user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORD = re.compile(rb"[A-Za-z_]{3,}")
 
 
 class File(BaseModel):
-    """The payload of topic `file.read`: one that does not fit is rejected before the handler runs."""
+    """The payload of topic `file.read`: an invalid one is rejected before the handler runs."""
 
     path: Path
 
@@ -27,7 +27,7 @@ def read(file: File, ctx: Context) -> None:
     """Store a text file's digest, size, lines and most frequent words, and complete the message in the same transaction.
 
     A sync handler runs in a thread, so it may block. If its worker dies in here, or its lock is lost, nothing is stored, and the
-    message comes back: what is stored is stored once.
+    message is retried: its result is stored once.
     """
     text = read_text(file.path)
     words = Counter(WORD.findall(text)).most_common(5)
@@ -55,8 +55,8 @@ def read_text(path: Path) -> bytes:
     """Return the content of a text file.
 
     Raises:
-        Reject: it is none, or too large. No further attempt would change that.
-        OSError: it cannot be read now. Perhaps it can be later: the message is tried again.
+        Reject: it is no text file, or too large. No further attempt would change that.
+        OSError: it cannot be read now. Perhaps it can later: the message is retried.
     """
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)

@@ -1,4 +1,4 @@
-"""A shop that makes no money: handlers that are quick, slow, or fail."""
+"""A shop for demonstration: handlers that are fast, slow, or fail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WORK_S = 1.5
 
 
 async def order_created(order: dict[str, Any]) -> dict[str, Any]:
-    """Answer at once. What a handler returns is kept as the message's output."""
+    """Return at once. The return value of a handler is stored as the message's output."""
     return {"order": order.get("id"), "started_at": time.monotonic()}
 
 
@@ -20,10 +20,10 @@ async def send_mail(_mail: dict[str, Any]) -> NoReturn:
 
 
 async def render_invoice(_invoice: dict[str, Any]) -> None:
-    """Work for a while. Doing it twice does no harm, so the topic has two attempts."""
+    """Run for a while. Repeating it does no harm, so the topic has two attempts."""
     await asyncio.sleep(WORK_S)
 
 
 async def print_label(_label: dict[str, Any]) -> None:
-    """Work for a while. A label must not be printed twice, so there is one attempt: if the worker dies, a person decides about the dead message."""
+    """Run for a while. A label must not be printed twice, so there is one attempt: if the worker dies, a person decides about the dead message."""
     await asyncio.sleep(WORK_S)

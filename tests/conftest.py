@@ -1,4 +1,4 @@
-"""The ground that all tests stand on: servers, databases, and what happens where one is missing."""
+"""Fixtures of all tests: servers, databases, and what happens if one is missing."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.server import deadline, ground
 from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database, Postgres
 
-# What is about the server itself, and runs on all of them.
+# Tests of the server itself, which run on all servers.
 ON_EVERY_SERVER = {"schema", "cron"}
-# What runs on all servers that `--pg` names, and only on the first unless it names any.
+# Tests that run on all servers of `--pg`, and only on the first unless it names any.
 ON_NAMED_SERVERS = {"sql"}
 ALL = "all"
-# Set where everything must be there (.ci/run): what would be skipped fails.
+# Set where everything must be installed (.ci/run): a test that would be skipped fails.
 NO_SKIP = os.environ.get("PGROUSE_TEST_NO_SKIP") == "1"
 
-# What is drawn is the same in every run, and takes as long as it takes: a change is judged by what it does.
+# The same examples in every run, without a time limit: a change is judged by its effect.
 settings.register_profile(
     "pgrouse", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -43,7 +43,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run what proves nothing about the server on one of them, unless it is marked `every_server`."""
+    """Run a test that proves nothing about the server on one of them, unless it is marked `every_server`."""
     if "server" not in metafunc.fixturenames or _chooses_its_own_servers(metafunc):
         return
     test, given = metafunc.definition, metafunc.config.getoption("--pg")
@@ -61,7 +61,7 @@ def _is_about_the_server(test: pytest.Item, folders: set[str]) -> bool:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build the container's image before the first test: its time limit should not hold a slow download against it."""
+    """Build the container's image before the first test: a slow download should not count against its time limit."""
     names = {item.callspec.params.get("server") for item in session.items if hasattr(item, "callspec")}
     if not session.config.option.collectonly and ground.CONTAINER in names:
         ground.prepare(ground.CONTAINER)
@@ -89,7 +89,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.skipped and call.excinfo and not hasattr(report, "wasxfail"):
-        # One place for all of them, so that the summary has one line for each thing that is missing and not one for each test.
+        # One location for all of them, so that the summary has one line for each missing thing and not one for each test.
         report.longrepr = (__file__, 0, str(call.excinfo.value))
     if NO_SKIP and report.skipped and not hasattr(report, "wasxfail"):
         _fail_instead(report)
@@ -129,14 +129,14 @@ def server(request: pytest.FixtureRequest, session_ground: Ground) -> Postgres:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what is marked `container` without an engine. In a fixture it would come too late: those of a whole module are made before."""
+    """Skip tests marked `container` without an engine. In a fixture it would be too late: those of a whole module are made before."""
     if item.get_closest_marker("container") and (reason := ground.why_no_containers()):
         pytest.skip(reason)
 
 
 @pytest.fixture(autouse=True)
 def _needs(request: pytest.FixtureRequest) -> None:
-    """Skip what is marked `pg_cron` on a server without it."""
+    """Skip tests marked `pg_cron` on a server without it."""
     if request.node.get_closest_marker("pg_cron") and request.getfixturevalue("server").pg_cron is None:
         pytest.skip(f"this server has no pg_cron; {ground.how_to_install(ground.LOCAL)}")
 
@@ -153,7 +153,7 @@ def private_server(session_ground: Ground) -> Iterator[Postgres]:
 
 @pytest.fixture
 def empty_database(server: Postgres) -> Iterator[Database]:
-    """A database with nothing in it, dropped at the end."""
+    """An empty database, dropped at the end."""
     with server.new_database() as database:
         yield database
 

@@ -1,4 +1,4 @@
-"""What a duration looks like, in Python, in SQL and in the browser."""
+"""The text of durations, in Python, in SQL and in the browser."""
 
 from __future__ import annotations
 

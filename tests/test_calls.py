@@ -1,4 +1,4 @@
-"""Every function that is granted to a role has one binding in Python, which says the same as the function: its arguments, defaults and types."""
+"""Every function that is granted to a role has one binding in Python with the same arguments, defaults and types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pgrouse.config.duration import AnyDuration
 
 ROOT = Path(__file__).parents[1]
 
-# Granted, but never called by a program of its own accord.
+# Granted, but not called by programs of pgrouse.
 NOT_BOUND = {
     "called by triggers and constraints with the rights of the one who writes": {
         "check_policy",
@@ -88,7 +88,7 @@ GRANTED = """
   ORDER BY p.proname"""
 
 Binding = Callable[..., Call[Any]]
-# A duration may be given in several ways.
+# A duration may have several forms.
 DURATION = set(get_args(AnyDuration))
 
 
@@ -137,7 +137,7 @@ def test_a_binding_has_the_arguments_and_the_defaults_of_its_function(granted: d
         assert {each.default for each in parameters} <= {inspect.Parameter.empty, None}, name
 
 
-def test_an_argument_of_a_binding_has_the_type_of_that_of_its_function(granted: dict[str, Function]) -> None:
+def test_an_argument_of_a_binding_has_the_type_of_its_functions_argument(granted: dict[str, Function]) -> None:
     for name, binding in BINDINGS.items():
         hints = list(get_type_hints(binding).items())[:-1]
         for (argument, hint), type_name in zip(hints, granted[name].types, strict=True):
@@ -145,7 +145,7 @@ def test_an_argument_of_a_binding_has_the_type_of_that_of_its_function(granted: 
             assert _is_of_several(hint) == type_name.startswith("_"), f"{name}({argument})"
 
 
-def test_the_server_takes_each_call_and_returns_what_the_binding_says(database: Any) -> None:
+def test_the_server_accepts_each_call_and_returns_the_declared_type(database: Any) -> None:
     with database.connect() as conn:
         for name, binding in BINDINGS.items():
             hints = get_type_hints(binding)

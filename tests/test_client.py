@@ -1,4 +1,4 @@
-"""Client: what operators do, from Python, through the same SQL functions as everybody else."""
+"""Client: operations from Python, by the same SQL functions as everywhere."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def kill(queue: Queue, count: int = 1, topic: str = "t", error: str = "boom") ->
 # The connection
 
 
-def test_a_connection_of_its_own_is_closed_at_the_end_and_one_of_the_caller_is_not(database: Database) -> None:
+def test_a_client_closes_its_own_connection_and_not_that_of_the_caller(database: Database) -> None:
     theirs = database.connect()
 
     with Client(database.dsn) as own, Client(theirs):
@@ -54,7 +54,7 @@ def test_a_connection_of_its_own_is_closed_at_the_end_and_one_of_the_caller_is_n
     assert (own.conn.closed, theirs.closed) == (True, False)
 
 
-def test_on_a_connection_of_the_caller_nothing_holds_before_he_commits(queue: Queue, database: Database) -> None:
+def test_calls_on_the_callers_connection_take_effect_at_its_commit(queue: Queue, database: Database) -> None:
     published = queue.publish()
     conn = database.connect(autocommit=False)
 
@@ -64,7 +64,7 @@ def test_on_a_connection_of_the_caller_nothing_holds_before_he_commits(queue: Qu
     assert queue.message(published) is not None
 
 
-def test_the_factories_of_the_callers_connection_do_not_matter(queue: Queue, database: Database) -> None:
+def test_the_factories_of_the_callers_connection_have_no_effect(queue: Queue, database: Database) -> None:
     published = queue.publish()
     conn = database.connect(row_factory=namedtuple_row)
 
@@ -80,7 +80,7 @@ def test_a_coroutine_calls_it_in_a_thread(queue: Queue, client: Client) -> None:
 # Messages
 
 
-def test_a_message_is_told_whether_it_lives_or_has_ended(queue: Queue, client: Client) -> None:
+def test_the_state_of_a_live_or_ended_message_is_returned(queue: Queue, client: Client) -> None:
     published = queue.publish(payload={"n": 1}, headers={"h": 2})
     live = client.message(published)
     queue.settle("complete", queue.claim(), ['{"done": true}'])
@@ -90,12 +90,12 @@ def test_a_message_is_told_whether_it_lives_or_has_ended(queue: Queue, client: C
     assert (ended.state, ended.payload, ended.output) == ("success", {"n": 1}, {"done": True})
 
 
-def test_a_message_that_never_was_is_an_error(client: Client) -> None:
+def test_an_unknown_message_is_an_error(client: Client) -> None:
     with pytest.raises(MessageNotFound, match="there is no message 4711"):
         client.message(4711)
 
 
-def test_messages_are_cancelled_with_a_reason_and_those_that_have_ended_are_not(queue: Queue, client: Client) -> None:
+def test_live_messages_are_cancelled_with_a_reason_and_ended_ones_are_not(queue: Queue, client: Client) -> None:
     first, second = queue.publish_many(2)
     client.cancel([first])
 
@@ -105,13 +105,13 @@ def test_messages_are_cancelled_with_a_reason_and_those_that_have_ended_are_not(
     assert queue.archived(second).error == "cancelled: ordered twice"
 
 
-def test_a_message_that_waits_for_a_time_is_tried_at_once(queue: Queue, client: Client) -> None:
+def test_a_delayed_message_is_retried_at_once(queue: Queue, client: Client) -> None:
     delayed, ready = queue.publish(wait="1 hour"), queue.publish()
 
     assert client.retry_now([delayed, ready]) == [delayed]
 
 
-def test_a_message_that_waits_is_skipped_and_one_that_runs_is_not(queue: Queue, client: Client) -> None:
+def test_a_waiting_message_is_skipped_and_a_running_one_is_not(queue: Queue, client: Client) -> None:
     running, waiting = queue.publish("t"), queue.publish("u")
     queue.claim("t")
 
@@ -121,7 +121,7 @@ def test_a_message_that_waits_is_skipped_and_one_that_runs_is_not(queue: Queue, 
     assert queue.archived(waiting).error == "skipped: malformed"
 
 
-def test_it_says_why_a_message_does_not_run(queue: Queue, client: Client) -> None:
+def test_a_waiting_message_is_explained(queue: Queue, client: Client) -> None:
     published = queue.publish(wait="1 hour")
 
     reasons = client.explain(published)
@@ -131,7 +131,7 @@ def test_it_says_why_a_message_does_not_run(queue: Queue, client: Client) -> Non
     assert reasons[0].code
 
 
-def test_it_waits_for_the_end_of_a_message(queue: Queue, client: Client, eventually: Callable[..., Any]) -> None:
+def test_a_client_waits_for_the_end_of_a_message(queue: Queue, client: Client, eventually: Callable[..., Any]) -> None:
     published = queue.publish()
     with ThreadPoolExecutor(1) as threads:
         waiter = threads.submit(client.wait_for, published, MINUTE)
@@ -166,7 +166,7 @@ def test_dead_messages_are_grouped(queue: Queue, client: Client) -> None:
     assert (group.topic, group.result, group.count) == ("t", "failed", 5)
 
 
-def test_dead_messages_are_put_back_by_id_and_by_filter(queue: Queue, client: Client) -> None:
+def test_dead_messages_are_redriven_by_id_and_by_filter(queue: Queue, client: Client) -> None:
     first, second = kill(queue, 2)
     (other,) = kill(queue, 1, "u")
 
@@ -178,7 +178,7 @@ def test_dead_messages_are_put_back_by_id_and_by_filter(queue: Queue, client: Cl
     assert [row.id for row in client.find_dead()] == [second]
 
 
-def test_a_copy_of_a_dead_message_is_moved_back(queue: Queue, client: Client) -> None:
+def test_a_dead_letter_is_moved_back(queue: Queue, client: Client) -> None:
     client.set_policy("t", dead_letter=True)
     (dead,) = kill(queue)
     copy = queue.value("SELECT id FROM messages.message WHERE topic = 't.dlq'")
@@ -188,7 +188,7 @@ def test_a_copy_of_a_dead_message_is_moved_back(queue: Queue, client: Client) ->
     assert (row.copy_id, row.archived_id, row.outcome) == (copy, dead, "redriven")
 
 
-def test_what_succeeded_is_published_again(queue: Queue, client: Client) -> None:
+def test_succeeded_messages_are_replayed(queue: Queue, client: Client) -> None:
     first, second = queue.publish_many(2)
     queue.settle("complete", queue.claim())
     now = datetime.now(UTC)
@@ -216,9 +216,7 @@ def test_a_policy_is_set_and_read(queue: Queue, client: Client) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"max_attempt": 5}, {"max_attempts": -1}, {"archive_success": "some"}])
-def test_a_setting_that_there_is_not_or_a_value_that_it_cannot_have_is_refused_by_name(
-    client: Client, settings: dict[str, Any]
-) -> None:
+def test_an_unknown_setting_or_an_invalid_value_is_refused_by_name(client: Client, settings: dict[str, Any]) -> None:
     (setting,) = settings
 
     with pytest.raises(ValidationError, match=setting):
@@ -229,12 +227,12 @@ def test_a_topic_and_a_channel_are_paused_and_resumed(queue: Queue, client: Clie
     queue.publish("t")
     queue.publish("u", channel="c")
 
-    until_somebody_resumes = client.pause("t", reason="the relay is down")
+    without_end = client.pause("t", reason="the relay is down")
     for_a_while = client.pause("u", channel="c", resume_in="1m")
     claimed = queue.claim("t", "u")
     resumed = [client.resume("t"), client.resume("t"), client.resume("u", channel="c")]
 
-    assert until_somebody_resumes is None
+    assert without_end is None
     assert for_a_while is not None
     assert for_a_while > datetime.now(UTC)
     assert claimed == []
@@ -242,7 +240,7 @@ def test_a_topic_and_a_channel_are_paused_and_resumed(queue: Queue, client: Clie
     assert len(queue.claim("t", "u")) == 2
 
 
-def test_it_counts_what_stands_in_the_queue(queue: Queue, client: Client) -> None:
+def test_the_messages_of_a_queue_are_counted(queue: Queue, client: Client) -> None:
     queue.publish_many(3)
     kill(queue, 1, "u")
 
@@ -269,7 +267,7 @@ def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client
     assert client.schedules() == []
 
 
-def test_what_the_server_refuses_is_its_own_error(client: Client) -> None:
+def test_a_refusal_of_the_server_is_an_error_of_its_own(client: Client) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="cron"):
         client.add_schedule("nightly", "61 2 * * *", "report")
 
@@ -303,7 +301,7 @@ def test_a_coroutine_awaits_the_same_methods(database: Database, queue: Queue) -
     assert asyncio.run(main()) == ("unhandled", 3, "cancelled")
 
 
-def test_a_call_that_is_cancelled_is_cancelled_on_the_server_and_the_next_one_goes_on(database: Database) -> None:
+def test_a_cancelled_call_is_cancelled_on_the_server_and_the_next_one_works(database: Database) -> None:
     async def main() -> Any:
         async with AsyncClient(database.dsn) as client:
             with database.connect() as other:
@@ -324,7 +322,7 @@ def test_a_call_that_is_cancelled_is_cancelled_on_the_server_and_the_next_one_go
     assert asyncio.run(main()) == ["t"]
 
 
-def test_a_cancellation_that_comes_too_late_meets_no_call_of_another(database: Database, queue: Queue) -> None:
+def test_a_late_cancellation_affects_no_other_call(database: Database, queue: Queue) -> None:
     first, second = queue.publish_many(2)
     threads, busy, let_go = ThreadPoolExecutor(1), ThreadPoolExecutor(1), threading.Event()
 
@@ -348,7 +346,7 @@ def test_a_cancellation_that_comes_too_late_meets_no_call_of_another(database: D
                     conn.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [locked])
                 calls = [asyncio.create_task(client.cancel([each])) for each in (first, second)]
                 await seen(is_stuck)
-                busy.submit(let_go.wait)  # what sends the cancellation has to wait for a thread
+                busy.submit(let_go.wait)  # the sender of the cancellation waits for a thread
                 calls[0].cancel()
                 for _ in range(5):
                     await asyncio.sleep(0)
@@ -381,7 +379,7 @@ def test_a_method_that_makes_a_call_has_the_name_and_the_arguments_of_its_functi
             assert inspect.signature(getattr(AsyncClient, name)) == inspect.signature(method.__wrapped__)
 
 
-def test_what_waits_is_deleted_one_by_one_or_all_of_a_topic(queue: Queue, client: Client) -> None:
+def test_waiting_messages_are_deleted_one_by_one_or_by_topic(queue: Queue, client: Client) -> None:
     first, second, third, fourth = queue.publish_many(4)
 
     assert client.delete([first, 2**62]) == [first]
@@ -389,7 +387,7 @@ def test_what_waits_is_deleted_one_by_one_or_all_of_a_topic(queue: Queue, client
     assert queue.ids() == [fourth]
 
 
-def test_a_message_that_waits_is_edited_and_a_dead_one_comes_back_with_another_payload(
+def test_a_waiting_message_is_edited_and_a_dead_one_is_redriven_with_another_payload(
     queue: Queue, client: Client
 ) -> None:
     waiting, (dead,) = queue.publish("u", payload={"n": 1}), kill(queue)
@@ -415,11 +413,11 @@ def test_messages_are_found_page_by_page(queue: Queue, client: Client) -> None:
 
 
 @pytest.mark.parametrize("ids", ["12", 12, [1.5]])
-def test_what_is_no_list_of_ids_is_refused(client: Client, ids: Any) -> None:
+def test_an_invalid_list_of_ids_is_refused(client: Client, ids: Any) -> None:
     with pytest.raises(TypeError):
         client.cancel(ids)
 
 
-def test_an_id_that_no_message_can_have_is_an_error_of_the_server(client: Client) -> None:
+def test_an_id_out_of_range_is_an_error_of_the_server(client: Client) -> None:
     with pytest.raises(psycopg.errors.NumericValueOutOfRange):
         client.cancel([2**70])

@@ -1,4 +1,4 @@
-"""The configuration: what is read from where, and what is said about mistakes."""
+"""The configuration: its sources, and its errors."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def write(tmp_path: Path) -> Write:
 
 
 def problems(path: Path, environ: dict[str, str] | None = None) -> list[str]:
-    """Return what is said of a wrong configuration, the folder left out."""
+    """Return the error of an invalid configuration, without the folder."""
     with pytest.raises(ConfigProblems) as caught:
         load(path, environ or {})
     return [line.replace(f"{path.parent}/", "") for line in str(caught.value).splitlines()]
 
 
-# Where values come from
+# Sources of values
 
 
-def test_without_a_file_everything_has_its_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_without_a_file_has_all_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     found = load(environ={})
@@ -69,7 +69,7 @@ def test_the_variable_pgrouse_config_names_another_file(write: Write) -> None:
     assert (found.worker.threads, found.path) == (3, path)
 
 
-def test_the_environment_stands_over_the_file_and_flags_over_both(write: Write) -> None:
+def test_the_environment_overrides_the_file_and_flags_override_both(write: Write) -> None:
     path = write("[worker]\nthreads = 1\nclaim_connections = 1\nconcurrency = 1")
     environ = {"PGROUSE_WORKER__CLAIM_CONNECTIONS": "2", "PGROUSE_WORKER__CONCURRENCY": "2"}
 
@@ -78,7 +78,7 @@ def test_the_environment_stands_over_the_file_and_flags_over_both(write: Write) 
     assert (found.worker.threads, found.worker.claim_connections, found.worker.concurrency) == (1, 2, 3)
 
 
-def test_each_value_knows_where_it_was_given(write: Write) -> None:
+def test_each_value_knows_its_source(write: Write) -> None:
     path = write("[worker]\nthreads = 1")
 
     found = load(path, {"PGROUSE_WORKER__CLAIM_CONNECTIONS": "2"}, {"worker": {"claim_batch_size": 3}})
@@ -89,7 +89,7 @@ def test_each_value_knows_where_it_was_given(write: Write) -> None:
     assert str(found.origin("worker", "maintenance_interval")) == "default"
 
 
-def test_an_empty_variable_says_nothing(write: Write) -> None:
+def test_an_empty_variable_is_ignored(write: Write) -> None:
     path = write("[worker]\nthreads = 3")
 
     assert load(path, {"PGROUSE_WORKER__THREADS": "", "PGROUSE_CONFIG": ""}).worker.threads == 3
@@ -121,11 +121,11 @@ def test_variables_are_read_as_the_type_of_their_key(tmp_path: Path, monkeypatch
         ("", {"DATABASE_URL": "dbname=url"}, "dbname=url"),
         ("", {"DATABASE_URL": "dbname=url", "PGROUSE_DSN": "dbname=own"}, "dbname=own"),
         ('[database]\ndsn = "dbname=file"', {"PGROUSE_DSN": "dbname=own"}, "dbname=own"),
-        # DATABASE_URL often belongs to another program: it must not lead a migration into that one's database.
+        # DATABASE_URL often belongs to another program: it must not lead a migration into that program's database.
         ('[database]\ndsn = "dbname=file"', {"DATABASE_URL": "dbname=url"}, "dbname=file"),
     ],
 )
-def test_the_database_is_ours_by_name_else_the_files_else_the_platforms(
+def test_the_dsn_comes_from_its_variable_the_file_or_libpq(
     write: Write, file: str, environ: dict[str, str], dsn: str
 ) -> None:
     assert load(write(file), environ).database.dsn == dsn
@@ -143,7 +143,7 @@ def test_strings_of_the_file_may_name_variables(write: Write) -> None:
     assert found.worker.name == "${HOST} costs $5"
 
 
-def test_a_variable_that_is_not_set_is_told_with_its_line(write: Write) -> None:
+def test_an_unset_variable_is_reported_with_its_line(write: Write) -> None:
     path = write('[database]\n\ndsn = "host=${NO_SUCH_HOST}"')
 
     assert problems(path) == [
@@ -152,7 +152,7 @@ def test_a_variable_that_is_not_set_is_told_with_its_line(write: Write) -> None:
     ]
 
 
-# What is said about mistakes
+# Errors
 
 WRONG = {
     "[worker]\nconurrency = 1": "pgrouse.toml:2: unknown key 'conurrency' in [worker]; did you mean 'concurrency'?",
@@ -193,17 +193,17 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), WRONG.items(), ids=[said[:60] for said in WRONG.values()])
-def test_a_mistake_is_told_with_file_line_key_and_fix(write: Write, text: str, said: str) -> None:
-    assert problems(write(text)) == [said]
+@pytest.mark.parametrize(("text", "expected"), WRONG.items(), ids=[expected[:60] for expected in WRONG.values()])
+def test_an_error_is_reported_with_file_line_key_and_fix(write: Write, text: str, expected: str) -> None:
+    assert problems(write(text)) == [expected]
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(write: Write) -> None:
+def test_all_errors_are_reported_together_in_the_order_of_the_file(write: Write) -> None:
     path = write('[worker]\nconurrency = 1\npoll_interval = "x"\n[log]\nformat = "xml"')
 
-    told = problems(path, {"PGROUSE_WORKER__CLAIM_CONNECTIONS": "many"})
+    errors = problems(path, {"PGROUSE_WORKER__CLAIM_CONNECTIONS": "many"})
 
-    assert [line.split(": ")[0] for line in told] == [
+    assert [line.split(": ")[0] for line in errors] == [
         "PGROUSE_WORKER__CLAIM_CONNECTIONS",
         "pgrouse.toml:2",
         "pgrouse.toml:3",
@@ -211,7 +211,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(write: Write) ->
     ]
 
 
-def test_the_line_is_right_however_the_file_is_written(write: Write) -> None:
+def test_the_line_is_right_for_every_style_of_the_file(write: Write) -> None:
     text = '''# [worker]
         [database]  # with a comment
         dsn = """
@@ -229,9 +229,9 @@ def test_the_line_is_right_however_the_file_is_written(write: Write) -> None:
         ]
         '''
 
-    told = problems(write(text.replace("\n", "\r\n")))
+    errors = problems(write(text.replace("\n", "\r\n")))
 
-    assert [line.split(": ")[:2] for line in told] == [
+    assert [line.split(": ")[:2] for line in errors] == [
         ["pgrouse.toml:3", "database.dsn"],
         ["pgrouse.toml:7", "unknown key 'worker' in [database]; known keys"],
         ["pgrouse.toml:9", "topics.plain.isolation"],
@@ -240,7 +240,7 @@ def test_the_line_is_right_however_the_file_is_written(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         (b"[worker]\nthreads = ", "pgrouse.toml:2: is no TOML: Invalid value"),
         (b"[worker]\nthreads = 1\nthreads = 2\n", "pgrouse.toml:3: is no TOML: Cannot overwrite a value, column 12"),
@@ -251,16 +251,16 @@ def test_the_line_is_right_however_the_file_is_written(write: Write) -> None:
         (b"x = " + b"[" * 5000, "pgrouse.toml: is nested too deeply"),
     ],
 )
-def test_a_file_that_is_no_toml_is_told_with_its_line(tmp_path: Path, content: bytes, said: str) -> None:
+def test_invalid_toml_is_reported_with_its_line(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "pgrouse.toml"
     path.write_bytes(content)
 
-    (told,) = problems(path)
+    (error,) = problems(path)
 
-    assert told.startswith(said)
+    assert error.startswith(expected)
 
 
-def test_a_file_that_is_not_there_is_told_with_the_fix(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_the_fix(tmp_path: Path) -> None:
     assert problems(tmp_path / "no.toml") == [
         "no.toml: cannot be read (No such file or directory): run `pgrouse init`, or name the file by --config"
     ]
@@ -270,7 +270,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
     assert problems(tmp_path)[0].endswith("cannot be read (Is a directory)")
 
 
-def test_a_wrong_variable_is_told_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_variable_is_reported_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     environ = {"PGROUSE_WORKER__THREDS": "1", "PGROUSE_LOG__FORMAT": "xml", "PGROUSE_TOPICS__A": "m:f"}
 
@@ -284,13 +284,13 @@ def test_a_wrong_variable_is_told_by_its_name(tmp_path: Path, monkeypatch: pytes
     ]
 
 
-def test_other_programs_variables_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_other_programs_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     assert load(environ={"PGROUSE_TEST_PG": "15", "PGPORT": "1"}) == load(environ={})
 
 
-def test_a_wrong_configuration_ends_commands_with_78() -> None:
+def test_an_invalid_configuration_ends_commands_with_78() -> None:
     assert issubclass(ConfigProblems, ConfigError)
     assert ConfigProblems([]).exit_code == ExitCode.BAD_CONFIG == 78
 
@@ -304,7 +304,7 @@ def test_no_error_repeats_a_connection_string(write: Write) -> None:
     assert "s3cret" not in "".join(problems(path))
 
 
-def test_the_configuration_shows_no_connection_string_when_it_is_printed(write: Write) -> None:
+def test_a_printed_configuration_shows_no_connection_string(write: Write) -> None:
     found = load(write('[database]\ndsn = "host=h password=s3cret"'), {})
 
     assert "s3cret" not in f"{found!r} {found}"
@@ -313,12 +313,12 @@ def test_the_configuration_shows_no_connection_string_when_it_is_printed(write: 
 # The finished object
 
 
-def test_a_configuration_cannot_be_changed() -> None:
+def test_a_configuration_is_immutable() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         Config().worker.threads = 3  # type: ignore[misc]
 
 
-def test_a_configuration_can_be_sent_to_another_process(write: Write) -> None:
+def test_a_configuration_can_be_pickled(write: Write) -> None:
     path = write('[topics."a.b"]\nhandler = "m:f"')
     found = load(path, {})
 
@@ -335,7 +335,7 @@ def test_folders_of_handlers_are_relative_to_the_file(write: Write, monkeypatch:
     assert load(path, {}).handlers.import_path == [path.parent, path.parent / "src", Path("/opt/shop")]
 
 
-def test_the_schema_for_editors_names_every_key_and_says_what_it_is() -> None:
+def test_the_schema_for_editors_has_every_key_with_its_meaning() -> None:
     schema = Config.model_json_schema()
 
     worker = schema["$defs"]["WorkerSettings"]
@@ -345,12 +345,12 @@ def test_the_schema_for_editors_names_every_key_and_says_what_it_is() -> None:
     json.dumps(schema)
 
 
-# Which modules handlers may come from
+# Sources of handlers
 
 
 @pytest.fixture
 def rules(tmp_path: Path) -> Callable[..., HandlersSettings]:
-    """Handlers with a folder that has the module `own`, a package `shop`, and a module named as one of the standard library."""
+    """Handlers with a folder that has the module `own`, a package `shop`, and a module with a name of the standard library."""
     (tmp_path / "own.py").write_text("raise SystemExit('was imported')")
     (tmp_path / "json.py").touch()
     (tmp_path / "shop").mkdir()
@@ -374,7 +374,7 @@ def rules(tmp_path: Path) -> Callable[..., HandlersSettings]:
         (["*"], "subprocess", True),
     ],
 )
-def test_handlers_come_from_the_folders_or_from_modules_that_are_named(
+def test_handlers_are_imported_from_folders_or_named_modules(
     rules: Callable[..., HandlersSettings], allow: list[str], module: str, permitted: bool
 ) -> None:
     assert rules(*allow).permits(module) is permitted

@@ -1,4 +1,4 @@
-"""pgrouse.database: what the connections of a daemon have in common, whatever the defaults of the database are."""
+"""pgrouse.database: the settings of a daemon's connections, whatever the defaults of the database are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.server import postgres
 LEVEL = "SELECT current_setting('transaction_isolation')"
 
 
-def test_a_daemons_own_connections_are_read_committed_and_those_of_handlers_as_the_database_says(
+def test_a_daemons_own_connections_are_read_committed_and_those_of_handlers_follow_the_database(
     database: postgres.Database,
 ) -> None:
     database.connect().execute(f"ALTER DATABASE {database.name} SET default_transaction_isolation = 'repeatable read'")

@@ -1,4 +1,4 @@
-"""Private servers: made, found running, stopped, killed, and left alone."""
+"""Private servers: created, found running, stopped, killed, and kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pgrouse.errors import DatabaseUnreachable
 
 CHECKOUT = Path(__file__).parents[1]
 SITE_PACKAGES = Path(psycopg.__file__).parents[1]
-# What the private server needs of them, for a Python that cannot see the checkout.
+# The packages that the private server needs, for a Python that cannot see the checkout.
 PACKAGES = (
     "psycopg",
     "psycopg_binary",
@@ -38,12 +38,12 @@ PACKAGES = (
 # Other processes write into these folders while they are copied.
 COMPILED = shutil.ignore_patterns("__pycache__")
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a program as somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a program as another user")
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that the server's user can reach; pytest's own are closed to all but their owner."""
+    """A folder that the server's user can reach; those of pytest are closed to other users."""
     scratch = Scratch("devdb")
     yield scratch.folder
     for data in scratch.folder.rglob("postmaster.pid"):
@@ -80,14 +80,14 @@ def connect(server: devdb.PrivateServer) -> psycopg.Connection:
 
 
 def command_line(pid: int | None) -> bytes:
-    """Return how a process was called; nothing of one that has ended."""
+    """Return the command of a process; nothing of one that has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return b""
 
 
-def test_a_started_server_is_the_version_that_its_installation_says(
+def test_a_started_server_has_the_version_of_its_installation(
     private: devdb.PrivateServer, installation: devdb.Installation
 ) -> None:
     private.start()
@@ -106,7 +106,7 @@ def test_a_second_start_finds_the_server_running(private: devdb.PrivateServer) -
     assert postmaster.pid(private.data) == pid
 
 
-def test_data_outlives_a_stop(private: devdb.PrivateServer) -> None:
+def test_data_survives_a_stop(private: devdb.PrivateServer) -> None:
     private.start()
     with connect(private) as conn:
         conn.execute("CREATE TABLE kept AS SELECT 7 AS n")
@@ -119,7 +119,7 @@ def test_data_outlives_a_stop(private: devdb.PrivateServer) -> None:
 
 
 @pytest.mark.parametrize("end", ["crash", "kill"])
-def test_data_outlives_a_crash_and_a_kill_of_the_server(private: devdb.PrivateServer, end: str) -> None:
+def test_data_survives_a_crash_and_a_kill_of_the_server(private: devdb.PrivateServer, end: str) -> None:
     private.start()
     with connect(private) as conn:
         conn.execute("CREATE TABLE kept AS SELECT 7 AS n")
@@ -133,25 +133,25 @@ def test_data_outlives_a_crash_and_a_kill_of_the_server(private: devdb.PrivateSe
         assert conn.execute("SELECT k.n FROM kept AS k").fetchone() == (7,)
 
 
-def test_a_lock_file_that_names_a_process_of_something_else_does_not_stop_the_start(
+def test_a_lock_file_that_names_a_foreign_process_does_not_prevent_the_start(
     private: devdb.PrivateServer,
 ) -> None:
     private.start()
     private.kill()
     lock_file = private.data / "postmaster.pid"
     _old_pid, rest = lock_file.read_text().split("\n", 1)
-    stranger = subprocess.Popen(["sleep", "600"], **os_user.identity())
-    lock_file.write_text(f"{stranger.pid}\n{rest}")
+    other_process = subprocess.Popen(["sleep", "600"], **os_user.identity())
+    lock_file.write_text(f"{other_process.pid}\n{rest}")
 
     try:
         assert private.start()
-        assert stranger.poll() is None
+        assert other_process.poll() is None
     finally:
-        stranger.kill()
-        stranger.wait()
+        other_process.kill()
+        other_process.wait()
 
 
-def test_a_stop_of_a_server_that_does_not_run_is_no_error(private: devdb.PrivateServer) -> None:
+def test_stopping_a_stopped_server_is_no_error(private: devdb.PrivateServer) -> None:
     private.stop()
 
     assert not private.running()
@@ -167,7 +167,7 @@ def test_a_removed_server_leaves_nothing(private: devdb.PrivateServer) -> None:
     assert not command_line(pid)
 
 
-def test_processes_that_start_it_at_once_get_one_server(wheel: devdb.Installation, folder: Path) -> None:
+def test_concurrent_starts_result_in_one_server(wheel: devdb.Installation, folder: Path) -> None:
     start = (
         "import sys; from pathlib import Path; from pgrouse import devdb;"
         "print(devdb.PrivateServer(devdb.embedded(), Path(sys.argv[1])).start())"
@@ -182,7 +182,7 @@ def test_processes_that_start_it_at_once_get_one_server(wheel: devdb.Installatio
     assert answers == ["False", "False", "False", "True"]
 
 
-def test_only_its_user_can_reach_the_server(private: devdb.PrivateServer) -> None:
+def test_only_its_user_can_connect_to_the_server(private: devdb.PrivateServer) -> None:
     private.start()
 
     with connect(private) as conn:
@@ -193,15 +193,15 @@ def test_only_its_user_can_reach_the_server(private: devdb.PrivateServer) -> Non
 
 
 @as_root
-def test_a_server_that_root_starts_runs_as_somebody_else(private: devdb.PrivateServer) -> None:
+def test_a_server_started_by_root_runs_as_another_user(private: devdb.PrivateServer) -> None:
     private.start()
 
     owner = Path(f"/proc/{postmaster.pid(private.data)}").stat().st_uid
     assert owner == os_user.server_user().pw_uid != 0
 
 
-def test_over_tcp_the_password_is_needed(wheel: devdb.Installation, folder: Path) -> None:
-    # Bound and not listened to, it is kept for the server, which may bind it too; nobody else is given it.
+def test_tcp_connections_require_the_password(wheel: devdb.Installation, folder: Path) -> None:
+    # Bound and not listened to, it is reserved for the server, which may bind it too.
     with socket.socket() as kept:
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         kept.bind(("127.0.0.1", 0))
@@ -215,7 +215,7 @@ def test_over_tcp_the_password_is_needed(wheel: devdb.Installation, folder: Path
             psycopg.connect(server.dsn(host="127.0.0.1", password="wrong"))
 
 
-def test_a_folder_with_a_name_too_long_for_a_socket_will_do(wheel: devdb.Installation, folder: Path) -> None:
+def test_a_folder_with_a_path_too_long_for_a_socket_works(wheel: devdb.Installation, folder: Path) -> None:
     server = devdb.PrivateServer(wheel, folder / ("long-" * 20) / "server")
     (folder / ("long-" * 20)).mkdir(mode=0o711)
 
@@ -228,7 +228,7 @@ def test_a_folder_with_a_name_too_long_for_a_socket_will_do(wheel: devdb.Install
     assert not server.socket.exists()
 
 
-def test_a_server_that_cannot_start_says_why(wheel: devdb.Installation, folder: Path) -> None:
+def test_a_server_that_cannot_start_reports_the_reason(wheel: devdb.Installation, folder: Path) -> None:
     server = devdb.PrivateServer(wheel, folder / "server", settings={"shared_buffers": "plenty"})
 
     with pytest.raises(DatabaseUnreachable, match="shared_buffers") as failure:
@@ -237,7 +237,7 @@ def test_a_server_that_cannot_start_says_why(wheel: devdb.Installation, folder: 
     assert failure.value.exit_code == 69
 
 
-def test_new_settings_hold_from_the_next_start_on(wheel: devdb.Installation, folder: Path) -> None:
+def test_new_settings_apply_at_the_next_start(wheel: devdb.Installation, folder: Path) -> None:
     before = devdb.PrivateServer(wheel, folder / "server", settings=devdb.FAST_UNSAFE_SETTINGS)
     before.start()
     before.stop()
@@ -249,7 +249,7 @@ def test_new_settings_hold_from_the_next_start_on(wheel: devdb.Installation, fol
         assert conn.execute("SELECT current_setting('max_connections')").fetchone() == ("33",)
 
 
-def test_an_interrupted_initdb_is_begun_again(wheel: devdb.Installation, folder: Path) -> None:
+def test_an_interrupted_initdb_is_repeated(wheel: devdb.Installation, folder: Path) -> None:
     server = devdb.PrivateServer(wheel, os_user.server_folder(folder / "server"))
     (server.folder / "data.new").mkdir()
     (server.folder / "data.new" / "PG_VERSION").write_text("18\n")
@@ -282,7 +282,7 @@ def test_a_server_with_pg_cron_keeps_its_jobs_in_its_database(folder: Path, even
 
 
 @as_root
-def test_binaries_that_the_servers_user_cannot_read_are_copied_to_where_it_can(
+def test_binaries_that_the_servers_user_cannot_read_are_copied(
     wheel: devdb.Installation, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = tmp_path / "site-packages"
@@ -301,7 +301,7 @@ def test_binaries_that_the_servers_user_cannot_read_are_copied_to_where_it_can(
 
 
 @as_root
-def test_a_plain_user_gets_a_server_of_his_own() -> None:
+def test_a_user_other_than_root_gets_a_private_server() -> None:
     who = pwd.getpwnam("nobody")
     home = Path(tempfile.mkdtemp(prefix="pgrouse-test-", dir="/var/tmp"))
     packages = home / "packages"
@@ -316,7 +316,7 @@ def test_a_plain_user_gets_a_server_of_his_own() -> None:
     )
 
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [python_for_all(), "-c", script], cwd="/", capture_output=True, text=True, timeout=110, check=False,
             user=who.pw_uid, group=who.pw_gid, extra_groups=[], env={"PYTHONPATH": str(packages), "HOME": str(home)},
         )  # fmt: skip
@@ -324,15 +324,15 @@ def test_a_plain_user_gets_a_server_of_his_own() -> None:
         shutil.rmtree(home)
 
     expected = [(True, False, None)] * (len(devdb.local()) + 1)
-    assert (said.stdout.strip(), said.stderr) == (f"{expected} {home}/.cache/pgrouse", "")
+    assert (output.stdout.strip(), output.stderr) == (f"{expected} {home}/.cache/pgrouse", "")
 
 
 def python_for_all() -> str:
     """Return a Python of this version that every user can run."""
     name = f"python3.{sys.version_info.minor}"
-    for place in (Path(sys.executable).resolve(), Path("/usr/bin") / name):
-        if place.exists() and all(parent.stat().st_mode & stat.S_IXOTH for parent in place.parents):
-            return str(place)
+    for path in (Path(sys.executable).resolve(), Path("/usr/bin") / name):
+        if path.exists() and all(parent.stat().st_mode & stat.S_IXOTH for parent in path.parents):
+            return str(path)
     pytest.skip(f"no {name} here that every user can run")
 
 
@@ -346,7 +346,7 @@ def copy_packages(target: Path, names: tuple[str, ...]) -> None:
 
 
 class TestSession:
-    """A session's folder, and what is left of one that was killed."""
+    """The folder of a session, and the remains of a killed one."""
 
     START = (
         "import sys, time; from pgrouse import devdb; from pgrouse.devdb import postmaster; from pgrouse.devdb.scratch import Scratch;"
@@ -356,7 +356,7 @@ class TestSession:
 
     @pytest.fixture
     def alone(self) -> Iterator[None]:
-        """Nobody else runs these tests: he would clear away what they have killed."""
+        """No other session runs these tests: it would remove what they have killed."""
         with (os_user.cache_folder() / "devdb-session-tests.lock").open("w") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX)
             yield
@@ -374,7 +374,7 @@ class TestSession:
             process.kill()
         Scratch("devdb-session").remove()
 
-    def test_the_next_one_clears_away_what_a_killed_one_left(
+    def test_the_next_session_removes_the_server_of_a_killed_one(
         self, session: tuple[subprocess.Popen[str], Path, int]
     ) -> None:
         process, folder, server = session
@@ -390,7 +390,9 @@ class TestSession:
         assert not folder.exists()
         assert postmaster.pid(folder / "server" / "data") is None
 
-    def test_the_next_one_leaves_one_that_lives_alone(self, session: tuple[subprocess.Popen[str], Path, int]) -> None:
+    def test_the_next_session_keeps_the_server_of_a_running_one(
+        self, session: tuple[subprocess.Popen[str], Path, int]
+    ) -> None:
         _, folder, server = session
 
         new = Scratch("devdb-session")
@@ -400,7 +402,7 @@ class TestSession:
         assert postmaster.pid(folder / "server" / "data") == server
 
 
-def test_cleaning_stops_and_deletes_all_but_what_a_running_session_has(
+def test_clean_removes_all_servers_except_that_of_a_running_session(
     wheel: devdb.Installation, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.chmod(0o755)

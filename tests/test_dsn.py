@@ -1,4 +1,4 @@
-"""Passwords never shine through."""
+"""Passwords are never shown."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pgrouse.config import dsn
         'connection to "postgresql+psycopg://user:s3cret@host/db" failed; password=s3cret',
     ],
 )
-def test_a_password_is_hidden_wherever_it_stands_in_a_text(text: str) -> None:
+def test_a_password_is_hidden_everywhere_in_a_text(text: str) -> None:
     hidden = dsn.redact(text)
 
     assert "****" in hidden
@@ -48,7 +48,7 @@ def test_a_password_is_hidden_wherever_it_stands_in_a_text(text: str) -> None:
         "https://example.com/a:b",
     ],
 )
-def test_a_text_without_a_password_stays_as_it_is(text: str) -> None:
+def test_a_text_without_a_password_is_unchanged(text: str) -> None:
     assert dsn.redact(text) == text
 
 
@@ -56,13 +56,13 @@ def test_a_connection_string_keeps_everything_but_its_password() -> None:
     assert dsn.redact("postgresql://user:s3cret@host/db?a=1") == "postgresql://user:****@host/db?a=1"
 
 
-def test_a_known_secret_is_hidden_without_its_place() -> None:
+def test_a_known_secret_is_hidden_without_its_context() -> None:
     secrets = dsn.secrets("postgresql://user:hunter22@host/db", "host=h password=swordfish", None)
 
     assert dsn.redact("hunter22 and swordfish", secrets) == "**** and ****"
 
 
-def test_short_passwords_and_those_that_are_no_secret_do_not_eat_up_words() -> None:
+def test_short_passwords_and_plain_words_are_not_replaced_in_other_words() -> None:
     assert dsn.secrets("postgresql://u:abc@host/db", "postgresql://postgres:postgres@host/db") == []
 
 
@@ -70,8 +70,8 @@ def test_short_passwords_and_those_that_are_no_secret_do_not_eat_up_words() -> N
     "piece", ["a", "x://u:", "@ x://u:", "://", "@", "password", "password ", "password=", "password='", "\\", " "]
 )
 @pytest.mark.parametrize("begin", ["", "password=", "x://u:p@"])
-def test_a_long_line_is_looked_through_in_a_moment_whatever_stands_in_it(begin: str, piece: str) -> None:
-    """Anyone who looks at each character again for each other one needs minutes for it, and all others wait meanwhile."""
+def test_a_long_line_is_searched_quickly_whatever_it_contains(begin: str, piece: str) -> None:
+    """An algorithm of quadratic time would take minutes, and block all others."""
     text = begin + piece * (500_000 // len(piece))
     began = time.process_time()
 

@@ -1,4 +1,4 @@
-"""Durations as people write them."""
+"""Durations as users write them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pgrouse.handlers.outcome import Defer, Retry
         (" 5s ", 5),
     ],
 )
-def test_a_duration_is_read(written: Any, seconds: float) -> None:
+def test_a_duration_is_parsed(written: Any, seconds: float) -> None:
     assert duration.parse(written) == timedelta(seconds=seconds)
 
 
@@ -56,13 +56,13 @@ def test_a_duration_is_read(written: Any, seconds: float) -> None:
         10**12,
     ],
 )
-def test_what_is_no_duration_is_refused_with_examples(written: Any) -> None:
+def test_an_invalid_duration_is_refused_with_examples(written: Any) -> None:
     with pytest.raises(ValueError, match='expected a duration like "250ms"'):
         duration.parse(written)
 
 
 @pytest.mark.parametrize("given", [timedelta(seconds=90), 90, 90.0, "90", "90s", "1m30s", " 1m30s "])
-def test_code_gives_a_duration_in_any_of_three_ways(given: Any) -> None:
+def test_code_accepts_a_duration_in_three_forms(given: Any) -> None:
     assert duration.to_timedelta(given, "delay") == timedelta(seconds=90)
     assert Retry(after=given).after == Defer(after=given).after == timedelta(seconds=90)
 
@@ -70,17 +70,17 @@ def test_code_gives_a_duration_in_any_of_three_ways(given: Any) -> None:
 @pytest.mark.parametrize(
     "given", ["soon", "5 apples", "-5s", "", -1, float("nan"), float("inf"), timedelta(seconds=-1)]
 )
-def test_what_is_no_duration_is_named_with_its_value_and_the_ways(given: Any) -> None:
+def test_an_invalid_duration_is_reported_with_its_value_and_the_forms(given: Any) -> None:
     with pytest.raises(ValueError, match=r'^delay is .*: give a timedelta, a number of seconds, or a text like "5s"'):
         duration.to_timedelta(given, "delay")
 
 
 @pytest.mark.parametrize("given", [True, None, [], b"5s"])
-def test_what_is_of_no_such_type_is_a_type_error(given: Any) -> None:
+def test_a_value_of_another_type_is_a_type_error(given: Any) -> None:
     with pytest.raises(TypeError, match=r"^delay is a \w+: give a timedelta, a number of seconds, or a text"):
         duration.to_timedelta(given, "delay")
 
 
 @given(st.timedeltas(timedelta(0), timedelta(days=9999)))
-def test_a_duration_that_was_written_reads_as_the_same(value: timedelta) -> None:
+def test_a_formatted_duration_is_parsed_as_the_same(value: timedelta) -> None:
     assert duration.parse(duration.show(value)) == value

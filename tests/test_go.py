@@ -1,4 +1,4 @@
-"""./go: what a checkout can do on a machine with nothing but python3."""
+"""./go: what a checkout can do on a machine with only python3."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCRIPT = Path(__file__).parents[1] / "go"
 
 @pytest.fixture
 def go() -> ModuleType:
-    """The script as a module of its own, whose names a test may replace."""
+    """The script as a module, whose names a test may replace."""
     spec = spec_from_loader("go", SourceFileLoader("go", str(SCRIPT)))
     assert spec
     assert spec.loader
@@ -36,41 +36,41 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 class TestCommands:
-    """What the user types, and what is said to what does not exist."""
+    """The arguments, and the errors of unknown ones."""
 
-    def test_without_a_command_the_commands_are_shown_as_an_error(self) -> None:
-        said = run()
+    def test_go_without_a_command_shows_the_commands_as_an_error(self) -> None:
+        output = run()
 
-        assert (said.returncode, said.stdout) == (2, "")
-        assert "./go demo" in said.stderr
+        assert (output.returncode, output.stdout) == (2, "")
+        assert "./go demo" in output.stderr
 
-    def test_help_is_shown_when_asked_for(self) -> None:
-        said = run("--help")
+    def test_help_is_shown_on_request(self) -> None:
+        output = run("--help")
 
-        assert (said.returncode, said.stderr) == (0, "")
-        assert "./go test" in said.stdout
+        assert (output.returncode, output.stderr) == (0, "")
+        assert "./go test" in output.stdout
 
     @pytest.mark.parametrize("command", ["check", "clean"])
-    def test_a_command_without_arguments_does_nothing_when_it_is_given_some(self, command: str) -> None:
-        said = run(command, "--help")
+    def test_a_command_without_arguments_refuses_arguments(self, command: str) -> None:
+        output = run(command, "--help")
 
-        assert said.returncode == 2
-        assert f"`{command}` takes no arguments, not even --help" in said.stderr
+        assert output.returncode == 2
+        assert f"`{command}` takes no arguments, not even --help" in output.stderr
 
 
 class TestPython:
     """The Python that it runs on."""
 
-    def test_python_3_7_can_read_it_and_so_be_told(self) -> None:
+    def test_python_3_7_can_parse_the_script(self) -> None:
         ast.parse(SCRIPT.read_text(), feature_version=(3, 7))
 
-    def test_an_older_one_is_told_in_one_sentence(self) -> None:
+    def test_an_older_python_is_refused_in_one_sentence(self) -> None:
         as_old = f"import sys; sys.version_info = (3, 9, 2); exec(open({str(SCRIPT)!r}).read())"
 
-        said = subprocess.run([sys.executable, "-c", as_old], capture_output=True, text=True, check=False)
+        output = subprocess.run([sys.executable, "-c", as_old], capture_output=True, text=True, check=False)
 
-        assert (said.returncode, said.stdout) == (1, "")
-        assert said.stderr.splitlines() == [
+        assert (output.returncode, output.stdout) == (1, "")
+        assert output.stderr.splitlines() == [
             "go: python3 is 3.9, but pgrouse needs 3.11 or newer: run this with one, as `python3.11 go demo`"
         ]
 
@@ -108,7 +108,9 @@ class TestUv:
 
         assert expected in wheel["url"]
 
-    def test_a_system_without_a_wheel_is_told_to_bring_its_own(self, go: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_system_without_a_wheel_gets_the_advice_to_install_its_own(
+        self, go: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(platform, "machine", lambda: "vax")
 
         with pytest.raises(SystemExit, match=r"no uv for .* on vax: install uv by other means"):
@@ -127,14 +129,14 @@ class TestUv:
 
         assert not (tmp_path / "cache").exists()
 
-    def test_an_address_that_does_not_answer_is_named_with_what_to_do(self, go: Any, tmp_path: Path) -> None:
+    def test_an_unreachable_address_is_named_with_the_fix(self, go: Any, tmp_path: Path) -> None:
         with pytest.raises(SystemExit, match=r"127\.0\.0\.1:1/uv\.whl cannot be fetched .* install uv by other means"):
             go.fetch({"url": "http://127.0.0.1:1/uv.whl", "hash": ""}, tmp_path / "uv")
 
     @pytest.mark.parametrize(
         ("version", "taken"), [("0.13.8", True), ("0.14.0", True), ("0.13.7", False), ("0.9.21", False)]
     )
-    def test_the_one_on_path_is_taken_unless_it_is_older_than_the_locked_one(
+    def test_uv_on_path_is_used_unless_it_is_older_than_the_locked_one(
         self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, taken: bool
     ) -> None:
         on_path, fetched = tmp_path / "bin" / "uv", tmp_path / "cache" / "uv-0.13.8" / "uv"
@@ -153,7 +155,7 @@ class TestUv:
 
     @staticmethod
     def wheel(folder: Path) -> dict[str, str]:
-        """Make a wheel with a program that says that it is uv, and return its entry in a lock file."""
+        """Make a wheel with a program that claims to be uv, and return its entry in a lock file."""
         file = folder / "uv.whl"
         with zipfile.ZipFile(file, "w") as wheel:
             wheel.writestr("uv-0.13.8.data/scripts/uv", "#!/bin/sh\necho 'uv 0.13.8'\n")
@@ -165,7 +167,7 @@ class TestInstall:
 
     @pytest.fixture
     def checkout(self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-        """`go` in a checkout whose uv only writes down how it was called; `checkout.calls()` returns that."""
+        """`go` in a checkout whose uv only records its calls; `checkout.calls()` returns them."""
         python = tmp_path / ".venv" / "bin" / "python"
         python.parent.mkdir(parents=True)
         python.touch()
@@ -185,7 +187,7 @@ class TestInstall:
         monkeypatch.setattr(go, "calls", lambda: [line.split() for line in log.read_text().splitlines()], raising=False)
         return go
 
-    def test_what_is_up_to_date_is_not_installed_again(self, checkout: Any) -> None:
+    def test_an_up_to_date_environment_is_not_installed_again(self, checkout: Any) -> None:
         checkout.install(["--extra=demo"])
         checkout.install(["--extra=demo"])
 
@@ -198,7 +200,7 @@ class TestInstall:
 
         assert len(checkout.calls()) == 2
 
-    def test_a_command_that_wants_more_keeps_what_others_wanted(self, checkout: Any) -> None:
+    def test_a_command_with_more_groups_keeps_those_of_others(self, checkout: Any) -> None:
         checkout.install(["--extra=demo"])
         checkout.install(["--group=test"])
         checkout.install(["--extra=demo"])
@@ -206,14 +208,14 @@ class TestInstall:
         wanted = [[word for word in call if word.startswith(("--extra", "--group"))] for call in checkout.calls()]
         assert wanted == [["--extra=demo"], ["--extra=demo", "--group=test"]]
 
-    def test_a_python_that_is_gone_is_installed_again(self, checkout: Any) -> None:
+    def test_a_missing_python_is_installed_again(self, checkout: Any) -> None:
         checkout.install(["--extra=demo"])
         (checkout.VENV / "bin" / "python").unlink()
         checkout.install(["--extra=demo"])
 
         assert len(checkout.calls()) == 2
 
-    def test_what_failed_is_tried_again(self, checkout: Any) -> None:
+    def test_a_failed_installation_is_repeated(self, checkout: Any) -> None:
         uv = Path(checkout.uv())
         works = uv.read_text()
         uv.write_text(works + "exit 1\n")
@@ -230,7 +232,7 @@ class TestInstall:
 class TestDebian:
     """Debian's packages."""
 
-    def test_only_what_is_missing_is_named(self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_only_missing_packages_are_named(self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "15").mkdir()
         (tmp_path / "15" / "postgres").touch()
         monkeypatch.setattr(go.shutil, "which", lambda name: f"/usr/bin/{name}")
@@ -242,7 +244,7 @@ class TestDebian:
 
         assert missing == ["postgresql-15-cron"]
 
-    def test_when_apt_get_fails_that_is_told_and_the_command_goes_on(
+    def test_a_failure_of_apt_get_is_reported_and_the_command_continues(
         self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         (tmp_path / "apt-get").write_text("#!/bin/sh\necho 'E: Unable to locate package spin'\nexit 100\n")
@@ -252,12 +254,12 @@ class TestDebian:
 
         go.install_debian_packages({"spin": "/nowhere/spin"})
 
-        said = capsys.readouterr().err
-        assert "apt-get install spin\n" in said
-        assert "apt-get install failed, going on without:\nE: Unable to locate package spin" in said
+        output = capsys.readouterr().err
+        assert "apt-get install spin\n" in output
+        assert "apt-get install failed, going on without:\nE: Unable to locate package spin" in output
         assert not go.CLUSTER_CONF.exists()
 
-    def test_what_was_skipped_for_want_of_packages_is_said_last_in_one_line_with_the_command(
+    def test_tests_skipped_for_missing_packages_are_reported_last_with_the_command(
         self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         python = tmp_path / "bin" / "python"
@@ -295,12 +297,12 @@ class TestDebian:
 
         assert ended.value.code == 0
 
-    def test_other_systems_miss_nothing(self, go: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_package_is_missing_on_other_systems(self, go: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(go.shutil, "which", lambda _: None)
 
         assert go.missing_debian_packages(go.TEST_PACKAGES) == []
 
-    def test_debian_is_kept_from_making_a_server_only_meanwhile(
+    def test_debian_creates_no_server_during_the_installation(
         self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(go, "CLUSTER_CONF", tmp_path / "createcluster.d" / "pgrouse.conf")

@@ -1,4 +1,4 @@
-"""What can be a payload, and how the fault of one that cannot is told."""
+"""Valid payloads, and the errors of others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pgrouse.errors import InvalidMessage
 
 
 def nested(levels: int) -> Any:
-    """Return so many lists, one in the other."""
+    """Return nested lists of this depth."""
     value: Any = []
     for _ in range(levels - 1):
         value = [value]
@@ -54,7 +54,7 @@ JSON = st.recursive(
 
 
 def has_nul(value: Any) -> bool:
-    """Say whether a string or key in the value contains a NUL."""
+    """Return whether a string or key in the value contains a NUL."""
     match value:
         case str():
             return "\0" in value
@@ -67,7 +67,7 @@ def has_nul(value: Any) -> bool:
 
 
 @given(JSON)
-def test_json_comes_back_as_it_was(value: Any) -> None:
+def test_json_is_restored_unchanged(value: Any) -> None:
     # Hypothesis makes no lone surrogates of its own accord, but it does make NULs.
     if has_nul(value):
         with pytest.raises(InvalidMessage, match="NUL"):
@@ -122,16 +122,16 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "said"), REFUSED, ids=[said for _, said in REFUSED])
-def test_a_value_that_cannot_be_stored_is_refused_with_its_place(value: Any, said: str) -> None:
+@pytest.mark.parametrize(("value", "expected"), REFUSED, ids=[expected for _, expected in REFUSED])
+def test_a_value_that_cannot_be_stored_is_refused_with_its_place(value: Any, expected: str) -> None:
     with pytest.raises(InvalidMessage) as caught:
         jsonb.encode(value)
 
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ('{"a": 1, "a": 2}', "the key 'a' stands twice in one object"),
         ('[{"x": {"b": 1, "b": 1}}]', "the key 'b' stands twice"),
@@ -149,15 +149,15 @@ def test_a_value_that_cannot_be_stored_is_refused_with_its_place(value: Any, sai
         ("[" * 100_000, "payload is nested deeper than 200 levels"),
     ],
 )
-def test_json_that_somebody_typed_is_refused_where_it_is_wrong(text: str, said: str) -> None:
+def test_invalid_json_text_is_refused_with_the_location(text: str, expected: str) -> None:
     with pytest.raises(InvalidMessage) as caught:
         jsonb.encode(jsonb.Raw(text))
 
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
-def test_which_key_stands_twice_is_found_among_very_many_in_one_look_at_each() -> None:
-    """Looked at again for each key, this many would take an hour."""
+def test_a_duplicate_key_among_very_many_is_found_in_linear_time() -> None:
+    """An algorithm that reads all keys for each key would take an hour."""
     keys = "".join(f'"{n}": 1, ' for n in range(500_000))
 
     with pytest.raises(InvalidMessage, match="the key 'last' stands twice"):

@@ -1,4 +1,4 @@
-"""The connection that listens, comes back by itself, and raises nothing that a database can do."""
+"""The connection that listens and reconnects, and raises no error of the database."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def listening(database: Database) -> Listening:
     return Listening(database)
 
 
-def test_it_receives_the_notifications_of_its_channels_and_no_others(listening: Listening) -> None:
+def test_a_listener_receives_the_notifications_of_its_channels_only(listening: Listening) -> None:
     async def test() -> None:
         await listening.until_connected()
         for channel in ("one", "other", "two"):
@@ -79,7 +79,7 @@ def test_it_receives_the_notifications_of_its_channels_and_no_others(listening: 
     listening.run(test())
 
 
-def test_a_wait_ends_after_its_time_without_a_notification(listening: Listening) -> None:
+def test_a_wait_ends_at_its_timeout_without_a_notification(listening: Listening) -> None:
     async def test() -> None:
         await listening.until_connected()
 
@@ -88,7 +88,7 @@ def test_a_wait_ends_after_its_time_without_a_notification(listening: Listening)
     listening.run(test())
 
 
-def test_what_arrives_while_it_makes_a_call_is_received_afterwards(listening: Listening) -> None:
+def test_notifications_during_a_call_are_received_afterwards(listening: Listening) -> None:
     async def test() -> None:
         await listening.until_connected()
         listening.notify("one")
@@ -99,7 +99,7 @@ def test_what_arrives_while_it_makes_a_call_is_received_afterwards(listening: Li
     listening.run(test())
 
 
-def test_when_its_session_is_ended_it_says_so_once_and_listens_again(listening: Listening) -> None:
+def test_an_ended_session_is_reported_once_and_replaced(listening: Listening) -> None:
     async def test() -> None:
         await listening.until_connected()
         await listening.connection.receive(0)
@@ -119,7 +119,7 @@ def test_when_its_session_is_ended_it_says_so_once_and_listens_again(listening: 
     listening.run(test())
 
 
-def test_a_call_on_a_connection_that_has_broken_has_no_answer(listening: Listening) -> None:
+def test_a_call_on_a_broken_connection_has_no_answer(listening: Listening) -> None:
     async def test() -> None:
         await listening.until_connected()
         listening.terminate()
@@ -145,7 +145,7 @@ def test_a_call_without_an_answer_in_time_breaks_the_connection(
     listening.run(test())
 
 
-def test_while_the_server_is_away_each_wait_is_bounded_and_the_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_are_limited_and_pauses_grow_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff.random, "uniform", lambda _, longest: longest)
     connector = Connector(config.DatabaseSettings(dsn=NOWHERE), "w")
     connection = ListenConnection(connector, "ear", "one")

@@ -1,4 +1,4 @@
-"""What is logged, in which form, and what never is."""
+"""What is logged, in which form, and what is never logged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Setup = Callable[..., io.StringIO]
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """Undo what a set-up changes for the whole process."""
+    """Undo what the setup changes for the whole process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -68,7 +68,7 @@ def test_an_event_is_one_line_of_json_with_time_level_and_name_first(setup: Setu
     assert event["timestamp"].endswith("Z")
 
 
-def test_loggers_of_libraries_come_out_in_the_same_form(setup: Setup) -> None:
+def test_loggers_of_libraries_have_the_same_format(setup: Setup) -> None:
     stream = setup()
 
     logging.getLogger("shop.mail").warning("sent %s mails", 3)
@@ -88,7 +88,7 @@ def test_warnings_of_python_are_logged(setup: Setup) -> None:
     assert (event["logger"], event["level"]) == ("py.warnings", "warning")
 
 
-def test_what_is_less_severe_than_the_level_is_left_out(setup: Setup) -> None:
+def test_events_below_the_level_are_omitted(setup: Setup) -> None:
     stream = setup(level="warning")
 
     structlog.get_logger().info("message.retried")
@@ -98,7 +98,7 @@ def test_what_is_less_severe_than_the_level_is_left_out(setup: Setup) -> None:
     assert [event["event"] for event in lines(stream)] == ["message.failed"]
 
 
-def test_talkative_libraries_are_heard_only_when_debugging(setup: Setup) -> None:
+def test_verbose_libraries_are_logged_only_at_debug(setup: Setup) -> None:
     stream = setup(level="info")
     logging.getLogger("psycopg.pool").info("connection given by pool")
     assert lines(stream) == []
@@ -108,7 +108,7 @@ def test_talkative_libraries_are_heard_only_when_debugging(setup: Setup) -> None
     assert len(lines(stream)) == 1
 
 
-def test_a_second_set_up_takes_the_place_of_the_first(setup: Setup) -> None:
+def test_a_second_setup_replaces_the_first(setup: Setup) -> None:
     first, second = setup(), setup()
 
     structlog.get_logger().info("daemon.started")
@@ -116,7 +116,7 @@ def test_a_second_set_up_takes_the_place_of_the_first(setup: Setup) -> None:
     assert (len(lines(first)), len(lines(second))) == (0, 1)
 
 
-def test_passwords_are_hidden_wherever_they_stand(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_are_hidden_everywhere(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPASSWORD", "of the environment")
     stream = setup(dsn="host=h password=swordfish")
 
@@ -134,7 +134,7 @@ def test_passwords_are_hidden_wherever_they_stand(setup: Setup, monkeypatch: pyt
     assert len(lines(stream)) == 3
 
 
-def test_libraries_that_write_the_tokens_of_sinks_are_never_heard_below_warning(setup: Setup) -> None:
+def test_libraries_that_log_tokens_of_sinks_are_never_logged_below_warning(setup: Setup) -> None:
     stream = setup(level="debug")
 
     for name in ("apprise", "urllib3.connectionpool", "requests", "requests_oauthlib", "oauthlib.oauth1"):
@@ -153,7 +153,7 @@ def test_libraries_that_write_the_tokens_of_sinks_are_never_heard_below_warning(
         ("slack://TokenAAAA/TokenBBBB/TokenCCCC", "TokenAAAA"),
     ],
 )
-def test_a_token_in_the_place_of_a_host_is_hidden(url: str, token: str) -> None:
+def test_a_token_used_as_a_host_is_hidden(url: str, token: str) -> None:
     stream = io.StringIO()
     sinks = AlertsSettings.model_validate({"to": [{"name": "ops", "url": url}]})
     log.setup(Config(log=LogSettings(format="json", level="debug"), alerts=sinks), stream)
@@ -178,7 +178,7 @@ def test_a_traceback_is_logged_without_the_values_of_variables(setup: Setup) -> 
     assert "the customer's secret" not in stream.getvalue()
 
 
-def test_an_event_with_any_value_can_be_written(setup: Setup) -> None:
+def test_an_event_with_any_value_can_be_logged(setup: Setup) -> None:
     stream = setup()
 
     structlog.get_logger().info("a.b", error=ValueError("x"), missing=None, number=1.5, flag=True, half="\ud800")
@@ -211,7 +211,7 @@ def terminal() -> Iterator[tuple[TextIO, Callable[[], str]]]:
 
 
 @pytest.mark.parametrize(("no_color", "colored"), [("", True), ("1", False)])
-def test_on_a_terminal_people_can_read_it_in_colour_unless_they_object(
+def test_a_terminal_gets_readable_coloured_lines_unless_no_color_is_set(
     terminal: tuple[TextIO, Callable[[], str]], monkeypatch: pytest.MonkeyPatch, no_color: str, colored: bool
 ) -> None:
     stream, read = terminal

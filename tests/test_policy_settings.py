@@ -1,4 +1,4 @@
-"""The table of policy settings against everything that must agree with it: the server, the defaults, the form, the texts."""
+"""The table of policy settings matches everything that depends on it: the server, the defaults, the form, the texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pgrouse.config.policy_settings import NESTED, SETTINGS, ChannelPolicy, Poli
 from pgrouse.web import policy_form
 
 INSTANT = timedelta(microseconds=1)
-# The columns that say no policy.
+# The columns that are no policy.
 STATE = {"topic", "channel", "paused_at", "resume_at", "paused_by", "paused_reason", "updated_at"}
 TABLES: dict[type[PolicyTable], str] = {TopicPolicy: "topic", ChannelPolicy: "channel"}
 
@@ -45,7 +45,7 @@ def as_text(value: Any) -> Any:
 
 
 def cases() -> Iterator[tuple[type[PolicyTable], str, Any, bool]]:
-    """Yield model, setting, value, and whether it is one that the setting takes; the parts of tables within their tables."""
+    """Yield model, setting, value, and whether the value is valid; the parts of tables within their tables."""
     for model in TABLES:
         for name, setting in SETTINGS[model].items():
             yield from ((model, name, value, inside) for value, inside in edges(setting))
@@ -55,7 +55,7 @@ def cases() -> Iterator[tuple[type[PolicyTable], str, Any, bool]]:
 
 
 def is_taken(model: type[PolicyTable], name: str, value: Any) -> bool:
-    """Whether the configuration takes a value."""
+    """Whether the configuration accepts a value."""
     try:
         model.model_validate({name: as_text(value)}, strict=False)
     except ValidationError:
@@ -86,20 +86,20 @@ def names_the_fix(error: psycopg.Error, name: str) -> bool:
     return by_type or (name in str(error.diag.message_primary) and error.diag.message_hint is not None)
 
 
-def test_the_configuration_takes_what_the_table_says_and_no_more() -> None:
+def test_the_configuration_accepts_exactly_the_bounds_of_the_table() -> None:
     wrong = [case for case in cases() if is_taken(*case[:3]) is not case[3]]
 
     assert wrong == []
 
 
-def test_the_server_takes_what_the_table_says_and_no_more(db: psycopg.Connection[Any]) -> None:
+def test_the_server_accepts_exactly_the_bounds_of_the_table(db: psycopg.Connection[Any]) -> None:
     answers = [(case, refusal(db, *case[:3])) for case in cases()]
 
     assert [case for case, error in answers if (error is None) is not case[3]] == []
     assert [case for case, error in answers if error is not None and not names_the_fix(error, case[1])] == []
 
 
-def test_every_number_and_duration_has_an_edge() -> None:
+def test_every_number_and_duration_has_bounds() -> None:
     tested = {(model, name) for model, name, _, _ in cases()}
     every = {(model, name) for model in TABLES for name in SETTINGS[model]}
 
@@ -130,7 +130,7 @@ def test_the_defaults_of_a_new_database_are_those_of_the_table(db: psycopg.Conne
     }
 
 
-def test_the_defaults_need_what_the_table_says(db: psycopg.Connection[Any]) -> None:
+def test_the_required_defaults_match_the_table(db: psycopg.Connection[Any]) -> None:
     def is_needed(name: str) -> bool:
         query = sql.SQL("UPDATE messages.topic SET {} = NULL WHERE topic = '*'").format(sql.Identifier(name))
         try:
@@ -157,7 +157,7 @@ def test_the_form_has_every_setting_once_in_a_group_with_a_title() -> None:
     ]
 
 
-def test_every_value_has_an_effect_in_words_and_every_row_a_meaning() -> None:
+def test_every_value_has_an_effect_and_every_row_a_meaning() -> None:
     silent = [
         (name, value)
         for model, name, value, inside in cases()
@@ -193,11 +193,11 @@ def _given(name: str, value: Any) -> Any:
         ("payload_schema", {"kind": "none", "value": 1}, "does not match the schema"),
     ],
 )
-def test_an_effect_is_said_with_the_value_and_what_it_counts(setting: str, value: Any, says: str) -> None:
+def test_an_effect_names_the_value_and_its_unit(setting: str, value: Any, says: str) -> None:
     assert says in SETTINGS[TopicPolicy][setting].effect(value)
 
 
-def test_editors_learn_the_bounds_of_durations() -> None:
+def test_the_schema_for_editors_has_the_bounds_of_durations() -> None:
     described = json.dumps(TopicPolicy.model_json_schema()["properties"]["lock_duration"])
 
     assert "from 100ms to 7d" in described

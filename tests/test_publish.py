@@ -41,7 +41,7 @@ LATER = datetime(2050, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def conn(database: Database) -> Iterator[Connection]:
-    """A caller's connection: not in autocommit mode, with no more rights than a publisher."""
+    """A caller's connection: not in autocommit mode, with only the rights of a publisher."""
     with psycopg.connect(database.dsn) as conn:
         conn.execute("SET ROLE messages_publisher")
         conn.commit()
@@ -72,7 +72,7 @@ class Order(BaseModel):
 # One message
 
 
-def test_a_message_is_there_when_the_caller_commits_and_not_before(conn: Connection, db: Connection) -> None:
+def test_a_message_is_visible_after_the_callers_commit_and_not_before(conn: Connection, db: Connection) -> None:
     publish(conn, "orders.created", {"id": 7})
     before = stored(db)
 
@@ -82,7 +82,7 @@ def test_a_message_is_there_when_the_caller_commits_and_not_before(conn: Connect
     assert stored(db) == [("orders.created", {"id": 7})]
 
 
-def test_a_rollback_takes_the_message_back(conn: Connection, db: Connection) -> None:
+def test_a_rollback_removes_the_message(conn: Connection, db: Connection) -> None:
     publish(conn, "orders.created", {"id": 7})
 
     conn.rollback()
@@ -90,7 +90,7 @@ def test_a_rollback_takes_the_message_back(conn: Connection, db: Connection) -> 
     assert stored(db) == []
 
 
-def test_the_id_comes_back(conn: Connection, db: Connection) -> None:
+def test_publish_returns_the_id(conn: Connection, db: Connection) -> None:
     ids = [publish(conn, "t"), publish(conn, "t")]
     conn.commit()
 
@@ -104,7 +104,7 @@ def test_a_message_without_a_payload_has_the_payload_null(conn: Connection, db: 
     assert stored(db, "payload::text, body") == [("null", None)]
 
 
-def test_everything_that_describes_a_message_can_be_given(conn: Connection, db: Connection) -> None:
+def test_every_option_of_a_message_is_stored(conn: Connection, db: Connection) -> None:
     publish(
         conn, "t", Order(id=7), headers={"trace": "ä\n"}, key="k\\1", channel="tenant 1", priority=0, max_attempts=3, available_at=LATER
     )  # fmt: skip
@@ -114,7 +114,7 @@ def test_everything_that_describes_a_message_can_be_given(conn: Connection, db: 
     assert stored(db, columns) == [({"id": 7}, {"trace": "ä\n"}, "k\\1", "tenant 1", 0, 3, LATER)]
 
 
-def test_what_is_not_given_is_left_to_the_table(conn: Connection, db: Connection) -> None:
+def test_omitted_options_have_the_defaults_of_the_table(conn: Connection, db: Connection) -> None:
     publish(conn, "t", 1)
     conn.commit()
 
@@ -130,7 +130,7 @@ def test_bytes_are_published_as_the_body(conn: Connection, db: Connection) -> No
     assert stored(db, "body, payload") == [(b"\x00\xff\\", None), (b"", None)]
 
 
-def test_delays_count_from_the_servers_clock(conn: Connection, db: Connection) -> None:
+def test_delays_are_relative_to_the_servers_clock(conn: Connection, db: Connection) -> None:
     publish(conn, "t", delay="1h", ttl="1d")
     conn.commit()
 
@@ -139,7 +139,7 @@ def test_delays_count_from_the_servers_clock(conn: Connection, db: Connection) -
     assert abs(life - timedelta(days=1)) < timedelta(minutes=1)
 
 
-def test_in_autocommit_mode_a_message_is_there_at_once(database: Database, db: Connection) -> None:
+def test_a_message_is_visible_at_once_in_autocommit_mode(database: Database, db: Connection) -> None:
     with psycopg.connect(database.dsn, autocommit=True) as conn:
         publish(conn, "t", 1)
 
@@ -147,13 +147,13 @@ def test_in_autocommit_mode_a_message_is_there_at_once(database: Database, db: C
 
 
 @pytest.mark.parametrize("settings", [{"row_factory": rows.dict_row}, {"cursor_factory": RawCursor}])
-def test_the_callers_own_kinds_of_rows_and_cursors_do_not_matter(database: Database, settings: dict[str, Any]) -> None:
+def test_the_callers_row_and_cursor_factories_have_no_effect(database: Database, settings: dict[str, Any]) -> None:
     with psycopg.connect(database.dsn, **settings) as conn:
         assert publish(conn, "t", 1) > 0
         assert publish_many(conn, [NewMessage(topic="t")]) == 1
 
 
-def test_a_pipeline_publishes_many_and_knows_their_ids(conn: Connection, db: Connection) -> None:
+def test_a_pipeline_publishes_many_messages_and_returns_their_ids(conn: Connection, db: Connection) -> None:
     with conn.pipeline():
         ids = [publish(conn, "t", i) for i in range(5)]
     conn.commit()
@@ -161,7 +161,7 @@ def test_a_pipeline_publishes_many_and_knows_their_ids(conn: Connection, db: Con
     assert stored(db, "id, payload") == list(zip(ids, range(5), strict=True))
 
 
-def test_a_key_that_waits_already_is_an_error_unless_something_else_is_said(conn: Connection) -> None:
+def test_a_waiting_message_with_the_same_key_is_an_error_by_default(conn: Connection) -> None:
     publish(conn, "t", key="k")
 
     with pytest.raises(KeyTaken, match="a message of topic t with the key 'k' waits already") as caught:
@@ -170,7 +170,7 @@ def test_a_key_that_waits_already_is_an_error_unless_something_else_is_said(conn
     assert isinstance(caught.value.__cause__, errors.UniqueViolation)
 
 
-def test_on_an_async_connection_it_is_awaited(database: Database, db: Connection) -> None:
+def test_publish_on_an_async_connection_is_awaited(database: Database, db: Connection) -> None:
     async def work(conn: psycopg.AsyncConnection[Any]) -> int:
         async with conn.transaction():
             return await publish(conn, "orders.created", {"id": 7}, key="k")
@@ -180,7 +180,7 @@ def test_on_an_async_connection_it_is_awaited(database: Database, db: Connection
     assert stored(db, "id, topic, payload, key") == [(message_id, "orders.created", {"id": 7}, "k")]
 
 
-def test_on_an_async_connection_a_refusal_comes_at_the_call(database: Database) -> None:
+def test_a_refusal_on_an_async_connection_is_raised_at_the_call(database: Database) -> None:
     async def work(conn: psycopg.AsyncConnection[Any]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -190,20 +190,20 @@ def test_on_an_async_connection_a_refusal_comes_at_the_call(database: Database) 
     on_async(database, work)
 
 
-def test_other_connections_are_refused_by_their_name() -> None:
+def test_other_connections_are_refused_by_their_type() -> None:
     with pytest.raises(TypeError, match=r"not a builtins\.str"):
         publish("host=db", "t")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="psycopg Connection or AsyncConnection"):
         publish_many(None, [])  # type: ignore[call-overload]
 
 
-def test_publish_takes_what_a_new_message_has() -> None:
+def test_publish_has_the_parameters_of_new_message() -> None:
     options = inspect.get_annotations(PublishOptions)
 
     assert ["topic", "payload", *options] == list(NewMessage.__slots__)
 
 
-# What is refused
+# Refused messages
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"topic": ""}, "topic '' is no topic name"),
@@ -249,20 +249,20 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "said"), REFUSED, ids=[said for _, said in REFUSED])
-def test_what_cannot_be_published_is_refused_and_the_transaction_can_go_on(
-    conn: Connection, db: Connection, values: dict[str, Any], said: str
+@pytest.mark.parametrize(("values", "expected"), REFUSED, ids=[expected for _, expected in REFUSED])
+def test_an_invalid_message_is_refused_and_the_transaction_continues(
+    conn: Connection, db: Connection, values: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(InvalidMessage) as caught:
         publish(conn, **{"topic": "t", **values})
     publish(conn, "after")
     conn.commit()
 
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
     assert stored(db, "topic") == [("after",)]
 
 
-def test_a_refusal_is_an_error_of_ours_and_a_value_error() -> None:
+def test_a_refusal_is_a_pgrouse_error_and_a_value_error() -> None:
     assert issubclass(InvalidMessage, PgrouseError)
     assert issubclass(InvalidMessage, ValueError)
 
@@ -281,7 +281,7 @@ def test_a_refusal_is_an_error_of_ours_and_a_value_error() -> None:
     ],
     ids=["topic", "labels", "payload", "body", "headers", "waits", "earliest", "latest"],
 )
-def test_what_is_let_through_at_the_limits_the_database_takes_too(conn: Connection, values: dict[str, Any]) -> None:
+def test_values_at_the_limits_are_accepted_by_client_and_database(conn: Connection, values: dict[str, Any]) -> None:
     message = NewMessage(**{"topic": "t", **values})
 
     assert publish_many(conn, [message]) == 1
@@ -289,7 +289,7 @@ def test_what_is_let_through_at_the_limits_the_database_takes_too(conn: Connecti
 
 
 def test_a_payload_that_only_the_database_finds_too_large_is_refused_by_it(conn: Connection) -> None:
-    # Small numbers take more room in jsonb than in text.
+    # Small numbers take more space in jsonb than in text.
     with pytest.raises(errors.CheckViolation, match="message_payload_fits_16_mib"):
         publish(conn, "t", [1] * 3_000_000)
 
@@ -297,7 +297,7 @@ def test_a_payload_that_only_the_database_finds_too_large_is_refused_by_it(conn:
 # Keys
 
 
-def test_the_result_is_the_id_and_tells_what_happened(conn: Connection) -> None:
+def test_the_result_is_the_id_with_the_action(conn: Connection) -> None:
     first = publish(conn, "t", 1, key="k")
     others = [publish(conn, "t", 2, key="k", on_conflict=mode) for mode in ON_CONFLICT[1:]]
     conn.commit()
@@ -308,13 +308,13 @@ def test_the_result_is_the_id_and_tells_what_happened(conn: Connection) -> None:
     assert json.dumps({"id": first}) == f'{{"id": {int(first)}}}'
 
 
-def test_the_id_can_be_given_to_the_database_again(conn: Connection) -> None:
+def test_the_id_can_be_passed_to_the_database(conn: Connection) -> None:
     published = publish(conn, "t")
 
     assert conn.execute("SELECT topic FROM messages.message WHERE id = %s", [published]).fetchone() == ("t",)
 
 
-def test_everything_can_be_given_together_with_on_conflict(conn: Connection, db: Connection) -> None:
+def test_all_options_can_be_combined_with_on_conflict(conn: Connection, db: Connection) -> None:
     publish(
         conn, "t", Order(id=7), key="k", on_conflict="replace", headers={"a": 1}, channel="c", priority=0, max_attempts=3,
         delay=timedelta(hours=1), ttl=timedelta(days=1),
@@ -329,7 +329,7 @@ def test_everything_can_be_given_together_with_on_conflict(conn: Connection, db:
     ]
 
 
-def test_on_an_async_connection_keys_do_the_same(database: Database, db: Connection) -> None:
+def test_keys_work_on_an_async_connection(database: Database, db: Connection) -> None:
     async def work(conn: psycopg.AsyncConnection[Any]) -> list[str]:
         async with conn.transaction():
             return [(await publish(conn, "t", n, key="k", on_conflict="append")).outcome for n in range(2)]
@@ -338,7 +338,7 @@ def test_on_an_async_connection_keys_do_the_same(database: Database, db: Connect
     assert stored(db) == [("t", [0, 1])]
 
 
-def test_a_key_that_is_held_is_told(conn: Connection, db: Connection) -> None:
+def test_a_locked_message_with_the_same_key_is_reported(conn: Connection, db: Connection) -> None:
     db.execute("INSERT INTO messages.topic (topic, key_ttl) VALUES ('t', '1 hour')")
     first = publish(conn, "t", key="k")
     conn.commit()
@@ -351,7 +351,7 @@ def test_a_key_that_is_held_is_told(conn: Connection, db: Connection) -> None:
     assert (held, held.outcome) == (first, "held")
 
 
-# What the policies of a topic say
+# The policies of a topic
 
 
 POLICIES: list[tuple[dict[str, Any], type[PublishRejected], str]] = [
@@ -370,10 +370,10 @@ POLICIES: list[tuple[dict[str, Any], type[PublishRejected], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "kind", "said"), POLICIES, ids=[kind.__name__ for _, kind, _ in POLICIES])
+@pytest.mark.parametrize(("policy", "kind", "expected"), POLICIES, ids=[kind.__name__ for _, kind, _ in POLICIES])
 @pytest.mark.parametrize("many", [False, True])
-def test_a_policy_that_is_against_it_is_an_error_of_its_own(
-    conn: Connection, db: Connection, policy: dict[str, Any], kind: type[PublishRejected], said: str, many: bool
+def test_each_refusal_by_a_policy_has_its_own_error(
+    conn: Connection, db: Connection, policy: dict[str, Any], kind: type[PublishRejected], expected: str, many: bool
 ) -> None:
     ((setting, value),) = policy.items()
     columns = sql.SQL("INSERT INTO messages.topic (topic, {}) VALUES ('t', {})").format(sql.Identifier(setting), value)
@@ -386,17 +386,17 @@ def test_a_policy_that_is_against_it_is_an_error_of_its_own(
     with pytest.raises(kind) as caught:
         publish_twice()
 
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
     assert isinstance(caught.value.__cause__, psycopg.Error)
     assert caught.value.__cause__.sqlstate == kind.sqlstate
 
 
-def test_a_reserved_name_is_an_error_of_its_own(conn: Connection) -> None:
+def test_a_reserved_name_has_its_own_error(conn: Connection) -> None:
     with pytest.raises(TopicReserved, match=r"names that end with \.dlq are those of dead letters"):
         publish(conn, "orders.dlq")
 
 
-def test_what_a_full_topic_drops_has_no_id(conn: Connection, db: Connection) -> None:
+def test_a_message_dropped_by_a_full_topic_has_no_id(conn: Connection, db: Connection) -> None:
     db.execute("INSERT INTO messages.topic (topic, max_depth, on_full) VALUES ('t', 1, 'drop')")
 
     published = [publish(conn, "t"), publish(conn, "t"), publish(conn, "t", key="k", on_conflict="replace")]
@@ -409,7 +409,9 @@ def test_what_a_full_topic_drops_has_no_id(conn: Connection, db: Connection) -> 
     assert stored(db, "topic") == [("t",), ("other",)]
 
 
-def test_the_ttl_of_the_topic_holds_for_one_and_for_many_and_their_own_wins(conn: Connection, db: Connection) -> None:
+def test_the_ttl_of_the_topic_applies_to_one_and_many_and_their_own_overrides_it(
+    conn: Connection, db: Connection
+) -> None:
     db.execute("INSERT INTO messages.topic (topic, ttl) VALUES ('t', '1 hour')")
 
     publish(conn, "t")
@@ -453,12 +455,12 @@ def schema(db: Connection) -> Callable[[str | None], None]:
 
 
 @pytest.mark.parametrize("options", [{}, {"key": "k", "on_conflict": "replace"}])
-def test_a_payload_that_does_not_fit_the_topics_schema_is_refused_and_the_transaction_can_go_on(
+def test_a_payload_that_does_not_match_the_schema_is_refused_and_the_transaction_continues(
     conn: Connection, db: Connection, schema: Callable[[str | None], None], options: dict[str, Any]
 ) -> None:
     schema(SCHEMA)
 
-    for _ in range(2):  # the first time it is not known yet
+    for _ in range(2):  # the first time it is not cached yet
         with pytest.raises(InvalidPayload, match="does not fit the payload_schema of topic t: id: ") as caught:
             publish(conn, "t", {"id": "s3cret"}, **options)
     published = publish(conn, "t", {"id": 7}, **options)
@@ -469,7 +471,7 @@ def test_a_payload_that_does_not_fit_the_topics_schema_is_refused_and_the_transa
     assert stored(db, "id, payload") == [(published, {"id": 7})]
 
 
-def test_a_schema_that_changes_counts_for_the_next_publish(
+def test_a_changed_schema_applies_to_the_next_publish(
     conn: Connection, db: Connection, schema: Callable[[str | None], None]
 ) -> None:
     publish(conn, "t", [])
@@ -487,7 +489,7 @@ def test_a_schema_that_changes_counts_for_the_next_publish(
     assert stored(db, "payload") == [([],), ({},), ([1],)]
 
 
-def test_once_it_is_known_a_publish_is_one_round_trip(
+def test_a_publish_with_a_cached_schema_is_one_round_trip(
     conn: Connection, schema: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema(SCHEMA)
@@ -504,14 +506,14 @@ def test_once_it_is_known_a_publish_is_one_round_trip(
     assert len(sent) == 2
 
 
-def test_a_body_does_not_fit_a_schema(conn: Connection, schema: Callable[[str | None], None]) -> None:
+def test_a_body_does_not_match_a_schema(conn: Connection, schema: Callable[[str | None], None]) -> None:
     schema(LOOSER)
 
     with pytest.raises(InvalidPayload, match="it has a body instead of a payload"):
         publish(conn, "t", body=b"x")
 
 
-def test_the_schema_of_the_defaults_holds_where_a_topic_has_none(conn: Connection, db: Connection) -> None:
+def test_the_schema_of_the_defaults_applies_to_topics_without_their_own(conn: Connection, db: Connection) -> None:
     db.execute("UPDATE messages.topic SET payload_schema = %s WHERE topic = '*'", [SCHEMA])
 
     with pytest.raises(InvalidPayload):
@@ -521,7 +523,7 @@ def test_the_schema_of_the_defaults_holds_where_a_topic_has_none(conn: Connectio
     assert publish(conn, "whatever", {"id": 1}) > 0
 
 
-def test_of_many_the_first_that_does_not_fit_is_named_and_none_is_published(
+def test_the_first_invalid_payload_of_many_is_named_and_none_is_published(
     conn: Connection, db: Connection, schema: Callable[[str | None], None]
 ) -> None:
     schema(SCHEMA)
@@ -535,7 +537,7 @@ def test_of_many_the_first_that_does_not_fit_is_named_and_none_is_published(
     assert stored(db) == [("t", {"id": 1})]
 
 
-def test_on_an_async_connection_the_schema_is_found_and_checked_too(
+def test_the_schema_is_found_and_checked_on_an_async_connection(
     database: Database, schema: Callable[[str | None], None]
 ) -> None:
     schema('{"type": "string", "maxLength": 3}')
@@ -551,7 +553,7 @@ def test_on_an_async_connection_the_schema_is_found_and_checked_too(
 # Many messages
 
 
-def test_many_messages_are_streamed_in_their_order(conn: Connection, db: Connection) -> None:
+def test_many_messages_are_streamed_in_order(conn: Connection, db: Connection) -> None:
     count = publish_many(conn, (NewMessage(topic="t", payload=i) for i in range(20_000)))
     before = stored(db)
     conn.commit()
@@ -560,7 +562,7 @@ def test_many_messages_are_streamed_in_their_order(conn: Connection, db: Connect
     assert [payload for (payload,) in stored(db, "payload")] == list(range(20_000))
 
 
-def test_each_of_many_messages_keeps_all_it_has(conn: Connection, db: Connection) -> None:
+def test_each_of_many_messages_keeps_all_options(conn: Connection, db: Connection) -> None:
     text = "ü \\ \\N \\. \n \t ' \" {} \u2028"
     messages = [
         NewMessage(
@@ -589,7 +591,7 @@ def test_each_of_many_messages_keeps_all_it_has(conn: Connection, db: Connection
     assert stored(db, "payload::text")[3] == ("null",)
 
 
-def test_messages_with_times_of_their_own_stand_among_others(conn: Connection, db: Connection) -> None:
+def test_messages_with_their_own_times_can_be_mixed_with_others(conn: Connection, db: Connection) -> None:
     messages = [
         NewMessage(topic="now"),
         NewMessage(topic="hour", delay=timedelta(hours=1)),
@@ -608,7 +610,7 @@ def test_messages_with_times_of_their_own_stand_among_others(conn: Connection, d
     assert later[0] == "later"
 
 
-def test_no_message_seems_available_before_its_transaction_began(conn: Connection, db: Connection) -> None:
+def test_no_message_is_available_before_its_transaction_began(conn: Connection, db: Connection) -> None:
     conn.execute("SELECT txid_current()")
     began = db.execute("SELECT clock_timestamp()").fetchone()
     publish_many(conn, [NewMessage(topic="t", ttl=timedelta(1)), NewMessage(topic="t")])
@@ -627,7 +629,7 @@ def test_many_join_the_callers_transaction(conn: Connection, db: Connection) -> 
     assert stored(db) == []
 
 
-def test_in_autocommit_mode_all_are_published_or_none(database: Database, db: Connection) -> None:
+def test_autocommit_mode_publishes_all_or_none(database: Database, db: Connection) -> None:
     with psycopg.connect(database.dsn, autocommit=True) as conn:
         with pytest.raises(KeyTaken):
             publish_many(conn, [NewMessage(topic="t"), *[NewMessage(topic="t", key="k", delay=timedelta(1))] * 2])
@@ -638,7 +640,7 @@ def test_in_autocommit_mode_all_are_published_or_none(database: Database, db: Co
     assert len(stored(db)) == 2
 
 
-def test_many_may_be_read_from_the_same_connection_and_are_published_or_none(
+def test_messages_may_be_read_from_the_same_connection_and_are_published_all_or_none(
     database: Database, db: Connection
 ) -> None:
     def read(keys: list[str | None]) -> Iterator[NewMessage]:
@@ -647,7 +649,7 @@ def test_many_may_be_read_from_the_same_connection_and_are_published_or_none(
             yield NewMessage(topic="t", payload=found and found[0], key=key)
 
     with psycopg.connect(database.dsn, autocommit=True) as conn:
-        conn.execute("SET ROLE messages_publisher")  # who may not read keys is told the line of one COPY only
+        conn.execute("SET ROLE messages_publisher")  # who may not read keys, and gets the line of one COPY only
         with pytest.raises(KeyTaken, match="topic t with the key 'sixth' waits"):
             publish_many(conn, read(["first", None, "third", "fourth", None, "sixth", "sixth"]))
         after_failure = stored(db)
@@ -658,7 +660,7 @@ def test_many_may_be_read_from_the_same_connection_and_are_published_or_none(
 
 
 @pytest.mark.parametrize("before", [1, 5000])
-def test_one_that_is_refused_takes_all_back_and_the_transaction_can_go_on(
+def test_a_refused_message_rolls_back_all_and_the_transaction_continues(
     conn: Connection, db: Connection, before: int
 ) -> None:
     messages = [NewMessage(topic="t", payload=i) for i in range(before)] + [NewMessage(topic="not a topic")]
@@ -671,7 +673,7 @@ def test_one_that_is_refused_takes_all_back_and_the_transaction_can_go_on(
     assert stored(db, "topic") == [("after",)]
 
 
-def test_an_error_of_the_callers_own_iterator_comes_out_as_it_is(conn: Connection, db: Connection) -> None:
+def test_an_error_of_the_callers_iterator_is_raised_unchanged(conn: Connection, db: Connection) -> None:
     def broken() -> Iterable[NewMessage]:
         yield NewMessage(topic="t")
         raise ZeroDivisionError
@@ -683,12 +685,12 @@ def test_an_error_of_the_callers_own_iterator_comes_out_as_it_is(conn: Connectio
     assert stored(db) == []
 
 
-def test_many_know_no_on_conflict(conn: Connection) -> None:
+def test_publish_many_does_not_take_on_conflict(conn: Connection) -> None:
     with pytest.raises(InvalidMessage, match="message number 1: on_conflict 'ignore' is not for many at once"):
         publish_many(conn, [NewMessage(topic="t", key="k", on_conflict="ignore")])
 
 
-def test_none_is_a_number_of_messages_too(conn: Connection) -> None:
+def test_publish_many_accepts_no_messages(conn: Connection) -> None:
     assert publish_many(conn, []) == 0
 
 
@@ -705,7 +707,7 @@ def test_many_are_published_on_an_async_connection(database: Database, db: Conne
     ]
 
 
-def test_the_default_priority_is_the_tables(db: Connection) -> None:
+def test_the_default_priority_is_that_of_the_table(db: Connection) -> None:
     row: Any = db.execute(
         """
         SELECT column_default FROM information_schema.columns
@@ -716,7 +718,7 @@ def test_the_default_priority_is_the_tables(db: Connection) -> None:
     assert row[0] == str(DEFAULT_PRIORITY)
 
 
-def test_publishing_wakes_whoever_listens_to_a_topic_that_always_rings(conn: Connection, db: Connection) -> None:
+def test_a_publish_notifies_listeners_of_a_topic_that_always_notifies(conn: Connection, db: Connection) -> None:
     db.execute("INSERT INTO messages.topic (topic, notify) VALUES ('t', 'always')")
     db.execute("LISTEN new_message")
     conn.commit()
@@ -730,7 +732,7 @@ def test_publishing_wakes_whoever_listens_to_a_topic_that_always_rings(conn: Con
     assert heard == [str(message_id), "t"]
 
 
-def test_the_package_itself_gives_the_functions() -> None:
+def test_the_package_exports_the_functions() -> None:
     code = "from pgrouse import NewMessage, publish, publish_many; print(callable(publish), callable(publish_many), NewMessage.__name__)"
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Publishing messages that come after others, from Python."""
+"""Publishing messages that depend on others, from Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Connection = psycopg.Connection[Any]
 
 @pytest.fixture
 def conn(database: Database) -> Iterator[Connection]:
-    """A caller's connection: not in autocommit mode, with no more rights than a publisher."""
+    """A caller's connection: not in autocommit mode, with only the rights of a publisher."""
     with psycopg.connect(database.dsn) as conn:
         conn.execute("SET ROLE messages_publisher")
         conn.commit()
@@ -28,7 +28,7 @@ def edges(db: Connection) -> list[tuple[Any, ...]]:
     return db.execute("SELECT predecessor_id, successor_id FROM messages.dependency ORDER BY 2, 1").fetchall()
 
 
-def test_what_publish_returned_is_what_the_next_one_comes_after(conn: Connection, db: Connection) -> None:
+def test_a_result_of_publish_is_accepted_as_a_dependency(conn: Connection, db: Connection) -> None:
     first = publish(conn, "t")
     second = publish(conn, "t", after=[first])
     third = publish(conn, "t", after=(each for each in [first, second]), after_failed="run", key="k")
@@ -43,7 +43,7 @@ def test_what_publish_returned_is_what_the_next_one_comes_after(conn: Connection
     ]
 
 
-def test_on_an_async_connection_it_is_the_same(database: Database, db: Connection) -> None:
+def test_dependencies_work_on_an_async_connection(database: Database, db: Connection) -> None:
     async def chain() -> list[int]:
         async with await psycopg.AsyncConnection.connect(database.dsn) as conn:
             first = await publish(conn, "t")
@@ -54,7 +54,7 @@ def test_on_an_async_connection_it_is_the_same(database: Database, db: Connectio
     assert edges(db) == [(first, second)]
 
 
-def test_one_that_is_not_there_is_an_error_of_its_own(conn: Connection) -> None:
+def test_a_missing_dependency_has_its_own_error(conn: Connection) -> None:
     with pytest.raises(PredecessorNotFound, match="there is no message 4711 to come after: it was never published"):
         publish(conn, "t", after=[4711])
 
@@ -73,7 +73,7 @@ def test_one_that_is_not_there_is_an_error_of_its_own(conn: Connection) -> None:
         ({"after": [1], "key": "k", "on_conflict": "append"}, "keeps its place"),
     ],
 )
-def test_what_cannot_be_waited_for_is_refused_before_anything_is_sent(
+def test_an_invalid_dependency_is_refused_before_the_statement(
     conn: Connection, options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InvalidMessage, match=says):
@@ -82,6 +82,6 @@ def test_what_cannot_be_waited_for_is_refused_before_anything_is_sent(
     assert conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
-def test_many_at_once_cannot_come_after_others(conn: Connection) -> None:
+def test_publish_many_does_not_take_dependencies(conn: Connection) -> None:
     with pytest.raises(InvalidMessage, match="message number 1: after is not for many at once"):
         publish_many(conn, [NewMessage(topic="t", after=[1])])

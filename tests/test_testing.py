@@ -71,7 +71,7 @@ def points(conn: Connection) -> list[int]:
 # drain
 
 
-def test_what_is_ready_is_worked_in_the_transaction_of_the_test_and_is_gone_when_it_is_rolled_back(
+def test_ready_messages_run_in_the_transaction_of_the_test_and_are_rolled_back_with_it(
     conn: Connection, shared: Database
 ) -> None:
     order = publish(conn, "orders", {"id": 7, "total": 250})
@@ -85,7 +85,7 @@ def test_what_is_ready_is_worked_in_the_transaction_of_the_test_and_is_gone_when
     assert (points(conn), published(conn)) == ([], [])
 
 
-def test_the_archive_has_what_a_daemon_would_have_left(conn: Connection) -> None:
+def test_the_archive_equals_that_of_a_daemon(conn: Connection) -> None:
     good, bad = publish(conn, "orders", {"id": 7, "total": 250}), publish(conn, "orders", {"id": 8, "total": -1})
 
     drain(conn, {"orders": count_points})
@@ -94,7 +94,7 @@ def test_the_archive_has_what_a_daemon_would_have_left(conn: Connection) -> None
     assert rows == [(good, "success", {"points": 25}, None), (bad, "rejected", None, "a negative total")]
 
 
-def test_what_handlers_publish_is_worked_too(conn: Connection) -> None:
+def test_messages_that_handlers_publish_run_too(conn: Connection) -> None:
     def split(payload: list[int], ctx: Context) -> None:
         for each in payload:
             ctx.publish("part", each)
@@ -111,7 +111,7 @@ def test_what_handlers_publish_is_worked_too(conn: Connection) -> None:
     ]
 
 
-def test_every_end_of_a_handler_is_told(conn: Connection) -> None:
+def test_every_result_of_a_handler_is_returned(conn: Connection) -> None:
     conn.execute("INSERT INTO messages.topic (topic, max_attempts, backoff) VALUES ('t', 2, '{\"kind\": \"none\"}')")
 
     def end(payload: str) -> Any:
@@ -141,7 +141,7 @@ def test_every_end_of_a_handler_is_told(conn: Connection) -> None:
     assert [(each.outcome, each.number) for each in drain(conn, {"t": end})] == [("retry", 1), ("retry", 2)]
 
 
-def test_what_is_delayed_is_worked_when_its_time_has_come(conn: Connection) -> None:
+def test_delayed_messages_run_when_time_is_advanced(conn: Connection) -> None:
     publish(conn, "t", 1, delay=timedelta(days=1))
 
     early = drain(conn, {"t": lambda payload: payload})
@@ -151,7 +151,7 @@ def test_what_is_delayed_is_worked_when_its_time_has_come(conn: Connection) -> N
     assert (early, [each.output for each in late]) == ([], [1])
 
 
-def test_a_retry_that_waits_is_made_when_its_time_has_come(conn: Connection) -> None:
+def test_a_waiting_retry_runs_when_time_is_advanced(conn: Connection) -> None:
     conn.execute(
         'INSERT INTO messages.topic (topic, max_attempts, backoff) VALUES (\'t\', 3, \'{"kind": "constant", "base": 60}\')'
     )
@@ -179,7 +179,7 @@ def test_a_handler_that_publishes_to_itself_is_stopped(conn: Connection) -> None
         drain(conn, {"t": lambda payload, ctx: ctx.publish("t") and None}, limit=10)
 
 
-def test_an_error_of_sql_in_a_handlers_transaction_leaves_that_of_the_test_usable(conn: Connection) -> None:
+def test_an_sql_error_in_a_handlers_transaction_leaves_that_of_the_test_usable(conn: Connection) -> None:
     def work(payload: Any, ctx: Context) -> None:
         with ctx.transaction() as own:
             own.execute("SELECT 1/0")
@@ -221,7 +221,7 @@ def test_async_handlers_join_the_transaction_of_an_async_test(shared: Database) 
     assert later == (True,)
 
 
-def test_an_async_handler_on_a_blocking_connection_runs_but_is_told_that_it_has_no_transaction(
+def test_an_async_handler_on_a_blocking_connection_runs_without_a_transaction(
     conn: Connection,
 ) -> None:
     async def plain(payload: int) -> int:
@@ -241,9 +241,7 @@ def test_an_async_handler_on_a_blocking_connection_runs_but_is_told_that_it_has_
 
 
 @pytest.mark.parametrize("on_a_loop", [False, True])
-def test_by_a_connection_string_both_kinds_of_handlers_work_and_all_is_committed(
-    shared: Database, on_a_loop: bool
-) -> None:
+def test_a_connection_string_runs_both_kinds_of_handlers_and_commits(shared: Database, on_a_loop: bool) -> None:
     async def on_the_loop(payload: int, ctx: Context) -> None:
         async with ctx.transaction() as own:
             await own.execute("INSERT INTO points VALUES (1)")
@@ -278,7 +276,7 @@ ack_policy = "ack_first"
 """
 
 
-def test_the_handlers_of_a_configuration_are_worked_with_its_settings(conn: Connection, tmp_path: Path) -> None:
+def test_the_handlers_of_a_configuration_run_with_its_settings(conn: Connection, tmp_path: Path) -> None:
     (tmp_path / "testing_shop.py").write_text(
         "def add(payloads: list[int]):\n    return [n + len(payloads) for n in payloads]\ndef fail():\n    raise ValueError\n"
     )
@@ -292,7 +290,7 @@ def test_the_handlers_of_a_configuration_are_worked_with_its_settings(conn: Conn
     assert results == [("batch", "success")] * 3 + [("first", "success")]
 
 
-def test_what_is_no_handler_is_refused(conn: Connection) -> None:
+def test_an_invalid_handler_is_refused(conn: Connection) -> None:
     with pytest.raises(ConfigError, match="needs 3 arguments"):
         drain(conn, {"t": lambda a, b, c: None})
 
@@ -301,7 +299,7 @@ def test_what_is_no_handler_is_refused(conn: Connection) -> None:
 
 
 @pytest.mark.parametrize("name", DISTINCT)
-def test_what_was_published_is_found_on_every_kind_of_connection(name: str, shared: Database) -> None:
+def test_published_messages_are_found_on_every_kind_of_connection(name: str, shared: Database) -> None:
     class Undo(Exception):
         pass
 
@@ -321,7 +319,7 @@ def test_what_was_published_is_found_on_every_kind_of_connection(name: str, shar
     assert found == [first]
 
 
-def test_what_was_expected_in_vain_is_told_with_what_there_is(conn: Connection) -> None:
+def test_a_failed_expectation_lists_the_published_messages(conn: Connection) -> None:
     publish(conn, "orders", {"id": 7})
 
     with pytest.raises(
@@ -340,7 +338,7 @@ def test_what_was_expected_in_vain_is_told_with_what_there_is(conn: Connection) 
 # perform
 
 
-def test_a_handler_is_called_with_what_its_annotation_says_and_a_context() -> None:
+def test_a_handler_is_called_with_its_annotated_type_and_a_context() -> None:
     def work(order: Order, ctx: Context) -> dict[str, Any]:
         return {
             "id": order.id,
@@ -357,7 +355,7 @@ def test_a_handler_is_called_with_what_its_annotation_says_and_a_context() -> No
     assert attempt.succeeded
 
 
-def test_outcomes_are_told_and_what_a_handler_raises_comes_out() -> None:
+def test_outcomes_are_returned_and_exceptions_of_handlers_are_raised() -> None:
     def work(order: Order, ctx: Context) -> None:
         if order.id == 1:
             raise LookupError("no such order")
@@ -371,7 +369,7 @@ def test_outcomes_are_told_and_what_a_handler_raises_comes_out() -> None:
         perform(work, float("nan"))
 
 
-def test_a_mistake_with_outcomes_is_one_here_too() -> None:
+def test_a_misused_outcome_is_an_error() -> None:
     assert perform(lambda payload: Retry(after=5)).after == timedelta(seconds=5)
     assert perform(lambda payload: Retry(after="5s")).after == timedelta(seconds=5)
     with pytest.raises(ValueError, match="is 'soon': give a timedelta, a number of seconds, or a text"):
@@ -381,7 +379,7 @@ def test_a_mistake_with_outcomes_is_one_here_too() -> None:
     assert "the handler returned the class Reject" in (returned.error or "")
 
 
-def test_async_handlers_are_run_and_awaited_where_a_loop_runs() -> None:
+def test_async_handlers_run_with_or_without_a_running_loop() -> None:
     async def work(payload: int, ctx: Context) -> int:
         await ctx.heartbeat(5)
         return payload + 1
@@ -393,7 +391,7 @@ def test_async_handlers_are_run_and_awaited_where_a_loop_runs() -> None:
     assert [each.output for each in asyncio.run(main())] == [2, 2]
 
 
-def test_without_a_connection_a_handler_is_told_what_it_lacks(conn: Connection) -> None:
+def test_a_handler_without_a_connection_gets_an_error_that_names_it(conn: Connection) -> None:
     def work(payload: Any, ctx: Context) -> None:
         ctx.publish("next", payload)
 
@@ -407,7 +405,7 @@ def test_without_a_connection_a_handler_is_told_what_it_lacks(conn: Connection) 
 # at, database, clean
 
 
-def test_a_moment_ends_with_its_block(conn: Connection) -> None:
+def test_a_frozen_time_ends_with_its_block(conn: Connection) -> None:
     moment = datetime(2050, 1, 1, tzinfo=UTC)
     with at(conn, moment):
         within = conn.execute("SELECT messages.now()").fetchone()
@@ -427,7 +425,7 @@ def filled(conn: Connection) -> dict[str, int]:
     return {name: found[0] for name, found in rows.items() if found and found[0]}
 
 
-def test_a_database_is_made_and_dropped_and_can_be_emptied(shared: Database) -> None:
+def test_a_database_is_created_emptied_and_dropped(shared: Database) -> None:
     with database(shared.dsn) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
         fresh = filled(conn)
         conn.execute("INSERT INTO messages.topic (topic, max_depth, key_ttl) VALUES ('t', 5, '1 h')")

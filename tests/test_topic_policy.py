@@ -1,4 +1,4 @@
-"""The settings of a policy: what each takes, what it refuses and with which words, and that it is what the database has."""
+"""The settings of a policy: their valid values, the errors of others, and that they match the database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pgrouse.config.topic_policy import column, given_settings, invalid_keywords
 DURATION = 'expected a duration like "250ms", "5s", "1h30m" or "1d", or a number of seconds'
 SCHEMA = 'expected a JSON Schema: a table, true, or "@FILE" with one'
 
-# Every setting, one value out of its bounds and one of another kind, and what is said of it.
+# Every setting, one value out of its bounds and one of another kind, and the error.
 BAD = [
     ("max_attempts", -1, "must be at least 0, found -1"),
     ("max_attempts", "many", "expected a whole number, found 'many'"),
@@ -83,40 +83,42 @@ def refusal(policy: type[TopicPolicy | ChannelPolicy], values: dict[str, Any], *
 
 
 @pytest.mark.parametrize("strict", [None, False], ids=["in the file", "on the command line"])
-@pytest.mark.parametrize(("setting", "value", "said"), BAD, ids=[f"{setting}={value!r}" for setting, value, _ in BAD])
-def test_what_a_setting_cannot_be_is_refused_with_setting_value_and_fix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: Any, said: str, strict: bool | None
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"), BAD, ids=[f"{setting}={value!r}" for setting, value, _ in BAD]
+)
+def test_an_invalid_value_is_refused_with_setting_value_and_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: Any, expected: str, strict: bool | None
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
     text = refusal(TopicPolicy, {setting: value}, strict=strict)
 
     assert setting in text
-    assert said in text
+    assert expected in text
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "said"),
+    ("setting", "value", "expected"),
     [
         ("concurrency", -1, "concurrency: must be at least 0, found -1"),
         ("min_interval", "31d", "min_interval: must be between 0s and 30d, found 31d"),
         ("max_concurrency", 1, "unknown key 'max_concurrency'; did you mean 'concurrency'?"),
     ],
 )
-def test_a_channel_has_settings_of_its_own(setting: str, value: Any, said: str) -> None:
-    assert refusal(ChannelPolicy, {setting: value}) == said
+def test_a_channel_has_its_own_settings(setting: str, value: Any, expected: str) -> None:
+    assert refusal(ChannelPolicy, {setting: value}) == expected
 
 
 def test_an_unknown_setting_is_refused_with_the_nearest_known_one() -> None:
     assert refusal(TopicPolicy, {"max_atempts": 3}) == "unknown key 'max_atempts'; did you mean 'max_attempts'?"
 
 
-def test_the_file_takes_no_text_for_a_number() -> None:
+def test_the_file_does_not_accept_text_for_a_number() -> None:
     assert refusal(TopicPolicy, {"max_attempts": "5"}) == "max_attempts: expected a whole number, found '5'"
 
 
 @pytest.mark.parametrize("setting", TopicPolicy.names())
-def test_every_setting_can_be_told_to_inherit(setting: str) -> None:
+def test_every_setting_can_be_inherited_explicitly(setting: str) -> None:
     policy = TopicPolicy.model_validate({setting: "inherit"})
 
     assert given_settings(policy, TopicPolicy) == {setting: Keyword.INHERIT}
@@ -143,18 +145,18 @@ def test_none_lifts_a_limit_of_the_defaults(setting: str, held: Any) -> None:
     assert column("mail", setting, getattr(policy, setting)) == held
 
 
-def test_none_is_what_archive_success_has_of_its_own() -> None:
+def test_none_is_a_value_of_archive_success() -> None:
     assert TopicPolicy.model_validate({"archive_success": "none"}).archive_success == "none"
 
 
 @pytest.mark.parametrize("setting", ["lock_duration", "timeout", "notify", "burst"])
-def test_none_is_refused_where_a_topic_cannot_be_without(setting: str) -> None:
+def test_none_is_refused_for_a_required_setting(setting: str) -> None:
     wrong = invalid_keywords("mail", TopicPolicy.model_validate({setting: "none"}), TopicPolicy)
 
     assert wrong == {setting: "a topic cannot be without it: set a value or 'inherit', found 'none'"}
 
 
-def test_none_takes_from_the_defaults_what_they_need_not_have() -> None:
+def test_none_removes_optional_defaults() -> None:
     policy = TopicPolicy.model_validate({"timeout": "none", "max_attempts": "none"})
 
     assert invalid_keywords("*", policy, TopicPolicy) == {}
@@ -171,7 +173,7 @@ def test_a_schema_is_read_from_a_file_next_to_the_configuration(tmp_path: Path) 
     assert policy.payload_schema == {"type": "object"}
 
 
-def test_what_is_not_named_is_not_there_when_it_is_written() -> None:
+def test_omitted_settings_are_not_written() -> None:
     policy = TopicPolicy.model_validate({"lock_duration": "90s", "backoff": {"base": "5s"}, "ttl": "inherit"})
 
     assert json.loads(policy.model_dump_json()) == {
@@ -181,7 +183,7 @@ def test_what_is_not_named_is_not_there_when_it_is_written() -> None:
     }
 
 
-def test_editors_learn_of_values_words_and_meanings() -> None:
+def test_the_schema_for_editors_has_values_words_and_meanings() -> None:
     described = TopicPolicy.model_json_schema()["properties"]
 
     assert described["max_attempts"]["description"].startswith("How many attempts a message has")

@@ -1,4 +1,4 @@
-"""Publishing within a trace: the context travels in the headers, and nothing is imported or added where nobody traces."""
+"""Publishing within a trace: the context is in the headers, and nothing is imported or added without tracing."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from opentelemetry.trace import StatusCode, TraceState
 from pgrouse import InvalidMessage, NewMessage, publish, publish_many
 from pgrouse.telemetry import trace_context
 from tests.server.postgres import Database
-from tests.tracing import Told, traceparent, tracing
+from tests.tracing import Telemetry, traceparent, tracing
 
 Conn = psycopg.Connection[Any]
 
 
 @pytest.fixture
-def told() -> Iterator[Told]:
-    with tracing() as told:
-        yield told
+def telemetry() -> Iterator[Telemetry]:
+    with tracing() as telemetry:
+        yield telemetry
 
 
 def headers(conn: Conn, message_id: int) -> dict[str, Any] | None:
@@ -34,11 +34,11 @@ def headers(conn: Conn, message_id: int) -> dict[str, Any] | None:
     return found
 
 
-def test_a_message_carries_the_context_of_the_span_that_sent_it(db: Conn, told: Told) -> None:
-    with told.tracer.start_as_current_span("caller") as caller:
+def test_a_message_carries_the_context_of_the_span_that_sent_it(db: Conn, telemetry: Telemetry) -> None:
+    with telemetry.tracer.start_as_current_span("caller") as caller:
         published = publish(db, "orders", 1)
 
-    sent = told.span("send orders")
+    sent = telemetry.span("send orders")
     assert headers(db, published) == {"traceparent": traceparent(sent)}
     assert sent.parent == caller.get_span_context()
     assert sent.kind is trace.SpanKind.PRODUCER
@@ -52,7 +52,9 @@ def test_a_message_carries_the_context_of_the_span_that_sent_it(db: Conn, told: 
     }.items() <= dict(sent.attributes or {}).items()
 
 
-def test_the_context_joins_the_headers_of_the_publisher_and_a_tracestate_travels_too(db: Conn, told: Told) -> None:
+def test_the_context_and_its_tracestate_are_added_to_the_headers_of_the_publisher(
+    db: Conn, telemetry: Telemetry
+) -> None:
     state = TraceState([("vendor", "x")])
     context = trace.SpanContext(1, 2, is_remote=True, trace_flags=trace.TraceFlags(1), trace_state=state)
     with trace.use_span(trace.NonRecordingSpan(context)):
@@ -60,11 +62,11 @@ def test_the_context_joins_the_headers_of_the_publisher_and_a_tracestate_travels
 
     found = headers(db, published)
     assert found is not None
-    assert found.pop("traceparent") == traceparent(told.span("send orders"))
+    assert found.pop("traceparent") == traceparent(telemetry.span("send orders"))
     assert found == {"tenant": "ä", "nested": {"a": [1]}, "tracestate": "vendor=x"}
 
 
-def test_a_context_that_the_publisher_gives_is_not_replaced(db: Conn, told: Told) -> None:
+def test_a_context_of_the_publisher_is_not_replaced(db: Conn, telemetry: Telemetry) -> None:
     mine = f"00-{'a' * 32}-{'b' * 16}-01"
 
     published = publish(db, "orders", 1, headers={"traceparent": mine})
@@ -72,7 +74,7 @@ def test_a_context_that_the_publisher_gives_is_not_replaced(db: Conn, told: Told
     assert headers(db, published) == {"traceparent": mine}
 
 
-def test_large_headers_get_no_context_rather_than_be_refused(db: Conn, told: Told) -> None:
+def test_headers_that_are_too_large_get_no_context(db: Conn, telemetry: Telemetry) -> None:
     large = {"blob": "x" * 65_000}
 
     published = publish(db, "orders", 1, headers=large)
@@ -80,31 +82,31 @@ def test_large_headers_get_no_context_rather_than_be_refused(db: Conn, told: Tol
     assert headers(db, published) == large
 
 
-def test_an_async_publish_carries_the_context_of_its_caller(database: Database, db: Conn, told: Told) -> None:
+def test_an_async_publish_carries_the_context_of_its_caller(database: Database, db: Conn, telemetry: Telemetry) -> None:
     async def send() -> int:
         async with await psycopg.AsyncConnection.connect(database.dsn, autocommit=True) as conn:
-            with told.tracer.start_as_current_span("caller"):
+            with telemetry.tracer.start_as_current_span("caller"):
                 return await publish(conn, "orders", 1)
 
     published = asyncio.run(send())
 
-    sent = told.span("send orders")
+    sent = telemetry.span("send orders")
     assert headers(db, published) == {"traceparent": traceparent(sent)}
     assert sent.parent is not None
-    assert sent.parent.span_id == told.span("caller").get_span_context().span_id
+    assert sent.parent.span_id == telemetry.span("caller").get_span_context().span_id
 
 
-def test_all_messages_of_a_bulk_publish_carry_the_context_of_its_one_span(db: Conn, told: Told) -> None:
+def test_all_messages_of_a_bulk_publish_carry_the_context_of_its_span(db: Conn, telemetry: Telemetry) -> None:
     many = publish_many(db, [NewMessage(topic="orders", payload=n, headers={"n": n}) for n in range(3)])
 
-    sent = told.span("send orders")
+    sent = telemetry.span("send orders")
     rows = db.execute("SELECT headers FROM messages.message ORDER BY id").fetchall()
     assert [found for (found,) in rows] == [{"traceparent": traceparent(sent), "n": n} for n in range(3)]
     assert (sent.attributes or {})["messaging.batch.message_count"] == many == 3
 
 
-def test_a_bulk_publish_to_several_topics_names_none_and_by_async_connections_is_the_same(
-    database: Database, told: Told
+def test_a_bulk_publish_to_several_topics_names_none_also_on_async_connections(
+    database: Database, telemetry: Telemetry
 ) -> None:
     async def send() -> None:
         async with await psycopg.AsyncConnection.connect(database.dsn, autocommit=True) as conn:
@@ -112,39 +114,39 @@ def test_a_bulk_publish_to_several_topics_names_none_and_by_async_connections_is
 
     asyncio.run(send())
 
-    assert "messaging.destination.name" not in (told.span("send").attributes or {})
+    assert "messaging.destination.name" not in (telemetry.span("send").attributes or {})
 
 
-def test_a_publish_that_the_server_refuses_is_a_failed_span(db: Conn, told: Told) -> None:
+def test_a_refused_publish_is_a_failed_span(db: Conn, telemetry: Telemetry) -> None:
     publish(db, "orders", 1, key="k")
 
     with pytest.raises(Exception, match="key"):
         publish(db, "orders", 1, key="k")
 
-    _, refused = told.spans("send orders")
+    _, refused = telemetry.spans("send orders")
     assert refused.status.status_code is StatusCode.ERROR
     assert (refused.attributes or {})["error.type"] == "KeyTaken"
 
 
-def test_what_was_never_sent_is_no_span(db: Conn, told: Told) -> None:
+def test_a_publish_that_was_not_sent_has_no_span(db: Conn, telemetry: Telemetry) -> None:
     with pytest.raises(InvalidMessage):
         publish(db, "no topic", 1)
 
-    assert told.spans("send no topic") == []
+    assert telemetry.spans("send no topic") == []
 
 
-def test_sent_messages_and_the_time_it_took_are_measured(db: Conn, told: Told) -> None:
+def test_published_messages_and_durations_are_measured(db: Conn, telemetry: Telemetry) -> None:
     publish(db, "orders", 1)
     publish_many(db, [NewMessage(topic="orders")] * 4)
 
-    (sent,) = told.points("messaging.client.sent.messages")
-    (took,) = told.points("messaging.client.operation.duration")
+    (sent,) = telemetry.points("messaging.client.sent.messages")
+    (took,) = telemetry.points("messaging.client.operation.duration")
     assert sent.value == 5
     assert took.count == 2
     assert dict(sent.attributes)["messaging.destination.name"] == "orders"
 
 
-def test_without_a_provider_the_current_span_travels_all_the_same(db: Conn) -> None:
+def test_the_current_span_is_propagated_without_a_provider(db: Conn) -> None:
     context = trace.SpanContext(1, 2, is_remote=False, trace_flags=trace.TraceFlags(1))
     with trace.use_span(trace.NonRecordingSpan(context)):
         published = publish(db, "orders", 1)
@@ -152,7 +154,7 @@ def test_without_a_provider_the_current_span_travels_all_the_same(db: Conn) -> N
     assert headers(db, published) == {"traceparent": f"00-{1:032x}-{2:016x}-01"}
 
 
-def test_without_a_span_nothing_is_added(db: Conn) -> None:
+def test_nothing_is_added_without_a_span(db: Conn) -> None:
     assert headers(db, publish(db, "orders", 1)) is None
 
 
@@ -174,11 +176,11 @@ def test_an_environment_without_a_valid_traceparent_names_no_context(parent: str
     assert trace_context.from_environment({"TRACEPARENT": parent, "TRACESTATE": "a=b"}) == {}
 
 
-def test_an_opentelemetry_that_is_too_old_keeps_nobody_from_publishing(
-    db: Conn, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_an_opentelemetry_that_is_too_old_does_not_prevent_a_publish(
+    db: Conn, telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make(_provider: object, name: str, unit: str, description: str) -> None:
-        """Takes less than it does today."""
+        """Accepts fewer arguments than today."""
 
     monkeypatch.setattr("opentelemetry.sdk.metrics.Meter.create_histogram", make)
 

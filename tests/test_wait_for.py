@@ -1,4 +1,4 @@
-"""wait_for: a publisher learns how its message ended, in threads and in coroutines. Through a pooler: daemon/test_pooler.py."""
+"""wait_for: a publisher waits for the end of its message, in threads and in coroutines. Through a pooler: daemon/test_pooler.py."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 LONG = timedelta(minutes=1)
-# Long enough for every machine, and far less than it would take to look again.
-RUNG_S = 30.0
+# Long enough for every machine, and far shorter than the interval of polls.
+NOTIFIED_S = 30.0
 WAITERS = "SELECT count(*) FROM messages.waiter"
 SESSIONS = """
     FROM pg_stat_activity AS a
@@ -40,7 +40,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(autouse=True)
 def _only_notifications(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait that is not rung for would outlast its test."""
+    """A wait without a notification would outlast its test."""
     monkeypatch.setattr(waiting, "CHECK_EVERY_S", 600.0)
 
 
@@ -48,8 +48,8 @@ def complete(queue: Queue, output: str = '{"n": 1}') -> None:
     queue.settle("complete", queue.claim(), [output])
 
 
-def complete_unheard(queue: Queue, eventually: Callable[..., Any]) -> None:
-    """End the message once somebody waits for it, without a ring: nothing rings without the row of the waiter."""
+def complete_without_notification(queue: Queue, eventually: Callable[..., Any]) -> None:
+    """End the message once a session waits for it, without a notification: there is none without the row of the waiter."""
     eventually(lambda: queue.value(WAITERS) == 1)
     with queue.conn.transaction():
         queue.conn.execute("DELETE FROM messages.waiter")
@@ -75,7 +75,7 @@ each_way = pytest.mark.parametrize("wait", WAYS.values(), ids=WAYS)
 
 
 @each_way
-def test_the_end_is_told_as_soon_as_it_comes(
+def test_the_end_is_returned_as_soon_as_the_message_ends(
     queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any], wait: Any
 ) -> None:
     published = queue.publish()
@@ -83,14 +83,14 @@ def test_the_end_is_told_as_soon_as_it_comes(
     eventually(lambda: queue.value(WAITERS) == 1)
 
     complete(queue)
-    ending = waiter.result(timeout=RUNG_S)
+    ending = waiter.result(timeout=NOTIFIED_S)
 
     assert ending == MessageResult(published, "success", {"n": 1}, None, 1, queue.archived(published).archived_at)
     assert ending.succeeded
 
 
 @each_way
-def test_one_that_has_ended_before_is_told_at_once(queue: Queue, database: Database, wait: Any) -> None:
+def test_an_ended_message_is_returned_at_once(queue: Queue, database: Database, wait: Any) -> None:
     published = queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
 
@@ -100,7 +100,7 @@ def test_one_that_has_ended_before_is_told_at_once(queue: Queue, database: Datab
 
 
 @each_way
-def test_the_time_runs_out_and_the_message_goes_on(queue: Queue, database: Database, wait: Any) -> None:
+def test_the_timeout_passes_and_the_message_continues(queue: Queue, database: Database, wait: Any) -> None:
     published = queue.publish()
 
     with pytest.raises(TimeoutError, match=rf"message {published} had not ended after 0:00:00.2"):
@@ -110,7 +110,7 @@ def test_the_time_runs_out_and_the_message_goes_on(queue: Queue, database: Datab
 
 
 @each_way
-def test_a_message_that_never_was_is_an_error(database: Database, wait: Any) -> None:
+def test_an_unknown_message_is_an_error(database: Database, wait: Any) -> None:
     with pytest.raises(MessageNotFound, match="there is no message 4711"):
         wait(database.dsn, 4711, LONG)
 
@@ -125,10 +125,10 @@ def test_a_retry_is_no_end(
     queue.settle("retry", queue.claim(), ["boom"], ["0 s"])
     complete(queue)
 
-    assert waiter.result(timeout=RUNG_S).attempts == 2
+    assert waiter.result(timeout=NOTIFIED_S).attempts == 2
 
 
-def test_many_wait_for_one_and_one_for_each_of_many(
+def test_many_callers_wait_for_one_message_and_one_caller_for_each_of_many(
     queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
 ) -> None:
     published = queue.publish_many(5)
@@ -139,11 +139,11 @@ def test_many_wait_for_one_and_one_for_each_of_many(
     for each in claimed:
         queue.settle("complete", [each], [str(each.id)])
 
-    assert [waiter.result(timeout=RUNG_S).output for waiter in waiters] == published * 2
+    assert [waiter.result(timeout=NOTIFIED_S).output for waiter in waiters] == published * 2
     assert queue.value(WAITERS) == 0
 
 
-def test_a_success_of_which_nothing_is_kept_is_told_to_those_who_waited(
+def test_a_success_that_is_not_archived_is_reported_to_waiters(
     queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
 ) -> None:
     queue.policy(archive_success="none")
@@ -153,10 +153,10 @@ def test_a_success_of_which_nothing_is_kept_is_told_to_those_who_waited(
 
     complete(queue)
 
-    assert waiter.result(timeout=RUNG_S) == MessageResult(published, "success")
+    assert waiter.result(timeout=NOTIFIED_S) == MessageResult(published, "success")
 
 
-def test_a_lost_notification_costs_no_more_than_the_next_look(
+def test_a_lost_notification_costs_one_poll_at_most(
     queue: Queue,
     database: Database,
     threads: ThreadPoolExecutor,
@@ -168,12 +168,12 @@ def test_a_lost_notification_costs_no_more_than_the_next_look(
     waiter = threads.submit(wait_for, database.dsn, published, LONG)
     eventually(lambda: queue.value(WAITERS) == 1)
 
-    complete_unheard(queue, eventually)
+    complete_without_notification(queue, eventually)
 
-    assert waiter.result(timeout=RUNG_S).succeeded
+    assert waiter.result(timeout=NOTIFIED_S).succeeded
 
 
-def test_a_connection_that_breaks_is_an_error_not_a_silence(
+def test_a_broken_connection_is_an_error(
     queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
 ) -> None:
     published = queue.publish()
@@ -183,10 +183,10 @@ def test_a_connection_that_breaks_is_an_error_not_a_silence(
     eventually(lambda: queue.rows("SELECT pg_terminate_backend(a.pid)" + SESSIONS))
 
     with pytest.raises(psycopg.OperationalError):
-        waiter.result(timeout=RUNG_S)
+        waiter.result(timeout=NOTIFIED_S)
 
 
-def test_the_connection_is_as_it_was_afterwards(queue: Queue, database: Database) -> None:
+def test_the_connection_is_unchanged_afterwards(queue: Queue, database: Database) -> None:
     conn = database.connect()
     published = publish(conn, "t", 1)
     complete(queue)
@@ -208,7 +208,7 @@ def test_a_cancelled_wait_leaves_the_connection_usable(queue: Queue, database: D
     assert asyncio.run(cancel_and_go_on()) == (0,)
 
 
-def test_in_a_transaction_nothing_could_be_heard_so_it_is_refused(database: Database) -> None:
+def test_a_wait_in_a_transaction_is_refused(database: Database) -> None:
     with pytest.raises(ValueError, match="autocommit"):
         wait_for(database.connect(autocommit=False), 1)
 
@@ -220,11 +220,11 @@ def test_in_a_transaction_nothing_could_be_heard_so_it_is_refused(database: Data
         (timedelta(seconds=-1), ValueError, "timeout is -1 s: give a timedelta, a number of seconds, or a text like"),
     ],
 )
-def test_a_time_that_is_none_is_refused(database: Database, timeout: Any, error: type[Exception], says: str) -> None:
+def test_an_invalid_timeout_is_refused(database: Database, timeout: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         wait_for(database.dsn, 1, timeout)
 
 
-def test_what_is_no_connection_is_refused() -> None:
+def test_an_invalid_connection_is_refused() -> None:
     with pytest.raises(TypeError, match="not a Thread"):
         wait_for(threading.Thread(), 1)  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""OpenTelemetry for tests within this process: providers that remember what they are given, and are gone afterwards."""
+"""OpenTelemetry for tests within this process: providers that record everything, and are removed afterwards."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 
-class Told:
-    """What was told to OpenTelemetry."""
+class Telemetry:
+    """What OpenTelemetry recorded."""
 
     def __init__(self) -> None:
         self._spans, self._metrics = InMemorySpanExporter(), InMemoryMetricReader()
@@ -42,17 +42,17 @@ class Told:
 
 
 @contextmanager
-def tracing() -> Iterator[Told]:
-    """Set providers for this process, and take them away again: what is published after this is not traced."""
-    told = Told()
+def tracing() -> Iterator[Telemetry]:
+    """Set providers for this process, and remove them again: later messages are not traced."""
+    telemetry = Telemetry()
     before = trace._TRACER_PROVIDER, metrics_state._METER_PROVIDER
-    trace._TRACER_PROVIDER, metrics_state._METER_PROVIDER = told.tracers, told.meters
+    trace._TRACER_PROVIDER, metrics_state._METER_PROVIDER = telemetry.tracers, telemetry.meters
     try:
-        yield told
+        yield telemetry
     finally:
         trace._TRACER_PROVIDER, metrics_state._METER_PROVIDER = before
-        told.tracers.shutdown()
-        told.meters.shutdown()
+        telemetry.tracers.shutdown()
+        telemetry.meters.shutdown()
 
 
 def traceparent(span: Any) -> str:

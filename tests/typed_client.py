@@ -1,6 +1,6 @@
-"""What type checkers know of the methods of both clients: `./go check` reads this file, and nothing runs it.
+"""The types of the methods of both clients: `./go check` reads this file, and nothing runs it.
 
-An ignore that is not needed is an error: each of them is a mistake that is seen.
+An ignore that is not needed is an error: each of them is a mistake that is detected.
 """
 
 from __future__ import annotations

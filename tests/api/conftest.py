@@ -1,4 +1,4 @@
-"""What the tests of the HTTP API begin with: one server per module, and a client that may do everything."""
+"""Fixtures for the tests of the HTTP API: one server per module, and a client that may do everything."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.api.site import Site
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
-# What httpx waits for an answer unless told otherwise: 5 s are too few where a machine is full of tests.
+# The timeout of httpx for an answer unless a test sets another: its default of 5 s is too short on a busy machine.
 httpx._config.DEFAULT_TIMEOUT_CONFIG.read = 60
 
 
 @pytest.fixture(scope="module")
 def site_database(server: Postgres) -> Iterator[Database]:
-    """A database for all tests of a module; each uses topics of its own."""
+    """A database for all tests of a module; each uses its own topics."""
     with server.new_database(template=server.migrated) as database:
         yield database
 
@@ -45,5 +45,5 @@ def http(site: Site, all_roles: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def queue(site_database: Database) -> Queue:
-    """The queue itself, to prepare and to look."""
+    """The queue itself, to prepare and to check."""
     return Queue(site_database.connect())

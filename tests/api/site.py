@@ -1,4 +1,4 @@
-"""A web server as a test sees it: in a thread, on a port and a database of its own."""
+"""A web server for tests: in a thread, with its own port and database."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Site:
     """One web server.
 
     Args:
-        database: what it serves.
-        dsn: how it reaches it, if not directly.
-        tick: how often it runs the maintenance; None = never, so that a test does so by itself.
+        database: the database that it serves.
+        dsn: how it connects, if not directly.
+        tick: how often it runs the maintenance; None = never, so that a test does.
         **web: settings of the section.
     """
 
@@ -58,7 +58,7 @@ class Site:
     def token(
         self, *roles: str, topics: tuple[str, ...] = ("*",), name: str | None = None, expires: timedelta | None = None
     ) -> str:
-        """Make a token, known at once."""
+        """Create a token, known at once."""
         made = tokens.new()
         with self.database.connect() as conn:
             conn.execute(
@@ -68,7 +68,7 @@ class Site:
         return made
 
     def client(self, token: str | None = None, headers: Mapping[str, str] | None = None) -> httpx.Client:
-        """Return a client of somebody; the caller closes it, or lets the test end."""
+        """Return a client with these headers; the caller closes it, or the end of the test does."""
         given = {"Authorization": f"Bearer {token}"} if token else {}
         return httpx.Client(base_url=self.url, headers={**given, **(headers or {})}, timeout=90)
 

@@ -1,4 +1,4 @@
-"""The API against its own description: nothing that is sent makes it fail, and it answers as it says."""
+"""The API against its own description: no request makes it fail, and it answers as described."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pgrouse.web import v1
 from tests.api.site import Site
 from tests.sql.queue import Queue
 
-# Names that say nothing to a client that sees them without their module.
+# Names that mean nothing to a client that sees them without their module.
 MEANINGLESS = {
     *(
         "Acted",
@@ -76,7 +76,7 @@ MEANINGLESS = {
 EXAMPLES = int(os.environ.get("PGROUSE_API_EXAMPLES", "4"))
 
 
-def test_whatever_is_sent_nothing_fails_and_every_answer_is_as_described(
+def test_generated_requests_cause_no_error_and_get_only_described_answers(
     site: Site, all_roles: str, http: httpx.Client, queue: Queue
 ) -> None:
     for topic in ("orders.created", "a"):
@@ -107,7 +107,7 @@ def test_whatever_is_sent_nothing_fails_and_every_answer_is_as_described(
 
         try:
             ask()
-        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - all are told at once
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - all are reported together
             wrong[operation.label] = str(error)[:1500]
 
     assert len(operations) > 40
@@ -123,7 +123,7 @@ def description(site: Site) -> dict[str, Any]:
 
 @given(junk=st.binary(max_size=200))
 @settings(max_examples=20, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_bodies_that_are_no_json_are_refused(http: httpx.Client, junk: bytes) -> None:
+def test_invalid_json_is_refused(http: httpx.Client, junk: bytes) -> None:
     for path in ("/v1/messages", "/v1/claim", "/v1/dead/redrive", "/v1/topics/a"):
         method = "PATCH" if path.endswith("/a") else "POST"
         answer = http.request(method, path, content=b"\xff" + junk, headers={"Content-Type": "application/json"})
@@ -137,20 +137,20 @@ def test_a_change_of_policy_is_described_setting_by_setting(description: dict[st
     assert description["components"]["schemas"]["PolicyChange"] == {"$ref": "#/components/schemas/TopicPolicy"}
 
 
-def test_every_schema_has_a_name_that_means_something(description: dict[str, Any]) -> None:
+def test_every_schema_has_a_meaningful_name(description: dict[str, Any]) -> None:
     names = description["components"]["schemas"]
 
     assert [name for name in names if "__" in name or "-" in name or name in MEANINGLESS] == []
 
 
-def test_every_operation_has_an_id_of_its_own_that_is_verb_and_noun(description: dict[str, Any]) -> None:
+def test_every_operation_has_a_unique_id_of_verb_and_noun(description: dict[str, Any]) -> None:
     ids = [operation["operationId"] for path in description["paths"].values() for operation in path.values()]
 
     assert [each for each in ids if not re.fullmatch("[a-z]+(_[a-z]+)+", each)] == []
     assert sorted(ids) == sorted(set(ids))
 
 
-def test_no_two_classes_of_the_api_have_one_name() -> None:
+def test_class_names_of_the_api_are_unique() -> None:
     trees = [ast.parse(file.read_text()) for file in Path(v1.__file__).parent.glob("*.py")]
     names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
 
@@ -158,7 +158,7 @@ def test_no_two_classes_of_the_api_have_one_name() -> None:
     assert len(names) > 60
 
 
-def test_the_page_shows_every_route_to_everybody(site: Site) -> None:
+def test_the_page_of_the_api_shows_every_route_to_anonymous_clients(site: Site) -> None:
     paths = httpx.get(f"{site.url}/v1/openapi.json").json()["paths"]
 
     page = httpx.get(f"{site.url}/v1/docs")

@@ -1,4 +1,4 @@
-"""Encrypted topics over HTTP: what is published is encrypted, and the server decrypts nothing."""
+"""Encrypted topics over HTTP: payloads are encrypted, and the server decrypts nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def publish(http: httpx.Client, way: str, topic: str) -> int:
 
 
 @pytest.mark.parametrize("way", ["one", "batch", "content", "once"])
-def test_what_is_published_is_encrypted_and_the_server_never_decrypts(
+def test_a_payload_is_encrypted_and_the_server_never_decrypts_it(
     http: httpx.Client, queue: Queue, cipher: Cipher, way: str
 ) -> None:
     topic = f"pay.{way}"
@@ -55,22 +55,22 @@ def test_what_is_published_is_encrypted_and_the_server_never_decrypts(
     stored = queue.message(published)
     assert (stored.payload, stored.headers) == (None, {ENCRYPTED_BY: "k"})
     assert cipher.decrypt_payload(topic, stored.body) == ('{"card":"4711"}', None)
-    told = {"key": "k", "bytes": len(stored.body)}
+    described = {"key": "k", "bytes": len(stored.body)}
     shown = http.get(f"/v1/messages/{published}").json()
-    assert (shown["payload"], shown["body"], shown["encrypted"]) == (None, None, told)
+    assert (shown["payload"], shown["body"], shown["encrypted"]) == (None, None, described)
     (claimed,) = http.post("/v1/claim", json={"topics": [topic]}).json()["messages"]
-    assert claimed["encrypted"] == told
+    assert claimed["encrypted"] == described
     assert cipher.decrypt_payload(topic, base64.b64decode(claimed["body"])) == ('{"card":"4711"}', None)
 
 
-def test_other_topics_are_as_they_were(http: httpx.Client, queue: Queue) -> None:
+def test_other_topics_are_not_encrypted(http: httpx.Client, queue: Queue) -> None:
     published = publish(http, "one", "other")
 
     assert queue.message(published).payload == {"card": "4711"}
     assert http.get(f"/v1/messages/{published}").json()["encrypted"] is None
 
 
-def test_a_request_is_done_once_and_what_is_kept_of_it_confirms_no_guess(
+def test_an_idempotent_request_runs_once_and_its_record_confirms_no_guess(
     site: Site, http: httpx.Client, queue: Queue
 ) -> None:
     first, second = os.urandom(32), os.urandom(32)
@@ -89,7 +89,7 @@ def test_a_request_is_done_once_and_what_is_kept_of_it_confirms_no_guess(
     assert (other.status_code, "another request" in other.text) == (422, True)
 
 
-def test_another_payload_by_hand_is_refused_and_so_is_an_append(http: httpx.Client, queue: Queue) -> None:
+def test_an_edit_of_the_payload_and_an_append_are_refused(http: httpx.Client, queue: Queue) -> None:
     published = publish(http, "one", "pay.edit")
 
     edited = http.patch(f"/v1/messages/{published}", json={"payload": 1})

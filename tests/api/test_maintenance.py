@@ -1,4 +1,4 @@
-"""The maintenance that the web server runs: workers by HTTP, and no daemon, no pg_cron."""
+"""The maintenance that the web server runs: workers use HTTP, and there is no daemon and no pg_cron."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tests.sql.queue import Queue
 
 @pytest.fixture
 def database(server: Postgres) -> Iterator[Database]:
-    """A database that nobody but the web server works on."""
+    """A database that only the web server uses."""
     with server.new_database(template=server.migrated) as database:
         yield database
 
 
 @pytest.fixture
 def queue(database: Database) -> Queue:
-    """The queue itself, to prepare and to look."""
+    """The queue itself, to prepare and to check."""
     return Queue(database.connect())
 
 
 @pytest.fixture
 def site(database: Database) -> Iterator[Site]:
-    """A web server, and nothing else."""
+    """A web server without daemons."""
     site = Site(database, maintenance_interval="0.1s")
     yield site
     site.stop()
@@ -43,7 +43,7 @@ def claim(client: httpx.Client, topic: str, **how: Any) -> list[dict[str, Any]]:
     return messages
 
 
-def test_what_a_worker_held_that_died_is_claimed_again(site: Site, queue: Queue) -> None:
+def test_the_message_of_a_dead_worker_is_claimed_again(site: Site, queue: Queue) -> None:
     queue.policy("t", max_attempts=2)
     with site.client() as client:
         client.post("/v1/messages", json={"topic": "t", "payload": 1})
@@ -54,7 +54,7 @@ def test_what_a_worker_held_that_died_is_claimed_again(site: Site, queue: Queue)
     assert (second["id"], second["attempt"]) == (first["id"], 2)
 
 
-def test_schedules_fire_and_what_waits_too_long_expires(site: Site, queue: Queue) -> None:
+def test_schedules_fire_and_messages_past_their_ttl_expire(site: Site, queue: Queue) -> None:
     with site.client() as client:
         client.post(
             "/v1/schedules", json={"name": "often", "cron": "1 seconds", "topic": "scheduled"}
@@ -80,7 +80,7 @@ def test_two_servers_and_a_daemon_tick_no_more_often_than_one(database: Database
     assert (daemons, queue.value("SELECT max(ran_at) FROM messages.tick_mark")) == ([[], []], ran)
 
 
-def test_where_its_user_may_not_the_server_serves_and_does_not_tick(
+def test_a_server_whose_user_may_not_tick_serves_without_ticks(
     database: Database, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue.conn.execute("CREATE ROLE onlooker LOGIN IN ROLE messages_operator")

@@ -22,7 +22,7 @@ PROMTOOL = shutil.which("promtool")
 
 
 def values(text: str) -> dict[str, float]:
-    """Every series with its labels, as one line shows it."""
+    """Every series with its labels, as a line of the answer has it."""
     return {
         ",".join([sample.name, *sample.labels.values()]): sample.value
         for family in text_string_to_metric_families(text)
@@ -30,7 +30,7 @@ def values(text: str) -> dict[str, float]:
     }
 
 
-def test_it_tells_what_stands_in_the_queue(http: httpx.Client, queue: Queue, site_database: Database) -> None:
+def test_the_metrics_count_the_messages_of_the_queue(http: httpx.Client, queue: Queue, site_database: Database) -> None:
     queue.publish_many(3, "depth", wait="-90 s")
     queue.publish("depth", wait="1 hour")
     queue.claim("depth", limit=1)
@@ -39,18 +39,18 @@ def test_it_tells_what_stands_in_the_queue(http: httpx.Client, queue: Queue, sit
     queue.call("register_worker", "w", "host", 1, "1.0", ["depth"], 10)
     queue.rows("SELECT * FROM messages.tick('cron')")
 
-    told = values(http.get("/metrics").text)
+    exported = values(http.get("/metrics").text)
 
-    assert [told[f"pgrouse_queue_messages,{state},depth"] for state in ("ready", "delayed", "running")] == [2, 1, 1]
-    assert 90 <= told["pgrouse_queue_oldest_ready_seconds,depth"] < 600
-    assert told["pgrouse_queue_dead_messages,dead"] == 1
-    assert (told["pgrouse_queue_handled,depth"], told["pgrouse_queue_handled,dead"]) == (1, 0)
-    assert [told[f"pgrouse_workers,{state}"] for state in ("working", "stopping", "silent")] == [1, 0, 0]
-    assert 0 <= told["pgrouse_tick_age_seconds,cron"] < 600
-    assert (told["pgrouse_database_up"], told["pgrouse_retention_held_exports"]) == (1, 0)
+    assert [exported[f"pgrouse_queue_messages,{state},depth"] for state in ("ready", "delayed", "running")] == [2, 1, 1]
+    assert 90 <= exported["pgrouse_queue_oldest_ready_seconds,depth"] < 600
+    assert exported["pgrouse_queue_dead_messages,dead"] == 1
+    assert (exported["pgrouse_queue_handled,depth"], exported["pgrouse_queue_handled,dead"]) == (1, 0)
+    assert [exported[f"pgrouse_workers,{state}"] for state in ("working", "stopping", "silent")] == [1, 0, 0]
+    assert 0 <= exported["pgrouse_tick_age_seconds,cron"] < 600
+    assert (exported["pgrouse_database_up"], exported["pgrouse_retention_held_exports"]) == (1, 0)
 
 
-def test_deaths_are_counted_by_how_and_the_count_never_falls(http: httpx.Client, queue: Queue) -> None:
+def test_deaths_are_counted_by_result_and_the_counter_never_decreases(http: httpx.Client, queue: Queue) -> None:
     queue.publish_many(5, "counted")
     before = values(http.get("/metrics").text)
     queue.settle("fail", queue.claim("counted", limit=3), ["boom"] * 3)
@@ -60,16 +60,16 @@ def test_deaths_are_counted_by_how_and_the_count_never_falls(http: httpx.Client,
     queue.conn.execute("DELETE FROM messages.message_archive WHERE topic = 'counted'")
     queue.rows("SELECT * FROM messages.tick()")
 
-    told = values(http.get("/metrics").text)
+    exported = values(http.get("/metrics").text)
 
     results = ("rejected", "failed", "lock_expired", "expired")
     assert [before[f"pgrouse_dead_messages_total,{result},counted"] for result in results] == [0, 0, 0, 0]
-    assert told["pgrouse_dead_messages_total,failed,counted"] == 3
-    assert told["pgrouse_dead_messages_total,rejected,counted"] == 1
-    assert "pgrouse_queue_dead_messages,counted" not in told, "there is nothing left of them but the count"
+    assert exported["pgrouse_dead_messages_total,failed,counted"] == 3
+    assert exported["pgrouse_dead_messages_total,rejected,counted"] == 1
+    assert "pgrouse_queue_dead_messages,counted" not in exported, "there is nothing left of them but the count"
 
 
-def test_what_stands_still_on_purpose_is_told(http: httpx.Client, queue: Queue) -> None:
+def test_pauses_and_open_breakers_are_reported(http: httpx.Client, queue: Queue) -> None:
     queue.policy("runs", notify="off")
     queue.policy("broken", breaker={"pause": "10m"})
     queue.policy("was.broken", breaker={"pause": "10m"})
@@ -83,16 +83,16 @@ def test_what_stands_still_on_purpose_is_told(http: httpx.Client, queue: Queue) 
         "INSERT INTO messages.breaker (topic, position, probe_at) VALUES ('broken', 'open', now() - interval '1 minute'), ('was.broken', 'closed', NULL)"
     )
 
-    told = values(http.get("/metrics").text)
+    exported = values(http.get("/metrics").text)
 
     assert {
-        topic: told[f"pgrouse_queue_stopped,{topic}"]
+        topic: exported[f"pgrouse_queue_stopped,{topic}"]
         for topic in ("runs", "paused", "for.a.while", "over", "broken", "was.broken")
     } == {"runs": 0, "paused": 1, "for.a.while": 1, "over": 0, "broken": 1, "was.broken": 0}
-    assert (told["pgrouse_queue_notify,runs"], told["pgrouse_queue_notify,broken"]) == (0, 1)
+    assert (exported["pgrouse_queue_notify,runs"], exported["pgrouse_queue_notify,broken"]) == (0, 1)
 
 
-def test_a_transaction_that_holds_a_snapshot_and_something_wrong_are_told(
+def test_a_long_snapshot_and_a_violated_condition_are_reported(
     http: httpx.Client, queue: Queue, site_database: Database
 ) -> None:
     queue.conn.execute(
@@ -102,56 +102,56 @@ def test_a_transaction_that_holds_a_snapshot_and_something_wrong_are_told(
     holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     with holder.transaction():
         holder.execute("SELECT FROM messages.topic")
-        told = values(http.get("/metrics").text)
+        exported = values(http.get("/metrics").text)
 
-    assert told["pgrouse_oldest_snapshot_seconds"] > 0
-    assert told["pgrouse_condition,backlog,slow"] == 1
+    assert exported["pgrouse_oldest_snapshot_seconds"] > 0
+    assert exported["pgrouse_condition,backlog,slow"] == 1
 
 
-def test_it_tells_the_metrics_of_the_catalogue_as_prometheus_likes_them(http: httpx.Client) -> None:
+def test_the_metrics_match_the_catalogue_and_prometheus_accepts_them(http: httpx.Client) -> None:
     text = http.get("/metrics").text
 
-    told = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")}
-    assert told == {each.name for each in catalogue.QUEUE}
+    exported = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert exported == {each.name for each in catalogue.QUEUE}
     if PROMTOOL is not None:
         ran = subprocess.run([PROMTOOL, "check", "metrics"], input=text, text=True, capture_output=True, check=False)
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
-def test_open_metrics_is_spoken_with_whoever_asks_for_it(http: httpx.Client) -> None:
+def test_openmetrics_is_served_on_request(http: httpx.Client) -> None:
     answer = http.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
 
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert answer.text.endswith("# EOF\n")
 
 
-def test_without_a_token_nothing_is_told(site: Site, all_roles: str) -> None:
-    with site.client() as nobody:
-        assert nobody.get("/metrics").status_code == 401
+def test_a_request_without_a_token_gets_no_metrics(site: Site, all_roles: str) -> None:
+    with site.client() as anonymous:
+        assert anonymous.get("/metrics").status_code == 401
     with site.client(site.token("publisher")) as publisher:
         assert publisher.get("/metrics").status_code == 403
 
 
-def test_who_sees_some_topics_is_told_of_those(site: Site, queue: Queue) -> None:
+def test_a_token_of_some_topics_gets_only_their_metrics(site: Site, queue: Queue) -> None:
     queue.publish("shop.orders")
     queue.publish("bank.orders")
 
     with site.client(site.token("viewer", topics=("shop.*",))) as viewer:
-        told = viewer.get("/metrics").text
+        text = viewer.get("/metrics").text
 
-    assert 'topic="shop.orders"' in told
-    assert "bank" not in told
+    assert 'topic="shop.orders"' in text
+    assert "bank" not in text
 
 
 @pytest.fixture
 def proxy(site_database: Database) -> Iterator[Proxy]:
-    """A way to the database that can be cut."""
+    """A connection to the database that can be cut."""
     proxy = Proxy(site_database.dsn)
     yield proxy
     proxy.close()
 
 
-def test_a_database_that_is_away_is_told_and_nothing_else(
+def test_an_outage_of_the_database_is_the_only_metric_then(
     site_database: Database, proxy: Proxy, all_roles: str
 ) -> None:
     site = Site(site_database, proxy.dsn)

@@ -1,4 +1,4 @@
-"""Operating over HTTP: messages, dead ones, topics, channels, schedules, workers, maintenance, the audit."""
+"""Operations over HTTP: messages, dead messages, topics, channels, schedules, workers, maintenance, the audit log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def die(queue: Queue, topic: str, error: str = "boom") -> int:
     return published
 
 
-def test_messages_are_found_page_by_page_and_each_once(http: httpx.Client, queue: Queue) -> None:
+def test_messages_are_listed_page_by_page_and_each_once(http: httpx.Client, queue: Queue) -> None:
     published = queue.publish_many(25, "o.pages")
 
     found = [row["id"] for page in pages(http, "/v1/messages", "messages", topic="o.pages", limit=7) for row in page]
@@ -37,7 +37,7 @@ def test_messages_are_found_page_by_page_and_each_once(http: httpx.Client, queue
     assert len(set(found)) == len(found)
 
 
-def test_messages_are_found_by_what_they_are(http: httpx.Client, queue: Queue) -> None:
+def test_messages_are_found_by_filters(http: httpx.Client, queue: Queue) -> None:
     ready = queue.publish("o.find", key="k", payload={"customer": 7})
     queue.publish("o.find", channel="c")
     dead = die(queue, "o.find.dead")
@@ -52,7 +52,7 @@ def test_messages_are_found_by_what_they_are(http: httpx.Client, queue: Queue) -
 
 
 @pytest.mark.parametrize("path", ["$.[", '$.a ? (@ like_regex "(")', '$.a.datetime("x")', "x", "$" * 400])
-def test_a_jsonpath_that_is_none_is_refused(http: httpx.Client, queue: Queue, path: str) -> None:
+def test_an_invalid_jsonpath_is_refused(http: httpx.Client, queue: Queue, path: str) -> None:
     queue.publish("o.path", payload={"a": "b"})
 
     answer = http.get("/v1/messages", params={"topic": "o.path", "path": path})
@@ -60,7 +60,7 @@ def test_a_jsonpath_that_is_none_is_refused(http: httpx.Client, queue: Queue, pa
     assert answer.status_code in (200, 422), answer.text
 
 
-def test_a_message_is_shown_and_explained_wherever_it_is(http: httpx.Client, queue: Queue) -> None:
+def test_a_live_or_archived_message_is_shown_and_explained(http: httpx.Client, queue: Queue) -> None:
     live, dead = queue.publish("o.show", payload={"n": 1.50}), die(queue, "o.show.dead")
 
     shown = http.get(f"/v1/messages/{live}").json()
@@ -70,7 +70,7 @@ def test_a_message_is_shown_and_explained_wherever_it_is(http: httpx.Client, que
     assert code(http.get("/v1/messages/999999999")) == "not_found"
 
 
-def test_json_that_python_cannot_hold_passes_through(http: httpx.Client, queue: Queue) -> None:
+def test_json_that_python_cannot_hold_is_returned_unchanged(http: httpx.Client, queue: Queue) -> None:
     digits = "9" * 5000
     published = queue.value(
         "INSERT INTO messages.message (topic, payload) VALUES ('o.digits', %s::jsonb) RETURNING id", [f"[{digits}]"]
@@ -81,7 +81,7 @@ def test_json_that_python_cannot_hold_passes_through(http: httpx.Client, queue: 
     assert (claimed.status_code, digits in claimed.text) == (200, True)
 
 
-def test_messages_are_cancelled_skipped_and_tried_at_once(http: httpx.Client, queue: Queue) -> None:
+def test_messages_are_cancelled_skipped_and_retried(http: httpx.Client, queue: Queue) -> None:
     one, two, three = queue.publish_many(3, "o.act")
     queue.row(
         "UPDATE messages.message SET available_at = available_at + interval '1 hour' WHERE id = %s RETURNING 1", [three]
@@ -96,7 +96,7 @@ def test_messages_are_cancelled_skipped_and_tried_at_once(http: httpx.Client, qu
     assert (queue.archived(one).result, queue.archived(two).result) == ("cancelled", "failed")
 
 
-def test_a_message_that_waits_is_edited_and_one_that_runs_is_not(http: httpx.Client, queue: Queue) -> None:
+def test_a_waiting_message_is_edited_and_a_running_one_is_not(http: httpx.Client, queue: Queue) -> None:
     published = queue.publish("o.edit", payload={"a": 1})
 
     edited = http.patch(f"/v1/messages/{published}", json={"payload": {"a": 2}})
@@ -107,7 +107,7 @@ def test_a_message_that_waits_is_edited_and_one_that_runs_is_not(http: httpx.Cli
     assert queue.message(published).payload == {"a": 2}
 
 
-def test_dead_messages_are_listed_grouped_and_put_back_once(http: httpx.Client, queue: Queue) -> None:
+def test_dead_messages_are_listed_grouped_and_redriven_once(http: httpx.Client, queue: Queue) -> None:
     dead = [die(queue, "o.dead", f"boom {n}") for n in range(5)]
 
     listed = [row["id"] for page in pages(http, "/v1/dead", "messages", topic="o.dead", limit=2) for row in page]
@@ -128,7 +128,7 @@ def test_dead_messages_are_listed_grouped_and_put_back_once(http: httpx.Client, 
     )
 
 
-def test_a_policy_is_read_and_changed_as_the_file_says_it(http: httpx.Client) -> None:
+def test_a_policy_is_read_and_changed_in_the_form_of_the_file(http: httpx.Client) -> None:
     changed = http.patch(
         "/v1/topics/o.policy", json={"max_attempts": 7, "lock_duration": "2m", "backoff": {"base": "3s"}}
     )
@@ -151,14 +151,14 @@ def test_a_policy_is_read_and_changed_as_the_file_says_it(http: httpx.Client) ->
         {"payload_schema": 1},
     ],
 )
-def test_a_policy_that_cannot_be_is_refused_with_the_setting(http: httpx.Client, body: dict[str, Any]) -> None:
+def test_an_invalid_policy_is_refused_with_the_setting(http: httpx.Client, body: dict[str, Any]) -> None:
     answer = http.patch("/v1/topics/o.wrong", json=body)
 
     assert answer.status_code == 422
     assert next(iter(body)) in answer.json()["detail"]
 
 
-def test_a_topic_and_a_channel_are_stopped_and_go_on(http: httpx.Client, queue: Queue) -> None:
+def test_a_topic_and_a_channel_are_paused_and_resumed(http: httpx.Client, queue: Queue) -> None:
     queue.publish("o.pause", channel="c/ä")
     assert http.post("/v1/topics/o.pause/pause", json={"reason": "relay down", "resume_in": "1h"}).json()["until"]
     assert queue.claim("o.pause") == []
@@ -173,7 +173,7 @@ def test_a_topic_and_a_channel_are_stopped_and_go_on(http: httpx.Client, queue: 
     assert len(queue.claim("o.pause")) == 1
 
 
-def test_a_channel_has_limits_of_its_own_and_its_first_message_can_be_skipped(http: httpx.Client, queue: Queue) -> None:
+def test_a_channel_has_its_own_limits_and_its_first_message_can_be_skipped(http: httpx.Client, queue: Queue) -> None:
     first, _ = queue.publish_many(2, "o.channel", channel="c")
 
     change = {"channel": "c", "policy": {"concurrency": 1, "min_interval": "2s"}}
@@ -183,7 +183,7 @@ def test_a_channel_has_limits_of_its_own_and_its_first_message_can_be_skipped(ht
     assert http.post("/v1/topics/o.channel/channels/skip", json={"channel": "c"}).json() == {"id": first}
 
 
-def test_a_schedule_lives_from_its_adding_to_its_removal(http: httpx.Client, queue: Queue) -> None:
+def test_a_schedule_is_added_paused_run_and_removed(http: httpx.Client, queue: Queue) -> None:
     new = {"name": "o.nightly", "cron": "0 3 * * *", "topic": "o.cron", "payload": {"kind": "daily"}, "jitter": "1m"}
 
     added = http.post("/v1/schedules", json=new)
@@ -198,13 +198,13 @@ def test_a_schedule_lives_from_its_adding_to_its_removal(http: httpx.Client, que
     assert http.get("/v1/schedules/o.nightly").status_code == 404
 
 
-def test_a_cron_expression_that_is_none_is_refused(http: httpx.Client) -> None:
+def test_an_invalid_cron_expression_is_refused(http: httpx.Client) -> None:
     answer = http.post("/v1/schedules", json={"name": "o.bad", "cron": "99 * * * *", "topic": "t"})
 
     assert (answer.status_code, code(answer)) == (422, "invalid_value")
 
 
-def test_workers_are_listed_and_asked_to_drain(http: httpx.Client, queue: Queue) -> None:
+def test_workers_are_listed_and_requested_to_drain(http: httpx.Client, queue: Queue) -> None:
     queue.call("register_worker", "o.worker", "host", 1, "0", ["o.t"], 5)
 
     (worker,) = http.get("/v1/workers").json()["workers"]
@@ -213,10 +213,10 @@ def test_workers_are_listed_and_asked_to_drain(http: httpx.Client, queue: Queue)
     assert (worker["name"], worker["state"]) == ("o.worker", "working")
     assert drained.json() == {"draining": "o.worker"}
     assert http.get("/v1/workers").json()["workers"][0]["state"] == "draining"
-    assert code(http.post("/v1/workers/drain", json={"name": "nobody"})) == "not_found"
+    assert code(http.post("/v1/workers/drain", json={"name": "no-worker"})) == "not_found"
 
 
-def test_the_maintenance_and_each_reaper_run_by_hand(http: httpx.Client, queue: Queue) -> None:
+def test_the_maintenance_and_each_of_its_tasks_run_on_request(http: httpx.Client, queue: Queue) -> None:
     expired = queue.publish("o.reap")
     queue.row("UPDATE messages.message SET expires_at = clock_timestamp() WHERE id = %s RETURNING 1", [expired])
 
@@ -233,7 +233,7 @@ def test_the_maintenance_and_each_reaper_run_by_hand(http: httpx.Client, queue: 
     assert entries[2]["detail"] == {"count": 1}
 
 
-def test_what_was_done_stands_in_the_audit_with_who_did_it(http: httpx.Client, queue: Queue) -> None:
+def test_actions_are_recorded_in_the_audit_log_with_their_actor(http: httpx.Client, queue: Queue) -> None:
     http.post("/v1/messages/cancel", json={"ids": [queue.publish("o.audit")], "reason": "why not"})
 
     (entry,) = http.get("/v1/audit", params={"topic": "o.audit"}).json()["entries"]
@@ -244,11 +244,11 @@ def test_what_was_done_stands_in_the_audit_with_who_did_it(http: httpx.Client, q
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/dead", "/v1/topics", "/v1/schedules", "/v1/audit"])
 @pytest.mark.parametrize("cursor", ["xx", "W10", "WyJhdWRpdCIsIngiXQ", "WyJtZXNzYWdlcyIsImEiXQ", "WyJ0b3BpY3MiLDFd"])
-def test_a_cursor_that_was_made_up_is_refused(http: httpx.Client, path: str, cursor: str) -> None:
+def test_an_invented_cursor_is_refused(http: httpx.Client, path: str, cursor: str) -> None:
     assert http.get(path, params={"cursor": cursor}).status_code == 422
 
 
-def test_null_takes_the_default_again(http: httpx.Client, queue: Queue) -> None:
+def test_null_restores_the_default(http: httpx.Client, queue: Queue) -> None:
     http.patch("/v1/topics/o.null", json={"max_attempts": 7, "ordered": True}).raise_for_status()
     http.patch("/v1/topics/o.null/channels", json={"channel": "c", "policy": {"concurrency": 3}}).raise_for_status()
 
@@ -260,7 +260,7 @@ def test_null_takes_the_default_again(http: httpx.Client, queue: Queue) -> None:
     assert queue.rows("SELECT FROM messages.channel WHERE topic = 'o.null' AND concurrency IS NOT NULL") == []
 
 
-def test_the_policy_of_a_topic_is_taken_away(http: httpx.Client, queue: Queue) -> None:
+def test_the_policy_of_a_topic_is_removed(http: httpx.Client, queue: Queue) -> None:
     http.patch("/v1/topics/o.gone", json={"max_attempts": 7}).raise_for_status()
     published = queue.publish("o.gone")
 
@@ -274,7 +274,7 @@ def test_the_policy_of_a_topic_is_taken_away(http: httpx.Client, queue: Queue) -
     assert queue.value("SELECT actor FROM messages.audit ORDER BY id DESC LIMIT 1") == "root"
 
 
-def test_copies_in_dlq_are_put_back_once(http: httpx.Client, queue: Queue) -> None:
+def test_dead_letters_are_redriven_once(http: httpx.Client, queue: Queue) -> None:
     queue.policy("o.copied", dead_letter=True)
     died = die(queue, "o.copied")
     copy = queue.value("SELECT id FROM messages.message WHERE topic = 'o.copied.dlq'")
@@ -288,7 +288,7 @@ def test_copies_in_dlq_are_put_back_once(http: httpx.Client, queue: Queue) -> No
     assert len(first) == len(again) == 2
 
 
-def test_copies_of_other_topics_are_left_where_they_are(site: Site, queue: Queue) -> None:
+def test_dead_letters_of_other_topics_are_not_moved(site: Site, queue: Queue) -> None:
     queue.policy("o.foreign", dead_letter=True)
     die(queue, "o.foreign")
     copy = queue.value("SELECT id FROM messages.message WHERE topic = 'o.foreign.dlq'")
@@ -309,13 +309,13 @@ def test_copies_of_other_topics_are_left_where_they_are(site: Site, queue: Queue
         ("/v1/stats", "GET"),
     ],
 )
-def test_a_method_that_is_not_allowed_is_told_all_that_are(http: httpx.Client, path: str, allowed: str) -> None:
+def test_a_disallowed_method_is_answered_with_the_allowed_ones(http: httpx.Client, path: str, allowed: str) -> None:
     answer = http.put(path)
 
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
 
 
-def test_what_waits_is_deleted_without_a_trace(http: httpx.Client, queue: Queue) -> None:
+def test_a_waiting_message_is_deleted_without_a_record(http: httpx.Client, queue: Queue) -> None:
     waits, runs = queue.publish("o.delete", priority=9), queue.publish("o.delete")
     queue.claim("o.delete", limit=1)
 
@@ -325,7 +325,7 @@ def test_what_waits_is_deleted_without_a_trace(http: httpx.Client, queue: Queue)
     assert http.get(f"/v1/messages/{waits}").status_code == 404
 
 
-def test_a_topic_is_emptied_batch_by_batch(http: httpx.Client, queue: Queue) -> None:
+def test_a_topic_is_emptied_in_batches(http: httpx.Client, queue: Queue) -> None:
     *_, last = queue.publish_many(3, "o.purge")
     later = queue.publish("o.purge")
 

@@ -1,4 +1,4 @@
-"""The database goes away and comes back: the server says so meanwhile, and goes on by itself."""
+"""Outages of the database: the server reports them, and recovers by itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.server.postgres import Postgres
 from tests.sql.queue import Queue
 
 
-def test_while_the_database_is_away_it_says_so_and_then_it_goes_on(private_server: Postgres) -> None:
+def test_a_server_reports_an_outage_of_the_database_and_recovers(private_server: Postgres) -> None:
     database = private_server.new_database(template=private_server.migrated)
     with database as made:
         site = Site(made)
@@ -39,7 +39,7 @@ def test_while_the_database_is_away_it_says_so_and_then_it_goes_on(private_serve
     assert (alive.status_code, ready.status_code) == (200, 503)
 
 
-def test_a_server_that_begins_before_its_database_is_there_waits_for_it(private_server: Postgres) -> None:
+def test_a_server_that_starts_before_its_database_waits_for_it(private_server: Postgres) -> None:
     with private_server.new_database(template=private_server.migrated) as made:
         private_server.place.stop()
         site = Site(made)
@@ -52,7 +52,7 @@ def test_a_server_that_begins_before_its_database_is_there_waits_for_it(private_
             site.stop()
 
 
-def test_a_database_without_the_schema_is_told_with_the_fix(server: Postgres) -> None:
+def test_a_database_without_the_schema_is_reported_with_the_fix(server: Postgres) -> None:
     with server.new_database() as empty:
         site = Site(empty)
         try:
@@ -64,7 +64,9 @@ def test_a_database_without_the_schema_is_told_with_the_fix(server: Postgres) ->
     assert "pgrouse migrate" in answer.json()["detail"]
 
 
-def test_a_statement_that_takes_too_long_is_ended_and_told(site: Site, http: httpx.Client, queue: Queue) -> None:
+def test_a_statement_that_takes_too_long_is_cancelled_and_reported(
+    site: Site, http: httpx.Client, queue: Queue
+) -> None:
     short = Site(site.database, statement_timeout="300ms")
     published = queue.publish("t")
     holder = site.database.connect()
@@ -82,7 +84,7 @@ def test_a_statement_that_takes_too_long_is_ended_and_told(site: Site, http: htt
     assert time.monotonic() - began < 30
 
 
-def test_a_server_that_stops_ends_those_who_wait(server: Postgres) -> None:
+def test_a_stopping_server_answers_waiting_claims(server: Postgres) -> None:
     with server.new_database(template=server.migrated) as made:
         site, queue = Site(made), Queue(made.connect())
         found: list[httpx.Response] = []

@@ -1,4 +1,4 @@
-"""Publishing over HTTP: stored when the answer comes, all or none, and once however often it is sent."""
+"""Publishing over HTTP: messages are stored when the answer arrives, all or none, and once however often a request is sent."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from tests.server.postgres import Postgres
 from tests.sql.queue import Queue
 
 
-def test_a_message_has_everything_that_was_said_of_it(http: httpx.Client, queue: Queue) -> None:
+def test_a_message_has_every_field_of_its_request(http: httpx.Client, queue: Queue) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
-    said = {"payload": {"id": 7}, "headers": {"a": 1}, "key": "k", "channel": "c", "priority": 2, "max_attempts": 3}
+    fields = {"payload": {"id": 7}, "headers": {"a": 1}, "key": "k", "channel": "c", "priority": 2, "max_attempts": 3}
 
-    answer = http.post("/v1/messages", json={"topic": "p.all", **said, "available_at": later.isoformat(), "ttl": "1h"})
+    answer = http.post(
+        "/v1/messages", json={"topic": "p.all", **fields, "available_at": later.isoformat(), "ttl": "1h"}
+    )
 
     assert (answer.status_code, answer.json()["outcome"]) == (201, "inserted")
     stored = queue.message(answer.json()["id"])
-    assert {name: getattr(stored, name) for name in said} == said
+    assert {name: getattr(stored, name) for name in fields} == fields
     assert stored.available_at == later
     assert stored.expires_at == later + timedelta(hours=1)
 
@@ -41,7 +43,7 @@ def test_any_json_value_is_a_payload_alone_and_in_a_batch(http: httpx.Client, qu
         assert queue.value("SELECT payload FROM messages.message WHERE id = %s", [each]) == payload
 
 
-def test_bytes_are_a_body(http: httpx.Client, queue: Queue) -> None:
+def test_bytes_are_published_as_a_body(http: httpx.Client, queue: Queue) -> None:
     body = bytes(range(256))
     text = base64.b64encode(body).decode()
 
@@ -53,7 +55,7 @@ def test_bytes_are_a_body(http: httpx.Client, queue: Queue) -> None:
         assert bytes(queue.message(each).body) == body
 
 
-def test_what_is_large_is_published_as_it_is(http: httpx.Client, queue: Queue) -> None:
+def test_a_large_payload_is_published_unchanged(http: httpx.Client, queue: Queue) -> None:
     payload, body = ["ä" * 9] * 40_000, bytes(400_000)
     raw = {"Content-Type": "application/octet-stream"}
 
@@ -67,7 +69,7 @@ def test_what_is_large_is_published_as_it_is(http: httpx.Client, queue: Queue) -
     assert (bytes(queue.message(bytes_).body), queue.message(bytes_).priority) == (body, 1)
 
 
-def test_a_large_payload_is_held_against_its_schema(http: httpx.Client, queue: Queue) -> None:
+def test_a_large_payload_is_validated_against_its_schema(http: httpx.Client, queue: Queue) -> None:
     queue.policy("p.typed", payload_schema={"type": "array"})
     try:
         wrong, right = (
@@ -80,7 +82,9 @@ def test_a_large_payload_is_held_against_its_schema(http: httpx.Client, queue: Q
     assert (wrong.status_code, code(wrong), right.status_code) == (422, "invalid_payload", 201)
 
 
-def test_while_large_requests_are_read_others_are_answered(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_requests_are_answered_while_large_ones_are_read(
+    http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     may_go_on, read, reading = threading.Event(), publish._read, []
 
     def slow(request: Any, kind: Any, content: bytes) -> Any:
@@ -129,9 +133,7 @@ def test_a_batch_is_published_as_a_whole_or_not_at_all(http: httpx.Client, queue
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.whole'") == 1
 
 
-def test_what_comes_at_the_same_time_is_published_together_and_each_gets_its_own_id(
-    http: httpx.Client, queue: Queue
-) -> None:
+def test_concurrent_requests_are_published_together_and_each_gets_its_own_id(http: httpx.Client, queue: Queue) -> None:
     with ThreadPoolExecutor(20) as pool:
         sent = list(pool.map(lambda n: http.post("/v1/messages", json={"topic": "p.many", "payload": n}), range(200)))
 
@@ -141,7 +143,7 @@ def test_what_comes_at_the_same_time_is_published_together_and_each_gets_its_own
     assert {answer.json()["id"]: n for n, answer in enumerate(sent)} == stored
 
 
-def test_nobody_pays_for_anothers_message(http: httpx.Client, queue: Queue) -> None:
+def test_an_invalid_message_fails_no_other_request(http: httpx.Client, queue: Queue) -> None:
     queue.policy("p.small", max_payload_bytes=10)
     try:
 
@@ -157,7 +159,7 @@ def test_nobody_pays_for_anothers_message(http: httpx.Client, queue: Queue) -> N
     assert codes == [413 if n % 2 else 201 for n in range(60)]
 
 
-def test_a_refusal_of_the_policy_says_which(server: Postgres) -> None:
+def test_a_refusal_by_a_policy_names_the_policy(server: Postgres) -> None:
     with server.new_database(template=server.migrated) as database:
         site, queue = Site(database), Queue(database.connect())
         try:
@@ -201,7 +203,7 @@ def test_a_request_carries_its_trace_into_the_message(http: httpx.Client, queue:
     assert queue.message(broken).headers is None
 
 
-def test_sent_again_with_its_key_it_gets_the_first_answer(http: httpx.Client, queue: Queue) -> None:
+def test_a_repeated_request_with_its_key_gets_the_first_answer(http: httpx.Client, queue: Queue) -> None:
     key = {"Idempotency-Key": "order-7"}
 
     first = http.post("/v1/messages", json={"topic": "p.once", "payload": 1}, headers=key)
@@ -214,7 +216,7 @@ def test_sent_again_with_its_key_it_gets_the_first_answer(http: httpx.Client, qu
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.once'") == 1
 
 
-def test_a_request_that_failed_may_be_sent_again_with_its_key(http: httpx.Client) -> None:
+def test_a_failed_request_may_be_repeated_with_its_key(http: httpx.Client) -> None:
     key = {"Idempotency-Key": "later"}
     blocker = http.post("/v1/messages", json={"topic": "p.again", "payload": None, "key": "k"}).json()["id"]
     refused = http.post("/v1/messages", json={"topic": "p.again", "payload": None, "key": "k"}, headers=key)
@@ -227,7 +229,7 @@ def test_a_request_that_failed_may_be_sent_again_with_its_key(http: httpx.Client
     )
 
 
-def test_many_retries_at_once_publish_once(http: httpx.Client, queue: Queue) -> None:
+def test_many_concurrent_retries_publish_once(http: httpx.Client, queue: Queue) -> None:
     def send(_: int) -> Any:
         return http.post("/v1/topics/p.storm/messages", json={"id": 7}, headers={"Idempotency-Key": "storm"}).json()
 
@@ -238,10 +240,10 @@ def test_many_retries_at_once_publish_once(http: httpx.Client, queue: Queue) -> 
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.storm'") == 1
 
 
-def test_a_server_that_dies_in_the_midst_of_it_has_published_nothing_or_all(
+def test_a_server_killed_during_a_batch_has_published_nothing_or_all(
     site: Site, http: httpx.Client, queue: Queue
 ) -> None:
-    """What was published and not answered is answered to the retry; what was not committed is done by the retry."""
+    """A published but unanswered batch is answered to the retry; an uncommitted one is published by the retry."""
     key = {"Idempotency-Key": "crash"}
     holder = site.database.connect()
     holder.execute("BEGIN")
@@ -280,7 +282,7 @@ def test_a_server_that_dies_in_the_midst_of_it_has_published_nothing_or_all(
         ([], "body"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(http: httpx.Client, body: Any, where: str) -> None:
+def test_an_error_names_its_location(http: httpx.Client, body: Any, where: str) -> None:
     answer = http.post("/v1/messages", json=body)
 
     assert (answer.status_code, code(answer)) == (422, "invalid_request")
@@ -299,18 +301,18 @@ def test_what_is_wrong_is_told_with_its_place(http: httpx.Client, body: Any, whe
         "{",
     ],
 )
-def test_json_that_could_not_be_kept_as_it_is_is_refused(http: httpx.Client, text: str) -> None:
+def test_json_that_could_not_be_stored_unchanged_is_refused(http: httpx.Client, text: str) -> None:
     for path in ("/v1/messages", "/v1/topics/t/messages"):
         assert http.post(path, content=text.encode()).status_code == 422
 
 
-def test_one_may_come_after_others_alone_and_in_a_batch(http: httpx.Client, queue: Queue) -> None:
+def test_a_message_can_depend_on_others_alone_and_in_a_batch(http: httpx.Client, queue: Queue) -> None:
     first = http.post("/v1/messages", json={"topic": "p.first", "payload": None}).json()["id"]
-    said = {"topic": "p.after", "payload": None, "after": [first], "after_failed": "cancel"}
+    message = {"topic": "p.after", "payload": None, "after": [first], "after_failed": "cancel"}
 
-    alone = http.post("/v1/messages", json=said).json()["id"]
+    alone = http.post("/v1/messages", json=message).json()["id"]
     batch = http.post(
-        "/v1/messages/batch", json={"messages": [said, {"topic": "p.none", "payload": None, "after": []}]}
+        "/v1/messages/batch", json={"messages": [message, {"topic": "p.none", "payload": None, "after": []}]}
     ).json()
 
     waiting = queue.rows("SELECT id FROM messages.workflow(%s)", [first])
@@ -318,17 +320,18 @@ def test_one_may_come_after_others_alone_and_in_a_batch(http: httpx.Client, queu
     assert queue.message(batch["results"][1]["id"]).available_at.year < 9000
 
 
-def test_one_that_comes_after_nothing_there_is_refused(http: httpx.Client) -> None:
+def test_a_missing_dependency_is_refused(http: httpx.Client) -> None:
     answer = http.post("/v1/messages", json={"topic": "p.after", "payload": None, "after": [2**62]})
 
     assert (answer.status_code, answer.json()["code"]) == (422, "unknown_predecessor")
 
 
-@pytest.mark.parametrize("said", [{}, {"key": "k"}, {"headers": {"a": 1}}])
-def test_a_message_that_carries_nothing_is_refused(http: httpx.Client, said: dict[str, Any]) -> None:
-    one = http.post("/v1/messages", json={"topic": "p.nothing", **said})
+@pytest.mark.parametrize("fields", [{}, {"key": "k"}, {"headers": {"a": 1}}])
+def test_a_message_without_content_is_refused(http: httpx.Client, fields: dict[str, Any]) -> None:
+    one = http.post("/v1/messages", json={"topic": "p.nothing", **fields})
     many = http.post(
-        "/v1/messages/batch", json={"messages": [{"topic": "p.nothing", "payload": 1}, {"topic": "p.nothing", **said}]}
+        "/v1/messages/batch",
+        json={"messages": [{"topic": "p.nothing", "payload": 1}, {"topic": "p.nothing", **fields}]},
     )
 
     assert [(answer.status_code, code(answer)) for answer in (one, many)] == [(422, "invalid_request")] * 2
@@ -336,14 +339,14 @@ def test_a_message_that_carries_nothing_is_refused(http: httpx.Client, said: dic
 
 
 @pytest.mark.parametrize("how", [{}, {"priority": 1}, {"key": "p.located"}])
-def test_what_was_published_says_where_it_is(http: httpx.Client, how: dict[str, Any]) -> None:
+def test_the_answer_has_the_location_of_the_message(http: httpx.Client, how: dict[str, Any]) -> None:
     answer = http.post("/v1/messages", json={"topic": "p.located", "payload": 1, **how})
 
     assert answer.headers["location"] == f"/v1/messages/{answer.json()['id']}"
     assert http.get(answer.headers["location"]).json()["id"] == answer.json()["id"]
 
 
-def test_a_retry_is_told_the_same_place(http: httpx.Client) -> None:
+def test_a_retry_gets_the_same_location(http: httpx.Client) -> None:
     key = {"Idempotency-Key": "p.place"}
 
     first, again = (http.post("/v1/messages", json={"topic": "p.place", "payload": 1}, headers=key) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Who may call what: every route that is served, with every role. The table is made from the app itself: a new route is in it."""
+"""Which role may call which route: every served route with every role, from the app itself, so that it includes new routes."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from pgrouse.web.security import RequireRole
 from tests.api.site import Site, code
 from tests.sql.queue import Queue
 
-# What nobody has to be known for.
+# Routes that need no token.
 OPEN = {
     *("GET /login", "POST /login", "POST /logout", "GET /v1/openapi.json", "GET /v1/docs"),
     *("GET /livez", "GET /readyz"),
 }
-# Asks by itself, since it answers too while nobody can be known because the database is away.
+# This route checks the token itself, since it also answers during an outage, when no token can be checked.
 BY_ITSELF = {"GET /metrics"}
 HAS = {role: {role} | ({Role.VIEWER} if role is Role.OPERATOR else set()) for role in Role}
 
 
 @dataclass(frozen=True)
 class Way:
-    """A route with one of its methods, and the roles that it asks for."""
+    """A route with one of its methods, and the roles that it requires."""
 
     method: str
     path: str
@@ -41,7 +41,7 @@ class Way:
 
 
 def ways() -> Iterator[Way]:
-    """Yield what the app serves, however it came to be there."""
+    """Yield the served routes, whatever registered them."""
     for included in web_app.create_app(Config()).routes:
         for route in included.original_router.routes if hasattr(included, "original_router") else [included]:
             if not isinstance(route, APIRoute):
@@ -73,11 +73,11 @@ def ask(client: httpx.Client, way: Way) -> httpx.Response:
 JSON = {"Content-Type": "application/json"}
 
 
-def test_every_route_asks_for_one_role_unless_it_is_listed_as_open() -> None:
+def test_every_route_requires_one_role_unless_it_is_listed_as_open() -> None:
     assert {str(way) for way in WAYS if len(way.roles) != 1} == OPEN | BY_ITSELF
 
 
-def test_nothing_that_changes_something_is_for_viewers() -> None:
+def test_no_route_that_changes_something_is_for_viewers() -> None:
     changing = [way for way in CLOSED if way.method not in ("GET", "HEAD")]
 
     assert [str(way) for way in changing if Role.VIEWER in way.roles] == []
@@ -106,9 +106,9 @@ def test_the_description_has_every_route_of_the_api(site: Site) -> None:
 
 
 @pytest.mark.parametrize("way", [way for way in CLOSED if way.path.startswith("/v1")], ids=str)
-def test_a_route_lets_in_its_role_and_no_other(way: Way, clients: dict[Role, httpx.Client], site: Site) -> None:
-    with site.client() as nobody:
-        assert ask(nobody, way).status_code == 401
+def test_a_route_admits_its_role_and_no_other(way: Way, clients: dict[Role, httpx.Client], site: Site) -> None:
+    with site.client() as anonymous:
+        assert ask(anonymous, way).status_code == 401
     for role, client in clients.items():
         answer = ask(client, way)
         refused = answer.status_code == 403 and code(answer) == "forbidden"
@@ -155,13 +155,13 @@ def shop(site: Site) -> Iterator[httpx.Client]:
         ("GET", "/v1/audit?topic=other", None),
     ],
 )
-def test_a_topic_outside_of_the_patterns_is_closed(shop: httpx.Client, method: str, path: str, body: Any) -> None:
+def test_a_topic_outside_the_patterns_is_forbidden(shop: httpx.Client, method: str, path: str, body: Any) -> None:
     answer = shop.request(method, path, json=body)
 
     assert (answer.status_code, code(answer)) == (403, "forbidden")
 
 
-def test_lists_show_only_what_fits_the_patterns(shop: httpx.Client, queue: Queue) -> None:
+def test_lists_show_only_topics_that_match_the_patterns(shop: httpx.Client, queue: Queue) -> None:
     mine, other = queue.publish("shop.orders"), queue.publish("other")
     dead = {}
     for topic in ("shop.orders", "other"):
@@ -187,7 +187,7 @@ def test_lists_show_only_what_fits_the_patterns(shop: httpx.Client, queue: Queue
     }
 
 
-def test_what_belongs_to_others_is_neither_changed_nor_settled(shop: httpx.Client, queue: Queue) -> None:
+def test_messages_of_other_topics_are_neither_changed_nor_settled(shop: httpx.Client, queue: Queue) -> None:
     other = queue.publish("closed")
     assert shop.post("/v1/messages/cancel", json={"ids": [other]}).json() == {"done": [], "unchanged": [other]}
     assert shop.patch(f"/v1/messages/{other}", json={"payload": 1}).status_code == 404
@@ -202,7 +202,7 @@ def test_what_belongs_to_others_is_neither_changed_nor_settled(shop: httpx.Clien
     assert queue.message(other).claim_id == claimed.claim_id
 
 
-def test_a_pattern_is_no_pattern_of_sql(site: Site, queue: Queue) -> None:
+def test_a_pattern_is_not_a_pattern_of_sql(site: Site, queue: Queue) -> None:
     queue.publish("a_b")
     queue.publish("axb")
     with site.client(site.token("viewer", topics=("a_*",))) as client:

@@ -1,4 +1,4 @@
-"""The gate: foreign names, foreign pages, large bodies, and what every answer says to a browser. And the door beside it."""
+"""The security of the server: foreign host names and pages, large bodies, the headers of every answer, and the login."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.sql.queue import Queue
 
 
 @pytest.mark.parametrize("host", ["evil.example.com", "localhost.evil.com", "127.0.0.1.evil.com", "", "a b"])
-def test_a_name_that_is_not_ours_is_refused(site: Site, host: str) -> None:
+def test_a_foreign_host_name_is_refused(site: Site, host: str) -> None:
     answer = httpx.get(f"{site.url}/livez", headers={"Host": host})
 
     assert (answer.status_code, code(answer)) == (421, "unknown_host")
 
 
-def test_programs_with_a_token_may_call_it_by_any_name(http: httpx.Client) -> None:
+def test_a_client_with_a_token_may_use_any_host_name(http: httpx.Client) -> None:
     assert http.get("/v1/stats", headers={"Host": "pgrouse.queue.svc.cluster.local"}).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1234", "[::1]:80", "192.168.1.7", socket.gethostname()])
-def test_addresses_and_the_names_of_this_machine_are_ours(site: Site, host: str) -> None:
+def test_addresses_and_host_names_of_this_machine_are_accepted(site: Site, host: str) -> None:
     assert httpx.get(f"{site.url}/livez", headers={"Host": host}).status_code == 200
 
 
@@ -44,13 +44,13 @@ def test_addresses_and_the_names_of_this_machine_are_ours(site: Site, host: str)
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-def test_another_sites_page_changes_nothing(http: httpx.Client, headers: dict[str, str]) -> None:
+def test_a_page_of_another_site_changes_nothing(http: httpx.Client, headers: dict[str, str]) -> None:
     answer = http.post("/v1/messages", json={"topic": "t", "payload": None}, headers=headers)
 
     assert (answer.status_code, code(answer)) == (403, "other_origin")
 
 
-def test_no_other_site_may_read_what_is_answered(http: httpx.Client) -> None:
+def test_no_other_site_may_read_an_answer(http: httpx.Client) -> None:
     answer = http.get("/v1/stats", headers={"Origin": "https://evil.example.com"})
     preflight = http.options("/v1/stats", headers={"Origin": "https://x.com", "Access-Control-Request-Method": "GET"})
 
@@ -58,7 +58,7 @@ def test_no_other_site_may_read_what_is_answered(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/livez", "/v1/stats", "/login", "/nowhere", "/static/app.css"])
-def test_every_answer_says_what_a_browser_may_do_with_it(http: httpx.Client, path: str) -> None:
+def test_every_answer_has_the_security_headers(http: httpx.Client, path: str) -> None:
     headers = http.get(path).headers
 
     assert "unsafe" not in headers["content-security-policy"]
@@ -68,23 +68,25 @@ def test_every_answer_says_what_a_browser_may_do_with_it(http: httpx.Client, pat
     assert headers["cache-control"]
 
 
-def test_a_body_beyond_the_limit_is_refused_whether_it_says_its_length_or_not(
+def test_a_body_above_the_limit_is_refused_with_or_without_its_length(
     server: Postgres, site_database: Database, all_roles: str
 ) -> None:
     site = Site(site_database, max_body_bytes=2000)
     try:
         with site.client(all_roles) as client:
-            told = client.post("/v1/messages", json={"topic": "t", "payload": "x" * 3000})
-            untold = client.post("/v1/messages", content=iter([b'{"topic":', b'"t","payload":"', b"x" * 3000, b'"}']))
+            declared = client.post("/v1/messages", json={"topic": "t", "payload": "x" * 3000})
+            undeclared = client.post(
+                "/v1/messages", content=iter([b'{"topic":', b'"t","payload":"', b"x" * 3000, b'"}'])
+            )
             small = client.post("/v1/messages", json={"topic": "t", "payload": "x"})
     finally:
         site.stop()
 
-    assert (told.status_code, untold.status_code, small.status_code) == (413, 413, 201)
-    assert code(told) == "too_large"
+    assert (declared.status_code, undeclared.status_code, small.status_code) == (413, 413, 201)
+    assert code(declared) == "too_large"
 
 
-def test_who_is_unknown_is_refused_before_a_body_is_read(site: Site) -> None:
+def test_an_unknown_client_is_refused_before_its_body_is_read(site: Site) -> None:
     with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1]))) as wire:
         wire.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")
 
@@ -92,7 +94,7 @@ def test_who_is_unknown_is_refused_before_a_body_is_read(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/v1/nowhere", 404), ("DELETE", "/v1/stats", 405)])
-def test_what_is_not_served_is_a_problem_too(http: httpx.Client, method: str, path: str, status: int) -> None:
+def test_an_unknown_path_is_answered_with_a_problem(http: httpx.Client, method: str, path: str, status: int) -> None:
     answer = http.request(method, path)
 
     assert answer.status_code == status
@@ -101,7 +103,7 @@ def test_what_is_not_served_is_a_problem_too(http: httpx.Client, method: str, pa
 
 @pytest.fixture
 def browser(site: Site) -> Iterator[httpx.Client]:
-    """Somebody who is logged in, without a token in his hands."""
+    """A logged-in client, without a token."""
     with httpx.Client(base_url=site.url) as client:
         answer = client.post("/login", data={"token": site.token("viewer", "publisher", "operator")})
         assert answer.status_code == 303
@@ -116,9 +118,7 @@ def _cookie(answer: httpx.Response) -> str:
     return found[1]
 
 
-def test_a_cookie_reads_and_changes_nothing_without_the_word_that_goes_with_it(
-    browser: httpx.Client, site: Site
-) -> None:
+def test_a_cookie_changes_nothing_without_its_csrf_token(browser: httpx.Client, site: Site) -> None:
     word = csrf_token(browser.cookies[COOKIE])
     message = {"topic": "from.browser", "payload": None}
 
@@ -128,7 +128,7 @@ def test_a_cookie_reads_and_changes_nothing_without_the_word_that_goes_with_it(
     assert browser.post("/v1/messages", json=message, headers={"X-CSRF-Token": word}).status_code == 201
 
 
-def test_who_logs_out_is_out_at_once(browser: httpx.Client) -> None:
+def test_a_logout_ends_the_session_at_once(browser: httpx.Client) -> None:
     cookie = browser.cookies[COOKIE]
     assert browser.post("/logout").status_code == 403, "not by a forged form"
 
@@ -147,7 +147,7 @@ def test_a_session_ends_with_its_token(site: Site, queue: Queue) -> None:
     eventually(lambda: httpx.get(f"{site.url}/v1/stats", cookies={COOKIE: cookie}).status_code == 401)
 
 
-def test_a_wrong_token_opens_no_door(site: Site) -> None:
+def test_a_wrong_token_cannot_log_in(site: Site) -> None:
     answer = httpx.post(f"{site.url}/login", data={"token": "pgr_wrong"})
 
     assert answer.status_code == 401
@@ -156,13 +156,13 @@ def test_a_wrong_token_opens_no_door(site: Site) -> None:
 
 
 @pytest.mark.parametrize("path", ["//evil.example.com", "https://evil.example.com", "/\\evil.example.com", "/\t/evil"])
-def test_the_door_leads_nowhere_else(site: Site, path: str) -> None:
+def test_the_login_redirects_to_no_other_site(site: Site, path: str) -> None:
     answer = httpx.post(f"{site.url}/login", data={"token": site.token("viewer"), "next": path})
 
     assert answer.headers["location"] == "/"
 
 
-def test_the_cookie_stays_behind_https_where_there_is_one(site_database: Database) -> None:
+def test_the_cookie_is_secure_behind_https(site_database: Database) -> None:
     site = Site(site_database, proxies=["127.0.0.1"])
     try:
         proxied = {"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.7"}
@@ -173,7 +173,7 @@ def test_the_cookie_stays_behind_https_where_there_is_one(site_database: Databas
     assert "Secure" in answer.headers["set-cookie"]
 
 
-def test_without_any_token_this_machine_is_the_operator_and_nobody_behind_a_proxy_is(
+def test_without_tokens_only_direct_local_clients_are_operators(
     server: Postgres,
 ) -> None:
     with server.new_database(template=server.migrated) as database:
@@ -189,7 +189,7 @@ def test_without_any_token_this_machine_is_the_operator_and_nobody_behind_a_prox
     assert (here.status_code, forwarded.status_code) == (201, 401)
 
 
-def test_static_files_may_be_kept_for_ever_by_the_name_of_their_content(site: Site) -> None:
+def test_static_files_with_a_digest_in_their_name_are_cached_forever(site: Site) -> None:
     page = httpx.get(f"{site.url}/login").text
     found = re.search(r'href="(/static/[^"]+\.css\?v=[0-9a-f]{16})"', page)
     assert found is not None
@@ -206,7 +206,7 @@ def test_static_files_may_be_kept_for_ever_by_the_name_of_their_content(site: Si
 @pytest.mark.parametrize(
     "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static//etc/passwd", "/static/", "/static/%00"]
 )
-def test_nothing_but_static_files_is_served_as_one(site: Site, path: str) -> None:
+def test_only_static_files_are_served_as_such(site: Site, path: str) -> None:
     with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1]))) as wire:
         wire.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
 
@@ -222,7 +222,7 @@ def wire(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]
 
 
 def is_hung_up_on(wire: socket.socket, *, saying: bytes = b"") -> bool:
-    """Say something again and again, or nothing, until the other side hangs up."""
+    """Send something repeatedly, or nothing, until the server closes the connection."""
     wire.settimeout(0.05)
     for _ in range(400):
         try:
@@ -240,17 +240,17 @@ def is_hung_up_on(wire: socket.socket, *, saying: bytes = b"") -> bool:
 GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 
 
-def test_who_connects_and_sends_nothing_is_hung_up_on(wire: socket.socket) -> None:
+def test_a_connection_that_sends_nothing_is_closed(wire: socket.socket) -> None:
     assert is_hung_up_on(wire)
 
 
-def test_who_never_comes_to_the_end_of_his_headers_is_hung_up_on(wire: socket.socket) -> None:
+def test_a_connection_that_never_completes_its_headers_is_closed(wire: socket.socket) -> None:
     wire.sendall(GET)
 
     assert is_hung_up_on(wire, saying=b"X-A: b\r\n")
 
 
-def test_a_connection_that_is_kept_waits_for_the_next_request_and_then_not_for_its_headers(wire: socket.socket) -> None:
+def test_a_kept_connection_waits_for_the_next_request_and_then_not_for_its_headers(wire: socket.socket) -> None:
     wire.sendall(GET + b"\r\n")
     assert wire.recv(1000).startswith(b"HTTP/1.1 200")
     time.sleep(0.6)

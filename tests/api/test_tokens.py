@@ -1,4 +1,4 @@
-"""Tokens: what lets somebody in, and what does not any more."""
+"""Tokens: which ones are accepted, and which ones are not any more."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 
-def test_a_token_is_as_good_as_the_password_of_basic(site: Site) -> None:
+def test_a_token_is_accepted_as_the_password_of_basic(site: Site) -> None:
     token = site.token("viewer")
 
-    answer = httpx.get(f"{site.url}/v1/stats", auth=("anybody", token))
+    answer = httpx.get(f"{site.url}/v1/stats", auth=("any-user", token))
 
     assert answer.status_code == 200
 
@@ -34,19 +34,19 @@ def test_a_token_is_as_good_as_the_password_of_basic(site: Site) -> None:
         "Basic !!!",
         "Basic " + base64.b64encode(b"no colon").decode(),
         "Digest x",
-        # One that is ours by its look; the same in every process that collects these tests.
+        # A token in the right form; the same in every process that collects these tests.
         pytest.param(f"Bearer {tokens.new()}", id="one of another queue"),
         "Bearer \xe4\xf6",
     ],
 )
-def test_what_is_no_token_of_ours_lets_nobody_in(site: Site, header: str) -> None:
+def test_a_foreign_or_malformed_token_is_refused(site: Site, header: str) -> None:
     answer = httpx.get(f"{site.url}/v1/stats", headers={"Authorization": header.encode("latin-1")})
 
     assert (answer.status_code, code(answer)) == (401, "unauthenticated")
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_a_revoked_token_is_worth_nothing_within_two_seconds(site: Site, queue: Queue) -> None:
+def test_a_revoked_token_is_refused_within_two_seconds(site: Site, queue: Queue) -> None:
     with site.client(site.token("viewer", name="leaver")) as client:
         assert client.get("/v1/stats").status_code == 200
 
@@ -56,11 +56,11 @@ def test_a_revoked_token_is_worth_nothing_within_two_seconds(site: Site, queue: 
         eventually(lambda: client.get("/v1/stats").status_code == 401, within_s=30)
 
 
-def test_many_who_come_at_once_with_a_token_not_yet_known_ask_for_it_once(
+def test_concurrent_requests_with_a_new_token_look_it_up_once(
     site_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database_pool, "MAX_WAITING", 10)
-    # Who waits is not to be refused because the machine stands still.
+    # Waiting requests should not be refused because the machine pauses.
     monkeypatch.setattr(database_pool, "WAIT_S", 60.0)
     crowded, came = Site(site_database, pool_size=1, statement_timeout="60s"), []
     by_token = token_cache.TokenCache.by_token
@@ -85,7 +85,7 @@ def test_many_who_come_at_once_with_a_token_not_yet_known_ask_for_it_once(
     try:
         token = crowded.token("publisher")
         with site_database.connect(autocommit=False) as holder:
-            # Nobody is told until all have come.
+            # No request is answered until all have arrived.
             holder.execute("LOCK messages.token")
             codes = asyncio.run(send_all(token, holder))
     finally:
@@ -94,12 +94,12 @@ def test_many_who_come_at_once_with_a_token_not_yet_known_ask_for_it_once(
     assert codes == {201}
 
 
-def test_an_expired_token_is_worth_nothing(site: Site) -> None:
+def test_an_expired_token_is_refused(site: Site) -> None:
     with site.client(site.token("viewer", expires=timedelta(seconds=1))) as client:
         eventually(lambda: client.get("/v1/stats").status_code == 401, within_s=30)
 
 
-def test_the_secret_is_nowhere_in_the_database(site: Site, queue: Queue) -> None:
+def test_the_secret_of_a_token_is_not_stored(site: Site, queue: Queue) -> None:
     token = site.token("viewer")
     with site.client(token) as client:
         client.get("/v1/stats")
@@ -108,10 +108,10 @@ def test_the_secret_is_nowhere_in_the_database(site: Site, queue: Queue) -> None
         assert token[4:20] not in str(queue.rows(f"SELECT t.* FROM messages.{table} AS t"))
 
 
-def test_who_tries_many_wrong_ones_has_to_wait_and_the_others_have_not(site: Site) -> None:
-    with site.client(site.token("viewer")) as friend, httpx.Client(base_url=site.url) as stranger:
+def test_a_client_with_many_wrong_tokens_is_delayed_and_others_are_not(site: Site) -> None:
+    with site.client(site.token("viewer")) as friend, httpx.Client(base_url=site.url) as attacker:
         codes = {
-            stranger.get("/v1/stats", headers={"Authorization": f"Bearer {tokens.new()}"}).status_code
+            attacker.get("/v1/stats", headers={"Authorization": f"Bearer {tokens.new()}"}).status_code
             for _ in range(token_cache.MAX_FAILURES + 5)
         }
 
@@ -119,7 +119,7 @@ def test_who_tries_many_wrong_ones_has_to_wait_and_the_others_have_not(site: Sit
         assert friend.get("/v1/stats").status_code == 200
 
 
-def test_tokens_have_a_form_that_can_be_found_and_checked() -> None:
+def test_tokens_have_a_recognizable_and_checkable_form() -> None:
     token = tokens.new()
 
     assert token.startswith("pgr_")

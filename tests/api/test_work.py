@@ -1,4 +1,4 @@
-"""Workers in any language: claim, keep, settle; anyone who lost the lock is told and changes nothing."""
+"""Workers in any language: claim, heartbeat, settle; a worker that lost the lock is informed and changes nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_claimed_message_has_all_that_its_worker_needs(http: httpx.Client, que
         ({"outcome": "expire", "error": "it took too long"}, "lock_expired"),
     ],
 )
-def test_an_attempt_ends_as_the_worker_says(http: httpx.Client, queue: Queue, ended: Any, became: str) -> None:
+def test_an_attempt_ends_as_the_worker_requests(http: httpx.Client, queue: Queue, ended: Any, became: str) -> None:
     topic = f"w.end.{became}"
     published = queue.publish(topic)
     (message,) = claim(http, topic)
@@ -63,7 +63,7 @@ def test_an_attempt_ends_as_the_worker_says(http: httpx.Client, queue: Queue, en
     assert (archived.result, archived.output, archived.error) == (became, ended.get("output"), ended.get("error"))
 
 
-def test_what_comes_back_later_has_the_state_that_it_was_given(http: httpx.Client, queue: Queue) -> None:
+def test_a_retried_message_has_the_state_it_was_given(http: httpx.Client, queue: Queue) -> None:
     queue.policy("w.again", max_attempts=5)
     published = queue.publish("w.again")
     for outcome in ("retry", "defer"):
@@ -75,11 +75,11 @@ def test_what_comes_back_later_has_the_state_that_it_was_given(http: httpx.Clien
 
     assert message["state"] == {"page": "defer"}
     assert message["attempt"] == 2, "a deferral used none up"
-    assert message["runs"] == 3, "and was begun all the same"
+    assert message["runs"] == 3, "although it had begun"
 
 
 @pytest.mark.parametrize(("ran", "runs"), [({}, 1), ({"ran": False}, 1), ({"ran": True}, 2)])
-def test_what_is_released_keeps_its_run_only_if_it_had_begun(
+def test_a_released_message_keeps_its_run_only_if_it_had_begun(
     http: httpx.Client, queue: Queue, ran: dict[str, bool], runs: int
 ) -> None:
     topic = f"w.ran.{len(ran)}.{runs}"
@@ -93,7 +93,7 @@ def test_what_is_released_keeps_its_run_only_if_it_had_begun(
     assert (again["attempt"], again["runs"]) == (1, runs)
 
 
-def test_many_attempts_end_at_once_in_different_ways(http: httpx.Client, queue: Queue) -> None:
+def test_many_attempts_are_settled_in_one_request_with_different_outcomes(http: httpx.Client, queue: Queue) -> None:
     queue.publish_many(7, "w.batch")
     messages = claim(http, "w.batch", limit=10)
     ways = ["complete", "retry", "reject", "fail", "defer", "release", "expire"]
@@ -107,7 +107,7 @@ def test_many_attempts_end_at_once_in_different_ways(http: httpx.Client, queue: 
     assert queue.value("SELECT count(*) FROM messages.message_archive WHERE topic = 'w.batch'") == 5
 
 
-def test_whoever_lost_the_lock_changes_nothing_and_is_told(http: httpx.Client, queue: Queue) -> None:
+def test_a_settle_after_a_lost_lock_changes_nothing_and_is_reported(http: httpx.Client, queue: Queue) -> None:
     published = queue.publish("w.lost")
     (first,) = claim(http, "w.lost")
     queue.call("release", [published], [first["claim_id"]])
@@ -121,7 +121,7 @@ def test_whoever_lost_the_lock_changes_nothing_and_is_told(http: httpx.Client, q
     assert queue.message(published).claim_id == second["claim_id"]
 
 
-def test_a_settle_that_is_sent_again_is_no_loss(http: httpx.Client, queue: Queue) -> None:
+def test_a_repeated_settle_is_not_lost(http: httpx.Client, queue: Queue) -> None:
     published = queue.publish("w.twice")
     (message,) = claim(http, "w.twice")
     ended = {"claim_id": message["claim_id"], "outcome": "complete"}
@@ -131,7 +131,7 @@ def test_a_settle_that_is_sent_again_is_no_loss(http: httpx.Client, queue: Queue
     assert answers == [200, 200]
 
 
-def test_a_heartbeat_extends_the_lock_and_says_how_far_it_is(http: httpx.Client, queue: Queue) -> None:
+def test_a_heartbeat_extends_the_lock_and_records_progress(http: httpx.Client, queue: Queue) -> None:
     published = queue.publish("w.beat")
     (message,) = claim(http, "w.beat")
     before = queue.message(published).lock_expires_at
@@ -143,7 +143,7 @@ def test_a_heartbeat_extends_the_lock_and_says_how_far_it_is(http: httpx.Client,
     assert queue.message(published).progress == {"done": 3, "total": 9}
 
 
-def test_a_heartbeat_tells_what_was_cancelled(http: httpx.Client, queue: Queue) -> None:
+def test_a_heartbeat_reports_cancellations(http: httpx.Client, queue: Queue) -> None:
     one, other = queue.publish_many(2, "w.cancel")
     held = [{"id": m["id"], "claim_id": m["claim_id"]} for m in claim(http, "w.cancel", limit=2)]
     queue.call("cancel", [one])
@@ -152,7 +152,7 @@ def test_a_heartbeat_tells_what_was_cancelled(http: httpx.Client, queue: Queue) 
     assert queue.message(other).claim_id
 
 
-def test_who_waits_gets_what_is_published_meanwhile(site: Site, http: httpx.Client, queue: Queue) -> None:
+def test_a_waiting_claim_gets_a_message_published_meanwhile(site: Site, http: httpx.Client, queue: Queue) -> None:
     found: list[list[dict[str, Any]]] = []
     waiting = threading.Thread(target=lambda: found.append(claim(http, "w.wait", wait=25)))
     waiting.start()
@@ -165,7 +165,7 @@ def test_who_waits_gets_what_is_published_meanwhile(site: Site, http: httpx.Clie
     eventually(lambda: not queue.value("SELECT count(*) FROM messages.sleeper WHERE worker LIKE 'web:%%'"))
 
 
-def test_all_who_wait_have_one_connection(site: Site, http: httpx.Client, queue: Queue) -> None:
+def test_all_waiting_claims_share_one_connection(site: Site, http: httpx.Client, queue: Queue) -> None:
     def count() -> int:
         query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'pgrouse%%'"
         return int(queue.value(query))
@@ -185,16 +185,16 @@ def test_all_who_wait_have_one_connection(site: Site, http: httpx.Client, queue:
 
 @pytest.fixture
 def crowded(site_database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    """A server where few may stand in line for a connection."""
+    """A server where few requests may wait for a connection."""
     monkeypatch.setattr(database_pool, "MAX_WAITING", 10)
-    # Who waits is not to be refused because the machine stands still.
+    # Waiting requests should not be refused because the machine pauses.
     monkeypatch.setattr(database_pool, "WAIT_S", 60.0)
     site = Site(site_database, pool_size=2, statement_timeout="60s")
     yield site
     site.stop()
 
 
-def test_of_many_who_wait_each_gets_one_message_and_none_is_refused(
+def test_each_of_many_waiting_claims_gets_one_message_and_none_is_refused(
     crowded: Site, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims, claimed = [], work._claim
@@ -234,7 +234,7 @@ def test_of_many_who_wait_each_gets_one_message_and_none_is_refused(
     assert len({message["id"] for answer in answers for message in answer.json()["messages"]}) == 60
 
 
-def test_for_how_many_topics_may_be_waited_is_bounded_for_each_token_and_for_all(
+def test_the_number_of_awaited_topics_is_limited_per_token_and_in_total(
     site_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_poll, "MAX_TOPICS", 250)
@@ -242,7 +242,7 @@ def test_for_how_many_topics_may_be_waited_is_bounded_for_each_token_and_for_all
     topics = [f"w.bound{n}" for n in range(400)]
     with ExitStack() as ends:
         one, other = (ends.enter_context(crowded.client(crowded.token("worker"))) for _ in range(2))
-        # Ends those that wait, so that the threads end.
+        # Ends the waiting claims, so that the threads end.
         ends.callback(crowded.stop)
 
         def ask(client: httpx.Client, first: int, last: int, wait: float = 0.1) -> httpx.Response:
@@ -264,7 +264,7 @@ def test_for_how_many_topics_may_be_waited_is_bounded_for_each_token_and_for_all
     assert "one token" in too_many.json()["detail"]
 
 
-def test_why_nobody_is_woken_is_logged_at_the_first_failure_and_when_their_number_has_doubled(
+def test_a_broken_listener_is_logged_at_its_first_failure_and_at_each_doubling(
     http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_poll, "ready_topics", lambda topics: Call(b"SELECT 1 / 0", [], values))
@@ -273,21 +273,21 @@ def test_why_nobody_is_woken_is_logged_at_the_first_failure_and_when_their_numbe
     with capture_logs() as logs:
         assert claim(http, "w.blind", wait=3) == []
 
-    said = [(log["loop"], log["failures"], log["reason"]) for log in logs if log["event"] == events.LOOP_FAILED]
-    assert said[:3] == [("long poll", failures, "division by zero") for failures in (1, 2, 4)]
+    found = [(log["loop"], log["failures"], log["reason"]) for log in logs if log["event"] == events.LOOP_FAILED]
+    assert found[:3] == [("long poll", failures, "division by zero") for failures in (1, 2, 4)]
 
 
-def test_a_delayed_message_comes_to_who_waits_when_it_is_due(http: httpx.Client, queue: Queue) -> None:
+def test_a_waiting_claim_gets_a_delayed_message_when_it_is_due(http: httpx.Client, queue: Queue) -> None:
     http.post("/v1/messages", json={"topic": "w.due", "payload": None, "delay": 1})
 
     assert len(claim(http, "w.due", wait=25)) == 1
 
 
-def test_who_waits_in_vain_gets_nothing(http: httpx.Client) -> None:
+def test_a_claim_that_waits_in_vain_gets_nothing(http: httpx.Client) -> None:
     assert claim(http, "w.vain", wait=0.2) == []
 
 
-def test_what_was_claimed_for_who_hung_up_is_given_back(site: Site, http: httpx.Client, queue: Queue) -> None:
+def test_messages_claimed_for_a_closed_connection_are_released(site: Site, http: httpx.Client, queue: Queue) -> None:
     with pytest.raises(httpx.ReadTimeout):
         http.post("/v1/claim", json={"topics": ["w.gone"], "wait": 25}, timeout=httpx.Timeout(60, read=0.5))
 
@@ -307,11 +307,11 @@ def test_what_was_claimed_for_who_hung_up_is_given_back(site: Site, http: httpx.
         {"topics": ["t"], "lock_duration": 0},
     ],
 )
-def test_limits_of_a_claim(http: httpx.Client, body: Any) -> None:
+def test_limits_of_a_claim_are_checked(http: httpx.Client, body: Any) -> None:
     assert http.post("/v1/claim", json=body).status_code == 422
 
 
-def test_while_a_large_output_is_read_and_written_others_are_answered(
+def test_other_requests_are_answered_while_a_large_output_is_read_and_written(
     http: httpx.Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on, encode, writing = threading.Event(), jsonb.encode, threading.Event()
@@ -344,7 +344,7 @@ LARGE = "x" * 400_000
 
 
 @pytest.mark.parametrize(
-    ("ended", "said"),
+    ("ended", "expected"),
     [
         ({"outcome": "complete", "output": [LARGE, "\x00"]}, "output[1] contains a NUL character"),
         ({"outcome": "retry", "state": {"a": LARGE, "b": "\ud800"}}, "state['b'] contains half of a surrogate pair"),
@@ -353,17 +353,17 @@ LARGE = "x" * 400_000
     ],
     ids=["nul", "surrogate", "misplaced", "members"],
 )
-def test_a_large_body_is_refused_as_a_small_one_is(http: httpx.Client, ended: dict[str, Any], said: str) -> None:
+def test_a_large_body_is_refused_like_a_small_one(http: httpx.Client, ended: dict[str, Any], expected: str) -> None:
     content = json.dumps({"claim_id": 1, **ended})
 
     answer = http.post("/v1/messages/1/settle", content=content, headers={"Content-Type": "application/json"})
 
     assert (answer.status_code, code(answer)) == (422, "invalid_request")
-    assert said in answer.json()["detail"]
+    assert expected in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         (b'{"claim_id": 1,', "is no JSON"),
         (b'{"claim_id": 1, "outcome": "release\xff"}', "invalid UTF-8 at byte 35"),
@@ -372,11 +372,11 @@ def test_a_large_body_is_refused_as_a_small_one_is(http: httpx.Client, ended: di
     ],
     ids=["cut", "bytes", "twice", "nan"],
 )
-def test_what_could_not_be_kept_is_refused(http: httpx.Client, content: bytes, said: str) -> None:
+def test_an_output_that_could_not_be_stored_is_refused(http: httpx.Client, content: bytes, expected: str) -> None:
     answer = http.post("/v1/messages/1/settle", content=content, headers={"Content-Type": "application/json"})
 
     assert (answer.status_code, code(answer)) == (422, "invalid_request")
-    assert said in answer.json()["detail"]
+    assert expected in answer.json()["detail"]
 
 
 def of_registry(http: httpx.Client, name: str) -> dict[str, Any] | None:
@@ -384,7 +384,7 @@ def of_registry(http: httpx.Client, name: str) -> dict[str, Any] | None:
     return next((each for each in workers if each["name"] == name), None)
 
 
-def test_a_worker_that_says_its_name_stands_in_the_list_and_is_dated_now_and_then(
+def test_a_named_worker_is_listed_and_its_heartbeat_is_updated(
     http: httpx.Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_workers, "RECORD_EVERY_S", 3600)
@@ -406,7 +406,7 @@ def test_a_worker_that_says_its_name_stands_in_the_list_and_is_dated_now_and_the
     assert again["state"] == "working"
 
 
-def test_a_worker_that_is_asked_to_drain_gets_nothing_and_is_told(
+def test_a_draining_worker_gets_no_message_and_is_informed(
     http: httpx.Client, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_workers, "RECORD_EVERY_S", 0)
@@ -414,13 +414,13 @@ def test_a_worker_that_is_asked_to_drain_gets_nothing_and_is_told(
     queue.publish("w.drain")
 
     http.post("/v1/workers/drain", json={"name": "http:root/go-2"})
-    told = http.post("/v1/claim", json={"topics": ["w.drain"], "worker": "go-2", "wait": 20})
+    answer = http.post("/v1/claim", json={"topics": ["w.drain"], "worker": "go-2", "wait": 20})
 
-    assert told.json() == {"messages": [], "draining": True}
+    assert answer.json() == {"messages": [], "draining": True}
     assert len(claim(http, "w.drain", worker="go-3")) == 1
 
 
-def test_who_extends_a_lock_is_seen(http: httpx.Client, queue: Queue) -> None:
+def test_a_heartbeat_of_locks_updates_the_worker(http: httpx.Client, queue: Queue) -> None:
     published = queue.publish("w.long")
     (message,) = claim(http, "w.long", worker="go-4", lock_duration="10m")
     queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '1 hour'")

@@ -1,4 +1,4 @@
-"""What the tests of the command line begin with."""
+"""Fixtures for the tests of the command line."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def pgrouse(shell: Shell, database: Database, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def queue(db: psycopg.Connection[Any]) -> Queue:
-    """The queue itself, to prepare and to look."""
+    """The queue itself, to prepare and to check."""
     return Queue(db)
 
 
 @pytest.fixture
 def acting_as(database: Database, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """`acting_as("messages_analyst")`: from here on commands have no more rights than that role."""
+    """`acting_as("messages_analyst")`: from this call on commands have only the rights of that role."""
 
     def act(role: str) -> None:
         monkeypatch.setenv("PGROUSE_DSN", f"{database.dsn} options='-c role={role}'")
@@ -56,10 +56,12 @@ def acting_as(database: Database, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def stranger(server: Postgres) -> Iterator[str]:
-    """A user who may log in and has no right at all."""
+def user_without_rights(server: Postgres) -> Iterator[str]:
+    """A user who may log in and has no rights."""
     with server.admin() as admin:
-        admin.execute("DROP ROLE IF EXISTS cli_stranger")
-        admin.execute(sql.SQL("CREATE ROLE cli_stranger LOGIN PASSWORD {}").format(admin.info.password or None))
-        yield "cli_stranger"
-        admin.execute("DROP ROLE cli_stranger")
+        admin.execute("DROP ROLE IF EXISTS cli_user_without_rights")
+        admin.execute(
+            sql.SQL("CREATE ROLE cli_user_without_rights LOGIN PASSWORD {}").format(admin.info.password or None)
+        )
+        yield "cli_user_without_rights"
+        admin.execute("DROP ROLE cli_user_without_rights")

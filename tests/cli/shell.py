@@ -1,4 +1,4 @@
-"""The command line as a test types it."""
+"""The command line for tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PGROUSE = str(Path(sysconfig.get_path("scripts")) / "pgrouse")
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that has ended: its exit code and what it printed."""
+    """A finished command: its exit code and what it printed."""
 
     code: int
     out: str
@@ -44,7 +44,7 @@ class Ended:
 
 
 class Shell:
-    """Types commands, in this process: an own one for each would take half a second."""
+    """Runs commands in this process: a process for each would take half a second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch, self._capsys = monkeypatch, capsys

@@ -1,4 +1,4 @@
-"""What the database looks like when a command is typed: dead messages, workers."""
+"""States of the database for commands: dead messages, workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.sql.queue import Queue
 
 
 def die(queue: Queue, *topics: str, age: str = "0", result: str = "fail", error: str = "boom") -> list[int]:
-    """Publish a message for each topic and let it end badly, so long ago; return the ids."""
+    """Publish a message for each topic and let it end badly, the given time ago; return the ids."""
     ids = [queue.publish(topic) for topic in topics]
     for topic in topics:
         queue.settle(result, queue.claim(topic), [error])
@@ -17,12 +17,12 @@ def die(queue: Queue, *topics: str, age: str = "0", result: str = "fail", error:
 
 
 def start(queue: Queue, name: str, *topics: str, host: str = "h1") -> None:
-    """Enter a worker into the registry."""
+    """Add a worker to the registry."""
     queue.call("register_worker", name, host, 4121, "0.1.0", list(topics), 100)
 
 
 def silence(queue: Queue, name: str, seconds: int) -> None:
-    """Let a worker have been seen last so long ago."""
+    """Set the time of a worker's last heartbeat."""
     queue.conn.execute(
         "UPDATE messages.worker SET seen_at = seen_at - %s * interval '1 s' WHERE name = %s", [seconds, name]
     )

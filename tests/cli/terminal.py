@@ -1,4 +1,4 @@
-"""A terminal that commands run in."""
+"""A terminal for commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07)")
 
 
 def on_terminal(command: list[str], environ: Mapping[str, str], width: int = 80) -> str:
-    """Run a command to its end in a terminal of that width; return everything that it wrote there."""
+    """Run a command to its end in a terminal of that width; return everything that it wrote."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     neutral = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
@@ -25,7 +25,7 @@ def on_terminal(command: list[str], environ: Mapping[str, str], width: int = 80)
     )
     os.close(theirs)
     written = b""
-    # Linux says that the other end is closed by an error.
+    # Linux reports the end of the other side as an error.
     try:
         while block := os.read(ours, 65536):
             written += block

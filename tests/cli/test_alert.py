@@ -1,4 +1,4 @@
-"""pgrouse alert: what it prints and how it ends."""
+"""pgrouse alert: output and exit codes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def two_sinks(folder: Path, receiver: Receiver) -> None:
 
 
 @pytest.mark.usefixtures("two_sinks")
-def test_a_test_goes_through_each_sink_and_says_what_came_back(shell: Shell, receiver: Receiver) -> None:
+def test_alert_test_sends_to_each_sink_and_prints_the_answer(shell: Shell, receiver: Receiver) -> None:
     ended = shell("alert", "test")
 
     assert (ended.code, ended.out) == (1, "ops: arrived (204 No Content)\n")
@@ -51,7 +51,7 @@ def test_a_test_goes_through_each_sink_and_says_what_came_back(shell: Shell, rec
 
 
 @pytest.mark.usefixtures("two_sinks")
-def test_one_sink_can_be_tested_alone_and_its_answer_is_json_if_wanted(shell: Shell, receiver: Receiver) -> None:
+def test_one_sink_can_be_tested_alone_with_its_answer_as_json(shell: Shell, receiver: Receiver) -> None:
     ended = shell("alert", "test", "ops", "--json")
 
     assert ended.code == 0
@@ -65,14 +65,14 @@ def test_one_sink_can_be_tested_alone_and_its_answer_is_json_if_wanted(shell: Sh
 
 
 @pytest.mark.usefixtures("two_sinks")
-def test_a_sink_that_there_is_not_is_a_mistake_of_usage(shell: Shell) -> None:
+def test_an_unknown_sink_is_a_usage_error(shell: Shell) -> None:
     ended = shell("alert", "test", "opps")
 
     assert (ended.code, "there are: ops, gone" in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize("command", ["test", "run"])
-def test_without_a_sink_there_is_nothing_to_do(shell: Shell, command: str) -> None:
+def test_alert_test_without_a_sink_does_nothing(shell: Shell, command: str) -> None:
     ended = shell("alert", command)
 
     assert (ended.code, "[[alerts.to]]" in ended.err) == (78, True)
@@ -81,7 +81,7 @@ def test_without_a_sink_there_is_nothing_to_do(shell: Shell, command: str) -> No
 # list, sinks, conditions
 
 
-def test_the_list_shows_what_goes_on(pgrouse: Shell, queue: Queue) -> None:
+def test_the_list_shows_open_alerts(pgrouse: Shell, queue: Queue) -> None:
     raise_alert(queue, count=1200)
     raise_alert(queue, "quiet")
     sink = Sink(queue)
@@ -109,13 +109,13 @@ def test_the_list_shows_the_exception_and_not_the_head_of_its_traceback(pgrouse:
     assert "Traceback" not in shown
 
 
-def test_the_list_of_nothing_says_so(pgrouse: Shell) -> None:
+def test_an_empty_list_is_reported(pgrouse: Shell) -> None:
     ended = pgrouse("alert", "list")
 
     assert (ended.code, ended.out, ended.err) == (0, "", "no alerts\n")
 
 
-def test_the_sinks_show_which_of_them_fails_and_why(pgrouse: Shell, queue: Queue) -> None:
+def test_the_list_of_sinks_shows_which_fails_and_why(pgrouse: Shell, queue: Queue) -> None:
     raise_alert(queue)
     good, bad = Sink(queue, "good"), Sink(queue, "bad")
     bad.settle(bad.next(), "answered 503")
@@ -130,7 +130,7 @@ def test_the_sinks_show_which_of_them_fails_and_why(pgrouse: Shell, queue: Queue
     }
 
 
-def test_the_conditions_say_what_is_wrong_and_end_with_1_then(pgrouse: Shell, queue: Queue) -> None:
+def test_the_conditions_that_are_violated_are_shown_with_exit_code_1(pgrouse: Shell, queue: Queue) -> None:
     assert pgrouse("alert", "conditions").code == 0
     queue.publish(wait="-6 minutes")
 
@@ -139,10 +139,10 @@ def test_the_conditions_say_what_is_wrong_and_end_with_1_then(pgrouse: Shell, qu
     assert (ended.code, ended.object["kind"], ended.object["topic"]) == (1, "no_worker", "t")
 
 
-# bounds
+# thresholds
 
 
-def test_a_bound_is_set_for_a_topic_or_for_all_and_shown(pgrouse: Shell) -> None:
+def test_a_threshold_is_set_for_a_topic_or_for_all_and_shown(pgrouse: Shell) -> None:
     pgrouse("alert", "bounds", "slow", "--set", "backlog_age=6h", "--set", "dead_per_hour=0")
     pgrouse("alert", "bounds", "*", "--set", "backlog_age=5m")
 
@@ -158,7 +158,7 @@ def test_a_bound_is_set_for_a_topic_or_for_all_and_shown(pgrouse: Shell) -> None
 
 
 @pytest.mark.parametrize("given", [("slow", "backlog=1"), ("slow", "backlog_age=soon"), ("slow", "dead_per_hour=x")])
-def test_a_bound_that_there_is_not_is_a_mistake_of_usage(pgrouse: Shell, given: tuple[str, str]) -> None:
+def test_an_unknown_threshold_is_a_usage_error(pgrouse: Shell, given: tuple[str, str]) -> None:
     assert pgrouse("alert", "bounds", given[0], "--set", given[1]).code == 2
 
 
@@ -180,14 +180,14 @@ def test_a_silence_is_added_listed_and_removed(pgrouse: Shell) -> None:
     "options",
     [["--topic", "t"], ["--for", "1h"], ["--topic", "t", "--for", "1h", "--until", "2999-01-01T00:00:00Z"]],
 )
-def test_a_silence_needs_what_and_for_how_long(pgrouse: Shell, options: list[str]) -> None:
+def test_a_silence_needs_a_filter_and_a_duration(pgrouse: Shell, options: list[str]) -> None:
     assert pgrouse("alert", "silence", "add", *options).code == 2
 
 
 # replay, forget
 
 
-def test_a_replay_sends_again_what_was_sent(pgrouse: Shell, queue: Queue) -> None:
+def test_a_replay_sends_past_alerts_again(pgrouse: Shell, queue: Queue) -> None:
     assert pgrouse("alert", "replay").code == 1
     raise_alert(queue)
     Sink(queue).deliver()
@@ -199,13 +199,13 @@ def test_a_replay_sends_again_what_was_sent(pgrouse: Shell, queue: Queue) -> Non
     assert pgrouse("alert", "replay", "--id", sent, "--json").object == {"messages": 1, "found": True}
 
 
-def test_a_sink_that_is_not_used_any_more_is_forgotten(pgrouse: Shell, queue: Queue) -> None:
+def test_an_unused_sink_can_be_forgotten(pgrouse: Shell, queue: Queue) -> None:
     Sink(queue).next()
 
     assert [pgrouse("alert", "forget", "ops").code for _ in range(2)] == [0, 1]
 
 
-def test_an_operator_may_do_all_of_it(pgrouse: Shell, queue: Queue, acting_as: Any) -> None:
+def test_an_operator_may_run_every_alert_command(pgrouse: Shell, queue: Queue, acting_as: Any) -> None:
     raise_alert(queue)
     Sink(queue).deliver()
     acting_as("messages_operator")

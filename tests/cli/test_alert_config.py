@@ -1,4 +1,4 @@
-"""The settings of alerts: what is refused, in whose words, and that no secret is shown."""
+"""The settings of alerts: which are refused, with which error, and that no secret is shown."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(tmp_path: Path, text: str, **environ: str) -> Config:
         ('[alerts]\ngroup_interval = "0s"\n', 2, "must be between 1s and 7d"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, line: int, problem: str) -> None:
+def test_an_error_is_reported_with_its_line(tmp_path: Path, text: str, line: int, problem: str) -> None:
     with pytest.raises(ConfigProblems, match=re.escape(problem)) as refused:
         read(tmp_path, text)
 
@@ -62,7 +62,7 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, line: in
         ('[alerts]\nenvironment = "a\\nb"\n', "is not a valid environment name"),
     ],
 )
-def test_where_a_message_comes_from_is_checked(tmp_path: Path, text: str, problem: str) -> None:
+def test_the_source_of_alerts_is_checked(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigProblems, match=re.escape(problem)):
         read(tmp_path, text)
 
@@ -73,7 +73,7 @@ def test_the_address_of_the_dashboard_may_end_with_a_slash(tmp_path: Path) -> No
     assert (config.web.url, config.alerts.environment) == ("https://example.com/queue", "production")
 
 
-def test_an_address_that_is_refused_is_not_repeated(tmp_path: Path) -> None:
+def test_a_refused_address_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(ConfigProblems) as refused:
         read(tmp_path, '[[alerts.to]]\nname = "a"\nwebhook = "ftp://secret/"\nurl = 5\n')
 
@@ -94,7 +94,7 @@ def test_secrets_come_from_the_environment_and_are_never_shown(
     assert not any(secret in shown.out + shown.err for secret in ("tokentoken", "signing secret", "Bearer abc"))
 
 
-def test_the_check_makes_every_sink_and_says_which_cannot_be_used(tmp_path: Path) -> None:
+def test_the_check_creates_every_sink_and_reports_the_invalid_ones(tmp_path: Path) -> None:
     text = '[[alerts.to]]\nname = "a"\nsentry = "https://nothing"\n[[alerts.to]]\nname = "b"\ncommand = ["no-such-program"]\n'
 
     with pytest.raises(ConfigProblems) as refused:
@@ -104,7 +104,7 @@ def test_the_check_makes_every_sink_and_says_which_cannot_be_used(tmp_path: Path
     assert "alerts.to[1].command: there is no program no-such-program" in str(refused.value)
 
 
-def test_every_command_that_reads_the_configuration_refuses_a_wrong_sink(folder: Path, shell: Shell) -> None:
+def test_every_command_that_reads_the_configuration_refuses_an_invalid_sink(folder: Path, shell: Shell) -> None:
     (folder / "pgrouse.toml").write_text(WEBHOOK + "webhok = 1\n")
 
     ended = shell("config", "show")
@@ -120,7 +120,7 @@ def test_the_schema_for_editors_has_the_keys_of_every_sink(shell: Shell) -> None
     assert all(each.get("description") for table in tables for each in table["properties"].values())
 
 
-def test_the_command_checks_the_sinks_too(folder: Path, shell: Shell) -> None:
+def test_config_check_checks_the_sinks(folder: Path, shell: Shell) -> None:
     (folder / "pgrouse.toml").write_text('[[alerts.to]]\nname = "a"\ncommand = ["no-such-program"]\n')
 
     ended = shell("config", "check")
@@ -128,7 +128,7 @@ def test_the_command_checks_the_sinks_too(folder: Path, shell: Shell) -> None:
     assert (ended.code, "no-such-program" in ended.err) == (78, True)
 
 
-def test_a_sink_goes_by_its_own_rules_and_else_by_those_of_all(tmp_path: Path) -> None:
+def test_a_sink_uses_its_own_rules_or_else_those_of_all(tmp_path: Path) -> None:
     config = read(
         tmp_path,
         '[alerts]\ngroup_wait = "1m"\ngroup_interval = "1h"\nkinds = ["failed"]\n'

@@ -11,7 +11,7 @@ def archived(queue: Queue) -> list[int]:
     return [row.id for row in queue.rows("SELECT id FROM messages.message_archive ORDER BY id")]
 
 
-def test_what_is_older_is_deleted_and_the_rest_stays(pgrouse: Shell, queue: Queue) -> None:
+def test_purge_deletes_older_messages_and_keeps_the_others(pgrouse: Shell, queue: Queue) -> None:
     die(queue, "a", age="2 days")
     die(queue, "a", age="40 days")
     (new,) = die(queue, "a")
@@ -22,7 +22,7 @@ def test_what_is_older_is_deleted_and_the_rest_stays(pgrouse: Shell, queue: Queu
     assert archived(queue) == [new]
 
 
-def test_of_one_topic_only_that_is_deleted(pgrouse: Shell, queue: Queue) -> None:
+def test_purge_of_one_topic_deletes_only_its_messages(pgrouse: Shell, queue: Queue) -> None:
     die(queue, "a", age="2 days")
     (kept,) = die(queue, "b", age="2 days")
 
@@ -30,7 +30,7 @@ def test_of_one_topic_only_that_is_deleted(pgrouse: Shell, queue: Queue) -> None
     assert archived(queue) == [kept]
 
 
-def test_it_asks_before_it_deletes(pgrouse: Shell, queue: Queue) -> None:
+def test_purge_asks_for_confirmation(pgrouse: Shell, queue: Queue) -> None:
     die(queue, "a", age="2 days")
 
     refused = pgrouse("archive", "purge", "--older-than", "1d", "--topic", "a", stdin="n\n")
@@ -51,7 +51,7 @@ def test_a_dry_run_only_counts(pgrouse: Shell, queue: Queue) -> None:
     assert len(archived(queue)) == 1
 
 
-def test_how_old_has_to_be_said(shell: Shell) -> None:
+def test_purge_requires_an_age(shell: Shell) -> None:
     ended = shell("archive", "purge")
 
     assert ended.code == 2

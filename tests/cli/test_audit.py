@@ -8,7 +8,7 @@ from tests.cli.shell import Shell
 from tests.sql.queue import Queue
 
 
-def test_it_lists_what_was_done_the_latest_first(pgrouse: Shell, queue: Queue) -> None:
+def test_actions_are_listed_latest_first(pgrouse: Shell, queue: Queue) -> None:
     queue.policy("mail", max_attempts=3)
     pgrouse("topic", "pause", "mail", "--reason", "the relay is down")
 
@@ -29,7 +29,7 @@ def test_as_json_each_action_is_an_object(pgrouse: Shell, queue: Queue) -> None:
     assert action["detail"] == {"count": 1, "reason": "by mistake"}
 
 
-def test_filters_narrow_it(pgrouse: Shell, queue: Queue) -> None:
+def test_filters_narrow_the_list(pgrouse: Shell, queue: Queue) -> None:
     with queue.conn.transaction():
         queue.conn.execute("SELECT set_config('messages.actor', 'ops', true)")
         queue.call("pause", "mail")
@@ -45,7 +45,7 @@ def test_filters_narrow_it(pgrouse: Shell, queue: Queue) -> None:
     assert actions("--before", "2") == ["pause"]
 
 
-def test_where_nobody_did_anything_it_says_so(pgrouse: Shell) -> None:
+def test_an_empty_log_is_reported(pgrouse: Shell) -> None:
     run = pgrouse("audit")
 
     assert (run.out, run.err) == ("", "no actions\n")

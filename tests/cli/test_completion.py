@@ -11,7 +11,7 @@ from tests.cli.shell import PGROUSE, Shell
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
-def test_each_shell_gets_a_script_of_its_own(shell: Shell, name: str) -> None:
+def test_each_shell_gets_its_own_script(shell: Shell, name: str) -> None:
     script = shell("completion", name).out
 
     assert "_PGROUSE_COMPLETE" in script
@@ -32,7 +32,7 @@ def test_each_shell_gets_a_script_of_its_own(shell: Shell, name: str) -> None:
         ("pgrouse topic unset mail max_r", ["max_redrives"]),
     ],
 )
-def test_words_are_completed(words: str, completed: list[str]) -> None:
+def test_commands_and_options_are_completed(words: str, completed: list[str]) -> None:
     environ = {
         **os.environ,
         "_PGROUSE_COMPLETE": "bash_complete",

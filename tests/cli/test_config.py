@@ -1,4 +1,4 @@
-"""`pgrouse config`. What is said about mistakes in the file is told by tests/test_config.py."""
+"""`pgrouse config`. Errors in the file are tested by tests/test_config.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Write = Callable[[str], None]
 
 @pytest.fixture
 def write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes pgrouse.toml; what checks put on the import path is taken off again."""
+    """Writes pgrouse.toml; entries that checks add to the import path are removed again."""
     monkeypatch.setattr(sys, "path", sys.path[:])
     return lambda text: (folder / "pgrouse.toml").write_text(text) and None
 
@@ -25,7 +25,7 @@ def write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 # check
 
 
-def test_a_good_configuration_passes(shell: Shell, write: Write, folder: Path) -> None:
+def test_a_valid_configuration_passes(shell: Shell, write: Write, folder: Path) -> None:
     (folder / "cli_good_handlers.py").write_text("def work(payload): ...")
     write('[topics.a]\nhandler = "cli_good_handlers:work"')
 
@@ -45,7 +45,9 @@ def test_every_problem_is_a_line_and_the_exit_code_is_78(shell: Shell, write: Wr
     ]
 
 
-def test_json_tells_file_line_and_key_of_each(shell: Shell, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_has_file_line_and_key_of_each_problem(
+    shell: Shell, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write("[worker]\nthreads = 0")
     monkeypatch.setenv("PGROUSE_LOG__LEVEL", "loud")
 
@@ -59,7 +61,7 @@ def test_json_tells_file_line_and_key_of_each(shell: Shell, write: Write, monkey
 
 
 @pytest.mark.parametrize(
-    ("module", "handler", "said"),
+    ("module", "handler", "expected"),
     [
         ("", "nowhere_to_be_found:work", "nowhere_to_be_found"),
         ("def other(payload): ...", "cli_bad_handlers:work", "cli_bad_handlers has no function work"),
@@ -72,8 +74,8 @@ def test_json_tells_file_line_and_key_of_each(shell: Shell, write: Write, monkey
         ("", "click:echo", "module click may not be used"),
     ],
 )
-def test_a_handler_that_cannot_be_used_is_told_with_file_line_and_key(
-    shell: Shell, write: Write, folder: Path, monkeypatch: pytest.MonkeyPatch, module: str, handler: str, said: str
+def test_an_invalid_handler_is_reported_with_file_line_and_key(
+    shell: Shell, write: Write, folder: Path, monkeypatch: pytest.MonkeyPatch, module: str, handler: str, expected: str
 ) -> None:
     monkeypatch.delitem(sys.modules, "cli_bad_handlers", raising=False)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -84,10 +86,10 @@ def test_a_handler_that_cannot_be_used_is_told_with_file_line_and_key(
 
     assert (ended.code, ended.out) == (78, "")
     assert ended.err.startswith('pgrouse: pgrouse.toml:3: topics."a.b".handler: ')
-    assert said in ended.err
+    assert expected in ended.err
 
 
-def test_a_file_that_is_not_there_is_told(shell: Shell) -> None:
+def test_a_missing_file_is_reported(shell: Shell) -> None:
     ended = shell("config", "check", "--config", "no.toml")
 
     assert ended.code == 78
@@ -106,7 +108,7 @@ def test_the_file_can_be_named_before_or_behind_the_command(shell: Shell, folder
 # show
 
 
-def test_each_value_is_shown_with_where_it_was_given(
+def test_each_value_is_shown_with_its_source(
     shell: Shell, write: Write, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write('[worker]\npoll_interval = 0.5\n[topics."a.b"]\nhandler = "m:f"')
@@ -147,7 +149,7 @@ def test_the_schema_describes_the_file(shell: Shell) -> None:
     assert schema["additionalProperties"] is False
 
 
-def test_what_is_allowed_but_surprises_is_a_warning(shell: Shell, write: Write, folder: Path) -> None:
+def test_a_valid_but_surprising_setting_is_a_warning(shell: Shell, write: Write, folder: Path) -> None:
     (folder / "cli_rules_handlers.py").write_text("def work(payload): ...")
     write('[topics.a]\nhandler = "cli_rules_handlers:work"\nack_policy = "ack_first"')
 

@@ -1,4 +1,4 @@
-"""`pgrouse cron`. What it does is told by the tests of pgrouse.cron."""
+"""`pgrouse cron`. The jobs are tested by tests/cron."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_missing_jobs_are_a_problem_until_they_are_installed(pgrouse: Shell, eve
         ended = pgrouse("cron", "check")
         return ended if ended.code == 0 else None
 
-    # The launcher comes up a moment after its server does.
+    # The launcher starts a moment after its server.
     after = eventually(well, within_s=60)
 
     assert before.code == 1
@@ -41,7 +41,7 @@ def test_missing_jobs_are_a_problem_until_they_are_installed(pgrouse: Shell, eve
     assert after.out == "ok: pg_cron maintains the queue\n"
 
 
-def test_json_tells_what_was_scheduled_found_and_removed(pgrouse: Shell) -> None:
+def test_json_lists_scheduled_existing_and_removed_jobs(pgrouse: Shell) -> None:
     scheduled = pgrouse("cron", "install", "--json").object["scheduled"]
     again = pgrouse("cron", "install", "--json").object
     removed = pgrouse("cron", "remove", "--json").object["removed"]
@@ -54,7 +54,7 @@ def test_json_tells_what_was_scheduled_found_and_removed(pgrouse: Shell) -> None
     assert set(findings[0]) == {"kind", "job", "problem", "fix"}
 
 
-def test_what_is_not_there_can_be_removed(pgrouse: Shell) -> None:
+def test_removing_absent_jobs_is_no_error(pgrouse: Shell) -> None:
     ended = pgrouse("cron", "remove")
 
     assert (ended.code, ended.out) == (0, "there are no jobs of pgrouse\n")

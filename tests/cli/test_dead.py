@@ -10,11 +10,11 @@ from tests.sql.queue import Queue
 
 
 def listed(pgrouse: Shell, *arguments: object) -> list[int]:
-    """Return the ids that the list has."""
+    """Return the listed ids."""
     return [row["id"] for row in pgrouse("dead", "list", "--json", *arguments).objects]
 
 
-def test_dead_messages_are_listed_the_latest_first(pgrouse: Shell, queue: Queue) -> None:
+def test_dead_messages_are_listed_latest_first(pgrouse: Shell, queue: Queue) -> None:
     (old,) = die(queue, "a", age="1 hour")
     (older,) = die(queue, "a", age="2 hours")
     (new,) = die(queue, "b")
@@ -22,7 +22,7 @@ def test_dead_messages_are_listed_the_latest_first(pgrouse: Shell, queue: Queue)
     assert listed(pgrouse) == [new, old, older]
 
 
-def test_what_succeeded_or_was_cancelled_is_not_dead(pgrouse: Shell, queue: Queue) -> None:
+def test_succeeded_and_cancelled_messages_are_not_dead(pgrouse: Shell, queue: Queue) -> None:
     cancelled, _ = queue.publish("a"), queue.publish("b")
     queue.call("cancel", [cancelled])
     queue.settle("complete", queue.claim("b"))
@@ -54,7 +54,7 @@ def test_pages_follow_each_other_without_a_gap(pgrouse: Shell, queue: Queue) -> 
     assert second == [ids[2], ids[1], ids[0]]
 
 
-def test_people_see_what_the_error_says_in_the_end(pgrouse: Shell, queue: Queue) -> None:
+def test_the_table_shows_the_end_of_the_error(pgrouse: Shell, queue: Queue) -> None:
     die(queue, "orders", error='Traceback (most recent call last):\n  File "x"\nTimeoutError: \x1b[31mno answer')
 
     heading, row = pgrouse("dead", "list").out.splitlines()
@@ -64,7 +64,7 @@ def test_people_see_what_the_error_says_in_the_end(pgrouse: Shell, queue: Queue)
     assert row.endswith("TimeoutError: \\x1b[31mno answer")
 
 
-def test_what_was_put_back_is_listed_only_on_demand(pgrouse: Shell, queue: Queue) -> None:
+def test_redriven_messages_are_listed_only_on_demand(pgrouse: Shell, queue: Queue) -> None:
     (dead,) = die(queue, "a")
     new = pgrouse("redrive", dead, "--json").object["message_id"]
 
@@ -73,7 +73,7 @@ def test_what_was_put_back_is_listed_only_on_demand(pgrouse: Shell, queue: Queue
     assert (row["id"], row["redriven_as"]) == (dead, new)
 
 
-def test_a_script_can_fail_if_there_is_any(pgrouse: Shell, queue: Queue) -> None:
+def test_a_script_can_fail_if_a_message_is_dead(pgrouse: Shell, queue: Queue) -> None:
     before = pgrouse("dead", "list", "--fail-if-any")
     die(queue, "a")
     after = pgrouse("dead", "list", "--fail-if-any")
@@ -91,7 +91,7 @@ def test_a_dead_message_is_shown_in_full(pgrouse: Shell, queue: Queue, result: s
     assert (shown["id"], shown["error"], shown["payload"]) == (dead, "boom", 1)
 
 
-def test_a_message_that_lives_is_not_shown_as_dead(pgrouse: Shell, queue: Queue) -> None:
+def test_a_live_message_is_not_shown_as_dead(pgrouse: Shell, queue: Queue) -> None:
     alive = queue.publish()
 
     ended = pgrouse("dead", "show", alive)
@@ -100,7 +100,7 @@ def test_a_message_that_lives_is_not_shown_as_dead(pgrouse: Shell, queue: Queue)
     assert ended.err == f"pgrouse: message {alive} is not dead, it is ready: `pgrouse message show {alive}`\n"
 
 
-def test_more_filters_narrow_the_list_by_kind_of_error_its_text_and_time(pgrouse: Shell, queue: Queue) -> None:
+def test_filters_by_fingerprint_error_text_and_time_narrow_the_list(pgrouse: Shell, queue: Queue) -> None:
     (full,) = die(queue, "a", error="disk 7 is full")
     (old,) = die(queue, "a", error="no route", age="2 hours")
 
@@ -112,7 +112,7 @@ def test_more_filters_narrow_the_list_by_kind_of_error_its_text_and_time(pgrouse
 # Groups
 
 
-def test_what_differs_only_in_particulars_is_one_group(pgrouse: Shell, queue: Queue) -> None:
+def test_errors_that_differ_only_in_details_are_one_group(pgrouse: Shell, queue: Queue) -> None:
     die(queue, "a", error="disk 7 is full")
     (last,) = die(queue, "a", error="disk 8 is full")
     die(queue, "b", error="no route")
@@ -123,7 +123,7 @@ def test_what_differs_only_in_particulars_is_one_group(pgrouse: Shell, queue: Qu
     assert (one["topic"], one["count"], one["at_least"]) == ("b", 1, False)
 
 
-def test_people_see_how_many_since_when_a_trend_and_a_sample(pgrouse: Shell, queue: Queue) -> None:
+def test_the_table_of_groups_shows_count_age_trend_and_a_sample(pgrouse: Shell, queue: Queue) -> None:
     for age in ("10 minutes", "10 minutes", "90 minutes", "4 hours 30 minutes"):
         die(queue, "orders", error="Traceback\nTimeoutError: no answer", age=age)
 
@@ -136,7 +136,7 @@ def test_people_see_how_many_since_when_a_trend_and_a_sample(pgrouse: Shell, que
     assert row.endswith("TimeoutError: no answer")
 
 
-def test_a_long_time_is_shown_by_the_day(pgrouse: Shell, queue: Queue) -> None:
+def test_the_trend_of_a_long_time_is_shown_by_day(pgrouse: Shell, queue: Queue) -> None:
     die(queue, "a", age="26 hours")
 
     heading, row = pgrouse("dead", "group").out.splitlines()
@@ -145,7 +145,7 @@ def test_a_long_time_is_shown_by_the_day(pgrouse: Shell, queue: Queue) -> None:
     assert "·····█·" in row
 
 
-def test_groups_of_which_all_were_put_back_are_shown_on_demand(pgrouse: Shell, queue: Queue) -> None:
+def test_groups_whose_messages_were_all_redriven_are_shown_on_demand(pgrouse: Shell, queue: Queue) -> None:
     (dead,) = die(queue, "a")
     pgrouse("redrive", dead)
 
@@ -154,7 +154,7 @@ def test_groups_of_which_all_were_put_back_are_shown_on_demand(pgrouse: Shell, q
     assert (row["count"], row["redriven"]) == (1, 1)
 
 
-def test_beyond_the_bound_a_number_ends_with_a_plus(pgrouse: Shell, queue: Queue) -> None:
+def test_a_count_above_the_limit_ends_with_a_plus(pgrouse: Shell, queue: Queue) -> None:
     queue.publish_many(2100)
     claimed = queue.claim(limit=2100)
     queue.settle("fail", claimed, ["boom"] * len(claimed))
@@ -164,7 +164,7 @@ def test_beyond_the_bound_a_number_ends_with_a_plus(pgrouse: Shell, queue: Queue
     assert row.split()[0] == "2,000+"
 
 
-# The circle
+# Repeated redrives
 
 
 def test_the_list_counts_the_redrives_behind_a_message_if_there_are_any(pgrouse: Shell, queue: Queue) -> None:
@@ -178,7 +178,7 @@ def test_the_list_counts_the_redrives_behind_a_message_if_there_are_any(pgrouse:
     assert (row.split()[0], row.split()[-2:]) == (str(second), ["1", "boom"])
 
 
-def test_the_circle_of_redrives_is_shown(pgrouse: Shell, queue: Queue) -> None:
+def test_the_history_of_redrives_is_shown(pgrouse: Shell, queue: Queue) -> None:
     (first,) = die(queue, "a")
     second = pgrouse("redrive", first, "--json").object["message_id"]
     queue.settle("fail", queue.claim("a"), ["boom"])
@@ -202,7 +202,7 @@ def test_a_dead_message_names_its_dead_letter(pgrouse: Shell, queue: Queue) -> N
     assert f"dead letter  {copy} (ready)\n" in pgrouse("dead", "show", dead).out
 
 
-# Dead letters go back
+# Redrives of dead letters
 
 
 def test_dead_letters_are_moved_back_by_their_ids(pgrouse: Shell, queue: Queue) -> None:
@@ -218,7 +218,7 @@ def test_dead_letters_are_moved_back_by_their_ids(pgrouse: Shell, queue: Queue) 
 
 
 @pytest.mark.parametrize("topic", ["a", "a.dlq"])
-def test_all_of_a_topic_are_moved_back_in_as_many_batches_as_it_takes(
+def test_dead_letters_of_a_topic_are_moved_back_in_several_batches(
     pgrouse: Shell, queue: Queue, monkeypatch: pytest.MonkeyPatch, topic: str
 ) -> None:
     monkeypatch.setattr("pgrouse.cli.dead.PAGE", 2)
@@ -233,7 +233,7 @@ def test_all_of_a_topic_are_moved_back_in_as_many_batches_as_it_takes(
     assert sorted(row.topic for row in queue.rows("SELECT topic FROM messages.message")) == ["a", "a", "a", "b.dlq"]
 
 
-def test_a_limit_moves_the_oldest(pgrouse: Shell, queue: Queue) -> None:
+def test_a_limit_moves_the_oldest_dead_letters(pgrouse: Shell, queue: Queue) -> None:
     queue.policy("a", dead_letter=True)
     first, _ = die(queue, "a", "a")
 
@@ -242,7 +242,7 @@ def test_a_limit_moves_the_oldest(pgrouse: Shell, queue: Queue) -> None:
     assert queue.message(row["message_id"]).redriven_from == first
 
 
-def test_what_is_no_waiting_dead_letter_is_told(pgrouse: Shell, queue: Queue) -> None:
+def test_an_id_that_is_no_waiting_dead_letter_is_reported(pgrouse: Shell, queue: Queue) -> None:
     alive = queue.publish()
 
     ended = pgrouse("dead", "requeue", alive)
@@ -253,7 +253,7 @@ def test_what_is_no_waiting_dead_letter_is_told(pgrouse: Shell, queue: Queue) ->
 
 
 @pytest.mark.parametrize("arguments", [[], ["1", "--topic", "a"], ["1", "--limit", "1"]])
-def test_which_dead_letters_has_to_be_said(shell: Shell, arguments: list[str]) -> None:
+def test_redrive_requires_a_selection_of_dead_letters(shell: Shell, arguments: list[str]) -> None:
     ended = shell("dead", "requeue", *arguments)
 
     assert ended.code == 2

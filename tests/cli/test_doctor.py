@@ -1,4 +1,4 @@
-"""`pgrouse doctor`: what it prints and how it ends. What it finds is told by the tests of pgrouse.doctor."""
+"""`pgrouse doctor`: output and exit codes. The findings are tested by tests/doctor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 
-def test_what_is_well_is_a_line_and_the_exit_code_is_0(pgrouse: Shell) -> None:
+def test_a_healthy_database_prints_one_line_and_exits_with_0(pgrouse: Shell) -> None:
     ended = pgrouse("doctor", "--only", "listener", "--only", "triggers")
 
     assert ended.code == 0
@@ -25,7 +25,7 @@ def test_what_is_well_is_a_line_and_the_exit_code_is_0(pgrouse: Shell) -> None:
     )
 
 
-def test_what_fails_stands_last_with_its_fix_and_the_exit_code_is_1(pgrouse: Shell, queue: Queue) -> None:
+def test_failures_are_printed_last_with_their_fix_and_the_exit_code_is_1(pgrouse: Shell, queue: Queue) -> None:
     queue.conn.execute("ALTER TABLE messages.message DISABLE TRIGGER new_message")
 
     ended = pgrouse("doctor", "--only", "triggers", "--only", "listener")
@@ -39,7 +39,7 @@ def test_what_fails_stands_last_with_its_fix_and_the_exit_code_is_1(pgrouse: She
     )
 
 
-def test_a_warning_is_no_failure_unless_it_is_strict(pgrouse: Shell, queue: Queue) -> None:
+def test_a_warning_is_a_failure_only_with_strict(pgrouse: Shell, queue: Queue) -> None:
     queue.conn.execute("ALTER TABLE messages.message RESET (fillfactor)")
 
     lenient = pgrouse("doctor", "--only", "table_settings")
@@ -50,7 +50,7 @@ def test_a_warning_is_no_failure_unless_it_is_strict(pgrouse: Shell, queue: Queu
     assert lenient.out.endswith("1 check made: 1 warn\n")
 
 
-def test_many_of_the_same_are_counted_unless_they_are_asked_for(pgrouse: Shell, queue: Queue) -> None:
+def test_many_findings_of_one_code_are_counted_unless_listed_on_demand(pgrouse: Shell, queue: Queue) -> None:
     for n in range(8):
         queue.publish(f"orphan.{n}")
 
@@ -64,7 +64,7 @@ def test_many_of_the_same_are_counted_unless_they_are_asked_for(pgrouse: Shell, 
     assert len([each for each in as_json.objects if each["code"] == "unhandled_topics"]) == 8
 
 
-def test_quiet_says_nothing_of_what_is_well(pgrouse: Shell) -> None:
+def test_quiet_omits_passed_checks(pgrouse: Shell) -> None:
     ended = pgrouse("doctor", "--quiet", "--only", "triggers", "--only", "ticks")
 
     assert ended.code == 1
@@ -80,7 +80,7 @@ def test_json_is_an_object_for_each_finding(pgrouse: Shell) -> None:
     assert set(ended.objects[0]) == {"code", "level", "what", "fix", "detail"}
 
 
-def test_of_a_database_that_does_not_answer_it_says_so_and_what_it_could_look_at(
+def test_an_unreachable_database_is_reported_with_the_checks_that_need_none(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGROUSE_DSN", f"host={tmp_path} user=u dbname=d")
@@ -100,7 +100,7 @@ def test_an_unknown_code_is_refused_with_the_nearest(pgrouse: Shell) -> None:
     assert "there is no code 'listner'; did you mean 'listener'?" in ended.err
 
 
-def test_with_few_rights_it_says_what_cannot_be_seen(pgrouse: Shell, acting_as: object) -> None:
+def test_checks_that_need_more_rights_are_reported(pgrouse: Shell, acting_as: object) -> None:
     acting_as("messages_publisher")  # type: ignore[operator]
 
     ended = pgrouse("doctor", "--quiet", "--only", "ticks", "--only", "listener")
@@ -110,7 +110,7 @@ def test_with_few_rights_it_says_what_cannot_be_seen(pgrouse: Shell, acting_as: 
     assert "fix: GRANT messages_operator, or messages_analyst, to the user of database.dsn" in ended.out
 
 
-def test_on_a_terminal_every_line_fits_and_levels_have_colours(database: Database, folder: Path) -> None:
+def test_every_line_fits_the_terminal_and_levels_have_colours(database: Database, folder: Path) -> None:
     written = on_terminal([str(PGROUSE), "doctor"], {"PGROUSE_DSN": database.dsn}, width=80)
 
     lines = plain(written)
@@ -121,9 +121,9 @@ def test_on_a_terminal_every_line_fits_and_levels_have_colours(database: Databas
     assert COLOR.search(written)
 
 
-def test_control_characters_of_others_do_not_reach_the_terminal(pgrouse: Shell, queue: Queue) -> None:
+def test_control_characters_of_stored_text_do_not_reach_the_terminal(pgrouse: Shell, queue: Queue) -> None:
     queue.call("register_worker", "w", "h", 1, "1.0", ["t"], 1)
-    # A name that came before such characters were refused.
+    # A name from before such characters were refused.
     queue.conn.execute("UPDATE messages.worker SET name = %s, seen_at = seen_at - interval '5 minutes'", ["w\x1b[31m"])
 
     ended = pgrouse("doctor", "--only", "workers_gone")

@@ -11,7 +11,7 @@ from tests.cli.stage import die
 from tests.sql.queue import Queue
 
 
-def test_the_reasons_stand_below_each_other_the_most_decisive_first(pgrouse: Shell, queue: Queue) -> None:
+def test_the_reasons_are_listed_most_decisive_first(pgrouse: Shell, queue: Queue) -> None:
     message = queue.publish("mail")
     queue.call("pause", "mail", "too loud")
 
@@ -25,14 +25,14 @@ def test_json_has_the_details_for_programs(pgrouse: Shell, queue: Queue) -> None
     message = queue.publish("mail")
     queue.call("pause", "mail", "too loud")
 
-    told = pgrouse("explain", message, "--json").object
+    explained = pgrouse("explain", message, "--json").object
 
-    assert told["id"] == message
-    assert told["reasons"][0]["code"] == "paused"
-    assert told["reasons"][0]["detail"]["reason"] == "too loud"
+    assert explained["id"] == message
+    assert explained["reasons"][0]["code"] == "paused"
+    assert explained["reasons"][0]["detail"]["reason"] == "too loud"
 
 
-def test_of_a_dead_message_it_says_why(pgrouse: Shell, queue: Queue) -> None:
+def test_a_dead_message_is_explained(pgrouse: Shell, queue: Queue) -> None:
     (message,) = die(queue, "mail", error="Traceback\nValueError: boom")
 
     ended = pgrouse("explain", message)
@@ -41,7 +41,7 @@ def test_of_a_dead_message_it_says_why(pgrouse: Shell, queue: Queue) -> None:
     assert "ValueError: boom" in ended.out
 
 
-def test_a_message_that_never_was_is_exit_code_1(pgrouse: Shell) -> None:
+def test_an_unknown_message_is_exit_code_1(pgrouse: Shell) -> None:
     ended = pgrouse("explain", 999_999)
 
     assert ended.code == 1
@@ -49,7 +49,7 @@ def test_a_message_that_never_was_is_exit_code_1(pgrouse: Shell) -> None:
 
 
 @pytest.mark.parametrize("role", ["messages_operator", "messages_analyst"])
-def test_operators_and_analysts_may_ask(
+def test_operators_and_analysts_may_explain(
     pgrouse: Shell, queue: Queue, acting_as: Callable[[str], None], role: str
 ) -> None:
     message = queue.publish()

@@ -14,7 +14,7 @@ from tests.sql.queue import Queue
 HERE = socket.gethostname()
 
 
-def test_a_worker_of_this_host_that_was_seen_is_well(pgrouse: Shell, queue: Queue) -> None:
+def test_a_recently_seen_worker_of_this_host_is_healthy(pgrouse: Shell, queue: Queue) -> None:
     start(queue, "w1", host=HERE)
 
     ended = pgrouse("health")
@@ -25,39 +25,39 @@ def test_a_worker_of_this_host_that_was_seen_is_well(pgrouse: Shell, queue: Queu
         ["ok", "schema"],
         ["ok", "worker"],
     ]
-    told = pgrouse("health", "--json").object
-    assert (told["ok"], told["problem"], {check["level"] for check in told["checks"]}) == (True, None, {"ok"})
+    report = pgrouse("health", "--json").object
+    assert (report["ok"], report["problem"], {check["level"] for check in report["checks"]}) == (True, None, {"ok"})
 
 
 @pytest.mark.parametrize(
-    ("host", "silent_s", "arguments", "said"),
+    ("host", "silent_s", "arguments", "expected"),
     [
         ("other", 0, [], f"there is no worker on host {HERE}: start one with `pgrouse run`"),
         (HERE, 31, [], "w1 was last seen AGE ago: see its log"),
         (HERE, 0, ["--worker", "w2"], "there is no worker w2: start one with `pgrouse run`"),
     ],
 )
-def test_no_worker_or_a_silent_one_is_a_problem(
-    pgrouse: Shell, queue: Queue, host: str, silent_s: int, arguments: list[str], said: str
+def test_a_missing_or_silent_worker_is_a_problem(
+    pgrouse: Shell, queue: Queue, host: str, silent_s: int, arguments: list[str], expected: str
 ) -> None:
     start(queue, "w1", host=host)
     silence(queue, "w1", silent_s)
 
-    told = pgrouse("health", *arguments, "--json").object
-    problem = told["problem"]
-    assert (told["ok"], without_age(problem)) == (False, said)
-    assert told["checks"][-1] == {"name": "worker", "level": "fail", "detail": problem}
+    report = pgrouse("health", *arguments, "--json").object
+    problem = report["problem"]
+    assert (report["ok"], without_age(problem)) == (False, expected)
+    assert report["checks"][-1] == {"name": "worker", "level": "fail", "detail": problem}
     ended = pgrouse("health", *arguments)
     assert ended.code == 1
-    assert without_age(ended.out.splitlines()[-1]) == f"fail  worker    {said}"
+    assert without_age(ended.out.splitlines()[-1]) == f"fail  worker    {expected}"
 
 
-def without_age(said: str) -> str:
-    """Return it without the seconds, which go on while the test runs; they are some thirty."""
-    return re.sub(r"\b(3[1-9]|[4-9]\d)s ago", "AGE ago", said)
+def without_age(text: str) -> str:
+    """Return it without the seconds, which increase while the test runs; they are about thirty."""
+    return re.sub(r"\b(3[1-9]|[4-9]\d)s ago", "AGE ago", text)
 
 
-def test_a_worker_can_be_named_wherever_it_runs(pgrouse: Shell, queue: Queue) -> None:
+def test_a_named_worker_is_checked_on_any_host(pgrouse: Shell, queue: Queue) -> None:
     start(queue, "w1", host="other")
 
     assert pgrouse("health", "--worker", "w1").code == 0
@@ -77,7 +77,7 @@ def test_an_older_schema_is_exit_code_78(pgrouse: Shell, queue: Queue) -> None:
 
 
 def complete(pgrouse: Shell) -> tuple[int, dict[str, tuple[str, str]]]:
-    """The exit code, and what was found by name."""
+    """The exit code, and the problems by name."""
     ended = pgrouse("health", "--complete", "--json")
     return ended.code, {check["name"]: (check["level"], check["detail"]) for check in ended.object["checks"]}
 
@@ -89,14 +89,14 @@ def tick(queue: Queue, caller: str, age: str = "0") -> None:
 
 @pytest.fixture
 def hearing(queue: Queue) -> Queue:
-    """A queue that is well: a worker of this host hears, and ticks."""
+    """A healthy queue: a worker of this host listens and ticks."""
     start(queue, "w1", host=HERE)
     queue.call("touch_worker", "w1", {"listener": "listening"})
     tick(queue, "daemon")
     return queue
 
 
-def test_the_complete_check_finds_nothing_wrong_where_all_is_well(pgrouse: Shell, hearing: Queue) -> None:
+def test_the_complete_check_of_a_healthy_queue_finds_nothing(pgrouse: Shell, hearing: Queue) -> None:
     code, found = complete(pgrouse)
 
     assert (code, {level for level, _ in found.values()}) == (0, {"ok"})
@@ -104,7 +104,7 @@ def test_the_complete_check_finds_nothing_wrong_where_all_is_well(pgrouse: Shell
 
 
 @pytest.mark.parametrize("status", [{"listener": "degraded"}, {}])
-def test_a_worker_that_hears_nothing_is_a_problem_of_the_complete_check_only(
+def test_a_worker_without_notifications_is_a_problem_of_the_complete_check_only(
     pgrouse: Shell, hearing: Queue, status: dict[str, str]
 ) -> None:
     hearing.call("touch_worker", "w1", status)
@@ -116,7 +116,7 @@ def test_a_worker_that_hears_nothing_is_a_problem_of_the_complete_check_only(
     assert pgrouse("health").code == 0
 
 
-def test_maintenance_that_nobody_runs_is_a_problem(pgrouse: Shell, hearing: Queue) -> None:
+def test_missing_maintenance_is_a_problem(pgrouse: Shell, hearing: Queue) -> None:
     tick(hearing, "daemon", "4 minutes")
     code, found = complete(pgrouse)
     assert (code, found["maintenance"]) == (1, ("fail", "ran 4m ago: start a daemon, or `pgrouse cron install`"))
@@ -125,7 +125,7 @@ def test_maintenance_that_nobody_runs_is_a_problem(pgrouse: Shell, hearing: Queu
     assert complete(pgrouse)[1]["maintenance"][1].startswith("never ran")
 
 
-def test_pg_cron_that_has_stopped_is_worth_a_warning_while_daemons_tick(pgrouse: Shell, hearing: Queue) -> None:
+def test_a_stopped_pg_cron_is_a_warning_while_daemons_tick(pgrouse: Shell, hearing: Queue) -> None:
     tick(hearing, "cron", "1 hour")
 
     code, found = complete(pgrouse)
@@ -135,7 +135,7 @@ def test_pg_cron_that_has_stopped_is_worth_a_warning_while_daemons_tick(pgrouse:
     assert found["maintenance"][1].startswith("pg_cron last ran ")
 
 
-def test_an_export_that_holds_the_retention_is_worth_a_warning(pgrouse: Shell, hearing: Queue) -> None:
+def test_an_export_that_delays_the_retention_is_a_warning(pgrouse: Shell, hearing: Queue) -> None:
     hearing.call("open_export", "lake", "/lake", "7")
     die(hearing, "t", age="40 days")
 

@@ -13,7 +13,7 @@ from pgrouse.config.source import show_key
 from tests.cli.shell import Shell
 
 
-def test_it_writes_a_configuration_that_passes_its_check(shell: Shell, folder: Path) -> None:
+def test_init_writes_a_configuration_that_passes_its_check(shell: Shell, folder: Path) -> None:
     ended = shell("init", "shop")
 
     assert ended.code == 0
@@ -21,7 +21,7 @@ def test_it_writes_a_configuration_that_passes_its_check(shell: Shell, folder: P
     assert shell("config", "check", "--config", "shop/pgrouse.toml").code == 0
 
 
-def test_it_says_what_comes_next(shell: Shell) -> None:
+def test_init_prints_the_next_steps(shell: Shell) -> None:
     lines = shell("init").out.splitlines()
 
     assert lines[:2] == ["wrote pgrouse.toml", "wrote handlers.py"]
@@ -29,12 +29,12 @@ def test_it_says_what_comes_next(shell: Shell) -> None:
     assert not any("cd " in line for line in lines)
 
 
-def test_json_names_the_files(shell: Shell) -> None:
+def test_json_lists_the_files(shell: Shell) -> None:
     assert shell("init", "a/b", "--json").object == {"created": ["a/b/pgrouse.toml", "a/b/handlers.py"]}
 
 
 @pytest.mark.parametrize("standing", ["pgrouse.toml", "handlers.py"])
-def test_it_overwrites_nothing_and_then_writes_nothing(shell: Shell, folder: Path, standing: str) -> None:
+def test_init_overwrites_nothing_and_then_writes_nothing(shell: Shell, folder: Path, standing: str) -> None:
     (folder / standing).write_text("mine")
 
     ended = shell("init")
@@ -45,7 +45,7 @@ def test_it_overwrites_nothing_and_then_writes_nothing(shell: Shell, folder: Pat
     assert (folder / standing).read_text() == "mine"
 
 
-def test_a_folder_that_cannot_be_made_is_told(shell: Shell, folder: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(shell: Shell, folder: Path) -> None:
     (folder / "file").touch()
 
     ended = shell("init", "file/inside")
@@ -53,7 +53,7 @@ def test_a_folder_that_cannot_be_made_is_told(shell: Shell, folder: Path) -> Non
     assert (ended.code, ended.err) == (1, "pgrouse: file/inside: Not a directory\n")
 
 
-def test_every_key_that_the_file_shows_in_a_comment_is_one(shell: Shell, folder: Path) -> None:
+def test_every_key_in_a_comment_of_the_file_exists(shell: Shell, folder: Path) -> None:
     shell("init")
     text = (folder / "pgrouse.toml").read_text()
 

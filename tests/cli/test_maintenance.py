@@ -9,7 +9,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 
-def test_it_runs_all_functions_and_says_what_they_did(pgrouse: Shell, queue: Queue) -> None:
+def test_maintenance_runs_all_functions_and_prints_their_results(pgrouse: Shell, queue: Queue) -> None:
     message_id = queue.publish()
     queue.claim(lock_duration="1 hour")
     queue.conn.execute("UPDATE messages.message SET lock_expires_at = now() - interval '1 s'")
@@ -20,7 +20,7 @@ def test_it_runs_all_functions_and_says_what_they_did(pgrouse: Shell, queue: Que
     assert queue.archived(message_id).result == "lock_expired"
 
 
-def test_the_servers_warnings_are_passed_on_without_the_payload(pgrouse: Shell, queue: Queue) -> None:
+def test_warnings_of_the_server_are_printed_without_the_payload(pgrouse: Shell, queue: Queue) -> None:
     message_id = queue.publish(payload={"note": "secret"})
     queue.claim()
     queue.conn.execute("UPDATE messages.message SET lock_expires_at = now() - interval '1 s'")
@@ -32,7 +32,7 @@ def test_the_servers_warnings_are_passed_on_without_the_payload(pgrouse: Shell, 
     assert ended.out.splitlines()[0].split() == ["TASK", "COUNT"]
 
 
-def test_while_another_runs_them_there_is_nothing_to_do(pgrouse: Shell, database: Database) -> None:
+def test_maintenance_does_nothing_while_another_session_runs_it(pgrouse: Shell, database: Database) -> None:
     with psycopg.connect(database.dsn) as other:
         other.execute("SELECT messages.lock_mutex('tick')")
 
@@ -42,7 +42,7 @@ def test_while_another_runs_them_there_is_nothing_to_do(pgrouse: Shell, database
     assert ended.err == "another process runs them at the moment: nothing to do\n"
 
 
-def test_a_task_that_fails_is_a_problem_and_the_others_are_done(pgrouse: Shell, queue: Queue) -> None:
+def test_a_task_that_fails_is_a_problem_and_the_others_run(pgrouse: Shell, queue: Queue) -> None:
     queue.conn.execute("ALTER TABLE messages.low_water_mark RENAME TO elsewhere")
 
     ended = pgrouse("maintenance", "run")
@@ -52,7 +52,7 @@ def test_a_task_that_fails_is_a_problem_and_the_others_are_done(pgrouse: Shell, 
     assert [line.split()[1] == "failed" for line in ended.out.splitlines()[1:]].count(True) == 1
 
 
-def test_one_task_is_run_alone(pgrouse: Shell, queue: Queue) -> None:
+def test_one_task_can_be_run_alone(pgrouse: Shell, queue: Queue) -> None:
     message_id = queue.publish()
     queue.claim(lock_duration="1 hour")
     queue.conn.execute("UPDATE messages.message SET lock_expires_at = now() - interval '1 s'")

@@ -29,7 +29,7 @@ def states(queue: Queue) -> dict[str, int]:
 # list
 
 
-def test_all_that_have_not_ended_are_listed_with_their_state(pgrouse: Shell, states: dict[str, int]) -> None:
+def test_live_messages_are_listed_with_their_state(pgrouse: Shell, states: dict[str, int]) -> None:
     rows = pgrouse("message", "list", "--json").objects
 
     assert [(row["id"], row["state"]) for row in rows] == [
@@ -38,7 +38,7 @@ def test_all_that_have_not_ended_are_listed_with_their_state(pgrouse: Shell, sta
 
 
 @pytest.mark.parametrize("state", ["running", "retrying", "success", "failed", "cancelled", "ready", "delayed"])
-def test_one_state_can_be_listed_live_or_ended(pgrouse: Shell, states: dict[str, int], state: str) -> None:
+def test_messages_of_one_state_can_be_listed(pgrouse: Shell, states: dict[str, int], state: str) -> None:
     rows = pgrouse("message", "list", "--state", state, "--json").objects
 
     assert [(row["id"], row["state"], row["archived_at"] is None) for row in rows] == [
@@ -47,7 +47,7 @@ def test_one_state_can_be_listed_live_or_ended(pgrouse: Shell, states: dict[str,
 
 
 @pytest.mark.usefixtures("states")
-def test_what_ended_is_looked_for_only_as_far_back_as_wanted(pgrouse: Shell, queue: Queue) -> None:
+def test_ended_messages_are_listed_back_to_a_given_time(pgrouse: Shell, queue: Queue) -> None:
     queue.conn.execute(
         "UPDATE messages.message_archive SET archived_at = now() - interval '2 days' WHERE topic = 'success'"
     )
@@ -57,7 +57,7 @@ def test_what_ended_is_looked_for_only_as_far_back_as_wanted(pgrouse: Shell, que
 
 
 @pytest.mark.usefixtures("states")
-def test_people_get_a_table(pgrouse: Shell) -> None:
+def test_messages_are_listed_as_a_table(pgrouse: Shell) -> None:
     ended = pgrouse("message", "list")
 
     heading, first, *_, last = ended.out.splitlines()
@@ -103,7 +103,7 @@ def test_a_page_of_a_big_queue_reads_few_rows(
             )
         )
 
-    # The command's own connection reports when it ends.
+    # The command's own connection reports its statistics when it ends.
     assert eventually(rows_read) < 200
 
 
@@ -119,7 +119,7 @@ def test_an_analyst_may_list(pgrouse: Shell, acting_as: Callable[[str], None], s
 # show
 
 
-def test_json_shows_all_of_a_live_message(pgrouse: Shell, queue: Queue) -> None:
+def test_json_shows_every_field_of_a_live_message(pgrouse: Shell, queue: Queue) -> None:
     message_id = queue.publish(payload={"n": 1}, headers={"h": "x"}, key="k", priority=1)
 
     shown = pgrouse("message", "show", message_id, "--json").object
@@ -151,15 +151,15 @@ def test_an_ended_message_is_shown_from_the_archive(pgrouse: Shell, queue: Queue
     assert '"n": 1' in text
 
 
-def test_a_redriven_message_knows_its_ancestor_and_its_successor(pgrouse: Shell, states: dict[str, int]) -> None:
+def test_a_redriven_message_shows_its_predecessor_and_its_successor(pgrouse: Shell, states: dict[str, int]) -> None:
     new = pgrouse("redrive", states["failed"], "--json").object["message_id"]
 
     assert pgrouse("message", "show", new, "--json").object["redriven_from"] == states["failed"]
     assert pgrouse("message", "show", states["failed"], "--json").object["redriven_as"] == new
 
 
-def test_what_a_publisher_wrote_cannot_act_on_the_terminal(pgrouse: Shell, queue: Queue) -> None:
-    # A key that came before such characters were refused.
+def test_control_characters_of_a_payload_do_not_reach_the_terminal(pgrouse: Shell, queue: Queue) -> None:
+    # A key from before such characters were refused.
     queue.conn.execute("ALTER DOMAIN messages.key_name DROP CONSTRAINT message_key_is_short_and_printable")
     message_id = queue.publish(payload={"x": "\x1b]0;owned\x07"}, key="k\u202e")
 
@@ -171,7 +171,7 @@ def test_what_a_publisher_wrote_cannot_act_on_the_terminal(pgrouse: Shell, queue
 
 
 @pytest.mark.parametrize("payload", ["1e400", "1" * 5000, "[" * 1500 + "]" * 1500])
-def test_json_that_python_cannot_hold_is_shown_all_the_same(pgrouse: Shell, queue: Queue, payload: str) -> None:
+def test_json_that_python_cannot_hold_is_shown(pgrouse: Shell, queue: Queue, payload: str) -> None:
     message_id = queue.value(
         "INSERT INTO messages.message (topic, payload) VALUES ('t', %s::jsonb) RETURNING id", [payload]
     )
@@ -183,7 +183,7 @@ def test_json_that_python_cannot_hold_is_shown_all_the_same(pgrouse: Shell, queu
     assert '"payload": ' in pgrouse("message", "show", message_id, "--json").out
 
 
-def test_a_long_payload_is_cut_for_people_and_whole_as_json(pgrouse: Shell, queue: Queue) -> None:
+def test_a_long_payload_is_cut_in_the_table_and_whole_in_json(pgrouse: Shell, queue: Queue) -> None:
     message_id = queue.publish(payload={"x": "y" * 100_000})
 
     assert len(pgrouse("message", "show", message_id).out) < 25_000
@@ -197,14 +197,14 @@ def test_bytes_are_shown_as_bytes(pgrouse: Shell, queue: Queue) -> None:
     assert pgrouse("message", "show", message_id, "--json").object["body"] == {"base64": "AGFiGw=="}
 
 
-def test_a_message_that_is_not_there_is_exit_code_1(pgrouse: Shell) -> None:
+def test_a_missing_message_is_exit_code_1(pgrouse: Shell) -> None:
     ended = pgrouse("message", "show", 42)
 
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == "pgrouse: there is no message 42: it was never published, or was deleted from the archive\n"
 
 
-def test_whoever_may_not_read_contents_can_see_the_rest(
+def test_a_user_without_access_to_payloads_sees_the_other_columns(
     pgrouse: Shell, acting_as: Callable[[str], None], states: dict[str, int]
 ) -> None:
     acting_as("messages_analyst")
@@ -227,7 +227,7 @@ def test_cancelled_messages_are_archived_with_the_reason(pgrouse: Shell, queue: 
     assert [queue.archived(each).error for each in ids] == ["cancelled: not wanted"] * 2
 
 
-def test_what_is_not_live_cannot_be_cancelled_and_is_named(pgrouse: Shell, states: dict[str, int]) -> None:
+def test_a_message_that_is_not_live_cannot_be_cancelled_and_is_named(pgrouse: Shell, states: dict[str, int]) -> None:
     wanted: list[Any] = [states["ready"], states["success"], 999]
 
     ended = pgrouse("message", "cancel", *wanted)
@@ -246,9 +246,7 @@ def test_what_is_not_live_cannot_be_cancelled_and_is_named(pgrouse: Shell, state
 # skip
 
 
-def test_the_message_that_holds_up_its_channel_is_skipped_and_the_next_one_goes_on(
-    pgrouse: Shell, queue: Queue
-) -> None:
+def test_a_message_that_blocks_its_channel_is_skipped_and_the_next_one_runs(pgrouse: Shell, queue: Queue) -> None:
     queue.policy(ordered=True, max_attempts=2)
     first, second = (queue.publish(channel="c") for _ in range(2))
     queue.settle("retry", queue.claim(), ["boom"], ["1 hour"])
@@ -261,7 +259,7 @@ def test_the_message_that_holds_up_its_channel_is_skipped_and_the_next_one_goes_
     assert [each.id for each in queue.claim()] == [second]
 
 
-def test_what_does_not_wait_cannot_be_skipped_and_is_named(pgrouse: Shell, states: dict[str, int]) -> None:
+def test_a_message_that_does_not_wait_cannot_be_skipped_and_is_named(pgrouse: Shell, states: dict[str, int]) -> None:
     wanted: list[Any] = [states["ready"], states["running"], states["success"], 999]
 
     ended = pgrouse("message", "skip", *wanted)
@@ -286,7 +284,7 @@ def test_only_an_operator_may_skip(pgrouse: Shell, acting_as: Callable[[str], No
     assert "messages_operator" in ended.err
 
 
-def test_a_message_that_waits_is_edited(pgrouse: Shell, queue: Queue) -> None:
+def test_a_waiting_message_is_edited(pgrouse: Shell, queue: Queue) -> None:
     waiting = queue.publish(payload={"n": 1}, headers={"h": 1})
 
     ended = pgrouse("message", "edit", waiting, "--payload", '{"n": 2.50}')
@@ -304,7 +302,7 @@ def test_a_message_that_waits_is_edited(pgrouse: Shell, queue: Queue) -> None:
         ("ready", ["--seen", "0" * 32], "its contents have changed since they were read"),
     ],
 )
-def test_what_cannot_be_edited_is_said_with_the_reason(
+def test_a_message_that_cannot_be_edited_is_reported_with_the_reason(
     pgrouse: Shell, states: dict[str, int], state: str, arguments: list[str], problem: str
 ) -> None:
     ended = pgrouse("message", "edit", states[state], "--payload", "{}", *arguments)
@@ -317,7 +315,7 @@ def test_what_cannot_be_edited_is_said_with_the_reason(
     ("arguments", "complaint"),
     [([], "give --payload or --headers"), (["--payload", "{"], "payload is no JSON"), (["--headers", "1"], "headers")],
 )
-def test_an_edit_without_contents_that_fit_is_refused(
+def test_an_edit_with_an_invalid_payload_is_refused(
     pgrouse: Shell, states: dict[str, int], arguments: list[str], complaint: str
 ) -> None:
     ended = pgrouse("message", "edit", states["ready"], *arguments)
@@ -326,7 +324,7 @@ def test_an_edit_without_contents_that_fit_is_refused(
     assert complaint in ended.err
 
 
-# what is shown of a message at work
+# a running message
 
 
 @pytest.mark.parametrize(
@@ -338,14 +336,14 @@ def test_an_edit_without_contents_that_fit_is_refused(
         ({"page": 7}, 'progress     {"page": 7}'),
     ],
 )
-def test_a_message_shows_how_far_it_is(pgrouse: Shell, queue: Queue, progress: dict[str, object], line: str) -> None:
+def test_a_message_shows_its_progress(pgrouse: Shell, queue: Queue, progress: dict[str, object], line: str) -> None:
     published = queue.publish()
     queue.settle("set_progress", queue.claim(), [Jsonb(progress)])
 
     assert f"  {line}\n" in pgrouse("message", "show", published).out
 
 
-def test_a_message_shows_its_attempts_and_its_runs_and_which_attempt_never_began(pgrouse: Shell, queue: Queue) -> None:
+def test_a_message_shows_its_attempts_its_runs_and_the_attempt_that_never_began(pgrouse: Shell, queue: Queue) -> None:
     queue.policy(max_attempts=3, backoff={"kind": "none"})
     published = queue.publish()
     queue.claim(start=0, lock_duration="0")
@@ -361,10 +359,10 @@ def test_a_message_shows_its_attempts_and_its_runs_and_which_attempt_never_began
     assert ", never begun, by w" not in second
 
 
-# Those that come after others
+# dependencies
 
 
-def test_both_sides_of_a_message_are_shown(pgrouse: Shell, queue: Queue) -> None:
+def test_dependencies_and_dependents_of_a_message_are_shown(pgrouse: Shell, queue: Queue) -> None:
     first = queue.publish("first")
     middle = queue.send(after=[first]).id
     last = queue.send(topic="last", after=[middle], after_failed="run").id
@@ -379,7 +377,9 @@ def test_both_sides_of_a_message_are_shown(pgrouse: Shell, queue: Queue) -> None
     assert [(each["id"], each["state"]) for each in record["after"]] == [(last, "blocked")]
 
 
-def test_one_is_let_go_and_one_that_waits_for_none_is_told(pgrouse: Shell, queue: Queue) -> None:
+def test_a_message_is_released_from_its_dependencies_and_one_without_any_is_reported(
+    pgrouse: Shell, queue: Queue
+) -> None:
     last = queue.send(after=[queue.publish("first")]).id
 
     done = pgrouse("message", "unblock", str(last), "--json").objects
@@ -391,7 +391,9 @@ def test_one_is_let_go_and_one_that_waits_for_none_is_told(pgrouse: Shell, queue
     assert [c.id for c in queue.claim()] == [last]
 
 
-def test_what_waits_is_deleted_and_what_does_not_is_named(pgrouse: Shell, queue: Queue, states: dict[str, int]) -> None:
+def test_waiting_messages_are_deleted_and_others_are_named(
+    pgrouse: Shell, queue: Queue, states: dict[str, int]
+) -> None:
     wanted: list[Any] = [states["ready"], states["running"], states["success"]]
 
     ended = pgrouse("message", "delete", *wanted)

@@ -27,7 +27,7 @@ def applied(database: Database) -> int:
     return int(row[0])
 
 
-def test_it_installs_the_schema_and_says_so_in_one_line(pgrouse: Shell, empty_database: Database) -> None:
+def test_migrate_installs_the_schema_and_reports_it_in_one_line(pgrouse: Shell, empty_database: Database) -> None:
     ended = pgrouse("migrate")
 
     files = len(list(schema.scripts()))
@@ -36,7 +36,7 @@ def test_it_installs_the_schema_and_says_so_in_one_line(pgrouse: Shell, empty_da
     assert applied(empty_database) == files
 
 
-def test_a_second_time_there_is_nothing_to_do(pgrouse: Shell) -> None:
+def test_a_second_migrate_does_nothing(pgrouse: Shell) -> None:
     pgrouse("migrate")
 
     ended = pgrouse("migrate")
@@ -44,7 +44,7 @@ def test_a_second_time_there_is_nothing_to_do(pgrouse: Shell) -> None:
     assert (ended.code, ended.out) == (0, "the schema `messages` is up to date\n")
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(pgrouse: Shell, empty_database: Database) -> None:
+def test_a_dry_run_prints_the_same_and_changes_nothing(pgrouse: Shell, empty_database: Database) -> None:
     ended = pgrouse("migrate", "--dry-run")
 
     assert ended.code == 0
@@ -60,7 +60,7 @@ def test_json_lists_the_files(pgrouse: Shell) -> None:
     assert (first["dry_run"], second) == (False, {"applied": [], "dry_run": False})
 
 
-def test_a_migration_that_was_edited_is_exit_code_78(pgrouse: Shell, empty_database: Database) -> None:
+def test_a_changed_migration_is_exit_code_78(pgrouse: Shell, empty_database: Database) -> None:
     pgrouse("migrate")
     empty_database.connect().execute("UPDATE messages.migration SET digest = 'other' WHERE name = '0001_message'")
 
@@ -70,10 +70,10 @@ def test_a_migration_that_was_edited_is_exit_code_78(pgrouse: Shell, empty_datab
     assert ended.err.startswith("pgrouse: migration 0001_message was edited after it was applied: restore its text")
 
 
-def test_whoever_may_not_create_a_schema_is_told_so(
-    pgrouse: Shell, empty_database: Database, stranger: str, monkeypatch: pytest.MonkeyPatch
+def test_a_user_who_may_not_create_a_schema_gets_an_error_that_names_the_right(
+    pgrouse: Shell, empty_database: Database, user_without_rights: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PGROUSE_DSN", psycopg.conninfo.make_conninfo(empty_database.dsn, user=stranger))
+    monkeypatch.setenv("PGROUSE_DSN", psycopg.conninfo.make_conninfo(empty_database.dsn, user=user_without_rights))
 
     ended = pgrouse("migrate")
 
@@ -83,7 +83,7 @@ def test_whoever_may_not_create_a_schema_is_told_so(
 
 
 @pytest.mark.pg_cron
-def test_with_cron_it_schedules_the_jobs_too(pgrouse: Shell) -> None:
+def test_with_cron_schedules_the_jobs(pgrouse: Shell) -> None:
     ended = pgrouse("migrate", "--cron")
 
     assert ended.code == 0

@@ -1,4 +1,4 @@
-"""What reaches the screen."""
+"""The formats of output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def on_terminal(width: int) -> list[str]:
     return [line.rstrip() for line in captured.get().replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()]
 
 
-def test_into_a_pipe_a_table_is_aligned_lines_with_nothing_cut() -> None:
+def test_a_table_in_a_pipe_is_aligned_and_uncut() -> None:
     assert plain_table(COLUMNS, ROWS).splitlines() == [
         "   ID  TOPIC                                                         ERROR",
         "    7  orders                                                        one two \\x1b[31mred [bold]x[/bold]",
@@ -39,7 +39,7 @@ def test_into_a_pipe_a_table_is_aligned_lines_with_nothing_cut() -> None:
 
 
 @pytest.mark.parametrize("width", [50, 80, 120])
-def test_on_a_terminal_it_fits_and_only_wide_columns_are_cut(width: int) -> None:
+def test_a_table_fits_the_terminal_and_only_wide_columns_are_cut(width: int) -> None:
     lines = on_terminal(width)
 
     assert max(map(len, lines)) <= width
@@ -47,7 +47,7 @@ def test_on_a_terminal_it_fits_and_only_wide_columns_are_cut(width: int) -> None
     assert lines[2].startswith("12345  aaaa")
 
 
-def test_what_looks_like_markup_is_shown_as_it_is() -> None:
+def test_markup_is_shown_literally() -> None:
     assert "[bold]x[/bold]" in on_terminal(200)[1]
 
 
@@ -67,7 +67,7 @@ def test_control_characters_never_reach_a_terminal(text: str, shown: str) -> Non
     assert harmless(text) == shown
 
 
-def test_json_has_iso_times_seconds_base64_and_numbers_as_the_database_has_them() -> None:
+def test_json_has_iso_times_seconds_base64_and_exact_numbers() -> None:
     row = {
         "at": datetime(2027, 1, 1, tzinfo=UTC),
         "age": timedelta(milliseconds=1500),

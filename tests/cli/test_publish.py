@@ -1,4 +1,4 @@
-"""`pgrouse publish`. What can be published is told by tests/test_publish.py."""
+"""`pgrouse publish`. The rules for messages are tested by tests/test_publish.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cli.shell import Shell
 from tests.sql.queue import Queue
 
 
-def test_it_prints_the_id(pgrouse: Shell, queue: Queue) -> None:
+def test_publish_prints_the_id(pgrouse: Shell, queue: Queue) -> None:
     ended = pgrouse("publish", "orders.created", '{"id": 7}')
 
     assert (ended.code, ended.err) == (0, "")
@@ -25,13 +25,13 @@ def test_json_has_the_id_and_the_topic(pgrouse: Shell, queue: Queue) -> None:
     assert found == {"id": queue.ids()[0], "topic": "t", "outcome": "inserted"}
 
 
-def test_without_a_payload_it_is_null(pgrouse: Shell, queue: Queue) -> None:
+def test_a_message_without_a_payload_has_null(pgrouse: Shell, queue: Queue) -> None:
     pgrouse("publish", "t")
 
     assert queue.value("SELECT payload::text FROM messages.message") == "null"
 
 
-def test_every_digit_of_a_number_arrives(pgrouse: Shell, queue: Queue) -> None:
+def test_every_digit_of_a_number_is_preserved(pgrouse: Shell, queue: Queue) -> None:
     pgrouse("publish", "t", '{"total": 1.10, "exact": 0.12345678901234567890}')
 
     assert (
@@ -39,7 +39,7 @@ def test_every_digit_of_a_number_arrives(pgrouse: Shell, queue: Queue) -> None:
     )
 
 
-def test_a_dash_reads_the_payload_from_the_standard_input(pgrouse: Shell, queue: Queue) -> None:
+def test_a_dash_reads_the_payload_from_standard_input(pgrouse: Shell, queue: Queue) -> None:
     pgrouse("publish", "t", "-", stdin='\ufeff{"name": "größe"}\n')
 
     assert queue.value("SELECT payload FROM messages.message") == {"name": "größe"}
@@ -71,13 +71,13 @@ def test_every_option_reaches_the_message(pgrouse: Shell, queue: Queue) -> None:
     assert abs(message.life - timedelta(days=1)) < timedelta(minutes=1)
 
 
-def test_a_point_in_time_is_given_with_its_zone(pgrouse: Shell, queue: Queue) -> None:
+def test_a_time_is_given_with_its_zone(pgrouse: Shell, queue: Queue) -> None:
     pgrouse("publish", "t", "--available-at", "2050-01-31T08:00:00+01:00")
 
     assert queue.value("SELECT available_at FROM messages.message") == datetime(2050, 1, 31, 7, tzinfo=UTC)
 
 
-def test_a_file_of_lines_is_published_in_its_order(pgrouse: Shell, queue: Queue, folder: Path) -> None:
+def test_lines_of_a_file_are_published_in_order(pgrouse: Shell, queue: Queue, folder: Path) -> None:
     (folder / "in.jsonl").write_text('{"n": 1}\r\n\n[2]\n"3"')
 
     ended = pgrouse("publish", "t", "--lines", "in.jsonl", "--channel", "c", "--delay", "1h")
@@ -92,7 +92,7 @@ def test_a_file_of_lines_is_published_in_its_order(pgrouse: Shell, queue: Queue,
     }
 
 
-def test_of_a_file_with_a_wrong_line_nothing_is_published(pgrouse: Shell, queue: Queue) -> None:
+def test_a_file_with_an_invalid_line_publishes_nothing(pgrouse: Shell, queue: Queue) -> None:
     ended = pgrouse("publish", "t", "--lines", "-", stdin='{"n": 1}\n{"n": \n')
 
     assert (ended.code, ended.out) == (1, "")
@@ -124,19 +124,19 @@ REFUSED: list[tuple[list[str], str | bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "stdin", "said"), REFUSED, ids=[said for *_, said in REFUSED])
-def test_what_cannot_be_published_is_exit_code_1_and_one_line(
-    pgrouse: Shell, queue: Queue, arguments: list[str], stdin: str | bytes, said: str
+@pytest.mark.parametrize(("arguments", "stdin", "expected"), REFUSED, ids=[expected for *_, expected in REFUSED])
+def test_an_invalid_message_is_exit_code_1_and_one_line(
+    pgrouse: Shell, queue: Queue, arguments: list[str], stdin: str | bytes, expected: str
 ) -> None:
     ended = pgrouse("publish", *arguments, stdin=stdin)
 
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert ended.err.startswith("pgrouse: ")
-    assert said in ended.err
+    assert expected in ended.err
     assert queue.ids() == []
 
 
-def test_a_key_that_waits_already_is_told(pgrouse: Shell) -> None:
+def test_a_waiting_message_with_the_same_key_is_reported(pgrouse: Shell) -> None:
     pgrouse("publish", "t", "--key", "k")
 
     ended = pgrouse("publish", "t", "--key", "k")
@@ -147,8 +147,8 @@ def test_a_key_that_waits_already_is_told(pgrouse: Shell) -> None:
     )
 
 
-def test_a_payload_that_only_the_database_finds_too_large_is_told(pgrouse: Shell) -> None:
-    # Small numbers take more room in jsonb than in text.
+def test_a_payload_that_only_the_database_finds_too_large_is_reported(pgrouse: Shell) -> None:
+    # Small numbers take more space in jsonb than in text.
     ended = pgrouse("publish", "t", "-", stdin="[" + "1," * 3_000_000 + "1]")
 
     assert ended.code == 1
@@ -156,22 +156,24 @@ def test_a_payload_that_only_the_database_finds_too_large_is_told(pgrouse: Shell
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"),
+    ("mode", "expected"),
     [
         ("replace", "replaced the waiting message with this key"),
         ("ignore", "not published: this message with the key waits already"),
         ("append", "appended to the waiting message with this key"),
     ],
 )
-def test_what_happened_under_a_key_is_told_beside_the_id(pgrouse: Shell, queue: Queue, mode: str, said: str) -> None:
+def test_the_result_of_a_key_is_printed_with_the_id(pgrouse: Shell, queue: Queue, mode: str, expected: str) -> None:
     first = pgrouse("publish", "t", "1", "--key", "k")
 
     ended = pgrouse("publish", "t", "2", "--key", "k", "--on-conflict", mode)
 
-    assert (ended.code, ended.out, ended.err) == (0, first.out, said + "\n")
+    assert (ended.code, ended.out, ended.err) == (0, first.out, expected + "\n")
 
 
-def test_what_a_full_topic_drops_is_told_and_has_no_id(pgrouse: Shell, queue: Queue, folder: Path) -> None:
+def test_a_message_dropped_by_a_full_topic_is_reported_without_an_id(
+    pgrouse: Shell, queue: Queue, folder: Path
+) -> None:
     queue.policy("t", max_depth=1, on_full="drop")
     (folder / "in.jsonl").write_text("1\n2\n3\n")
 
@@ -184,27 +186,27 @@ def test_what_a_full_topic_drops_is_told_and_has_no_id(pgrouse: Shell, queue: Qu
 
 
 @pytest.mark.parametrize(
-    ("policy", "code", "said"),
+    ("policy", "code", "expected"),
     [
         ({"max_depth": 1}, 75, "topic t is full: max_depth is 1, and with 2 more it would hold 2: publish again"),
         ({"max_payload_bytes": 1}, 1, "a message of topic t has 3 bytes, max_payload_bytes is 1: store it elsewhere"),
         ({"payload_schema": {"type": "string"}}, 1, "does not fit the payload_schema of topic t (message number 1)"),
     ],
 )
-def test_what_a_policy_refuses_is_one_line_and_an_exit_code(
-    pgrouse: Shell, queue: Queue, policy: dict[str, object], code: int, said: str
+def test_a_refusal_by_a_policy_is_one_line_and_an_exit_code(
+    pgrouse: Shell, queue: Queue, policy: dict[str, object], code: int, expected: str
 ) -> None:
     queue.policy("t", **policy)
 
     ended = pgrouse("publish", "t", "--lines", "-", stdin="100\n200\n")
 
     assert (ended.code, ended.out) == (code, "")
-    assert said in ended.err
+    assert expected in ended.err
     assert len(ended.err.splitlines()) == 1
     assert queue.ids() == []
 
 
-def test_lines_know_no_on_conflict(pgrouse: Shell) -> None:
+def test_lines_do_not_take_on_conflict(pgrouse: Shell) -> None:
     ended = pgrouse("publish", "t", "--lines", "-", "--key", "k", "--on-conflict", "ignore", stdin="1\n")
 
     assert (ended.code, ended.err) == (
@@ -213,28 +215,28 @@ def test_lines_know_no_on_conflict(pgrouse: Shell) -> None:
     )
 
 
-def test_it_may_come_after_others(pgrouse: Shell, queue: Queue) -> None:
+def test_a_message_can_depend_on_others(pgrouse: Shell, queue: Queue) -> None:
     first, second = queue.publish("first"), queue.publish("second")
 
-    said = pgrouse("publish", "t", "--after", str(first), "--after", str(second), "--after-failed", "cancel")
+    ended = pgrouse("publish", "t", "--after", str(first), "--after", str(second), "--after-failed", "cancel")
 
-    last = int(said.out)
+    last = int(ended.out)
     assert [tuple(row) for row in queue.rows("SELECT id, after_failed FROM messages.workflow(%s)", [last])] == [
         (first, "cancel"),
         (second, "cancel"),
     ]
 
 
-def test_one_that_is_not_there_is_told_in_one_line(pgrouse: Shell) -> None:
-    said = pgrouse("publish", "t", "--after", "4711")
+def test_a_missing_dependency_is_reported_in_one_line(pgrouse: Shell) -> None:
+    ended = pgrouse("publish", "t", "--after", "4711")
 
-    assert said.code == 1
-    assert "there is no message 4711 to come after" in said.err
-    assert said.err.count("\n") == 1
+    assert ended.code == 1
+    assert "there is no message 4711 to come after" in ended.err
+    assert ended.err.count("\n") == 1
 
 
-def test_lines_know_no_after(pgrouse: Shell) -> None:
-    said = pgrouse("publish", "t", "--lines", "-", "--after", "1")
+def test_lines_do_not_take_after(pgrouse: Shell) -> None:
+    ended = pgrouse("publish", "t", "--lines", "-", "--after", "1")
 
-    assert said.code == 2
-    assert "not support --after" in said.err
+    assert ended.code == 2
+    assert "not support --after" in ended.err

@@ -12,11 +12,11 @@ from tests.sql.queue import Queue
 
 
 def waiting(queue: Queue) -> list[int]:
-    """Return the ancestors of the messages that wait, in the order in which they were put back."""
+    """Return the predecessors of the waiting messages, in the order of their redrives."""
     return [row.redriven_from for row in queue.rows("SELECT redriven_from FROM messages.message ORDER BY id")]
 
 
-def test_messages_are_put_back_by_their_ids(pgrouse: Shell, queue: Queue) -> None:
+def test_messages_are_redriven_by_their_ids(pgrouse: Shell, queue: Queue) -> None:
     first, second, third = die(queue, "a", "b", "c")
 
     ended = pgrouse("redrive", first, third)
@@ -27,7 +27,7 @@ def test_messages_are_put_back_by_their_ids(pgrouse: Shell, queue: Queue) -> Non
     assert second not in waiting(queue)
 
 
-def test_json_pairs_each_with_its_new_message_and_says_what_became_of_it(pgrouse: Shell, queue: Queue) -> None:
+def test_json_pairs_each_message_with_its_new_message_and_outcome(pgrouse: Shell, queue: Queue) -> None:
     (dead,) = die(queue, "a")
 
     found = pgrouse("redrive", dead, "--json").object
@@ -35,7 +35,7 @@ def test_json_pairs_each_with_its_new_message_and_says_what_became_of_it(pgrouse
     assert found == {"archived_id": dead, "message_id": queue.ids()[0], "outcome": "redriven"}
 
 
-def test_filters_choose_together(pgrouse: Shell, queue: Queue) -> None:
+def test_filters_can_be_combined(pgrouse: Shell, queue: Queue) -> None:
     die(queue, "a", result="reject")
     (wanted,) = die(queue, "a")
     die(queue, "a", age="1 day")
@@ -47,7 +47,7 @@ def test_filters_choose_together(pgrouse: Shell, queue: Queue) -> None:
     assert waiting(queue) == [wanted]
 
 
-def test_a_limit_takes_the_oldest_first(pgrouse: Shell, queue: Queue) -> None:
+def test_a_limit_redrives_the_oldest_first(pgrouse: Shell, queue: Queue) -> None:
     die(queue, "a")
     (old,) = die(queue, "a", age="1 hour")
     (older,) = die(queue, "a", age="2 hours")
@@ -57,7 +57,7 @@ def test_a_limit_takes_the_oldest_first(pgrouse: Shell, queue: Queue) -> None:
     assert sorted(waiting(queue)) == sorted([old, older])
 
 
-def test_all_are_put_back_in_as_many_batches_as_it_takes(pgrouse: Shell, queue: Queue) -> None:
+def test_all_messages_are_redriven_in_several_batches(pgrouse: Shell, queue: Queue) -> None:
     queue.publish_many(1200)
     for _ in range(12):
         claimed = queue.claim(limit=100)
@@ -69,7 +69,7 @@ def test_all_are_put_back_in_as_many_batches_as_it_takes(pgrouse: Shell, queue: 
     assert len(queue.ids()) == 1200
 
 
-def test_a_dry_run_only_says_what_it_would_do_by_topic_result_and_kind_of_error(pgrouse: Shell, queue: Queue) -> None:
+def test_a_dry_run_counts_by_topic_result_and_fingerprint(pgrouse: Shell, queue: Queue) -> None:
     (first,) = die(queue, "a")
     die(queue, "b", error="disk 7 is full")
     die(queue, "b", error="disk 8 is full")
@@ -91,7 +91,7 @@ def test_a_dry_run_only_says_what_it_would_do_by_topic_result_and_kind_of_error(
     assert queue.ids() == []
 
 
-def test_a_dry_run_knows_what_would_stay_dead(pgrouse: Shell, queue: Queue) -> None:
+def test_a_dry_run_counts_what_would_stay_dead(pgrouse: Shell, queue: Queue) -> None:
     queue.publish(key="k")
     queue.settle("fail", queue.claim(), ["boom"])
     queue.publish(key="k")
@@ -103,7 +103,7 @@ def test_a_dry_run_knows_what_would_stay_dead(pgrouse: Shell, queue: Queue) -> N
     assert "1 message stayed dead: a newer message with the same key waits" in ended.err
 
 
-def test_a_dead_message_is_put_back_once(pgrouse: Shell, queue: Queue) -> None:
+def test_a_dead_message_is_redriven_once(pgrouse: Shell, queue: Queue) -> None:
     (dead,) = die(queue, "a")
     new = pgrouse("redrive", dead, "--json").object["message_id"]
 
@@ -118,7 +118,7 @@ def test_a_dead_message_is_put_back_once(pgrouse: Shell, queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["999"], ["1", "999"]])
-def test_each_id_that_is_not_dead_is_told(pgrouse: Shell, queue: Queue, arguments: list[str]) -> None:
+def test_each_id_that_is_not_dead_is_reported(pgrouse: Shell, queue: Queue, arguments: list[str]) -> None:
     queue.publish()
 
     ended = pgrouse("redrive", *arguments)
@@ -129,7 +129,7 @@ def test_each_id_that_is_not_dead_is_told(pgrouse: Shell, queue: Queue, argument
     ]
 
 
-def test_one_whose_key_waits_again_stays_dead_which_is_no_error_and_the_others_do_not_wait_for_it(
+def test_a_message_whose_key_waits_again_stays_dead_without_an_error_or_delay_of_others(
     pgrouse: Shell, queue: Queue
 ) -> None:
     stuck = queue.publish(key="k")
@@ -146,7 +146,7 @@ def test_one_whose_key_waits_again_stays_dead_which_is_no_error_and_the_others_d
     assert (named.code, named.err.endswith(f"(the topic's key_on_retry is supersede) [{newer}]\n")) == (0, True)
 
 
-def test_with_key_on_retry_keep_it_comes_back_without_its_key(pgrouse: Shell, queue: Queue) -> None:
+def test_a_message_comes_back_without_its_key_if_key_on_retry_is_keep(pgrouse: Shell, queue: Queue) -> None:
     queue.policy(key_on_retry="keep")
     stuck = queue.publish(key="k")
     queue.settle("fail", queue.claim(), ["boom"])
@@ -158,7 +158,7 @@ def test_with_key_on_retry_keep_it_comes_back_without_its_key(pgrouse: Shell, qu
     assert ended.err == "1 message came back without the key: a newer message has it\n"
 
 
-def test_more_filters_choose_by_kind_of_error_its_text_and_time(pgrouse: Shell, queue: Queue) -> None:
+def test_filters_by_fingerprint_error_text_and_time_choose_messages(pgrouse: Shell, queue: Queue) -> None:
     (wanted,) = die(queue, "a", age="2 hours", error="disk 7 is full")
     die(queue, "a", error="disk 8 is full")
     die(queue, "a", age="2 hours", error="no route")
@@ -170,7 +170,7 @@ def test_more_filters_choose_by_kind_of_error_its_text_and_time(pgrouse: Shell, 
     assert waiting(queue) == [wanted]
 
 
-def test_a_rate_spreads_them_over_all_batches(pgrouse: Shell, queue: Queue) -> None:
+def test_a_rate_spreads_messages_over_all_batches(pgrouse: Shell, queue: Queue) -> None:
     queue.publish_many(1100)
     for _ in range(11):
         claimed = queue.claim(limit=100)
@@ -179,13 +179,13 @@ def test_a_rate_spreads_them_over_all_batches(pgrouse: Shell, queue: Queue) -> N
     pgrouse("redrive", "--all", "--rate", "10")
 
     spread = "SELECT extract(epoch FROM max(available_at) - min(available_at))::float FROM messages.message"
-    # 110 seconds, and what passes between two batches; each for itself they would take 100.
+    # 110 seconds, and the time between two batches; each batch for itself would take 100.
     assert 101 < queue.value(spread) < 119
     steps = "SELECT count(DISTINCT available_at) FROM messages.message"
     assert queue.value(steps) == 1100
 
 
-def test_a_delay_is_that_of_the_first_one(pgrouse: Shell, queue: Queue) -> None:
+def test_a_delay_is_that_of_the_first_message(pgrouse: Shell, queue: Queue) -> None:
     die(queue, "a", "a")
 
     pgrouse("redrive", "--all", "--rate", "0.1", "--delay", "1h")
@@ -197,7 +197,7 @@ def test_a_delay_is_that_of_the_first_one(pgrouse: Shell, queue: Queue) -> None:
     assert timedelta(seconds=9) < second - first < timedelta(seconds=11)
 
 
-def test_what_dies_again_during_the_run_is_not_put_back_again_and_again(
+def test_a_message_that_dies_again_during_the_run_is_not_redriven_again(
     pgrouse: Shell, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgrouse.cli.redrive.PAGE", 1)
@@ -221,7 +221,7 @@ def test_what_dies_again_during_the_run_is_not_put_back_again_and_again(
     assert queue.value("SELECT count(*) FROM messages.message_archive") == 4
 
 
-def test_the_circle_is_bounded_unless_it_is_forced(pgrouse: Shell, queue: Queue) -> None:
+def test_the_number_of_redrives_is_limited_unless_forced(pgrouse: Shell, queue: Queue) -> None:
     queue.policy("a", max_redrives=1)
     (first,) = die(queue, "a")
     second = pgrouse("redrive", first, "--json").object["message_id"]
@@ -237,7 +237,7 @@ def test_the_circle_is_bounded_unless_it_is_forced(pgrouse: Shell, queue: Queue)
     assert pgrouse("redrive", second, "--force").code == 0
 
 
-def test_one_message_is_edited_on_its_way_back(pgrouse: Shell, queue: Queue) -> None:
+def test_one_message_is_edited_when_it_is_redriven(pgrouse: Shell, queue: Queue) -> None:
     dead = queue.publish("a", payload={"id": 7, "n": 1}, headers={"h": 1})
     queue.settle("fail", queue.claim("a"), ["boom"])
 
@@ -249,7 +249,7 @@ def test_one_message_is_edited_on_its_way_back(pgrouse: Shell, queue: Queue) -> 
     assert (new.topic, new.payload, new.headers) == ("b", {"id": 7, "n": 9007199254740993}, {"h": 1, "by": "me"})
 
 
-def test_an_edit_may_replace(pgrouse: Shell, queue: Queue) -> None:
+def test_an_edit_may_replace_the_payload(pgrouse: Shell, queue: Queue) -> None:
     (dead,) = die(queue, "a")
 
     new = pgrouse("redrive", dead, "--payload", "[1]", "--replace", "--json").object["message_id"]
@@ -268,7 +268,7 @@ def test_an_edit_may_replace(pgrouse: Shell, queue: Queue) -> None:
         (["1", "--rate", "0"], "invalid value for '--rate'"),
     ],
 )
-def test_what_does_not_go_together_is_told(shell: Shell, arguments: list[str], complaint: str) -> None:
+def test_incompatible_options_are_reported(shell: Shell, arguments: list[str], complaint: str) -> None:
     ended = shell("redrive", *arguments)
 
     assert ended.code == 2
@@ -283,9 +283,7 @@ def test_what_does_not_go_together_is_told(shell: Shell, arguments: list[str], c
         ("--to", "x.dlq", "topics that end with .dlq are filled by dead_letter alone"),
     ],
 )
-def test_an_edit_that_cannot_be_is_refused(
-    pgrouse: Shell, queue: Queue, option: str, value: str, complaint: str
-) -> None:
+def test_an_invalid_edit_is_refused(pgrouse: Shell, queue: Queue, option: str, value: str, complaint: str) -> None:
     (dead,) = die(queue, "a")
 
     ended = pgrouse("redrive", dead, option, value)

@@ -1,4 +1,4 @@
-"""The reference page knows the command line as it is."""
+"""The reference page matches the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHARED = {"--config", "-c", "--json", "--help", "-h"}
 
 
 def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield every command that does something, with its full name."""
+    """Yield every command that is not a group, with its full name."""
     if not isinstance(command, click.Group):
         yield name, command
         return
@@ -32,7 +32,7 @@ COMMANDS = dict(commands(root, "pgrouse"))
 
 
 def section(name: str) -> str:
-    """Return what the page says of a command."""
+    """Return the section of a command."""
     found = re.search(rf"^## `{name}\b[^`]*`\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     assert found, f"the page has no section on {name}"
     return found[1]
@@ -45,7 +45,7 @@ def test_every_command_and_option_is_on_the_page_and_no_other(name: str) -> None
     assert set(re.findall(r"^\| `(--[a-z-]+)", section(name), re.MULTILINE)) == options
 
 
-def test_the_page_has_no_command_that_is_gone() -> None:
+def test_the_page_has_no_removed_command() -> None:
     headings = re.findall(r"^## `(pgrouse [a-z -]+[a-z])", PAGE, re.MULTILINE)
 
     assert sorted(re.sub(r" bash$", "", heading) for heading in headings) == sorted(COMMANDS)
@@ -56,7 +56,7 @@ def test_the_page_has_every_exit_code() -> None:
 
 
 @pytest.mark.parametrize("name", sorted({"pgrouse", *(full.rpartition(" ")[0] for full in COMMANDS)}))
-def test_the_list_of_commands_of_a_group_cuts_none_of_their_descriptions(name: str) -> None:
+def test_the_list_of_commands_of_a_group_cuts_no_description(name: str) -> None:
     command: click.Command | None = root
     for part in name.split()[1:]:
         assert isinstance(command, click.Group)

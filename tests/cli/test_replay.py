@@ -33,7 +33,7 @@ def test_successes_of_a_topic_are_published_again(pgrouse: Shell, queue: Queue) 
     assert waiting(queue) == [first, second]
 
 
-def test_it_asks_before_it_publishes(pgrouse: Shell, queue: Queue) -> None:
+def test_replay_asks_for_confirmation(pgrouse: Shell, queue: Queue) -> None:
     (done,) = succeed(queue, "a")
 
     refused = pgrouse("replay", "a", "--from", EARLY, stdin="n\n")
@@ -59,7 +59,7 @@ def test_a_dry_run_only_counts(pgrouse: Shell, queue: Queue) -> None:
     assert queue.ids() == []
 
 
-def test_what_has_no_payload_any_more_is_told(pgrouse: Shell, queue: Queue) -> None:
+def test_messages_without_a_stored_payload_are_reported(pgrouse: Shell, queue: Queue) -> None:
     succeed(queue, "a")
     queue.policy("a", archive_success="no_payload")
     succeed(queue, "a")
@@ -70,7 +70,7 @@ def test_what_has_no_payload_any_more_is_told(pgrouse: Shell, queue: Queue) -> N
     assert ended.err == "pgrouse: 1 message not replayed: the topic's archive_success did not keep their payloads\n"
 
 
-def test_many_come_in_as_many_batches_as_it_takes_at_the_rate(pgrouse: Shell, queue: Queue) -> None:
+def test_many_messages_are_replayed_in_several_batches_at_the_rate(pgrouse: Shell, queue: Queue) -> None:
     queue.publish_many(1100, "a")
     for _ in range(11):
         queue.settle("complete", queue.claim("a"))
@@ -79,11 +79,11 @@ def test_many_come_in_as_many_batches_as_it_takes_at_the_rate(pgrouse: Shell, qu
 
     assert ended.out == "published 1,100 messages again\n"
     spread = "SELECT extract(epoch FROM max(available_at) - min(available_at))::float FROM messages.message"
-    # 110 seconds, and what passes between two batches; each for itself they would take 100.
+    # 110 seconds, and the time between two batches; each batch for itself would take 100.
     assert 101 < queue.value(spread) < 119
 
 
-def test_a_delay_is_that_of_the_first_one(pgrouse: Shell, queue: Queue) -> None:
+def test_a_delay_is_that_of_the_first_message(pgrouse: Shell, queue: Queue) -> None:
     succeed(queue, "a")
 
     pgrouse("replay", "a", "--from", EARLY, "--yes", "--delay", "1h")
@@ -92,7 +92,7 @@ def test_a_delay_is_that_of_the_first_one(pgrouse: Shell, queue: Queue) -> None:
     assert timedelta(minutes=58) < left <= timedelta(hours=1)
 
 
-def test_an_interrupted_replay_says_where_it_goes_on(
+def test_an_interrupted_replay_prints_where_to_continue(
     pgrouse: Shell, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgrouse.cli.replay.BATCH", 2)
@@ -112,7 +112,7 @@ def test_an_interrupted_replay_says_where_it_goes_on(
     assert f"published 4 messages again; go on with --after {done[3]}\n" in ended.err
 
 
-def test_it_goes_on_behind_an_id(pgrouse: Shell, queue: Queue) -> None:
+def test_a_replay_continues_after_an_id(pgrouse: Shell, queue: Queue) -> None:
     done = succeed(queue, *["a"] * 3)
 
     pgrouse("replay", "a", "--from", EARLY, "--yes", "--after", done[1])
@@ -120,7 +120,7 @@ def test_it_goes_on_behind_an_id(pgrouse: Shell, queue: Queue) -> None:
     assert waiting(queue) == [done[2]]
 
 
-def test_the_time_ends_where_it_is_said_and_never_behind_now(pgrouse: Shell, queue: Queue) -> None:
+def test_the_period_ends_at_the_given_time_and_never_after_now(pgrouse: Shell, queue: Queue) -> None:
     succeed(queue, "a")
 
     early = pgrouse("replay", "a", "--from", EARLY, "--to", "2020-01-02T00:00:00Z", "--yes")
@@ -142,14 +142,14 @@ def test_the_time_ends_where_it_is_said_and_never_behind_now(pgrouse: Shell, que
         (["a", "--from", EARLY, "--rate", "0"], 2, "invalid value for '--rate'"),
     ],
 )
-def test_what_is_missing_or_wrong_is_told(shell: Shell, arguments: list[str], code: int, complaint: str) -> None:
+def test_a_missing_or_invalid_option_is_reported(shell: Shell, arguments: list[str], code: int, complaint: str) -> None:
     ended = shell("replay", *arguments)
 
     assert ended.code == code
     assert complaint in ended.err
 
 
-def test_a_time_that_ends_before_it_begins_is_refused(pgrouse: Shell) -> None:
+def test_a_period_that_ends_before_it_begins_is_refused(pgrouse: Shell) -> None:
     ended = pgrouse("replay", "t", "--from", "2027-01-02T00:00:00Z", "--to", "2027-01-01T00:00:00Z", "--yes")
 
     assert (ended.code, ended.out) == (2, "")

@@ -1,4 +1,4 @@
-"""`pgrouse` itself: help, mistakes in the command line, and how every command ends when something is wrong."""
+"""`pgrouse` itself: help, errors in the command line, and the exit codes of database errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.cli.shell import PGROUSE, Shell
 from tests.server.postgres import Database
 from tests.sql.queue import Background
 
-NOBODY_LISTENS = "host=127.0.0.1 port=1"
+UNREACHABLE = "host=127.0.0.1 port=1"
 
 
 def test_help_lists_every_command(shell: Shell) -> None:
@@ -33,7 +33,7 @@ def test_help_lists_every_command(shell: Shell) -> None:
     assert all(f"  {name} " in ended.out for name in COMMANDS)
 
 
-def test_without_a_command_help_is_shown_and_the_exit_code_says_usage(shell: Shell) -> None:
+def test_pgrouse_without_a_command_shows_help_with_the_exit_code_of_usage(shell: Shell) -> None:
     ended = shell()
 
     assert (ended.code, ended.out) == (2, "")
@@ -41,7 +41,7 @@ def test_without_a_command_help_is_shown_and_the_exit_code_says_usage(shell: She
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_says_of_a_command_what_its_own_help_says_first(name: str) -> None:
+def test_the_list_has_the_first_line_of_each_commands_help(name: str) -> None:
     module, _, attribute = COMMANDS[name][0].partition(":")
 
     command = getattr(import_module(module), attribute)
@@ -62,9 +62,7 @@ def test_the_version_is_that_of_the_package(shell: Shell) -> None:
         ("", {"_PGROUSE_COMPLETE": "bash_complete", "COMP_WORDS": "pgrouse st", "COMP_CWORD": "1"}),
     ],
 )
-def test_help_version_and_the_names_of_commands_need_none_of_the_heavy_libraries(
-    argument: str, environ: dict[str, str]
-) -> None:
+def test_help_version_and_command_names_load_no_heavy_library(argument: str, environ: dict[str, str]) -> None:
     code = (
         "import atexit, sys; from pgrouse.cli import main; sys.argv[1:] = sys.argv[1].split();"
         "atexit.register(lambda: print([m for m in ('psycopg', 'pydantic', 'rich', 'structlog') if m in sys.modules]));"
@@ -112,9 +110,7 @@ def test_help_version_and_the_names_of_commands_need_none_of_the_heavy_libraries
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_mistake_in_the_command_line_is_one_line_and_exit_code_2(
-    shell: Shell, arguments: list[str], said: str
-) -> None:
+def test_a_usage_error_is_one_line_and_exit_code_2(shell: Shell, arguments: list[str], said: str) -> None:
     ended = shell(*arguments)
 
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
@@ -125,7 +121,7 @@ def test_a_mistake_in_the_command_line_is_one_line_and_exit_code_2(
 
 
 def test_an_unreachable_database_is_exit_code_69_with_the_fix(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGROUSE_DSN", f"{NOBODY_LISTENS} password=swordfish")
+    monkeypatch.setenv("PGROUSE_DSN", f"{UNREACHABLE} password=swordfish")
 
     ended = shell("stats")
 
@@ -137,41 +133,43 @@ def test_an_unreachable_database_is_exit_code_69_with_the_fix(shell: Shell, monk
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({"dbname": "no_such_database"}, "the database does not exist: create it with `createdb`"),
         ({"host": "no-such-host.invalid"}, "the host is not known"),
         ({"service": "no_such_service"}, "the service is not known"),
     ],
 )
-def test_each_way_not_to_reach_it_has_a_fix_of_its_own(
-    shell: Shell, database: Database, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], said: str
+def test_each_cause_of_an_unreachable_database_has_its_own_fix(
+    shell: Shell, database: Database, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], expected: str
 ) -> None:
     monkeypatch.setenv("PGROUSE_DSN", psycopg.conninfo.make_conninfo(database.dsn, **changes))
 
     ended = shell("stats")
 
     assert ended.code == 69
-    assert said in ended.err
+    assert expected in ended.err
 
 
-def test_a_user_that_does_not_exist_is_exit_code_69(
-    shell: Shell, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_user_is_exit_code_69(shell: Shell, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGROUSE_DSN", psycopg.conninfo.make_conninfo(database.dsn, user="no_such_user"))
 
     ended = shell("stats")
 
-    # A server that asks for passwords does not say whether there is such a user.
-    said = "the password is wrong or missing" if database.connect().info.password else "the role does not exist"
-    assert (ended.code, said in ended.err) == (69, True)
+    # A server that requires passwords does not reveal whether a user exists.
+    expected = "the password is wrong or missing" if database.connect().info.password else "the role does not exist"
+    assert (ended.code, expected in ended.err) == (69, True)
 
 
 def test_a_server_without_free_connections_is_exit_code_75(
-    shell: Shell, database: Database, stranger: str, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    shell: Shell,
+    database: Database,
+    user_without_rights: str,
+    db: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     db.execute(sql.SQL("ALTER DATABASE {} CONNECTION LIMIT 0").format(sql.Identifier(database.name)))
-    monkeypatch.setenv("PGROUSE_DSN", psycopg.conninfo.make_conninfo(database.dsn, user=stranger))
+    monkeypatch.setenv("PGROUSE_DSN", psycopg.conninfo.make_conninfo(database.dsn, user=user_without_rights))
 
     ended = shell("stats")
 
@@ -179,7 +177,7 @@ def test_a_server_without_free_connections_is_exit_code_75(
     assert "try again" in ended.err
 
 
-def test_a_server_that_starts_up_is_exit_code_75() -> None:
+def test_a_server_that_is_starting_is_exit_code_75() -> None:
     error = psycopg.OperationalError("connection failed: FATAL:  the database system is starting up")
 
     assert explain_error(error) == (
@@ -200,7 +198,7 @@ def test_a_database_without_the_schema_is_exit_code_78(
         assert "run `pgrouse migrate`" in ended.err
 
 
-def test_a_lock_that_cannot_be_had_in_time_is_exit_code_75(
+def test_a_lock_timeout_is_exit_code_75(
     shell: Shell, database: Database, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGROUSE_DSN", f"{database.dsn} options='-c lock_timeout=50ms'")
@@ -213,7 +211,7 @@ def test_a_lock_that_cannot_be_had_in_time_is_exit_code_75(
     assert "try again" in ended.err
 
 
-def test_a_query_that_takes_too_long_is_exit_code_75(
+def test_a_query_timeout_is_exit_code_75(
     shell: Shell, database: Database, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGROUSE_DSN", f"{database.dsn} options='-c statement_timeout=100ms'")
@@ -226,7 +224,7 @@ def test_a_query_that_takes_too_long_is_exit_code_75(
     assert "it took too long; narrow the filter, or try again" in ended.err
 
 
-def test_a_connection_that_is_ended_in_the_middle_is_exit_code_75(
+def test_a_connection_that_breaks_during_a_command_is_exit_code_75(
     pgrouse: Shell, database: Database, db: psycopg.Connection[Any], eventually: Callable[..., Any]
 ) -> None:
     background = Background(database.connect())
@@ -259,7 +257,7 @@ def test_a_connection_that_is_ended_in_the_middle_is_exit_code_75(
         ("messages_analyst", ["redrive", "1"], "needs messages_operator"),
     ],
 )
-def test_a_right_that_is_missing_is_told_by_the_role_that_has_it(
+def test_a_missing_right_is_reported_with_the_role_that_has_it(
     pgrouse: Shell, acting_as: Callable[[str], None], role: str, command: list[str], needed: str
 ) -> None:
     acting_as(role)
@@ -274,7 +272,7 @@ def test_a_right_that_is_missing_is_told_by_the_role_that_has_it(
 # As a process
 
 
-def test_as_a_process_it_prints_and_ends_alike(database: Database) -> None:
+def test_a_process_prints_and_exits_like_a_call(database: Database) -> None:
     done = subprocess.run(
         [PGROUSE, "publish", "t", "-", "--json"],
         input='{"id": 7}', env={**os.environ, "PGROUSE_DSN": database.dsn}, capture_output=True, text=True, check=False,
@@ -283,7 +281,7 @@ def test_as_a_process_it_prints_and_ends_alike(database: Database) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, '{"id": 1, "topic": "t", "outcome": "inserted"}\n', "")
 
 
-def test_a_reader_that_leaves_early_is_no_error_to_talk_about(database: Database) -> None:
+def test_a_closed_pipe_prints_no_error(database: Database) -> None:
     with psycopg.connect(database.dsn) as conn:
         conn.execute("INSERT INTO messages.message (topic, payload) SELECT 't', '1' FROM generate_series(1, 5000)")
 
@@ -300,11 +298,11 @@ def test_ctrl_c_is_exit_code_130_and_one_line(database: Database) -> None:
     process = subprocess.Popen(
         [PGROUSE, "stats", "--watch", "--interval", "1m"],
         env={**os.environ, "PGROUSE_DSN": database.dsn}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        # Anyone who runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
+        # A shell that runs the tests in the background makes them, and their children, ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )  # fmt: skip
     assert process.stdout is not None
-    # It has said all that it says in this minute: now it sleeps, or is about to.
+    # It has logged everything of this minute: now it sleeps, or is about to.
     first = process.stdout.readline()
 
     process.send_signal(signal.SIGINT)

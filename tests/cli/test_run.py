@@ -1,4 +1,4 @@
-"""`pgrouse run`, as far as the command line goes. What the daemon does is told by tests/daemon."""
+"""`pgrouse run`: its command line. The daemon is tested by tests/daemon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 
-def test_without_a_topic_there_is_nothing_to_work(shell: Shell, folder: Path) -> None:
+def test_run_without_a_handler_exits_with_an_error(shell: Shell, folder: Path) -> None:
     without_file = shell("run")
     (folder / "pgrouse.toml").touch()
     with_file = shell("run")
@@ -29,7 +29,7 @@ def test_without_a_topic_there_is_nothing_to_work(shell: Shell, folder: Path) ->
     assert f"to {folder}/pgrouse.toml" in with_file.err
 
 
-def test_a_flag_is_checked_as_the_key_it_stands_for(shell: Shell, folder: Path) -> None:
+def test_a_flag_is_checked_as_its_key(shell: Shell, folder: Path) -> None:
     ended = shell("run", "--concurrency", "0", "--name", "a\nb")
 
     assert ended.code == 78
@@ -39,7 +39,7 @@ def test_a_flag_is_checked_as_the_key_it_stands_for(shell: Shell, folder: Path) 
     ]
 
 
-def test_a_handler_that_does_not_import_ends_it_at_once(shell: Shell, folder: Path) -> None:
+def test_a_handler_that_cannot_be_imported_ends_run_at_once(shell: Shell, folder: Path) -> None:
     (folder / "pgrouse.toml").write_text('[topics.a]\nhandler = "nowhere_to_be_found:work"')
 
     done = subprocess.run([PGROUSE, "run"], cwd=folder, capture_output=True, text=True, timeout=100, check=False)
@@ -63,7 +63,7 @@ def daemon(folder: Path, shell: Shell, database: Database) -> Iterator[subproces
     process.stderr.close()
 
 
-def test_what_init_writes_works_messages_and_health_sees_it(
+def test_the_project_that_init_writes_processes_messages_and_passes_health(
     daemon: subprocess.Popen[str], pgrouse: Shell, queue: Queue, eventually: Callable[..., Any]
 ) -> None:
     message_id = int(pgrouse("publish", "hello", '{"name": "world"}').out)

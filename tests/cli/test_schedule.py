@@ -37,13 +37,13 @@ def test_every_option_reaches_the_schedule(pgrouse: Shell, queue: Queue) -> None
     assert queue.value("SELECT payload::text FROM messages.schedule") == '{"total": 1.10}'
 
 
-def test_the_payload_may_come_from_the_standard_input(pgrouse: Shell, queue: Queue) -> None:
+def test_the_payload_may_come_from_standard_input(pgrouse: Shell, queue: Queue) -> None:
     pgrouse("schedule", "add", "s", "@daily", "t", "-", stdin='{"name": "größe"}')
 
     assert queue.scheduled().payload == {"name": "größe"}
 
 
-def test_json_has_everything_that_is_known(pgrouse: Shell, queue: Queue) -> None:
+def test_json_has_every_field(pgrouse: Shell, queue: Queue) -> None:
     added = pgrouse("schedule", "add", "s", "@yearly", "t", '{"n": 1}', "--json").object
     pgrouse("schedule", "run-now", "s")
 
@@ -55,7 +55,7 @@ def test_json_has_everything_that_is_known(pgrouse: Shell, queue: Queue) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["a b", "@daily", "t"], '"a b" is no name of a schedule'),
         (["s", "0 25 * * *", "t"], 'cron of schedule s: hour is "25"'),
@@ -67,18 +67,18 @@ def test_json_has_everything_that_is_known(pgrouse: Shell, queue: Queue) -> None
         (["s", "@daily", "t", "{"], "payload is no JSON"),
     ],
 )
-def test_what_cannot_be_scheduled_is_exit_code_1_and_one_line_with_the_fix(
-    pgrouse: Shell, queue: Queue, arguments: list[str], said: str
+def test_an_invalid_schedule_is_exit_code_1_and_one_line_with_the_fix(
+    pgrouse: Shell, queue: Queue, arguments: list[str], expected: str
 ) -> None:
     ended = pgrouse("schedule", "add", *arguments)
 
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert ended.err.startswith("pgrouse: ")
-    assert said in ended.err
+    assert expected in ended.err
     assert queue.rows("SELECT name FROM messages.schedule") == []
 
 
-def test_a_name_that_is_taken_is_refused_unless_it_is_to_be_replaced(pgrouse: Shell, queue: Queue) -> None:
+def test_an_existing_name_is_refused_without_replace(pgrouse: Shell, queue: Queue) -> None:
     pgrouse(*REPORT)
 
     refused = pgrouse("schedule", "add", "report", "@daily", "other")
@@ -109,13 +109,13 @@ def test_schedules_are_listed_by_name(pgrouse: Shell, queue: Queue) -> None:
     assert [(row["name"], row["state"], len(row["next_ticks"])) for row in rows] == [("a", "on", 5), ("b", "paused", 0)]
 
 
-def test_without_a_schedule_it_says_how_to_add_one(pgrouse: Shell) -> None:
+def test_an_empty_list_explains_how_to_add_a_schedule(pgrouse: Shell) -> None:
     ended = pgrouse("schedule", "list")
 
     assert (ended.code, ended.out, ended.err) == (0, "", "no schedule: add one with `pgrouse schedule add`\n")
 
 
-def test_one_that_fails_shows_why_and_does_not_break_the_list(pgrouse: Shell, queue: Queue) -> None:
+def test_a_failing_schedule_shows_its_error_and_the_list_continues(pgrouse: Shell, queue: Queue) -> None:
     queue.schedule("s", "1 second")
     with queue.conn.transaction():
         queue.conn.execute("SET LOCAL session_replication_role = replica")
@@ -133,7 +133,7 @@ def test_one_that_fails_shows_why_and_does_not_break_the_list(pgrouse: Shell, qu
     assert '  error     time zone "Mars/Base" not recognized (tried again in ' in shown.out
 
 
-def test_it_is_paused_with_a_reason_and_resumed(pgrouse: Shell, queue: Queue) -> None:
+def test_a_schedule_is_paused_with_a_reason_and_resumed(pgrouse: Shell, queue: Queue) -> None:
     queue.schedule("s", "@daily")
 
     paused = pgrouse("schedule", "pause", "s", "--reason", "no paper")
@@ -147,7 +147,7 @@ def test_it_is_paused_with_a_reason_and_resumed(pgrouse: Shell, queue: Queue) ->
     assert queue.scheduled().paused_at is None
 
 
-def test_a_run_by_hand_prints_the_id(pgrouse: Shell, queue: Queue) -> None:
+def test_a_manual_run_prints_the_id(pgrouse: Shell, queue: Queue) -> None:
     queue.schedule("s", "@daily", payload={"n": 1})
 
     ended = pgrouse("schedule", "run-now", "s")
@@ -156,7 +156,7 @@ def test_a_run_by_hand_prints_the_id(pgrouse: Shell, queue: Queue) -> None:
     assert "published message" in pgrouse("schedule", "show", "s").out
 
 
-def test_a_run_by_hand_that_publishes_nothing_is_exit_code_1(pgrouse: Shell, queue: Queue) -> None:
+def test_a_manual_run_that_publishes_nothing_is_exit_code_1(pgrouse: Shell, queue: Queue) -> None:
     queue.schedule("s", "@daily", key="k")
     waits = pgrouse("schedule", "run-now", "s").out.strip()
 
@@ -167,7 +167,7 @@ def test_a_run_by_hand_that_publishes_nothing_is_exit_code_1(pgrouse: Shell, que
     assert pgrouse("schedule", "run-now", "s", "--json").object == {"name": "s", "id": int(waits), "outcome": "ignored"}
 
 
-def test_a_removed_schedule_is_gone_and_its_messages_stay(pgrouse: Shell, queue: Queue) -> None:
+def test_a_removed_schedule_is_deleted_and_its_messages_remain(pgrouse: Shell, queue: Queue) -> None:
     queue.schedule("s", "@daily")
     pgrouse("schedule", "run-now", "s")
 
@@ -179,14 +179,14 @@ def test_a_removed_schedule_is_gone_and_its_messages_stay(pgrouse: Shell, queue:
 
 
 @pytest.mark.parametrize("verb", ["show", "pause", "resume", "run-now", "remove"])
-def test_a_schedule_that_there_is_not_is_exit_code_1(pgrouse: Shell, verb: str) -> None:
+def test_an_unknown_schedule_is_exit_code_1(pgrouse: Shell, verb: str) -> None:
     ended = pgrouse("schedule", verb, "nope")
 
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert "there is no schedule" in ended.err
 
 
-def test_an_operator_may_do_all_of_it(pgrouse: Shell, acting_as: Any) -> None:
+def test_an_operator_may_run_every_schedule_command(pgrouse: Shell, acting_as: Any) -> None:
     acting_as("messages_operator")
 
     codes = [
@@ -206,7 +206,7 @@ def test_an_operator_may_do_all_of_it(pgrouse: Shell, acting_as: Any) -> None:
     assert codes == [0] * 8
 
 
-def test_a_limit_of_what_is_missed_is_refused_where_it_limits_nothing(pgrouse: Shell, queue: Queue) -> None:
+def test_a_limit_of_missed_ticks_is_refused_where_it_has_no_effect(pgrouse: Shell, queue: Queue) -> None:
     ended = pgrouse("schedule", "add", "s", "@daily", "t", "--missed", "once", "--missed-limit", "5")
 
     assert (ended.code, ended.out) == (2, "")

@@ -39,7 +39,7 @@ def test_each_topic_is_counted_by_state(pgrouse: Shell, queue: Queue) -> None:
     assert a["oldest_ready_s"] > 0
 
 
-def test_people_get_a_table(pgrouse: Shell, queue: Queue) -> None:
+def test_counts_are_printed_as_a_table(pgrouse: Shell, queue: Queue) -> None:
     queue.publish("a")
     start(queue, "w1", "a")
 
@@ -50,7 +50,7 @@ def test_people_get_a_table(pgrouse: Shell, queue: Queue) -> None:
     assert row.split()[-1] == "yes"
 
 
-def test_topics_that_nobody_handles_are_told(pgrouse: Shell, queue: Queue) -> None:
+def test_topics_without_a_handler_are_named(pgrouse: Shell, queue: Queue) -> None:
     for topic in ("a", "b", "c", "d"):
         queue.publish(topic)
     start(queue, "w1", "b")
@@ -61,14 +61,14 @@ def test_topics_that_nobody_handles_are_told(pgrouse: Shell, queue: Queue) -> No
     assert [line.split()[-1] for line in ended.out.splitlines()[1:]] == ["no", "yes", "no", "no"]
 
 
-def test_counts_stop_at_a_bound(pgrouse: Shell, queue: Queue) -> None:
+def test_counts_stop_at_a_limit(pgrouse: Shell, queue: Queue) -> None:
     queue.publish_many(10_001, "big")
 
     assert pgrouse("stats").out.splitlines()[1].split()[:2] == ["big", "10,000+"]
     assert pgrouse("stats", "--json").object["count_bound"] == 10_000
 
 
-def test_the_last_maintenance_is_told(pgrouse: Shell, queue: Queue) -> None:
+def test_the_last_maintenance_is_shown(pgrouse: Shell, queue: Queue) -> None:
     before = pgrouse("stats")
     queue.conn.execute("SELECT * FROM messages.tick('cron')")
     after = pgrouse("stats")
@@ -85,7 +85,7 @@ def test_an_empty_queue_is_no_error(pgrouse: Shell) -> None:
     assert ended.err.startswith("no topic yet: publish a message\n")
 
 
-def test_an_analyst_may_look(pgrouse: Shell, queue: Queue, acting_as: Callable[[str], None]) -> None:
+def test_an_analyst_may_read_the_counts(pgrouse: Shell, queue: Queue, acting_as: Callable[[str], None]) -> None:
     queue.publish("a")
     acting_as("messages_analyst")
 
@@ -93,7 +93,7 @@ def test_an_analyst_may_look(pgrouse: Shell, queue: Queue, acting_as: Callable[[
 
 
 @pytest.mark.parametrize("arguments", [["--json"], []])
-def test_watching_in_a_pipe_prints_again_and_again(database: Database, queue: Queue, arguments: list[str]) -> None:
+def test_watch_in_a_pipe_prints_repeatedly(database: Database, queue: Queue, arguments: list[str]) -> None:
     queue.publish("a")
     environ = {**os.environ, "PGROUSE_DSN": database.dsn}
     command = [PGROUSE, "stats", "--watch", "--interval", "20ms", *arguments]
@@ -113,7 +113,7 @@ def _has_topic(line: str, topic: str) -> bool:
     return line.startswith("{") and topic in [each["topic"] for each in json.loads(line)["topics"]]
 
 
-def test_an_export_that_the_retention_waits_for_is_named(pgrouse: Shell, queue: Queue) -> None:
+def test_an_export_that_delays_the_retention_is_named(pgrouse: Shell, queue: Queue) -> None:
     died = die_ago(queue, "40 days")
     export(queue, "lake", upto=died)
     assert "retention" not in pgrouse("stats").err

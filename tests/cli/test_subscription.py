@@ -21,7 +21,7 @@ def test_a_subscription_is_added_listed_and_removed(pgrouse: Shell, queue: Queue
     assert queue.value("SELECT count(*) FROM messages.subscription") == 0
 
 
-def test_adding_twice_is_no_error_and_says_so(pgrouse: Shell) -> None:
+def test_adding_a_subscription_twice_is_reported_without_an_error(pgrouse: Shell) -> None:
     pgrouse("subscription", "add", "a", "b")
 
     again = pgrouse("subscription", "add", "a", "b")
@@ -34,13 +34,13 @@ def test_adding_twice_is_no_error_and_says_so(pgrouse: Shell) -> None:
     }
 
 
-def test_what_is_not_there_cannot_be_removed(pgrouse: Shell) -> None:
+def test_an_unknown_subscription_cannot_be_removed(pgrouse: Shell) -> None:
     ended = pgrouse("subscription", "remove", "a", "b")
 
     assert (ended.code, ended.err) == (1, "pgrouse: b does not subscribe to a: see `pgrouse subscription list`\n")
 
 
-def test_the_list_can_be_of_one_topic_on_either_side(pgrouse: Shell) -> None:
+def test_the_list_can_be_filtered_by_either_topic(pgrouse: Shell) -> None:
     for topic, subscriber in (("a", "b"), ("b", "c"), ("d", "e")):
         pgrouse("subscription", "add", topic, subscriber)
 
@@ -50,7 +50,7 @@ def test_the_list_can_be_of_one_topic_on_either_side(pgrouse: Shell) -> None:
     assert pgrouse("subscription", "list", "z").err == "no subscriptions\n"
 
 
-def test_what_is_no_name_of_a_topic_cannot_subscribe(pgrouse: Shell) -> None:
+def test_an_invalid_topic_name_cannot_subscribe(pgrouse: Shell) -> None:
     ended = pgrouse("subscription", "add", "user.changed", "m ail")
 
     assert (ended.code, ended.out) == (1, "")

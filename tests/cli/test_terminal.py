@@ -1,4 +1,4 @@
-"""What people see on a terminal."""
+"""Output on a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONG = "reports.build.every.night.for.the.finance.department.and.others"
 
 @pytest.fixture
 def environ(database: Database, queue: Queue) -> dict[str, str]:
-    """An environment that names a database in which there is something to see."""
+    """An environment that names a database with some content."""
     queue.publish(LONG, key="k" * 40, channel="c" * 40)
     start(queue, "a-worker-with-quite-a-long-name:4121", "orders.created", LONG)
     die(queue, "orders.created", error="TimeoutError: " + "no answer " * 20)
@@ -57,7 +57,7 @@ def test_every_table_fits_the_terminal_with_all_its_headings(
         ("2d", 80, "DEAD TOPIC RESULT LAST FINGERPRINT SAMPLE ERROR"),
     ],
 )
-def test_a_narrow_terminal_lacks_what_can_be_spared_and_no_fingerprint_is_cut(
+def test_a_narrow_terminal_omits_minor_columns_and_cuts_no_fingerprint(
     environ: dict[str, str], queue: Queue, since: str, width: int, headings: str
 ) -> None:
     # As wide as ages become, however slow the test is.
@@ -71,9 +71,7 @@ def test_a_narrow_terminal_lacks_what_can_be_spared_and_no_fingerprint_is_cut(
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_a_reason_is_broken_into_lines_and_nothing_of_it_is_cut(
-    environ: dict[str, str], queue: Queue, width: int
-) -> None:
+def test_a_reason_is_wrapped_and_not_cut(environ: dict[str, str], queue: Queue, width: int) -> None:
     why = " ".join(f"word-{n}" for n in range(30))
     queue.call("pause", LONG, why)
 
@@ -84,7 +82,7 @@ def test_a_reason_is_broken_into_lines_and_nothing_of_it_is_cut(
 
 
 @pytest.mark.parametrize("command", ["stats", "dead list", "message show 1"])
-def test_there_is_colour_unless_no_color_is_set(environ: dict[str, str], command: str) -> None:
+def test_output_is_coloured_unless_no_color_is_set(environ: dict[str, str], command: str) -> None:
     colored = on_terminal([PGROUSE, *command.split()], environ)
     without = on_terminal([PGROUSE, *command.split()], {**environ, "NO_COLOR": "1"})
 
@@ -92,14 +90,14 @@ def test_there_is_colour_unless_no_color_is_set(environ: dict[str, str], command
     assert not [found for found in COLOR.findall(without) if found.strip("\x1b[m0") not in ("", "1", "2")]
 
 
-def test_json_on_a_terminal_is_json(environ: dict[str, str]) -> None:
+def test_json_on_a_terminal_has_no_markup(environ: dict[str, str]) -> None:
     written = on_terminal([PGROUSE, "stats", "--json"], environ)
 
     assert written.startswith('{"topics": [')
     assert "\x1b" not in written
 
 
-def test_long_work_shows_a_progress_bar_that_leaves_nothing_behind(environ: dict[str, str], queue: Queue) -> None:
+def test_a_long_command_shows_a_progress_bar_and_clears_it(environ: dict[str, str], queue: Queue) -> None:
     queue.publish_many(1200, "bulk")
     for _ in range(12):
         claimed = queue.claim("bulk")

@@ -9,7 +9,7 @@ from tests.cli.shell import Shell
 from tests.sql.queue import Queue
 
 
-def test_a_token_is_printed_once_and_known_by_its_digest(pgrouse: Shell, queue: Queue) -> None:
+def test_a_token_is_printed_once_and_stored_as_its_digest(pgrouse: Shell, queue: Queue) -> None:
     made = pgrouse("token", "add", "shop", "--role", "publisher", "--topic", "orders.*", "--expires", "90d").out.strip()
 
     assert tokens.is_well_formed(made)
@@ -19,7 +19,7 @@ def test_a_token_is_printed_once_and_known_by_its_digest(pgrouse: Shell, queue: 
     assert made not in listed
 
 
-def test_tokens_are_listed_with_what_they_are_worth(pgrouse: Shell) -> None:
+def test_tokens_are_listed_with_their_rights(pgrouse: Shell) -> None:
     for name in ("a", "b"):
         pgrouse("token", "add", name, "--role", "viewer", "--role", "worker")
     pgrouse("token", "revoke", "b")
@@ -33,8 +33,8 @@ def test_tokens_are_listed_with_what_they_are_worth(pgrouse: Shell) -> None:
     assert "digest" not in rows[0]
 
 
-def test_a_token_that_there_is_not_cannot_be_revoked(pgrouse: Shell) -> None:
-    ended = pgrouse("token", "revoke", "nobody")
+def test_an_unknown_token_cannot_be_revoked(pgrouse: Shell) -> None:
+    ended = pgrouse("token", "revoke", "unknown")
 
     assert ended.code == 1
-    assert 'there is no token "nobody"' in ended.err
+    assert 'there is no token "unknown"' in ended.err

@@ -1,4 +1,4 @@
-"""The command `pgrouse top` itself: where it can run, and how it ends. What it shows: tests/top."""
+"""The command `pgrouse top`: where it can run, and how it ends. Its view is tested by tests/top."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.server.postgres import Database
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_without_a_terminal_it_says_what_to_use_instead(pgrouse: Shell, options: list[str]) -> None:
+def test_top_without_a_terminal_names_the_alternative(pgrouse: Shell, options: list[str]) -> None:
     done = pgrouse("top", *options)
 
     assert done.code == 2
     assert "pgrouse stats --watch" in done.err
 
 
-def test_without_textual_it_says_what_to_install(pgrouse: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_without_textual_names_the_package_to_install(pgrouse: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ["textual", *(name for name in sys.modules if name.startswith("textual."))]:
         monkeypatch.setitem(sys.modules, name, None)
     for name in [name for name in sys.modules if name.startswith("pgrouse.top.")]:
@@ -35,7 +35,7 @@ def test_without_textual_it_says_what_to_install(pgrouse: Shell, monkeypatch: py
     assert done.err == "pgrouse: textual is not installed: pip install 'pgrouse[top]'\n"
 
 
-def test_on_a_terminal_it_draws_and_q_ends_it_and_leaves_the_terminal_as_it_was(database: Database) -> None:
+def test_top_draws_on_a_terminal_and_q_restores_the_terminal(database: Database) -> None:
     ours, theirs = pty.openpty()
     environ = {**os.environ, "TERM": "xterm-256color", "PGROUSE_DSN": database.dsn, "COLUMNS": "80", "LINES": "24"}
     process = subprocess.Popen([PGROUSE, "top"], stdin=theirs, stdout=theirs, stderr=theirs, env=environ)
@@ -46,7 +46,7 @@ def test_on_a_terminal_it_draws_and_q_ends_it_and_leaves_the_terminal_as_it_was(
         nonlocal written
         try:
             written += os.read(ours, 65536)
-        except OSError:  # what Linux says when the other end is closed
+        except OSError:  # Linux reports the closed other side so
             return True
         return text in written
 
@@ -55,7 +55,7 @@ def test_on_a_terminal_it_draws_and_q_ends_it_and_leaves_the_terminal_as_it_was(
     eventually(lambda: shows(b"\x1b[?1049l"))
 
     assert process.wait(60) == 0
-    # No colour of its own, so that those of a light terminal suit it as well.
+    # No background of its own, so that it also suits a light terminal.
     assert b"8;2;" not in written
     assert b"8;5;" not in written
     os.close(ours)

@@ -23,7 +23,7 @@ def row(queue: Queue, topic: str = "mail") -> Any:
 # set, unset
 
 
-def test_several_settings_are_set_at_once_and_told_as_old_and_new(pgrouse: Shell, queue: Queue) -> None:
+def test_several_settings_are_set_at_once_and_reported_as_old_and_new(pgrouse: Shell, queue: Queue) -> None:
     ended = pgrouse(
         "topic", "set", "mail", "max_attempts=5", "lock_duration=2m", "backoff.kind=constant", "dequeue_rate=0.5"
     )
@@ -35,7 +35,7 @@ def test_several_settings_are_set_at_once_and_told_as_old_and_new(pgrouse: Shell
     assert (row(queue).max_attempts, row(queue).backoff, row(queue).dequeue_rate) == (5, {"kind": "constant"}, 0.5)
 
 
-def test_the_help_lists_every_setting_with_what_it_takes_and_means(shell: Shell) -> None:
+def test_the_help_lists_every_setting_with_its_values_and_meaning(shell: Shell) -> None:
     text = " ".join(shell("topic", "set", "--help").out.split())
 
     names = {
@@ -48,7 +48,7 @@ def test_the_help_lists_every_setting_with_what_it_takes_and_means(shell: Shell)
     assert f"max_depth {SETTINGS[TopicPolicy]['max_depth'].meaning} [0 or more messages, or none]" in text
 
 
-def test_json_tells_each_change(pgrouse: Shell, queue: Queue) -> None:
+def test_json_reports_each_change(pgrouse: Shell, queue: Queue) -> None:
     queue.policy("mail", lock_duration="1 minute")
 
     changed = pgrouse("topic", "set", "mail", "lock_duration=2m", "backoff=none", "--json").object
@@ -60,7 +60,7 @@ def test_json_tells_each_change(pgrouse: Shell, queue: Queue) -> None:
     ]
 
 
-def test_what_holds_already_is_not_set_again(pgrouse: Shell, queue: Queue) -> None:
+def test_an_unchanged_value_is_not_written(pgrouse: Shell, queue: Queue) -> None:
     queue.policy("mail", max_attempts=5)
 
     ended = pgrouse("topic", "set", "mail", "max_attempts=5")
@@ -68,14 +68,14 @@ def test_what_holds_already_is_not_set_again(pgrouse: Shell, queue: Queue) -> No
     assert (ended.code, ended.out) == (0, "the policies are up to date: nothing to change\n")
 
 
-def test_a_dry_run_only_says_what_would_change(pgrouse: Shell, queue: Queue) -> None:
+def test_a_dry_run_only_reports_the_changes(pgrouse: Shell, queue: Queue) -> None:
     assert pgrouse("topic", "set", "mail", "max_attempts=5", "--dry-run").out == (
         "would change mail: max_attempts inherit -> 5\n"
     )
     assert row(queue) is None
 
 
-def test_the_defaults_are_a_topic_too(pgrouse: Shell, queue: Queue) -> None:
+def test_the_defaults_are_set_like_a_topic(pgrouse: Shell, queue: Queue) -> None:
     pgrouse("topic", "set", "*", "max_attempts=none", "lock_duration=1m")
 
     assert (row(queue, "*").max_attempts, row(queue, "*").lock_duration.total_seconds()) == (None, 60)
@@ -88,7 +88,7 @@ def test_a_channel_has_its_own_limits(pgrouse: Shell, queue: Queue) -> None:
     assert queue.value("SELECT concurrency FROM messages.channel WHERE topic = 'mail' AND channel = 'acme'") == 2
 
 
-def test_a_schema_is_read_from_a_file_or_given_as_it_is(pgrouse: Shell, queue: Queue, folder: Path) -> None:
+def test_a_schema_is_read_from_a_file_or_from_the_command_line(pgrouse: Shell, queue: Queue, folder: Path) -> None:
     (folder / "order.json").write_text('{"type": "object"}')
 
     pgrouse("topic", "set", "mail", "payload_schema=@order.json")
@@ -115,7 +115,7 @@ def test_a_schema_is_read_from_a_file_or_given_as_it_is(pgrouse: Shell, queue: Q
         (["--channel", "acme", "max_concurrency=1"], "unknown setting 'max_concurrency'; did you mean 'concurrency'?"),
     ],
 )
-def test_a_bad_value_is_refused_with_setting_value_and_fix(
+def test_an_invalid_value_is_refused_with_setting_value_and_fix(
     pgrouse: Shell, queue: Queue, given: list[str], said: str
 ) -> None:
     ended = pgrouse("topic", "set", "mail", *given)
@@ -125,21 +125,23 @@ def test_a_bad_value_is_refused_with_setting_value_and_fix(
     assert row(queue) is None
 
 
-def test_all_that_is_wrong_is_said_at_once(pgrouse: Shell) -> None:
-    said = pgrouse("topic", "set", "mail", "max_attempts=-5", "notify=maybe").err
+def test_all_errors_are_reported_together(pgrouse: Shell) -> None:
+    output = pgrouse("topic", "set", "mail", "max_attempts=-5", "notify=maybe").err
 
-    assert "max_attempts: must be at least 0" in said
-    assert "notify: expected 'auto', 'always' or 'off', found 'maybe'" in said
+    assert "max_attempts: must be at least 0" in output
+    assert "notify: expected 'auto', 'always' or 'off', found 'maybe'" in output
 
 
-def test_what_only_the_server_can_refuse_is_said_with_its_hint(pgrouse: Shell) -> None:
+def test_an_error_that_only_the_server_finds_is_reported_with_its_hint(pgrouse: Shell) -> None:
     ended = pgrouse("topic", "set", "a b", "max_attempts=5")
 
     assert ended.code == 1
     assert ended.err.startswith('pgrouse: "a b" is no name of a topic (SQLSTATE 22023): use 1 to 200 of')
 
 
-def test_whoever_may_not_is_told_which_role_it_needs(pgrouse: Shell, acting_as: Callable[[str], None]) -> None:
+def test_a_user_without_the_right_gets_the_name_of_the_role_it_needs(
+    pgrouse: Shell, acting_as: Callable[[str], None]
+) -> None:
     acting_as("messages_analyst")
 
     ended = pgrouse("topic", "set", "mail", "max_attempts=5")
@@ -148,7 +150,7 @@ def test_whoever_may_not_is_told_which_role_it_needs(pgrouse: Shell, acting_as: 
     assert "needs messages_operator" in ended.err
 
 
-def test_an_operator_may(pgrouse: Shell, acting_as: Callable[[str], None], queue: Queue) -> None:
+def test_an_operator_may_set_a_policy(pgrouse: Shell, acting_as: Callable[[str], None], queue: Queue) -> None:
     acting_as("messages_operator")
 
     assert pgrouse("topic", "set", "mail", "max_attempts=5").code == 0
@@ -167,7 +169,7 @@ def test_unset_settings_are_inherited_again(pgrouse: Shell, queue: Queue) -> Non
     assert (row(queue).max_attempts, row(queue).lock_duration, row(queue).notify) == (None, None, "off")
 
 
-def test_the_defaults_lose_what_they_need_not_have_and_nothing_else(pgrouse: Shell, queue: Queue) -> None:
+def test_unset_removes_only_optional_defaults(pgrouse: Shell, queue: Queue) -> None:
     assert pgrouse("topic", "unset", "*", "max_attempts").code == 0
     refused = pgrouse("topic", "unset", "*", "lock_duration")
 
@@ -184,7 +186,7 @@ def test_an_unknown_setting_cannot_be_unset(pgrouse: Shell) -> None:
 # show, list
 
 
-def test_each_setting_is_shown_with_what_holds_and_where_it_comes_from(pgrouse: Shell, queue: Queue) -> None:
+def test_each_setting_is_shown_with_its_value_and_its_source(pgrouse: Shell, queue: Queue) -> None:
     queue.policy("mail", max_attempts=5)
 
     shown = pgrouse("topic", "show", "mail", "--json").object
@@ -196,7 +198,7 @@ def test_each_setting_is_shown_with_what_holds_and_where_it_comes_from(pgrouse: 
     assert (lines["max_attempts"], lines["lock_duration"], lines["ttl"]) == (["5", "mail"], ["30s", "*"], ["-", "-"])
 
 
-def test_a_channel_is_shown_with_what_it_has_of_its_topic(pgrouse: Shell, queue: Queue) -> None:
+def test_a_channel_is_shown_with_what_it_inherits_from_its_topic(pgrouse: Shell, queue: Queue) -> None:
     queue.policy("mail", channel_min_interval="1 s")
     queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('mail', 'acme', 2)")
 
@@ -208,27 +210,27 @@ def test_a_channel_is_shown_with_what_it_has_of_its_topic(pgrouse: Shell, queue:
     }
 
 
-def test_pauses_channels_and_subscriptions_are_shown_too(pgrouse: Shell, queue: Queue) -> None:
+def test_pauses_channels_and_subscriptions_are_shown(pgrouse: Shell, queue: Queue) -> None:
     queue.call("pause", "mail", "too loud", resume_in="10 minutes")
     queue.call("pause", "mail", channel="acme")
     queue.conn.execute("UPDATE messages.channel SET concurrency = 2")
     queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('mail', 'audit'), ('a', 'mail')")
 
-    said = pgrouse("topic", "show", "mail").out
+    output = pgrouse("topic", "show", "mail").out
     shown = pgrouse("topic", "show", "mail", "--json").object
 
     user = queue.value("SELECT session_user::text")
-    assert f"by {user}, for another 10m: too loud" in said
-    assert "channel acme is paused since" in said
-    assert "until it is resumed" in said
-    assert "channel acme: concurrency=2" in said
-    assert "audit gets what is published to mail" in said
+    assert f"by {user}, for another 10m: too loud" in output
+    assert "channel acme is paused since" in output
+    assert "until it is resumed" in output
+    assert "channel acme: concurrency=2" in output
+    assert "audit gets what is published to mail" in output
     assert shown["paused"]["topic mail"]["reason"] == "too loud"
     assert [each["channel"] for each in shown["channels"]] == ["acme"]
     assert (shown["subscribers"], shown["subscriptions"]) == (["audit"], ["a"])
 
 
-def test_topics_are_listed_with_what_they_set(pgrouse: Shell, queue: Queue) -> None:
+def test_topics_are_listed_with_their_own_settings(pgrouse: Shell, queue: Queue) -> None:
     queue.policy("mail", max_attempts=5, lock_duration="2 minutes")
     queue.conn.execute("INSERT INTO messages.topic (topic) VALUES ('idle')")
     queue.call("pause", "mail", "why")
@@ -244,7 +246,7 @@ def test_topics_are_listed_with_what_they_set(pgrouse: Shell, queue: Queue) -> N
 
 
 @pytest.mark.parametrize("role", ["messages_operator", "messages_analyst"])
-def test_operators_and_analysts_may_look(pgrouse: Shell, acting_as: Callable[[str], None], role: str) -> None:
+def test_operators_and_analysts_may_read_policies(pgrouse: Shell, acting_as: Callable[[str], None], role: str) -> None:
     acting_as(role)
 
     assert pgrouse("topic", "list").code == 0
@@ -272,7 +274,7 @@ def test_a_channel_is_paused_alone(pgrouse: Shell, queue: Queue) -> None:
     assert queue.value("SELECT channel FROM messages.channel WHERE paused_at IS NOT NULL") == "acme"
 
 
-def test_what_is_not_paused_cannot_be_resumed(pgrouse: Shell) -> None:
+def test_a_topic_that_is_not_paused_cannot_be_resumed(pgrouse: Shell) -> None:
     ended = pgrouse("topic", "resume", "mail")
 
     assert (ended.code, ended.err) == (1, "pgrouse: topic mail is not paused: see `pgrouse topic show mail`\n")
@@ -318,7 +320,7 @@ def file(folder: Path) -> Path:
 
 
 @pytest.mark.usefixtures("file")
-def test_what_the_file_names_is_applied_once(pgrouse: Shell, queue: Queue) -> None:
+def test_policies_of_the_file_are_applied_once(pgrouse: Shell, queue: Queue) -> None:
     shown = pgrouse("topic", "apply", "--dry-run").out.splitlines()
     untouched = row(queue)
     first = pgrouse("topic", "apply").out.splitlines()
@@ -329,14 +331,16 @@ def test_what_the_file_names_is_applied_once(pgrouse: Shell, queue: Queue) -> No
     assert second == "the policies are up to date: nothing to change\n"
 
 
-def test_a_configuration_without_policies_is_told(pgrouse: Shell) -> None:
+def test_a_configuration_without_policies_is_reported(pgrouse: Shell) -> None:
     ended = pgrouse("topic", "apply", "--json")
 
     assert ended.object == {"changes": [], "dry_run": False}
     assert ended.err == "the configuration has no policies: write settings into its [topics] tables\n"
 
 
-def test_the_file_can_keep_migrate_from_it_unless_a_flag_says_so(pgrouse: Shell, queue: Queue, file: Path) -> None:
+def test_the_file_can_exclude_policies_from_migrate_unless_a_flag_includes_them(
+    pgrouse: Shell, queue: Queue, file: Path
+) -> None:
     file.write_text(f'[database]\napply_policies = "never"\n{FILE}')
 
     assert "max_attempts" not in pgrouse("migrate").out
@@ -346,7 +350,7 @@ def test_the_file_can_keep_migrate_from_it_unless_a_flag_says_so(pgrouse: Shell,
 
 
 @pytest.mark.usefixtures("file")
-def test_config_check_tells_what_is_not_in_force_and_ends_with_1(pgrouse: Shell, queue: Queue) -> None:
+def test_config_check_reports_differences_and_exits_with_1(pgrouse: Shell, queue: Queue) -> None:
     before = pgrouse("config", "check")
     as_json = pgrouse("config", "check", "--json")
     pgrouse("migrate")
@@ -361,7 +365,9 @@ def test_config_check_tells_what_is_not_in_force_and_ends_with_1(pgrouse: Shell,
 
 
 @pytest.mark.usefixtures("file")
-def test_config_check_says_what_it_could_not_ask_the_database(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_check_reports_what_it_could_not_read_from_the_database(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PGROUSE_DSN", "host=127.0.0.1 port=1 connect_timeout=2")
 
     ended, as_json = shell("config", "check"), shell("config", "check", "--json")
@@ -372,10 +378,10 @@ def test_config_check_says_what_it_could_not_ask_the_database(shell: Shell, monk
 
 
 @pytest.mark.parametrize(
-    "said", ["", '[database]\napply_policies = "migrate"\n', '[database]\napply_policies = "run"\n']
+    "section", ["", '[database]\napply_policies = "migrate"\n', '[database]\napply_policies = "run"\n']
 )
-def test_migrate_applies_them(pgrouse: Shell, queue: Queue, file: Path, said: str) -> None:
-    file.write_text(f"{said}{FILE}")
+def test_migrate_applies_the_policies(pgrouse: Shell, queue: Queue, file: Path, section: str) -> None:
+    file.write_text(f"{section}{FILE}")
 
     assert pgrouse("migrate", "--dry-run").out.splitlines()[-1] == f"would change {SAID[-1]}"
     assert row(queue) is None
@@ -383,7 +389,7 @@ def test_migrate_applies_them(pgrouse: Shell, queue: Queue, file: Path, said: st
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         (
             '[topics."*"]\nmax_attempts = "inherit"',
@@ -402,13 +408,13 @@ def test_migrate_applies_them(pgrouse: Shell, queue: Queue, file: Path, said: st
         ('[topics.a]\npayload_schema = "@x.json"', "x.json cannot be read"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_told_with_its_line(shell: Shell, folder: Path, text: str, said: str) -> None:
+def test_an_error_in_the_file_is_reported_with_its_line(shell: Shell, folder: Path, text: str, expected: str) -> None:
     (folder / "pgrouse.toml").write_text(text)
 
     ended = shell("config", "check")
 
     assert ended.code == 78
-    assert said in ended.err
+    assert expected in ended.err
 
 
 @pytest.mark.usefixtures("file")
@@ -417,7 +423,7 @@ def test_a_table_of_policies_alone_needs_no_handler(shell: Shell) -> None:
 
 
 @pytest.mark.usefixtures("file")
-def test_a_daemon_with_policies_but_no_handler_has_nothing_to_work(shell: Shell) -> None:
+def test_a_daemon_with_policies_but_no_handler_exits_with_an_error(shell: Shell) -> None:
     ended = shell("run")
 
     assert ended.code == 78
@@ -437,7 +443,7 @@ def test_a_daemon_with_policies_but_no_handler_has_nothing_to_work(shell: Shell)
         ('notify = "maybe"', False),
     ],
 )
-def test_the_schema_for_editors_knows_the_settings(shell: Shell, setting: str, fits: bool) -> None:
+def test_the_schema_for_editors_has_the_settings(shell: Shell, setting: str, fits: bool) -> None:
     schema = json.loads(shell("config", "schema").out)
 
     for topic in ('"*"', '"orders.created"'):
@@ -451,7 +457,7 @@ def test_a_pause_has_one_end(pgrouse: Shell) -> None:
     assert "--for and --until exclude each other" in ended.err
 
 
-def test_whoever_resumes_the_defaults_in_vain_is_told_what_he_can_paste(pgrouse: Shell) -> None:
+def test_a_resume_that_has_no_effect_prints_the_command_that_resumes_the_defaults(pgrouse: Shell) -> None:
     ended = pgrouse("topic", "resume", "*")
 
     assert (ended.code, ended.err) == (1, "pgrouse: topic * is not paused: see `pgrouse topic show '*'`\n")
@@ -476,20 +482,20 @@ def test_a_setting_of_parts_is_set_by_parts_and_unset_as_a_whole(
     assert said in ended.err
 
 
-def test_a_limit_that_is_lifted_is_shown_as_none(pgrouse: Shell) -> None:
-    said = pgrouse("topic", "set", "mail", "ttl=none", "max_concurrency=none", "lock_expired_delay=0s").out
+def test_a_lifted_limit_is_shown_as_none(pgrouse: Shell) -> None:
+    output = pgrouse("topic", "set", "mail", "ttl=none", "max_concurrency=none", "lock_expired_delay=0s").out
     pgrouse("topic", "set", "mail", "--channel", "ann", "concurrency=none")
 
     shown = pgrouse("topic", "show", "mail").out
     values = {line.split()[0]: line.split()[1] for line in shown.splitlines()}
 
-    assert "mail: ttl inherit -> none" in said.splitlines()
+    assert "mail: ttl inherit -> none" in output.splitlines()
     assert (values["ttl"], values["max_concurrency"], values["lock_expired_delay"]) == ("none", "none", "0s")
     assert "channel ann: concurrency=none" in shown
     assert "ttl=none" in pgrouse("topic", "list").out
 
 
-def test_of_a_topic_without_a_policy_of_its_own_that_is_said(pgrouse: Shell) -> None:
+def test_a_topic_without_its_own_policy_is_reported(pgrouse: Shell) -> None:
     pgrouse("topic", "set", "mail", "ttl=1h")
 
     assert pgrouse("topic", "show", "mial").err == "topic mial sets nothing of its own: see `pgrouse topic list`\n"
@@ -497,7 +503,7 @@ def test_of_a_topic_without_a_policy_of_its_own_that_is_said(pgrouse: Shell) -> 
     assert pgrouse("topic", "show", "*").err == ""
 
 
-def test_what_waits_in_a_topic_is_deleted_and_what_runs_is_not(pgrouse: Shell, queue: Queue) -> None:
+def test_waiting_messages_of_a_topic_are_deleted_and_running_ones_are_not(pgrouse: Shell, queue: Queue) -> None:
     queue.publish_many(3, "mail")
     (runs,) = queue.claim("mail", limit=1)
     other = queue.publish("other")

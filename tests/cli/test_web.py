@@ -1,4 +1,4 @@
-"""`pgrouse web`: it serves, it stops in order, and it opens no door that nobody guards."""
+"""`pgrouse web`: it serves, it stops on a signal, and it refuses a public address without a token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.server.postgres import Database
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "example.com:80"])
-def test_an_address_that_others_reach_is_refused_while_there_is_no_token(pgrouse: Shell, listen: str) -> None:
+def test_a_public_address_is_refused_without_a_token(pgrouse: Shell, listen: str) -> None:
     ended = pgrouse("web", "--listen", listen)
 
     assert ended.code == 78
@@ -26,14 +26,14 @@ def test_an_address_that_others_reach_is_refused_while_there_is_no_token(pgrouse
     assert "pgrouse token add" in ended.err
 
 
-def test_a_revoked_token_guards_nothing(pgrouse: Shell) -> None:
+def test_a_revoked_token_does_not_permit_a_public_address(pgrouse: Shell) -> None:
     pgrouse("token", "add", "a", "--role", "viewer")
     pgrouse("token", "revoke", "a")
 
     assert "there is no token" in pgrouse("web", "--listen", "0.0.0.0:0").err
 
 
-def test_a_port_that_is_taken_is_told_with_the_fix(pgrouse: Shell) -> None:
+def test_a_port_in_use_is_reported_with_the_fix(pgrouse: Shell) -> None:
     from pgrouse.web import listen_socket  # noqa: PLC0415
 
     taken = listen_socket.bind("127.0.0.1:0")
@@ -46,19 +46,19 @@ def test_a_port_that_is_taken_is_told_with_the_fix(pgrouse: Shell) -> None:
     assert "choose another port by --listen" in ended.err
 
 
-def test_without_its_packages_it_says_what_to_install(pgrouse: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_with_what_to_install(pgrouse: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "pgrouse.web.server", raising=False)
     monkeypatch.delattr("pgrouse.web.server", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
 
-    # Refused for another reason, should it start all the same.
+    # Refused for another reason, if it started nevertheless.
     ended = pgrouse("web", "--listen", "0.0.0.0:0")
 
     assert ended.code == 78
     assert "uvicorn is not installed: pip install 'pgrouse[web]'" in ended.err
 
 
-def test_it_serves_until_it_is_told_to_stop(database: Database, tmp_path: Path) -> None:
+def test_the_server_serves_until_it_is_stopped(database: Database, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(

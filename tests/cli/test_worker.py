@@ -9,7 +9,7 @@ from tests.cli.stage import silence, start
 from tests.sql.queue import Queue
 
 
-def test_workers_are_listed_with_what_they_do(pgrouse: Shell, queue: Queue) -> None:
+def test_workers_are_listed_with_their_state(pgrouse: Shell, queue: Queue) -> None:
     start(queue, "w1", "a", "b")
     start(queue, "w2", "c")
     start(queue, "w3", "d")
@@ -29,7 +29,7 @@ def test_workers_are_listed_with_what_they_do(pgrouse: Shell, queue: Queue) -> N
     assert text.splitlines()[1].endswith("a, b")
 
 
-def test_without_a_worker_the_fix_is_told(pgrouse: Shell) -> None:
+def test_an_empty_list_explains_how_to_start_a_worker(pgrouse: Shell) -> None:
     ended = pgrouse("worker", "list")
 
     assert (ended.code, ended.out, ended.err) == (0, "", "no worker: start one with `pgrouse run`\n")
@@ -42,11 +42,11 @@ def test_an_analyst_may_list_them(pgrouse: Shell, queue: Queue, acting_as: Calla
     assert len(pgrouse("worker", "list", "--json").objects) == 1
 
 
-def test_a_worker_is_asked_to_drain(pgrouse: Shell, queue: Queue) -> None:
+def test_a_worker_is_requested_to_drain(pgrouse: Shell, queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 1, "0", ["t"], 1)
 
     ended = pgrouse("worker", "drain", "w")
 
     assert (ended.code, ended.out) == (0, "asked w to drain\n")
     assert [row["state"] for row in pgrouse("worker", "list", "--json").objects] == ["draining"]
-    assert pgrouse("worker", "drain", "nobody").code == 1
+    assert pgrouse("worker", "drain", "unknown").code == 1

@@ -1,4 +1,4 @@
-"""A collector as a daemon's exporters see it: OTLP over HTTP, which remembers what it is sent."""
+"""An OTLP collector over HTTP that records what a daemon exports."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 class Collector:
-    """What was received. Spans and metrics are those of the protocol."""
+    """What was received: spans and metrics of the protocol."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self._bodies: dict[str, list[bytes]] = {"/v1/traces": [], "/v1/metrics": []}
 
     def take(self, path: str, body: bytes) -> None:
-        """Remember the body of one request."""
+        """Record the body of one request."""
         self._bodies[path].append(body)
 
     def resources(self) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ def _underscored(span: Span) -> dict[str, Any]:
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    """Run a collector on a port of its own."""
+    """Run a collector on its own port."""
 
     class Requests(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

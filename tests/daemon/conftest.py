@@ -1,4 +1,4 @@
-"""What the tests of the daemon begin with: a queue, and real daemon processes on it."""
+"""Fixtures for the tests of the daemon: a queue, and real daemon processes on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def queue(db: psycopg.Connection[Any]) -> Queue:
 
 @pytest.fixture
 def listen(database: Database) -> Callable[..., Listener]:
-    """`listen("new_message")` listens from now on."""
+    """`listen("new_message")` listens from this call on."""
     return lambda *channels: Listener(database.connect(), *channels)
 
 
@@ -46,19 +46,19 @@ def journal(fleet: Fleet) -> Journal:
 
 @pytest.fixture
 def start(fleet: Fleet, database: Database) -> Callable[..., Daemon]:
-    """`start({"job": "work:echo"})` starts a daemon on this test's database and returns when it sleeps and would hear a publish."""
+    """`start({"job": "work:echo"})` starts a daemon on this test's database and returns when it is armed."""
     return lambda topics, **settings: fleet.start(database.connect(), topics, **{"dsn": database.dsn, **settings})
 
 
 @pytest.fixture
 def runs(queue: Queue) -> Runs:
-    """What handlers of the module `timed` write down."""
+    """The runs that handlers of the module `timed` record."""
     return Runs(queue)
 
 
 @pytest.fixture
 def two_daemons(start: Callable[..., Daemon], database: Database) -> Callable[..., list[Daemon]]:
-    """`two_daemons({"job": "timed:run"})` starts two daemons that both write down their runs, and returns when both sleep."""
+    """`two_daemons({"job": "timed:run"})` starts two daemons that record their runs, and returns when both are armed."""
     return lambda topics, **settings: [
         start(topics, **{"environ": {"RUNS": database.dsn}, "concurrency": 20, **settings}) for _ in range(2)
     ]

@@ -1,4 +1,4 @@
-"""The endpoint of a daemon as a test asks it."""
+"""A client of the HTTP endpoint of a daemon."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANY_PORT = {"metrics": {"listen": "127.0.0.1:0"}}
 
 
 class Endpoint:
-    """Asks one process."""
+    """Requests to one process."""
 
     def __init__(self, daemon: Daemon, port: int | None = None) -> None:
         self.daemon = daemon
@@ -36,14 +36,14 @@ class Endpoint:
         return self.ask(path)[0].status
 
     def failed(self, path: str) -> set[str]:
-        """Return what a probe complains of."""
+        """Return the reasons that a probe gives."""
         answer, body = self.ask(f"{path}?complete")
-        told = json.loads(body)
-        assert (answer.status == 200) == told["ok"]
-        return {check["name"] for check in told["checks"] if not check["ok"]}
+        report = json.loads(body)
+        assert (answer.status == 200) == report["ok"]
+        return {check["name"] for check in report["checks"] if not check["ok"]}
 
     def metrics(self) -> str:
-        """Return what Prometheus would get."""
+        """Return the metrics as Prometheus gets them."""
         return self.ask("/metrics")[1]
 
     def value(self, name: str, **labels: Any) -> float:
@@ -61,7 +61,7 @@ def values(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 
 def series(text: str) -> set[str]:
-    """Return the names of all series of an exposition, also of those that have none at this moment."""
+    """Return the names of all series of an exposition, including those without a value."""
     suffixes = {"histogram": ("_bucket", "_count", "_sum")}
     return {
         name + suffix

@@ -1,4 +1,4 @@
-"""Whether locks are extended in time, told without a clock that must not stand still."""
+"""Whether locks are extended in time, measured without a clock that a slow machine could falsify."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from statistics import median
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
-# For daemons whose locks are short: nobody ends one that was extended too late because the machine stood still for a moment. Whether they are
-# extended in time is looked at.
-NOBODY_ENDS_LOCKS = {"maintenance_interval": "1h"}
+# For daemons with short locks: no session ends a lock that was extended late because the machine paused for a moment.
+# A test watches whether they are extended in time.
+LOCKS_ARE_NEVER_ENDED = {"maintenance_interval": "1h"}
 
 
-# So that one or two that came late, or were not seen, decide nothing.
+# So that one or two late or unseen extensions decide nothing.
 EXTENSIONS = 5
 
 
 def is_kept(queue: Queue, message_id: int, lock_duration: timedelta, times: int = 1) -> bool:
-    """Watch a lock until its end has moved by so many times its length; return whether, as a rule, it was extended before it was over."""
+    """Watch a lock for a number of its lengths; return whether it was usually extended before it expired."""
     ends = [queue.message(message_id).lock_expires_at]
 
     def has_moved() -> bool:
@@ -31,5 +31,5 @@ def is_kept(queue: Queue, message_id: int, lock_duration: timedelta, times: int 
 
 
 def is_in_time(ends: set[datetime], lock_duration: timedelta) -> bool:
-    """Return whether, as a rule, a lock with these ends, one after the other, was extended before it was over."""
+    """Return whether a lock with these successive ends was usually extended before it expired."""
     return median(after - before for before, after in pairwise(sorted(ends))) < lock_duration

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.server.deadline import eventually
 
-# Debian installs it where only root's PATH looks.
+# Debian installs it in a folder that is only on root's PATH.
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 SETTINGS = """
 [databases]
@@ -35,12 +35,12 @@ pidfile = {folder}/pid
 
 @contextmanager
 def in_front_of(dsn: str, folder: Path) -> Iterator[str]:
-    """Run one and yield the connection string of the way through it."""
+    """Run one and yield the connection string through it."""
     given = conninfo_to_dict(dsn)
     settings = folder / "pgbouncer.ini"
     settings.write_text(SETTINGS.format(folder=folder, host=given["host"], port=given["port"], user=given["user"]))
     pooled = make_conninfo(dsn, host=str(folder), port="6432")
-    process = subprocess.Popen([PROGRAM, *_as_somebody_else(folder), settings], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([PROGRAM, *_as_server_user(folder), settings], stderr=subprocess.DEVNULL)
     try:
         eventually(lambda: _answers(pooled))
         yield pooled
@@ -49,8 +49,8 @@ def in_front_of(dsn: str, folder: Path) -> Iterator[str]:
         process.wait(10)
 
 
-def _as_somebody_else(folder: Path) -> list[str]:
-    """It refuses to run as root. Then it runs as the user of the server, which must be able to reach its folder."""
+def _as_server_user(folder: Path) -> list[str]:
+    """It refuses to run as root. Then it runs as the user of the server, which must have access to its folder."""
     if os.geteuid() != 0:
         return []
     postgres = pwd.getpwnam("postgres")

@@ -1,4 +1,4 @@
-"""A daemon as a test sees it: a process, its configuration, its log, and the journal that its handlers write."""
+"""A daemon process for tests: its configuration, its log, and the journal that its handlers write."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.server.deadline import eventually
 PGROUSE = Path(sysconfig.get_path("scripts")) / "pgrouse"
 HANDLERS = Path(__file__).parent / "handlers"
 
-# Long where only a lost notification would show, or where a machine that stands still for a moment would change what comes next; short
-# where a test would wait for nothing but time.
+# Long where only a lost notification would show, or where a pause of the machine would change the result; short
+# where a test would only wait.
 WORKER = {
     "name": "d",
     "poll_interval": "10m",
@@ -31,13 +31,13 @@ WORKER = {
     "maintenance_interval": "0.2s",
     "shutdown_timeout": "30s",
 }
-# What was rung for comes within milliseconds, on a machine full of tests within a second or two. What was not is found when it has waited
-# for ten seconds, by the tick that rings again.
+# A notified message arrives within milliseconds, on a busy machine within a second or two. Any other message is found
+# after ten seconds, when the tick notifies again.
 AT_ONCE_S = 8.0
 
 
 class Journal:
-    """What handlers wrote: one entry per line, from any number of processes, in the order of their writes."""
+    """The entries of handlers: one per line, from any number of processes, in the order of their writes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -71,11 +71,11 @@ def execute(program: Path, *arguments: str, cwd: Path, env: Mapping[str, str], l
 
 
 class Daemon:
-    """One `pgrouse run` with a folder of its own.
+    """One `pgrouse run` with its own folder.
 
     Args:
-        folder: where its configuration, its log and its gates lie.
-        journal: where its handlers write.
+        folder: for its configuration, its log and its gates.
+        journal: the file that its handlers write.
         settings: the configuration, by section; `topics` maps a topic to the name of its handler, or to its whole table.
         environ: further environment variables.
         begin: starts the process.
@@ -116,7 +116,7 @@ class Daemon:
         )
 
     def open_gate(self, name: str = "gate") -> None:
-        """Let the handlers go on that wait for this gate."""
+        """Open a gate that handlers wait for."""
         (self.folder / name).touch()
 
     def events(self, name: str, **fields: Any) -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ class Daemon:
         return eventually(lambda: self.events(name, **fields), within_s)[0]
 
     def logged(self) -> list[dict[str, Any]]:
-        """Return everything that was logged; what is no JSON has the event 'plain'."""
+        """Return everything that was logged; a line that is not JSON has the event 'plain'."""
         return [_event(line) for line in _lines(self.log)]
 
     def send(self, which: signal.Signals) -> None:
@@ -136,16 +136,16 @@ class Daemon:
         self.process.send_signal(which)
 
     def stop(self, within_s: float = 60) -> int:
-        """Stop it in order and return its exit code."""
+        """Stop it with SIGTERM and return its exit code."""
         self.send(signal.SIGTERM)
         return self.exit_code(within_s)
 
     def exit_code(self, within_s: float = 60) -> int:
-        """Wait for its end and return how it ended."""
+        """Wait for its end and return its exit code."""
         return self.process.wait(within_s)
 
     def kill(self) -> None:
-        """Kill it with -9, and whatever it started; return when it is gone."""
+        """Kill it with -9, and its children; return when it has ended."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait(30)
@@ -198,7 +198,7 @@ class Fleet:
         return self.daemons[-1]
 
     def start(self, conn: psycopg.Connection[Any], topics: Mapping[str, Any], **settings: Any) -> Daemon:
-        """Start a daemon and return when it sleeps and would hear a publish."""
+        """Start a daemon and return when it is armed."""
         daemon = self.launch(topics, **settings)
         until_armed(conn, daemon)
         return daemon
@@ -213,12 +213,12 @@ ARMED = "SELECT FROM messages.sleeper WHERE split_part(worker, ':', 2) = %s AND 
 
 
 def is_armed(conn: psycopg.Connection[Any], daemon: Daemon) -> bool:
-    """Whether a publish would ring for this daemon."""
+    """Whether a publish would notify this daemon."""
     return conn.execute(ARMED, [str(daemon.pid)]).rowcount > 0
 
 
 def until_armed(conn: psycopg.Connection[Any], daemon: Daemon) -> None:
-    """Wait until this daemon has said that it sleeps."""
+    """Wait until this daemon is armed."""
 
     def sleeps() -> bool:
         if not daemon.alive:
@@ -229,9 +229,9 @@ def until_armed(conn: psycopg.Connection[Any], daemon: Daemon) -> None:
 
 
 def end_locks(conn: psycopg.Connection[Any], daemon: Daemon, after: str = "0 s") -> None:
-    """Let the time of the locks be over that a daemon held which was killed, now or after a while; nobody can extend them any more.
+    """Let the locks of a killed daemon expire, now or after a delay; no process can extend them any more.
 
-    So that their length decides nothing before: a short one might run out while the daemon still lives.
+    Their length has no effect before that: a short lock might expire while the daemon is still alive.
     """
     its = f"%:{daemon.pid}:%"
     connections = "SELECT FROM pg_stat_activity WHERE application_name LIKE %s"
@@ -246,7 +246,7 @@ def now() -> float:
 
 
 def _lines(path: Path) -> list[str]:
-    """Return the complete lines: the last one may just be written."""
+    """Return the complete lines: the last one may be incomplete."""
     return path.read_text().rpartition("\n")[0].splitlines()
 
 
@@ -259,7 +259,7 @@ def _event(line: str) -> dict[str, Any]:
 
 
 def _toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
-    """Write tables of plain values; for those JSON and TOML agree."""
+    """Write tables of plain values; JSON and TOML write these alike."""
     return "".join(
         f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
         for name, values in sections.items()

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a server's socket that can lose an answer, and that can die without anyone noticing."""
+"""A TCP proxy in front of a server's socket that can lose an answer, and that can stop forwarding silently."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ READY = b"Z\x00\x00\x00\x05I"
 
 @dataclass(eq=False)
 class Link:
-    """One connection through the proxy, with its two ways."""
+    """One connection through the proxy, with its two directions."""
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
     dead: bool = False
-    is_deaf: bool = False
+    drops_answers: bool = False
     loses_the_answer: bool = False
 
     def cut(self) -> None:
@@ -31,7 +31,7 @@ class Link:
 
 
 class Proxy:
-    """Forwards every connection made to `dsn`; runs in a thread of its own."""
+    """Forwards every connection to `dsn`, in its own thread."""
 
     def __init__(self, dsn: str) -> None:
         given = conninfo_to_dict(dsn)
@@ -51,11 +51,11 @@ class Proxy:
 
     @property
     def dsn(self) -> str:
-        """The connection string of the way through the proxy."""
+        """The connection string through the proxy."""
         return make_conninfo(self._dsn, host="127.0.0.1", port=str(self._server.sockets[0].getsockname()[1]))
 
     def lose_the_answer_to(self, needle: str, *, after: str | None = None) -> None:
-        """Forward the next statement with this text, swallow the answer, and when it is complete cut the connection.
+        """Forward the next statement with this text, drop the complete answer, and close the connection.
 
         after: the next one that follows a statement with this other text.
         """
@@ -63,37 +63,37 @@ class Proxy:
         self._needle = needle.encode()
 
     def go_dead(self) -> None:
-        """From now on forward nothing on the connections there are, and keep them open: what a half-open connection looks like."""
+        """Stop forwarding on the existing connections, and keep them open, as half-open connections are."""
         for link in self._links:
             link.dead = True
 
     def die_at(self, needle: str) -> None:
-        """The connection on which a statement with this text comes next is dead from then on, and stays open."""
+        """Stop forwarding on the connection that next sends a statement with this text; it stays open."""
         self._fatal = needle.encode()
 
     def swallow_answers(self) -> None:
-        """From now on forward no answer on the connections there are: whatever is asked for is done, and nobody learns of it."""
+        """Stop forwarding answers on the existing connections: statements run, and the client does not learn of it."""
         for link in self._links:
-            link.is_deaf = True
+            link.drops_answers = True
 
     def cut(self) -> None:
-        """Cut all connections there are, also dead ones; new ones are let in."""
+        """Close all existing connections, including stopped ones; new ones are accepted."""
         self._run(self._cut())
 
     def stall(self) -> None:
-        """Hold back all that comes, on the connections there are and on new ones, until `flow`. Nothing of it is lost."""
+        """Hold back all data, on existing and new connections, until `flow`. Nothing is lost."""
         self._loop.call_soon_threadsafe(self._flows.clear)
 
     def flow(self) -> None:
-        """Let through what was held back."""
+        """Forward the data that was held back."""
         self._loop.call_soon_threadsafe(self._flows.set)
 
     def hang_up(self) -> None:
-        """Cut everything, and let nobody in any more."""
+        """Close everything, and accept no connection any more."""
         self._run(self._hang_up())
 
     def close(self) -> None:
-        """Cut everything and end."""
+        """Close everything and end."""
         self._run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -135,7 +135,7 @@ class Proxy:
                 if data.endswith(READY):
                     self.answer_was_lost.set()
                     break
-            elif not link.dead and not link.is_deaf:
+            elif not link.dead and not link.drops_answers:
                 link.client.write(data)
         if not link.dead:
             link.cut()
@@ -155,7 +155,7 @@ class Proxy:
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
-    """Return what comes next; nothing at the end, however it came."""
+    """Return the next data; nothing at the end, for whatever reason."""
     try:
         return await reader.read(65536)
     except OSError:

@@ -1,4 +1,4 @@
-"""What receives alerts in tests: an HTTP server and a mail server that remember what came, and answer as they are told."""
+"""Receivers of alerts in tests: an HTTP server and a mail server that record requests and answer as configured."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.server.deadline import eventually
 
 
 def reserved(port: int = 0) -> socket.socket:
-    """Keep an address of this machine: nobody is given it by chance, who names it may listen there, and until then nobody answers.
+    """Reserve an address of this machine: no other process gets it by chance, and until a test listens there, connections are refused.
 
     Raises:
-        OSError: somebody has this port.
+        OSError: the port is in use.
     """
     kept = socket.socket()
     kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -53,12 +53,12 @@ class Request:
 
 
 class Receiver:
-    """An HTTP server. It answers 204, unless `answer` says otherwise for a request."""
+    """An HTTP server. It answers 204, unless `answer` sets another answer for a request."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.answer: Callable[[Request], tuple[int, dict[str, str], str]] = lambda _: (204, {}, "")
-        # Closed: requests are taken, and their answers wait.
+        # Closed: requests are read, and their answers wait.
         self.gate = threading.Event()
         self.gate.set()
         self.scheme = "http"
@@ -79,7 +79,7 @@ class Receiver:
             daemon_threads = True
 
             def handle_error(self, *_: Any) -> None:
-                """Be quiet about clients that died."""
+                """Log nothing about clients that died."""
 
         self.server = Server(("127.0.0.1", port), Handler)
         self.port = self.server.server_address[1]
@@ -98,19 +98,19 @@ class Receiver:
         handler.wfile.write(text.encode())
 
     def url(self, path: str = "/hook") -> str:
-        """Return an address of it."""
+        """Return one of its addresses."""
         return f"{self.scheme}://127.0.0.1:{self.port}{path}"
 
     def speak_tls(self, certificate: Path, key: Path) -> None:
-        """Speak HTTPS from now on."""
+        """Use HTTPS from now on."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
-        # Each shakes hands in a thread of its own, when it first reads.
+        # Each handshake runs in its own thread, at the first read.
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.scheme = "https"
 
     def wait_for(self, count: int, within_s: float = 30) -> list[Request]:
-        """Wait for so many requests and return all that came."""
+        """Wait for this number of requests and return all."""
         return list(eventually(lambda: len(self.requests) >= count and self.requests, within_s))
 
     def refuse(self, status: int, text: str = "", **headers: str) -> None:
@@ -123,18 +123,18 @@ class Receiver:
         self.answer = lambda _: (204, {}, "")
 
     def stop(self) -> None:
-        """Be gone."""
+        """Stop serving."""
         self.go_away()
         self._kept.close()
 
     def go_away(self) -> None:
-        """Be gone for a while; nobody else is given the address meanwhile."""
+        """Stop serving for a while; the address stays reserved."""
         self.gate.set()
         self.server.shutdown()
         self.server.server_close()
 
     def start_again(self) -> None:
-        """Be back, at the same address."""
+        """Serve again, at the same address."""
         self._start(self.port)
 
 
@@ -151,13 +151,13 @@ class Mailbox:
         self.controller.start()
 
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd calls it so
-        """Take a mail."""
+        """Receive a mail."""
         mail = message_from_bytes(envelope.content, policy=policy.default)
         assert isinstance(mail, EmailMessage)
         self.mails.append(mail)
         return "250 OK"
 
     def stop(self) -> None:
-        """Be gone."""
+        """Stop serving."""
         self.controller.stop()
         self._kept.close()

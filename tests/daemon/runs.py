@@ -1,4 +1,4 @@
-"""What the handlers of a fleet wrote down about their runs, by the clock of the database, and what can be proved from that."""
+"""The runs that the handlers of a fleet recorded by the clock of the database, and what they prove."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TABLE = """
       nth bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id bigint, topic text, channel text, pid integer,
       started timestamptz DEFAULT clock_timestamp(), ended timestamptz)
 """
-# How many ran at the moment at which one more began, that one included.
+# How many ran at the start of each run, including that one.
 MOST_AT_ONCE = """
     SELECT max((
       SELECT count(*) FROM run AS o
@@ -44,19 +44,19 @@ class Runs:
         )
 
     def most_at_once(self, topic: str = "job", channel: str | None = None) -> int:
-        """Return how many ran at once at most."""
+        """Return the maximum number of concurrent runs."""
         return int(self.queue.value(MOST_AT_ONCE, {"topic": topic, "channel": channel}))
 
-    def share_used(self, places: int, channel: str | None = None) -> float:
-        """Return for which share of the time one of so many places was used, as a rule: a machine that stands still now and then changes nothing."""
+    def share_used(self, slots: int, channel: str | None = None) -> float:
+        """Return the share of time in which a slot of this number was used, ignoring rare pauses of the machine."""
         rows = self.rows(channel)
         ended, started = sorted(run.ended for run in rows), [run.started for run in rows]
-        empty = median(after - before for before, after in zip(ended, started[places:], strict=False))
+        empty = median(after - before for before, after in zip(ended, started[slots:], strict=False))
         used = median(run.ended - run.started for run in rows)
         return float(used / (used + empty))
 
     def claimed_at(self, channel: str | None = None) -> list[float]:
-        """Return when each archived message was claimed for the last time, in this order."""
+        """Return the times of the last claims of the archived messages, in this order."""
         statement = """
             SELECT extract(epoch FROM locked_at)::float AS at FROM messages.message_archive
             WHERE %s::text IS NULL OR channel = %s ORDER BY 1
@@ -64,5 +64,5 @@ class Runs:
         return [row.at for row in self.queue.rows(statement, [channel, channel])]
 
     def pids(self) -> set[Any]:
-        """Return the processes that ran anything."""
+        """Return the processes that ran a message."""
         return {row.pid for row in self.rows()}

@@ -1,4 +1,4 @@
-"""ack_first: completed before the handler runs. A crash costs the work, and never makes it run twice."""
+"""ack_first: a message is completed before its handler runs. A crash loses the work, and never repeats it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND q
 
 @contextmanager
 def completions_held_up(conn: psycopg.Connection[Any]) -> Iterator[None]:
-    """Let nothing enter the archive until the block ends: claims go on, completions wait."""
+    """Block the archive until the block ends: claims continue, completions wait."""
     with conn.transaction():
         conn.execute("LOCK TABLE messages.message_archive IN SHARE MODE")
         yield
@@ -68,7 +68,7 @@ def test_a_daemon_that_is_killed_while_the_handler_runs_leaves_nothing_to_run_ag
     assert (queue.archived(published).result, queue.archived(published).attempts) == ("success", 1)
 
 
-def test_a_daemon_that_is_killed_before_the_message_was_completed_has_run_nothing_and_another_one_does(
+def test_a_message_is_redelivered_if_its_daemon_is_killed_before_completing_it(
     start: Start, queue: Queue, journal: Journal, blocker: psycopg.Connection[Any]
 ) -> None:
     queue.policy("job", max_attempts=2, backoff={"kind": "none"})
@@ -88,7 +88,7 @@ def test_a_daemon_that_is_killed_before_the_message_was_completed_has_run_nothin
     assert len(journal.entries("start", published)) == 1
 
 
-def test_a_completion_whose_connection_breaks_is_tried_again_and_the_handler_runs_once(
+def test_a_completion_is_repeated_after_a_broken_connection_and_the_handler_runs_once(
     start: Start, queue: Queue, journal: Journal, blocker: psycopg.Connection[Any]
 ) -> None:
     daemon = start({"job": ASYNC})
@@ -104,7 +104,7 @@ def test_a_completion_whose_connection_breaks_is_tried_again_and_the_handler_run
     assert len(journal.entries("start", published)) == 1
 
 
-def test_a_stop_before_the_message_was_completed_gives_it_back_unrun(
+def test_a_stop_before_the_completion_releases_the_message_unrun(
     start: Start, queue: Queue, journal: Journal, blocker: psycopg.Connection[Any]
 ) -> None:
     daemon = start({"job": ASYNC}, shutdown_timeout="0s")
@@ -130,7 +130,9 @@ def test_a_timeout_stops_the_handler_and_changes_nothing(start: Start, queue: Qu
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_that_it_is_at_most_once_is_said_once_at_the_start(fleet: Fleet, database: Database, processes: int) -> None:
+def test_the_daemon_logs_at_most_once_delivery_once_at_startup(
+    fleet: Fleet, database: Database, processes: int
+) -> None:
     daemon = fleet.launch({"job": ASYNC, "other": "work:echo"}, dsn=database.dsn, processes=processes)
     eventually(lambda: len(daemon.events("daemon.started")) == processes, within_s=20)
 

@@ -1,4 +1,4 @@
-"""Acknowledgement policies: what becomes of a message whose handler raised, or said nothing. The same in every place a handler runs."""
+"""Acknowledgement policies: the result of a message whose handler raised, or set no outcome, in every executor."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def work(queue: Queue, where: str, policy: str, **payload: Any) -> int:
         ("manual", "rejected", 1),
     ],
 )
-def test_what_an_exception_means_is_for_the_policy(
+def test_the_policy_decides_the_result_of_an_exception(
     queue: Queue, archived: Callable[[int], Any], where: str, policy: str, result: str, runs: int
 ) -> None:
     published = work(queue, where, policy, then="raise")
@@ -92,7 +92,7 @@ def test_what_an_exception_means_is_for_the_policy(
 
 
 @everywhere
-def test_with_ack_an_exception_is_logged(
+def test_an_exception_is_logged_under_ack(
     queue: Queue, daemon: Daemon, archived: Callable[[int], Any], where: str
 ) -> None:
     published = work(queue, where, "ack", then="raise")
@@ -104,16 +104,14 @@ def test_with_ack_an_exception_is_logged(
 
 @everywhere
 @pytest.mark.parametrize("policy", ["ack", "reject_on_error", "nack_on_error"])
-def test_a_handler_that_returns_has_succeeded(
-    queue: Queue, archived: Callable[[int], Any], where: str, policy: str
-) -> None:
+def test_a_handler_that_returns_succeeds(queue: Queue, archived: Callable[[int], Any], where: str, policy: str) -> None:
     published = work(queue, where, policy, then="done")
 
     assert (archived(published).result, archived(published).output) == ("success", "done")
 
 
 @everywhere
-def test_with_manual_whatever_is_not_acknowledged_is_rejected(
+def test_a_message_that_is_not_acknowledged_is_rejected_under_manual(
     queue: Queue, daemon: Daemon, archived: Callable[[int], Any], where: str
 ) -> None:
     published = work(queue, where, "manual", then="done")
@@ -153,7 +151,7 @@ def test_the_first_manual_action_counts_under_every_policy(
 
 
 @everywhere
-def test_what_is_raised_after_a_manual_action_is_logged_and_changes_nothing(
+def test_an_exception_after_a_manual_action_is_logged_and_changes_nothing(
     queue: Queue, daemon: Daemon, archived: Callable[[int], Any], where: str
 ) -> None:
     published = work(queue, where, "manual", actions=["ack"], then="raise")
@@ -163,7 +161,7 @@ def test_what_is_raised_after_a_manual_action_is_logged_and_changes_nothing(
 
 
 @everywhere
-def test_an_acknowledged_message_keeps_what_the_handler_returns_unless_ack_was_given_an_output(
+def test_an_acknowledged_message_keeps_the_return_value_unless_ack_got_an_output(
     queue: Queue, archived: Callable[[int], Any], where: str
 ) -> None:
     returned = work(queue, where, "manual", actions=["ack"], then="done")
@@ -175,7 +173,7 @@ def test_an_acknowledged_message_keeps_what_the_handler_returns_unless_ack_was_g
 
 @everywhere
 @pytest.mark.parametrize("policy", ["ack", "reject_on_error", "manual"])
-def test_an_outcome_that_is_raised_wins_over_the_policy(
+def test_a_raised_outcome_overrides_the_policy(
     queue: Queue, archived: Callable[[int], Any], where: str, policy: str
 ) -> None:
     rejected = work(queue, where, policy, then="raise Reject")
@@ -186,7 +184,7 @@ def test_an_outcome_that_is_raised_wins_over_the_policy(
 
 
 @everywhere
-def test_with_ack_first_the_message_has_succeeded_whatever_the_handler_does(
+def test_a_message_succeeds_under_ack_first_whatever_its_handler_does(
     queue: Queue, daemon: Daemon, journal: Journal, archived: Callable[[int], Any], where: str
 ) -> None:
     published = work(queue, where, "ack_first", then="raise", actions=["reject"])
@@ -199,7 +197,7 @@ def test_with_ack_first_the_message_has_succeeded_whatever_the_handler_does(
     assert len(journal.entries("start", published)) == 1
 
 
-def test_a_child_that_dies_fails_its_attempt_under_every_policy_that_settles_after_it(
+def test_a_child_that_dies_fails_its_attempt_under_every_policy_that_settles_afterwards(
     queue: Queue, archived: Callable[[int], Any]
 ) -> None:
     dying = {policy: work(queue, "process", policy, then="die") for policy in POLICIES}
@@ -222,7 +220,7 @@ def test_a_handler_without_a_context_has_a_policy_too(queue: Queue, archived: Ca
         ("again.first", {}, "is completed already"),
     ],
 )
-def test_a_transaction_that_would_complete_a_message_for_the_second_time_is_refused(
+def test_a_transaction_that_would_complete_a_message_a_second_time_is_refused(
     queue: Queue, journal: Journal, archived: Callable[[int], Any], topic: str, payload: Any, error: str
 ) -> None:
     published = queue.publish(topic, payload=payload)

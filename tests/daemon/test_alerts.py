@@ -1,4 +1,4 @@
-"""Alerts are delivered at least once, in order, each sink for itself, through the end of everything: real processes, a real receiver."""
+"""Alerts are delivered at least once, in order, independently per sink, through every outage: real processes, a real receiver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RULES = {"group_wait": "0s", "group_interval": "1s"}
 
 
 class Deliverer:
-    """One `pgrouse alert run` (or another command) with a configuration of its own."""
+    """One `pgrouse alert run` (or another command) with its own configuration."""
 
     def __init__(self, folder: Path, dsn: str, sinks: list[dict[str, Any]], *command: str, **sections: Any) -> None:
         folder.mkdir()
@@ -51,13 +51,13 @@ class Deliverer:
         self.process.wait(30)
 
     def stop(self) -> int:
-        """Stop it in order and return its exit code."""
+        """Stop it with SIGTERM and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """Return what it logged of this name."""
-        # Only complete lines: the last one may just be written.
+        """Return its log events of this name."""
+        # Only complete lines: the last one may be incomplete.
         written = self.log.read_text().rpartition("\n")[0]
         lines = [line for line in written.splitlines() if line.startswith("{")]
         return [event for line in lines if (event := json.loads(line))["event"] == name]
@@ -96,7 +96,7 @@ def deliver(database: Database, tmp_path: Path) -> Iterator[Callable[..., Delive
 
 
 def until_all_listen(queue: Queue, *sinks: str) -> None:
-    """Wait until each of these has begun: a new one is not told of what another one has delivered already."""
+    """Wait until each sink is registered: a new one does not get alerts that another one has delivered already."""
     begun = "SELECT count(*) = %s FROM messages.alert_sink WHERE name = ANY (%s) AND position IS NOT NULL"
     eventually(lambda: queue.value(begun, [len(sinks), list(sinks)]))
 
@@ -106,7 +106,7 @@ def hook(receiver: Receiver, name: str = "ops", **settings: Any) -> dict[str, An
 
 
 def raise_alert(queue: Queue, topic: str = "t") -> None:
-    """Raise an alert as the database does: a row, and a notification for anyone who listens."""
+    """Raise an alert as the database does: a row, and a notification for every listener."""
     with queue.conn.transaction():
         sinks.raise_alert(queue, topic)
         queue.conn.execute("SELECT pg_notify('dead_message', '')")
@@ -116,7 +116,7 @@ def topics(requests: list[Request]) -> list[str]:
     return [request.json["groups"][0]["topic"] for request in requests]
 
 
-def told(receiver: Receiver) -> list[str]:
+def summaries(receiver: Receiver) -> list[str]:
     return [group["topic"] for request in receiver.requests for group in request.json["groups"]]
 
 
@@ -125,7 +125,7 @@ def delivered(queue: Queue) -> int:
     return count
 
 
-def test_a_daemon_tells_of_a_message_that_died(
+def test_a_daemon_sends_an_alert_about_a_dead_message(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     handlers = {"import_path": [str(HANDLERS)]}
@@ -138,7 +138,7 @@ def test_a_daemon_tells_of_a_message_that_died(
     eventually(lambda: queue.value("SELECT delivered_at IS NOT NULL FROM messages.alert"))
 
 
-def test_a_deliverer_that_is_killed_between_send_and_mark_is_followed_by_one_that_repeats_and_loses_nothing(
+def test_a_delivery_whose_daemon_is_killed_between_send_and_mark_is_repeated(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     receiver.gate.clear()
@@ -158,7 +158,7 @@ def test_a_deliverer_that_is_killed_between_send_and_mark_is_followed_by_one_tha
     eventually(lambda: delivered(queue) == 2)
 
 
-def test_two_deliverers_send_everything_once_and_in_order(
+def test_two_deliverers_send_every_alert_once_and_in_order(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     for _ in range(2):
@@ -167,30 +167,30 @@ def test_two_deliverers_send_everything_once_and_in_order(
     for n, topic in enumerate(expected):
         raise_alert(queue, topic)
         if n % 4 == 3:
-            eventually(lambda n=n: len(told(receiver)) > n)
+            eventually(lambda n=n: len(summaries(receiver)) > n)
 
-    assert sorted(told(receiver)) == sorted(expected)
+    assert sorted(summaries(receiver)) == sorted(expected)
     sequence = [request.json["sequence"] for request in receiver.requests]
     assert sequence == sorted(set(sequence))
 
 
 @pytest.fixture
-def nobodys_port() -> Iterator[int]:
-    """A port on which nobody answers."""
+def closed_port() -> Iterator[int]:
+    """A port that refuses connections."""
     with reserved() as kept:
         yield int(kept.getsockname()[1])
 
 
-def test_a_dead_sink_holds_up_no_other_and_no_secret_is_in_the_log(
-    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer], nobodys_port: int
+def test_a_dead_sink_delays_no_other_and_no_secret_is_logged(
+    queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer], closed_port: int
 ) -> None:
-    nobody = f"http://ann:unspeakable@127.0.0.1:{nobodys_port}/services/tokentoken?key=querysecret"
+    unreachable = f"http://ann:unspeakable@127.0.0.1:{closed_port}/services/tokentoken?key=querysecret"
     receiver.answer = lambda request: (
         (503, {}, f"{request.headers.get('x-key')} is not welcome") if request.path == "/moody" else (204, {}, "")
     )
     moody = {**hook(receiver, "moody"), "webhook": receiver.url("/moody"), "headers": {"X-Key": "headersecret"}}
-    given = [{"name": "dead", "webhook": nobody, "secret": "signingsecret"}, moody, hook(receiver, "living")]
-    chat = {"name": "chat", "url": nobody.replace("http://", "json://")}
+    given = [{"name": "dead", "webhook": unreachable, "secret": "signingsecret"}, moody, hook(receiver, "living")]
+    chat = {"name": "chat", "url": unreachable.replace("http://", "json://")}
     process = deliver(*given, chat)
     until_all_listen(queue, "dead", "moody", "living", "chat")
 
@@ -203,12 +203,12 @@ def test_a_dead_sink_holds_up_no_other_and_no_secret_is_in_the_log(
     failing = eventually(lambda: len(found := queue.rows(known)) == 3 and found)
     assert [row.name for row in failing] == ["chat", "dead", "moody"]
     assert process.stop() == 0
-    said = process.log.read_text() + str(failing)
+    output = process.log.read_text() + str(failing)
     for secret in ("unspeakable", "tokentoken", "querysecret", "signingsecret", "headersecret"):
-        assert secret not in said
+        assert secret not in output
 
 
-def test_what_is_on_its_way_when_the_deliverer_is_told_to_stop_arrives_and_is_not_repeated(
+def test_a_delivery_in_flight_ends_before_a_stop_and_is_not_repeated(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     receiver.gate.clear()
@@ -224,7 +224,7 @@ def test_what_is_on_its_way_when_the_deliverer_is_told_to_stop_arrives_and_is_no
     assert (delivered(queue), len(receiver.requests)) == (1, 1)
 
 
-def test_a_message_that_a_sink_refuses_again_and_again_makes_way_and_can_be_replayed(
+def test_an_alert_that_a_sink_keeps_refusing_is_abandoned_and_can_be_replayed(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     receiver.answer = lambda request: (400 if topics([request]) == ["bad"] else 204, {}, "")
@@ -247,7 +247,7 @@ def test_a_message_that_a_sink_refuses_again_and_again_makes_way_and_can_be_repl
     assert [event["level"] for event in process.events("alert.abandoned")] == ["error"]
 
 
-def test_it_outlives_the_end_of_the_database_and_of_the_sink(
+def test_delivery_survives_outages_of_the_database_and_of_the_sink(
     private_server: Postgres, receiver: Receiver, tmp_path: Path
 ) -> None:
     with private_server.new_database(template=private_server.migrated) as database:
@@ -279,18 +279,18 @@ def test_a_message_names_the_exception_its_queue_and_the_page_of_the_dashboard(
     error = f"Traceback (most recent call last):\n{frame * 30}ConnectionError: could not connect to payments.internal\n"
     queue.settle("fail", queue.claim(), [error])
 
-    (told,) = receiver.wait_for(1)
+    (alert,) = receiver.wait_for(1)
 
-    assert told.json["title"] == (
+    assert alert.json["title"] == (
         "[staging] 1 message failed in t: ConnectionError: could not connect to payments.internal"
     )
-    assert told.json["body"].endswith("ConnectionError: could not connect to payments.internal")
-    assert told.json["link"] == f"https://queue.example.com/messages/{died}"
-    assert (told.json["environment"], told.json["severity"]) == ("staging", "ticket")
-    assert told.json["database"] == queue.value("SELECT current_database()")
+    assert alert.json["body"].endswith("ConnectionError: could not connect to payments.internal")
+    assert alert.json["link"] == f"https://queue.example.com/messages/{died}"
+    assert (alert.json["environment"], alert.json["severity"]) == ("staging", "ticket")
+    assert alert.json["database"] == queue.value("SELECT current_database()")
 
 
-def test_what_is_wrong_is_told_and_that_it_is_over_too(
+def test_a_condition_is_reported_when_it_begins_and_when_it_ends(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     deliver(hook(receiver))
@@ -306,7 +306,7 @@ def test_what_is_wrong_is_told_and_that_it_is_over_too(
     assert (ended.json["status"], ended.json["title"]) == ("resolved", "over: no worker: t")
 
 
-def test_a_flood_is_a_handful_of_messages_with_the_exact_number(
+def test_a_flood_is_sent_as_a_few_alerts_with_the_exact_count(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     queue.publish_many(10_000)
@@ -322,7 +322,7 @@ def test_a_flood_is_a_handful_of_messages_with_the_exact_number(
 
 
 def wake(queue: Queue) -> None:
-    """Let the deliverers look now."""
+    """Make the deliverers check now."""
     queue.conn.execute("SELECT pg_notify('alert', '')")
 
 
@@ -332,7 +332,7 @@ def taken_in(queue: Queue, sink: str, count: int) -> bool:
     )
 
 
-def test_an_escalation_is_told_when_it_has_gone_on_for_its_time_and_not_before(
+def test_an_escalation_is_sent_after_its_delay_and_not_before(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     boss = hook(receiver, "boss", escalate_after="10m", group_interval="1h")
@@ -342,17 +342,17 @@ def test_an_escalation_is_told_when_it_has_gone_on_for_its_time_and_not_before(
     receiver.wait_for(1)
     eventually(lambda: taken_in(queue, "boss", 1))
 
-    # Ten minutes later, without waiting for them; in one transaction, or the first one alone may be told between the two.
+    # Ten minutes later, without waiting; in one transaction, or the first one alone may be sent between the two.
     with queue.conn.transaction():
         queue.conn.execute("UPDATE messages.alert_incident SET first_at = first_at - interval '10 minutes'")
         raise_alert(queue)
 
-    (told_boss,) = eventually(lambda: [r for r in receiver.requests if r.path == "/boss"])
+    (to_boss,) = eventually(lambda: [r for r in receiver.requests if r.path == "/boss"])
     assert receiver.requests[0].path == "/hook"
-    assert (told_boss.json["count"], told_boss.json["groups"][0]["escalated"]) == (2, True)
+    assert (to_boss.json["count"], to_boss.json["groups"][0]["escalated"]) == (2, True)
 
 
-def test_a_silence_holds_back_what_it_matches_and_afterwards_it_is_told_with_its_number(
+def test_a_silence_holds_back_what_it_matches_and_reports_the_count_afterwards(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     silence = queue.call("silence", **{"topic": "noisy", "for": "1 hour"})
@@ -361,18 +361,18 @@ def test_a_silence_holds_back_what_it_matches_and_afterwards_it_is_told_with_its
         raise_alert(queue, topic)
     receiver.wait_for(1)
     eventually(lambda: taken_in(queue, "ops", 3))
-    heard_meanwhile = told(receiver)
+    sent_meanwhile = summaries(receiver)
 
     queue.call("unsilence", silence)
     queue.conn.execute("UPDATE messages.alert_incident SET due_at = now() WHERE due_at IS NOT NULL")
     wake(queue)
 
     after = receiver.wait_for(2)[1]
-    assert heard_meanwhile == ["other"]
+    assert sent_meanwhile == ["other"]
     assert (after.json["groups"][0]["topic"], after.json["count"]) == ("noisy", 2)
 
 
-def test_beyond_its_rate_a_sink_is_told_later_and_of_how_many(
+def test_a_sink_over_its_rate_gets_the_alerts_later_with_their_count(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     deliver(hook(receiver, rate_limit_per_minute=1))
@@ -382,7 +382,7 @@ def test_beyond_its_rate_a_sink_is_told_later_and_of_how_many(
         raise_alert(queue, "held")
     eventually(lambda: taken_in(queue, "ops", 4))
     eventually(lambda: queue.value("SELECT bool_and(due_at <= now()) FROM messages.alert_incident WHERE pending > 0"))
-    before = told(receiver)
+    before = summaries(receiver)
 
     # A minute later.
     queue.conn.execute("UPDATE messages.alert_sink SET paced_at = paced_at - interval '1 minute'")
@@ -393,7 +393,7 @@ def test_beyond_its_rate_a_sink_is_told_later_and_of_how_many(
     assert (later.json["groups"][0]["topic"], later.json["count"]) == ("held", 3)
 
 
-def test_a_deliverer_that_was_frozen_in_mid_send_repeats_nothing_when_it_thaws(
+def test_a_deliverer_frozen_during_a_send_repeats_nothing_when_it_resumes(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
     receiver.gate.clear()
@@ -403,7 +403,7 @@ def test_a_deliverer_that_was_frozen_in_mid_send_repeats_nothing_when_it_thaws(
     frozen.process.send_signal(signal.SIGSTOP)
     try:
         deliver(hook(receiver))
-        # The time that it holds the sink for is over.
+        # The claim of the sink has expired.
         queue.conn.execute("UPDATE messages.alert_sink SET held_until = now()")
         receiver.gate.set()
         receiver.wait_for(2)
@@ -421,7 +421,7 @@ def test_a_deliverer_that_was_frozen_in_mid_send_repeats_nothing_when_it_thaws(
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a certificate of one's own authority, and one for localhost that it has signed."""
+    """A folder with a certificate of a private authority, and one for localhost that it has signed."""
     folder = tmp_path_factory.mktemp("tls")
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     ca = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "subjectAltName=IP:127.0.0.1"]
@@ -431,7 +431,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_webhook_over_tls_is_believed_by_its_authority_and_by_no_other(
+def test_a_webhook_over_tls_is_verified_against_its_own_authority_only(
     queue: Queue,
     receiver: Receiver,
     deliver: Callable[..., Deliverer],
@@ -439,18 +439,18 @@ def test_a_webhook_over_tls_is_believed_by_its_authority_and_by_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     receiver.speak_tls(authority / "server.pem", authority / "server.key")
-    stranger = deliver(hook(receiver))
+    without_authority = deliver(hook(receiver))
     raise_alert(queue)
-    (failed,) = eventually(lambda: stranger.events("alert.failed")[:1])
-    nobody_believed_it = list(receiver.requests)
-    stranger.stop()
+    (failed,) = eventually(lambda: without_authority.events("alert.failed")[:1])
+    untrusted = list(receiver.requests)
+    without_authority.stop()
 
     monkeypatch.setenv("SSL_CERT_FILE", str(authority / "ca.pem"))
     deliver(hook(receiver))
 
     (request,) = receiver.wait_for(1)
     assert "CERTIFICATE_VERIFY_FAILED" in failed["reason"]
-    assert (nobody_believed_it, request.json["groups"][0]["topic"]) == ([], "t")
+    assert (untrusted, request.json["groups"][0]["topic"]) == ([], "t")
 
 
 def test_a_proxy_of_the_environment_is_used_unless_the_host_is_excepted(

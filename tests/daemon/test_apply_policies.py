@@ -1,4 +1,4 @@
-"""Policies in the file of a daemon: written when it says so, told when it does not; a change holds without a restart."""
+"""Policies in the file of a daemon: written if apply is set, reported if it is not; a change applies without a restart."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def test_daemons_that_start_at_once_write_the_policies_of_their_file_once(
     for daemon in daemons:
         until_armed(queue.conn, daemon)
 
-    told = [event["change"] for daemon in daemons for event in daemon.events("policy.changed")]
+    changes = [event["change"] for daemon in daemons for event in daemon.events("policy.changed")]
 
-    assert sorted(told) == [
+    assert sorted(changes) == [
         "*: lock_duration 30s -> 1m",
         "beside: max_attempts inherit -> 7",
         "job: + subscription to user.changed",
@@ -36,16 +36,16 @@ def test_daemons_that_start_at_once_write_the_policies_of_their_file_once(
     assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = 'beside'") == 7
 
 
-def test_a_file_that_does_not_say_so_changes_nothing_and_the_difference_is_told(start: Start, queue: Queue) -> None:
+def test_a_file_without_apply_changes_nothing_and_the_difference_is_reported(start: Start, queue: Queue) -> None:
     daemon = start(TOPICS)
 
-    told = [event["change"] for event in daemon.events("policy.not_applied")]
+    changes = [event["change"] for event in daemon.events("policy.not_applied")]
 
-    assert "job: max_attempts inherit -> 5" in told
+    assert "job: max_attempts inherit -> 5" in changes
     assert queue.value("SELECT count(*) FROM messages.topic") == 1
 
 
-def test_a_daemon_that_may_not_write_policies_says_which_right_it_needs(
+def test_a_daemon_that_may_not_write_policies_names_the_right_it_needs(
     fleet: Fleet, database: Database, queue: Queue
 ) -> None:
     dsn = f"{database.dsn} options='-c role=messages_worker'"
@@ -57,7 +57,7 @@ def test_a_daemon_that_may_not_write_policies_says_which_right_it_needs(
     assert queue.value("SELECT count(*) FROM messages.topic") == 1
 
 
-def test_what_is_in_force_already_needs_no_right_to_write(fleet: Fleet, database: Database, queue: Queue) -> None:
+def test_policies_that_already_match_need_no_right_to_write(fleet: Fleet, database: Database, queue: Queue) -> None:
     queue.policy("job", max_attempts=5)
     dsn = f"{database.dsn} options='-c role=messages_worker'"
 
@@ -68,7 +68,7 @@ def test_what_is_in_force_already_needs_no_right_to_write(fleet: Fleet, database
     until_armed(queue.conn, daemon)
 
 
-def test_a_change_at_run_time_holds_for_the_next_attempt(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_change_at_run_time_applies_to_the_next_attempt(start: Start, queue: Queue, journal: Journal) -> None:
     start({"job": "work:act"})
     first = queue.publish("job", payload={"do": "raise"})
     eventually(lambda: queue.archived(first))

@@ -1,4 +1,4 @@
-"""The armed sleeper in practice: who sleeps is rung for, who works is not, and no message is missed in between."""
+"""The armed worker in practice: a sleeping worker is notified, a busy one is not, and no message is missed in between."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 
-def test_a_daemon_that_sleeps_is_rung_for(start: Start, queue: Queue, listen: Callable[..., Any]) -> None:
+def test_a_sleeping_daemon_is_notified(start: Start, queue: Queue, listen: Callable[..., Any]) -> None:
     start({"job": "work:echo"})
     listener = listen("new_message")
 
     published = queue.publish("job")
-    queue.publish("somebody.elses")
+    queue.publish("other")
 
     assert listener.received() == [str(published)]
 
 
-def test_under_steady_load_it_takes_its_flag_down_and_publishes_send_no_notification(
+def test_publishes_send_no_notification_while_a_busy_daemon_has_cleared_its_flag(
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
 ) -> None:
-    # No tick: it would ring again for what has waited for ten seconds.
+    # No tick: it would notify again about messages that have waited for ten seconds.
     daemon = start({"job": "holding:nap"}, concurrency=10, maintenance_interval="1h")
-    # Enough for half a minute: the daemon does not run dry, however long the publisher is kept waiting.
+    # Enough for half a minute: the daemon is never idle, however long the publisher is delayed.
     queue.publish_many(3000, "job", payload=Jsonb(0.1))
     stopping, published = threading.Event(), list[int]()
     load = threading.Thread(target=_publish_until, args=(stopping, queue, published))
@@ -57,7 +57,7 @@ def test_under_steady_load_it_takes_its_flag_down_and_publishes_send_no_notifica
 
 
 def _publish_until(stopping: threading.Event, queue: Queue, published: list[int]) -> None:
-    """Publish one after the other, behind all that waits."""
+    """Publish one after the other, behind all waiting messages."""
     while not stopping.wait(0.005):
         published.append(queue.publish("job", payload=Jsonb(0.1)))
 
@@ -79,7 +79,7 @@ def test_no_message_waits_for_the_poll_although_publishers_commit_late_and_at_ra
 
 
 def _publish_slowly(database: Database, seed: int) -> list[tuple[int, float]]:
-    """Publish for some seconds in transactions that stay open for up to 0.3 s after the insert; return when each was committed."""
+    """Publish for some seconds in transactions that stay open for up to 0.3 s after the insert; return the commit times."""
     chance, queue, ends_at = random.Random(seed), Queue(database.connect()), now() + 5
     committed = []
     while now() < ends_at:
@@ -91,7 +91,7 @@ def _publish_slowly(database: Database, seed: int) -> list[tuple[int, float]]:
     return committed
 
 
-def test_a_publish_above_read_committed_always_rings(
+def test_a_publish_above_read_committed_always_notifies(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
     publisher = Queue(database.connect())

@@ -1,4 +1,4 @@
-"""Payloads that are hard to digest: refused when they are published, or rejected alone, or simply handled."""
+"""Unusual payloads: refused when they are published, or rejected alone, or processed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ REFUSED = {
 
 
 def ended(queue: Queue, message_id: int) -> Any:
-    """Wait for the end of a message and say how it came; its payload would be hard to digest here too."""
+    """Wait for the end of a message and return how it arrived; its payload would break this client, too."""
     return eventually(
         lambda: queue.row("SELECT result, error, attempts FROM messages.message_archive WHERE id = %s", [message_id])
     )
@@ -55,7 +55,9 @@ def publish_all(queue: Queue, payloads: dict[str, str]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("handler", ["work:measure", "work:measure_in_thread"])
-def test_what_python_cannot_hold_is_rejected_alone(start: Start, queue: Queue, journal: Journal, handler: str) -> None:
+def test_a_payload_that_python_cannot_hold_is_rejected_alone(
+    start: Start, queue: Queue, journal: Journal, handler: str
+) -> None:
     queue.policy("job", max_attempts=5)
     daemon = start({"job": handler})
     payloads = {
@@ -75,7 +77,7 @@ def test_what_python_cannot_hold_is_rejected_alone(start: Start, queue: Queue, j
     assert daemon.events("loop.failed") == []
 
 
-def test_what_is_unusual_arrives_as_it_is(start: Start, queue: Queue, journal: Journal) -> None:
+def test_unusual_payloads_arrive_unchanged(start: Start, queue: Queue, journal: Journal) -> None:
     start({"job": "work:describe"})
 
     published = publish_all(queue, {name: text for name, (text, _) in HANDLED.items()})
@@ -86,7 +88,7 @@ def test_what_is_unusual_arrives_as_it_is(start: Start, queue: Queue, journal: J
 
 
 @pytest.mark.parametrize("payload", REFUSED.values(), ids=REFUSED)
-def test_what_the_queue_cannot_hold_is_refused_to_the_publisher(queue: Queue, payload: str) -> None:
+def test_a_payload_that_the_queue_cannot_hold_is_refused_at_publish(queue: Queue, payload: str) -> None:
     with pytest.raises((psycopg.DataError, psycopg.IntegrityError, psycopg.OperationalError)):
         queue.conn.execute(f"INSERT INTO messages.message (topic, payload) VALUES ('job', {payload})".encode())
 
@@ -109,7 +111,7 @@ def test_names_and_times_that_would_harm_a_reader_are_refused(queue: Queue, colu
 def test_headers_and_state_that_python_cannot_hold_fail_the_handler_that_reads_them(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    start({"job": "work:tell_context", "other": "work:echo"})
+    start({"job": "work:return_context", "other": "work:echo"})
     too_long = sql.SQL("('{{\"n\": ' || repeat('9', 5000) || '}}')::jsonb").format()
 
     reads = queue.publish("job", headers=too_long)

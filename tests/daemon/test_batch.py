@@ -1,4 +1,4 @@
-"""Batch handlers: messages that were claimed together are worked together, and each ends in its own way."""
+"""Batch handlers: messages that were claimed together run together, and each has its own outcome."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Start = Callable[..., Daemon]
 
 
 def batch(handler: str, size: int = 100, wait: str = "200ms", **more: Any) -> dict[str, Any]:
-    """A topic of batches. They wait a little, so that what a test publishes in a row comes as one."""
+    """A topic with batches. They wait a little, so that consecutive publishes of a test are one batch."""
     isolation = {"isolation": "process"} if handler.endswith(("_process", "_child")) else {}
     return {"handler": f"batches:{handler}", "batch_size": size, "batch_timeout": wait, **isolation, **more}
 
@@ -31,7 +31,7 @@ def publish(queue: Queue, *payloads: Any) -> list[int]:
 
 
 def results(queue: Queue, ids: list[int]) -> list[str]:
-    """Wait until all of them have ended and return how."""
+    """Wait until all of them have ended and return their results."""
     return [eventually(lambda each=each: queue.archived(each), within_s=60).result for each in ids]  # type: ignore[misc]
 
 
@@ -44,7 +44,7 @@ def effects(queue: Queue) -> Callable[[], list[int]]:
 
 class TestOutcomes:
     @pytest.mark.parametrize("handler", ["settle_singly", "settle_singly_in_thread", "settle_singly_in_process"])
-    def test_each_message_ends_as_was_said_of_it(
+    def test_each_message_ends_with_the_outcome_that_was_set_for_it(
         self, start: Start, queue: Queue, journal: Journal, handler: str
     ) -> None:
         queue.policy("job", max_attempts=3)
@@ -62,7 +62,7 @@ class TestOutcomes:
         assert queue.archived(ids[1]).error == "not a word of it is true"
         assert [sorted(each["ids"]) for each in journal.entries("start")] == [ids]
 
-    def test_a_list_that_is_returned_has_an_outcome_for_each(self, start: Start, queue: Queue) -> None:
+    def test_a_returned_list_has_an_outcome_for_each_message(self, start: Start, queue: Queue) -> None:
         start({"job": batch("return_outcomes")})
 
         ids = publish(queue, "a", "reject", "fail", "raise", "b")
@@ -71,7 +71,7 @@ class TestOutcomes:
         assert queue.archived(ids[0]).output == {"kept": "a"}
         assert queue.archived(ids[3]).error.rstrip() == "KeyError: 'x'"
 
-    def test_an_exception_in_the_middle_is_about_the_rest_and_the_usual_rules_hold(
+    def test_an_exception_in_the_middle_applies_to_the_messages_without_an_outcome(
         self, start: Start, queue: Queue, journal: Journal
     ) -> None:
         queue.policy("job", max_attempts=2, backoff={"kind": "none"})
@@ -100,7 +100,7 @@ class TestOutcomes:
         assert queue.archived(ids[1]).error.startswith("payload: id: Input should be a valid integer")
         assert journal.entries("start")[0]["orders"] == [1, 3]
 
-    def test_a_payload_that_does_not_fit_the_topics_schema_is_rejected_alone(
+    def test_a_payload_that_does_not_match_the_schema_is_rejected_alone(
         self, start: Start, queue: Queue, journal: Journal
     ) -> None:
         queue.policy("job", payload_schema=Jsonb({"type": "integer"}))
@@ -114,7 +114,7 @@ class TestOutcomes:
 
 class TestAckFirst:
     @pytest.mark.parametrize("handler", ["stumble", "die_in_process"])
-    def test_all_succeed_before_the_handler_runs_and_what_becomes_of_it_is_only_logged(
+    def test_all_messages_succeed_under_ack_first_before_the_handler_runs(
         self, start: Start, queue: Queue, journal: Journal, handler: str
     ) -> None:
         queue.policy("job", max_attempts=3)
@@ -123,12 +123,12 @@ class TestAckFirst:
         ids = publish(queue, 1, "raise", "die")
 
         assert results(queue, ids) == ["success"] * 3
-        said = daemon.event("message.ended_after_completion", messages=3)
-        assert "division by zero" in said["reason"] or "died with exit code -9" in said["reason"]
+        event = daemon.event("message.ended_after_completion", messages=3)
+        assert "division by zero" in event["reason"] or "died with exit code -9" in event["reason"]
         assert {queue.archived(each).attempts for each in ids} == {1}
         assert len(journal.entries("start")) == 1
 
-    def test_one_that_is_lost_before_is_not_worked(self, start: Start, queue: Queue, journal: Journal) -> None:
+    def test_a_message_lost_before_the_run_is_not_processed(self, start: Start, queue: Queue, journal: Journal) -> None:
         daemon = start({"job": batch("count", 2, wait="1m", ack_policy="ack_first")})
         ids = publish(queue, 1)
         eventually(lambda: queue.message(ids[0]).claim_id)
@@ -152,14 +152,16 @@ class TestGathering:
         eventually(lambda: queue.ids() == [], within_s=60)
         assert [each["size"] for each in journal.entries("start")] == [250] * 4
 
-    def test_without_a_wait_what_is_there_is_taken_at_once(self, start: Start, queue: Queue, journal: Journal) -> None:
+    def test_a_batch_without_a_wait_takes_the_available_messages_at_once(
+        self, start: Start, queue: Queue, journal: Journal
+    ) -> None:
         start({"job": batch("count", 100, wait="0s")})
 
         publish(queue, 1)
 
         assert journal.entry("start")["size"] == 1
 
-    def test_with_a_wait_later_ones_join_and_no_message_waits_longer(
+    def test_later_messages_join_a_waiting_batch_and_none_waits_longer_than_the_wait(
         self, start: Start, queue: Queue, journal: Journal
     ) -> None:
         start({"job": batch("count", 100, wait="5s")})
@@ -174,14 +176,14 @@ class TestGathering:
         assert entry["size"] == 3
         assert 4.9 <= entry["at"] - began < 5 + AT_ONCE_S
 
-    def test_what_fills_the_batch_ends_its_wait(self, start: Start, queue: Queue, journal: Journal) -> None:
+    def test_a_full_batch_ends_its_wait(self, start: Start, queue: Queue, journal: Journal) -> None:
         start({"job": batch("count", 3, wait="60s")})
 
         publish(queue, 1, 2, 3)
 
         assert journal.entry("start")["size"] == 3
 
-    def test_a_batch_does_not_take_the_places_of_others_nor_they_its(
+    def test_a_batch_and_other_topics_do_not_take_each_others_slots(
         self, start: Start, queue: Queue, journal: Journal
     ) -> None:
         daemon = start({"job": batch("hold", 50, wait="0s"), "other": "holding:hold"}, concurrency=2)
@@ -196,7 +198,7 @@ class TestGathering:
         daemon.open_gate()
         assert set(results(queue, held + more + ids)) == {"success"}
 
-    def test_several_topics_of_batches_and_of_single_messages_are_all_worked(
+    def test_topics_of_batches_and_of_single_messages_are_all_processed(
         self, start: Start, queue: Queue, journal: Journal
     ) -> None:
         for topic in ("a", "b", "c", "d"):
@@ -217,7 +219,7 @@ class TestGathering:
 
 
 class TestDying:
-    def test_a_daemon_killed_in_the_middle_loses_nothing(self, start: Start, queue: Queue, journal: Journal) -> None:
+    def test_a_daemon_killed_during_a_batch_loses_nothing(self, start: Start, queue: Queue, journal: Journal) -> None:
         queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
         first = start({"job": batch("die")})
         ids = publish(queue, *range(6))
@@ -231,7 +233,7 @@ class TestDying:
         assert {queue.archived(each).attempts for each in ids} == {2}
         assert queue.value("SELECT count(*) FROM messages.message_archive") == len(ids)
 
-    def test_a_daemon_killed_while_a_batch_fills_charges_nobody_a_run(self, start: Start, queue: Queue) -> None:
+    def test_a_daemon_killed_while_a_batch_fills_counts_no_run(self, start: Start, queue: Queue) -> None:
         queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
         first = start({"job": batch("count", wait="60s")})
         published = queue.publish("job")
@@ -245,7 +247,7 @@ class TestDying:
         assert results(queue, [published]) == ["success"]
         assert (queue.archived(published).attempts, queue.archived(published).runs) == (2, 1)
 
-    def test_a_run_is_counted_when_a_batch_begins_that_had_waited(self, start: Start, queue: Queue) -> None:
+    def test_a_run_is_counted_when_a_batch_that_waited_begins(self, start: Start, queue: Queue) -> None:
         start({"job": batch("count", wait="200ms")})
 
         ids = publish(queue, 1, 2)
@@ -253,7 +255,7 @@ class TestDying:
         assert results(queue, ids) == ["success"] * 2
         assert {(queue.archived(each).attempts, queue.archived(each).runs) for each in ids} == {(1, 1)}
 
-    def test_a_child_that_dies_fails_its_batch_and_the_next_one_is_fine(self, start: Start, queue: Queue) -> None:
+    def test_a_child_that_dies_fails_its_batch_and_the_next_batch_succeeds(self, start: Start, queue: Queue) -> None:
         daemon = start({"job": batch("die_in_process")})
 
         dying = publish(queue, "live", "die", "live")
@@ -280,7 +282,7 @@ class TestCancelling:
         assert journal.entries("cancelled") == []
 
     @pytest.mark.parametrize("handler", ["hold", "hold_in_process"])
-    def test_a_batch_of_which_all_are_cancelled_is_stopped(
+    def test_a_batch_is_stopped_when_all_its_messages_are_cancelled(
         self, start: Start, queue: Queue, journal: Journal, handler: str
     ) -> None:
         daemon = start({"job": batch(handler)})
@@ -301,7 +303,7 @@ class TestCancelling:
 
 class TestTime:
     @pytest.mark.parametrize("handler", ["hold", "hold_in_thread", "hold_in_process"])
-    def test_a_batch_that_overruns_its_time_ends_as_expired_locks_do(
+    def test_a_batch_that_exceeds_its_timeout_ends_as_expired_locks(
         self, start: Start, queue: Queue, journal: Journal, handler: str
     ) -> None:
         queue.policy("job", timeout="0.5 s")
@@ -316,7 +318,7 @@ class TestTime:
 
 class TestStopping:
     @pytest.mark.parametrize("handler", ["hold", "hold_in_thread", "hold_in_process"])
-    def test_what_runs_may_end_and_what_was_not_started_is_handed_back(
+    def test_a_stop_lets_the_running_batch_end_and_releases_the_unstarted_messages(
         self, start: Start, queue: Queue, journal: Journal, handler: str
     ) -> None:
         daemon = start({"job": batch(handler, 2, wait="0s"), "slow": batch("count", wait="60s")})
@@ -335,7 +337,7 @@ class TestStopping:
         assert results(queue, running) == ["success"] * 2
 
     @pytest.mark.parametrize("handler", ["hold", "hold_in_thread", "hold_in_process"])
-    def test_what_still_runs_when_the_drain_is_over_is_handed_back_with_its_attempt(
+    def test_a_batch_that_still_runs_when_the_drain_ends_is_released_with_its_attempt(
         self, start: Start, queue: Queue, journal: Journal, handler: str
     ) -> None:
         daemon = start({"job": batch(handler)}, shutdown_timeout="0.2s")
@@ -374,7 +376,7 @@ class TestTransaction:
         assert results(queue, ids) == ["success"] * 3
         assert effects() == ids
 
-    def test_what_was_said_otherwise_is_no_part_of_it(
+    def test_messages_with_another_outcome_are_not_part_of_the_transaction(
         self, start: Start, queue: Queue, effects: Callable[[], list[int]]
     ) -> None:
         start({"job": batch("store")})
@@ -385,7 +387,7 @@ class TestTransaction:
         assert [queue.archived(each).output for each in ids] == [{"stored": ids[0]}, None, {"stored": ids[2]}]
         assert effects() == [ids[0], ids[2]]
 
-    def test_an_output_that_cannot_be_kept_undoes_everything_and_names_its_message(
+    def test_an_output_that_cannot_be_stored_rolls_back_everything_and_names_its_message(
         self, start: Start, queue: Queue, effects: Callable[[], list[int]]
     ) -> None:
         start({"job": batch("store")})
@@ -397,7 +399,7 @@ class TestTransaction:
         assert effects() == []
 
     @pytest.mark.parametrize("handler", ["store", "store_in_thread"])
-    def test_an_exception_in_the_block_undoes_everything(
+    def test_an_exception_in_the_block_rolls_back_everything(
         self, start: Start, queue: Queue, effects: Callable[[], list[int]], handler: str
     ) -> None:
         start({"job": batch(handler)})
@@ -407,7 +409,7 @@ class TestTransaction:
         assert results(queue, ids) == ["failed"] * 3
         assert effects() == []
 
-    def test_of_a_block_that_was_rolled_back_no_completion_is_left(
+    def test_a_rolled_back_block_leaves_no_completion(
         self, start: Start, queue: Queue, effects: Callable[[], list[int]]
     ) -> None:
         start({"job": batch("store_and_change_mind")})
@@ -419,7 +421,7 @@ class TestTransaction:
         assert effects() == []
 
     @pytest.mark.parametrize("handler", ["store", "store_in_thread"])
-    def test_a_lost_message_rolls_the_batch_back_and_the_others_are_done_again_without_it(
+    def test_a_lost_message_rolls_back_the_batch_and_the_others_run_again_without_it(
         self, start: Start, queue: Queue, journal: Journal, effects: Callable[[], list[int]], handler: str
     ) -> None:
         daemon = start({"job": batch(handler)})
@@ -434,7 +436,7 @@ class TestTransaction:
         assert [sorted(each["ids"]) for each in journal.entries("start")] == [ids, ids[1:]]
         assert {queue.archived(each).attempts for each in ids[1:]} == {1}
 
-    def test_a_daemon_killed_before_the_commit_leaves_nothing_and_another_does_it_once(
+    def test_a_batch_whose_daemon_is_killed_before_the_commit_is_done_once_by_another(
         self, start: Start, queue: Queue, journal: Journal, effects: Callable[[], list[int]]
     ) -> None:
         queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
@@ -448,7 +450,7 @@ class TestTransaction:
         assert results(queue, ids) == ["success"] * 3
         assert effects() == ids
 
-    def test_a_handler_in_a_child_process_is_told_that_it_has_none(self, start: Start, queue: Queue) -> None:
+    def test_a_handler_in_a_child_process_has_no_transaction(self, start: Start, queue: Queue) -> None:
         start({"job": batch("store_from_a_child")})
 
         (published,) = publish(queue, 1)

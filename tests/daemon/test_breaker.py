@@ -1,4 +1,4 @@
-"""A breaker over a fleet: it opens for all daemons, lets a probe through, and closes again."""
+"""A breaker over a fleet: it opens for all daemons, lets a probe run, and closes again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
-# One attempt of each message, and what fails is archived: so the archive tells what was tried.
+# One attempt of each message, and failures are archived: so the archive has all attempts.
 BREAKER = {"min_attempts": 10, "window": "1h", "pause": "1h", "probes": 1}
 
 
@@ -17,13 +17,13 @@ def ended(queue: Queue) -> int:
     return count
 
 
-def in_hand(queue: Queue) -> int:
+def in_flight(queue: Queue) -> int:
     count: int = queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL")
     return count
 
 
 def begun_when_open(queue: Queue) -> int:
-    """How many attempts were ended or claimed, in the same snapshot in which the breaker is seen open; else 0."""
+    """How many attempts were ended or claimed, in the snapshot in which the breaker is open; else 0."""
     row = queue.row("""
         SELECT b.position,
           (SELECT count(*) FROM messages.message_archive)
@@ -34,7 +34,7 @@ def begun_when_open(queue: Queue) -> int:
 
 
 def end_the_pause(queue: Queue) -> None:
-    """Let the time be over after which a probe is let through, and tell the daemons of it, who wait for another."""
+    """End the pause after which a probe may run, and notify the daemons, which wait for a later time."""
     queue.conn.execute("UPDATE messages.breaker SET probe_at = clock_timestamp()")
     queue.conn.execute("SELECT pg_notify('topic_changed', 't')")
 
@@ -44,7 +44,7 @@ def position(queue: Queue) -> str | None:
     return row and row.position
 
 
-def test_it_opens_for_all_daemons_and_closes_by_a_probe(
+def test_a_breaker_opens_for_all_daemons_and_closes_after_a_probe(
     queue: Queue, start: Callable[..., Daemon], journal: Journal
 ) -> None:
     queue.policy(breaker=BREAKER)
@@ -53,16 +53,16 @@ def test_it_opens_for_all_daemons_and_closes_by_a_probe(
 
     queue.publish_many(100)
     begun = eventually(lambda: begun_when_open(queue))
-    eventually(lambda: in_hand(queue) == 0)
+    eventually(lambda: in_flight(queue) == 0)
     tried = ended(queue)
-    # How many ended while it opened is not bounded (a settle does not wait for another that is counting).
-    # After that only a claim that was under way may commit: one of each daemon, of at most two messages.
+    # The number that ended while it opened is not limited (a settle does not wait for another that is counting).
+    # After that only a claim under way may commit: one of each daemon, of at most two messages.
     assert 10 <= tried <= begun + 4 < 100
 
-    # After that only one probe is let through for each pause.
+    # After that only one probe may run per pause.
     end_the_pause(queue)
     eventually(lambda: ended(queue) > tried)
-    eventually(lambda: position(queue) == "open" and in_hand(queue) == 0)
+    eventually(lambda: position(queue) == "open" and in_flight(queue) == 0)
     assert ended(queue) == tried + 1
 
     (journal.path.parent / "gate").touch()

@@ -1,4 +1,4 @@
-"""From messages.cancel to the handler: it learns at once that its message was cancelled, wherever it runs."""
+"""From messages.cancel to the handler: it is notified at once that its message was cancelled, in every executor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Start = Callable[..., Daemon]
 
 @pytest.fixture(autouse=True)
 def _long_locks(queue: Queue) -> None:
-    """So that no heartbeat would find it out in time."""
+    """So that no heartbeat would detect it in time."""
     queue.policy("*", lock_duration="1 hour")
 
 
@@ -35,7 +35,7 @@ def test_a_coroutine_is_cancelled_at_its_next_await(start: Start, queue: Queue, 
     )
 
 
-def test_a_thread_sees_it_when_it_looks(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_thread_sees_its_cancellation_when_it_checks(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": "holding:hold_in_thread_until_cancelled"})
     published = queue.publish("job")
     journal.entry("start", published)
@@ -49,7 +49,7 @@ def test_a_thread_sees_it_when_it_looks(start: Start, queue: Queue, journal: Jou
     assert daemon.stop() == 0
 
 
-def test_a_child_is_killed_and_the_next_message_has_one_again(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_child_is_killed_and_the_next_message_gets_a_new_one(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": {"handler": "holding:hold_in_process", "isolation": "process", "concurrency": 1}})
     published = queue.publish("job")
     child = journal.entry("start", published)["pid"]
@@ -80,7 +80,7 @@ def test_only_the_handler_of_that_message_is_stopped(start: Start, queue: Queue,
     assert journal.entries("cancelled", second) == []
 
 
-def test_a_message_that_waits_is_never_started(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_cancelled_message_that_waits_is_never_started(start: Start, queue: Queue, journal: Journal) -> None:
     cancelled, other = queue.publish_many(2, "job")
     queue.call("cancel", [cancelled])
 
@@ -90,7 +90,7 @@ def test_a_message_that_waits_is_never_started(start: Start, queue: Queue, journ
     assert journal.entries("start", cancelled) == []
 
 
-def test_without_the_notification_it_is_the_next_heartbeat_that_tells(
+def test_the_next_heartbeat_reports_a_cancellation_whose_notification_was_lost(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     """As behind a pooler: heartbeats come at each third of the lock."""
@@ -99,7 +99,7 @@ def test_without_the_notification_it_is_the_next_heartbeat_that_tells(
     published = queue.publish("job")
     began = journal.entry("start", published)["at"]
 
-    # What cancel does, without what it rings.
+    # What cancel does, without its notification.
     queue.conn.execute(
         "SELECT messages.archive(ARRAY[id], ARRAY[claim_id], 'cancelled', NULL, NULL, 'an operator') FROM messages.message"
     )

@@ -1,4 +1,4 @@
-"""channel_concurrency: at most so many messages of one channel run at once, over all daemons; single channels may differ."""
+"""channel_concurrency: the maximum of running messages of one channel, over all daemons; a channel may have its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Daemons = Callable[..., list[Daemon]]
 
 
 @pytest.mark.every_server
-def test_two_daemons_together_never_exceed_it_and_use_nine_tenths_of_it(
+def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(
     two_daemons: Daemons, queue: Queue, runs: Runs
 ) -> None:
     queue.policy("job", channel_concurrency=2)
@@ -35,9 +35,7 @@ def test_two_daemons_together_never_exceed_it_and_use_nine_tenths_of_it(
         assert runs.share_used(limit, channel) >= 0.9
 
 
-def test_a_channel_without_a_limit_of_its_own_may_take_all_places(
-    two_daemons: Daemons, queue: Queue, runs: Runs
-) -> None:
+def test_a_channel_without_a_limit_may_take_all_slots(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
     queue.policy("job", channel_concurrency=1)
     queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('job', 'free', 0)")
     two_daemons({"job": "timed:run"})
@@ -47,7 +45,7 @@ def test_a_channel_without_a_limit_of_its_own_may_take_all_places(
     eventually(lambda: runs.rows() != [] and runs.most_at_once(channel="free") == 10)
 
 
-def test_a_full_channel_holds_no_other_up(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
+def test_a_full_channel_delays_no_other(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
     queue.policy("job", channel_concurrency=1)
     two_daemons({"job": "timed:run"}, concurrency=4)
     queue.publish_many(50, "job", channel="full", payload={"for": 60})

@@ -1,4 +1,4 @@
-"""channel_min_interval: between the beginnings of two messages of one channel lies at least so long, over all daemons."""
+"""channel_min_interval: the minimum time between the starts of two messages of one channel, over all daemons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Daemons = Callable[..., list[Daemon]]
 
 
 @pytest.mark.every_server
-def test_two_daemons_together_keep_it_in_each_channel_and_lose_a_tenth_at_most(
+def test_two_daemons_keep_the_interval_in_each_channel_and_lose_a_tenth_at_most(
     two_daemons: Daemons, queue: Queue, runs: Runs
 ) -> None:
     queue.policy("job", channel_min_interval="0.6 s")
@@ -33,13 +33,13 @@ def test_two_daemons_together_keep_it_in_each_channel_and_lose_a_tenth_at_most(
     for channel, interval in (("a", 0.6), ("b", 0.6), ("quick", 0.5)):
         claimed = runs.claimed_at(channel)
         assert min(b - a for a, b in pairwise(claimed)) >= interval - 2e-6
-        # As a rule: a machine may stand still now and then.
+        # Usually: a machine may pause now and then.
         assert median(b - a for a, b in pairwise(claimed)) <= interval / 0.9
     free = runs.claimed_at("free")
     assert free[-1] - free[0] < (len(free) - 1) * 0.6 / 2, "with the interval of the others it would be twice as long"
 
 
-def test_messages_without_a_channel_are_not_held_back(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
+def test_messages_without_a_channel_are_not_delayed(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
     queue.policy("job", channel_min_interval="1 hour")
     two_daemons({"job": "timed:run"})
 

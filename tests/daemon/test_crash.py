@@ -1,4 +1,4 @@
-"""A daemon that dies: what it had in flight comes back, and nobody else is disturbed."""
+"""A daemon that dies: its messages in flight are retried, and no other daemon is affected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.executed
 
 
 @pytest.mark.every_server
-def test_the_message_of_a_daemon_killed_in_mid_work_comes_back_while_attempts_are_left(
+def test_a_message_of_a_killed_daemon_is_retried_while_attempts_remain(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
@@ -38,7 +38,7 @@ def test_the_message_of_a_daemon_killed_in_mid_work_comes_back_while_attempts_ar
     assert [(e["attempt"], e["pid"]) for e in journal.entries("start", published)] == [(1, first.pid), (2, second.pid)]
 
 
-def test_with_one_attempt_it_is_archived_as_lock_expired_and_dead_message_rings(
+def test_a_message_with_one_attempt_is_archived_as_lock_expired_and_dead_message_is_notified(
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
 ) -> None:
     first = start({"job": "holding:hold"})
@@ -56,7 +56,7 @@ def test_with_one_attempt_it_is_archived_as_lock_expired_and_dead_message_rings(
     assert listener.received() == [str(published)]
 
 
-def test_where_there_is_no_pg_cron_the_daemon_says_so_and_does_the_maintenance(start: Start, queue: Queue) -> None:
+def test_a_daemon_without_pg_cron_runs_the_maintenance_and_logs_it(start: Start, queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM pg_extension WHERE extname = 'pg_cron'") == 0
 
     daemon = start({"job": "work:echo"})
@@ -65,7 +65,7 @@ def test_where_there_is_no_pg_cron_the_daemon_says_so_and_does_the_maintenance(s
     eventually(lambda: queue.value("SELECT count(*) FROM messages.tick_mark WHERE caller = 'daemon'") >= 5)
 
 
-def test_a_daemon_that_dies_asleep_keeps_the_others_awake_at_worst(
+def test_a_daemon_killed_asleep_leaves_the_others_awake_at_worst(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
     first = start({"job": "work:echo"})
@@ -73,12 +73,12 @@ def test_a_daemon_that_dies_asleep_keeps_the_others_awake_at_worst(
 
     first.kill()
 
-    assert is_armed(database.connect(), first), "nobody took its flag down: publishes ring for it until it runs out"
+    assert is_armed(database.connect(), first), "its flag is still set: publishes notify it until it expires"
     published = queue.publish("job")
     assert eventually(lambda: journal.entries("start", published), AT_ONCE_S)[0]["pid"] == second.pid
 
 
-def test_a_daemon_that_dies_awake_silences_nobody(
+def test_a_daemon_killed_awake_keeps_notifications_to_the_others(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
     first = start({"job": "holding:nap"}, concurrency=1, claim_connections=1)

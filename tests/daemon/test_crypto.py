@@ -1,4 +1,4 @@
-"""Encrypted messages: handlers get what was published, nobody else can read it, and keys change without a stop."""
+"""Encrypted messages: handlers get what was published, no one else can read it, and keys are rotated without a stop."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.sql.queue import Queue
 OLD, NEW = os.urandom(32), os.urandom(32)
 ENVIRON = {"OLD_KEY": base64.b64encode(OLD).decode(), "NEW_KEY": base64.b64encode(NEW).decode()}
 HANDLERS = {
-    "pay": "sealed:pay",
-    "pay.steps": "sealed:in_two_steps",
-    "pay.transaction": "sealed:in_a_transaction",
-    "pay.child": {"handler": "sealed:bytes_in_a_child", "isolation": "process", "concurrency": 1},
-    "pay.batch": {"handler": "sealed:batch", "batch_size": 10},
-    "pay.fail": "sealed:fail",
-    "mails": {"handler": "sealed:pay", "subscriptions": ["pay.published"]},
+    "pay": "encrypted:pay",
+    "pay.steps": "encrypted:in_two_steps",
+    "pay.transaction": "encrypted:in_a_transaction",
+    "pay.child": {"handler": "encrypted:bytes_in_a_child", "isolation": "process", "concurrency": 1},
+    "pay.batch": {"handler": "encrypted:batch", "batch_size": 10},
+    "pay.fail": "encrypted:fail",
+    "mails": {"handler": "encrypted:pay", "subscriptions": ["pay.published"]},
 }
 HOUR = timedelta(hours=1)
 READY = "SELECT count(*) FROM messages.message WHERE available_at <= clock_timestamp()"
@@ -49,19 +49,19 @@ def old() -> Cipher:
 
 @pytest.fixture
 def work(start: Start) -> Start:
-    """`work("old", "old", "new")` starts a daemon that encrypts by the first and has the others."""
+    """`work("old", "old", "new")` starts a daemon that encrypts with the first key and has the others."""
     return lambda current, *names, topics=HANDLERS, **more: start(
         topics, environ=ENVIRON, sections=sections(current, *names, **more), log_level="debug", prefetch=0
     )
 
 
 def dump(queue: Queue) -> str:
-    """Everything that somebody sees who reads the tables; bytes in hexadecimal, and as they are."""
+    """Everything that a reader of the tables sees; bytes in hexadecimal, and as they are."""
     tables = ("message", "message_archive", "alert", "worker")
     return "".join(str(queue.rows(f"SELECT t::text FROM messages.{table} AS t")) for table in tables)
 
 
-def test_every_way_to_run_gets_what_was_published_and_leaves_nothing_readable(
+def test_every_executor_gets_the_published_payload_and_stores_nothing_readable(
     work: Start, queue: Queue, database: Database, journal: Journal, old: Cipher
 ) -> None:
     queue.policy("pay.steps", max_attempts=3, backoff={"kind": "none"})
@@ -98,18 +98,18 @@ def test_every_way_to_run_gets_what_was_published_and_leaves_nothing_readable(
     assert not any(key in seen for key in ENVIRON.values())
 
 
-def test_keys_change_under_load_and_nothing_is_lost(
+def test_keys_are_rotated_under_load_without_loss(
     fleet: Fleet, database: Database, queue: Queue, journal: Journal, work: Start
 ) -> None:
     both_old = Cipher({"old": OLD, "new": NEW}, "old", ["pay"])
     both_new = Cipher({"old": OLD, "new": NEW}, "new", ["pay"])
     conn = database.connect()
-    topics = {"pay": "sealed:pay"}
+    topics = {"pay": "encrypted:pay"}
     first = work("old", "old", "new", topics=topics)
     current, stop, published = [both_old], threading.Event(), []
 
     def begin(key: str, *keys: str) -> Daemon:
-        """Start a daemon. Under load it need not fall asleep, so that is not waited for."""
+        """Start a daemon. Under load it need not become idle, so that is not awaited."""
         daemon = fleet.launch(topics, dsn=database.dsn, environ=ENVIRON, sections=sections(key, *keys), prefetch=0)
         daemon.event("daemon.started", within_s=60)
         return daemon
@@ -117,7 +117,7 @@ def test_keys_change_under_load_and_nothing_is_lost(
     def go_on() -> None:
         with psycopg.connect(database.dsn, autocommit=True) as own:
             while not stop.wait(0.005):
-                # What piles up must be worked in the end.
+                # The backlog must be processed in the end.
                 if own.execute(READY).fetchone()[0] > 100:
                     continue
                 published.append(publish(own, "pay", {"number": str(len(published))}, cipher=current[0]))
@@ -125,7 +125,7 @@ def test_keys_change_under_load_and_nothing_is_lost(
     publisher = threading.Thread(target=go_on)
     publisher.start()
     try:
-        # Some wait for a long time, also those that were tried before.
+        # Some wait for a long time, including retried ones.
         late = [publish(conn, "pay", {"number": "late"}, cipher=both_old, delay=HOUR) for _ in range(30)]
         eventually(lambda: len(published) > 30)
         current[0] = both_new
@@ -138,7 +138,7 @@ def test_keys_change_under_load_and_nothing_is_lost(
         assert rotated.done >= 30
         assert (rotated.missing, rotated.broken) == ({}, [])
         eventually(lambda: len(published) > seen + 30)
-        # Nothing waits under the old key any more: it goes.
+        # No message waits under the old key any more: it is removed.
         eventually(lambda: not [r for r in rotate(conn, both_new) if r.done or r.left])
         last = begin("new", "new")
         assert fleet.daemons[1].stop() == 0
@@ -157,10 +157,12 @@ def test_keys_change_under_load_and_nothing_is_lost(
     assert last.alive
 
 
-def test_a_message_whose_key_is_missing_waits_until_it_is_there_and_costs_no_attempt(
+def test_a_message_whose_key_is_missing_waits_for_it_and_uses_no_attempt(
     work: Start, queue: Queue, database: Database, journal: Journal
 ) -> None:
-    daemon = work("old", "old", topics={"pay": "sealed:pay", "pay.batch": {"handler": "sealed:batch", "batch_size": 2}})
+    daemon = work(
+        "old", "old", topics={"pay": "encrypted:pay", "pay.batch": {"handler": "encrypted:batch", "batch_size": 2}}
+    )
     new = Cipher({"new": NEW}, "new")
     conn = database.connect()
     waiting = [publish(conn, topic, {"number": "1"}, cipher=new) for topic in ("pay", "pay.batch")]
@@ -172,13 +174,13 @@ def test_a_message_whose_key_is_missing_waits_until_it_is_there_and_costs_no_att
 
     assert {(each["key"], each["message_id"]) for each in warned} == {("new", each) for each in waiting}
     assert [(m.attempts, m.claim_id) for m in map(queue.message, waiting)] == [(0, None)] * 2
-    work("new", "new", topics={"pay": "sealed:pay", "pay.batch": {"handler": "sealed:batch", "batch_size": 2}})
+    work("new", "new", topics={"pay": "encrypted:pay", "pay.batch": {"handler": "encrypted:batch", "batch_size": 2}})
     assert daemon.stop() == 0
     queue.call("retry_now", waiting)
     assert {eventually(lambda each=each: queue.archived(each)).result for each in waiting} == {"success"}
 
 
-def test_a_message_waits_for_the_key_of_a_step_too_and_the_step_is_not_done_again(
+def test_a_message_waits_for_the_key_of_a_step_and_the_step_does_not_run_again(
     work: Start, queue: Queue, database: Database, journal: Journal, old: Cipher
 ) -> None:
     published = publish(database.connect(), "pay", 1, cipher=old)
@@ -186,7 +188,7 @@ def test_a_message_waits_for_the_key_of_a_step_too_and_the_step_is_not_done_agai
     queue.conn.execute(
         "INSERT INTO messages.step (message_id, name, result, attempt) VALUES (%s, 'charge', %s, 1)", [published, kept]
     )
-    topics = {"pay": {"handler": "sealed:charge", "ack_policy": "ack"}}
+    topics = {"pay": {"handler": "encrypted:charge", "ack_policy": "ack"}}
     daemon = work("old", "old", topics=topics)
 
     assert daemon.event("crypto.key_missing")["key"] == "new"
@@ -203,7 +205,7 @@ def test_a_message_waits_for_the_key_of_a_step_too_and_the_step_is_not_done_agai
 def test_headers_of_an_encrypted_message_may_be_passed_on(
     work: Start, queue: Queue, database: Database, old: Cipher
 ) -> None:
-    work("old", "old", topics={"pay": "sealed:pass_on", "plain": "sealed:pay"})
+    work("old", "old", topics={"pay": "encrypted:pass_on", "plain": "encrypted:pay"})
 
     publish(database.connect(), "pay", {"number": "1"}, headers={"a": 1}, cipher=old)
 
@@ -211,7 +213,7 @@ def test_headers_of_an_encrypted_message_may_be_passed_on(
     assert [(each.result, each.headers) for each in ended] == [("success", {"a": 1})]
 
 
-def test_what_was_changed_is_rejected_and_the_others_go_on(
+def test_a_tampered_message_is_rejected_and_the_others_run(
     work: Start, queue: Queue, database: Database, old: Cipher
 ) -> None:
     conn = database.connect()
@@ -245,7 +247,7 @@ def test_copies_redrives_and_edits_of_headers_can_all_be_decrypted(
     assert queue.value("SELECT messages.edit(%s, NULL, '{\"a\": 1}')", [edited]) == "edited"
     queue.call("retry_now", [edited])
 
-    work("old", "old", topics={**HANDLERS, "pay.fail.dlq": "sealed:pay"}, error_detail="type")
+    work("old", "old", topics={**HANDLERS, "pay.fail.dlq": "encrypted:pay"}, error_detail="type")
 
     dead = eventually(lambda: queue.archived(died))
     assert dead.error == "ValueError: its text is not stored (crypto.error_detail)"
@@ -259,8 +261,8 @@ def test_copies_redrives_and_edits_of_headers_can_all_be_decrypted(
     assert eventually(lambda: queue.archived(again.message_id)).error.startswith("ValueError")
 
 
-def test_a_daemon_whose_key_cannot_be_read_does_not_start_and_says_which(fleet: Fleet, database: Database) -> None:
-    daemon = fleet.launch({"pay": "sealed:pay"}, dsn=database.dsn, sections=sections("old", "old"))
+def test_a_daemon_whose_key_cannot_be_read_does_not_start_and_names_the_key(fleet: Fleet, database: Database) -> None:
+    daemon = fleet.launch({"pay": "encrypted:pay"}, dsn=database.dsn, sections=sections("old", "old"))
 
     assert daemon.exit_code() == 78
     assert "key old: the environment variable OLD_KEY is not set" in daemon.log.read_text()

@@ -1,4 +1,4 @@
-"""What becomes of messages that end badly, with real daemons: the error that is kept, the dead letter and who works it, and the way back."""
+"""Messages that end badly, with real daemons: the stored error, the dead letter and its handler, and the redrive."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_traceback_is_kept_and_errors_of_one_kind_have_one_fingerprint(
     assert (group.topic, group.result, group.count, group.sample_id) == ("pay", "failed", 2, second.id)
 
 
-def test_a_handler_of_the_dlq_works_the_copy_at_once(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_handler_of_the_dlq_processes_the_copy_at_once(start: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("pay", dead_letter=True)
     start({"pay": "letters:pay", "pay.dlq": "letters:tend"})
 
@@ -58,7 +58,7 @@ def test_a_handler_of_the_dlq_works_the_copy_at_once(start: Start, queue: Queue,
     assert queue.ids() == []
 
 
-def test_another_daemon_may_be_the_one_that_works_dead_letters(start: Start, queue: Queue, journal: Journal) -> None:
+def test_another_daemon_may_process_dead_letters(start: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("*", dead_letter=True)
     start({"pay": "letters:pay"})
     tending = start({"pay.dlq": "letters:tend"})
@@ -71,7 +71,7 @@ def test_another_daemon_may_be_the_one_that_works_dead_letters(start: Start, que
     eventually(lambda: queue.ids() == [])
 
 
-def test_a_dead_letter_that_dies_too_is_tried_once_raises_its_alert_and_leaves_no_further_one(
+def test_a_dead_letter_that_dies_raises_its_alert_and_makes_no_further_dead_letter(
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Listener]
 ) -> None:
     queue.policy("*", dead_letter=True, max_attempts=3, backoff={"kind": "none"})
@@ -87,7 +87,7 @@ def test_a_dead_letter_that_dies_too_is_tried_once_raises_its_alert_and_leaves_n
     assert listener.received() == [str(died), str(letter.id)]
 
 
-def test_dead_letters_that_nobody_works_go_back_when_the_cause_is_fixed(start: Start, queue: Queue) -> None:
+def test_dead_letters_without_a_handler_are_redriven_when_the_cause_is_fixed(start: Start, queue: Queue) -> None:
     queue.policy("pay", dead_letter=True)
     daemon = start({"pay": "letters:pay"})
     died = queue.publish("pay", payload={"id": 7})
@@ -103,7 +103,7 @@ def test_dead_letters_that_nobody_works_go_back_when_the_cause_is_fixed(start: S
     assert queue.ids() == []
 
 
-def test_the_circle_of_redrive_and_death_is_counted_and_ends_at_the_bound(start: Start, queue: Queue) -> None:
+def test_a_loop_of_redrives_and_deaths_is_counted_and_ends_at_the_limit(start: Start, queue: Queue) -> None:
     queue.policy("pay", max_redrives=3)
     start({"pay": "letters:pay"})
     died = queue.publish("pay", payload={"id": 7})
@@ -140,7 +140,7 @@ def test_a_redrive_at_a_rate_reaches_the_handler_at_that_rate(start: Start, queu
     assert (turns.count, turns.takes, turns.none_is_early, turns.none_is_late) == (20, "00:00:01.9", True, True)
 
 
-def test_an_ad_hoc_worker_over_dead_messages_needs_nothing_but_sql(start: Start, queue: Queue) -> None:
+def test_an_ad_hoc_worker_over_dead_messages_needs_only_sql(start: Start, queue: Queue) -> None:
     queue.policy("pay", dead_letter=True)
     start({"pay": "letters:pay"})
     died = queue.publish("pay", payload={"id": 7})

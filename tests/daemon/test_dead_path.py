@@ -1,4 +1,4 @@
-"""The way to the database breaks without a word: an answer is lost, or a connection is dead and nobody says so."""
+"""The connection to the database breaks silently: an answer is lost, or the connection is dead without a signal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def proxy(database: Database) -> Iterator[Proxy]:
     proxy.close()
 
 
-def test_messages_of_a_claim_whose_answer_was_lost_are_released_and_not_left_to_expire(
+def test_messages_of_a_claim_whose_answer_was_lost_are_released(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy
 ) -> None:
     queue.policy("job", lock_duration="1 hour")
@@ -49,7 +49,7 @@ def test_messages_of_a_claim_whose_answer_was_lost_are_released_and_not_left_to_
     assert daemon.events("loop.failed", loop="claim-0")
 
 
-def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(
+def test_a_settle_whose_answer_was_lost_is_repeated_and_counted_once(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy
 ) -> None:
     daemon = start({"job": "work:echo"}, dsn=proxy.dsn, database={"prepare": False})
@@ -66,7 +66,7 @@ def test_a_settle_whose_answer_was_lost_is_repeated_and_counts_once(
 
 
 @pytest.mark.slow
-def test_connections_that_are_dead_without_a_word_are_found_within_half_a_minute(
+def test_connections_that_died_silently_are_detected_within_half_a_minute(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy
 ) -> None:
     queue.policy("hold", lock_duration="30 s")
@@ -91,7 +91,7 @@ def test_connections_that_are_dead_without_a_word_are_found_within_half_a_minute
 
 
 @pytest.mark.slow
-def test_a_settle_that_is_under_way_when_the_path_dies_is_not_waited_for_much_longer(
+def test_a_settle_under_way_on_a_dead_connection_is_not_awaited_much_longer(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy, database: Database
 ) -> None:
     daemon = start({"hold": "holding:hold"}, dsn=proxy.dsn, poll_interval="1h", maintenance_interval="1h")
@@ -106,18 +106,18 @@ def test_a_settle_that_is_under_way_when_the_path_dies_is_not_waited_for_much_lo
     daemon.event("listener.degraded", within_s=60)
     began = now()
     daemon.event("loop.failed", within_s=60)
-    assert now() - began < 16  # psycopg tries for five seconds to cancel what it no longer waits for
+    assert now() - began < 16  # psycopg tries for five seconds to cancel a statement it no longer waits for
     assert eventually(lambda: queue.archived(held), within_s=60).attempts == 1
 
 
 @pytest.fixture
 def through_the_proxy(proxy: Proxy) -> connecting.Database:
-    """How a daemon connects, on the way through the proxy."""
+    """How a daemon connects through the proxy."""
     return connecting.Database(config.DatabaseSettings(dsn=proxy.dsn, connect_timeout=timedelta(seconds=2)), "w")
 
 
 @pytest.mark.slow
-def test_whoever_listens_on_a_path_that_died_after_the_login_learns_of_it_and_tries_again(
+def test_a_listener_on_a_connection_that_died_after_the_login_reconnects(
     through_the_proxy: connecting.Database, proxy: Proxy
 ) -> None:
     async def listen() -> psycopg.AsyncConnection:
@@ -135,7 +135,7 @@ def test_whoever_listens_on_a_path_that_died_after_the_login_learns_of_it_and_tr
 
 
 @pytest.mark.slow
-def test_a_completion_before_its_handler_does_not_wait_for_a_dead_path(
+def test_a_completion_before_its_handler_does_not_wait_for_a_dead_connection(
     through_the_proxy: connecting.Database, proxy: Proxy, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemon_runtime, "COMPLETE_TIMEOUT_S", 0.5)

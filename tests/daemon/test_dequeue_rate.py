@@ -1,4 +1,4 @@
-"""dequeue_rate and burst: so many messages of a topic begin per second, over all daemons."""
+"""dequeue_rate and burst: how many messages of a topic start per second, over all daemons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Daemons = Callable[..., list[Daemon]]
 
 
 def most_ahead(moments: list[float], rate: float) -> float:
-    """Return the least burst with which these moments keep to a rate: in no window of t seconds lie more than rate * t + burst."""
+    """Return the least burst with which these times keep to a rate: no window of t seconds has more than rate * t + burst."""
     level, most, last = 0.0, 0.0, moments[0]
     for at in moments:
         level = max(0.0, level - (at - last) * rate) + 1
@@ -24,14 +24,14 @@ def most_ahead(moments: list[float], rate: float) -> float:
 
 
 def rate_of_the_best_third(moments: list[float]) -> float:
-    """Return how many per second there were while the machine did not stand still."""
+    """Return the rate per second, without pauses of the machine."""
     third = len(moments) // 3
     return third / min(moments[n + third] - moments[n] for n in range(len(moments) - third))
 
 
 @pytest.mark.every_server
 @pytest.mark.parametrize(("rate", "burst", "count"), [(60, 6, 180), (3, 1, 16)])
-def test_two_daemons_together_never_exceed_it_and_reach_nine_tenths_of_it(
+def test_two_daemons_never_exceed_the_rate_and_reach_nine_tenths_of_it(
     two_daemons: Daemons, queue: Queue, runs: Runs, rate: int, burst: int, count: int
 ) -> None:
     queue.policy("job", dequeue_rate=rate, burst=burst)
@@ -43,14 +43,14 @@ def test_two_daemons_together_never_exceed_it_and_reach_nine_tenths_of_it(
     claimed, started = runs.claimed_at(), [run.started for run in runs.rows()]
     assert len(claimed) == len(started) == count
     assert most_ahead(claimed, rate) <= burst + 1e-3
-    # A handler begins a little after its claim; by no more than that two may come closer.
+    # A handler starts a little after its claim; by this much two starts may be closer.
     late = max(start - claim for start, claim in zip(started, claimed, strict=True))
     assert most_ahead(started, rate) <= burst + rate * late + 1e-3
-    # What had gathered before the first claim is no rate.
+    # The burst saved before the first claim does not count as rate.
     assert rate_of_the_best_third(started[burst:]) >= 0.9 * rate
 
 
-def test_a_slow_topic_holds_no_other_up(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
+def test_a_slow_topic_delays_no_other(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
     queue.policy("job", dequeue_rate=0.01, burst=1)
     two_daemons({"job": "timed:run", "other": "timed:run"})
 
@@ -61,8 +61,8 @@ def test_a_slow_topic_holds_no_other_up(two_daemons: Daemons, queue: Queue, runs
     assert sum(run.topic == "job" for run in runs.rows()) <= 1
 
 
-def test_a_quiet_time_saves_up_the_burst_and_no_more(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
-    # The next one after the burst has its turn in a minute and a half.
+def test_an_idle_time_saves_up_the_burst_and_no_more(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
+    # The next one after the burst is due in a minute and a half.
     queue.policy("job", dequeue_rate=0.01, burst=4)
     two_daemons({"job": "timed:run", "other": "timed:run"})
 

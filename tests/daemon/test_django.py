@@ -1,4 +1,4 @@
-"""Handlers that use Django's connections, and what becomes of them when a connection is lost."""
+"""Handlers that use Django's connections, when a connection is lost."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
 HANDLERS: dict[str, Any] = {
-    "thread": "ormed:in_thread",
-    "loop": "ormed:on_the_loop",
-    "process": {"handler": "ormed:in_process", "isolation": "process", "concurrency": 1},
-    "batch": {"handler": "ormed:in_batch", "batch_size": 1},
-    "async batch": {"handler": "ormed:in_async_batch", "batch_size": 1},
+    "thread": "django_connections:in_thread",
+    "loop": "django_connections:on_the_loop",
+    "process": {"handler": "django_connections:in_process", "isolation": "process", "concurrency": 1},
+    "batch": {"handler": "django_connections:in_batch", "batch_size": 1},
+    "async batch": {"handler": "django_connections:in_async_batch", "batch_size": 1},
 }
 
 

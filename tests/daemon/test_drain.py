@@ -1,4 +1,4 @@
-"""A worker that is asked to drain, by SQL or over HTTP, does as on SIGTERM."""
+"""A worker that is requested to drain, by SQL or over HTTP, does the same as on SIGTERM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tests.sql.queue import Queue, Row
 Start = Callable[..., Daemon]
 
 
-def test_it_lets_what_runs_end_claims_no_more_and_exits_with_0(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_drain_lets_running_handlers_end_claims_no_more_and_exits_with_0(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
     daemon = start({"job": "holding:hold"})
     running = queue.publish("job")
     journal.entry("start", running)
@@ -28,7 +30,7 @@ def test_it_lets_what_runs_end_claims_no_more_and_exits_with_0(start: Start, que
     assert queue.message(late).attempts == 0
 
 
-def test_of_several_processes_under_one_all_drain(fleet: Fleet, database: Database, queue: Queue) -> None:
+def test_a_drain_of_a_supervisor_drains_all_its_processes(fleet: Fleet, database: Database, queue: Queue) -> None:
     daemon = fleet.launch({"job": "holding:hold"}, dsn=database.dsn, processes=2, concurrency=1)
     workers = eventually(lambda: _both(queue))
 

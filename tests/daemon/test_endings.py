@@ -1,4 +1,4 @@
-"""Whatever a handler raises or returns concerns its own message; the daemon and the other messages live on."""
+"""Anything a handler raises or returns affects only its own message; the daemon and the other messages continue."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OUTPUTS = [
     "too large",
     "nested too deeply",
     "a number too long to write",
-    "an object that cannot be told",
+    "an object without a text",
     "a dict with odd keys",
 ]
 
@@ -74,7 +74,7 @@ def archived(queue: Queue) -> Archived:
 
 @pytest.mark.parametrize("topic", ["end", "end.thread", "end.process"])
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_whatever_a_handler_raises_fails_its_message_and_nothing_else(
+def test_any_exception_of_a_handler_fails_its_message_and_nothing_else(
     daemon: Daemon, queue: Queue, archived: Archived, topic: str, ending: str
 ) -> None:
     published = queue.publish(topic, payload=Jsonb(ending))
@@ -89,7 +89,7 @@ def test_whatever_a_handler_raises_fails_its_message_and_nothing_else(
 
 @pytest.mark.parametrize("topic", ["give", "give.thread", "give.process"])
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_an_output_that_cannot_be_kept_is_dropped_and_said_and_the_message_is_done(
+def test_an_output_that_cannot_be_stored_is_dropped_and_logged_and_the_message_succeeds(
     daemon: Daemon, queue: Queue, archived: Archived, topic: str, output: str
 ) -> None:
     published = queue.publish(topic, payload=Jsonb(output))

@@ -1,4 +1,4 @@
-"""/metrics, /livez and /readyz of real daemons, well and ill."""
+"""/metrics, /livez and /readyz of real daemons, healthy and unhealthy."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ SERIES = {MetricKind.COUNTER: ("",), MetricKind.GAUGE: ("",), MetricKind.HISTOGR
 
 @pytest.fixture
 def proxy(database: Database) -> Iterator[Proxy]:
-    """A way to the database that can be cut."""
+    """A connection to the database that can be cut."""
     proxy = Proxy(database.dsn)
     yield proxy
     proxy.close()
 
 
 def fleet_of(database: Database) -> str:
-    """What the web server would tell."""
+    """The metrics that the web server would export."""
 
     async def read() -> str:
         async with await AsyncConnection.connect(database.dsn, row_factory=dict_row) as conn:
@@ -51,21 +51,21 @@ def fleet_of(database: Database) -> str:
     return asyncio.run(read())
 
 
-def test_a_daemon_at_work_tells_what_it_did_in_metrics_that_prometheus_likes(
+def test_a_working_daemon_serves_metrics_that_prometheus_accepts(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
     daemon = start({"job": "work:act", "idle": "work:echo"}, sections=ANY_PORT)
     endpoint = Endpoint(daemon)
     published = []
 
-    def one_was_rung_for() -> bool:
-        # Not each comes while it sleeps: it may be armed and not asleep yet.
+    def one_was_notified() -> bool:
+        # Not every message arrives during a sleep: the daemon may be armed and not asleep yet.
         published.append(queue.publish("job", payload=Jsonb({"do": "return"})))
         eventually(lambda: queue.ids() == [])
         until_armed(queue.conn, daemon)
         return endpoint.value("pgrouse_claimed_messages_total", source="notify") >= 1
 
-    eventually(one_was_rung_for, every_s=0.2)
+    eventually(one_was_notified, every_s=0.2)
     queue.publish("job", payload=Jsonb({"do": "reject"}))
     eventually(lambda: endpoint.value("pgrouse_messages_total", topic="job", result="rejected") == 1)
     eventually(lambda: endpoint.value("pgrouse_claims_total", source="busy") > 0)
@@ -80,8 +80,8 @@ def test_a_daemon_at_work_tells_what_it_did_in_metrics_that_prometheus_likes(
     eventually(lambda: endpoint.value("pgrouse_in_flight") == 0)
     assert (endpoint.status("/livez"), endpoint.status("/readyz")) == (200, 200)
     text = endpoint.metrics()
-    told = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if line.startswith("pgrouse_")}
-    assert told == {each.name + suffix for each in catalogue.DAEMON for suffix in SERIES[each.kind]}
+    exported = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if line.startswith("pgrouse_")}
+    assert exported == {each.name + suffix for each in catalogue.DAEMON for suffix in SERIES[each.kind]}
     if PROMTOOL is not None:
         checked = subprocess.run(
             [PROMTOOL, "check", "metrics"], input=text, text=True, capture_output=True, check=False
@@ -93,7 +93,7 @@ def test_a_daemon_at_work_tells_what_it_did_in_metrics_that_prometheus_likes(
         file: named(file.read_text()) - exposed
         for file in (DEPLOY / "prometheus/alerts.yaml", DEPLOY / "grafana/pgrouse.json")
     }
-    assert not any(asked.values()), f"rules or panels ask for what nobody tells: {asked}"
+    assert not any(asked.values()), f"rules or panels ask for unknown metrics: {asked}"
 
     head, body = endpoint.ask("/metrics", "HEAD")
     assert (head.status, body, int(head.headers["Content-Length"]) > 1000) == (200, "", True)
@@ -102,7 +102,7 @@ def test_a_daemon_at_work_tells_what_it_did_in_metrics_that_prometheus_likes(
     assert endpoint.status("/") == 404
 
 
-def test_while_a_handler_blocks_the_event_loop_livez_says_so(start: Start, queue: Queue, journal: Journal) -> None:
+def test_livez_fails_while_a_handler_blocks_the_event_loop(start: Start, queue: Queue, journal: Journal) -> None:
     sections = {"metrics": {"listen": "127.0.0.1:0", "liveness_timeout": "1s"}}
     daemon = start({"job": "hostile:block_until_gate"}, sections=sections)
     endpoint = Endpoint(daemon)
@@ -118,7 +118,7 @@ def test_while_a_handler_blocks_the_event_loop_livez_says_so(start: Start, queue
     eventually(lambda: endpoint.failed("/livez") == set())
 
 
-def test_a_daemon_that_drains_is_not_ready_and_lives(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_draining_daemon_is_live_and_not_ready(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": "holding:hold"}, sections=ANY_PORT, shutdown_timeout="30s")
     endpoint = Endpoint(daemon)
     queue.publish("job")
@@ -134,13 +134,13 @@ def test_a_daemon_that_drains_is_not_ready_and_lives(start: Start, queue: Queue,
     assert daemon.exit_code() == 0
 
 
-def test_without_a_listener_and_then_without_a_database_a_daemon_is_not_ready_and_lives(
+def test_a_daemon_without_a_listener_or_a_database_is_live_and_not_ready(
     fleet: Fleet, proxy: Proxy, queue: Queue, journal: Journal
 ) -> None:
     nowhere = "host=127.0.0.1 port=1 dbname=none"
     daemon = fleet.launch({"job": "holding:hold"}, dsn=proxy.dsn, database={"listen_dsn": nowhere}, sections=ANY_PORT)
     endpoint = Endpoint(daemon)
-    # A short lock makes its heartbeat look often.
+    # A short lock makes its heartbeat check often.
     queue.policy("job", lock_duration="3 s")
     queue.publish("job")
     journal.entry("start")
@@ -154,7 +154,7 @@ def test_without_a_listener_and_then_without_a_database_a_daemon_is_not_ready_an
     assert endpoint.failed("/livez") == set()
 
 
-def test_a_daemon_that_waits_for_its_database_is_not_ready_and_lives(fleet: Fleet, queue: Queue) -> None:
+def test_a_daemon_that_waits_for_its_database_is_live_and_not_ready(fleet: Fleet, queue: Queue) -> None:
     endpoint = Endpoint(fleet.launch({"job": "work:echo"}, dsn="host=127.0.0.1 port=1 dbname=none", sections=ANY_PORT))
 
     assert endpoint.failed("/readyz") == {"database"}
@@ -164,7 +164,7 @@ def test_a_daemon_that_waits_for_its_database_is_not_ready_and_lives(fleet: Flee
 
 @pytest.fixture
 def two_ports() -> Iterator[int]:
-    """The first of two ports in a row that are kept for anyone who names them."""
+    """The first of two consecutive ports that are reserved for this test."""
     while True:
         with reserved() as first, suppress(OSError):
             port = int(first.getsockname()[1])
@@ -173,7 +173,7 @@ def two_ports() -> Iterator[int]:
                 return
 
 
-def test_each_of_several_processes_has_the_port_after_that_of_the_one_before(
+def test_each_process_has_the_port_after_that_of_the_process_before(
     fleet: Fleet, database: Database, queue: Queue, two_ports: int
 ) -> None:
     sections = {"metrics": {"listen": f"127.0.0.1:{two_ports}"}}
@@ -191,7 +191,7 @@ def test_each_of_several_processes_has_the_port_after_that_of_the_one_before(
     assert len(workers()) == 2
 
 
-def test_a_port_that_is_taken_keeps_nothing_from_being_worked(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_port_in_use_does_not_stop_the_work(start: Start, queue: Queue, journal: Journal) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         daemon = start({"job": "work:echo"}, sections={"metrics": {"listen": f"127.0.0.1:{port}"}})

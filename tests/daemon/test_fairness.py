@@ -1,4 +1,4 @@
-"""A quiet channel waits for one rotation at most, however much the others hold."""
+"""A channel with few messages waits for one rotation at most, however many the others have."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
 Daemons = Callable[..., list[Daemon]]
-PLACES = 5
+SLOTS = 5
 
 
 @pytest.mark.every_server
 @pytest.mark.parametrize("floods", [1, 30])
-def test_its_message_waits_for_one_rotation_at_most(
+def test_a_message_of_a_small_channel_waits_for_one_rotation_at_most(
     two_daemons: Daemons, queue: Queue, runs: Runs, floods: int
 ) -> None:
-    two_daemons({"job": "timed:run"}, concurrency=PLACES, claim_connections=1)
+    two_daemons({"job": "timed:run"}, concurrency=SLOTS, claim_connections=1)
     queue.publish_many(600, "job", channel=sql.SQL("'flood' || (n % {})").format(floods), payload={"for": 0.05})
     eventually(lambda: len(runs.rows()) > 50)
 
@@ -32,7 +32,7 @@ def test_its_message_waits_for_one_rotation_at_most(
     eventually(lambda: all(queue.archived(each) is not None for each in published))
     eventually(lambda: queue.ids() == [])
     for each in published:
-        # Claims, not runs: a daemon may stand still between the two, and the other goes on.
+        # Claims, not runs: a daemon may pause between the two, and the other one continues.
         waited_for = queue.value(
             """
             SELECT count(*) FROM messages.message_archive AS f JOIN messages.message_archive AS q ON q.id = %s
@@ -40,5 +40,5 @@ def test_its_message_waits_for_one_rotation_at_most(
             """,
             [each, seen_at],
         )
-        # Each daemon goes round by itself; a claim of all places may be on its way.
-        assert waited_for <= 2 * (floods + 2 * PLACES)
+        # Each daemon rotates by itself; a claim of all slots may be under way.
+        assert waited_for <= 2 * (floods + 2 * SLOTS)

@@ -1,4 +1,4 @@
-"""Handlers that block, hang, run too long or ignore that they are stopped: the daemon and the other messages live on."""
+"""Handlers that block, hang, run too long or ignore their cancellation: the daemon and the other messages continue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from psycopg.types.json import Jsonb
 
-from tests.daemon.locks import NOBODY_ENDS_LOCKS, is_kept
+from tests.daemon.locks import LOCKS_ARE_NEVER_ENDED, is_kept
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
@@ -16,11 +16,11 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 
-def test_a_handler_that_blocks_the_event_loop_costs_no_other_message_its_lock_and_is_said(
+def test_a_handler_that_blocks_the_event_loop_is_logged_and_costs_no_other_message_its_lock(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("*", lock_duration="1.5 s")
-    daemon = start({"block": "hostile:block_until_gate", "hold": "holding:hold"}, **NOBODY_ENDS_LOCKS)
+    daemon = start({"block": "hostile:block_until_gate", "hold": "holding:hold"}, **LOCKS_ARE_NEVER_ENDED)
     held = queue.publish("hold")
     journal.entry("start", held)
 
@@ -67,7 +67,7 @@ def test_a_message_that_waits_for_a_thread_does_not_use_up_its_timeout(
     assert eventually(lambda: queue.archived(timed)).result == "success"
 
 
-def test_a_thread_that_cannot_be_stopped_keeps_its_place_until_it_ends(
+def test_a_thread_that_cannot_be_stopped_keeps_its_slot_until_it_ends(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("job", timeout="0.2 s")
@@ -85,7 +85,7 @@ def test_a_thread_that_cannot_be_stopped_keeps_its_place_until_it_ends(
     assert eventually(lambda: queue.archived(second)).result == "success"
 
 
-def test_a_coroutine_that_swallows_its_cancellation_ends_with_what_it_says_and_the_next_are_not_disturbed(
+def test_a_coroutine_that_swallows_its_cancellation_ends_with_its_own_result(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("swallow", timeout="0.2 s")
@@ -100,7 +100,7 @@ def test_a_coroutine_that_swallows_its_cancellation_ends_with_what_it_says_and_t
     assert [eventually(lambda each=each: queue.archived(each)).output for each in following] == ["handled"] * 3  # type: ignore[misc]
 
 
-def test_what_a_handler_raises_because_it_was_stopped_is_no_failure_of_its_own(
+def test_an_exception_caused_by_the_stop_is_not_the_handlers_failure(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     daemon = start({"job": "hostile:fail_when_cancelled"}, shutdown_timeout="0.1s")

@@ -1,4 +1,4 @@
-"""Which transactions of a daemon wait for the disk: those that say that something is done."""
+"""Which transactions of a daemon wait for the disk: those that settle a message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.client.worker_client import ClaimRequest, WorkerClient
 from tests.server.postgres import Database
 
-# What the setting is when the transaction commits.
+# The value of the setting when the transaction commits.
 WATCH = """
     CREATE TABLE public.commits (what text, synchronous_commit text);
     CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
@@ -36,7 +36,7 @@ async def claim_and_complete(dsn: str) -> None:
 
 
 @pytest.mark.parametrize(("attempts", "waits"), [(1, "on"), (2, "off")])
-def test_a_settle_waits_for_the_disk_a_flag_does_not_and_a_claim_only_if_it_is_the_last_attempt(
+def test_a_settle_waits_for_the_disk_a_flag_does_not_and_a_claim_only_for_the_last_attempt(
     database: Database, attempts: int, waits: str
 ) -> None:
     conn = database.connect()

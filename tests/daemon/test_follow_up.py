@@ -1,4 +1,4 @@
-"""ctx.publish(): what a handler publishes, in its transaction exactly once, and else at once."""
+"""ctx.publish(): a handler publishes exactly once in its transaction, and otherwise at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def followers(queue: Queue) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def work(start: Start, queue: Queue) -> Callable[..., Any]:
-    """`work(topic, payload)` publishes a message, with a trace, and returns how it ended; the daemon starts with the first."""
+    """`work(topic, payload)` publishes a message, with a trace, and returns its archive row; the first call starts the daemon."""
     begun: list[Daemon] = []
 
     def work_(topic: str, payload: Any = "x") -> Any:
@@ -53,7 +53,7 @@ def work(start: Start, queue: Queue) -> Callable[..., Any]:
     return work_
 
 
-def test_what_handlers_publish_is_there_with_their_end_and_belongs_to_their_trace(
+def test_messages_that_handlers_publish_commit_with_the_settle_and_share_the_trace(
     work: Callable[..., Any], queue: Queue, journal: Journal
 ) -> None:
     trace = {"traceparent": PARENT, "tracestate": "a=1"}
@@ -83,7 +83,7 @@ def test_what_handlers_publish_is_there_with_their_end_and_belongs_to_their_trac
     assert (ended.result, followers(queue)) == ("success", [({"of": ended.id}, None)])
 
 
-def test_a_child_is_told_that_it_has_no_connection(work: Callable[..., Any], queue: Queue) -> None:
+def test_a_child_has_no_connection_to_publish_on(work: Callable[..., Any], queue: Queue) -> None:
     ended = work("in_child")
 
     assert ended.result == "failed"
@@ -93,7 +93,7 @@ def test_a_child_is_told_that_it_has_no_connection(work: Callable[..., Any], que
 FORGETFUL = ("forgets", "keeps_it", "returns_it", "forgets_in_transaction", "forgets_in_batch", "forgets_in_child")
 
 
-def test_what_is_not_awaited_fails_the_attempt_and_is_logged(start: Start, queue: Queue) -> None:
+def test_a_publish_that_is_not_awaited_fails_the_attempt_and_is_logged(start: Start, queue: Queue) -> None:
     kinds = {
         "forgets_in_batch": {"batch_size": 10},
         "forgets_in_child": {"isolation": "process", "concurrency": 1},
@@ -104,13 +104,13 @@ def test_what_is_not_awaited_fails_the_attempt_and_is_logged(start: Start, queue
 
     ended = {name: eventually(lambda each=each: queue.archived(each), 60) for name, each in published.items()}  # type: ignore[misc]
     assert {name: row.result for name, row in ended.items()} == dict.fromkeys(published, "failed")
-    said = "RuntimeError: ctx.publish('next', ...) was not awaited, and published nothing: await it"
-    assert [name for name in FORGETFUL if said not in ended[name].error] == []
+    expected = "RuntimeError: ctx.publish('next', ...) was not awaited, and published nothing: await it"
+    assert [name for name in FORGETFUL if expected not in ended[name].error] == []
     assert followers(queue) == []
     assert daemon.event("publish.never_awaited", topic="next")["level"] == "error"
 
 
-def test_what_a_task_awaits_was_not_forgotten(start: Start, queue: Queue) -> None:
+def test_a_publish_that_a_task_awaits_is_not_reported_as_forgotten(start: Start, queue: Queue) -> None:
     daemon = start({"job": "follow:leaves_it_to_tasks"})
 
     published = queue.publish("job")

@@ -1,4 +1,4 @@
-"""A daemon that stands still for longer than its locks and then goes on: it is fenced."""
+"""A daemon that is frozen for longer than its locks and then resumes: it is fenced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Start = Callable[..., Daemon]
 def frozen(start: Start, queue: Queue, journal: Journal, request: pytest.FixtureRequest) -> Iterator[Daemon]:
     """A daemon that was stopped by SIGSTOP while it held a message."""
     queue.policy("job", max_attempts=2, lock_duration="1 s", lock_expired_delay="0 s")
-    # Its lock is ended by the other one that comes later, and that one's by nobody.
+    # Its lock is ended by the other daemon, which starts later; that one's lock is never ended.
     daemon = start({"job": request.param}, maintenance_interval="1h")
     queue.publish("job")
     journal.entry("start")
@@ -29,7 +29,7 @@ def frozen(start: Start, queue: Queue, journal: Journal, request: pytest.Fixture
 
 
 @pytest.mark.parametrize("frozen", ["holding:hold"], indirect=True)
-def test_its_handler_is_cancelled_when_it_wakes_up_and_the_second_result_stands(
+def test_a_handler_is_cancelled_when_its_frozen_daemon_resumes_and_the_second_result_counts(
     frozen: Daemon, start: Start, queue: Queue, journal: Journal
 ) -> None:
     second = start({"job": "holding:hold"})

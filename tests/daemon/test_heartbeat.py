@@ -1,4 +1,4 @@
-"""Locks last as long as the work does, and anyone who loses one is told."""
+"""Locks last as long as the work does, and a worker that loses one is informed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.daemon.locks import NOBODY_ENDS_LOCKS, is_kept
+from tests.daemon.locks import LOCKS_ARE_NEVER_ENDED, is_kept
 from tests.daemon.process import AT_ONCE_S, Daemon, Journal, now
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
@@ -21,7 +21,7 @@ def test_a_handler_may_run_five_times_as_long_as_its_lock(
 ) -> None:
     lock_duration = timedelta(seconds=0.8)
     queue.policy("job", lock_duration=lock_duration, max_attempts=5)
-    daemon = start({"job": handler}, **NOBODY_ENDS_LOCKS)
+    daemon = start({"job": handler}, **LOCKS_ARE_NEVER_ENDED)
 
     published = queue.publish("job")
     journal.entry("start", published)
@@ -32,9 +32,9 @@ def test_a_handler_may_run_five_times_as_long_as_its_lock(
     assert (archived.result, archived.attempts) == ("success", 1)
 
 
-def test_what_waits_for_its_turn_keeps_its_lock_too(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_message_that_waits_for_a_slot_keeps_its_lock(start: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("job", lock_duration="1 s", max_attempts=5)
-    daemon = start({"job": "holding:hold"}, concurrency=1, prefetch=3, **NOBODY_ENDS_LOCKS)
+    daemon = start({"job": "holding:hold"}, concurrency=1, prefetch=3, **LOCKS_ARE_NEVER_ENDED)
     waiting = queue.publish_many(4, "job")[1:]
     eventually(lambda: all(queue.message(each).claim_id for each in waiting))
     locks = [queue.message(each).lock_expires_at for each in waiting]
@@ -75,7 +75,7 @@ def test_a_long_lock_on_the_table_delays_everything_and_costs_no_message_its_loc
 def test_cancelling_a_running_message_stops_its_handler_promptly(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
-    # So that no heartbeat would find it out in time.
+    # So that no heartbeat would detect it in time.
     queue.policy("job", lock_duration="1 hour")
     daemon = start({"job": handler})
     published = queue.publish("job")
@@ -90,7 +90,7 @@ def test_cancelling_a_running_message_stops_its_handler_promptly(
     assert queue.archived(published).result == "cancelled"
 
 
-def test_a_cancelled_message_that_waits_for_its_turn_is_never_started(
+def test_a_cancelled_message_that_waits_for_a_slot_is_never_started(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     daemon = start(

@@ -1,4 +1,4 @@
-"""Somebody holds what a heartbeat signs, in an open transaction: locks of messages are extended all the same, on the same connection."""
+"""A row that the heartbeat updates is locked by an open transaction: message locks are still extended, on the same connection."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(heartbeat, name, 0.05)
 
 
-def in_hand(queue: Queue) -> Message:
+def claimed_message(queue: Queue) -> Message:
     """Publish and claim a message with a short lock, as the worker w."""
     queue.policy("job", lock_duration=f"{LOCK_S} s")
     queue.publish("job")
@@ -42,7 +42,7 @@ def in_hand(queue: Queue) -> Message:
 
 
 def beat(dsn: str, message: Message, until: Callable[[], object], lost: list[Message]) -> int:
-    """Let a heartbeat with this message in flight beat until something holds; return how many connections it took."""
+    """Run a heartbeat with this message in flight until a condition is true; return the number of connections it took."""
 
     async def run() -> int:
         in_flight, metrics = InFlight(), MetricsRecorder()
@@ -74,24 +74,24 @@ STARTED = "SELECT messages.register_worker('w', 'host', 1, '1.0', ARRAY['job'], 
     ],
     ids=["drain_worker", "lock_table", "unregister_worker", "register_worker"],
 )
-def test_locks_are_extended_in_time_and_the_report_comes_once_when_it_is_free(
+def test_locks_are_extended_in_time_and_the_report_is_written_once_afterwards(
     database: Database, queue: Queue, before: str, holds: str
 ) -> None:
-    message, lost = in_hand(queue), list[Message]()
+    message, lost = claimed_message(queue), list[Message]()
     queue.conn.execute(before)
     seen: set[datetime] = set()
     with database.connect() as holder:
         holder.execute("BEGIN")
         holder.execute(holds)
 
-        def extended_while_it_is_held_and_told_then() -> bool:
+        def extended_while_locked_and_reported_then() -> bool:
             seen.add(queue.value(EXTENDED))
             if len(seen) < 6:
                 return False
             holder.execute("COMMIT")
             return bool(queue.value(SUCCESSES))
 
-        connections = beat(database.dsn, message, extended_while_it_is_held_and_told_then, lost)
+        connections = beat(database.dsn, message, extended_while_locked_and_reported_then, lost)
 
     assert is_in_time(seen, timedelta(seconds=LOCK_S))
     assert (connections, lost, queue.value(SUCCESSES)) == (1, [], 1)

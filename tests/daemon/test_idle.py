@@ -1,4 +1,4 @@
-"""A daemon that has nothing to do costs next to nothing."""
+"""An idle daemon costs almost nothing."""
 
 from __future__ import annotations
 

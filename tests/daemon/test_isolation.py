@@ -1,4 +1,4 @@
-"""isolation = "process": what a handler does to its process it does to nobody else."""
+"""isolation = "process": what a handler does to its process affects no other message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def apart(handler: str, size: int = 1) -> dict[str, object]:
     return {"handler": handler, "isolation": "process", "concurrency": size}
 
 
-def test_a_child_that_dies_fails_its_message_and_the_others_go_on(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_child_that_dies_fails_its_message_and_the_others_continue(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
     queue.policy("job", max_attempts=2, backoff={"kind": "none"})
     daemon = start({"job": apart("hostile:die", 2), "other": "holding:hold"})
     other = queue.publish("other")
@@ -43,7 +45,7 @@ def test_a_child_that_dies_fails_its_message_and_the_others_go_on(start: Start, 
     assert eventually(lambda: queue.archived(other)).result == "success"
 
 
-def test_children_that_die_while_they_have_nothing_to_do_are_replaced(start: Start, queue: Queue) -> None:
+def test_children_that_die_while_idle_are_replaced(start: Start, queue: Queue) -> None:
     start({"job": apart("hostile:leak")})
     first = queue.publish("job")
     child = eventually(lambda: queue.archived(first)).output
@@ -57,10 +59,10 @@ def test_children_that_die_while_they_have_nothing_to_do_are_replaced(start: Sta
     assert archived.output != child
 
 
-def test_what_was_given_to_a_child_that_dies_before_it_says_that_it_began_fails_and_says_so(
+def test_a_message_whose_child_dies_before_it_reports_the_start_fails_with_that_error(
     start: Start, queue: Queue
 ) -> None:
-    """Nobody knows whether its handler began: it counts as an attempt in which the child died."""
+    """It is unknown whether its handler began: it counts as an attempt in which the child died."""
     daemon = start({"job": apart("hostile:leak")}, sections=ANY_PORT)
     endpoint = Endpoint(daemon)
     first = queue.publish("job")
@@ -79,9 +81,7 @@ def test_what_was_given_to_a_child_that_dies_before_it_says_that_it_began_fails_
     assert eventually(lambda: queue.archived(third)).result == "success"
 
 
-def test_a_child_is_replaced_after_a_thousand_messages_so_that_what_it_leaks_is_bounded(
-    start: Start, queue: Queue
-) -> None:
+def test_a_child_is_replaced_after_a_thousand_messages(start: Start, queue: Queue) -> None:
     start({"job": apart("hostile:leak")}, concurrency=100)
 
     queue.publish_many(1100, "job")
@@ -91,11 +91,11 @@ def test_a_child_is_replaced_after_a_thousand_messages_so_that_what_it_leaks_is_
     assert len(children) == 2
 
 
-def test_a_handler_that_cannot_be_imported_in_its_child_fails_its_messages_and_nothing_else(
+def test_a_handler_that_cannot_be_imported_in_its_child_fails_only_its_messages(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("job", max_attempts=2, backoff={"kind": "none"})
-    daemon = start({"job": apart("homesick:work", 2), "other": "work:echo"}, concurrency=3)
+    daemon = start({"job": apart("daemon_only:work", 2), "other": "work:echo"}, concurrency=3)
 
     failing = queue.publish_many(5, "job")
     other = queue.publish("other")
@@ -118,7 +118,7 @@ def test_a_cancelled_message_ends_its_child(start: Start, queue: Queue, journal:
     assert queue.archived(published).result == "cancelled"
 
 
-def test_a_process_that_a_handler_forks_ends_with_the_code_that_it_says(start: Start, queue: Queue) -> None:
+def test_a_process_that_a_handler_forks_exits_with_its_own_code(start: Start, queue: Queue) -> None:
     start({"job": apart("hostile:fork_and_leave")})
 
     published = queue.publish("job")

@@ -1,4 +1,4 @@
-"""Leases: a handler that asks for a longer lock, and settles that come late."""
+"""Longer locks: a handler that extends its lock, and late settles."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 HANDLERS = {
-    "async": "telling:extend",
-    "thread": "telling:extend_in_thread",
-    "process": {"handler": "telling:extend_in_process", "isolation": "process", "concurrency": 1},
+    "async": "reporting:extend",
+    "thread": "reporting:extend_in_thread",
+    "process": {"handler": "reporting:extend_in_process", "isolation": "process", "concurrency": 1},
 }
 LEFT = """
   SELECT extract(epoch FROM lock_expires_at - clock_timestamp())::float8 AS s
@@ -45,12 +45,10 @@ def test_a_handler_extends_its_own_lock_and_no_other(start: Start, queue: Queue,
     assert eventually(lambda: queue.archived(published)).result == "success"
 
 
-def test_a_lock_that_was_extended_outlives_a_worker_that_is_frozen(
-    start: Start, queue: Queue, journal: Journal
-) -> None:
+def test_an_extended_lock_outlasts_a_frozen_worker(start: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("*", lock_duration="0.5 s", max_attempts=1)
-    # It ends no lock, neither of the two: another one does, as soon as it stands still.
-    frozen = start({"job": "telling:extend"}, name="frozen", maintenance_interval="1h")
+    # It ends no lock, neither of the two: another daemon does, as soon as this one is frozen.
+    frozen = start({"job": "reporting:extend"}, name="frozen", maintenance_interval="1h")
     published, plain = queue.publish("job", payload=Jsonb(600)), queue.publish("job", payload=Jsonb(0.1))
     journal.entry("extended", published)
     journal.entry("extended", plain)
@@ -65,9 +63,11 @@ def test_a_lock_that_was_extended_outlives_a_worker_that_is_frozen(
     assert eventually(lambda: queue.archived(published)).result == "success"
 
 
-def test_who_lost_the_lock_is_told_instead(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_handler_that_lost_its_lock_gets_an_error_when_it_extends_it(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
     queue.policy("job", lock_duration="1 hour")
-    daemon = start({"job": "telling:extend_when_told"}, maintenance_interval="1h")
+    daemon = start({"job": "reporting:extend_at_gate"}, maintenance_interval="1h")
     published = queue.publish("job", payload=Jsonb(600))
     journal.entry("start", published)
     queue.conn.execute("UPDATE messages.message SET claim_id = claim_id + 1 WHERE id = %s", [published])
@@ -81,10 +81,10 @@ def test_who_lost_the_lock_is_told_instead(start: Start, queue: Queue, journal: 
 
 @pytest.fixture
 def late(start: Start, queue: Queue, journal: Journal) -> Callable[[], Any]:
-    """Lets a worker freeze until its lock has run out, with nobody there to end it, and settle after that."""
+    """Freezes a worker until its lock has expired, without a daemon that ends it, and lets it settle after that."""
 
     def late() -> int:
-        # Nobody ticks meanwhile.
+        # No tick runs meanwhile.
         daemon = start({"job": "holding:hold_in_thread"}, maintenance_interval="1h")
         published = queue.publish("job")
         journal.entry("start", published)
@@ -98,9 +98,7 @@ def late(start: Start, queue: Queue, journal: Journal) -> Callable[[], Any]:
     return late
 
 
-def test_a_settle_that_comes_late_succeeds_while_nobody_has_ended_the_lock(
-    queue: Queue, late: Callable[[], int]
-) -> None:
+def test_a_late_settle_succeeds_until_the_lock_is_ended(queue: Queue, late: Callable[[], int]) -> None:
     queue.policy("job", lock_duration="1 s")
 
     published = late()
@@ -108,7 +106,7 @@ def test_a_settle_that_comes_late_succeeds_while_nobody_has_ended_the_lock(
     assert eventually(lambda: queue.archived(published)).result == "success"
 
 
-def test_with_strict_lock_it_is_lost_and_the_message_ends_as_an_expired_lock_does(
+def test_a_late_settle_fails_under_strict_lock_and_the_lock_expires(
     queue: Queue, fleet: Any, late: Callable[[], int]
 ) -> None:
     queue.policy("job", lock_duration="1 s", strict_lock=True)

@@ -1,4 +1,4 @@
-"""Handlers that cancel their own task, exit from a task that they have begun, or leave behind what never ends."""
+"""Handlers that cancel their own task, exit from a task that they started, or leave endless tasks behind."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
 
-# More than the threads of an event loop are on most machines.
+# More than the threads of an event loop on most machines.
 MANY = 40
 
 
-def test_a_handler_that_cancels_its_own_task_fails_its_message_and_costs_no_place(start: Start, queue: Queue) -> None:
+def test_a_handler_that_cancels_its_own_task_fails_its_message_and_frees_its_slot(start: Start, queue: Queue) -> None:
     topics = {"job": "leaving:cancel_itself", "fine": "work:echo"}
     daemon = start({**topics, "bulk": {"handler": "leaving:cancel_itself_in_a_batch", "batch_size": 2}}, concurrency=1)
 
@@ -40,7 +40,7 @@ def test_a_handler_that_cancels_its_own_task_fails_its_message_and_costs_no_plac
     assert daemon.stop() == 0
 
 
-def test_a_handler_that_cancels_all_tasks_ends_the_daemon_at_once_and_it_says_so(start: Start, queue: Queue) -> None:
+def test_a_handler_that_cancels_all_tasks_ends_the_daemon_at_once_with_an_error(start: Start, queue: Queue) -> None:
     daemon = start({"job": "leaving:cancel_everything"})
 
     queue.publish("job")
@@ -52,7 +52,7 @@ def test_a_handler_that_cancels_all_tasks_ends_the_daemon_at_once_and_it_says_so
 @pytest.mark.parametrize(
     ("handler", "result"), [("exit_in_a_task", "failed"), ("exit_in_a_task_of_its_own", "success")]
 )
-def test_sys_exit_in_a_task_of_a_handler_is_said_and_ends_the_daemon_in_order_as_a_failure(
+def test_sys_exit_in_a_task_of_a_handler_is_logged_and_drains_the_daemon_as_a_failure(
     start: Start, queue: Queue, journal: Journal, handler: str, result: str
 ) -> None:
     daemon = start({"exit": f"leaving:{handler}", "hold": "holding:hold"})
@@ -60,13 +60,13 @@ def test_sys_exit_in_a_task_of_a_handler_is_said_and_ends_the_daemon_in_order_as
     journal.entry("start", held)
 
     exiting = queue.publish("exit")
-    said = daemon.event("handler.exited")
+    event = daemon.event("handler.exited")
     daemon.event("daemon.stopping")
     late = queue.publish("hold")
     daemon.open_gate()
 
     assert daemon.exit_code() == 1
-    assert (said["level"], "in _exit" in said["exception"]) == ("critical", True)
+    assert (event["level"], "in _exit" in event["exception"]) == ("critical", True)
     assert queue.archived(held).result == "success"
     assert queue.archived(exiting).result == result
     assert (queue.message(late).attempts, queue.message(late).claim_id) == (0, None)
@@ -74,7 +74,7 @@ def test_sys_exit_in_a_task_of_a_handler_is_said_and_ends_the_daemon_in_order_as
     assert queue.value("SELECT count(*) FROM messages.worker") == 0
 
 
-def test_in_a_process_of_its_own_none_of_it_harms_more_than_its_message(start: Start, queue: Queue) -> None:
+def test_a_handler_that_exits_in_its_own_process_fails_only_its_message(start: Start, queue: Queue) -> None:
     names = ("cancel_itself", "cancel_everything", "exit_in_a_task")
     topics = {name: {"handler": f"leaving:{name}", "isolation": "process", "concurrency": 1} for name in names}
     daemon = start(topics)
@@ -95,7 +95,7 @@ LEAVING = {
 
 
 def leave_much(queue: Queue, journal: Journal) -> list[int]:
-    """Let handlers begin everything that does not end; return the messages whose handlers wait for it."""
+    """Make handlers start everything that does not end; return the messages whose handlers wait for it."""
     left = [queue.publish(topic) for topic in ("task", "thread")]
     waiting = queue.publish_many(MANY, "wait")
     eventually(lambda: all(journal.entries("start", each) for each in waiting))
@@ -103,7 +103,7 @@ def leave_much(queue: Queue, journal: Journal) -> list[int]:
     return waiting
 
 
-def test_what_handlers_left_behind_and_never_ends_does_not_keep_the_daemon_from_its_end(
+def test_a_task_that_a_handler_left_behind_does_not_delay_the_stop(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     daemon = start(LEAVING, shutdown_timeout="0.1s")
@@ -115,7 +115,9 @@ def test_what_handlers_left_behind_and_never_ends_does_not_keep_the_daemon_from_
     assert {(queue.message(each).attempts, queue.message(each).claim_id) for each in waiting} == {(0, None)}
 
 
-def test_nor_from_beginning_anew(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_task_that_a_handler_left_behind_does_not_delay_a_reload(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
     daemon = start(LEAVING, shutdown_timeout="0.1s")
     leave_much(queue, journal)
 

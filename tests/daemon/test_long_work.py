@@ -21,7 +21,7 @@ MODULE = "\n\n".join(
 
 @pytest.fixture
 def start(fleet: Fleet, database: Database) -> Callable[..., Daemon]:
-    """Starts a daemon that finds the page's handlers in the module `page`."""
+    """Starts a daemon with the page's handlers in the module `page`."""
 
     def start(topics: dict[str, str], **worker: object) -> Daemon:
         folder = fleet.folder / "page"
@@ -39,7 +39,7 @@ def start(fleet: Fleet, database: Database) -> Callable[..., Daemon]:
     return start
 
 
-def test_a_long_job_yields_its_channels_place_after_each_piece(start: Callable[..., Daemon], queue: Queue) -> None:
+def test_a_long_job_yields_its_channels_slot_after_each_piece(start: Callable[..., Daemon], queue: Queue) -> None:
     queue.policy("reindex", channel_concurrency=1)
     long = queue.publish("reindex", payload={"pages": 200}, channel="acme")
     short = queue.publish("reindex", payload={"pages": 0}, channel="acme")
@@ -68,7 +68,7 @@ def test_a_message_that_never_ends_drives_a_schedule(start: Callable[..., Daemon
     assert {entry["outcome"] for entry in resting[0].history} == {"deferred"}
 
 
-def test_a_long_piece_of_work_is_seen_and_gives_way_to_a_stop(start: Callable[..., Daemon], queue: Queue) -> None:
+def test_a_long_piece_of_work_is_visible_and_yields_to_a_stop(start: Callable[..., Daemon], queue: Queue) -> None:
     daemon = start({"export": "page:export"})
     published = queue.publish("export", payload={"rows": 1_000_000_000})
     eventually(lambda: (queue.message(published).progress or {}).get("done", 0) > 1)

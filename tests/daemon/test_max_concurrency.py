@@ -1,4 +1,4 @@
-"""max_concurrency: at most so many messages of a topic run at once, over all daemons, and no fewer while there is work."""
+"""max_concurrency: the maximum of running messages of a topic, over all daemons, and no fewer while messages wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Daemons = Callable[..., list[Daemon]]
 
 @pytest.mark.every_server
 @pytest.mark.parametrize(("limit", "daemons"), [(1, 1), (6, 2)])
-def test_two_daemons_together_never_exceed_it_and_use_nine_tenths_of_it(
+def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(
     two_daemons: Daemons, queue: Queue, runs: Runs, limit: int, daemons: int
 ) -> None:
     queue.policy("job", max_concurrency=limit)
@@ -31,7 +31,7 @@ def test_two_daemons_together_never_exceed_it_and_use_nine_tenths_of_it(
     assert runs.share_used(limit) >= 0.9
 
 
-def test_it_is_one_for_messages_with_and_without_a_channel_and_leaves_other_topics_alone(
+def test_one_limit_covers_messages_with_and_without_a_channel_of_its_topic_only(
     two_daemons: Daemons, queue: Queue, runs: Runs
 ) -> None:
     queue.policy("job", max_concurrency=3)
@@ -46,7 +46,7 @@ def test_it_is_one_for_messages_with_and_without_a_channel_and_leaves_other_topi
     assert runs.most_at_once("other") > 3
 
 
-def test_a_limit_that_is_raised_holds_at_once(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
+def test_a_raised_limit_applies_at_once(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
     queue.policy("job", max_concurrency=1)
     two_daemons({"job": "timed:run"})
     queue.publish_many(8, "job", payload={"for": 60})

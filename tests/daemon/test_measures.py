@@ -1,4 +1,4 @@
-"""What daemons measure arrives in the database: each attempt once, whatever handler it had and whatever answer was lost."""
+"""The measures of daemons reach the database: each attempt once, whatever handler it had and whatever answer was lost."""
 
 from __future__ import annotations
 
@@ -31,16 +31,14 @@ COUNTS = "SELECT topic, waits::int, runs::int FROM messages.latency()"
 
 
 def results(queue: Queue) -> dict[str, dict[str, int]]:
-    """How the attempts of each topic ended, without zeros."""
+    """The results of the attempts of each topic, without zeros."""
     return {
         row.topic: {name.value: count for name in AttemptResult if (count := getattr(row, name))}
         for row in queue.rows(SUMS)
     }
 
 
-def test_each_attempt_is_counted_once_in_whatever_way_it_is_run_and_ends(
-    start: Start, queue: Queue, journal: Journal
-) -> None:
+def test_each_attempt_is_counted_once_however_it_runs_and_ends(start: Start, queue: Queue, journal: Journal) -> None:
     queue.conn.execute("CREATE TABLE effect (message_id bigint)")
     for topic in ("loop", "thread"):
         queue.policy(topic, max_attempts=2, backoff={"kind": "none"})
@@ -102,7 +100,7 @@ def test_each_attempt_is_counted_once_in_whatever_way_it_is_run_and_ends(
 
 @pytest.fixture
 def proxied(database: Database) -> Iterator[Proxy]:
-    """A way to the database that can lose an answer."""
+    """A connection to the database that can lose an answer."""
     proxy = Proxy(database.dsn)
     yield proxy
     proxy.close()
@@ -110,7 +108,7 @@ def proxied(database: Database) -> Iterator[Proxy]:
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a heartbeat sign, and report, each time it wakes up."""
+    """Make a heartbeat update its worker, and report, each time it wakes up."""
     for name in ("REGISTRY_INTERVAL_S", "REGISTRY_RETRY_S", "MAX_PAUSE_S", "LAST_REPORTS_TIMEOUT_S"):
         monkeypatch.setattr(heartbeat, name, 0.05)
 
@@ -119,7 +117,7 @@ MESSAGE = Message(1, 1, "job", None, None, 5, 1, 1, "1", None, None, None, 30.0,
 
 
 def beat(dsn: str, metrics: MetricsRecorder, until: Callable[[], object], in_flight: InFlight | None = None) -> int:
-    """Let a heartbeat with these metrics beat until something holds, then end it in order; return how many connections it took."""
+    """Run a heartbeat with these metrics until a condition is true, then end it; return how many connections it took."""
 
     async def run() -> int:
         db = Connecting(config.DatabaseSettings(dsn=dsn), "w")
@@ -135,12 +133,10 @@ def beat(dsn: str, metrics: MetricsRecorder, until: Callable[[], object], in_fli
     return asyncio.run(run())
 
 
-def test_a_report_whose_answer_was_lost_is_sent_again_and_counted_once(
-    proxied: Proxy, queue: Queue, often: None
-) -> None:
+def test_a_report_whose_answer_was_lost_is_repeated_and_counted_once(proxied: Proxy, queue: Queue, often: None) -> None:
     metrics = MetricsRecorder()
     metrics.record_end([MESSAGE] * 3, AttemptResult.SUCCESS)
-    # Whether it was committed nobody hears.
+    # Its commit was not confirmed.
     proxied.lose_the_answer_to("COMMIT", after="record_measures")
 
     def lost_and_then_some() -> bool:
@@ -158,7 +154,7 @@ def test_a_report_whose_answer_was_lost_is_sent_again_and_counted_once(
     )
 
 
-def test_a_database_that_takes_no_report_costs_no_sign_of_life(database: Database, queue: Queue, often: None) -> None:
+def test_a_refused_report_costs_no_worker_heartbeat(database: Database, queue: Queue, often: None) -> None:
     queue.conn.execute("ALTER FUNCTION messages.record_measures RENAME TO gone")
     metrics = MetricsRecorder()
     metrics.record_end([MESSAGE], AttemptResult.SUCCESS)
@@ -172,7 +168,7 @@ def test_a_database_that_takes_no_report_costs_no_sign_of_life(database: Databas
     assert results(queue) == {}
 
 
-def test_rows_that_somebody_holds_delay_a_report_and_no_sign_of_life(
+def test_locked_rows_delay_a_report_and_no_worker_heartbeat(
     database: Database, queue: Queue, often: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "REGISTRY_TIMEOUT_MS", 250)
@@ -192,7 +188,7 @@ def test_rows_that_somebody_holds_delay_a_report_and_no_sign_of_life(
         assert beat(database.dsn, metrics, signs_while_it_is_held_and_reports_then) == 1, "its beats have failed"
 
 
-def test_what_was_measured_behind_a_report_that_was_refused_comes_with_the_end(
+def test_measures_after_a_refused_report_are_reported_at_the_end(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "REGISTRY_TIMEOUT_MS", 250)
@@ -215,7 +211,7 @@ def test_what_was_measured_behind_a_report_that_was_refused_comes_with_the_end(
     assert results(queue) == {"job": {"success": 1, "rejected": 2}}
 
 
-def test_what_was_measured_while_the_answer_to_a_report_was_lost_comes_with_the_end(
+def test_measures_after_a_report_whose_answer_was_lost_are_reported_at_the_end(
     proxied: Proxy, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "MAX_PAUSE_S", 3600.0)

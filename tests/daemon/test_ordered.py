@@ -1,4 +1,4 @@
-"""ordered: the messages of one channel are worked one after the other, in their order, whatever becomes of them and anyone who works them."""
+"""ordered: the messages of one channel run one after the other, in order, whatever their results and workers are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Daemons = Callable[..., list[Daemon]]
 
 
 def in_order(runs: Runs, channel: str) -> bool:
-    """Whether each began when the one before had ended, and none was passed."""
+    """Whether each began when the one before had ended, and none was skipped."""
     rows = runs.rows(channel)
     return [run.id for run in rows] == sorted(run.id for run in rows) and all(
         before.ended <= after.started for before, after in pairwise(rows)
@@ -24,7 +24,7 @@ def in_order(runs: Runs, channel: str) -> bool:
 
 
 @pytest.mark.every_server
-def test_two_daemons_work_each_channel_in_order_and_all_channels_at_once(
+def test_two_daemons_process_each_channel_in_order_and_all_channels_in_parallel(
     two_daemons: Daemons, queue: Queue, runs: Runs
 ) -> None:
     queue.policy("job", ordered=True)
@@ -41,7 +41,7 @@ def test_two_daemons_work_each_channel_in_order_and_all_channels_at_once(
     assert min(runs.share_used(1, channel) for channel in "abcd") >= 0.9
 
 
-def test_a_message_that_backs_off_comes_back_before_the_next_of_its_channel(
+def test_a_message_in_backoff_runs_before_the_next_of_its_channel(
     two_daemons: Daemons, queue: Queue, runs: Runs
 ) -> None:
     queue.policy("job", ordered=True, max_attempts=3, backoff={"kind": "constant", "base": "0.5 s"})
@@ -57,9 +57,7 @@ def test_a_message_that_backs_off_comes_back_before_the_next_of_its_channel(
     assert all(after.started - before.ended >= 0.5 for before, after in pairwise(ran[1:4]))
 
 
-def test_while_a_message_backs_off_its_channel_waits_and_the_others_go_on(
-    two_daemons: Daemons, queue: Queue, runs: Runs
-) -> None:
+def test_a_message_in_backoff_blocks_its_channel_and_no_other(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
     queue.policy("job", ordered=True, max_attempts=3, backoff={"kind": "constant", "base": "1 hour"})
     two_daemons({"job": "timed:run"})
 
@@ -72,9 +70,7 @@ def test_while_a_message_backs_off_its_channel_waits_and_the_others_go_on(
     assert [run.id for run in runs.rows("a")] == [failing]
 
 
-def test_a_message_that_is_skipped_lets_its_channel_go_on_at_once(
-    two_daemons: Daemons, queue: Queue, runs: Runs
-) -> None:
+def test_a_skipped_message_unblocks_its_channel_at_once(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
     queue.policy("job", ordered=True, max_attempts=3, backoff={"kind": "constant", "base": "1 hour"})
     two_daemons({"job": "timed:run"})
     blocking = queue.publish("job", channel="a", payload={"for": 0, "fails": 1})

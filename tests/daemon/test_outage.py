@@ -1,4 +1,4 @@
-"""The database goes away in every way it can, under load: nothing is lost, nothing ends twice, and work goes on when it is back."""
+"""Outages of the database of every kind, under load: nothing is lost, nothing ends twice, and work continues afterwards."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Start = Callable[..., Daemon]
 
 
 class Publisher(threading.Thread):
-    """Publishes one message after the other, whatever happens to the server, and keeps books.
+    """Publishes one message after the other, whatever happens to the server, and records the acknowledged ones.
 
-    Not faster than any daemon works: what piles up must be worked in the end.
+    Not faster than any daemon works: the backlog must be processed in the end.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -65,7 +65,7 @@ def own_server(session_ground: Ground) -> Iterator[Postgres]:
 
 @pytest.fixture
 def durable(own_server: Postgres) -> Iterator[Database]:
-    """A database whose server the test may stop, crash and kill, and where what was committed survives that."""
+    """A database whose server the test may stop, crash and kill, and where committed data survives that."""
     with own_server.new_database(template=own_server.migrated) as database:
         with own_server.admin() as admin:
             admin.execute(f"ALTER DATABASE {database.name} SET synchronous_commit = on")
@@ -74,7 +74,7 @@ def durable(own_server: Postgres) -> Iterator[Database]:
 
 
 def everything_is_done(dsn: str, acknowledged: list[int], journal: Journal, *, once: bool) -> None:
-    """Wait until the queue is empty, and check the books: each acknowledged message ended once, in one place."""
+    """Wait until the queue is empty, and check that each acknowledged message ended once, in one table."""
 
     def archived() -> list[int] | None:
         with suppress(psycopg.OperationalError), psycopg.connect(dsn) as conn:
@@ -94,7 +94,7 @@ def everything_is_done(dsn: str, acknowledged: list[int], journal: Journal, *, o
 
 
 def terminate_backends_under_load(queue: Queue, publisher: Publisher) -> None:
-    """Terminate every backend of every daemon, ten times, whenever another hundred messages are published."""
+    """Terminate every backend of every daemon, ten times, after each hundred published messages."""
     for goal in range(100, 1100, 100):
         eventually(lambda goal=goal: len(publisher.acknowledged) >= goal)  # type: ignore[misc]
         queue.conn.execute(
@@ -103,7 +103,7 @@ def terminate_backends_under_load(queue: Queue, publisher: Publisher) -> None:
         )
 
 
-def test_backends_that_are_terminated_all_the_time_cost_nothing_but_time(
+def test_backends_that_are_terminated_repeatedly_cost_only_time(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
     daemon = start({"job": "work:echo"}, claim_connections=3)
@@ -133,7 +133,7 @@ def test_effects_in_a_transaction_happen_once_however_often_backends_are_termina
     assert queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'success'") == len(stored)
 
 
-def test_with_several_hosts_in_the_connection_string_it_finds_the_one_that_answers(
+def test_a_daemon_finds_the_host_that_answers_among_several(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
     given = conninfo_to_dict(database.dsn)
@@ -145,7 +145,7 @@ def test_with_several_hosts_in_the_connection_string_it_finds_the_one_that_answe
 
 
 def publish_through_restarts(durable: Database, how: str) -> list[int]:
-    """Publish all the time, restart the server three times, and return what was acknowledged."""
+    """Publish continuously, restart the server three times, and return the acknowledged messages."""
     with publishing(durable.dsn) as publisher:
         for goal in (50, 100, 150):
             eventually(lambda goal=goal: len(publisher.acknowledged) >= goal)  # type: ignore[misc]
@@ -163,13 +163,13 @@ RETRIED = {"max_attempts": 5, "backoff": {"kind": "none"}}
         ("stop", {}, True),
         ("crash", {}, True),
         ("kill", {}, True),
-        # A crash takes back claims that had not reached the disk, where another attempt is allowed anyway.
+        # A crash undoes claims that had not reached the disk, where another attempt is allowed anyway.
         ("kill", RETRIED, False),
         # But not those of a topic with a limit, which would be exceeded.
         ("kill", {**RETRIED, "max_concurrency": 100}, True),
     ],
 )
-def test_a_server_that_restarts_under_load_costs_nothing_but_time(
+def test_a_server_restart_under_load_costs_only_time(
     fleet: Fleet, durable: Database, journal: Journal, how: str, settings: dict[str, Any], once: bool
 ) -> None:
     if settings:
@@ -217,13 +217,13 @@ def test_a_daemon_started_while_the_database_is_down_waits_and_then_works(
         journal.entry("start", Queue(conn).publish("job"))
 
 
-def test_what_it_logs_while_it_waits_names_no_password(fleet: Fleet, database: Database) -> None:
+def test_a_daemon_that_waits_for_its_database_logs_no_password(fleet: Fleet, database: Database) -> None:
     secret = "correct-horse-battery"
     daemon = fleet.launch(
-        {"job": "work:echo"}, dsn=f"postgresql://nobody:{secret}@127.0.0.1:1/{database.name}?connect_timeout=2"
+        {"job": "work:echo"}, dsn=f"postgresql://user:{secret}@127.0.0.1:1/{database.name}?connect_timeout=2"
     )
 
-    said: dict[str, Any] = daemon.event("loop.failed", loop="start")
+    event: dict[str, Any] = daemon.event("loop.failed", loop="start")
 
-    assert "127.0.0.1" in said["reason"]
+    assert "127.0.0.1" in event["reason"]
     assert secret not in daemon.log.read_text()

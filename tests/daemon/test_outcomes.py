@@ -1,4 +1,4 @@
-"""What a handler says and what becomes of its message: the same in a coroutine, in a thread and in a child process."""
+"""The outcome of a handler and the result of its message: the same in a coroutine, in a thread and in a child process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
-# Where frames of pgrouse lie; the folder of the checkout may have its name.
+# The folder of pgrouse in tracebacks; the folder of the checkout may have its name.
 PACKAGE = str(Path(pgrouse.__file__).parent)
 TOPICS = {
     "async": "work:act",
@@ -23,7 +23,7 @@ TOPICS = {
     "process": {"handler": "work:act_in_process", "isolation": "process", "concurrency": 1},
     "typed": "work:take_order",
     "bytes": "work:take_bytes",
-    "context": "work:tell_context",
+    "context": "work:return_context",
 }
 in_every_mode = pytest.mark.parametrize("topic", ["async", "returned", "thread", "process"])
 
@@ -56,7 +56,7 @@ def archived(queue: Queue, fleet: Fleet) -> Callable[[int], Any]:
 
 
 @in_every_mode
-def test_what_a_handler_returns_is_kept(queue: Queue, archived: Callable[[int], Any], topic: str) -> None:
+def test_the_return_value_is_stored(queue: Queue, archived: Callable[[int], Any], topic: str) -> None:
     published = queue.publish(topic, payload={"do": "return", "value": {"rows": [1, 2.5, None, "é"]}})
 
     assert archived(published).result == "success"
@@ -64,7 +64,7 @@ def test_what_a_handler_returns_is_kept(queue: Queue, archived: Callable[[int], 
 
 
 @in_every_mode
-def test_a_handler_that_returns_nothing_completes_its_message(
+def test_a_handler_that_returns_none_completes_its_message(
     queue: Queue, archived: Callable[[int], Any], topic: str
 ) -> None:
     published = queue.publish(topic, payload={"do": "return"})
@@ -73,7 +73,7 @@ def test_a_handler_that_returns_nothing_completes_its_message(
 
 
 @in_every_mode
-def test_reject_is_never_tried_again(
+def test_a_rejected_message_is_never_retried(
     queue: Queue, journal: Journal, archived: Callable[[int], Any], topic: str
 ) -> None:
     published = queue.publish(topic, payload={"do": "reject"})
@@ -83,7 +83,7 @@ def test_reject_is_never_tried_again(
 
 
 @in_every_mode
-def test_fail_is_final_whatever_attempts_are_left(
+def test_fail_is_final_whatever_attempts_remain(
     queue: Queue, journal: Journal, archived: Callable[[int], Any], topic: str
 ) -> None:
     published = queue.publish(topic, payload={"do": "fail"})
@@ -93,7 +93,7 @@ def test_fail_is_final_whatever_attempts_are_left(
 
 
 @in_every_mode
-def test_an_exception_is_tried_again_until_the_attempts_are_used_up_and_its_traceback_is_kept(
+def test_an_exception_is_retried_until_the_attempts_are_used_up_and_its_traceback_is_kept(
     queue: Queue, journal: Journal, archived: Callable[[int], Any], topic: str
 ) -> None:
     published = queue.publish(topic, payload={"do": "raise"})
@@ -109,7 +109,7 @@ def test_an_exception_is_tried_again_until_the_attempts_are_used_up_and_its_trac
 
 
 @in_every_mode
-def test_retry_counts_an_attempt_and_hands_its_state_to_the_next(
+def test_retry_counts_an_attempt_and_passes_its_state_to_the_next(
     queue: Queue, archived: Callable[[int], Any], topic: str
 ) -> None:
     published = queue.publish(topic, payload={"do": "retry", "after": 0.1})
@@ -120,7 +120,7 @@ def test_retry_counts_an_attempt_and_hands_its_state_to_the_next(
 
 
 @in_every_mode
-def test_defer_counts_no_attempt_and_hands_its_state_to_the_next(
+def test_defer_counts_no_attempt_and_passes_its_state_to_the_next(
     queue: Queue, archived: Callable[[int], Any], topic: str
 ) -> None:
     published = queue.publish(topic, payload={"do": "defer", "after": 0.1})
@@ -140,7 +140,7 @@ def test_defer_until_a_time_waits_for_it(queue: Queue, journal: Journal, topic: 
     queue.call("cancel", [published])
 
 
-def test_a_payload_that_does_not_fit_its_type_is_rejected_with_the_list_of_what_is_wrong(
+def test_a_payload_that_does_not_match_its_type_is_rejected_with_the_list_of_problems(
     queue: Queue, journal: Journal, archived: Callable[[int], Any]
 ) -> None:
     fits = queue.publish("typed", payload={"id": 7, "lines": ["a"]})
@@ -164,7 +164,7 @@ def test_a_body_of_bytes_arrives_as_it_was_published(
     assert journal.entries("start", published)[0]["body"] == list(b"\x00\xff\\x00")
 
 
-def test_the_context_knows_what_the_publisher_sent_along(queue: Queue, archived: Callable[[int], Any]) -> None:
+def test_the_context_has_what_the_publisher_set(queue: Queue, archived: Callable[[int], Any]) -> None:
     published = queue.publish(
         "context", payload={}, channel="tenant-1", key="k", headers={"trace": "é"}, max_attempts=9
     )

@@ -1,4 +1,4 @@
-"""Topics and channels are paused and resumed while daemons run: all of them obey, at once, and what runs already may end."""
+"""Topics and channels are paused and resumed while daemons run: all daemons comply at once, and running messages may end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def daemons(start: Start) -> list[Daemon]:
     return [start(topics, sections=ANY_PORT) for _ in range(2)]
 
 
-# No claim loop has sent anything for half a second: they look again and again while they fall asleep.
+# No claim loop has sent anything for half a second: they claim again and again while they fall asleep.
 QUIET = """
     SELECT count(*) > 0 AND bool_and(state = 'idle' AND clock_timestamp() - state_change > interval '0.5 s')
     FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%%claim-%%'
@@ -34,7 +34,7 @@ def asleep(queue: Queue, daemons: list[Daemon]) -> bool:
 
 
 @pytest.mark.every_server
-def test_nothing_of_a_paused_topic_begins_on_any_daemon_and_then_it_goes_on_at_once(
+def test_no_daemon_starts_a_message_of_a_paused_topic_until_it_is_resumed(
     daemons: list[Daemon], queue: Queue, journal: Journal
 ) -> None:
     def both_work() -> bool:
@@ -43,13 +43,13 @@ def test_nothing_of_a_paused_topic_begins_on_any_daemon_and_then_it_goes_on_at_o
 
     eventually(both_work)
     queue.call("pause", "job", "a test")
-    # Of these a claim that was on its way may get some.
+    # A claim that was under way may get some of these.
     meanwhile = [queue.publish("job") for _ in range(150)]
     eventually(lambda: asleep(queue, daemons))
     waiting = [queue.publish("job") for _ in range(50)]
-    beside = queue.publish("other")
+    other = queue.publish("other")
 
-    journal.entry("start", beside)
+    journal.entry("start", other)
     eventually(lambda: asleep(queue, daemons))
     before = {e["id"] for e in journal.entries("start")}
     assert before.isdisjoint(waiting)
@@ -64,7 +64,9 @@ def test_nothing_of_a_paused_topic_begins_on_any_daemon_and_then_it_goes_on_at_o
     eventually(lambda: queue.ids() == [])
 
 
-def test_what_runs_when_its_topic_is_paused_may_end(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
+def test_a_running_message_may_end_when_its_topic_is_paused(
+    daemons: list[Daemon], queue: Queue, journal: Journal
+) -> None:
     running = queue.publish("held")
     journal.entry("start", running)
 
@@ -78,7 +80,7 @@ def test_what_runs_when_its_topic_is_paused_may_end(daemons: list[Daemon], queue
     assert queue.message(waiting).attempts == 0
 
 
-def test_a_paused_channel_keeps_no_other_from_going_on(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
+def test_a_paused_channel_delays_no_other(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
     queue.call("pause", "job", channel="loud")
     held = queue.publish("job", channel="loud")
 
@@ -92,7 +94,7 @@ def test_a_paused_channel_keeps_no_other_from_going_on(daemons: list[Daemon], qu
     assert journal.entry("start", held)["at"] - resumed_at < AT_ONCE_S
 
 
-def test_everything_can_be_paused_at_once(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
+def test_all_topics_can_be_paused_at_once(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
     queue.call("pause", "*", "maintenance")
 
     held = [queue.publish("job"), queue.publish("other", channel="c")]
@@ -105,7 +107,7 @@ def test_everything_can_be_paused_at_once(daemons: list[Daemon], queue: Queue, j
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
-def test_a_pause_ends_by_itself_while_all_daemons_sleep(
+def test_a_pause_with_an_end_expires_while_all_daemons_sleep(
     daemons: list[Daemon], queue: Queue, journal: Journal, channel: str | None
 ) -> None:
     begun = now()
@@ -118,7 +120,7 @@ def test_a_pause_ends_by_itself_while_all_daemons_sleep(
     assert -0.1 < late < AT_ONCE_S
 
 
-def test_a_pause_taken_back_in_the_table_itself_is_heard_and_not_found_out_by_looking(
+def test_a_pause_that_is_removed_in_the_table_is_notified(
     daemons: list[Daemon], queue: Queue, journal: Journal
 ) -> None:
     for _ in range(5):
@@ -129,12 +131,12 @@ def test_a_pause_taken_back_in_the_table_itself_is_heard_and_not_found_out_by_lo
         journal.entry("start", held)
         eventually(lambda: queue.ids() == [])
 
-    # While something is held back they look each second, too, and on a busy machine that may come first: but not each time.
-    heard = sum(Endpoint(each).value("pgrouse_claimed_messages_total", source="notify") for each in daemons)
-    assert heard >= 1
+    # While messages are held back daemons claim each second, too; on a busy machine that may be first: but not each time.
+    notified = sum(Endpoint(each).value("pgrouse_claimed_messages_total", source="notify") for each in daemons)
+    assert notified >= 1
 
 
-def test_a_lifted_limit_wakes_those_that_sleep(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
+def test_a_raised_limit_wakes_sleeping_daemons(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
     queue.policy("held", max_concurrency=1)
     first, second = queue.publish("held"), queue.publish("held")
     journal.entry("start", first)

@@ -1,4 +1,4 @@
-"""payload_schema: the daemon checks a payload before the handler runs, by what the topic's row says at that time."""
+"""payload_schema: the daemon checks a payload before the handler runs, by the current row of the topic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ends(queue: Queue, payload: Any, topic: str = "job") -> Any:
 
 
 @pytest.mark.parametrize("where", list(HANDLERS))
-def test_a_payload_that_does_not_fit_is_rejected_with_the_list_of_problems_and_not_run(
+def test_a_payload_that_does_not_match_is_rejected_unrun_with_the_list_of_problems(
     start: Start, queue: Queue, journal: Journal, where: str
 ) -> None:
     queue.policy("job", payload_schema=WANTS_ID, max_attempts=3)
@@ -44,7 +44,7 @@ def test_a_payload_that_does_not_fit_is_rejected_with_the_list_of_problems_and_n
     assert journal.entries("start", does_not.id) == []
 
 
-def test_a_body_is_rejected_where_json_is_asked_for(start: Start, queue: Queue) -> None:
+def test_a_body_is_rejected_if_the_schema_requires_json(start: Start, queue: Queue) -> None:
     queue.policy("job", payload_schema=WANTS_ID)
     start({"job": "work:take_bytes"})
     published = queue.publish("job", body=b"x")
@@ -55,7 +55,7 @@ def test_a_body_is_rejected_where_json_is_asked_for(start: Start, queue: Queue) 
     assert ended.error.startswith("payload_schema: (whole): it has a body")
 
 
-def test_a_schema_holds_as_soon_as_it_is_written_and_no_longer_than_it_is_there(start: Start, queue: Queue) -> None:
+def test_a_schema_applies_as_soon_as_it_is_written_and_until_it_is_removed(start: Start, queue: Queue) -> None:
     daemon = start({"job": "work:echo"})
     assert ends(queue, {}).result == "success"
 
@@ -70,7 +70,7 @@ def test_a_schema_holds_as_soon_as_it_is_written_and_no_longer_than_it_is_there(
     assert daemon.stop() == 0
 
 
-def test_a_change_is_found_within_a_second_also_by_a_daemon_that_hears_nothing(start: Start, queue: Queue) -> None:
+def test_a_change_is_found_within_a_second_without_notifications(start: Start, queue: Queue) -> None:
     daemon = start({"job": "work:echo"}, poll_interval="0.3s")
     queue.conn.execute("DROP TRIGGER topic_changed ON messages.topic")
 
@@ -80,7 +80,7 @@ def test_a_change_is_found_within_a_second_also_by_a_daemon_that_hears_nothing(s
     assert daemon.alive
 
 
-def test_the_schema_of_the_defaults_holds_for_topics_without_one_of_their_own(start: Start, queue: Queue) -> None:
+def test_the_schema_of_the_defaults_applies_to_topics_without_their_own(start: Start, queue: Queue) -> None:
     queue.policy("*", payload_schema=WANTS_ID)
     queue.policy("lenient", payload_schema={})
     start({"job": "work:echo", "lenient": "work:echo"})
@@ -89,7 +89,7 @@ def test_the_schema_of_the_defaults_holds_for_topics_without_one_of_their_own(st
     assert ends(queue, {}, "lenient").result == "success"
 
 
-def test_a_schema_that_cannot_be_used_is_logged_once_and_rejects_nothing(start: Start, queue: Queue) -> None:
+def test_an_invalid_schema_is_logged_once_and_rejects_nothing(start: Start, queue: Queue) -> None:
     queue.policy("job", payload_schema={"pattern": "(?=look ahead)"})
     daemon = start({"job": "work:echo"})
 
@@ -100,7 +100,7 @@ def test_a_schema_that_cannot_be_used_is_logged_once_and_rejects_nothing(start: 
     assert "no look-around" in event["reason"]
 
 
-def test_a_daemon_that_cannot_check_the_schema_of_its_topic_does_not_start_and_says_what_to_install(
+def test_a_daemon_that_cannot_check_the_schema_of_its_topic_exits_and_names_the_missing_package(
     fleet: Fleet, database: Database, queue: Queue
 ) -> None:
     queue.policy("job", payload_schema=WANTS_ID)
@@ -112,7 +112,7 @@ def test_a_daemon_that_cannot_check_the_schema_of_its_topic_does_not_start_and_s
     assert "pip install 'pgrouse[schemas]'" in daemon.log.read_text()
 
 
-def test_a_daemon_that_cannot_check_a_schema_that_is_written_later_runs_no_message_unchecked_and_rejects_none(
+def test_a_daemon_that_cannot_check_a_later_schema_runs_and_rejects_no_message(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     daemon = start({"job": "unchecked:echo"})

@@ -1,4 +1,4 @@
-"""Behind a pooler in transaction mode: everything works while the listener has a way of its own, and without one too, but slower."""
+"""Behind a pooler in transaction mode: everything works with a direct connection of the listener, and without one, but slower."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pgrouse.client.database
 from pgrouse import wait_for
 from pgrouse.config import config
 from tests.daemon import pgbouncer
-from tests.daemon.locks import NOBODY_ENDS_LOCKS, is_kept
+from tests.daemon.locks import LOCKS_ARE_NEVER_ENDED, is_kept
 from tests.daemon.process import AT_ONCE_S, Daemon, Fleet, Journal, now
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -25,15 +25,15 @@ Start = Callable[..., Daemon]
 
 @pytest.fixture
 def pooled(database: Database) -> Iterator[str]:
-    """The connection string of the way through the pooler."""
+    """The connection string through the pooler."""
     if pgbouncer.PROGRAM is None:
         pytest.skip("pgbouncer is not installed: `apt-get install pgbouncer` as root brings it")
-    # Not the test's own folder: others may not enter that.
+    # Not the test's own folder: other users may not enter that.
     with tempfile.TemporaryDirectory() as folder, pgbouncer.in_front_of(database.dsn, Path(folder)) as dsn:
         yield dsn
 
 
-def test_with_a_direct_way_for_the_listener_everything_works(
+def test_a_daemon_with_a_direct_listener_connection_works_through_a_pooler(
     start: Start, pooled: str, database: Database, queue: Queue, journal: Journal
 ) -> None:
     queue.conn.execute("CREATE TABLE effect (message_id bigint)")
@@ -42,7 +42,7 @@ def test_with_a_direct_way_for_the_listener_everything_works(
         {"job": "work:echo", "store": "effects:store", "hold": "holding:hold"},
         dsn=pooled,
         database={"listen_dsn": database.dsn, "prepare": False},
-        **NOBODY_ENDS_LOCKS,
+        **LOCKS_ARE_NEVER_ENDED,
     )
 
     held = queue.publish("hold")
@@ -59,21 +59,21 @@ def test_with_a_direct_way_for_the_listener_everything_works(
     assert daemon.stop() == 0
 
 
-def test_a_listener_behind_the_pooler_is_found_out_and_messages_are_found_by_polling(
+def test_a_listener_behind_the_pooler_is_detected_and_messages_are_polled(
     fleet: Fleet, pooled: str, queue: Queue, journal: Journal
 ) -> None:
     daemon = fleet.launch({"job": "work:echo"}, dsn=pooled, database={"prepare": False})
 
-    said = daemon.event("listener.degraded", within_s=60)
+    event = daemon.event("listener.degraded", within_s=60)
 
-    assert "listen_dsn" in said["fix"]
+    assert "listen_dsn" in event["fix"]
     published = queue.publish("job")
     assert eventually(lambda: journal.entries("start", published), within_s=AT_ONCE_S)
     assert queue.value("SELECT count(*) FROM messages.sleeper WHERE armed_until > clock_timestamp()") == 0
     eventually(lambda: queue.value("SELECT status ->> 'listener' FROM messages.worker") == "degraded")
 
 
-def test_whoever_waits_for_an_end_through_it_is_warned_and_looks_each_second(
+def test_a_wait_for_an_end_through_a_pooler_warns_and_polls_each_second(
     start: Start, pooled: str, database: Database, queue: Queue
 ) -> None:
     daemon = start({"job": "holding:hold"}, dsn=database.dsn)
@@ -94,11 +94,11 @@ def test_whoever_waits_for_an_end_through_it_is_warned_and_looks_each_second(
 
 @pytest.fixture
 def repeatable_read(database: Database) -> None:
-    """Let the sessions of the database begin with another isolation level; to be asked for before the pooler has any."""
+    """Start the sessions of the database with another isolation level; requested before the pooler has any."""
     database.connect().execute(f"ALTER DATABASE {database.name} SET default_transaction_isolation = 'repeatable read'")
 
 
-def test_nothing_is_set_in_a_session_that_belongs_to_others_too(repeatable_read: None, pooled: str) -> None:
+def test_a_daemon_sets_nothing_in_a_shared_session(repeatable_read: None, pooled: str) -> None:
     with pgrouse.client.database.Database(config.DatabaseSettings(dsn=pooled, prepare=False), "w").connect_blocking(
         "claim-0"
     ) as conn:

@@ -30,7 +30,7 @@ def pids(queue: Queue) -> set[int]:
     return {row.pid for row in queue.rows("SELECT pid FROM messages.worker")}
 
 
-def test_all_of_them_work_and_all_of_them_stop(pair: Daemon, queue: Queue, journal: Journal) -> None:
+def test_all_processes_work_and_all_stop(pair: Daemon, queue: Queue, journal: Journal) -> None:
     working = pids(queue)
     queue.publish_many(2, "job")
     eventually(lambda: {e["pid"] for e in journal.entries("start")} == working)
@@ -44,9 +44,7 @@ def test_all_of_them_work_and_all_of_them_stop(pair: Daemon, queue: Queue, journ
     assert queue.ids() == []
 
 
-def test_one_that_dies_is_started_anew_and_the_others_do_not_notice(
-    pair: Daemon, queue: Queue, journal: Journal
-) -> None:
+def test_a_process_that_dies_is_restarted_and_the_others_continue(pair: Daemon, queue: Queue, journal: Journal) -> None:
     queue.publish("job")
     busy = journal.entry("start")["pid"]
     (idle,) = pids(queue) - {busy}
@@ -59,7 +57,7 @@ def test_one_that_dies_is_started_anew_and_the_others_do_not_notice(
     assert journal.entry("end")["pid"] == busy
 
 
-def test_they_end_with_their_supervisor_and_lose_nothing(pair: Daemon, queue: Queue, journal: Journal) -> None:
+def test_processes_end_with_their_supervisor_and_lose_nothing(pair: Daemon, queue: Queue, journal: Journal) -> None:
     published = queue.publish("job")
     journal.entry("start")
 
@@ -71,24 +69,24 @@ def test_they_end_with_their_supervisor_and_lose_nothing(pair: Daemon, queue: Qu
     assert queue.archived(published).result == "success"
 
 
-def test_a_stop_while_the_processes_are_still_being_started_ends_them_in_order(
+def test_a_stop_during_the_start_of_the_processes_ends_them_in_order(
     fleet: Fleet, database: Database, journal: Journal
 ) -> None:
-    daemon = fleet.launch({"job": "dawdling:work"}, dsn=database.dsn, processes=2)
+    daemon = fleet.launch({"job": "slow_import:work"}, dsn=database.dsn, processes=2)
     eventually(lambda: len(journal.entries("imports")) == 2)
 
     assert daemon.stop() == 0
 
 
 def running(pids: list[int]) -> list[int]:
-    """Return those that have not ended; one that nobody has reaped yet has."""
+    """Return those that have not ended; a zombie has."""
     stats = {pid: Path(f"/proc/{pid}/stat") for pid in pids}
     return [
         pid for pid, stat in stats.items() if stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
     ]
 
 
-def test_processes_whose_supervisor_is_killed_before_they_know_it_do_not_stay(
+def test_processes_whose_supervisor_is_killed_during_their_start_end(
     fleet: Fleet, database: Database, queue: Queue
 ) -> None:
     daemon = fleet.launch({"job": "holding:hold"}, dsn=database.dsn, processes=2)

@@ -1,4 +1,4 @@
-"""ctx.progress and ctx.cancelled: what others see of a handler that runs, and what it sees of them."""
+"""ctx.progress and ctx.cancelled: what others see of a running handler, and what it sees of them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 HANDLERS = {
-    "async": "telling:report",
-    "thread": "telling:report_in_thread",
-    "process": {"handler": "telling:report_in_process", "isolation": "process", "concurrency": 1},
+    "async": "reporting:report",
+    "thread": "reporting:report_in_thread",
+    "process": {"handler": "reporting:report_in_process", "isolation": "process", "concurrency": 1},
 }
 everywhere = pytest.mark.parametrize("where", list(HANDLERS))
 
@@ -26,7 +26,7 @@ def progress(queue: Queue, published: int) -> Any:
 
 
 @everywhere
-def test_progress_is_seen_while_the_handler_runs_and_the_last_one_stays(
+def test_progress_is_visible_while_the_handler_runs_and_the_last_value_remains(
     start: Start, queue: Queue, journal: Journal, where: str
 ) -> None:
     daemon = start({"job": HANDLERS[where]})
@@ -41,7 +41,7 @@ def test_progress_is_seen_while_the_handler_runs_and_the_last_one_stays(
 
 
 @everywhere
-def test_of_what_is_said_in_quick_succession_the_last_is_written_without_waiting_for_the_end(
+def test_the_last_of_several_quick_reports_is_written_without_waiting_for_the_end(
     start: Start, queue: Queue, journal: Journal, where: str
 ) -> None:
     start({"job": HANDLERS[where]})
@@ -50,7 +50,7 @@ def test_of_what_is_said_in_quick_succession_the_last_is_written_without_waiting
     eventually(lambda: progress(queue, published) == {"done": 500})
 
 
-def test_a_handler_that_says_it_all_the_time_is_written_about_once_a_second(
+def test_a_handler_that_reports_continuously_is_written_about_once_a_second(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.conn.execute("CREATE TABLE written (at timestamptz DEFAULT clock_timestamp())")
@@ -61,7 +61,7 @@ def test_a_handler_that_says_it_all_the_time_is_written_about_once_a_second(
     queue.conn.execute(
         "CREATE TRIGGER note AFTER UPDATE OF progress ON messages.message FOR EACH ROW EXECUTE FUNCTION note()"
     )
-    daemon = start({"job": "telling:report_fast"})
+    daemon = start({"job": "reporting:report_fast"})
     published = queue.publish("job")
     eventually(lambda: queue.value("SELECT count(*) FROM written") >= 3)
 
@@ -79,10 +79,8 @@ def test_a_handler_that_says_it_all_the_time_is_written_about_once_a_second(
     assert written.times <= written.within_s + 3
 
 
-def test_an_event_loop_that_is_blocked_does_not_keep_progress_back(
-    start: Start, queue: Queue, journal: Journal
-) -> None:
-    daemon = start({"job": "telling:report_blocking"})
+def test_a_blocked_event_loop_does_not_delay_progress(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": "reporting:report_blocking"})
     published = queue.publish("job")
 
     eventually(lambda: progress(queue, published) == {"done": 1, "total": 2})
@@ -91,7 +89,7 @@ def test_an_event_loop_that_is_blocked_does_not_keep_progress_back(
 
 
 def test_progress_belongs_to_the_transaction_that_completes_the_message(start: Start, queue: Queue) -> None:
-    start({"job": "telling:report_in_transaction"})
+    start({"job": "reporting:report_in_transaction"})
     published = queue.publish("job")
 
     ended = eventually(lambda: queue.archived(published))
@@ -99,15 +97,15 @@ def test_progress_belongs_to_the_transaction_that_completes_the_message(start: S
     assert (ended.result, ended.progress) == ("success", {"done": 3, "total": 3, "unit": "rows"})
 
 
-def test_what_is_no_progress_and_no_time_is_refused_with_the_argument_and_its_value(
+def test_an_invalid_progress_or_time_is_refused_with_the_argument_and_its_value(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    start({"job": "telling:report_nonsense"})
+    start({"job": "reporting:report_nonsense"})
     published = queue.publish("job")
     eventually(lambda: queue.archived(published))
 
-    said = [entry["error"] for entry in journal.entries("refused", published)]
-    assert [each.partition(":")[0] for each in said] == [
+    found = [entry["error"] for entry in journal.entries("refused", published)]
+    assert [each.partition(":")[0] for each in found] == [
         "ctx.progress(done=-1)",
         "ctx.progress(done='many')",
         "ctx.progress(total=nan)",
@@ -121,7 +119,7 @@ def test_what_is_no_progress_and_no_time_is_refused_with_the_argument_and_its_va
     ]
 
 
-@pytest.mark.parametrize("handler", ["telling:look", "telling:look_in_thread"])
+@pytest.mark.parametrize("handler", ["reporting:poll", "reporting:poll_in_thread"])
 def test_a_handler_sees_that_its_message_was_cancelled(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
@@ -135,11 +133,11 @@ def test_a_handler_sees_that_its_message_was_cancelled(
 
     seen = journal.entry("end", published)
     assert seen["cancelled"] is True
-    assert seen["at"] - said_at < AT_ONCE_S, "the notification told it, not the next heartbeat"
+    assert seen["at"] - said_at < AT_ONCE_S, "the notification reported it, not the next heartbeat"
 
 
-@pytest.mark.parametrize("handler", ["telling:look", "telling:look_in_thread"])
-def test_a_lock_that_was_lost_otherwise_is_no_cancellation(
+@pytest.mark.parametrize("handler", ["reporting:poll", "reporting:poll_in_thread"])
+def test_a_lost_lock_is_not_reported_as_a_cancellation(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
     start({"job": handler}, maintenance_interval="1h")

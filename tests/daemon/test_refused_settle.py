@@ -1,4 +1,4 @@
-"""An outcome that the server refuses harms its own message only."""
+"""An outcome that the server refuses affects only its own message."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OBSTACLES = {
 
 
 @pytest.mark.parametrize("obstacle", OBSTACLES.values(), ids=OBSTACLES)
-def test_a_completion_whose_output_is_refused_is_kept_without_it(start: Start, queue: Queue, obstacle: str) -> None:
+def test_a_completion_whose_output_is_refused_is_stored_without_it(start: Start, queue: Queue, obstacle: str) -> None:
     queue.conn.execute(obstacle.encode())
     daemon = start({"job": "work:echo"})
 
@@ -50,7 +50,7 @@ def test_a_completion_whose_output_is_refused_is_kept_without_it(start: Start, q
     assert daemon.event("settle.refused", message_id=without)["kind"] == "complete"
 
 
-def test_an_outcome_that_makes_no_sense_fails_with_the_reason(start: Start, queue: Queue) -> None:
+def test_an_invalid_outcome_fails_with_the_reason(start: Start, queue: Queue) -> None:
     start({"job": "hostile:answer_nonsense", "fine": "work:echo"})
 
     published = {what: queue.publish("job", payload=Jsonb(what)) for what in ("a number", "a word", "a date")}
@@ -81,12 +81,12 @@ MISTAKES = {
     "not a number": "ValueError: Defer(after=...) is nan: give a timedelta, a number of seconds, or a text like",
     "a time in the past": "ValueError: Retry(after=...) is -1: give a timedelta",
     "a naive word": "TypeError: Defer(until=...) is a str: give a datetime with its time zone",
-    "what nobody awaits": "TypeError: the handler returned a coroutine, which is never awaited",
-    "what nobody goes through": "TypeError: the handler returned a generator, which has not run",
+    "an unawaited coroutine": "TypeError: the handler returned a coroutine, which is never awaited",
+    "an unused generator": "TypeError: the handler returned a generator, which has not run",
 }
 
 
-def test_what_is_surely_a_mistake_is_no_success(start: Start, queue: Queue) -> None:
+def test_a_return_value_that_is_surely_a_mistake_is_no_success(start: Start, queue: Queue) -> None:
     child = {"handler": "hostile:err_in_a_child", "isolation": "process", "concurrency": 1}
     daemon = start({"loop": "hostile:err", "thread": "hostile:err_in_thread", "child": child})
 
@@ -94,8 +94,8 @@ def test_what_is_surely_a_mistake_is_no_success(start: Start, queue: Queue) -> N
         (topic, what): queue.publish(topic, payload=Jsonb(what))
         for topic in ("loop", "thread", "child")
         for what in MISTAKES
-        # A child takes what its handler returns to be awaited.
-        if (topic, what) != ("child", "what nobody awaits")
+        # A child awaits what its handler returns.
+        if (topic, what) != ("child", "an unawaited coroutine")
     }
 
     ended = {each: eventually(lambda id_=id_: queue.archived(id_), 60) for each, id_ in published.items()}  # type: ignore[misc]
@@ -122,7 +122,9 @@ UNWRITABLE = {
 }
 
 
-def test_an_outcome_that_cannot_be_written_fails_with_the_reason_and_harms_no_other(start: Start, queue: Queue) -> None:
+def test_an_outcome_that_cannot_be_written_fails_with_the_reason_and_affects_no_other(
+    start: Start, queue: Queue
+) -> None:
     daemon = start({"job": "hostile:answer_nonsense", "fine": "work:echo"}, claim_connections=1)
 
     # In one transaction, so that they are claimed and settled together.
@@ -139,7 +141,7 @@ def test_an_outcome_that_cannot_be_written_fails_with_the_reason_and_harms_no_ot
     assert daemon.alive
 
 
-def test_a_message_of_which_nothing_can_be_said_is_given_up_and_the_others_go_on(
+def test_a_message_that_cannot_be_settled_at_all_is_given_up_and_the_others_continue(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.conn.execute(
@@ -162,7 +164,7 @@ def test_a_message_of_which_nothing_can_be_said_is_given_up_and_the_others_go_on
 
 
 @pytest.mark.parametrize(("bound", "is_doubtful"), [("TURN_TIMEOUT_S", False), ("SUSPECT_TURN_TIMEOUT_S", True)])
-def test_a_settle_by_itself_that_waits_too_long_is_put_back_with_all_behind_it(
+def test_a_single_settle_that_waits_too_long_is_requeued_with_all_behind_it(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, bound: str, is_doubtful: bool
 ) -> None:
     monkeypatch.setattr(claim_loop, bound, 1.5)

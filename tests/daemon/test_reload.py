@@ -1,4 +1,4 @@
-"""SIGHUP: the daemon begins again with the configuration of now, in the same process; one that cannot be used is refused."""
+"""SIGHUP: the daemon restarts with the current configuration, in the same process; an invalid one is refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def settings(database: Database, **topics: str) -> dict[str, Any]:
     return {"database": {"dsn": database.dsn}, "topics": topics}
 
 
-def test_the_new_configuration_holds_in_the_same_process_and_running_handlers_end_first(
+def test_the_new_configuration_applies_in_the_same_process_after_running_handlers_end(
     start: Start, database: Database, queue: Queue, journal: Journal
 ) -> None:
     daemon = start({"old": "holding:hold"})
@@ -47,7 +47,7 @@ def test_the_new_configuration_holds_in_the_same_process_and_running_handlers_en
         ({"job": "work:ecko"}, "work has no function ecko"),
     ],
 )
-def test_a_configuration_that_cannot_be_used_is_refused_and_the_old_one_goes_on(
+def test_an_invalid_configuration_is_refused_and_the_old_one_remains(
     start: Start, database: Database, queue: Queue, journal: Journal, topics: dict[str, str], reason: str
 ) -> None:
     daemon = start({"job": "work:echo"})
@@ -59,13 +59,13 @@ def test_a_configuration_that_cannot_be_used_is_refused_and_the_old_one_goes_on(
     assert journal.entry("start", queue.publish("job"))["pid"] == daemon.pid
 
 
-def test_a_handler_module_that_was_edited_is_read_anew(
+def test_a_changed_handler_module_is_imported_again(
     start: Start, database: Database, queue: Queue, journal: Journal
 ) -> None:
-    module = "from work import write\n\n\nasync def tell(payload, ctx):\n    write({word!r}, ctx)\n"
+    module = "from work import write\n\n\nasync def run(payload, ctx):\n    write({word!r}, ctx)\n"
     daemon = start({"job": "work:echo"})
     (daemon.folder / "edited.py").write_text(module.format(word="first"))
-    daemon.configure(settings(database, job="edited:tell"))
+    daemon.configure(settings(database, job="edited:run"))
     daemon.send(signal.SIGHUP)
     eventually(lambda: len(daemon.events("daemon.started")) == 2)
     journal.entry("first", queue.publish("job"))

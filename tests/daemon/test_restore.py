@@ -1,4 +1,4 @@
-"""A queue that is dumped while it is published to and worked, and restored into another database, goes on there."""
+"""A queue that is dumped while messages are published and processed continues in another database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AHEAD = "9000000000000000000"
 
 
 def tool(name: str) -> str:
-    """Return the newest of PostgreSQL's own tools of this name."""
+    """Return the newest of PostgreSQL's tools with this name."""
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
     program = str(found[-1]) if found else shutil.which(name)
     if program is None:
@@ -50,7 +50,7 @@ def ids(conn: psycopg.Connection[Any]) -> list[int]:
     return [found for (found,) in conn.execute(EVERYWHERE)]
 
 
-def test_a_queue_that_was_dumped_at_work_goes_on_where_it_is_restored(
+def test_a_queue_that_was_dumped_during_work_continues_where_it_is_restored(
     queue: Queue,
     database: Database,
     restored: Database,
@@ -60,11 +60,11 @@ def test_a_queue_that_was_dumped_at_work_goes_on_where_it_is_restored(
     tmp_path: Path,
 ) -> None:
     queue.value("SELECT setval('messages.message_id_seq', 1000)")
-    # What the dump finds locked comes back when its lock is over.
+    # Messages that are locked in the dump are ready again when their locks expire.
     queue.conn.execute(
         "INSERT INTO messages.topic (topic, max_attempts, lock_duration) VALUES ('job', 5, '2 s'), ('lost', 5, '2 s')"
     )
-    in_hand = queue.publish("lost")
+    in_flight = queue.publish("lost")
     queue.claim("lost", worker="gone")
     delayed = queue.publish("job", wait="1 h")
     daemon = start({"job": "work:echo"})
@@ -84,11 +84,11 @@ def test_a_queue_that_was_dumped_at_work_goes_on_where_it_is_restored(
     assert len(here) > 100
     assert len(set(here)) == len(here)
     assert set(here) <= set(ids(queue.conn))
-    assert {in_hand, delayed} <= set(here)
+    assert {in_flight, delayed} <= set(here)
     schema.check(conn)
     assert schema.migrate(conn, dry_run=True) == []
     conn.execute(AFTER.encode())
-    # What was in flight comes back, and what is taken from now on stays with who takes it.
+    # Messages in flight are retried, and later claims are fenced.
     conn.execute("UPDATE messages.topic SET lock_duration = '1 hour'")
 
     fleet.start(conn, {"job": "work:echo", "lost": "work:echo"}, dsn=restored.dsn)
@@ -99,19 +99,19 @@ def test_a_queue_that_was_dumped_at_work_goes_on_where_it_is_restored(
     results = dict(conn.execute("SELECT id, result FROM messages.message_archive").fetchall())
     assert sorted([*results, delayed]) == [*here, new]
     assert set(results.values()) == {"success"}
-    assert conn.execute("SELECT attempts FROM messages.message_archive WHERE id = %s", [in_hand]).fetchone() == (2,)
+    assert conn.execute("SELECT attempts FROM messages.message_archive WHERE id = %s", [in_flight]).fetchone() == (2,)
 
 
 def publish_until(database: Database, stop: threading.Event) -> None:
     with psycopg.connect(database.dsn, autocommit=True) as conn:
         while not stop.wait(0.001):
-            # What piles up must be worked in the end.
+            # The backlog must be processed in the end.
             conn.execute(
                 "INSERT INTO messages.message (topic, payload) SELECT 'job', '1' WHERE (SELECT count(*) FROM messages.message) < 200"
             )
 
 
-def test_what_counts_transactions_is_fixed_after_a_restore_into_another_cluster(
+def test_transaction_counters_are_corrected_after_a_restore_into_another_cluster(
     queue: Queue, database: Database
 ) -> None:
     queue.publish_many(2, "t")
@@ -135,7 +135,7 @@ def test_what_counts_transactions_is_fixed_after_a_restore_into_another_cluster(
     assert queue.value("SELECT safe_at > 'epoch' OR at > 'epoch' FROM messages.low_water_mark")
 
 
-def test_ids_can_be_raised_above_those_that_are_lost(queue: Queue) -> None:
+def test_ids_can_be_raised_above_lost_ones(queue: Queue) -> None:
     known = queue.publish("t")
 
     queue.conn.execute(RAISE_IDS.encode())

@@ -1,4 +1,4 @@
-"""A user's own retry strategy: a function that says whether there is another attempt, and when."""
+"""A retry strategy of the user: a function that decides whether there is another attempt, and when."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(start: Start, queue: Queue) -> Callable[..., Daemon]:
 
     def run(where: str, strategy: str, **more: str) -> Daemon:
         queue.policy("job", max_attempts=4, backoff={"kind": "constant", "base": "1 hour"})
-        daemon = start({"job": {**HANDLERS[where], "retry_strategy": "rules:as_told", **more}})
+        daemon = start({"job": {**HANDLERS[where], "retry_strategy": "rules:from_file", **more}})
         (daemon.folder / "strategy").write_text(strategy)
         return daemon
 
@@ -38,7 +38,7 @@ def run(start: Start, queue: Queue) -> Callable[..., Daemon]:
 
 
 @everywhere
-def test_the_strategy_says_when_each_attempt_begins_until_they_are_used_up(
+def test_the_strategy_sets_the_start_of_each_attempt_until_they_are_used_up(
     run: Callable[..., Daemon], queue: Queue, journal: Journal, where: str
 ) -> None:
     run(where, "timedelta(milliseconds=100 * attempt)")
@@ -53,7 +53,7 @@ def test_the_strategy_says_when_each_attempt_begins_until_they_are_used_up(
     assert starts[-1] - starts[0] < 600, "the topic's backoff would have waited for hours"
 
 
-def test_the_strategy_is_told_the_attempt_the_time_since_the_first_and_the_error(
+def test_the_strategy_gets_the_attempt_the_time_since_the_first_and_the_error(
     run: Callable[..., Daemon], queue: Queue, journal: Journal
 ) -> None:
     run("async", "0.2")
@@ -69,7 +69,7 @@ def test_the_strategy_is_told_the_attempt_the_time_since_the_first_and_the_error
 
 
 @everywhere
-def test_none_gives_up_whatever_attempts_are_left(run: Callable[..., Daemon], queue: Queue, where: str) -> None:
+def test_none_gives_up_whatever_attempts_remain(run: Callable[..., Daemon], queue: Queue, where: str) -> None:
     run(where, "None")
     published = queue.publish("job", payload={"then": "raise"})
 
@@ -79,7 +79,9 @@ def test_none_gives_up_whatever_attempts_are_left(run: Callable[..., Daemon], qu
     assert ended.error.rstrip().endswith("ZeroDivisionError: division by zero")
 
 
-def test_a_time_of_the_handlers_own_wins(run: Callable[..., Daemon], queue: Queue, journal: Journal) -> None:
+def test_a_delay_of_the_handler_overrides_the_strategy(
+    run: Callable[..., Daemon], queue: Queue, journal: Journal
+) -> None:
     run("async", "None")
     published = queue.publish("job", payload={"then": "raise Retry"})
 
@@ -87,7 +89,7 @@ def test_a_time_of_the_handlers_own_wins(run: Callable[..., Daemon], queue: Queu
     assert journal.entries("asked") == []
 
 
-def test_a_retry_without_a_time_asks_the_strategy_also_where_exceptions_reject(
+def test_a_retry_without_a_delay_asks_the_strategy_even_if_exceptions_reject(
     run: Callable[..., Daemon], queue: Queue, journal: Journal
 ) -> None:
     run("async", "None", ack_policy="reject_on_error")
@@ -100,16 +102,16 @@ def test_a_retry_without_a_time_asks_the_strategy_also_where_exceptions_reject(
 @pytest.mark.parametrize(
     ("where", "strategy", "reason"),
     [
-        ("async", "1 / 0", "rules:as_told raised ZeroDivisionError: division by zero"),
-        ("thread", "exit()", "rules:as_told raised SystemExit"),
+        ("async", "1 / 0", "rules:from_file raised ZeroDivisionError: division by zero"),
+        ("thread", "exit()", "rules:from_file raised SystemExit"),
         (
             "process",
             "'soon'",
-            "rules:as_told returned 'soon': expected a timedelta, a number of seconds, a text like \"5s\", or None to give up",
+            "rules:from_file returned 'soon': expected a timedelta, a number of seconds, a text like \"5s\", or None to give up",
         ),
     ],
 )
-def test_a_strategy_that_fails_leaves_it_to_the_topics_backoff_and_is_logged(
+def test_a_strategy_that_fails_is_logged_and_the_topics_backoff_applies(
     run: Callable[..., Daemon], queue: Queue, where: str, strategy: str, reason: str
 ) -> None:
     daemon = run(where, strategy)
@@ -132,7 +134,7 @@ def test_a_child_that_dies_asks_the_strategy(run: Callable[..., Daemon], queue: 
     assert journal.entry("asked")["error"] == "ProcessExpired"
 
 
-def test_the_topics_max_total_bounds_a_strategy_too(run: Callable[..., Daemon], queue: Queue) -> None:
+def test_the_topics_max_total_limits_a_strategy(run: Callable[..., Daemon], queue: Queue) -> None:
     run("async", "3600")
     queue.policy("job", backoff={"kind": "none", "max_total": "10 minutes"})
     published = queue.publish("job", payload={"then": "raise"})

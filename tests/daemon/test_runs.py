@@ -1,4 +1,4 @@
-"""attempts and runs: claims, and handlers that were started. Who only waited in a worker that died is not charged a run."""
+"""attempts and runs: claims, and started handlers. A message that only waited in a dead worker counts no run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Start = Callable[..., Daemon]
 
 
 def counts(queue: Queue, ids: list[int]) -> list[tuple[int, int]]:
-    """Return attempts and runs of each, wherever it is now."""
+    """Return attempts and runs of each message, live or archived."""
     return [(row.attempts, row.runs) for row in (queue.message(each) or queue.archived(each) for each in ids)]
 
 
 def fetched(start: Start, queue: Queue, journal: Journal, **worker: str) -> tuple[Daemon, list[int]]:
-    """Start a daemon that works one message and has three more waiting."""
+    """Start a daemon that runs one message and has three more waiting."""
     queue.policy("job", max_attempts=3, backoff={"kind": "none"})
     daemon = start({"job": "holding:hold"}, concurrency=1, threads=1, prefetch=3, **worker)
     ids = queue.publish_many(4, "job")
@@ -36,7 +36,7 @@ def test_messages_that_wait_in_their_worker_have_an_attempt_and_no_run(
     assert counts(queue, ids) == [(1, 1), (1, 0), (1, 0), (1, 0)]
 
 
-def test_each_is_charged_its_run_when_it_begins(start: Start, queue: Queue, journal: Journal) -> None:
+def test_each_message_counts_its_run_when_it_begins(start: Start, queue: Queue, journal: Journal) -> None:
     daemon, ids = fetched(start, queue, journal)
 
     daemon.open_gate()
@@ -45,7 +45,7 @@ def test_each_is_charged_its_run_when_it_begins(start: Start, queue: Queue, jour
     assert counts(queue, ids) == [(1, 1)] * 4
 
 
-def test_a_long_one_shows_its_run_while_it_runs(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_long_message_shows_its_run_while_it_runs(start: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("job", max_attempts=3)
     daemon = start({"job": "holding:hold"}, concurrency=1, prefetch=1)
     short = queue.publish("job", payload=Jsonb("short"))
@@ -60,7 +60,7 @@ def test_a_long_one_shows_its_run_while_it_runs(start: Start, queue: Queue, jour
     assert queue.message(long).claim_id is not None
 
 
-def test_a_bystander_of_a_crash_is_not_charged_a_run(start: Start, queue: Queue, journal: Journal) -> None:
+def test_another_message_of_a_crashed_worker_counts_no_run(start: Start, queue: Queue, journal: Journal) -> None:
     crashed, ids = fetched(start, queue, journal)
 
     crashed.kill()
@@ -73,9 +73,7 @@ def test_a_bystander_of_a_crash_is_not_charged_a_run(start: Start, queue: Queue,
     assert [[each.get("run") for each in queue.archived(one).history] for one in ids] == [[1], [None], [None], [None]]
 
 
-def test_a_drain_hands_back_the_runs_of_those_that_waited_and_keeps_that_of_the_one_it_stopped(
-    start: Start, queue: Queue, journal: Journal
-) -> None:
+def test_a_drain_counts_a_run_only_for_the_message_it_stopped(start: Start, queue: Queue, journal: Journal) -> None:
     daemon, ids = fetched(start, queue, journal, shutdown_timeout="0.2s")
 
     assert daemon.stop() == 0

@@ -1,4 +1,4 @@
-"""Schedules over a fleet: each tick is published on time and exactly once, anyone who is there to do it."""
+"""Schedules over a fleet: each tick is published on time and exactly once, by any daemon or pg_cron."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sql.queue import Queue, Row
 
 Start = Callable[..., Daemon]
 SECOND = timedelta(seconds=1)
-# A tick of the maintenance would be no help: schedules have a timer of their own.
+# A tick of the maintenance would not help: schedules have their own timer.
 ALONE = {"maintenance_interval": "1h", "poll_interval": "1h"}
 
 
@@ -24,14 +24,14 @@ def lateness_s(runs: list[Row]) -> list[float]:
 
 
 def assert_exactly_once(queue: Queue, name: str) -> None:
-    """Every second since the first run has one run, and each run one message, which was worked once."""
+    """Every second since the first run has one run, and each run one message, which was processed once."""
     runs = queue.runs(name)
     ticks = [run.tick for run in runs]
     assert ticks == [ticks[0] + n * SECOND for n in range(len(ticks))]
     assert {run.outcome for run in runs} == {"published"}
-    told = "SELECT id, headers ->> 'tick' AS tick FROM messages.{} WHERE headers ->> 'schedule' = '" + name + "'"
-    eventually(lambda: queue.rows(told.format("message")) == [])
-    worked = queue.rows(told.format("message_archive"))
+    published = "SELECT id, headers ->> 'tick' AS tick FROM messages.{} WHERE headers ->> 'schedule' = '" + name + "'"
+    eventually(lambda: queue.rows(published.format("message")) == [])
+    worked = queue.rows(published.format("message_archive"))
     assert sorted(row.id for row in worked) == sorted(run.message_id for run in runs)
     assert len({row.tick for row in worked}) == len(runs)
 
@@ -49,7 +49,7 @@ def test_a_schedule_fires_at_its_time_by_a_timer_not_by_the_next_tick(start: Sta
     assert all(0 <= late < AT_ONCE_S for late in lateness_s(queue.runs()))
 
 
-def test_a_daemon_that_starts_makes_up_for_what_was_missed_as_the_policy_says(start: Start, queue: Queue) -> None:
+def test_a_daemon_that_starts_publishes_missed_ticks_as_the_policy_says(start: Start, queue: Queue) -> None:
     for missed in ("once", "all"):
         queue.schedule(missed, "@hourly", missed=missed)
     queue.conn.execute("UPDATE messages.schedule SET next_tick = next_tick - interval '4 hours'")
@@ -67,7 +67,7 @@ def test_a_daemon_that_starts_makes_up_for_what_was_missed_as_the_policy_says(st
 
 @pytest.fixture
 def cron_in_thread(database: Database) -> Iterator[None]:
-    """Ticks as pg_cron's job does, all the time."""
+    """Run ticks continuously, as pg_cron's job does."""
     over = Event()
     conn = database.connect()
 
@@ -115,9 +115,7 @@ def test_no_tick_is_lost_or_fired_twice_while_daemons_are_killed_and_started(
     assert_exactly_once(queue, "s")
 
 
-def test_a_schedule_that_fails_does_not_keep_the_daemon_busy_nor_the_others_from_their_time(
-    start: Start, queue: Queue
-) -> None:
+def test_a_schedule_that_fails_neither_delays_the_others_nor_keeps_the_daemon_busy(start: Start, queue: Queue) -> None:
     queue.schedule("bad", "1 second")
     queue.schedule("good", "1 second")
     with queue.conn.transaction():

@@ -73,7 +73,7 @@ def often(jobs: psycopg.Connection, database: Database, server: Postgres) -> Non
         jobs.execute(f"SELECT cron.alter_job(jobid, schedule => '1 seconds') FROM ({each}) AS j", [database.name])
 
 
-def test_with_no_daemon_alive_pg_cron_fires_within_the_minute(minute: Minute) -> None:
+def test_pg_cron_fires_within_the_minute_without_a_daemon(minute: Minute) -> None:
     (run,) = minute.alone.runs()
 
     assert run.outcome == "published"

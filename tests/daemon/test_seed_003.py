@@ -1,4 +1,4 @@
-"""The promises that a queue of NOTIFY and pg_cron makes to its users, from end to end: real daemons, pg_cron, the server's real log."""
+"""The guarantees of a queue of NOTIFY and pg_cron, end to end: real daemons, pg_cron, the server's real log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECRET = "s3cret"
 
 @pytest.fixture(scope="module")
 def own_server(session_ground: Ground) -> Iterator[Postgres]:
-    """A server whose log holds nothing but what these tests do."""
+    """A server whose log has only the messages of these tests."""
     try:
         with session_ground.private_server() as server:
             yield server
@@ -33,7 +33,7 @@ def own_server(session_ground: Ground) -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def database(own_server: Postgres) -> Iterator[Database]:
-    """The queue of all tests here, in the database of pg_cron, so that its users can schedule without ado."""
+    """The queue of all tests here, in the database of pg_cron, so that its users can schedule jobs directly."""
     if own_server.pg_cron is None:
         pytest.skip("this server has no pg_cron: install PostgreSQL with it from your distribution's packages")
     database = Database(own_server, own_server.cron_database)
@@ -56,10 +56,10 @@ def ended(queue: Queue, published: int) -> Any:
     return eventually(lambda: queue.archived(published))
 
 
-# Every way in which a message ends
+# Every result of a message
 
 
-def test_a_published_message_is_worked_and_archived_as_success(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_published_message_is_processed_and_archived_as_success(start: Start, queue: Queue, journal: Journal) -> None:
     start({"orders": "work:echo"})
 
     published = queue.row(
@@ -76,7 +76,7 @@ def test_a_published_message_is_worked_and_archived_as_success(start: Start, que
     ("do", "result", "error"),
     [("reject", "rejected", "not a word of it is true"), ("raise", "failed", "ZeroDivisionError: division by zero")],
 )
-def test_what_cannot_be_worked_is_archived_with_its_result_at_the_first_attempt(
+def test_a_message_that_cannot_be_processed_is_archived_at_the_first_attempt(
     start: Start, queue: Queue, do: str, result: str, error: str
 ) -> None:
     start({"orders": "work:act"})
@@ -88,7 +88,7 @@ def test_what_cannot_be_worked_is_archived_with_its_result_at_the_first_attempt(
     assert error in archived.error
 
 
-def test_a_worker_that_works_longer_than_it_may_archives_its_message_as_lock_expired_itself(
+def test_a_worker_that_exceeds_its_timeout_archives_its_message_as_lock_expired(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("slow", timeout="300 ms", lock_duration="1 hour")
@@ -102,10 +102,10 @@ def test_a_worker_that_works_longer_than_it_may_archives_its_message_as_lock_exp
     journal.entry("cancelled", published)
 
 
-# How many workers there are
+# Numbers of workers
 
 
-def test_with_no_worker_a_message_waits_and_the_next_worker_takes_it(
+def test_a_message_waits_without_a_worker_and_the_next_worker_takes_it(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     published = queue.publish("patient")
@@ -118,12 +118,12 @@ def test_with_no_worker_a_message_waits_and_the_next_worker_takes_it(
     assert ended(queue, published).result == "success"
 
 
-def test_several_workers_share_the_messages_and_none_is_worked_twice(
+def test_several_workers_share_the_messages_and_none_is_processed_twice(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     daemons = [start({"shared": "holding:hold"}, concurrency=5) for _ in range(3)]
 
-    # As many as all of them together can hold: none has to be quick to get some.
+    # As many as all of them together can hold: none has to be fast to get some.
     published = queue.publish_many(15, "shared", payload=Jsonb(1))
     eventually(lambda: len(journal.entries("start")) == 15)
     for daemon in daemons:
@@ -140,7 +140,7 @@ def test_several_workers_share_the_messages_and_none_is_worked_twice(
 # Dead messages
 
 
-def test_a_worker_of_ones_own_over_the_dead_messages_hears_of_each_and_puts_it_back(
+def test_an_ad_hoc_worker_is_notified_of_dead_messages_and_redrives_them(
     start: Start, queue: Queue, database: Database
 ) -> None:
     """It is no daemon: it listens to dead_message, reads messages.dead, fixes, and redrives."""
@@ -158,7 +158,7 @@ def test_a_worker_of_ones_own_over_the_dead_messages_hears_of_each_and_puts_it_b
     assert queue.archived(published).result == "failed"
 
 
-def test_the_servers_log_warns_of_a_dead_message_and_shows_nothing_of_what_is_in_it(
+def test_the_server_log_warns_of_a_dead_message_without_its_payload(
     start: Start, queue: Queue, own_server: Postgres
 ) -> None:
     start({"letters": "work:act"})
@@ -171,12 +171,12 @@ def test_the_servers_log_warns_of_a_dead_message_and_shows_nothing_of_what_is_in
     assert SECRET not in log
 
 
-# What pg_cron does while no worker is alive
+# What pg_cron does without a living worker
 
 
 @dataclass
 class Minute:
-    """What there was before, and what was received while pg_cron had its turn."""
+    """The state before, and the notifications received while pg_cron ran."""
 
     killed: int
     waiting: int
@@ -185,7 +185,7 @@ class Minute:
 
 @pytest.fixture(scope="module")
 def minute(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute]:
-    """A worker dies at work, a message waits for nobody, a job publishes: then pg_cron comes by, which takes up to a minute."""
+    """A worker dies during its work, a message waits without a worker, a job publishes: then pg_cron runs, within a minute."""
     queue, fleet = Queue(database.connect()), Fleet(tmp_path_factory.mktemp("minute"))
     queue.policy("fragile", lock_duration="1 s")
     # It ends no lock itself, not even one that it was late to extend.
@@ -213,7 +213,7 @@ def minute(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("minute")
-def test_a_message_that_plain_pg_cron_publishes_is_a_message_like_any_other(start: Start, queue: Queue) -> None:
+def test_a_message_published_by_plain_pg_cron_is_a_normal_message(start: Start, queue: Queue) -> None:
     start({"report": "work:echo"})
 
     archived = eventually(lambda: queue.rows("SELECT * FROM messages.message_archive WHERE topic = 'report'"))[0]
@@ -222,7 +222,7 @@ def test_a_message_that_plain_pg_cron_publishes_is_a_message_like_any_other(star
 
 
 @pytest.mark.timeout(240)
-def test_the_message_of_a_worker_that_died_is_archived_as_lock_expired(queue: Queue, minute: Minute) -> None:
+def test_the_message_of_a_dead_worker_is_archived_as_lock_expired(queue: Queue, minute: Minute) -> None:
     archived = queue.archived(minute.killed)
 
     assert (archived.result, archived.attempts) == ("lock_expired", 1)
@@ -230,6 +230,6 @@ def test_the_message_of_a_worker_that_died_is_archived_as_lock_expired(queue: Qu
 
 
 @pytest.mark.timeout(240)
-def test_a_message_that_nobody_took_is_rung_for_again_and_stays(queue: Queue, minute: Minute) -> None:
+def test_an_unclaimed_message_is_notified_again_and_remains(queue: Queue, minute: Minute) -> None:
     assert "stranded" in minute.received
     assert queue.message(minute.waiting).attempts == 0

@@ -17,7 +17,7 @@ Start = Callable[..., Daemon]
 def test_two_daemons_share_2000_messages_without_a_duplicate(start: Start, queue: Queue, journal: Journal) -> None:
     daemons = [start({"job": "holding:hold"}, concurrency=20) for _ in range(2)]
 
-    # As many as both together can hold: neither has to be quick to get some.
+    # As many as both together can hold: neither has to be fast to get some.
     published = queue.publish_many(40, "job")
     eventually(lambda: len(journal.entries("start")) == 40)
     for daemon in daemons:
@@ -47,7 +47,7 @@ def test_a_topic_without_a_handler_is_left_to_others_and_shows_as_unhandled(
 
 
 @pytest.mark.parametrize("handler", ["holding:hold", "holding:hold_in_thread"])
-def test_a_topic_at_its_limit_goes_on_as_soon_as_a_place_is_free_although_the_others_are_empty(
+def test_a_topic_at_its_limit_continues_as_soon_as_a_slot_is_free(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
     daemon = start({"narrow": {"handler": handler, "concurrency": 2}, "other": "work:echo"})
@@ -60,7 +60,7 @@ def test_a_topic_at_its_limit_goes_on_as_soon_as_a_place_is_free_although_the_ot
     eventually(lambda: len(journal.entries("end")) == 6)
 
 
-def test_as_many_threads_work_as_the_configuration_says(start: Start, queue: Queue, journal: Journal) -> None:
+def test_the_configured_number_of_threads_work(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": "holding:hold_in_thread"}, threads=4)
 
     queue.publish_many(12, "job")
@@ -76,7 +76,7 @@ def test_as_many_threads_work_as_the_configuration_says(start: Start, queue: Que
     [("work:locked_now", {"concurrency": 2}), ({"handler": "work:locked_now", "concurrency": 2}, {"concurrency": 50})],
     ids=["of the worker", "of the topic"],
 )
-def test_no_more_messages_are_in_hand_than_the_limit_says_however_many_lanes_claim(
+def test_claimed_messages_never_exceed_the_limit_whatever_number_of_loops_claims(
     start: Start, queue: Queue, topic: object, worker: dict[str, int]
 ) -> None:
     start({"job": topic}, claim_connections=4, **worker)

@@ -1,4 +1,4 @@
-"""ctx.step: what was done is not done again, whatever becomes of the attempt that did it."""
+"""ctx.step: a completed step does not run again, whatever happens to its attempt."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def ran(journal: Journal, message_id: int) -> list[tuple[str, int]]:
 
 
 def ended(queue: Queue, message_id: int) -> Row:
-    # A child is a new interpreter: on a busy machine it takes its time.
+    # A child is a new interpreter: on a busy machine its start is slow.
     return eventually(lambda: queue.archived(message_id), within_s=90)
 
 
-def test_after_a_kill_between_two_steps_the_first_is_not_done_again(
+def test_the_first_step_does_not_run_again_after_a_kill_between_two_steps(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("job", max_attempts=9, lock_expired_delay="0 s")
@@ -43,7 +43,7 @@ def test_after_a_kill_between_two_steps_the_first_is_not_done_again(
     assert queue.value("SELECT count(*) FROM messages.step") == 0
 
 
-def test_steps_outlive_retries_and_redrives_in_coroutines_and_threads(
+def test_steps_survive_retries_and_redrives_in_coroutines_and_threads(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("thread", max_attempts=2, backoff={"kind": "none"})
@@ -59,7 +59,7 @@ def test_steps_outlive_retries_and_redrives_in_coroutines_and_threads(
     assert (ran(journal, dies), ran(journal, again)) == ([("first", 1)], [])
 
 
-def test_what_a_step_writes_in_its_own_transaction_happens_exactly_once(
+def test_the_writes_of_a_step_in_its_own_transaction_happen_exactly_once(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.conn.execute("CREATE TABLE effect (message_id bigint)")
@@ -78,7 +78,9 @@ def test_what_a_step_writes_in_its_own_transaction_happens_exactly_once(
     assert [step for step, _ in ran(journal, block)] == ["before", "inside", "insert", "inside", "insert", "after"]
 
 
-def test_results_have_types_and_what_cannot_be_kept_says_why(start: Start, queue: Queue, journal: Journal) -> None:
+def test_results_have_types_and_a_result_that_cannot_be_stored_names_the_reason(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
     queue.policy("typed", max_attempts=2, backoff={"kind": "none"})
     process = {"handler": "steps:in_a_child", "isolation": "process"}
     start({"typed": "steps:typed", "refused": "steps:refused", "thread": "steps:awaits_in_thread", "child": process})
@@ -98,7 +100,7 @@ def test_results_have_types_and_what_cannot_be_kept_says_why(start: Start, queue
     assert 'ctx.step() are not available with isolation = "process"' in ended(queue, child).error
 
 
-def test_who_has_lost_the_message_keeps_nothing(
+def test_a_handler_that_lost_the_message_saves_no_step(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
     start({"job": "steps:lose"}, environ={"RUNS": database.dsn})

@@ -1,4 +1,4 @@
-"""Being told to stop: what runs may end, what has not begun is handed back, and no lock is left behind."""
+"""A stop: running handlers may end, unstarted messages are released, and no lock is left behind."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ def test_a_stopping_daemon_claims_no_more(start: Start, queue: Queue, journal: J
     assert (queue.message(late).attempts, queue.message(late).claim_id) == (0, None)
 
 
-def test_what_was_claimed_and_not_started_is_handed_back_with_its_attempt(
-    start: Start, queue: Queue, journal: Journal
-) -> None:
+def test_an_unstarted_message_is_released_with_its_attempt(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": "holding:hold"}, concurrency=1, prefetch=4)
     first, *others = queue.publish_many(5, "job")
     eventually(lambda: all(queue.message(each).claim_id for each in [first, *others]))
@@ -60,7 +58,7 @@ def test_what_was_claimed_and_not_started_is_handed_back_with_its_attempt(
     assert [e["id"] for e in journal.entries("start")] == [first]
 
 
-def test_a_handler_sees_that_the_daemon_wants_to_stop(start: Start, queue: Queue, journal: Journal) -> None:
+def test_a_handler_sees_that_the_daemon_is_stopping(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": "holding:hold_until_stopping"})
     published = queue.publish("job")
     journal.entry("start", published)
@@ -71,7 +69,7 @@ def test_a_handler_sees_that_the_daemon_wants_to_stop(start: Start, queue: Queue
 
 
 @pytest.mark.parametrize("handler", ["hold", "hold_in_thread", "hold_stubbornly", "hold_in_process"])
-def test_what_still_runs_when_the_drain_is_over_is_stopped_and_handed_back_with_its_attempt(
+def test_a_handler_that_still_runs_when_the_drain_ends_is_stopped_and_released_with_its_attempt(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
     isolation = "process" if handler.endswith("process") else "none"
@@ -99,7 +97,7 @@ def test_a_second_signal_ends_the_drain_at_once(start: Start, queue: Queue, jour
     assert (queue.message(published).attempts, queue.message(published).claim_id) == (0, None)
 
 
-def test_sigint_does_the_same_and_exits_with_130(start: Start, queue: Queue, journal: Journal) -> None:
+def test_sigint_also_drains_and_exits_with_130(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": "holding:hold"})
     published = queue.publish("job")
     journal.entry("start", published)
@@ -131,7 +129,7 @@ def test_a_daemon_stopped_under_load_leaves_no_lock_and_loses_nothing(
     assert queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'success'") == len(started)
 
 
-def test_it_leaves_the_registry_and_takes_its_flag_down(start: Start, queue: Queue) -> None:
+def test_a_stopped_daemon_leaves_the_registry_and_clears_its_flag(start: Start, queue: Queue) -> None:
     daemon = start({"job": "work:echo"})
     eventually(lambda: queue.value("SELECT count(*) FROM messages.worker WHERE pid = %s", [daemon.pid]))
 
@@ -152,15 +150,13 @@ def test_a_daemon_that_waits_for_its_database_stops_at_once(fleet: Fleet, databa
 
 @contextmanager
 def held_up(fleet: Fleet, database: Database) -> Iterator[Daemon]:
-    """Launch a daemon whose start waits for what a migration has locked; within the block it does so."""
+    """Launch a daemon whose start waits for a lock of a migration, within the block."""
     with database.connect() as migration, migration.transaction():
         migration.execute("LOCK TABLE messages.migration, messages.topic")
         yield fleet.launch({"job": "work:echo"}, dsn=database.dsn)
 
 
-def test_a_daemon_whose_start_is_held_up_by_a_lock_stops_all_the_same(
-    fleet: Fleet, database: Database, queue: Queue
-) -> None:
+def test_a_daemon_whose_start_waits_for_a_lock_stops_at_once(fleet: Fleet, database: Database, queue: Queue) -> None:
     with held_up(fleet, database) as daemon:
         eventually(
             lambda: queue.value(
@@ -172,7 +168,7 @@ def test_a_daemon_whose_start_is_held_up_by_a_lock_stops_all_the_same(
     assert daemon.events("daemon.stopped")
 
 
-def test_a_start_that_was_held_up_by_a_lock_goes_on_when_that_is_gone(fleet: Fleet, database: Database) -> None:
+def test_a_start_that_waits_for_a_lock_continues_when_the_lock_is_released(fleet: Fleet, database: Database) -> None:
     with held_up(fleet, database) as daemon:
         daemon.event("loop.failed", loop="start")
 

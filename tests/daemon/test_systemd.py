@@ -1,4 +1,4 @@
-"""What systemd hears of a daemon."""
+"""What a daemon reports to systemd."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Start = Callable[..., Daemon]
 
 
 class Ear:
-    """The socket on which systemd would listen, and the lines it has heard."""
+    """The socket on which systemd would listen, and the lines it has received."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -24,7 +24,7 @@ class Ear:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.socket.bind(str(path))
 
-    def has_heard(self, line: str) -> bool:
+    def has_received(self, line: str) -> bool:
         try:
             while True:
                 self.lines += self.socket.recv(4096).decode().splitlines()
@@ -39,24 +39,24 @@ def systemd(tmp_path: Path) -> Iterator[Ear]:
     ear.socket.close()
 
 
-def test_it_hears_that_the_daemon_is_ready_alive_reloading_and_stopping(start: Start, systemd: Ear) -> None:
+def test_systemd_is_notified_that_the_daemon_is_ready_alive_reloading_and_stopping(start: Start, systemd: Ear) -> None:
     daemon = start({"job": "work:echo"}, environ={"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "400000"})
 
-    eventually(lambda: systemd.has_heard("READY=1"))
-    eventually(lambda: systemd.has_heard("STATUS=working 1 topics"))
-    eventually(lambda: systemd.lines.count("WATCHDOG=1") >= 3 or systemd.has_heard("nothing new"))
+    eventually(lambda: systemd.has_received("READY=1"))
+    eventually(lambda: systemd.has_received("STATUS=working 1 topics"))
+    eventually(lambda: systemd.lines.count("WATCHDOG=1") >= 3 or systemd.has_received("nothing new"))
     systemd.lines.clear()
     daemon.send(signal.SIGHUP)
-    eventually(lambda: systemd.has_heard("RELOADING=1"))
-    eventually(lambda: systemd.has_heard("READY=1"))
+    eventually(lambda: systemd.has_received("RELOADING=1"))
+    eventually(lambda: systemd.has_received("READY=1"))
     eventually(lambda: len(daemon.events("daemon.started")) == 2)
-    assert not systemd.has_heard("STOPPING=1")
+    assert not systemd.has_received("STOPPING=1")
     assert daemon.stop() == 0
 
-    assert systemd.has_heard("STOPPING=1")
+    assert systemd.has_received("STOPPING=1")
 
 
-def test_it_is_told_that_the_daemon_lives_while_there_is_no_database(fleet: Fleet, systemd: Ear) -> None:
+def test_systemd_is_notified_that_the_daemon_is_alive_without_a_database(fleet: Fleet, systemd: Ear) -> None:
     nowhere = f"host={systemd.path.parent}"
 
     daemon = fleet.launch(
@@ -65,6 +65,6 @@ def test_it_is_told_that_the_daemon_lives_while_there_is_no_database(fleet: Flee
         environ={"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "400000"},
     )
 
-    eventually(lambda: systemd.has_heard("STATUS=waiting for the database"))
-    eventually(lambda: systemd.lines.count("WATCHDOG=1") >= 3 or systemd.has_heard("nothing new"))
+    eventually(lambda: systemd.has_received("STATUS=waiting for the database"))
+    eventually(lambda: systemd.lines.count("WATCHDOG=1") >= 3 or systemd.has_received("nothing new"))
     assert daemon.stop() == 0

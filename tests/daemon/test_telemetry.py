@@ -1,4 +1,4 @@
-"""A real daemon that tells a collector of its work: from the publisher's span to the handler's, and what a dead collector costs."""
+"""The telemetry of a real daemon: spans from the publisher to the handler, and the cost of a dead collector."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tests.tracing import tracing
 
 ENABLED = {
     "PGROUSE_OTEL__ENABLED": "true",
-    # Longer than any test: what arrives was flushed at the end.
+    # Longer than any test: whatever arrives was flushed at the end.
     "OTEL_BSP_SCHEDULE_DELAY": "60000",
     "OTEL_METRIC_EXPORT_INTERVAL": "60000",
     "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
 }
 TOPICS = {
-    "loop": "spans:tell",
-    "thread": "spans:tell_in_thread",
-    "process": {"handler": "spans:tell_in_process", "isolation": "process", "concurrency": 1},
-    "batch": {"handler": "spans:tell_batch", "batch_size": 10},
+    "loop": "spans:record",
+    "thread": "spans:record_in_thread",
+    "process": {"handler": "spans:record_in_process", "isolation": "process", "concurrency": 1},
+    "batch": {"handler": "spans:record_batch", "batch_size": 10},
     "passing": "spans:pass_on",
     "broken": "spans:break_",
     "slow": "spans:linger",
@@ -43,7 +43,7 @@ MODES = ["loop", "thread", "process", "batch"]
 
 @dataclass
 class Worked:
-    """What was published, by whom, and what became of it."""
+    """What was published, by whom, and its result."""
 
     collector: Collector
     daemon: Daemon
@@ -57,7 +57,7 @@ class Worked:
 
 @pytest.fixture(scope="module")
 def worked(server: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worked]:
-    """One daemon, one message for each of its topics (three for the batch), all worked; then the daemon was stopped."""
+    """One daemon, one message for each of its topics (three for the batch), all processed; then the daemon was stopped."""
     folder = tmp_path_factory.mktemp("fleet")
     with collecting() as collector, server.new_database(template=server.migrated) as database:
         fleet = Fleet(folder)
@@ -81,7 +81,7 @@ def worked(server: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def _publish(conn: psycopg.Connection[Any]) -> dict[str, int]:
-    with tracing() as told, told.tracer.start_as_current_span("request"):
+    with tracing() as telemetry, telemetry.tracer.start_as_current_span("request"):
         ids = {topic: int(publish(conn, topic, 1)) for topic in TOPICS if topic != "batch"}
         publish_many(conn, [NewMessage(topic="batch", payload=n) for n in range(3)])
     return ids
@@ -92,7 +92,7 @@ def _topics(queue: Queue) -> list[str]:
 
 
 def link(span: Span) -> str:
-    """The context that a span's first link leads to."""
+    """The context of a span's first link."""
     return f"00-{span.links[0].trace_id.hex()}-{span.links[0].span_id.hex()}"
 
 
@@ -109,19 +109,19 @@ def test_the_span_of_a_handler_is_linked_to_the_span_that_sent_its_message(worke
 def test_the_handler_sees_its_span_as_the_current_one(worked: Worked, topic: str) -> None:
     span = worked.process(topic)
 
-    (said,) = [e for e in worked.daemon.journal.entries("span") if e["span_id"] == span.span_id.hex()]
-    assert said["trace_id"] == span.trace_id.hex()
+    (entry,) = [e for e in worked.daemon.journal.entries("span") if e["span_id"] == span.span_id.hex()]
+    assert entry["trace_id"] == span.trace_id.hex()
 
 
 @pytest.mark.parametrize("topic", MODES)
-def test_spans_that_a_handler_makes_are_its_children(worked: Worked, topic: str) -> None:
+def test_spans_that_a_handler_makes_are_children_of_its_span(worked: Worked, topic: str) -> None:
     span = worked.process(topic)
 
     assert span.span_id in {inner.parent_span_id for inner in worked.collector.spans("inner")}
 
 
 @pytest.mark.parametrize("topic", ["loop", "thread"])
-def test_what_a_handler_logs_names_its_span(worked: Worked, topic: str) -> None:
+def test_logs_of_a_handler_name_its_span(worked: Worked, topic: str) -> None:
     span = worked.process(topic)
 
     logged = worked.daemon.event("handler.said", topic=topic)
@@ -136,14 +136,14 @@ def test_the_event_of_an_attempt_that_failed_names_its_span(worked: Worked, topi
     assert worked.daemon.event(event, topic=topic)["span_id"] == span.span_id.hex()
 
 
-def test_a_message_that_a_handler_publishes_goes_on_in_its_trace(worked: Worked) -> None:
+def test_a_message_that_a_handler_publishes_continues_its_trace(worked: Worked) -> None:
     sent = worked.collector.span("send onward")
 
     assert sent.parent_span_id == worked.process("passing").span_id
     assert worked.sent["onward"].startswith(f"00-{sent.trace_id.hex()}-{sent.span_id.hex()}")
 
 
-def test_a_span_says_what_was_worked_by_the_names_of_the_conventions(worked: Worked) -> None:
+def test_a_span_describes_the_message_by_the_names_of_the_conventions(worked: Worked) -> None:
     about = attributes(worked.process("loop"))
 
     assert about.pop("messaging.client.id").startswith("d:")
@@ -174,13 +174,13 @@ def test_a_handler_that_raises_leaves_a_failed_span_with_the_class_of_its_error(
     assert span.status.message == "LookupError: there is no such order"
 
 
-def test_a_handler_that_overruns_its_time_leaves_a_span_that_timed_out(worked: Worked) -> None:
+def test_a_handler_that_exceeds_its_timeout_leaves_a_timed_out_span(worked: Worked) -> None:
     assert attributes(worked.process("slow"))["error.type"] == "timeout"
 
 
 @pytest.mark.parametrize("operation", ["receive", "settle"])
 def test_claims_and_settles_are_spans_with_links_to_the_senders(worked: Worked, operation: str) -> None:
-    # One that was about other topics too names none of them.
+    # A span that also concerns other topics names none of them.
     spans = [*worked.collector.spans(operation), *worked.collector.spans(f"{operation} thread")]
 
     span = next(
@@ -212,17 +212,22 @@ def test_the_environment_names_the_resource_and_the_worker_is_its_instance(worke
 
 
 @pytest.fixture
-def black_hole() -> Iterator[str]:
-    """A collector that takes connections and never answers."""
+def silent_collector() -> Iterator[str]:
+    """A collector that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
-def test_a_collector_that_never_answers_delays_neither_messages_nor_the_end(
-    start: Callable[..., Daemon], queue: Queue, black_hole: str, eventually: Callable[..., Any]
+def test_a_collector_that_never_answers_delays_neither_messages_nor_the_stop(
+    start: Callable[..., Daemon], queue: Queue, silent_collector: str, eventually: Callable[..., Any]
 ) -> None:
     never = {"OTEL_EXPORTER_OTLP_TIMEOUT": "3600"}
-    environ = {**ENABLED, **never, "OTEL_EXPORTER_OTLP_ENDPOINT": black_hole, "PGROUSE_OTEL__FLUSH_TIMEOUT": "500ms"}
+    environ = {
+        **ENABLED,
+        **never,
+        "OTEL_EXPORTER_OTLP_ENDPOINT": silent_collector,
+        "PGROUSE_OTEL__FLUSH_TIMEOUT": "500ms",
+    }
     daemon = start({"loop": "work:echo"}, environ=environ)
     queue.publish_many(3000, "loop")
     eventually(lambda: not queue.ids())
@@ -238,7 +243,7 @@ def test_a_collector_that_never_answers_delays_neither_messages_nor_the_end(
         ("OTEL_TRACES_EXPORTER", "zipkin", "it must be otlp or none"),
     ],
 )
-def test_an_exporter_that_is_not_there_is_an_error_of_the_configuration(
+def test_a_missing_exporter_is_a_configuration_error(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, fix: str
 ) -> None:
     monkeypatch.setenv(variable, value)

@@ -1,4 +1,4 @@
-"""Messages that are due later: the daemon wakes up for each at its time, and no notification is needed for that."""
+"""Delayed messages: the daemon wakes up for each at its time, without a notification."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Start = Callable[..., Daemon]
 
 
 def late_s(queue: Queue, journal: Journal, published: int, due: datetime) -> float:
-    """How long after its time a message was started, by two clocks; the round trip between reading them counts as late, never as early."""
+    """How long after its time a message was started, by two clocks; the round trip between them counts as late, never as early."""
     started = journal.entry("start", published)["at"]
     asked = now()
     passed = queue.value("SELECT extract(epoch FROM clock_timestamp() - %s)::float8", [due])
@@ -34,7 +34,7 @@ def test_a_delayed_message_is_started_at_its_time(start: Start, queue: Queue, jo
         assert 0 <= late_s(queue, journal, published, at) < AT_ONCE_S
 
 
-def test_one_that_is_published_while_the_daemon_sleeps_and_is_due_before_the_poll_is_on_time(
+def test_a_message_published_while_the_daemon_sleeps_and_due_before_the_poll_is_on_time(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     start({"job": "work:echo"})
@@ -45,7 +45,7 @@ def test_one_that_is_published_while_the_daemon_sleeps_and_is_due_before_the_pol
     assert 0 <= late_s(queue, journal, published, due) < AT_ONCE_S
 
 
-def test_one_that_is_due_after_the_next_look_rings_for_nobody_and_is_on_time(
+def test_a_message_due_after_the_next_poll_sends_no_notification_and_is_on_time(
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
 ) -> None:
     start({"job": "work:echo"}, poll_interval="0.5s")
@@ -71,7 +71,7 @@ def test_retries_are_started_when_their_backoff_is_over(start: Start, queue: Que
     assert all(wanted <= each < wanted + AT_ONCE_S for each, wanted in zip(waited, (0.2, 0.4, 0.8), strict=True))
 
 
-def test_a_message_that_is_due_while_somebody_else_has_it_locked_is_waited_for_without_spinning(
+def test_a_due_message_that_another_session_has_locked_is_awaited_without_spinning(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     daemon = start({"job": "work:echo"})

@@ -1,4 +1,4 @@
-"""ctx.transaction(): a handler's effects in this database and the end of its message happen together, exactly once."""
+"""ctx.transaction(): a handler's effects in this database and the end of its message are committed together, exactly once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.daemon.locks import NOBODY_ENDS_LOCKS, is_kept
+from tests.daemon.locks import LOCKS_ARE_NEVER_ENDED, is_kept
 from tests.daemon.process import Daemon, Journal, end_locks
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
@@ -39,7 +39,7 @@ def test_effects_and_completion_are_committed_together(
 
 
 @pytest.mark.parametrize("handler", ["store_and_raise", "store_in_thread_and_raise"])
-def test_an_exception_in_the_block_undoes_the_effects_and_fails_the_attempt(
+def test_an_exception_in_the_block_rolls_back_the_effects_and_fails_the_attempt(
     start: Start, queue: Queue, handler: str
 ) -> None:
     start({"job": f"effects:{handler}"})
@@ -53,7 +53,7 @@ def test_an_exception_in_the_block_undoes_the_effects_and_fails_the_attempt(
 
 
 @pytest.mark.parametrize("handler", ["store_slowly", "store_slowly_in_thread"])
-def test_effects_are_undone_if_the_lock_was_lost_meanwhile(
+def test_effects_are_rolled_back_if_the_lock_was_lost(
     start: Start, queue: Queue, journal: Journal, handler: str
 ) -> None:
     daemon = start({"job": f"effects:{handler}"})
@@ -68,7 +68,7 @@ def test_effects_are_undone_if_the_lock_was_lost_meanwhile(
     assert queue.archived(published).result == "cancelled"
 
 
-def test_a_daemon_killed_before_the_commit_leaves_nothing_and_another_does_it_again(
+def test_effects_of_a_daemon_killed_before_the_commit_are_done_again_by_another(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
@@ -84,7 +84,7 @@ def test_a_daemon_killed_before_the_commit_leaves_nothing_and_another_does_it_ag
     assert effects(queue, published) == 1
 
 
-def test_a_daemon_killed_after_the_commit_has_done_it_for_good(start: Start, queue: Queue, journal: Journal) -> None:
+def test_effects_of_a_daemon_killed_after_the_commit_remain(start: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
     first = start({"job": "effects:die_after"})
     published = queue.publish("job")
@@ -100,11 +100,11 @@ def test_a_daemon_killed_after_the_commit_has_done_it_for_good(start: Start, que
     assert effects(queue, published) == 1
 
 
-def test_a_handler_may_work_on_after_its_transaction_for_longer_than_its_lock(
+def test_a_handler_may_run_longer_than_its_lock_after_its_transaction(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("*", lock_duration="1 s")
-    daemon = start({"job": "effects:go_on", "other": "holding:hold"}, **NOBODY_ENDS_LOCKS)
+    daemon = start({"job": "effects:go_on", "other": "holding:hold"}, **LOCKS_ARE_NEVER_ENDED)
     published = queue.publish("job")
     journal.entry("done", published)
     other = queue.publish("other")
@@ -118,14 +118,14 @@ def test_a_handler_may_work_on_after_its_transaction_for_longer_than_its_lock(
     assert daemon.events("message.lock_lost") == []
 
 
-def test_what_goes_wrong_after_the_commit_is_logged_and_changes_nothing(start: Start, queue: Queue) -> None:
+def test_an_error_after_the_commit_is_logged_and_changes_nothing(start: Start, queue: Queue) -> None:
     queue.policy("job", max_attempts=3)
     daemon = start({"job": "effects:raise_after"})
 
     published = queue.publish("job")
 
-    said = daemon.event("message.ended_after_completion", message_id=published)
-    assert said["reason"].rstrip().endswith("ValueError: too late")
+    event = daemon.event("message.ended_after_completion", message_id=published)
+    assert event["reason"].rstrip().endswith("ValueError: too late")
     assert queue.archived(published).result == "success"
     assert effects(queue, published) == 1
 
@@ -135,12 +135,12 @@ def test_a_second_transaction_of_one_message_is_refused(start: Start, queue: Que
 
     published = queue.publish("job")
 
-    said = daemon.event("message.ended_after_completion", message_id=published)
-    assert "do all its writes in one ctx.transaction()" in said["reason"]
+    event = daemon.event("message.ended_after_completion", message_id=published)
+    assert "do all its writes in one ctx.transaction()" in event["reason"]
     assert effects(queue, published) == 1
 
 
-def test_a_handler_in_a_child_process_is_told_that_it_has_no_transaction(start: Start, queue: Queue) -> None:
+def test_a_handler_in_a_child_process_has_no_transaction(start: Start, queue: Queue) -> None:
     start({"job": {"handler": "effects:store_from_a_child", "isolation": "process"}})
 
     published = queue.publish("job")

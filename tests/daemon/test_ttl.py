@@ -1,4 +1,4 @@
-"""ttl: a message that was not worked in time ends as expired, whether daemons are busy, stopped or dead."""
+"""ttl: a message that was not processed in time ends as expired, whether daemons are busy, stopped or dead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 
-def test_what_waits_too_long_behind_others_expires_and_is_never_run(
+def test_a_message_that_waits_longer_than_its_ttl_expires_and_never_runs(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("job", max_concurrency=1)
@@ -30,7 +30,7 @@ def test_what_waits_too_long_behind_others_expires_and_is_never_run(
     assert [e["id"] for e in journal.entries("start")] == [running]
 
 
-def test_in_a_topic_that_nobody_handles_the_tick_of_any_daemon_ends_it(start: Start, queue: Queue) -> None:
+def test_a_tick_expires_messages_of_topics_without_a_handler(start: Start, queue: Queue) -> None:
     queue.policy("unknown", ttl="0.3 s")
     start({"job": "work:echo"})
 
@@ -40,9 +40,7 @@ def test_in_a_topic_that_nobody_handles_the_tick_of_any_daemon_ends_it(start: St
     assert (queue.archived(published).result, queue.archived(published).attempts) == ("expired", 0)
 
 
-def test_a_message_that_is_being_worked_may_end_well_after_its_time(
-    start: Start, queue: Queue, journal: Journal
-) -> None:
+def test_a_running_message_may_end_long_after_its_ttl(start: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("job", ttl="1 hour")
     daemon = start({"job": "holding:hold"})
     published = queue.publish("job")

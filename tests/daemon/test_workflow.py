@@ -1,4 +1,4 @@
-"""Messages that come after others, worked by real daemons."""
+"""Messages that depend on others, processed by real daemons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def after(queue: Queue, *before: int, topic: str = "job") -> int:
 def test_diamonds_run_in_order_over_two_daemons_that_sleep_for_long(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
-    """Both would poll in an hour and tick as rarely: what is released in time is rung for."""
+    """Both would poll in an hour and tick as rarely: messages that are released in time were notified."""
     for name in ("one", "two"):
         start(TOPICS, name=name, maintenance_interval="1h", poll_interval="1h")
     with queue.conn.transaction():
@@ -41,7 +41,7 @@ def test_diamonds_run_in_order_over_two_daemons_that_sleep_for_long(
         assert max(at[left], at[right]) < at[bottom]
 
 
-def test_a_dead_one_that_is_redriven_releases_what_comes_after_it(start: Start, queue: Queue) -> None:
+def test_a_dead_message_that_is_redriven_releases_its_dependents(start: Start, queue: Queue) -> None:
     start({"job": "work:echo", "bad": "work:fail_until_gate"}).open_gate("unused")
     first = queue.publish("bad")
     last = after(queue, first)
@@ -55,7 +55,7 @@ def test_a_dead_one_that_is_redriven_releases_what_comes_after_it(start: Start, 
     assert eventually(lambda: queue.archived(last)).result == "success"
 
 
-def test_what_a_publish_that_was_open_too_long_missed_the_tick_of_a_daemon_finds(
+def test_the_tick_releases_messages_that_a_long_open_publish_missed(
     start: Start, queue: Queue, database: Database
 ) -> None:
     start(TOPICS)

@@ -1,4 +1,4 @@
-"""What the tests of the demo begin with: a folder of files, a database, and the demo itself."""
+"""Fixtures for the tests of the demo: a folder of files, a database, and the demo itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = "spam eggs spam\n"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the tests of this folder on one server: what they prove is the demo, not the server."""
+    """Run the tests of this folder on one server: they test the demo, not the server."""
     servers = {item: item.callspec.params.get("server") for item in items if hasattr(item, "callspec")}
     first = next((server for server in servers.values() if server), None)
     left_out = [item for item in items if HERE in item.path.parents and servers.get(item) not in (None, first)]
@@ -42,7 +42,7 @@ def write_files(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory that the demos of these tests work through."""
+    """The directory that the demos of these tests process."""
     return write_files(tmp_path_factory.mktemp("demo"))
 
 
@@ -50,7 +50,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def undisturbed(
     server: Postgres, files: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Demo, Database]]:
-    """A demo that nobody disturbed, with `--json`, after its end; and its database."""
+    """An undisturbed demo, with `--json`, after its end; and its database."""
     with server.new_database() as database:
         demo = Demo(tmp_path_factory.mktemp("undisturbed"), database.dsn, "--dir", files, "--json")
         try:
@@ -76,9 +76,9 @@ def demo(empty_database: Database, files: Path, tmp_path: Path) -> Iterator[Call
 
 @pytest.fixture
 def pids(empty_database: Database, eventually: Callable[..., list[int]]) -> Callable[[int], list[int]]:
-    """`pids(2)` waits until so many daemons have entered themselves into the registry, and returns their process ids.
+    """`pids(2)` waits until two daemons are registered, and returns their process ids.
 
-    Those that the demo starts later, in the place of one that it kills, are not among them.
+    Daemons that the demo starts later, as replacements for killed ones, are not included.
     """
     conn = empty_database.connect()
 
@@ -96,7 +96,7 @@ def pids(empty_database: Database, eventually: Callable[..., list[int]]) -> Call
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """`daemon(dsn)` runs the examples as their README says."""
+    """`daemon(dsn)` runs the examples as their README describes."""
     started = []
 
     def start(dsn: str) -> None:

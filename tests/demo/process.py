@@ -1,4 +1,4 @@
-"""The demo as a test sees it: a process on a database of the test's."""
+"""A demo process on a test's database."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ WITHIN_S = 100
 
 
 class Demo:
-    """One `pgrouse demo`; its standard output and error go to files, so that nobody has to read along.
+    """One `pgrouse demo`; its standard output and error go to files, so that no thread has to read them.
 
     Args:
-        folder: where they go; private files of the demo too, unless root runs the tests.
+        folder: for these files, and for private files of the demo, unless root runs the tests.
     """
 
     def __init__(self, folder: Path, dsn: str, *arguments: object) -> None:
@@ -31,7 +31,7 @@ class Demo:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                # Anyone who runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
+                # A shell that runs the tests in the background makes them, and their children, ignore Ctrl-C.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
             )
 

@@ -1,4 +1,4 @@
-"""The verification of the demo: each check holds where all is well, and fails where something is not."""
+"""The verification of the demo: each check passes for correct books, and fails for incorrect ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STORE = """
 
 @dataclass
 class Ended:
-    """A demo that has ended, made by hand."""
+    """The books of a finished demo, made by hand."""
 
     conn: psycopg.Connection[Any]
     published: PublishedMessages
@@ -48,7 +48,7 @@ class Ended:
 
 @pytest.fixture
 def ended(database: Database, tmp_path: Path, eventually: Callable[..., bool]) -> Ended:
-    """Two texts that were read, a binary file that was rejected, three mails that failed, an order, and two messages of a killed worker."""
+    """Two texts that were read, a rejected binary file, three failed mails, an order, and two messages of a killed worker."""
     conn = database.connect()
     conn.execute((examples() / "schema.sql").read_bytes())
     conn.execute("UPDATE messages.topic SET lock_expired_delay = '0'")
@@ -104,7 +104,7 @@ def locked(conn: psycopg.Connection[Any], message_id: int) -> int:
     return int(row[1])
 
 
-def test_the_books_of_a_demo_in_which_all_went_well_balance(ended: Ended) -> None:
+def test_the_books_of_a_successful_demo_balance(ended: Ended) -> None:
     checks = ended.checks()
 
     assert [name for name, check in checks.items() if not check.ok] == []
@@ -114,7 +114,7 @@ def test_the_books_of_a_demo_in_which_all_went_well_balance(ended: Ended) -> Non
 
 
 @pytest.mark.parametrize(
-    ("sabotage", "failing"),
+    ("change", "failing"),
     [
         ("DELETE FROM messages.message_archive WHERE topic = 'orders.created'", "one_place"),
         ("INSERT INTO messages.message (topic, payload) VALUES ('orders.created', '{}')", "one_place"),
@@ -138,19 +138,19 @@ def test_the_books_of_a_demo_in_which_all_went_well_balance(ended: Ended) -> Non
         ("UPDATE messages.alert SET count = count + 1 WHERE topic = 'mail.send'", "alerts"),
     ],
 )
-def test_whatever_is_wrong_is_found(ended: Ended, sabotage: str, failing: str) -> None:
-    assert ended.conn.execute(sabotage).rowcount > 0
+def test_every_discrepancy_is_found(ended: Ended, change: str, failing: str) -> None:
+    assert ended.conn.execute(change).rowcount > 0
 
     assert failing in ended.failing()
 
 
-def test_an_alert_that_nobody_heard_is_found(ended: Ended) -> None:
+def test_a_missing_alert_is_found(ended: Ended) -> None:
     ended.alerts.received.popitem()
 
     assert ended.failing() == {"alerts"}
 
 
-def test_a_file_that_changed_meanwhile_is_not_held_against_the_handler(ended: Ended) -> None:
+def test_a_changed_file_is_not_an_error_of_the_handler(ended: Ended) -> None:
     Path(ended.directory.files[0].path).write_text("now it is another")
 
     check = ended.checks()["files"]
@@ -159,7 +159,7 @@ def test_a_file_that_changed_meanwhile_is_not_held_against_the_handler(ended: En
     assert "(1 changed meanwhile" in check.text
 
 
-def test_a_file_that_looks_unchanged_and_is_another_is_found(ended: Ended) -> None:
+def test_a_file_that_looks_unchanged_but_differs_is_found(ended: Ended) -> None:
     path = Path(ended.directory.files[0].path)
     before = path.stat()
     path.write_bytes(b"x\ny\n")
@@ -171,13 +171,13 @@ def test_a_file_that_looks_unchanged_and_is_another_is_found(ended: Ended) -> No
     assert str(path) in check.text
 
 
-def test_what_is_wrong_is_said_with_examples(ended: Ended) -> None:
+def test_discrepancies_are_reported_with_examples(ended: Ended) -> None:
     ended.conn.execute("UPDATE demo.file SET sha256 = sha256('')")
 
     assert ended.checks()["files"].text.startswith("3 of 3 files are not what is stored of them: /")
 
 
-def test_a_message_that_waits_is_in_the_books(ended: Ended) -> None:
+def test_a_waiting_message_is_in_the_books(ended: Ended) -> None:
     ended.published.publish(ended.conn, "orders.created", {})
 
     assert ended.checks()["one_place"].text == "10 published = 9 archived + 1 waiting"

@@ -1,4 +1,4 @@
-"""Which files the demo works through."""
+"""Which files the demo processes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_every_regular_file_below_a_directory_is_found_in_the_order_of_names(tmp
     assert found(tmp_path, limit=2) == ["a/__pycache__/d", "a/c"]
 
 
-def test_the_interpreter_is_always_there_as_a_binary_file_once(tmp_path: Path) -> None:
+def test_the_interpreter_is_included_once_as_a_binary_file(tmp_path: Path) -> None:
     assert [file.path for file in input_files.find(tmp_path, None).files] == [INTERPRETER]
 
     below = [file.path for file in input_files.find(Path(INTERPRETER).parent, None).files]
     assert below.count(INTERPRETER) == 1
 
 
-def test_names_that_are_no_utf8_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_names_that_are_not_utf8_are_omitted_and_counted(tmp_path: Path) -> None:
     (tmp_path / "good").touch()
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/b\xffd")).touch()
 
@@ -45,7 +45,7 @@ def test_names_that_are_no_utf8_are_left_out_and_counted(tmp_path: Path) -> None
     assert input_files.find(tmp_path, None).unnamed == 1
 
 
-def test_the_default_is_the_standard_library_without_what_is_installed_or_compiled() -> None:
+def test_the_default_is_the_standard_library_without_installed_and_compiled_files() -> None:
     files = input_files.find(None, None)
 
     assert files.root == Path(os.path.realpath(sysconfig.get_path("stdlib")))
@@ -57,7 +57,7 @@ def test_the_default_is_the_standard_library_without_what_is_installed_or_compil
     ]
 
 
-def test_a_file_that_was_written_to_has_changed(tmp_path: Path) -> None:
+def test_a_written_file_has_changed(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("before")
     file = input_files.find(tmp_path, 1).files[0]
     assert file.is_unchanged()

@@ -1,4 +1,4 @@
-"""However a demo ends, nothing of it goes on running, unless that was asked for."""
+"""However a demo ends, none of its processes continues, unless requested."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_signal_ends_the_demo_and_its_daemons_and_clears_the_database(
     assert schemas(empty_database.connect()) == []
 
 
-def test_daemons_do_not_outlive_a_demo_that_is_killed_with_9(
+def test_daemons_end_when_their_demo_is_killed_with_9(
     demo: Callable[..., Demo], pids: Callable[[int], list[int]], eventually: Callable[..., bool]
 ) -> None:
     run = demo()
@@ -49,7 +49,7 @@ def test_daemons_do_not_outlive_a_demo_that_is_killed_with_9(
     assert eventually(lambda: not any(lives(pid) for pid in daemons))
 
 
-def test_after_a_demo_that_was_killed_the_next_one_begins_anew(
+def test_the_next_demo_starts_clean_after_a_killed_one(
     demo: Callable[..., Demo],
     empty_database: Database,
     pids: Callable[[int], list[int]],
@@ -67,12 +67,12 @@ def test_after_a_demo_that_was_killed_the_next_one_begins_anew(
     assert schemas(empty_database.connect()) == []
 
 
-def test_a_second_demo_on_the_same_database_is_refused_while_one_runs(
+def test_a_second_demo_on_the_same_database_is_refused(
     demo: Callable[..., Demo], pids: Callable[[int], list[int]], tmp_path: Path, empty_database: Database
 ) -> None:
     first = demo()
     pids(2)
-    # However long the second one takes to begin: the first has not ended by then.
+    # However long the second one takes to start: the first has not ended by then.
     first.send(signal.SIGSTOP)
 
     second = stop_or_start(tmp_path, "--dsn", empty_database.dsn)
@@ -81,7 +81,7 @@ def test_a_second_demo_on_the_same_database_is_refused_while_one_runs(
     assert "a demo is running already" in second.stderr
 
 
-def test_a_daemon_that_dies_by_itself_ends_the_demo_with_the_end_of_its_log(
+def test_a_daemon_that_dies_ends_the_demo_with_the_end_of_its_log(
     demo: Callable[..., Demo], empty_database: Database, pids: Callable[[int], list[int]]
 ) -> None:
     run = demo()
@@ -97,7 +97,7 @@ def test_a_daemon_that_dies_by_itself_ends_the_demo_with_the_end_of_its_log(
 
 
 @pytest.mark.slow
-def test_with_keep_daemons_go_on_working_and_a_dashboard_shows_them_until_they_are_stopped(
+def test_keep_leaves_daemons_and_dashboard_running_until_they_are_stopped(
     demo: Callable[..., Demo],
     empty_database: Database,
     pids: Callable[[int], list[int]],
@@ -127,15 +127,15 @@ def test_with_keep_daemons_go_on_working_and_a_dashboard_shows_them_until_they_a
     assert (again.returncode, again.stdout.split(maxsplit=1)[1]) == (0, "no demo was left running\n")
 
 
-def test_a_database_that_nobody_answers_for_is_exit_code_69(tmp_path: Path) -> None:
-    ended = stop_or_start(tmp_path, "--dsn", "host=127.0.0.1 port=1 user=nobody dbname=nothing")
+def test_an_unreachable_database_is_exit_code_69(tmp_path: Path) -> None:
+    ended = stop_or_start(tmp_path, "--dsn", "host=127.0.0.1 port=1 user=unknown dbname=nothing")
 
     assert ended.returncode == 69
     assert ended.stderr.startswith("pgrouse: ")
     assert len(ended.stderr.splitlines()) == 1
 
 
-def test_a_queue_that_the_demo_did_not_make_is_left_alone(tmp_path: Path, database: Database) -> None:
+def test_a_queue_that_the_demo_did_not_create_is_not_changed(tmp_path: Path, database: Database) -> None:
     conn = database.connect()
     message_id = publish(conn, "orders.created", {"id": 7})
 
@@ -147,7 +147,7 @@ def test_a_queue_that_the_demo_did_not_make_is_left_alone(tmp_path: Path, databa
 
 
 @pytest.mark.parametrize("arguments", [["--dir", "/does/not/exist"], ["--files", "0"], ["--dri", "/usr"]])
-def test_wrong_arguments_are_exit_code_2(tmp_path: Path, arguments: list[str]) -> None:
+def test_invalid_arguments_are_exit_code_2(tmp_path: Path, arguments: list[str]) -> None:
     ended = stop_or_start(tmp_path, *arguments)
 
     assert ended.returncode == 2

@@ -1,4 +1,4 @@
-"""The examples that the demo runs are ones that a user can run."""
+"""The examples that the demo runs are usable by a user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def files_module() -> ModuleType:
     return module
 
 
-def test_their_configuration_is_right_and_every_handler_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_configuration_is_valid_and_every_handler_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
 
     handlers = loader.load(config.load(examples() / "pgrouse.toml", environ={}))
@@ -45,7 +45,7 @@ def test_their_configuration_is_right_and_every_handler_can_be_imported(monkeypa
     ]
 
 
-def test_every_topic_of_the_configuration_has_a_policy_and_the_other_way_round(db: psycopg.Connection[Any]) -> None:
+def test_configuration_and_policies_have_the_same_topics(db: psycopg.Connection[Any]) -> None:
     db.execute((examples() / "schema.sql").read_bytes())
 
     policies = {topic for (topic,) in db.execute("SELECT topic FROM messages.topic WHERE topic <> '*'")}
@@ -53,7 +53,7 @@ def test_every_topic_of_the_configuration_has_a_policy_and_the_other_way_round(d
     assert policies == set(config.load(examples() / "pgrouse.toml", environ={}).topics)
 
 
-def test_a_text_file_is_read_whole(files_module: ModuleType, tmp_path: Path) -> None:
+def test_a_text_file_is_read_completely(files_module: ModuleType, tmp_path: Path) -> None:
     text = b"a line\n" * 20_000
     (tmp_path / "text").write_bytes(text)
 
@@ -75,13 +75,13 @@ def test_a_file_that_is_too_large_is_rejected(files_module: ModuleType, tmp_path
         files_module.read_text(tmp_path / "large")
 
 
-def test_a_file_that_cannot_be_read_now_is_a_failure_that_may_pass(files_module: ModuleType, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_now_is_retried(files_module: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         files_module.read_text(tmp_path / "nothing")
 
 
 @pytest.mark.slow
-def test_they_work_as_their_readme_says(
+def test_the_examples_work_as_their_readme_describes(
     database: Database, tmp_path: Path, eventually: Callable[..., Any], daemon: Callable[..., None]
 ) -> None:
     conn = database.connect()

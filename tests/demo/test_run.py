@@ -1,4 +1,4 @@
-"""`pgrouse demo` from its first line to its verdict, on files of the test's."""
+"""`pgrouse demo` from its first line to its verdict, on files of the test."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ def results(report: dict[str, Any], topic: str) -> dict[str, int]:
     return {name: number for name, number in row.items() if number and name != "topic"}
 
 
-def test_the_books_balance_and_the_exit_code_says_so(
-    undisturbed: tuple[Demo, Database], report: dict[str, Any]
-) -> None:
+def test_the_books_balance_and_the_exit_code_is_0(undisturbed: tuple[Demo, Database], report: dict[str, Any]) -> None:
     assert undisturbed[0].end() == 0
     assert report["balanced"] is True
     assert [check["name"] for check in report["checks"] if check["ok"]] == [
@@ -46,11 +44,11 @@ def test_the_books_balance_and_the_exit_code_says_so(
     ]
 
 
-def test_every_file_below_the_directory_is_read_once_and_the_binary_ones_are_rejected(report: dict[str, Any]) -> None:
+def test_every_file_is_read_once_and_binary_files_are_rejected(report: dict[str, Any]) -> None:
     assert results(report, "file.read") == {"published": FILES, "success": FILES - BINARY, "rejected": BINARY}
 
 
-def test_a_handler_that_fails_is_tried_again_after_its_backoff_and_dead_after_its_last_attempt(
+def test_a_failed_handler_is_retried_after_its_backoff_and_dies_after_its_last_attempt(
     report: dict[str, Any],
 ) -> None:
     assert results(report, "mail.send") == {"published": 3, "failed": 3}
@@ -59,7 +57,7 @@ def test_a_handler_that_fails_is_tried_again_after_its_backoff_and_dead_after_it
     assert second >= 0.8
 
 
-def test_of_a_killed_worker_s_messages_those_with_attempts_left_come_back_and_the_others_are_dead(
+def test_messages_of_a_killed_worker_are_retried_or_dead_by_their_attempts(
     report: dict[str, Any],
 ) -> None:
     held = report["killed"]["held"]
@@ -71,7 +69,7 @@ def test_of_a_killed_worker_s_messages_those_with_attempts_left_come_back_and_th
     assert killed.endswith(f": {back} were worked by others, {held['label.print']} are lock_expired")
     assert results(report, "label.print")["lock_expired"] >= held["label.print"]
     assert set(results(report, "invoice.render")) == {"published", "success"}
-    # Their locks are of 2 s, those of a topic without a policy of 30.
+    # Their locks last 2 s, those of a topic without a policy 30 s.
     assert 1 < report["killed"]["freed_after_s"] < 25
 
 
@@ -82,28 +80,28 @@ def test_wake_latencies_are_measured_in_their_order(report: dict[str, Any]) -> N
     assert -1 < wake["p50_ms"] <= wake["p99_ms"] <= wake["max_ms"]
 
 
-def test_what_nobody_was_woken_for_waits_for_a_look_and_not_longer_than_the_poll(report: dict[str, Any]) -> None:
+def test_a_message_without_a_notification_waits_no_longer_than_the_poll(report: dict[str, Any]) -> None:
     lost = report["lost_notifications"]
 
     assert results(report, "orders.overnight") == {"published": 3, "success": 3}
-    # The machine may hold up one of the three.
+    # The machine may delay one of the three.
     _, middle, longest = sorted(lost["after_s"])
     assert report["wake"]["p50_ms"] / 1000 < middle < 5
     assert longest < 30
     assert lost["poll"] == "2s"
 
 
-def test_the_alert_of_each_kind_of_death_is_heard_and_told(story: str) -> None:
-    told = [line.split("received: ")[1] for line in story.splitlines() if line.startswith("alert")]
+def test_the_alert_of_each_kind_of_death_is_received_and_shown(story: str) -> None:
+    alerts = [line.split("received: ")[1] for line in story.splitlines() if line.startswith("alert")]
 
-    assert {tuple(line.partition(" (")[0].split(", ")[1:]) for line in told} == {
+    assert {tuple(line.partition(" (")[0].split(", ")[1:]) for line in alerts} == {
         ("file.read", "rejected"),
         ("mail.send", "failed"),
         ("label.print", "lock_expired"),
     }
 
 
-def test_where_there_is_no_terminal_the_story_is_plain_lines(story: str) -> None:
+def test_output_without_a_terminal_is_plain_lines(story: str) -> None:
     assert "\x1b" not in story
     assert "\r" not in story
     assert [line.split()[0] for line in story.splitlines() if line and line[0].islower()][:4] == [
@@ -125,7 +123,7 @@ def test_the_table_has_a_row_per_topic_and_their_sum(story: str, report: dict[st
     assert int(total[1].replace(",", "")) == sum(row["published"] for row in report["topics"])
 
 
-def test_afterwards_the_user_s_database_is_as_it_was(undisturbed: tuple[Demo, Database]) -> None:
+def test_the_users_database_is_unchanged_afterwards(undisturbed: tuple[Demo, Database]) -> None:
     conn = undisturbed[1].connect()
 
     schemas = conn.execute("SELECT nspname FROM pg_namespace WHERE nspname IN ('demo', 'messages')").fetchall()
@@ -137,6 +135,6 @@ def test_afterwards_the_user_s_database_is_as_it_was(undisturbed: tuple[Demo, Da
     assert others == []
 
 
-def test_the_handlers_of_the_examples_are_those_that_ran(story: str) -> None:
+def test_the_handlers_of_the_examples_ran(story: str) -> None:
     assert str(Path("examples") / "pgrouse.toml") in story
     assert (Path(__file__).parents[2] / "examples" / "pgrouse.toml").exists()

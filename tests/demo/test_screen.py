@@ -1,4 +1,4 @@
-"""What is seen of the demo on terminals, in pipes, and by those who want no colours."""
+"""The output of the demo on terminals, in pipes, and without colours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = [["TOPIC", "PUBLISHED", "SUCCESS"], ["file.read", "2,451", "2,281"], ["la
 
 
 class Terminal(io.StringIO):
-    """A terminal as far as one can be told from a stream."""
+    """A terminal as far as a stream can be recognized as one."""
 
     encoding = "utf-8"
 
@@ -42,7 +42,7 @@ def test_a_terminal_gets_a_live_screen() -> None:
 
 
 @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("CI", "true"), ("TERM", "dumb")])
-def test_who_wants_no_colours_gets_plain_lines(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+def test_no_color_prints_plain_lines(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
     monkeypatch.setenv(variable, value)
 
     assert isinstance(live.choose(Terminal()), PlainScreen)
@@ -52,7 +52,7 @@ def test_a_pipe_gets_plain_lines() -> None:
     assert isinstance(live.choose(io.StringIO()), PlainScreen)
 
 
-def test_on_a_terminal_nothing_is_wider_than_it_and_what_goes_on_is_indented() -> None:
+def test_lines_fit_the_terminal_and_ongoing_steps_are_indented() -> None:
     terminal = Terminal()
 
     with live.choose(terminal) as shown:
@@ -63,13 +63,13 @@ def test_on_a_terminal_nothing_is_wider_than_it_and_what_goes_on_is_indented() -
 
     lines = terminal.lines()
     assert max(map(len, lines)) <= 80
-    told = lines.index(next(line for line in lines if line.startswith(" publish  word")))
-    assert lines[told + 1].startswith(" " * 10 + "word")
+    first = lines.index(next(line for line in lines if line.startswith(" publish  word")))
+    assert lines[first + 1].startswith(" " * 10 + "word")
     assert any("1,204/2,487 done" in line and "40 dead" in line for line in lines)
     assert any(line.startswith("       ✓  fine") for line in lines)
 
 
-def test_the_bar_is_gone_at_the_end() -> None:
+def test_the_bar_is_removed_at_the_end() -> None:
     terminal = Terminal()
 
     with live.choose(terminal) as shown:
@@ -79,7 +79,7 @@ def test_the_bar_is_gone_at_the_end() -> None:
     assert "\x1b[2K" in terminal.getvalue()
 
 
-def test_control_characters_in_what_is_told_never_reach_the_terminal() -> None:
+def test_control_characters_never_reach_the_terminal() -> None:
     terminal, pipe = Terminal(), io.StringIO()
 
     for stream in (terminal, pipe):
@@ -90,7 +90,7 @@ def test_control_characters_in_what_is_told_never_reach_the_terminal() -> None:
     assert "\x1b" not in pipe.getvalue()
 
 
-def test_plain_progress_is_told_now_and_then_not_always() -> None:
+def test_plain_progress_is_printed_at_intervals() -> None:
     pipe = io.StringIO()
 
     with live.choose(pipe) as shown:
@@ -115,7 +115,7 @@ def test_a_plain_table_is_aligned() -> None:
     ]
 
 
-def test_a_password_of_the_user_s_is_not_shown_when_everything_is_kept() -> None:
+def test_a_password_of_the_user_is_not_shown_with_keep() -> None:
     pipe, dsn = io.StringIO(), "postgresql://me:hunter22@db/queue"
 
     with live.choose(pipe) as shown:

@@ -1,4 +1,4 @@
-"""`./go demo --spark`: the archive of the demo goes to a lake, becomes a report, and its dead messages are put back."""
+"""`./go demo --spark`: the archive of the demo is exported to a lake and reported on, and its dead messages are redriven."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def test_lake_report_and_redrive_agree_with_the_archive(demo: Callable[..., Demo
     checks = {check["name"]: check["ok"] for check in report["checks"]}
     assert code == 0, played.err
     assert (checks["lake"], checks["report"], checks["redriven"]) == (True, True, True)
-    # Of the database nothing is left: the demo has taken its schema away again.
+    # Nothing is left of the database: the demo has removed its schema.
     page = next(Path(line.strip()) for line in played.err.splitlines() if line.strip().endswith("report.html"))
     assert page.read_text().startswith("<!doctype html>")

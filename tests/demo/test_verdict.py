@@ -1,4 +1,4 @@
-"""A demo whose books do not balance says so."""
+"""A demo whose books do not balance reports it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.server.postgres import Database
 pytestmark = pytest.mark.slow
 
 
-def test_a_digest_that_somebody_changed_is_found_and_ends_the_demo_with_1(
+def test_a_changed_digest_is_found_and_the_demo_exits_with_1(
     demo: Callable[..., Demo], empty_database: Database, eventually: Callable[..., int]
 ) -> None:
     run = demo("--json")
     conn = empty_database.connect()
 
-    def sabotage() -> int:
+    def change_a_digest() -> int:
         try:
             return conn.execute(
                 "UPDATE demo.file SET sha256 = sha256('') WHERE path LIKE '%/text-7' AND times_stored = 1"
@@ -28,7 +28,7 @@ def test_a_digest_that_somebody_changed_is_found_and_ends_the_demo_with_1(
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             return 0
 
-    assert eventually(sabotage, within_s=60) == 1
+    assert eventually(change_a_digest, within_s=60) == 1
 
     assert run.end() == 1
     report = json.loads(run.out)

@@ -1,4 +1,4 @@
-"""The manifests of deploy/kubernetes as the tests read them."""
+"""The manifests of deploy/kubernetes, as the tests read them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Manifest:
 
     Attributes:
         path: the file, below deploy/kubernetes.
-        body: what it says.
+        body: its content.
     """
 
     path: str
@@ -41,7 +41,7 @@ class Manifest:
 
     @property
     def pod(self) -> dict[str, Any] | None:
-        """The pod that it makes, None if it makes none."""
+        """The pod that it creates, None if it creates none."""
         template = self.body.get("spec", {}).get("template")
         return None if template is None else template["spec"]
 
@@ -55,17 +55,17 @@ def files() -> list[Path]:
 
 
 def manifests() -> list[Manifest]:
-    """Return every object that is there as a whole; patches of overlays are not."""
+    """Return every complete object; patches of overlays are not included."""
     return [each for path in files() if path.parent.parent.name != "overlays" for each in _in(path)]
 
 
 def kustomizations() -> dict[Path, dict[str, Any]]:
-    """Return what each folder is made of."""
+    """Return the resources of each folder."""
     return {path.parent: yaml.safe_load(path.read_text()) for path in KUBERNETES.rglob("kustomization.yaml")}
 
 
 def problems(manifest: Manifest) -> list[str]:
-    """Return what its schema has against it."""
+    """Return the violations of its schema."""
     schemas = _schemas()
     if manifest.kind not in schemas:
         return [f"{manifest}: there is no schema of {manifest.kind}"]

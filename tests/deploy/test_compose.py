@@ -1,4 +1,4 @@
-"""docker/compose.yaml, read and not run: what it publishes, what its services may, and that all that it names is there."""
+"""docker/compose.yaml, read and not run: published ports, rights of services, and that everything it names exists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCKER = Path(__file__).parents[2] / "docker"
 TEXT = (DOCKER / "compose.yaml").read_text()
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
 OURS = ("daemon", "web")
-# Where what is mounted comes from another file than the checkout's.
+# Mounted files that are not in the checkout.
 VOLUMES = yaml.safe_load(TEXT)["volumes"]
 
 
@@ -34,30 +34,30 @@ def test_every_port_is_published_on_this_machine_only(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_no_service_has_rights_that_it_does_not_name(name: str) -> None:
+def test_services_have_only_the_rights_they_name(name: str) -> None:
     assert SERVICES[name]["cap_drop"] == ["ALL"]
     assert "no-new-privileges:true" in SERVICES[name]["security_opt"]
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_our_own_write_nothing(name: str) -> None:
+def test_services_of_pgrouse_write_nothing(name: str) -> None:
     assert SERVICES[name]["read_only"] is True
     assert all(str(volume).endswith(":ro") for volume in SERVICES[name].get("volumes", []))
 
 
-def test_without_a_profile_there_is_no_monitoring() -> None:
+def test_monitoring_requires_a_profile() -> None:
     assert {name for name, service in SERVICES.items() if "profiles" not in service} == {"db", "daemon", "web"}
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_folder_and_file_that_is_mounted_is_there(name: str) -> None:
+def test_every_mounted_folder_and_file_exists(name: str) -> None:
     for volume in SERVICES[name].get("volumes", []):
         source = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", volume).split(":")[0]
         assert source in VOLUMES or (DOCKER / source).exists(), source
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_setting_is_one(name: str) -> None:
+def test_every_setting_exists(name: str) -> None:
     for variable in SERVICES[name]["environment"]:
         if found := re.fullmatch(r"PGROUSE_(\w+?)__(\w+)", variable):
             section = Config.model_fields[found[1].lower()].annotation
@@ -65,14 +65,14 @@ def test_every_setting_is_one(name: str) -> None:
             assert found[2].lower() in section.model_fields, variable
 
 
-def test_every_variable_that_it_reads_is_described_at_its_top() -> None:
+def test_every_variable_is_described_in_the_head() -> None:
     comment = "\n".join(line for line in TEXT.splitlines() if line.startswith("#"))
     read = set(re.findall(r"\$\{(\w+)", TEXT))
 
     assert {name for name in read if name not in comment} == set()
 
 
-def test_every_command_in_it_is_one() -> None:
+def test_every_command_exists() -> None:
     (command,) = SERVICES["web"]["command"]
 
     assert command in COMMANDS
@@ -80,13 +80,13 @@ def test_every_command_in_it_is_one() -> None:
     assert "token" in COMMANDS
 
 
-def test_a_daemon_may_drain_before_it_is_killed() -> None:
+def test_a_daemon_has_time_to_drain_before_it_is_killed() -> None:
     longest = WorkerSettings().shutdown_timeout.total_seconds() + CANCEL_S + LAST_SETTLE_S + EXIT_S
 
     assert seconds(SERVICES["daemon"]["stop_grace_period"]) > longest
 
 
-def test_prometheus_scrapes_the_ports_that_are_served_by_our_rules() -> None:
+def test_prometheus_scrapes_the_served_ports_with_the_rules_of_the_checkout() -> None:
     scrapes = yaml.safe_load((DOCKER / "monitoring" / "prometheus.yaml").read_text())
     jobs = {job["job_name"]: job for job in scrapes["scrape_configs"]}
     (daemons,) = jobs["pgrouse"]["dns_sd_configs"]
@@ -99,7 +99,7 @@ def test_prometheus_scrapes_the_ports_that_are_served_by_our_rules() -> None:
     assert (DOCKER.parent / "deploy" / "prometheus" / Path(rules).name).exists()
 
 
-def test_the_image_has_what_the_services_need() -> None:
+def test_the_image_contains_what_the_services_need() -> None:
     dockerfile = (DOCKER / "daemon" / "Dockerfile").read_text()
 
     assert all(f"--extra={extra}" in dockerfile for extra in ("web", "metrics", "alerts", "otel"))

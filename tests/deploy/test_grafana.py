@@ -1,4 +1,4 @@
-"""The dashboard for Grafana: each of its expressions is one that Prometheus takes, and no two panels cover each other."""
+"""The dashboard for Grafana: Prometheus accepts each of its expressions, and panels do not overlap."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def panels() -> list[dict[str, Any]]:
 
 
 def expressions() -> list[str]:
-    """What the panels ask for, as Grafana would send it."""
+    """The expressions of the panels, as Grafana would send them."""
     found = [target["expr"] for panel in panels() for target in panel.get("targets", [])]
     return [re.sub(r"\$\w+", "1m", each.replace("$topic", ".*").replace("$instance", ".*")) for each in found]
 
 
 @needs_promtool
-def test_prometheus_takes_every_expression(tmp_path: Path) -> None:
+def test_prometheus_accepts_every_expression(tmp_path: Path) -> None:
     rules = [{"record": f"panel:{nth}", "expr": each} for nth, each in enumerate(expressions())]
     file = tmp_path / "panels.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
@@ -36,7 +36,7 @@ def test_prometheus_takes_every_expression(tmp_path: Path) -> None:
     assert promtool("check", "rules", file) == ""
 
 
-def test_every_panel_asks_the_data_source_that_was_chosen_and_has_a_number_of_its_own() -> None:
+def test_every_panel_uses_the_selected_data_source_and_a_unique_id() -> None:
     sources = [
         each["datasource"]["uid"]
         for panel in panels()
@@ -49,14 +49,14 @@ def test_every_panel_asks_the_data_source_that_was_chosen_and_has_a_number_of_it
     assert len(set(ids)) == len(ids)
 
 
-def test_no_two_panels_cover_each_other() -> None:
+def test_panels_do_not_overlap() -> None:
     def covers(one: dict[str, int], other: dict[str, int]) -> bool:
         return all(
             one[start] < other[start] + other[size] and other[start] < one[start] + one[size]
             for start, size in (("x", "w"), ("y", "h"))
         )
 
-    placed = [(panel["title"], panel["gridPos"]) for panel in panels()]
+    positions = [(panel["title"], panel["gridPos"]) for panel in panels()]
 
-    assert [(a, b) for (a, one), (b, other) in combinations(placed, 2) if covers(one, other)] == []
-    assert all(place["x"] + place["w"] <= 24 for _, place in placed)
+    assert [(a, b) for (a, one), (b, other) in combinations(positions, 2) if covers(one, other)] == []
+    assert all(position["x"] + position["w"] <= 24 for _, position in positions)

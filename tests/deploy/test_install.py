@@ -1,4 +1,4 @@
-"""deploy/systemd/install.sh: what it puts where, what it leaves alone, and what it refuses."""
+"""deploy/systemd/install.sh: what it installs where, what it keeps, and what it refuses."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from tests.deploy.unit import NAMES, SYSTEMD
 
 SCRIPT = SYSTEMD / "install.sh"
-# A registry may take its time.
+# A registry may be slow.
 pytestmark = pytest.mark.timeout(600)
 
 
 def install(*arguments: str | Path, destdir: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the script, by the smallest shell there is, with this interpreter's uv, which should not spend its time on compiling."""
+    """Run the script, by the smallest shell, with this interpreter's uv, which should not spend its time on compiling."""
     shell = shutil.which("dash") or "/bin/sh"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environ = {**os.environ, "PATH": path, "UV_COMPILE_BYTECODE": "0"}
@@ -38,7 +38,7 @@ def tree(root: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree, installed twice, with changes of the administrator's in between."""
+    """A tree, installed twice, with changes of the administrator in between."""
     root = tmp_path_factory.mktemp("root")
     first = install("--extras", "", "--python", sys.executable, destdir=root)
     assert first.returncode == 0, first.stderr
@@ -48,10 +48,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_what_it_installs_runs(root: Path) -> None:
+def test_the_installed_files_run(root: Path) -> None:
     program = root / "opt/pgrouse/venv/bin/pgrouse"
 
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, cwd="/").stdout
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, cwd="/").stdout
     checked = subprocess.run(
         [program, "config", "check", "--config", root / "etc/pgrouse/pgrouse.toml"],
         capture_output=True,
@@ -61,11 +61,11 @@ def test_what_it_installs_runs(root: Path) -> None:
         cwd="/",
     )
 
-    assert said.startswith("pgrouse ")
+    assert output.startswith("pgrouse ")
     assert checked.returncode == 0, checked.stderr
 
 
-def test_everything_is_in_its_place_and_secrets_are_closed(root: Path) -> None:
+def test_files_are_installed_and_secrets_are_private(root: Path) -> None:
     assert tree(root) == {
         "etc/pgrouse/environment": "0o644",
         "etc/pgrouse/handlers.py": "0o644",
@@ -76,16 +76,16 @@ def test_everything_is_in_its_place_and_secrets_are_closed(root: Path) -> None:
     }
 
 
-def test_the_units_are_those_of_the_checkout(root: Path) -> None:
+def test_the_installed_units_are_those_of_the_checkout(root: Path) -> None:
     for name in NAMES:
         assert (root / "etc/systemd/system" / name).read_text() == (SYSTEMD / name).read_text()
 
 
-def test_a_second_run_leaves_what_the_administrator_has_written(root: Path) -> None:
+def test_a_second_run_keeps_changes_of_the_administrator(root: Path) -> None:
     assert "password=mine" in (root / "etc/pgrouse/pg_service.conf").read_text()
 
 
-def test_a_dry_run_tells_what_would_be_done_and_does_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_prints_the_steps_and_does_nothing(tmp_path: Path) -> None:
     done = install("--dry-run", "--python", sys.executable, destdir=tmp_path / "root")
 
     assert done.returncode == 0, done.stderr
@@ -93,7 +93,7 @@ def test_a_dry_run_tells_what_would_be_done_and_does_nothing(tmp_path: Path) -> 
     assert not (tmp_path / "root").exists()
 
 
-def test_uninstalling_leaves_the_configuration_and_purging_takes_it(tmp_path: Path) -> None:
+def test_uninstall_keeps_the_configuration_and_purge_removes_it(tmp_path: Path) -> None:
     for path in ("opt/pgrouse/venv/bin", "etc/pgrouse", "etc/systemd/system"):
         (tmp_path / path).mkdir(parents=True)
     (tmp_path / "etc/pgrouse/pgrouse.toml").touch()
@@ -109,7 +109,7 @@ def test_uninstalling_leaves_the_configuration_and_purging_takes_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         (["--frobnicate"], 2, "no such option: --frobnicate"),
         (["--python"], 2, "--python needs a value"),
@@ -118,15 +118,15 @@ def test_uninstalling_leaves_the_configuration_and_purging_takes_it(tmp_path: Pa
         (["--dry-run", "--from", "somewhere"], 1, "neither a path nor pgrouse with a version"),
     ],
 )
-def test_what_it_cannot_do_is_refused_in_one_line(arguments: list[str], code: int, said: str) -> None:
+def test_a_precondition_that_fails_is_reported_in_one_line(arguments: list[str], code: int, expected: str) -> None:
     done = install(*arguments)
 
     assert (done.returncode, done.stderr.count("\n")) == (code, 1)
-    assert said in done.stderr
+    assert expected in done.stderr
 
 
 def test_help_names_every_option() -> None:
-    said = install("--help").stdout
+    output = install("--help").stdout
 
-    assert all(f"--{name}" in said for name in ("from", "extras", "python", "uninstall", "purge", "dry-run"))
-    assert "set -eu" not in said
+    assert all(f"--{name}" in output for name in ("from", "extras", "python", "uninstall", "purge", "dry-run"))
+    assert "set -eu" not in output

@@ -1,4 +1,4 @@
-"""deploy/kubernetes: each object fits the schema of its kind, they fit each other, and the pods what the daemon needs."""
+"""deploy/kubernetes: each object matches the schema of its kind, the objects match each other, and the pods the daemon."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_object_fits_the_schema_of_its_kind(manifest: Manifest) -> None:
     assert problems(manifest) == []
 
 
-def test_an_unknown_field_a_wrong_type_and_a_missing_one_are_found() -> None:
+def test_an_unknown_field_a_wrong_type_and_a_missing_field_are_found() -> None:
     daemon = one("Deployment", "pgrouse-daemon").body
     spec = {**daemon["spec"], "replicas": "two", "minReady": 5}
     del spec["selector"]
@@ -61,7 +61,7 @@ def test_every_file_is_part_of_a_kustomization() -> None:
     assert forgotten == set()
 
 
-def test_every_file_and_folder_that_a_kustomization_names_is_there() -> None:
+def test_every_file_and_folder_in_a_kustomization_exists() -> None:
     missing = [
         f"{folder}: {name}"
         for folder, body in kustomizations().items()
@@ -72,7 +72,7 @@ def test_every_file_and_folder_that_a_kustomization_names_is_there() -> None:
     assert missing == []
 
 
-def test_every_patch_is_of_something_that_is_there() -> None:
+def test_every_patch_has_an_existing_target() -> None:
     there = {(each.body["kind"], each.name) for each in ALL}
     patched = set()
     for folder, body in kustomizations().items():
@@ -84,7 +84,7 @@ def test_every_patch_is_of_something_that_is_there() -> None:
     assert patched <= there
 
 
-def test_a_patched_variable_is_one_that_the_settings_know() -> None:
+def test_every_patched_variable_is_a_setting() -> None:
     text = "".join(path.read_text() for path in files())
     named = set(re.findall(r"PGROUSE_([A-Z]+)__([A-Z_]+)", text))
 
@@ -94,7 +94,7 @@ def test_a_patched_variable_is_one_that_the_settings_know() -> None:
 
 
 @pytest.mark.parametrize("manifest", PODS, ids=str)
-def test_no_pod_has_rights(manifest: Manifest) -> None:
+def test_no_pod_has_privileges(manifest: Manifest) -> None:
     pod, main = manifest.pod, container(manifest)
     assert pod
 
@@ -126,7 +126,7 @@ def test_no_pod_has_a_password_in_its_environment(manifest: Manifest) -> None:
 
 
 @pytest.mark.parametrize("manifest", PODS, ids=str)
-def test_what_a_pod_mounts_is_there_with_the_service_that_it_names(manifest: Manifest) -> None:
+def test_every_mounted_volume_exists_with_its_service(manifest: Manifest) -> None:
     assert manifest.pod
     generated = {each["name"] for body in kustomizations().values() for each in body.get("configMapGenerator", [])}
     environment = {each["name"]: each["value"] for each in container(manifest)["env"]}
@@ -140,18 +140,18 @@ def test_what_a_pod_mounts_is_there_with_the_service_that_it_names(manifest: Man
 
 
 @pytest.mark.parametrize("manifest", PODS, ids=str)
-def test_every_pod_runs_a_command_that_there_is(manifest: Manifest) -> None:
+def test_every_pod_runs_an_existing_command(manifest: Manifest) -> None:
     assert container(manifest)["args"][0] in COMMANDS
 
 
-def test_a_daemon_may_drain_before_it_is_killed() -> None:
+def test_a_daemon_has_time_to_drain_before_it_is_killed() -> None:
     drains = [load(path).worker.shutdown_timeout.total_seconds() for path in KUBERNETES.rglob("pgrouse.toml")]
     longest = max(*drains, WorkerSettings().shutdown_timeout.total_seconds()) + CANCEL_S + LAST_SETTLE_S + EXIT_S
 
     assert one("Deployment", "pgrouse-daemon").pod["terminationGracePeriodSeconds"] > longest
 
 
-def test_the_probes_ask_ports_that_are_served() -> None:
+def test_the_probes_use_served_ports() -> None:
     for name, listen in (("pgrouse-daemon", "PGROUSE_METRICS__LISTEN"), ("pgrouse-web", "PGROUSE_WEB__LISTEN")):
         main = container(one("Deployment", name))
         served = next(each["value"] for each in main["env"] if each["name"] == listen).rpartition(":")[2]
@@ -163,7 +163,7 @@ def test_the_probes_ask_ports_that_are_served() -> None:
         assert main["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": port["name"]}
 
 
-def test_everything_that_selects_pods_finds_them() -> None:
+def test_every_selector_matches_pods() -> None:
     labels = [each.body["spec"]["template"]["metadata"]["labels"] for each in PODS]
     selectors = [
         *(each.body["spec"]["selector"] for each in ALL if each.kind == "v1 Service"),
@@ -175,7 +175,7 @@ def test_everything_that_selects_pods_finds_them() -> None:
     assert all(any(each.items() <= pod.items() for pod in labels) for each in selectors)
 
 
-def test_the_monitors_find_the_services_and_their_ports() -> None:
+def test_the_monitors_match_services_and_their_ports() -> None:
     services = [each.body for each in ALL if each.kind == "v1 Service"]
     for monitor in (each.body["spec"] for each in ALL if each.body["kind"] == "ServiceMonitor"):
         wanted = monitor["selector"]["matchLabels"].items()
@@ -188,7 +188,7 @@ def test_the_monitors_find_the_services_and_their_ports() -> None:
             assert credentials["key"] in one("Secret", credentials["name"]).body["stringData"]
 
 
-def test_the_scaler_scales_what_is_there_and_reads_a_secret_that_is_described() -> None:
+def test_the_scaler_has_an_existing_target_and_a_described_secret() -> None:
     scaled = one("ScaledObject", "pgrouse-daemon").body["spec"]
     (trigger,) = scaled["triggers"]
     (secret,) = one("TriggerAuthentication", trigger["authenticationRef"]["name"]).body["spec"]["secretTargetRef"]
@@ -199,7 +199,7 @@ def test_the_scaler_scales_what_is_there_and_reads_a_secret_that_is_described() 
 
 @pytest.fixture
 def scaler(database: Database) -> psycopg.Connection[Any]:
-    """A connection with the rights of the scaler's user: those of messages_analyst, and no more."""
+    """A connection with the rights of the scaler's user: only those of messages_analyst."""
     conn = database.connect()
     conn.execute("SET ROLE messages_analyst")
     return conn
@@ -210,7 +210,7 @@ def scale(conn: psycopg.Connection[Any]) -> Any:
     return conn.execute(trigger["metadata"]["query"]).fetchone()
 
 
-def test_the_scalers_query_tells_how_long_the_oldest_message_has_waited(
+def test_the_scalers_query_returns_the_age_of_the_oldest_waiting_message(
     db: psycopg.Connection[Any], scaler: psycopg.Connection[Any]
 ) -> None:
     assert scale(scaler) == (0,)
@@ -224,7 +224,7 @@ def test_the_scalers_query_tells_how_long_the_oldest_message_has_waited(
     assert 90 < age < 120
 
 
-def test_paused_topics_ask_for_no_daemons(db: psycopg.Connection[Any], scaler: psycopg.Connection[Any]) -> None:
+def test_paused_topics_request_no_daemons(db: psycopg.Connection[Any], scaler: psycopg.Connection[Any]) -> None:
     db.execute(PUBLISH, {"topic": "a", "ready": "-90 s"})
     db.execute("SELECT messages.pause('a')")
     assert scale(scaler) == (0,)

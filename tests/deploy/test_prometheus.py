@@ -1,4 +1,4 @@
-"""The alert rules: Prometheus takes them, each fires when it should, and each names its runbook."""
+"""The alert rules: Prometheus accepts them, each fires when it should, and each names its runbook."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="`apt-get install p
 
 
 def promtool(*arguments: object) -> str:
-    """Run it; return what it says if it is not content."""
+    """Run it; return its output if it fails."""
     ran = subprocess.run([str(PROMTOOL), *map(str, arguments)], text=True, capture_output=True, check=False)
     return "" if ran.returncode == 0 else ran.stdout + ran.stderr
 
@@ -34,17 +34,17 @@ def rules() -> list[dict[str, Any]]:
 
 
 @needs_promtool
-def test_prometheus_takes_the_rules_and_the_configuration() -> None:
+def test_prometheus_accepts_the_rules_and_the_configuration() -> None:
     assert promtool("check", "rules", RULES) == ""
     assert promtool("check", "config", "--syntax-only", ROOT / "deploy/prometheus/scrape.yaml") == ""
 
 
 @needs_promtool
-def test_the_rules_do_what_their_unit_tests_say() -> None:
+def test_the_unit_tests_of_the_rules_pass() -> None:
     assert promtool("test", "rules", UNIT_TESTS) == ""
 
 
-def test_each_rule_is_seen_to_fire_and_to_be_silent() -> None:
+def test_each_rule_is_tested_firing_and_silent() -> None:
     tests = [each for test in yaml.safe_load(UNIT_TESTS.read_text())["tests"] for each in test["alert_rule_test"]]
     fires = {each["alertname"] for each in tests if each["exp_alerts"]}
     silent = {each["alertname"] for each in tests if not each["exp_alerts"]}
@@ -52,14 +52,14 @@ def test_each_rule_is_seen_to_fire_and_to_be_silent() -> None:
     assert fires == silent == {rule["alert"] for rule in rules()}
 
 
-def test_the_rules_use_only_metrics_that_are_told() -> None:
-    told = {metric.name for metric in (*catalogue.DAEMON, *catalogue.QUEUE)}
+def test_the_rules_use_only_exported_metrics() -> None:
+    exported = {metric.name for metric in (*catalogue.DAEMON, *catalogue.QUEUE)}
     used = {name for rule in rules() for name in re.findall(r"\bpgrouse_\w+", rule["expr"])}
 
-    assert used - told == set()
+    assert used - exported == set()
 
 
-def test_runbooks_become_links_by_the_command_that_the_file_names(tmp_path: Path) -> None:
+def test_the_documented_command_turns_runbooks_into_links(tmp_path: Path) -> None:
     copy = tmp_path / "alerts.yaml"
     copy.write_text(RULES.read_text())
     (command,) = re.findall(r"^# +(sed -i .* alerts\.yaml)$", RULES.read_text(), re.MULTILINE)
@@ -78,7 +78,7 @@ def test_runbooks_become_links_by_the_command_that_the_file_names(tmp_path: Path
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
-def test_each_rule_says_what_is_wrong_and_has_a_runbook(rule: dict[str, Any]) -> None:
+def test_each_rule_has_a_description_and_a_runbook(rule: dict[str, Any]) -> None:
     page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
     anchors = {
         re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-"))

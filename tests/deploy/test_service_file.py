@@ -1,4 +1,4 @@
-"""A service file of libpq, as every deployment brings it, is all that pgrouse needs to find its database."""
+"""A service file of libpq, as every deployment has it, is enough for pgrouse to find its database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cli.shell import PGROUSE
 from tests.server.postgres import Database
 
 
-def test_the_database_is_found_by_a_service_file_and_nothing_else(database: Database, tmp_path: Path) -> None:
+def test_the_database_is_found_by_a_service_file_alone(database: Database, tmp_path: Path) -> None:
     named = "".join(f"{key}={value}\n" for key, value in conninfo_to_dict(database.dsn).items())
     file = tmp_path / "pg_service.conf"
     file.write_text(f"[pgrouse]\n{named}")

@@ -1,4 +1,4 @@
-"""The units of deploy/systemd as the tests read them."""
+"""The units of deploy/systemd, as the tests read them."""
 
 from __future__ import annotations
 

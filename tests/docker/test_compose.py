@@ -1,6 +1,6 @@
-"""The images and docker/compose.yaml: a database with pg_cron and the schema, and a daemon that works messages without any rights.
+"""The images and docker/compose.yaml: a database with pg_cron and the schema, and a daemon without privileges.
 
-Where Docker has no Compose plugin the same containers are run one by one.
+If Docker has no Compose plugin the same containers are run one by one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def docker(*arguments: str | Path, **environment: str) -> str:
 
 
 def complaint(*arguments: str) -> str:
-    """Run a command of Docker that is to fail and return what it complains of."""
+    """Run a command of Docker that must fail and return its error."""
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     return done.stderr
@@ -70,14 +70,14 @@ class Stack:
 
 
 def ready(db: str) -> bool:
-    """Say whether the database answers. Over TCP: while its init scripts run it only listens on its socket."""
+    """Return whether the database answers. Over TCP: while its init scripts run it only listens on its socket."""
     ask = ["docker", "exec", db, "pg_isready", "--quiet", "--host=127.0.0.1"]
     assert subprocess.run(ask, check=False).returncode == 0, docker("logs", "--tail", "20", db)
     return True
 
 
 def healthy(container: str) -> bool:
-    """Say whether the container is healthy; as a condition to wait for: say what it logged if it is not."""
+    """Return whether the container is healthy; as a condition to wait for: return its log if it is not."""
     health = docker("inspect", "--format", "{{.State.Health.Status}}", container).strip()
     assert health == "healthy", docker("logs", "--tail", "20", container)
     return True
@@ -156,7 +156,7 @@ def test_the_database_has_the_schema_at_its_first_start(conn: Connection) -> Non
     assert schema.migrate(conn, dry_run=True) == []
 
 
-def test_the_ledger_reads_as_if_the_migrator_had_written_it(conn: Connection) -> None:
+def test_the_ledger_equals_that_of_the_migrator(conn: Connection) -> None:
     ledger = conn.execute("SELECT kind, name, digest FROM messages.migration").fetchall()
     versions = conn.execute("SELECT DISTINCT version FROM messages.migration").fetchall()
 
@@ -164,7 +164,7 @@ def test_the_ledger_reads_as_if_the_migrator_had_written_it(conn: Connection) ->
     assert versions == [(docker("run", "--rm", "pgrouse", "--version").split()[-1],)]
 
 
-def test_the_schema_is_that_of_the_migrator_to_the_last_grant(stack: Stack, conn: Connection) -> None:
+def test_the_schema_equals_that_of_the_migrator_including_grants(stack: Stack, conn: Connection) -> None:
     conn.execute("CREATE DATABASE migrated")
     with stack.connect("migrated") as other:
         schema.migrate(other)
@@ -186,12 +186,12 @@ def dump(stack: Stack, dbname: str) -> str:
 
 
 def test_pg_cron_maintains_the_queue(conn: Connection, eventually: Eventually) -> None:
-    # The launcher comes up a moment after its server does.
+    # The launcher starts a moment after its server.
     eventually(lambda: cron.check(conn) == [], within_s=120)
     assert cron.install(conn) == []
 
 
-def test_installing_where_the_schema_is_says_to_migrate(stack: Stack, conn: Connection) -> None:
+def test_an_installation_over_an_existing_schema_names_migrate(stack: Stack, conn: Connection) -> None:
     into = ("exec", "--env", "PGUSER=postgres", "--env", "PGDATABASE=queue", stack.db)
 
     refusal = complaint(*into, "/usr/share/pgrouse/install-schema.sh")
@@ -200,18 +200,18 @@ def test_installing_where_the_schema_is_says_to_migrate(stack: Stack, conn: Conn
     assert "pgrouse migrate" in refusal
 
 
-def test_an_insert_by_psql_is_worked_by_the_daemon(stack: Stack, conn: Connection, eventually: Eventually) -> None:
+def test_an_insert_by_psql_is_processed_by_the_daemon(stack: Stack, conn: Connection, eventually: Eventually) -> None:
     stack.psql("""INSERT INTO messages.message (topic, payload) VALUES ('orders.created', '{"id": 7}')""")
 
     ended = "SELECT result, output ->> 'order' FROM messages.message_archive WHERE topic = 'orders.created'"
     assert eventually(lambda: stack.psql(ended), within_s=240) == "success|7"
 
 
-def test_both_become_healthy(stack: Stack, eventually: Eventually) -> None:
+def test_both_services_become_healthy(stack: Stack, eventually: Eventually) -> None:
     assert eventually(lambda: healthy(stack.db) and healthy(stack.daemon), within_s=240)
 
 
-def test_the_daemon_has_no_rights_on_its_machine(stack: Stack) -> None:
+def test_the_daemon_has_no_privileges_on_its_host(stack: Stack) -> None:
     status = docker("exec", stack.daemon, "cat", "/proc/self/status")
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
 
@@ -229,12 +229,12 @@ def test_the_daemon_owns_nothing_in_the_database(conn: Connection) -> None:
             conn.execute(statement.encode())
 
 
-def test_what_the_containers_log_tells_no_password(stack: Stack) -> None:
+def test_the_logs_of_the_containers_have_no_password(stack: Stack) -> None:
     for container in (stack.db, stack.daemon):
         assert PASSWORD not in docker("logs", container)
 
 
-def test_stopping_the_daemon_ends_it_in_order(stack: Stack, eventually: Eventually) -> None:
+def test_stopping_the_daemon_drains_it(stack: Stack, eventually: Eventually) -> None:
     eventually(lambda: healthy(stack.daemon), within_s=240)
 
     docker("stop", "--time", "120", stack.daemon)
@@ -275,7 +275,7 @@ def test_the_database_may_have_any_name(database: Callable[..., str]) -> None:
     assert ask(container, dbname, "SELECT count(*), min(database) FROM cron.job") == f"2|{dbname}"
 
 
-def test_without_installation_there_is_only_pg_cron(database: Callable[..., str]) -> None:
+def test_without_installation_the_database_has_only_pg_cron(database: Callable[..., str]) -> None:
     container = database("-c", "fsync=off", POSTGRES_DB="elsewhere", PGROUSE_INSTALL="off")
 
     assert ask(container, "elsewhere", "SELECT extname FROM pg_extension ORDER BY 1") == "pg_cron\nplpgsql"
@@ -283,7 +283,7 @@ def test_without_installation_there_is_only_pg_cron(database: Callable[..., str]
     assert ask(container, "elsewhere", "SHOW fsync") == "off"
 
 
-def test_the_password_of_the_daemon_may_stand_in_a_file(database: Callable[..., str]) -> None:
+def test_the_password_of_the_daemon_may_be_in_a_file(database: Callable[..., str]) -> None:
     container = database(PGROUSE_WORKER_PASSWORD_FILE="/etc/hostname")
 
     password = "SELECT rolpassword LIKE 'SCRAM-SHA-256$%' FROM pg_authid WHERE rolname = 'pgrouse_worker'"

@@ -1,4 +1,4 @@
-"""What the tests of the documentation begin with."""
+"""Fixtures for the tests of the documentation."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tests.docs.psql import Psql
 
 @pytest.fixture
 def psql(db: psycopg.Connection[Any]) -> Psql:
-    """A session of the superuser in a new database, in which the numbers of claims are drawn as the pages show them."""
+    """A session of the superuser in a new database, in which the claim ids are those of the pages."""
     db.execute("SELECT setseed(0.5)")
     return Psql(db)

@@ -19,7 +19,7 @@ class Block:
 
     Attributes:
         kind: the words behind the fence, as `sql runnable`.
-        text: what stands in it.
+        text: its content.
         line: the line of its fence.
         end: the line of the fence that ends it.
     """
@@ -64,18 +64,18 @@ class Page:
                 yield number, found[1].replace("`", "")
 
     def anchors(self) -> set[str]:
-        """Return what a link can point to in the page, as GitHub makes it from the headings."""
+        """Return the possible targets of links into the page, as GitHub makes them from the headings."""
         return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for _, text in self.headings()}
 
     def links(self) -> Iterator[tuple[int, str]]:
-        """Yield the line number and the target of each link to this repository. Its words may go over several lines."""
+        """Yield the line number and the target of each link to this repository. Its text may span several lines."""
         words = re.sub(r"`[^`\n]*`", lambda code: " " * len(code[0]), self.prose)
         for found in LINK.finditer(words):
             if not re.match(r"[a-z]+:", found[1]):
                 yield words.count("\n", 0, found.start(1)) + 1, found[1]
 
     def section(self, heading: str) -> Page:
-        """Return a part of the page: what stands below a heading, up to the next one of its rank or a higher one."""
+        """Return a section of the page: what is below a heading, up to the next one of the same or a higher rank."""
         lines = self.text.split("\n")
         begin = next((n for n, text in self.headings() if text == heading), None)
         assert begin is not None, f"{self.name} has no section {heading!r}"

@@ -51,7 +51,7 @@ def _shown(value: Any) -> str:
 
 
 def written(text: str) -> str:
-    """Return the page with its tables as they are to be."""
+    """Return the page with its current tables."""
     for heading, model in TABLES.items():
         before, _, after = text.partition(f"### {heading}\n")
         lines = after.split("\n")

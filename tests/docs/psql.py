@@ -1,4 +1,4 @@
-"""A session that prints as psql does, so that what a page shows is what its reader sees."""
+"""A session that prints as psql does, so that a page shows what its reader sees."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 from psycopg.rows import TupleRow
 
-# The types that psql puts at the right of their column: int8, int2, int4, oid, float4, float8, numeric.
+# The types that psql aligns right: int8, int2, int4, oid, float4, float8, numeric.
 NUMBERS = {20, 21, 23, 26, 700, 701, 1700}
 
 
@@ -18,7 +18,7 @@ class Psql:
     def __init__(self, conn: psycopg.Connection[TupleRow]) -> None:
         self.conn = conn
         self._said: list[str] = []
-        conn.add_notice_handler(self._hear)
+        conn.add_notice_handler(self._on_notice)
         conn.add_notify_handler(self._notified)
         self._notifications: list[str] = []
 
@@ -42,7 +42,7 @@ class Psql:
         self._said += self._notifications
         self._notifications.clear()
 
-    def _hear(self, notice: psycopg.errors.Diagnostic) -> None:
+    def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
         self._said += _complaint(str(notice.severity), notice)
 
     def _notified(self, notify: psycopg.Notify) -> None:
@@ -85,7 +85,7 @@ def table(cursor: psycopg.Cursor[TupleRow]) -> list[str]:
 
 
 def same(text: str) -> list[str]:
-    """Return the lines of an output without what differs from run to run."""
+    """Return the lines of an output without parts that differ from run to run."""
     text = re.sub(r"with PID \d+", "with PID 4711", text)
     return [line.rstrip() for line in text.split("\n") if line.strip()]
 

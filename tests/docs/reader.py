@@ -1,4 +1,4 @@
-"""Somebody who does what a page says: runs its commands, saves its files, and keeps a daemon in a second terminal."""
+"""A reader who follows a page: runs its commands, saves its files, and keeps a daemon in a second terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BUSY = """
 
 
 class Reader:
-    """Somebody who does what a page says, in a folder of his own, with a second terminal for the daemon."""
+    """A reader who follows a page, in a folder, with a second terminal for the daemon."""
 
     def __init__(self, folder: Path, database: Database, eventually: Callable[..., Any], busy: str = BUSY) -> None:
         self.folder, self.database, self.eventually, self.busy = folder, database, eventually, busy
@@ -41,7 +41,7 @@ class Reader:
         }
 
     def follow(self, block: Block) -> str:
-        """Do what a block says; return what it would show: commands with their output, or the text as it is."""
+        """Do what a block says; return what it would show: commands with their output, or the text unchanged."""
         words = block.kind.split()
         if words == ["console", "runnable"]:
             return "\n".join(self._command(line) for line in block.text.split("\n") if line.startswith("$ "))
@@ -81,7 +81,7 @@ class Reader:
             return int(row[0])
 
     def _own_psql(self) -> Path:
-        """Return a folder with a psql: there need not be one where the tests run."""
+        """Return a folder with a psql, since the machine of the tests may have none."""
         folder = self.folder / ".bin"
         folder.mkdir()
         (folder / "psql").write_text(PSQL.format(python=sys.executable, root=str(ROOT)))
@@ -90,7 +90,7 @@ class Reader:
 
 
 def steady(text: str, varies: Sequence[tuple[str, str]]) -> str:
-    """Return the text without what varies: each pattern becomes its word."""
+    """Return the text without parts that vary: each pattern becomes its word."""
     for pattern, word in varies:
         text = re.sub(pattern, word, text, flags=re.MULTILINE)
     return "\n".join(line.rstrip() for line in text.split("\n") if line.strip())

@@ -1,4 +1,4 @@
-"""docs/publishing.md and docs/testing.md: their examples run, and say what there is."""
+"""docs/publishing.md and docs/testing.md: their examples run, and they name everything that exists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.docs.page import Page
 from tests.server.postgres import Database
 
 PUBLISHING, TESTING = Page("docs/publishing.md"), Page("docs/testing.md")
-# What the page leaves to its reader: where the database is. In a process of its own: Django is configured once in a process.
+# What the page leaves to its reader: where the database is. In its own process: Django is configured once in a process.
 BEGIN = """
 import sys
 from urllib.parse import urlencode
@@ -49,7 +49,7 @@ def test_the_examples_of_testing_run(database: Database) -> None:
     assert len(examples) == 4
 
 
-def test_all_that_pgrouse_testing_has_is_named() -> None:
+def test_every_name_of_pgrouse_testing_is_documented() -> None:
     assert {name for name in testing.__all__ if f"`{name}" not in TESTING.prose} == set()
 
 

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md shows the layout as it is."""
+"""CONTRIBUTING.md shows the current layout."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tests.docs.page import ROOT, Page
 TREE = Page("CONTRIBUTING.md").section("The layout").blocks[0].text
 
 
-def test_every_file_and_folder_in_the_tree_is_there() -> None:
+def test_every_file_and_folder_in_the_tree_exists() -> None:
     missing = [path for path in _paths() if not (ROOT / path).exists()]
 
     assert missing == []
 
 
-def test_the_tree_has_every_folder_at_the_top() -> None:
+def test_the_tree_has_every_top_folder() -> None:
     there = {path.split("/")[0] for path in _files()}
 
     assert there == {path.split("/")[0] for path in _paths() if "/" in path}

@@ -1,4 +1,4 @@
-"""docs/reference/doctor.md knows every code of the doctor, and how bad it can be."""
+"""docs/reference/doctor.md has every code of the doctor, with its levels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_every_code_is_on_the_page_and_no_other() -> None:
     assert sorted(ROWS) == sorted(CODES)
 
 
-def test_each_says_how_bad_it_can_be_and_what_fixes_it() -> None:
+def test_each_code_has_its_levels_and_its_fix() -> None:
     wrong = {
         code: (what, levels, fix)
         for code, (_, what, levels, fix) in ROWS.items()

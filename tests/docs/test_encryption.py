@@ -25,7 +25,7 @@ def test_the_examples_run(database: Database) -> None:
 
 
 @pytest.mark.parametrize("block", [block for block in PAGE.blocks if block.kind == "toml"], ids=lambda b: str(b.line))
-def test_the_tables_are_such_as_the_configuration_takes(block: Any) -> None:
+def test_the_tables_are_accepted_by_the_configuration(block: Any) -> None:
     given = tomllib.loads(block.text)["crypto"]
 
     CryptoSettings.model_validate(given)

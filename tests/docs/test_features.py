@@ -1,4 +1,4 @@
-"""docs/development/promises.md has every promise, and every test that it names is there."""
+"""docs/development/promises.md has every promise, and every test that it names exists."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def test_every_feature_has_one_line_in_its_order() -> None:
     assert [row[0] for row in ROWS] == expected
 
 
-def test_every_feature_names_a_test_or_says_not_yet() -> None:
+def test_every_feature_names_a_test_or_is_marked_not_yet() -> None:
     silent = [row[0] for row in ROWS if not (named(row[3]) or row[3] == "not yet")]
 
     assert silent == []
 
 
-def test_every_test_that_is_namedis_there() -> None:
+def test_every_named_test_exists() -> None:
     missing = [f"{row[0]}: {name}" for row in ROWS for name in named(row[3]) if not is_there(name)]
 
     assert missing == []

@@ -1,4 +1,4 @@
-"""docs/reference/http.md shows what is answered, and has every route."""
+"""docs/reference/http.md shows the real answers, and has every route."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.docs.page import Page
 from tests.server.postgres import Database
 
 PAGE = Page("docs/reference/http.md")
-# There need not be a curl where the tests run.
+# The machine of the tests may have no curl.
 CURL = """#!{python}
 import argparse, sys, httpx
 given = argparse.ArgumentParser()
 given.add_argument("-s", action="store_true"); given.add_argument("-H", action="append"); given.add_argument("-d")
 given.add_argument("-X"); given.add_argument("url")
-said = given.parse_args()
-headers = dict(each.split(": ", 1) for each in said.H)
-if said.d is not None:
+options = given.parse_args()
+headers = dict(each.split(": ", 1) for each in options.H)
+if options.d is not None:
     headers = {{"Content-Type": "application/x-www-form-urlencoded", **headers}}
-method = said.X or ("GET" if said.d is None else "POST")
-sys.stdout.write(httpx.request(method, said.url, headers=headers, content=said.d).text)
+method = options.X or ("GET" if options.d is None else "POST")
+sys.stdout.write(httpx.request(method, options.url, headers=headers, content=options.d).text)
 """
 
 
@@ -38,7 +38,7 @@ def site(database: Database) -> Iterator[Site]:
     site.stop()
 
 
-def test_every_example_answers_what_the_page_shows(site: Site, tmp_path: Path) -> None:
+def test_every_example_returns_the_answer_on_the_page(site: Site, tmp_path: Path) -> None:
     token = site.token("viewer", "publisher", "worker", "operator")
     (tmp_path / "curl").write_text(CURL.format(python=sys.executable))
     (tmp_path / "curl").chmod(0o755)
@@ -61,7 +61,7 @@ def test_every_example_answers_what_the_page_shows(site: Site, tmp_path: Path) -
     assert answers == shown
 
 
-def test_the_worker_of_the_page_works_and_stops_when_it_is_asked_to(
+def test_the_worker_on_the_page_works_and_stops_on_request(
     site: Site, database: Database, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
     (block,) = [block for block in PAGE.blocks if block.kind == "bash worker"]
@@ -79,7 +79,7 @@ def test_the_worker_of_the_page_works_and_stops_when_it_is_asked_to(
             ended = "SELECT result FROM messages.message_archive ORDER BY id"
             eventually(lambda: [each for (each,) in conn.execute(ended)] == ["success", "failed"])
             http.post("/v1/workers/drain", json={"name": "http:shop/shell-1"})
-            # Its claim is under way: what it waits for lets it ask again.
+            # Its claim is under way: a message that it waits for lets it claim again.
             eventually(
                 lambda: http.post("/v1/messages", json={"topic": "orders.webhook", "payload": 1}) and worker.poll() == 0
             )

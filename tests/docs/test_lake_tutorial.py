@@ -1,4 +1,4 @@
-"""docs/lake-tutorial.md does what it says, from top to bottom."""
+"""docs/lake-tutorial.md works, from top to bottom."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ pytestmark = [
 ]
 
 PAGE = Page("docs/lake-tutorial.md")
-# The next export would leave out what a transaction of somebody else's still hides.
+# The next export would omit rows that a transaction of another session still hides.
 HIDDEN = """
     SELECT count(*) FROM messages.message_archive WHERE archive_xid >= pg_snapshot_xmin(pg_current_snapshot())
 """
-# What differs from run to run: where the folder is, days, names of files, speeds.
+# Parts that differ from run to run: the folder, days, names of files, speeds.
 VARIES = (
     (r"/[^ ]*/(lake|report)\b", r"/FOLDER/\1"),
     (r"\d{4}-\d\d-\d\d", "DAY"),

@@ -26,7 +26,7 @@ def test_every_metric_is_listed_with_its_type_and_labels_and_no_other(
     assert listed == [(each.name, each.kind.value, each.labels) for each in metrics]
 
 
-def test_every_metric_that_is_named_is_told() -> None:
+def test_every_named_metric_is_exported() -> None:
     source = (ROOT / "daemon/pgrouse/metrics/catalogue.py").read_text()
     constants = set(re.findall(r"^([A-Z_]+) = _(?:counter|gauge|histogram)", source, re.MULTILINE))
 

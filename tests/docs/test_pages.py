@@ -1,4 +1,4 @@
-"""What every page has to be: links lead somewhere, nothing is left to be done."""
+"""Rules for every page: links lead somewhere, and no page has open tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.docs.page import ROOT, Page, pages
 PAGES = pages()
 
 
-def test_every_link_leads_to_a_file_and_a_heading_that_are_there() -> None:
+def test_every_link_leads_to_an_existing_file_and_heading() -> None:
     broken = [
         f"{page.name}:{line} {target}"
         for page in PAGES
@@ -25,7 +25,7 @@ def test_every_link_leads_to_a_file_and_a_heading_that_are_there() -> None:
     assert broken == []
 
 
-def test_no_page_leaves_something_to_be_done() -> None:
+def test_no_page_contains_a_todo() -> None:
     left = {
         page.name: found for page in PAGES if (found := re.findall(r"\bTO" r"DO\b|\b(?:TBD|FIXME|XXX)\b", page.text))
     }
@@ -33,7 +33,7 @@ def test_no_page_leaves_something_to_be_done() -> None:
     assert left == {}
 
 
-def test_every_example_of_a_configuration_is_one() -> None:
+def test_every_example_of_a_configuration_is_valid() -> None:
     wrong = {
         f"{page.name}:{block.line}": problem
         for page in PAGES
@@ -45,7 +45,7 @@ def test_every_example_of_a_configuration_is_one() -> None:
 
 
 def _problem_of(configuration: str) -> str | None:
-    """Return what is wrong with this text of a configuration, None if nothing is."""
+    """Return the error of this configuration, None if it is valid."""
     try:
         Config.model_validate(tomllib.loads(configuration))
     except (ValidationError, tomllib.TOMLDecodeError) as error:
@@ -53,14 +53,14 @@ def _problem_of(configuration: str) -> str | None:
     return None
 
 
-def test_the_readme_has_defaults_that_are_those_of_the_code() -> None:
+def test_the_readme_has_the_defaults_of_the_code() -> None:
     rows = Page("README.md").section("Configuration").rows()
-    said = {row[0].strip("`"): row[1].strip("`").strip('"') for row in rows if not row[0].startswith("`topics")}
+    found = {row[0].strip("`"): row[1].strip("`").strip('"') for row in rows if not row[0].startswith("`topics")}
 
-    defaults = {key: _default(key) for key in said}
+    defaults = {key: _default(key) for key in found}
 
-    assert len(said) > 5
-    assert said == defaults
+    assert len(found) > 5
+    assert found == defaults
 
 
 def _default(key: str) -> str:

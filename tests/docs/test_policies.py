@@ -1,4 +1,4 @@
-"""docs/reference/policies.md does what it says, and leaves out no policy."""
+"""docs/reference/policies.md works, and has every policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.docs.psql import Psql, same
 PAGE = Page("docs/reference/policies.md")
 
 
-def test_its_sql_prints_what_the_page_shows(psql: Psql) -> None:
+def test_the_sql_prints_the_output_on_the_page(psql: Psql) -> None:
     examples = [
         (block.line, block.text, after.text if after.line == block.end + 1 and after.kind == "text" else None)
         for block, after in pairwise(PAGE.blocks)
@@ -28,7 +28,7 @@ def test_its_sql_prints_what_the_page_shows(psql: Psql) -> None:
     ]
 
 
-def test_its_handlers_can_be_defined() -> None:
+def test_the_handlers_can_be_defined() -> None:
     handlers = [block for block in PAGE.blocks if block.kind == "python runnable"]
     names: dict[str, Any] = {"__name__": "example"}
 
@@ -39,13 +39,13 @@ def test_its_handlers_can_be_defined() -> None:
 
 
 def test_every_setting_of_a_topic_is_on_the_page() -> None:
-    # Whether publishes ring is no policy of what becomes of a message.
+    # When publishes notify is not a policy of messages.
     missing = [setting for setting in TopicPolicy.names() if setting not in PAGE.text and setting != "notify"]
 
     assert missing == []
 
 
-def test_every_policy_says_its_limit_and_links_to_the_rest_of_it() -> None:
+def test_every_policy_has_its_limit_and_links_to_the_details() -> None:
     sections = [PAGE.section(heading) for number, heading in PAGE.headings() if number > 1]
 
     without = [section.name for section in sections if "Limit: " not in section.text or "](" not in section.text]

@@ -9,7 +9,7 @@ from tests.docs.policy_settings import PAGE, TABLES, rows
 
 
 @pytest.mark.parametrize("section", TABLES)
-def test_the_table_says_what_the_settings_are(section: str) -> None:
+def test_the_table_matches_the_settings(section: str) -> None:
     written = [tuple(row) for row in Page(PAGE).section(section).rows()]
     _, *expected = rows(TABLES[section])
 

@@ -1,4 +1,4 @@
-"""docs/reference/protocol.md says what the schema is: no function, table, column or grant is missing there, and none is invented."""
+"""docs/reference/protocol.md matches the schema: no function, table, column or grant is missing or invented."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ EXECUTE = """
 """
 
 
-def test_every_table_view_type_and_function_for_others_is_documented_and_no_other(
+def test_every_public_table_view_type_and_function_is_documented_and_no_other(
     db: psycopg.Connection[Any],
 ) -> None:
     functions = {name for (name,) in db.execute(FUNCTIONS)}
@@ -51,7 +51,7 @@ def test_every_table_view_type_and_function_for_others_is_documented_and_no_othe
     assert functions | relations == DOCUMENTED | INTERNAL
 
 
-def test_the_page_about_the_inside_has_every_internal_function_and_no_other() -> None:
+def test_the_page_of_internals_has_every_internal_function_and_no_other() -> None:
     assert {
         f"messages.{name}" for name in re.findall(r"^### messages\.(\w+)$", internals.page(), re.MULTILINE)
     } == INTERNAL
@@ -75,7 +75,7 @@ def test_every_column_is_named_in_the_section_of_its_table(db: psycopg.Connectio
     assert missing == []
 
 
-def test_no_column_in_a_table_of_columns_is_invented(db: psycopg.Connection[Any]) -> None:
+def test_every_column_in_a_table_of_columns_exists(db: psycopg.Connection[Any]) -> None:
     invented = [
         f"{name}.{column}"
         for name, columns in db.execute(RELATIONS)
@@ -86,9 +86,9 @@ def test_no_column_in_a_table_of_columns_is_invented(db: psycopg.Connection[Any]
     assert invented == []
 
 
-def test_the_table_of_grants_is_what_the_catalog_says(db: psycopg.Connection[Any]) -> None:
+def test_the_table_of_grants_matches_the_catalog(db: psycopg.Connection[Any]) -> None:
     rows = PAGE.section("Roles and grants").rows()
-    said = {
+    found = {
         (row[0].strip("`"), f"messages_{role}")
         for row in rows
         if len(row) == 1 + len(ROLES)
@@ -96,7 +96,7 @@ def test_the_table_of_grants_is_what_the_catalog_says(db: psycopg.Connection[Any
         if cell == "yes"
     }
 
-    assert said == set(db.execute(EXECUTE, [list(ROLES)]).fetchall())
+    assert found == set(db.execute(EXECUTE, [list(ROLES)]).fetchall())
 
 
 def test_every_notification_channel_of_the_sql_is_documented_and_no_other() -> None:
@@ -107,7 +107,7 @@ def test_every_notification_channel_of_the_sql_is_documented_and_no_other() -> N
     assert documented == set(re.findall(r"messages\.notify\('(\w+)'", sql))
 
 
-def test_the_worked_example_prints_what_the_page_shows(psql: Psql) -> None:
+def test_the_worked_example_prints_the_output_on_the_page(psql: Psql) -> None:
     examples = _examples()
 
     printed = [(line, same(psql.run(script))) for line, script, _ in examples]
@@ -132,7 +132,7 @@ def test_the_example_of_pg_cron_publishes(server: Postgres, db: psycopg.Connecti
 
 
 @pytest.mark.pg_cron
-def test_the_example_of_a_purge_by_the_clock_deletes_what_is_older_and_its_time_can_be_changed(
+def test_the_example_of_a_scheduled_purge_deletes_older_messages_and_can_be_rescheduled(
     server: Postgres, db: psycopg.Connection[Any]
 ) -> None:
     example = PAGE.section("messages.purge_archive").blocks[-1].text.replace("'queue'", f"'{db.info.dbname}'")
@@ -162,7 +162,7 @@ def test_the_example_of_a_purge_by_the_clock_deletes_what_is_older_and_its_time_
 
 
 def _examples() -> list[tuple[int, str, str]]:
-    """Return line, script and output of each runnable block: the output stands right below it."""
+    """Return line, script and output of each runnable block: the output is right below it."""
     blocks = PAGE.blocks
     return [
         (block.line, block.text, shown.text)

@@ -1,4 +1,4 @@
-"""docs/reference/python.md names all that users import, and its examples run."""
+"""docs/reference/python.md names everything that users import, and its examples run."""
 
 from __future__ import annotations
 

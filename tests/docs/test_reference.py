@@ -1,4 +1,4 @@
-"""The reference pages list what the code has, all of it and nothing else."""
+"""The reference pages list exactly what the code has."""
 
 from __future__ import annotations
 

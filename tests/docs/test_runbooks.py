@@ -1,4 +1,4 @@
-"""docs/runbooks.md has a section for everything that alerts, and names only what there is."""
+"""docs/runbooks.md has a section for everything that alerts, and names only what exists."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"] if "alert" in rule]
 
 
-def told(kind: str) -> set[str]:
-    """Return what the sections say they are told by: names of rules, alerts or codes of the doctor."""
-    said = (re.search(r"Reported by:(.*?)\n\n", each.text, re.DOTALL) for each in RUNBOOKS.values())
-    parts = [part for found in said if found for part in found[1].split(";")]
+def documented(kind: str) -> set[str]:
+    """Return what leads to the sections: names of rules, alerts or codes of the doctor."""
+    output = (re.search(r"Reported by:(.*?)\n\n", each.text, re.DOTALL) for each in RUNBOOKS.values())
+    parts = [part for found in output if found for part in found[1].split(";")]
     return {name for part in parts if re.match(rf"\s*{kind}s?\b", part) for name in re.findall(r"`(\w+)`", part)}
 
 
 @pytest.mark.parametrize("heading", RUNBOOKS)
-def test_every_runbook_says_all_that_it_has_to(heading: str) -> None:
+def test_every_runbook_has_all_sections(heading: str) -> None:
     text = RUNBOOKS[heading].text
 
     assert "Reported by:" in text
@@ -45,7 +45,7 @@ def test_every_runbook_says_all_that_it_has_to(heading: str) -> None:
     assert RUNBOOKS[heading].blocks
 
 
-def test_every_rule_leads_to_its_runbook_which_names_it() -> None:
+def test_every_rule_links_to_its_runbook_which_names_it() -> None:
     anchors = PAGE.anchors()
     named = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in rules()}
 
@@ -58,27 +58,27 @@ def test_every_rule_leads_to_its_runbook_which_names_it() -> None:
         assert f"`{name}`" in RUNBOOKS[heading].text, f"{heading} does not name {name}"
 
 
-def test_the_rules_that_are_named_are_there_and_all_of_them() -> None:
-    assert told("rule") == {rule["alert"] for rule in rules()}
+def test_every_named_rule_exists_and_all_are_named() -> None:
+    assert documented("rule") == {rule["alert"] for rule in rules()}
 
 
 def test_every_kind_of_alert_has_its_runbook() -> None:
-    assert told("alert") == set(get_args(AlertKind))
+    assert documented("alert") == set(get_args(AlertKind))
 
 
 def test_every_code_of_the_doctor_has_its_runbook() -> None:
-    assert told("doctor") == set(CODES)
+    assert documented("doctor") == set(CODES)
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
-def test_every_command_that_is_named_is_one_with_such_options(page: Page) -> None:
+def test_every_named_command_and_its_options_exist(page: Page) -> None:
     wrong = [f"{line}: {problem}" for line in commands(page) if (problem := complaint(line))]
 
     assert wrong == []
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
-def test_every_function_table_and_column_of_a_statement_is_there(page: Page, db: psycopg.Connection[Any]) -> None:
+def test_every_function_table_and_column_in_a_statement_exists(page: Page, db: psycopg.Connection[Any]) -> None:
     for statement in statements(page):
         db.execute("BEGIN")
         prepare(db, statement)
@@ -86,7 +86,7 @@ def test_every_function_table_and_column_of_a_statement_is_there(page: Page, db:
 
 
 def prepare(db: psycopg.Connection[Any], statement: str) -> None:
-    """Let the server understand a statement without running it. What cannot be prepared names indexes and tables, which are looked up."""
+    """Parse a statement on the server without running it. If it cannot be prepared, its indexes and tables are looked up."""
     if re.match(r"(SELECT|UPDATE|INSERT|DELETE|WITH)\b", statement):
         db.execute(f"PREPARE it AS {statement}".encode())
         db.execute("DEALLOCATE it")
@@ -117,7 +117,7 @@ def commands(page: Page) -> Iterator[str]:
 
 
 def complaint(line: str) -> str | None:
-    """Return what is wrong with a call of pgrouse: no such command, or no such option; None if it is one."""
+    """Return the error in a call of pgrouse: no such command, or no such option; None if it is valid."""
     words = shlex.split(re.sub(r"[|>].*|\.\.\.|…|&$", "", line))[1:]
     command: click.Command | None = root
     context = click.Context(root)

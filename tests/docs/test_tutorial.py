@@ -1,4 +1,4 @@
-"""docs/tutorial.md does what it says, from top to bottom."""
+"""docs/tutorial.md works, from top to bottom."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.server.postgres import Database
 
 pytestmark = pytest.mark.timeout(400)
 PAGE = Page("docs/tutorial.md")
-# What differs from run to run: moments, ages, workers, and the width of the columns they stand in.
+# Parts that differ from run to run: times, ages, workers, and the width of their columns.
 VARIES = (
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+0000", "MOMENT"),
     (r"\b\d+(\.\d+)?(ms|s|m)\b", "TIME"),

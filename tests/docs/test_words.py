@@ -1,4 +1,4 @@
-"""That the project speaks the words of its field: those that it once made up for itself stay out of code, messages and docs."""
+"""The project uses common words: private ones stay out of code, messages and docs."""
 
 from __future__ import annotations
 

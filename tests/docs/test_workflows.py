@@ -1,4 +1,4 @@
-"""docs/explanation/workflows.md: its example does what the text says of it."""
+"""docs/explanation/workflows.md: its example does what the text describes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sql.queue import Queue
 PAGE = Page("docs/explanation/workflows.md")
 
 
-def test_the_order_is_checked_then_billed_and_packed_at_once_and_shipped_last(database: Database) -> None:
+def test_the_example_runs_in_the_documented_order(database: Database) -> None:
     names: dict[str, Any] = {"dsn": database.dsn}
     (example,) = [block for block in PAGE.blocks if block.kind == "python runnable"]
     queue = Queue(database.connect())
@@ -25,7 +25,7 @@ def test_the_order_is_checked_then_billed_and_packed_at_once_and_shipped_last(da
     assert seen == [["order.check"], ["order.bill", "order.pack"], ["order.ship"]]
 
 
-def test_every_option_of_the_text_is_one(database: Database) -> None:
+def test_every_option_in_the_text_exists(database: Database) -> None:
     rows = PAGE.section("If one of them ends badly").rows()
 
     assert [row[0].strip("`") for row in rows] == ["hold", "cancel", "run"]

@@ -1,4 +1,4 @@
-"""What the tests of the doctor begin with: one database, from which each test takes its changes back."""
+"""Fixtures for the tests of the doctor: one database, in which each test undoes its changes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Examine = Callable[..., list[Finding]]
 
 
 @pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What can arrive arrives, however long the machine stands still."""
+def long_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timeout that lets every notification arrive, however long the machine pauses."""
     monkeypatch.setattr(listener, "WAITS_S", (0.3, 1.0, 20.0))
 
 
 @pytest.fixture(scope="module")
 def database(server: Postgres) -> Iterator[Database]:
-    """The database of these tests, and a schema that has been ticked. Each test leaves it as it was."""
+    """The database of these tests, and a schema with a recent tick. Each test leaves it unchanged."""
     with server.new_database(template=server.migrated) as database:
         yield database
 
@@ -36,12 +36,12 @@ def admin(database: Database) -> psycopg.Connection[Any]:
 
 @pytest.fixture
 def examined(database: Database) -> Examine:
-    """`examined("clock", prepare=False)` looks at what it names, with these settings of the section database."""
+    """`examined("clock", prepare=False)` runs the named checks, with these settings of the section database."""
 
-    def look(
+    def run_checks(
         *codes: str, within_s: float = 30, sections: dict[str, Any] | None = None, **settings: Any
     ) -> list[Finding]:
         given = {"database": {"dsn": database.dsn, **settings}, **(sections or {})}
         return examine(Config.model_validate(given), codes, within_s=within_s)
 
-    return look
+    return run_checks

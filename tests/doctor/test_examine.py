@@ -1,4 +1,4 @@
-"""What only a client can see. Everything is provoked for real, and where the fix is a statement it is tried."""
+"""Findings that only a client can see. Each problem is a real one, and a fix that is a statement is executed."""
 
 from __future__ import annotations
 
@@ -36,38 +36,36 @@ def levels(found: list[Finding]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def pooled(database: Database) -> Iterator[str]:
-    """The connection string of the way through a pooler in transaction mode."""
+    """The connection string through a pooler in transaction mode."""
     if pgbouncer.PROGRAM is None:
         pytest.skip("pgbouncer is not installed: `apt-get install pgbouncer` as root brings it")
     with tempfile.TemporaryDirectory() as folder, pgbouncer.in_front_of(database.dsn, Path(folder)) as dsn:
         yield dsn
 
 
-# All of it
+# All checks
 
 
-def test_it_says_something_of_every_code_and_each_problem_has_a_fix(examined: Examine) -> None:
+def test_every_code_has_a_finding_and_each_problem_has_a_fix(examined: Examine) -> None:
     found = examined()
 
     assert {each.code for each in found} == set(CODES) - {"unexamined"}
     assert [each for each in found if each.level != Level.OK and not each.fix] == []
 
 
-def test_it_looks_only_at_what_it_is_asked_for(examined: Examine) -> None:
+def test_only_the_requested_checks_run(examined: Examine) -> None:
     assert levels(examined("clock", "ticks")).keys() == {"clock", "ticks"}
 
 
-# The way to the database
+# The connection to the database
 
 
-@pytest.mark.usefixtures("patience")
-def test_without_a_pooler_all_is_heard(examined: Examine) -> None:
+@pytest.mark.usefixtures("long_timeout")
+def test_a_direct_connection_receives_notifications(examined: Examine) -> None:
     assert levels(examined("pooler", "listener")) == {"pooler": "ok", "listener": "ok"}
 
 
-def test_behind_a_pooler_in_transaction_mode_it_finds_that_nothing_is_heard_and_statements_are_lost(
-    examined: Examine, pooled: str
-) -> None:
+def test_a_pooler_in_transaction_mode_loses_notifications_and_statements(examined: Examine, pooled: str) -> None:
     found = {each.code: each for each in examined("pooler", "listener", dsn=pooled)}
 
     assert found["listener"].level is Level.FAIL
@@ -76,8 +74,8 @@ def test_behind_a_pooler_in_transaction_mode_it_finds_that_nothing_is_heard_and_
     assert "set database.prepare = false" in (found["pooler"].fix or "")
 
 
-@pytest.mark.usefixtures("patience")
-def test_with_a_direct_way_to_listen_and_without_prepared_statements_the_pooler_does_no_harm(
+@pytest.mark.usefixtures("long_timeout")
+def test_a_pooler_is_harmless_with_a_direct_listener_and_without_prepared_statements(
     examined: Examine, pooled: str, database: Database
 ) -> None:
     found = examined(dsn=pooled, listen_dsn=database.dsn, prepare=False)
@@ -87,23 +85,21 @@ def test_with_a_direct_way_to_listen_and_without_prepared_statements_the_pooler_
     assert "unexamined" not in levels(found)
 
 
-def test_who_listens_at_another_database_hears_nothing(examined: Examine, server: Postgres) -> None:
+def test_a_listener_on_another_database_is_found(examined: Examine, server: Postgres) -> None:
     found = only(examined("listener", listen_dsn=server.dsn("postgres")))
 
     assert found.level is Level.FAIL
     assert "the same database" in (found.fix or "")
 
 
-def test_who_cannot_listen_at_all_is_told_why(examined: Examine, server: Postgres) -> None:
+def test_a_listener_that_cannot_connect_is_reported_with_the_reason(examined: Examine, server: Postgres) -> None:
     found = only(examined("listener", listen_dsn=server.dsn("not_there")))
 
     assert found.level is Level.FAIL
     assert 'database "not_there" does not exist' in found.what
 
 
-def test_a_database_that_does_not_answer_is_a_finding_and_what_needs_none_is_looked_at(
-    examined: Examine, tmp_path: Path
-) -> None:
+def test_an_unreachable_database_is_a_finding_and_other_checks_run(examined: Examine, tmp_path: Path) -> None:
     found = {each.code: each for each in examined(dsn=f"host={tmp_path} user=u password=geheim1 dbname=d")}
 
     assert levels(list(found.values())) == {
@@ -117,7 +113,7 @@ def test_a_database_that_does_not_answer_is_a_finding_and_what_needs_none_is_loo
     assert "geheim1" not in str(found)
 
 
-def test_a_clock_that_is_wrong_is_a_warning(examined: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_clock_is_a_warning(examined: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert only(examined("clock")).level is Level.OK
 
     monkeypatch.setattr(clock, "time", SimpleNamespace(time=lambda: time.time() - 3600))
@@ -144,7 +140,7 @@ def test_a_payload_schema_that_cannot_be_checked_here_is_a_failure(
     assert "pip install 'pgrouse[schemas]'" in missing[1].what
 
 
-def test_keys_of_the_configuration_that_surprise_are_asked_about(examined: Examine) -> None:
+def test_surprising_keys_of_the_configuration_are_warnings(examined: Examine) -> None:
     topics = {"mail": {"handler": "work:echo", "ack_policy": "ack_first"}}
 
     found = only(examined("configuration", sections={"topics": topics}))
@@ -153,7 +149,7 @@ def test_keys_of_the_configuration_that_surprise_are_asked_about(examined: Exami
     assert "topics.mail.ack_policy" in found.what
 
 
-def test_workers_that_may_open_more_connections_than_there_are_are_told(examined: Examine) -> None:
+def test_more_possible_connections_of_workers_than_the_server_allows_are_reported(examined: Examine) -> None:
     assert only(examined("connections_needed")).level is Level.OK
     assert only(examined("connections_needed", pool_size=500)).level is Level.WARN
 
@@ -166,7 +162,7 @@ def test_workers_that_may_open_more_connections_than_there_are_are_told(examined
 # Rights
 
 
-def test_a_user_that_may_not_work_is_told_as_soon_as_the_configuration_has_handlers(
+def test_a_user_without_the_worker_role_is_reported_if_the_configuration_has_handlers(
     examined: Examine, database: Database, admin: Admin
 ) -> None:
     as_publisher = f"{database.dsn} options='-c role=messages_publisher'"
@@ -185,7 +181,7 @@ def test_a_user_that_may_not_work_is_told_as_soon_as_the_configuration_has_handl
         admin.execute("REVOKE messages_worker FROM messages_publisher")
 
 
-def test_a_right_that_was_taken_from_a_role_is_found_and_given_back_by_migrate(examined: Examine, admin: Admin) -> None:
+def test_a_revoked_right_of_a_role_is_found_and_restored_by_migrate(examined: Examine, admin: Admin) -> None:
     admin.execute("REVOKE EXECUTE ON FUNCTION messages.claim FROM messages_worker")
 
     found = only(examined("grants"))
@@ -196,7 +192,7 @@ def test_a_right_that_was_taken_from_a_role_is_found_and_given_back_by_migrate(e
     assert only(examined("grants")).level is Level.OK
 
 
-def test_who_may_see_little_is_told_what_he_cannot_see(examined: Examine, database: Database) -> None:
+def test_a_user_with_few_rights_gets_the_list_of_skipped_checks(examined: Examine, database: Database) -> None:
     found = examined(dsn=f"{database.dsn} options='-c role=messages_analyst'")
 
     assert "messages_analyst may not see since when" in only([e for e in found if e.code == "snapshot_held"]).what
@@ -205,7 +201,7 @@ def test_who_may_see_little_is_told_what_he_cannot_see(examined: Examine, databa
     assert "GRANT messages_operator" in (unexamined.fix or "")
 
 
-def test_who_may_see_nothing_is_told_that(examined: Examine, database: Database) -> None:
+def test_a_user_without_rights_is_informed(examined: Examine, database: Database) -> None:
     found = examined("ticks", "workers", "partitions", dsn=f"{database.dsn} options='-c role=messages_maintainer'")
 
     assert only(found).code == "unexamined"
@@ -218,7 +214,9 @@ def test_who_may_see_nothing_is_told_that(examined: Examine, database: Database)
 # The schema
 
 
-def test_a_database_without_the_schema_is_told_to_have_it_made(examined: Examine, server: Postgres) -> None:
+def test_a_database_without_the_schema_is_reported_with_the_migrate_command(
+    examined: Examine, server: Postgres
+) -> None:
     with server.new_database() as empty:
         found = examined(dsn=empty.dsn)
 
@@ -227,7 +225,7 @@ def test_a_database_without_the_schema_is_told_to_have_it_made(examined: Examine
     assert "does not match this version" in by_code["unexamined"].what
 
 
-def test_files_that_were_never_applied_are_found_and_applied(examined: Examine, admin: Admin) -> None:
+def test_pending_files_are_found_and_applied(examined: Examine, admin: Admin) -> None:
     admin.execute("UPDATE messages.migration SET digest = 'older' WHERE name = 'claim'")
 
     found = only(examined("schema"))
@@ -256,7 +254,7 @@ def test_files_that_were_never_applied_are_found_and_applied(examined: Examine, 
         ("objects", "the view dead is gone", "DROP VIEW messages.dead"),
     ],
 )
-def test_what_was_changed_by_hand_is_found_and_the_fix_fixes_it(
+def test_a_manual_change_is_found_and_the_fix_repairs_it(
     examined: Examine, admin: Admin, code: str, what: str, change: str
 ) -> None:
     assert only(examined(code)).level is Level.OK
@@ -273,7 +271,7 @@ def test_what_was_changed_by_hand_is_found_and_the_fix_fixes_it(
 
 
 @pytest.mark.parametrize("index", ["message_ready", "message_key", "message_archive_xid"])
-def test_an_index_that_is_gone_is_found_with_the_statement_that_makes_it(
+def test_a_missing_index_is_found_with_the_statement_that_creates_it(
     examined: Examine, admin: Admin, index: str
 ) -> None:
     before = admin.execute("SELECT pg_get_indexdef(%s::regclass)", [f"messages.{index}"]).fetchone()
@@ -290,7 +288,7 @@ def test_an_index_that_is_gone_is_found_with_the_statement_that_makes_it(
 # What cannot be examined
 
 
-def test_what_somebody_has_locked_is_said_to_be_unexamined_and_the_rest_is_looked_at(
+def test_a_locked_table_is_reported_as_unexamined_and_the_others_are_examined(
     examined: Examine, database: Database
 ) -> None:
     with psycopg.connect(database.dsn) as holder:
@@ -303,7 +301,7 @@ def test_what_somebody_has_locked_is_said_to_be_unexamined_and_the_rest_is_looke
     )
 
 
-def test_what_takes_too_long_is_given_up(examined: Examine, database: Database) -> None:
+def test_a_check_that_takes_too_long_is_abandoned(examined: Examine, database: Database) -> None:
     with psycopg.connect(database.dsn) as holder:
         holder.execute("LOCK TABLE messages.tick_mark")
         began = time.monotonic()
@@ -313,7 +311,7 @@ def test_what_takes_too_long_is_given_up(examined: Examine, database: Database) 
     assert time.monotonic() - began < 30
 
 
-def test_when_no_time_is_left_the_rest_is_not_looked_at(database: Database) -> None:
+def test_the_remaining_checks_are_skipped_when_the_time_is_over(database: Database) -> None:
     settings = Config.model_validate({"database": {"dsn": database.dsn}})
 
     found = examine(settings, all_within_s=0)
@@ -322,7 +320,7 @@ def test_when_no_time_is_left_the_rest_is_not_looked_at(database: Database) -> N
     assert "no time was left" in only(found).what
 
 
-def test_a_connection_that_is_cut_is_opened_again(
+def test_a_broken_connection_is_reopened(
     examined: Examine,
     admin: Admin,
     database: Database,
@@ -344,8 +342,8 @@ def test_a_connection_that_is_cut_is_opened_again(
     assert "terminating connection" in only([each for each in found if each.code == "unexamined"]).what
 
 
-def test_what_errors_say_is_told_without_passwords(database: Database) -> None:
+def test_errors_are_reported_without_passwords(database: Database) -> None:
     dsn = f"{database.dsn} password=geheim12"
-    looked_at = DoctorTarget(Config.model_validate({"database": {"dsn": dsn}}), within_s=1)
+    doctor_target = DoctorTarget(Config.model_validate({"database": {"dsn": dsn}}), within_s=1)
 
-    assert looked_at.redacted("geheim12 is\nwrong") == "**** is wrong"
+    assert doctor_target.redacted("geheim12 is\nwrong") == "**** is wrong"

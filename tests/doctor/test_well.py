@@ -1,4 +1,4 @@
-"""A system that is well is told so; and what is found on a server of one's own only: prepared transactions, a pg_cron that does not work."""
+"""A healthy system has no finding; and findings that need a private server: prepared transactions, a pg_cron that does not work."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database
 
 Admin = psycopg.Connection[Any]
-# Those of the tests keep nothing, which is what the doctor is against.
+# Those of the tests keep nothing on disk, which the doctor reports.
 SOUND = ("fsync", "full_page_writes", "autovacuum")
 
 
 @pytest.fixture(scope="module")
 def database(session_ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    """A queue on a server of its own that is set up as it should be, with pg_cron's jobs and a daemon."""
+    """A queue on a private server that is set up as it should be, with pg_cron's jobs and a daemon."""
     try:
         with session_ground.private_server() as server:
             if server.pg_cron is None:
@@ -53,7 +53,7 @@ def settings(database: Database) -> Config:
 
 @pytest.fixture
 def jobs(database: Database) -> Iterator[Admin]:
-    """A connection to the database of pg_cron's jobs; at the end they are as they should be."""
+    """A connection to the database of pg_cron's jobs, which are restored at the end."""
     with database.server.admin(database.server.cron_database) as admin:
         yield admin
         cron.install(database.connect())
@@ -63,16 +63,16 @@ def about_pg_cron(settings: Config) -> list[Finding]:
     return examine(settings, ["pg_cron"])
 
 
-def test_a_system_that_is_well_is_told_so(settings: Config, eventually: Callable[..., Any]) -> None:
+def test_a_healthy_system_has_no_finding(settings: Config, eventually: Callable[..., Any]) -> None:
     def is_well() -> bool:
         assert [each for each in examine(settings) if each.level is not Level.OK] == []
         return True
 
-    # The launcher of pg_cron comes up a moment after its server does, a daemon says how it is each second.
+    # The launcher of pg_cron starts a moment after its server, a daemon reports its state each second.
     eventually(is_well, within_s=60)
 
 
-def test_a_prepared_transaction_that_nobody_ends_is_found_and_ended(database: Database) -> None:
+def test_a_forgotten_prepared_transaction_is_found_and_ended(database: Database) -> None:
     conn = database.connect()
     with conn.transaction():
         conn.execute("CREATE TABLE effect (n int)")
@@ -86,9 +86,7 @@ def test_a_prepared_transaction_that_nobody_ends_is_found_and_ended(database: Da
     assert conn.execute(query).fetchall() == []
 
 
-def test_a_job_that_is_switched_off_fails_until_the_fix_is_run(
-    settings: Config, jobs: Admin, database: Database
-) -> None:
+def test_a_disabled_job_fails_until_the_fix_is_run(settings: Config, jobs: Admin, database: Database) -> None:
     jobs.execute("UPDATE cron.job SET active = false WHERE command LIKE '%messages.tick%'")
 
     (found,) = about_pg_cron(settings)
@@ -99,7 +97,7 @@ def test_a_job_that_is_switched_off_fails_until_the_fix_is_run(
     assert {each.level for each in about_pg_cron(settings)} == {Level.OK}
 
 
-def test_jobs_that_were_never_installed_are_a_warning(settings: Config, jobs: Admin, database: Database) -> None:
+def test_missing_jobs_are_a_warning(settings: Config, jobs: Admin, database: Database) -> None:
     cron.remove(database.connect())
 
     found = about_pg_cron(settings)
@@ -107,7 +105,7 @@ def test_jobs_that_were_never_installed_are_a_warning(settings: Config, jobs: Ad
     assert {(each.level, each.detail) for each in found} == {(Level.WARN, "missing")}
 
 
-def test_a_pg_cron_that_is_older_than_any_that_was_tried_is_told(settings: Config, jobs: Admin) -> None:
+def test_a_pg_cron_older_than_any_tested_version_is_reported(settings: Config, jobs: Admin) -> None:
     version = jobs.execute("SELECT extversion FROM pg_extension WHERE extname = 'pg_cron'").fetchone()
     jobs.execute("UPDATE pg_extension SET extversion = '1.3' WHERE extname = 'pg_cron'")
     try:
@@ -118,7 +116,7 @@ def test_a_pg_cron_that_is_older_than_any_that_was_tried_is_told(settings: Confi
     assert [(each.level, each.detail) for each in found] == [(Level.FAIL, "too_old")]
 
 
-def test_a_launcher_that_is_gone_fails(settings: Config, jobs: Admin, eventually: Callable[..., Any]) -> None:
+def test_a_missing_launcher_fails(settings: Config, jobs: Admin, eventually: Callable[..., Any]) -> None:
     launchers = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pg_cron launcher'"
 
     def missing() -> list[Finding]:

@@ -1,4 +1,4 @@
-"""What reaches a user who installs pgrouse: the wheel, the sdist, and an editable install of the checkout."""
+"""What a user of pgrouse installs: the wheel, the sdist, and an editable install of the checkout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zipfile import ZipFile
 import pytest
 
 CHECKOUT = Path(__file__).parents[2]
-# A registry may take its time.
+# A registry may be slow.
 pytestmark = pytest.mark.timeout(600)
 LIST_SCRIPTS = """
 import json
@@ -49,7 +49,7 @@ def python(venv: Path, code: str, folder: Path = Path("/")) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist, and the wheel made from that."""
+    """A folder with the sdist, and the wheel that was built from it."""
     folder = tmp_path_factory.mktemp("dist")
     uv("build", "--quiet", "--out-dir", folder, CHECKOUT)
     return folder
@@ -64,7 +64,7 @@ def wheel(built: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with nothing but the wheel and what it needs."""
+    """A virtual environment with only the wheel and its dependencies."""
     return environment(tmp_path_factory.mktemp("installed"), wheel)
 
 
@@ -88,7 +88,7 @@ def files_below_sql() -> set[str]:
     return {str(file.relative_to(CHECKOUT)) for file in (CHECKOUT / "sql").rglob("*") if file.is_file()}
 
 
-def test_the_wheel_brings_all_scripts_as_they_are_in_the_checkout(installed: Path, editable: Path) -> None:
+def test_the_wheel_has_all_scripts_of_the_checkout(installed: Path, editable: Path) -> None:
     from_wheel = json.loads(python(installed, LIST_SCRIPTS))
     from_checkout = json.loads(python(editable, LIST_SCRIPTS))
 
@@ -115,18 +115,18 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     assert in_checkout | {"pgrouse/py.typed"} <= set(ZipFile(wheel).namelist())
 
 
-def test_the_wheel_takes_no_names_in_site_packages_but_its_own(wheel: Path) -> None:
+def test_the_wheel_installs_only_its_own_names_in_site_packages(wheel: Path) -> None:
     top_level = {name.split("/")[0] for name in ZipFile(wheel).namelist()}
 
     assert {name for name in top_level if not name.endswith(".dist-info")} == {"pgrouse", "pyspark_pgrouse"}
 
 
-def test_the_installed_command_says_its_version(installed: Path) -> None:
-    said = subprocess.run(
+def test_the_installed_command_prints_its_version(installed: Path) -> None:
+    output = subprocess.run(
         [installed / "bin" / "pgrouse", "--version"], capture_output=True, text=True, check=True, cwd="/"
     )
 
-    assert "0.1.0" in said.stdout
+    assert "0.1.0" in output.stdout
 
 
 def test_the_sdist_has_the_sql_and_the_tests(built: Path) -> None:
@@ -144,7 +144,7 @@ def test_no_folder_of_the_checkout_is_a_package() -> None:
 
 
 @pytest.mark.parametrize("module", ["docker", "docker.models.containers"])
-def test_a_folder_of_the_checkout_does_not_hide_the_package_of_its_name(module: str) -> None:
+def test_a_folder_of_the_checkout_hides_no_package_of_the_same_name(module: str) -> None:
     found = python(Path(sys.prefix), f"import {module}; print({module}.__file__)", folder=CHECKOUT)
 
     assert "site-packages" in found

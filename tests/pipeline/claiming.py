@@ -1,4 +1,4 @@
-"""What the tests of claiming share: streams as plain Python, without Spark."""
+"""Claim streams for tests, as plain Python, without Spark."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ TYPES: dict[str, DataType] = {
 
 
 class Stream:
-    """A claim stream as Spark drives it, a call at a time."""
+    """A claim stream as Spark drives it, one call at a time."""
 
     def __init__(self, dsn: str, **given: str) -> None:
         mapping = {"mode": "claim", "dsn": dsn, "topics": "t", **given}
         options = Options.parse(mapping, Operation.STREAM)
-        # Spark would parse the DDL, but for that it must run.
+        # Spark would parse the DDL, but must run for that.
         fields = [StructField(column.name, TYPES[column.spark]) for column in schema.columns(options)]
         self.reader = ClaimStream(options, StructType(fields))
         self.offset = self.reader.initialOffset()
         self.before = self.offset
 
     def next(self, rows: int = 50_000) -> list[dict[str, Any]]:
-        """Say that the batch is done, ask for the next one, and read it."""
+        """Report the batch as done, request the next one, and read it."""
         self.before, self.offset = self.offset, self.reader.latestOffset(self.offset, ReadMaxRows(rows))
         return [] if self.offset == self.before else self.read()
 
     def read(self) -> list[dict[str, Any]]:
-        """Read the batch that ends here; after a restart this is how it is read again."""
+        """Read the batch that ends here; after a restart it is read again like this."""
         parts = self.reader.partitions(self.before, self.offset)
         rows = [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]
         return sorted(rows, key=lambda row: row["id"])
@@ -50,7 +50,7 @@ class Stream:
         self.before, self.offset = crashed.before, crashed.offset
 
     def crash(self) -> None:
-        """End without giving anything back, as when Spark is killed."""
+        """End without releasing anything, as when Spark is killed."""
         self.reader.worker.stop(release=False)
 
 

@@ -34,7 +34,7 @@ class Cluster:
     Attributes:
         master: its URL.
         folder: where its master and workers log, and where executors work.
-        workers: how many.
+        workers: their number.
     """
 
     master: str
@@ -46,7 +46,7 @@ class Cluster:
         return {(log.parts[-5], log.parts[-3]) for log in self.folder.glob("*/work/app-*/*/stderr")}
 
     def logs(self) -> str:
-        """Return all that masters, workers and executors logged; executors begin with the command that started them."""
+        """Return the logs of masters, workers and executors; those of executors begin with their command."""
         logs = [*self.folder.glob("*.log"), *self.folder.glob("*/work/app-*/*/std*")]
         return "\n".join(log.read_text(errors="replace") for log in logs)
 
@@ -55,7 +55,7 @@ class Cluster:
 def standalone(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     """Start a cluster on free ports; kill it at the end, with its executors.
 
-    Its environment has nothing that says where a database is: what executors know of it, a job has told them.
+    Its environment does not say where a database is: executors know it only from the job.
     """
     with ExitStack() as running:
         master = folder / "master.log"
@@ -83,7 +83,7 @@ def _daemon(log: Path, kind: str, *arguments: str) -> Iterator[None]:
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK,
-        # Its port is a fixed one.
+        # Its port is fixed.
         "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
     }  # fmt: skip
     with log.open("wb") as out:
@@ -97,7 +97,7 @@ def _daemon(log: Path, kind: str, *arguments: str) -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a daemon with all that it started: executors are of its process group."""
+    """Kill a daemon and everything it started: executors are in its process group."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(timeout=ENDS_WITHIN_S)
 
@@ -106,9 +106,9 @@ def _logged(log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
     """Wait until a daemon has logged something."""
 
     def found() -> re.Match[str]:
-        said = log.read_text(errors="replace")
-        match = pattern.search(said)
-        assert match, said
+        output = log.read_text(errors="replace")
+        match = pattern.search(output)
+        assert match, output
         return match
 
     return eventually(found, within_s=WITHIN_S)

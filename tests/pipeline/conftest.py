@@ -1,4 +1,4 @@
-"""What the tests of the pipeline begin with: one Spark for all of them, and the queue of the SQL tests."""
+"""Fixtures for the tests of the pipeline: one Spark for all of them, and the queue of the SQL tests."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["background", "database", "emptied", "listen", "other", "own_database
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark with two threads, which tries a failed task again (plain local[2] never does)."""
+    """Spark with two threads, which retries a failed task (plain local[2] never does)."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     conf = {
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
-        # Nothing runs here for so long that the optimising compiler would pay.
+        # Everything here is too short for the optimising compiler.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.local.dir": str(tmp_path_factory.mktemp("spark")),

@@ -1,4 +1,4 @@
-"""Reports to draw: an ordinary day with a bad deploy, one of which nothing is known, one with more of everything, and one made by an enemy."""
+"""Findings for reports: an ordinary day with a bad deploy, an empty one, one with more of everything, and a hostile one."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def crowded() -> Findings:
 
 
 def hostile() -> Findings:
-    """Whatever a publisher can choose, chosen by an enemy."""
+    """Whatever a publisher can choose, chosen by an attacker."""
     made = rich((HOSTILE, *TOPICS[1:]))
     error_group = replace(
         made.error_groups[0], topic=HOSTILE, error=f"{HOSTILE}\n$policy ${{x}} {HOSTILE}", fingerprint=HOSTILE

@@ -1,4 +1,4 @@
-"""An archive with something in it, and a lake to write it to, without Spark: slices run here, one after the other."""
+"""An archive with content, and a lake to export it to, without Spark: partitions run here, one after the other."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pyspark_pgrouse.lake.manifest import Manifest
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
-# The same for all that a test archives: it may run over midnight.
+# One time for everything that a test archives: it may run over midnight.
 NOW = datetime.now(UTC)
-# Ids go up by one; the day and the topic change from row to row.
+# Ids increase by one; the day and the topic change from row to row.
 FILL = """
     INSERT INTO messages.message_archive (
       id, topic, priority, payload, body, headers, created_at, available_at, attempts, result, archived_at, output, error)
@@ -34,7 +34,7 @@ ALL = "SELECT id FROM messages.message_archive ORDER BY id"
 
 
 def fill(queue: Queue, count: int, topic: str | None = None, days_ago: int = 0, first: int | None = None) -> list[int]:
-    """Archive so many messages in one transaction, of two days; return their ids."""
+    """Archive this number of messages in one transaction, on two days; return their ids."""
     first = first or queue.value("SELECT coalesce(max(id), 0) + 1 FROM messages.message_archive")
     queue.conn.execute(FILL, {"first": first, "count": count, "topic": topic, "days_ago": days_ago, "now": NOW})
     return list(range(first, first + count))
@@ -51,12 +51,12 @@ def one_by_one(work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
 
 
 def killed(*_: Any) -> None:
-    """Stand for a step that a process does not come to any more."""
+    """Replace a step that a killed process does not reach."""
     raise KeyboardInterrupt
 
 
 def exported(database: Database, url: str, run: Any = one_by_one, partitions: int = 3, **wanted: Any) -> list[Manifest]:
-    """Export what there is, in batches of 100 rows unless told otherwise."""
+    """Export all rows, in batches of 100 unless set otherwise."""
     asked = ExportOptions(**{"batch_rows": 100} | wanted)
     with connect(database.dsn) as conn, held(conn, asked.name):
         export = Export.begin(conn, database.dsn, url, asked)
@@ -74,17 +74,17 @@ def rows(lake: str | Path, columns: str = "id", where: str = "TRUE", order: str 
 
 
 def ids(lake: str | Path) -> list[int]:
-    """Return the ids in a lake, with each as often as it is there."""
+    """Return the ids in a lake, each as often as it occurs."""
     return [row[0] for row in rows(lake)]
 
 
 def data_files(lake: str | Path) -> set[str]:
-    """Return all Parquet files that lie in the directory, committed or not."""
+    """Return all Parquet files in the directory, committed or not."""
     root = Path(lake)
     return {str(path.relative_to(root)) for path in root.rglob("*") if ".parquet" in path.name}
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> str:
-    """A place for a lake."""
+    """A directory for a lake."""
     return str(tmp_path / "lake")

@@ -1,4 +1,4 @@
-"""What the tests of publishing are told in: batches as Spark hands them over, jobs, and what became of them."""
+"""Batches as Spark passes them, jobs, and their results, for the tests of publishing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def writer(database: Database, columns: dict[str, str] | None = None, **options:
 
 
 def publish(database: Database, *batches: pa.RecordBatch, **options: Any) -> JobResult:
-    """Publish batches by one task, and return what became of them."""
+    """Publish batches by one task, and return their results."""
     columns = dict.fromkeys(batches[0].schema.names, "string")
     made = writer(database, columns | {n: "binary" for n in columns if n == "body"}, **{"job": str(uuid4()), **options})
     made.commit([made.write(iter(batches))])
@@ -76,6 +76,6 @@ def reasons(database: Database, job: str) -> list[str]:
 
 
 def then(batches: Iterable[pa.RecordBatch], call: Any) -> Iterator[pa.RecordBatch]:
-    """Yield batches, and call something when the last of them was taken and dealt with."""
+    """Yield batches, and call a function when the last of them has been processed."""
     yield from batches
     call()

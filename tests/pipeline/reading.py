@@ -1,4 +1,4 @@
-"""What the tests of reading are told in: fill the archive, make readers as Spark makes them, and read all they have."""
+"""For the tests of reading: fill the archive, make readers as Spark makes them, and read all their rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyspark_pgrouse.options import Options
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 
-# No word in it that Spark itself takes for a secret.
+# No word in it that Spark itself recognizes as a secret.
 PASSWORD = "xyzzy4711plugh"
 TYPES = {
     "BIGINT": LongType(),
@@ -63,30 +63,30 @@ def archive(
 
 
 def settled(conn: psycopg.Connection[Any]) -> None:
-    """Wait until the watermark has passed all that is archived: somebody else's transaction (an ANALYZE) may hold it for a moment."""
+    """Wait until the watermark has passed all archived rows: a transaction of another session (an ANALYZE) may hold it for a moment."""
     newest = "SELECT coalesce(max(a.archive_xid::text::bigint), 0) FROM messages.message_archive AS a"
     eventually(lambda: int(position.watermark(conn)) > conn.execute(newest).fetchone()[0])  # type: ignore[index]
 
 
 def spark_schema(options: Options, *names: str) -> StructType:
-    """Return what Spark would make of the schema, or of these columns of it."""
+    """Return the Spark schema, of all columns or of these."""
     known = {column.name: StructField(column.name, TYPES[column.spark]) for column in schema.columns(options)}
     return StructType([known[name] for name in names or known])
 
 
 def rows(reader: Any, slices: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return all rows of all slices."""
+    """Return all rows of all partitions."""
     return [row for part in slices for batch in reader.read(part) for row in batch.to_pylist()]
 
 
 def ids(reader: Any, slices: Sequence[Any]) -> list[int]:
-    """Return the ids of all rows of all slices, in their order."""
+    """Return the ids of all rows of all partitions, in their order."""
     return [row["id"] for row in rows(reader, slices)]
 
 
 @contextmanager
 def login(database: Database, of: str = "") -> Iterator[str]:
-    """Make a role, with the rights of that one, and return the connection string of its own, with PASSWORD in it."""
+    """Create a role, with the rights of that one, and return its connection string, with PASSWORD in it."""
     admin = database.connect()
     admin.execute(f"CREATE ROLE spark_test LOGIN PASSWORD '{PASSWORD}' {of and f'IN ROLE {of}'}".encode())
     try:

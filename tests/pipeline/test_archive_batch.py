@@ -30,7 +30,7 @@ def batch(database: Database, *names: str, **given: str) -> ArchiveBatch:
     return made(options, spark_schema(options, *names))
 
 
-def test_every_column_arrives_as_what_it_is(database: Database, queue: Queue) -> None:
+def test_every_column_has_its_type(database: Database, queue: Queue) -> None:
     archive(queue.conn, [7], payload='{"a": "é"}', result="failed", at="2026-03-01 12:00+00")
     reader = batch(database)
 
@@ -42,7 +42,7 @@ def test_every_column_arrives_as_what_it_is(database: Database, queue: Queue) ->
     assert row["archive_xid"] == queue.value("SELECT archive_xid::text::bigint FROM messages.message_archive")
 
 
-def test_the_slices_have_every_row_once(database: Database, queue: Queue) -> None:
+def test_the_partitions_have_every_row_once(database: Database, queue: Queue) -> None:
     for first in range(0, 1000, 100):
         archive(queue.conn, range(first, first + 100))
     reader = batch(database, "id", numPartitions="4")
@@ -53,7 +53,7 @@ def test_the_slices_have_every_row_once(database: Database, queue: Queue) -> Non
     assert sorted(ids(reader, parts)) == list(range(1000))
 
 
-def test_all_slices_see_the_moment_of_the_planning(database: Database, queue: Queue) -> None:
+def test_all_partitions_read_the_snapshot_of_the_planning(database: Database, queue: Queue) -> None:
     begun_before = database.connect(autocommit=False)
     archive(begun_before, [1])
     archive(queue.conn, [2])
@@ -63,7 +63,7 @@ def test_all_slices_see_the_moment_of_the_planning(database: Database, queue: Qu
     begun_before.commit()
     archive(queue.conn, [3])
 
-    # 2 is there although an older transaction was still at work: a stream has to wait for it, a look need not.
+    # 2 is visible although an older transaction was still running: a stream has to wait for it, a batch need not.
     assert ids(reader, parts) == [2]
 
 
@@ -73,7 +73,7 @@ def test_an_empty_archive_has_no_rows(database: Database, queue: Queue) -> None:
     assert rows(reader, reader.partitions()) == []
 
 
-def test_dead_messages_are_those_that_ended_neither_well_nor_by_will(database: Database, queue: Queue) -> None:
+def test_dead_messages_neither_succeeded_nor_were_cancelled(database: Database, queue: Queue) -> None:
     for number, result in enumerate(["success", "rejected", "failed", "lock_expired", "expired", "cancelled"]):
         archive(queue.conn, [number], result=result)
     reader = batch(database, "id", mode="dead")
@@ -81,7 +81,7 @@ def test_dead_messages_are_those_that_ended_neither_well_nor_by_will(database: D
     assert ids(reader, reader.partitions()) == [1, 2, 3, 4]
 
 
-def test_topics_and_times_choose_rows(database: Database, queue: Queue) -> None:
+def test_topics_and_times_select_rows(database: Database, queue: Queue) -> None:
     archive(queue.conn, [1], topic="a", at="2026-03-01 00:00+00")
     archive(queue.conn, [2], topic="b", at="2026-03-01 00:00+00")
     archive(queue.conn, [3], topic="c", at="2026-03-01 00:00+00")
@@ -92,14 +92,14 @@ def test_topics_and_times_choose_rows(database: Database, queue: Queue) -> None:
     assert sorted(ids(reader, reader.partitions())) == [1, 2]
 
 
-def test_a_topic_is_a_name_whatever_it_looks_like(database: Database, queue: Queue) -> None:
+def test_a_topic_is_a_name_whatever_characters_it_has(database: Database, queue: Queue) -> None:
     archive(queue.conn, [1])
     reader = batch(database, "id", topics="x') OR ('1'='1, 100%s")
 
     assert ids(reader, reader.partitions()) == []
 
 
-def test_a_schema_with_fewer_columns_reads_only_those_in_its_own_order(database: Database, queue: Queue) -> None:
+def test_a_schema_with_fewer_columns_reads_only_those_in_its_order(database: Database, queue: Queue) -> None:
     archive(queue.conn, [1], topic="a")
     reader = batch(database, "topic", "id")
 
@@ -109,7 +109,7 @@ def test_a_schema_with_fewer_columns_reads_only_those_in_its_own_order(database:
     assert [list(row.items()) for row in rows(reader, [part])] == [[("topic", "a"), ("id", 1)]]
 
 
-def test_a_schema_with_a_column_that_is_not_there_or_another_type_is_refused(database: Database) -> None:
+def test_a_schema_with_an_unknown_column_or_another_type_is_refused(database: Database) -> None:
     options = Options.parse({"dsn": database.dsn})
     id_as_text = spark_schema(options, "id", "topic")
     id_as_text["id"].dataType = id_as_text["topic"].dataType
@@ -148,7 +148,7 @@ HOSTILE = [
 ]
 
 
-def test_a_payload_becomes_columns_and_what_does_not_fit_stands_beside_them(database: Database, queue: Queue) -> None:
+def test_a_payload_becomes_columns_and_a_mismatch_is_kept_in_its_own_column(database: Database, queue: Queue) -> None:
     archive(queue.conn, [0], payload='{"order_id": 1, "total": 2, "more": [null, "x"]}')
     archive(queue.conn, [1], payload='{"total": 2.5}')
     for number, payload in enumerate(HOSTILE):
@@ -168,7 +168,7 @@ def test_a_payload_becomes_columns_and_what_does_not_fit_stands_beside_them(data
     assert all(row["payload_misfit"] is None for row in found.values())
 
 
-def test_a_hostile_payload_breaks_no_read_of_json(database: Database, queue: Queue) -> None:
+def test_a_hostile_payload_does_not_break_the_reader(database: Database, queue: Queue) -> None:
     for number, payload in enumerate(HOSTILE):
         archive(queue.conn, [number], payload=payload)
     reader = batch(database, "id", "payload")
@@ -191,7 +191,7 @@ FILTERS: list[tuple[Any, list[int]]] = [
 
 
 @pytest.mark.parametrize(("filter_", "expected"), FILTERS, ids=str)
-def test_filters_are_run_by_the_database(
+def test_filters_are_evaluated_by_the_database(
     database: Database, queue: Queue, filter_: spark_filters.Filter, expected: list[int]
 ) -> None:
     archive(queue.conn, [1], topic="a", at="2026-03-01 12:00+00")
@@ -220,7 +220,7 @@ def test_filters_are_run_by_the_database(
     ],
     ids=str,
 )
-def test_what_sql_might_understand_otherwise_is_left_to_spark(
+def test_filters_that_sql_might_evaluate_differently_are_left_to_spark(
     database: Database, filter_: spark_filters.Filter
 ) -> None:
     reader = batch(database, pushdown="true")
@@ -229,12 +229,12 @@ def test_what_sql_might_understand_otherwise_is_left_to_spark(
     assert list(reader.pushFilters([filter_])) == [filter_]
 
 
-def test_without_pushdown_spark_need_not_allow_it(database: Database) -> None:
+def test_no_filter_reaches_the_database_without_pushdown(database: Database) -> None:
     assert type(batch(database)).pushFilters is spark_filters.DataSourceReader.pushFilters
 
 
 @pytest.mark.spark
-def test_spark_finds_the_format_by_its_name_alone(spark: SparkSession, database: Database, queue: Queue) -> None:
+def test_spark_finds_the_format_by_its_name(spark: SparkSession, database: Database, queue: Queue) -> None:
     archive(queue.conn, range(1, 101), payload='{"order_id": 5}', at="2026-03-01 12:00+00")
     archive(queue.conn, [101], payload="[]", result="failed")
 
@@ -250,9 +250,7 @@ def test_spark_finds_the_format_by_its_name_alone(spark: SparkSession, database:
 
 
 @pytest.mark.spark
-def test_spark_reads_only_the_columns_of_a_schema_that_the_user_gives(
-    spark: SparkSession, database: Database, queue: Queue
-) -> None:
+def test_spark_reads_only_the_columns_of_a_given_schema(spark: SparkSession, database: Database, queue: Queue) -> None:
     archive(queue.conn, [1])
 
     frame = spark.read.format("pgrouse").schema("topic STRING, id BIGINT").option("dsn", database.dsn).load()
@@ -261,13 +259,13 @@ def test_spark_reads_only_the_columns_of_a_schema_that_the_user_gives(
 
 
 @pytest.mark.spark
-def test_a_task_whose_connection_is_killed_is_run_again_and_no_row_comes_twice(
+def test_a_task_whose_connection_is_killed_is_repeated_without_duplicate_rows(
     spark: SparkSession, database: Database, queue: Queue
 ) -> None:
     archive(queue.conn, range(100))
     frame = spark.read.format("pgrouse").options(dsn=database.dsn, numPartitions="1").load().select("id")
     barrier = database.connect(autocommit=False)
-    barrier.execute("LOCK TABLE messages.message_archive IN ACCESS EXCLUSIVE MODE")  # the planning does not look at it
+    barrier.execute("LOCK TABLE messages.message_archive IN ACCESS EXCLUSIVE MODE")  # the planning does not read it
 
     with ThreadPoolExecutor(1) as thread:
         reading = thread.submit(frame.collect)

@@ -54,7 +54,7 @@ def test_a_stream_reads_batch_after_batch_and_then_waits(database: Database, que
     assert third == second
 
 
-def test_a_batch_that_is_read_again_by_another_process_has_the_same_rows(database: Database, queue: Queue) -> None:
+def test_a_batch_read_again_by_another_process_has_the_same_rows(database: Database, queue: Queue) -> None:
     archive(queue.conn, range(1, 6))
     settled(queue.conn)
     reader = stream(database)
@@ -66,9 +66,7 @@ def test_a_batch_that_is_read_again_by_another_process_has_the_same_rows(databas
     assert read(stream(database), start, end) == read(reader, start, end) == [1, 2, 3]
 
 
-def test_how_much_a_batch_has_is_what_the_option_says_unless_the_trigger_says_otherwise(
-    database: Database, queue: Queue
-) -> None:
+def test_the_option_limits_a_batch_unless_the_trigger_does(database: Database, queue: Queue) -> None:
     archive(queue.conn, range(1, 6), body=b"x" * 100)
     settled(queue.conn)
     reader = stream(database, maxRowsPerBatch="2", maxBytesPerBatch="10")
@@ -80,7 +78,7 @@ def test_how_much_a_batch_has_is_what_the_option_says_unless_the_trigger_says_ot
     assert reader.latestOffset(start, ReadAllAvailable())["id"] == 5
 
 
-def test_available_now_ends_at_what_was_there_when_it_began(database: Database, queue: Queue) -> None:
+def test_available_now_ends_at_the_rows_that_existed_at_its_start(database: Database, queue: Queue) -> None:
     archive(queue.conn, range(1, 4))
     settled(queue.conn)
     reader = stream(database)
@@ -95,7 +93,7 @@ def test_available_now_ends_at_what_was_there_when_it_began(database: Database, 
     assert reader.latestOffset(end, MANY) == end
 
 
-def test_latest_begins_after_what_is_settled(database: Database, queue: Queue) -> None:
+def test_latest_begins_after_the_settled_rows(database: Database, queue: Queue) -> None:
     archive(queue.conn, [1])
     settled(queue.conn)
     reader = stream(database, startingOffsets="latest")
@@ -131,7 +129,7 @@ def test_a_stream_of_dead_messages_of_a_topic_has_only_those(database: Database,
     assert read(reader, start, reader.latestOffset(start, MANY)) == [3]
 
 
-def test_what_was_passed_over_is_not_looked_at_with_every_poll(database: Database, queue: Queue) -> None:
+def test_skipped_rows_are_not_read_at_every_poll(database: Database, queue: Queue) -> None:
     archive(queue.conn, range(1, 2001), topic="common")
     settled(queue.conn)
     reader = stream(database, topics="rare")
@@ -147,7 +145,7 @@ def test_what_was_passed_over_is_not_looked_at_with_every_poll(database: Databas
     assert read(reader, start, reader.latestOffset(start, MANY)) == [2001]
 
 
-def test_a_query_outlives_a_restart_of_the_server_on_the_driver_and_in_its_tasks(private_server: Postgres) -> None:
+def test_a_query_survives_a_restart_of_the_server_on_the_driver_and_in_its_tasks(private_server: Postgres) -> None:
     with private_server.admin() as conn:
         migrate(conn)
         archive(conn, [1, 2, 3])
@@ -168,32 +166,32 @@ def test_a_query_outlives_a_restart_of_the_server_on_the_driver_and_in_its_tasks
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "error"),
     [({"sys": "1"}, "system identifier 1"), ({"xid": str(2**40)}, "restored from a backup")],
 )
 def test_a_checkpoint_of_a_different_or_restored_cluster_is_refused_everywhere(
-    database: Database, queue: Queue, changed: dict[str, str], told: str
+    database: Database, queue: Queue, changed: dict[str, str], error: str
 ) -> None:
     reader = stream(database)
     here = reader.initialOffset()
     foreign = here | changed
 
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=error):
         reader.latestOffset(foreign, MANY)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=error):
         reader.partitions(here, foreign)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=error):
         stream(database, startingOffsets=json.dumps(foreign)).initialOffset()
 
 
-def test_the_progress_shows_how_far_a_stream_could_be(database: Database, queue: Queue) -> None:
+def test_the_progress_shows_the_newest_position(database: Database, queue: Queue) -> None:
     reported = stream(database).reportLatestOffset()
 
     assert int(reported["xid"]) <= int(position.watermark(queue.conn))
     assert reported["sys"] == position.system_identifier(queue.conn)
 
 
-def test_a_transaction_that_holds_the_cut_for_long_is_told_once(
+def test_a_transaction_that_holds_the_cut_for_long_is_logged_once(
     database: Database, queue: Queue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive_stream, "LAG_WARNING_S", 0.0)
@@ -208,7 +206,7 @@ def test_a_transaction_that_holds_the_cut_for_long_is_told_once(
     assert [record.getMessage().count("slow importer") for record in caplog.records] == [1]
 
 
-def test_a_server_that_goes_away_between_two_batches_is_asked_again(
+def test_a_server_that_is_down_between_two_batches_is_retried(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive(queue.conn, [1])
@@ -229,7 +227,7 @@ def test_a_server_that_goes_away_between_two_batches_is_asked_again(
     assert killed == [True]
 
 
-def test_what_is_wrong_with_the_options_is_said_when_the_query_starts(database: Database) -> None:
+def test_an_invalid_option_is_reported_when_the_query_starts(database: Database) -> None:
     source = DefaultSource({"dsn": database.dsn, "mode": "ready"})
 
     # An error of streamReader itself is lost in Spark.
@@ -240,7 +238,7 @@ def test_what_is_wrong_with_the_options_is_said_when_the_query_starts(database: 
 
 
 @pytest.mark.spark
-def test_a_query_that_cannot_be_says_why(spark: SparkSession, database: Database) -> None:
+def test_an_invalid_query_reports_the_reason(spark: SparkSession, database: Database) -> None:
     source = spark.readStream.format("pgrouse").options(dsn=database.dsn, mode="ready").load()
 
     with pytest.raises(Exception, match=r"mode ready is for spark\.read"):
@@ -248,7 +246,7 @@ def test_a_query_that_cannot_be_says_why(spark: SparkSession, database: Database
 
 
 @pytest.mark.spark
-def test_a_query_that_dies_in_a_batch_reads_the_same_rows_again_and_in_the_end_every_row_once(
+def test_a_query_that_dies_in_a_batch_reads_the_same_rows_again_and_every_row_once_in_the_end(
     spark: SparkSession, database: Database, queue: Queue, tmp_path: Path
 ) -> None:
     for first in range(0, 250, 10):
@@ -280,7 +278,7 @@ def test_a_query_that_dies_in_a_batch_reads_the_same_rows_again_and_in_the_end_e
 
 
 @pytest.mark.spark
-def test_a_query_whose_checkpoint_is_of_another_cluster_ends_with_the_way_out(
+def test_a_query_with_a_checkpoint_of_another_cluster_fails_with_the_fix(
     spark: SparkSession, database: Database, queue: Queue, tmp_path: Path
 ) -> None:
     archive(queue.conn, [1])

@@ -1,4 +1,4 @@
-"""A batch whose function raised: which messages use up an attempt, and which are given back."""
+"""A batch whose function raised: which messages use an attempt, and which are released."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ERROR = "ValueError: boom"
 
 
 class Books:
-    """What becomes of messages: a function that raises over some, and a database that settles.
+    """A function that raises on some messages, and a database that settles.
 
     Args:
-        raises: whether the function raises over these messages, told how often it was called before.
+        raises: whether the function raises on these messages, given the number of earlier calls.
     """
 
     def __init__(self, raises: Callable[[set[int], int], bool]) -> None:
@@ -51,7 +51,7 @@ def searched(books: Books, size: int, is_stopped: Callable[[], bool] = lambda: F
 
 
 @pytest.mark.parametrize("bad", [{1}, {500}, {1000}, {1, 2}, {499, 500, 501}, {3, 700, 702}, {999, 1000 - 500}])
-def test_only_what_fails_alone_uses_up_an_attempt_and_the_others_are_worked(bad: set[int]) -> None:
+def test_only_a_message_that_fails_alone_uses_an_attempt_and_the_others_are_processed(bad: set[int]) -> None:
     books = Books(lambda ids, _: bool(ids & bad))
 
     search = searched(books, 1000)
@@ -63,7 +63,7 @@ def test_only_what_fails_alone_uses_up_an_attempt_and_the_others_are_worked(bad:
     assert not search.has_failed
 
 
-def test_a_function_that_always_raises_costs_one_message_an_attempt_and_the_others_come_back() -> None:
+def test_a_function_that_always_raises_costs_one_attempt_and_the_others_are_released() -> None:
     books = Books(lambda *_: True)
 
     search = searched(books, 10_000)
@@ -73,7 +73,7 @@ def test_a_function_that_always_raises_costs_one_message_an_attempt_and_the_othe
     assert len(books.calls) < 40
 
 
-def test_a_sink_that_goes_down_during_the_search_costs_one_message_an_attempt() -> None:
+def test_a_sink_that_fails_during_the_bisection_costs_one_attempt() -> None:
     books = Books(lambda ids, call: 900 in ids or call > 3)
 
     search = searched(books, 1000)
@@ -85,7 +85,7 @@ def test_a_sink_that_goes_down_during_the_search_costs_one_message_an_attempt() 
     assert len(books.calls) < 40
 
 
-def test_a_batch_that_is_too_big_is_worked_in_parts_and_costs_nothing() -> None:
+def test_a_batch_that_is_too_large_is_processed_in_parts_and_costs_no_attempt() -> None:
     books = Books(lambda ids, _: len(ids) > 100)
 
     search = searched(books, 1000)
@@ -101,14 +101,14 @@ def test_the_only_message_of_a_batch_fails_alone_and_the_batch_has_failed() -> N
     assert (search.at_fault, search.has_failed, books.calls) == ({1: ERROR}, True, [])
 
 
-def test_two_messages_at_fault_end_one_after_the_other_though_no_other_is_there() -> None:
+def test_two_faulty_messages_fail_one_after_the_other_without_any_other() -> None:
     first = searched(Books(lambda *_: True), 2)
     second = searched(Books(lambda *_: True), 1)
 
     assert (set(first.at_fault), set(second.at_fault)) == ({1}, {1})
 
 
-def test_more_errors_in_a_row_than_can_be_told_from_a_broken_function_give_the_rest_back() -> None:
+def test_repeated_errors_that_may_be_a_broken_function_release_the_rest() -> None:
     bad = set(range(1, 101))
     books = Books(lambda ids, _: bool(ids & bad))
 
@@ -120,7 +120,7 @@ def test_more_errors_in_a_row_than_can_be_told_from_a_broken_function_give_the_r
     assert set(books.of("release")) == bad - set(search.at_fault)
 
 
-def test_a_search_with_very_many_messages_at_fault_ends_and_gives_the_others_back() -> None:
+def test_a_bisection_with_very_many_faulty_messages_ends_and_releases_the_others() -> None:
     books = Books(lambda ids, _: any(id_ % 5 == 0 for id_ in ids))
 
     search = searched(books, 10_000)
@@ -131,7 +131,7 @@ def test_a_search_with_very_many_messages_at_fault_ends_and_gives_the_others_bac
     assert len(books.of("release")) > 9_000
 
 
-def test_a_stop_gives_back_what_is_not_worked_yet_and_blames_nothing() -> None:
+def test_a_stop_releases_unprocessed_messages_without_an_error() -> None:
     books = Books(lambda ids, _: 1 in ids)
 
     search = searched(books, 100, lambda: len(books.calls) >= 3)
@@ -140,7 +140,7 @@ def test_a_stop_gives_back_what_is_not_worked_yet_and_blames_nothing() -> None:
     assert len(books.of("release")) == 100
 
 
-def test_a_batch_that_lost_everything_settles_nothing() -> None:
+def test_a_batch_that_lost_all_messages_settles_nothing() -> None:
     books = Books(lambda *_: True)
 
     assert searched(books, 0).has_failed

@@ -48,7 +48,7 @@ def one(queue: Queue, outcome: str | None, reason: str | None = None, after: Any
         ("expire", "lock_expired", "why"),
     ],
 )
-def test_an_outcome_ends_as_the_archive_calls_it(
+def test_each_outcome_has_its_result_in_the_archive(
     queue: Queue, outcome: str | None, result: str, error: str | None
 ) -> None:
     settled = one(queue, outcome, "why")
@@ -56,7 +56,7 @@ def test_an_outcome_ends_as_the_archive_calls_it(
     assert ended(queue) == {settled: (result, error)}
 
 
-def test_an_outcome_without_a_reason_says_where_it_is_from(queue: Queue) -> None:
+def test_an_outcome_without_a_reason_names_its_source(queue: Queue) -> None:
     settled = one(queue, "reject")
 
     assert ended(queue) == {settled: ("rejected", "reject by the batch's function")}
@@ -64,7 +64,7 @@ def test_an_outcome_without_a_reason_says_where_it_is_from(queue: Queue) -> None
 
 @pytest.mark.parametrize("after", ["1h", 3600, timedelta(hours=1)])
 @pytest.mark.parametrize(("outcome", "attempts"), [("retry", 1), ("defer", 0)])
-def test_what_is_put_off_comes_back_after_the_delay(queue: Queue, outcome: str, attempts: int, after: Any) -> None:
+def test_a_delayed_message_returns_after_the_delay(queue: Queue, outcome: str, attempts: int, after: Any) -> None:
     queue.policy(max_attempts=5)
 
     message = queue.message(one(queue, outcome, after=after))
@@ -73,7 +73,7 @@ def test_what_is_put_off_comes_back_after_the_delay(queue: Queue, outcome: str, 
     assert timedelta(minutes=59) < message.available_at - message.created_at < timedelta(minutes=61)
 
 
-def test_what_is_released_is_ready_at_once_with_its_attempt_back(queue: Queue) -> None:
+def test_a_released_message_is_ready_at_once_without_its_attempt(queue: Queue) -> None:
     message = queue.message(one(queue, "release"))
 
     assert (message.attempts, message.runs, message.claim_id) == (0, 1, None)
@@ -99,7 +99,7 @@ def test_the_next_attempt_gets_the_state(queue: Queue, outcome: str) -> None:
     assert queue.claim_one().state == '{"page": 2}'
 
 
-def test_a_message_may_be_put_off_until_a_time(queue: Queue) -> None:
+def test_a_message_may_be_deferred_until_a_time(queue: Queue) -> None:
     queue.publish()
     claimed, until = queue.claim_one(), datetime(2040, 1, 2, tzinfo=UTC)
 
@@ -108,7 +108,7 @@ def test_a_message_may_be_put_off_until_a_time(queue: Queue) -> None:
     assert queue.message(claimed.id).available_at == until
 
 
-def test_the_archive_keeps_the_output(queue: Queue) -> None:
+def test_the_archive_stores_the_output(queue: Queue) -> None:
     queue.publish()
     claimed = queue.claim_one()
 
@@ -117,7 +117,7 @@ def test_the_archive_keeps_the_output(queue: Queue) -> None:
     assert queue.archived(claimed.id).output == {"rows": 3}
 
 
-def test_a_message_that_is_not_held_any_more_is_counted_as_lost_and_left_alone(queue: Queue) -> None:
+def test_a_message_that_is_no_longer_held_is_counted_as_lost_and_unchanged(queue: Queue) -> None:
     queue.publish_many(2)
     first, second = queue.claim()
     queue.settle("release", [first])
@@ -139,7 +139,7 @@ def test_a_message_that_is_not_held_any_more_is_counted_as_lost_and_left_alone(q
         ("defer", {"until": datetime(2030, 1, 1)}, "until: 2030-01-01 00:00:00 has no time zone"),  # noqa: DTZ001
     ],
 )
-def test_what_is_no_outcome_settles_nothing(queue: Queue, outcome: str, given: dict[str, Any], said: str) -> None:
+def test_an_invalid_outcome_settles_nothing(queue: Queue, outcome: str, given: dict[str, Any], said: str) -> None:
     queue.publish_many(2)
     first, second = queue.claim()
 
@@ -162,9 +162,7 @@ def test_what_is_no_outcome_settles_nothing(queue: Queue, outcome: str, given: d
         ("release", 1, "release"),
     ],
 )
-def test_what_is_counted_is_what_the_database_did_and_not_what_was_asked(
-    queue: Queue, outcome: str, attempts: int, became: str
-) -> None:
+def test_the_counts_are_those_of_the_database(queue: Queue, outcome: str, attempts: int, became: str) -> None:
     queue.policy(max_attempts=attempts)
     queue.publish()
     claimed = queue.claim_one()
@@ -175,7 +173,7 @@ def test_what_is_counted_is_what_the_database_did_and_not_what_was_asked(
     assert sum_results(counted).dead == (became in ("rejected", "failed", "lock_expired"))
 
 
-def test_a_release_that_gives_way_to_a_newer_message_of_its_key_is_counted_as_cancelled(queue: Queue) -> None:
+def test_a_release_replaced_by_a_newer_message_of_its_key_is_counted_as_cancelled(queue: Queue) -> None:
     queue.publish(key="k")
     claimed = queue.claim_one()
     queue.publish(key="k")
@@ -185,7 +183,7 @@ def test_a_release_that_gives_way_to_a_newer_message_of_its_key_is_counted_as_ca
     assert sum_results(counted) == SettledCounts({"cancelled": 1})
 
 
-def test_what_was_cancelled_while_it_was_worked_is_lost_once_and_not_counted_twice(queue: Queue) -> None:
+def test_a_cancelled_message_is_counted_once_as_lost(queue: Queue) -> None:
     queue.publish_many(2)
     first, second = queue.claim()
     queue.call("cancel", [first.id])
@@ -195,16 +193,16 @@ def test_what_was_cancelled_while_it_was_worked_is_lost_once_and_not_counted_twi
     assert sum_results(counted) == SettledCounts({"failed": 1}, lost=1)
 
 
-def test_the_total_counts_the_lost_ones_too() -> None:
+def test_the_total_includes_lost_messages() -> None:
     assert SettledCounts({"success": 3, "retry": 1}, lost=2).total == 6
 
 
 @pytest.mark.spark
-def test_executors_settle_the_rows_of_a_dataframe_and_the_acknowledgement_leaves_them_alone(
+def test_executors_settle_the_rows_of_a_dataframe_and_the_acknowledgement_skips_them(
     spark: SparkSession, database: Database, queue: Queue, tmp_path: Path
 ) -> None:
     first, second, third, fourth = queue.publish_many(4)
-    told: list[SettledCounts] = []
+    results: list[SettledCounts] = []
 
     def work(batch: DataFrame, _: int) -> None:
         from pyspark.sql import functions as f  # noqa: PLC0415
@@ -212,7 +210,7 @@ def test_executors_settle_the_rows_of_a_dataframe_and_the_acknowledgement_leaves
         queue.call("cancel", [second])
         verdict = f.when(f.col("id") == first, "reject").when(f.col("id") == second, "reject")
         named = batch.where(f.col("id") < third).withColumn("outcome", verdict).withColumn("reason", f.col("payload"))
-        told.append(settle(named, database.dsn))
+        results.append(settle(named, database.dsn))
 
     options = {"mode": "claim", "dsn": database.dsn, "topics": "t", "numPartitions": 1}
     query = spark.readStream.format("pgrouse").options(**options).load().writeStream.foreachBatch(work)
@@ -220,7 +218,7 @@ def test_executors_settle_the_rows_of_a_dataframe_and_the_acknowledgement_leaves
 
     assert ended(queue)[first] == ("rejected", "1")
     assert [ended(queue)[id_][0] for id_ in (second, third, fourth)] == ["cancelled", "success", "success"]
-    assert told == [SettledCounts({"rejected": 1}, lost=0)]
+    assert results == [SettledCounts({"rejected": 1}, lost=0)]
 
 
 @pytest.mark.spark

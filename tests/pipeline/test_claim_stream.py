@@ -47,7 +47,7 @@ def ids(rows: list[Any]) -> list[int]:
     return [row["id"] for row in rows]
 
 
-# A batch is what was claimed for it, and is done when the next one is asked for
+# A batch is a claim, and is acknowledged when the next one is requested
 
 
 def test_a_batch_is_locked_for_the_consumer(database: Database, queue: Queue) -> None:
@@ -62,7 +62,7 @@ def test_a_batch_is_locked_for_the_consumer(database: Database, queue: Queue) ->
         assert [row["payload"] for row in batch] == ["1", "2", "3"]
 
 
-def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for(stream: Stream, queue: Queue) -> None:
+def test_a_batch_is_acknowledged_when_the_next_one_is_requested(stream: Stream, queue: Queue) -> None:
     queue.publish_many(3)
     stream.next()
     assert results(queue) == {}
@@ -81,7 +81,7 @@ def test_a_commit_acknowledges_nothing(stream: Stream, queue: Queue) -> None:
     assert results(queue) == {}
 
 
-def test_an_offset_stays_where_it_is_while_there_is_nothing(stream: Stream, queue: Queue) -> None:
+def test_an_offset_is_unchanged_without_messages(stream: Stream, queue: Queue) -> None:
     queue.publish()
     stream.next()
     before = stream.offset
@@ -91,7 +91,7 @@ def test_an_offset_stays_where_it_is_while_there_is_nothing(stream: Stream, queu
     assert stream.offset == before
 
 
-def test_a_big_batch_takes_several_claims(stream: Stream, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_batch_takes_several_claims(stream: Stream, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_worker, "CLAIM_ROWS", 10)
     queue.publish_many(35)
 
@@ -107,7 +107,7 @@ def test_a_batch_ends_with_the_message_that_reaches_its_bytes(database: Database
         assert [len(stream.next()), len(stream.next()), len(stream.next())] == [2, 2, 1]
 
 
-def test_topics_take_turns_from_batch_to_batch(database: Database, queue: Queue) -> None:
+def test_topics_alternate_from_batch_to_batch(database: Database, queue: Queue) -> None:
     queue.publish_many(4, "a")
     queue.publish_many(1, "b")
 
@@ -117,10 +117,10 @@ def test_topics_take_turns_from_batch_to_batch(database: Database, queue: Queue)
     assert batches == [["a", "a"], ["a", "b"], ["a"]]
 
 
-# Limits hold, since the queue itself keeps them
+# Limits are enforced by the queue itself
 
 
-def test_a_limit_of_the_topic_bounds_every_batch_and_leaves_nothing_behind(stream: Stream, queue: Queue) -> None:
+def test_a_limit_of_the_topic_limits_every_batch_and_leaves_no_lock(stream: Stream, queue: Queue) -> None:
     queue.policy(max_concurrency=2)
     queue.publish_many(5)
 
@@ -144,7 +144,7 @@ def test_a_paused_topic_gives_nothing(stream: Stream, queue: Queue) -> None:
 # A restart
 
 
-def test_a_restart_reads_the_same_batch_while_its_locks_hold(database: Database, queue: Queue) -> None:
+def test_a_restart_reads_the_same_batch_while_its_locks_are_valid(database: Database, queue: Queue) -> None:
     queue.publish_many(5)
     crashed = Stream(database.dsn, consumer="loader")
     batch = crashed.next(rows=3)
@@ -158,7 +158,7 @@ def test_a_restart_reads_the_same_batch_while_its_locks_hold(database: Database,
         assert results(queue) == {"success": 3}
 
 
-def test_messages_that_were_taken_over_leave_the_batch_that_is_read_again(database: Database, queue: Queue) -> None:
+def test_messages_claimed_by_others_leave_a_batch_that_is_read_again(database: Database, queue: Queue) -> None:
     queue.policy(max_attempts=5)
     published = queue.publish_many(3)
     crashed = Stream(database.dsn)
@@ -175,7 +175,7 @@ def test_messages_that_were_taken_over_leave_the_batch_that_is_read_again(databa
     assert queue.message(published[0]).locked_by == "thief"
 
 
-def test_a_restart_after_a_batch_that_was_done_acknowledges_it(database: Database, queue: Queue) -> None:
+def test_a_restart_after_a_completed_batch_acknowledges_it(database: Database, queue: Queue) -> None:
     queue.publish_many(3)
     crashed = Stream(database.dsn)
     crashed.next()
@@ -188,7 +188,7 @@ def test_a_restart_after_a_batch_that_was_done_acknowledges_it(database: Databas
     assert results(queue) == {"success": 3}
 
 
-def test_a_lock_that_was_lost_is_left_out_of_the_acknowledgement(stream: Stream, queue: Queue) -> None:
+def test_a_lost_lock_is_excluded_from_the_acknowledgement(stream: Stream, queue: Queue) -> None:
     queue.policy(max_attempts=5)
     published = queue.publish_many(3)
     stream.next()
@@ -200,7 +200,7 @@ def test_a_lock_that_was_lost_is_left_out_of_the_acknowledgement(stream: Stream,
     assert queue.message(published[1]).locked_by == "thief"
 
 
-def test_what_a_sink_settled_itself_is_left_as_it_is(stream: Stream, queue: Queue) -> None:
+def test_messages_that_a_sink_settled_are_unchanged(stream: Stream, queue: Queue) -> None:
     queue.publish_many(2)
     first, _ = stream.next()
     queue.call("reject", [first["id"]], [first["claim_id"]], ["bad"])
@@ -236,7 +236,7 @@ def test_a_message_beyond_its_timeout_is_not_extended() -> None:
     assert len(in_flight) == 2
 
 
-def test_the_option_lock_wins_over_the_topic(database: Database, queue: Queue) -> None:
+def test_the_option_lock_overrides_the_topic(database: Database, queue: Queue) -> None:
     (published,) = queue.publish_many(1)
     with streaming(database, lockDuration="1h") as stream:
         stream.next()
@@ -254,20 +254,20 @@ def test_the_worker_is_in_the_registry_while_the_stream_runs(database: Database,
     assert queue.rows("SELECT FROM messages.worker") == []
 
 
-def test_a_batch_begins_when_the_registry_says_its_claims_though_somebody_holds_the_row(
+def test_a_batch_begins_while_another_session_locks_the_row_of_the_worker(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    has_status, said = ClaimClient.has_status, list[bool]()
+    has_status, answers = ClaimClient.has_status, list[bool]()
     with streaming(database, consumer="loader") as stream, database.connect() as holder:
         queue.publish_many(2)
         stream.next()
 
-        def let_go_after_the_first_look(store: ClaimClient, claims: Sequence[int]) -> bool:
-            said.append(has_status(store, claims))
+        def unlock_after_the_first_check(store: ClaimClient, claims: Sequence[int]) -> bool:
+            answers.append(has_status(store, claims))
             holder.execute("ROLLBACK")
-            return said[-1]
+            return answers[-1]
 
-        monkeypatch.setattr(ClaimClient, "has_status", let_go_after_the_first_look)
+        monkeypatch.setattr(ClaimClient, "has_status", unlock_after_the_first_check)
         holder.execute("BEGIN; SELECT messages.drain_worker('loader')")
         (published,) = queue.publish_many(1)
 
@@ -275,10 +275,10 @@ def test_a_batch_begins_when_the_registry_says_its_claims_though_somebody_holds_
         claim = queue.message(published).claim_id
         assert queue.value("SELECT status -> 'claims' FROM messages.worker") == [claim]
 
-    assert (said[0], said[-1]) == (False, True)
+    assert (answers[0], answers[-1]) == (False, True)
 
 
-def test_a_row_that_is_held_for_long_fails_the_batch_with_what_to_fix(
+def test_a_row_that_is_locked_for_long_fails_the_batch_with_the_fix(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claim_worker, "REPORT_CLAIMS_TIMEOUT_S", 0.1)
@@ -310,7 +310,7 @@ def test_the_name_is_free_again_when_the_stream_has_ended(database: Database) ->
 # The end
 
 
-def test_a_stopped_stream_gives_its_batch_back(database: Database, queue: Queue) -> None:
+def test_a_stopped_stream_releases_its_batch(database: Database, queue: Queue) -> None:
     (published,) = queue.publish_many(1)
     with streaming(database) as stream:
         stream.next()
@@ -319,7 +319,7 @@ def test_a_stopped_stream_gives_its_batch_back(database: Database, queue: Queue)
     assert (message.claim_id, message.attempts, message.runs) == (None, 0, 1)
 
 
-def test_a_stream_whose_spark_is_gone_keeps_its_locks_for_the_restart(database: Database, queue: Queue) -> None:
+def test_a_stream_whose_spark_ended_keeps_its_locks_for_the_restart(database: Database, queue: Queue) -> None:
     class Crash(QueryEnd):
         def is_orderly(self) -> bool:
             return False
@@ -332,7 +332,7 @@ def test_a_stream_whose_spark_is_gone_keeps_its_locks_for_the_restart(database: 
     assert locked(queue) == 1
 
 
-def test_a_stream_without_a_restart_gives_its_batch_back_though_spark_is_gone(database: Database, queue: Queue) -> None:
+def test_a_stream_without_a_restart_releases_its_batch_after_spark_ended(database: Database, queue: Queue) -> None:
     class Crash(QueryEnd):
         def is_orderly(self) -> bool:
             return False
@@ -346,7 +346,7 @@ def test_a_stream_without_a_restart_gives_its_batch_back_though_spark_is_gone(da
     assert (message.claim_id, message.attempts, message.runs) == (None, 0, 1)
 
 
-def test_available_now_works_as_many_as_were_ready_at_the_start(stream: Stream, queue: Queue) -> None:
+def test_available_now_processes_as_many_as_were_ready_at_the_start(stream: Stream, queue: Queue) -> None:
     queue.publish_many(3)
     queue.publish_many(2, channel="c")
     queue.publish(wait="1 hour")
@@ -359,7 +359,7 @@ def test_available_now_works_as_many_as_were_ready_at_the_start(stream: Stream, 
 # The server
 
 
-def test_a_server_that_restarts_is_waited_for(private_server: Postgres) -> None:
+def test_a_server_that_restarts_is_awaited(private_server: Postgres) -> None:
     with private_server.new_database(template=private_server.migrated) as database:
         queue = Queue(database.connect())
         queue.publish_many(4)
@@ -377,8 +377,8 @@ def test_a_server_that_restarts_is_waited_for(private_server: Postgres) -> None:
         assert locked(queue) == 0
 
 
-def test_what_was_claimed_while_the_connection_broke_is_given_back(database: Database, queue: Queue) -> None:
-    """The answer to a claim is lost on the way: the claim stands, and nobody knows of it."""
+def test_messages_claimed_on_a_broken_connection_are_released(database: Database, queue: Queue) -> None:
+    """The answer to a claim is lost: the claim is committed, and the client does not know of it."""
     queue.publish_many(2)
     with streaming(database, consumer="loader") as stream:
         stream.next(rows=1)
@@ -392,24 +392,24 @@ def test_what_was_claimed_while_the_connection_broke_is_given_back(database: Dat
         assert results(queue) == {"success": 1}
 
 
-# What is wrong is said at once
+# Errors are reported at once
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ({"topics": ""}, "topics"),
         ({"lockDuration": "100ms"}, "option lockDuration must be between 1s and 7d"),
         ({"lockDuration": "8d"}, "option lockDuration must be between 1s and 7d"),
     ],
 )
-def test_options_that_cannot_be_are_refused(given: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_invalid_options_are_refused(given: dict[str, str], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
         Stream("", **given)
 
 
 @pytest.mark.parametrize("offset", [{"v": 2, "claims": "1"}, {"v": 1, "claims": "x"}, {"v": 1, "sys": "7", "id": 1}])
-def test_an_offset_of_something_else_is_refused(offset: dict[str, Any]) -> None:
+def test_an_offset_of_another_source_is_refused(offset: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="another mode or a later version"):
         ClaimOffset.from_offset(offset)
 
@@ -423,7 +423,7 @@ def claimed(spark: SparkSession, database: Database, **given: Any) -> DataFrame:
 
 
 @pytest.mark.spark
-def test_spark_works_everything_and_acknowledges_the_last_batch(
+def test_spark_processes_everything_and_acknowledges_the_last_batch(
     spark: SparkSession, database: Database, queue: Queue, tmp_path: Path
 ) -> None:
     published = queue.publish_many(250)
@@ -441,7 +441,7 @@ def test_spark_works_everything_and_acknowledges_the_last_batch(
 
 
 @pytest.mark.spark
-def test_a_crash_in_a_batch_replays_it_and_everything_ends_once(
+def test_a_crash_in_a_batch_replays_it_and_every_message_ends_once(
     spark: SparkSession, database: Database, queue: Queue, tmp_path: Path
 ) -> None:
     queue.publish_many(250)
@@ -451,7 +451,7 @@ def test_a_crash_in_a_batch_replays_it_and_everything_ends_once(
     def work(batch: DataFrame, number: int) -> None:
         batches.append((number, sorted(row.id for row in batch.select("id").collect())))
         if number == 1 and crash.pop():
-            # As if the machine had failed: the reader's process cannot give anything back.
+            # As if the machine had failed: the reader's process cannot release anything.
             os.kill(queue.value("SELECT pid FROM messages.worker"), signal.SIGKILL)
             raise RuntimeError("crash")
 
@@ -495,7 +495,7 @@ def test_a_stopped_query_leaves_no_locked_message(
 
 
 def _steal(queue: Queue, message_id: int) -> None:
-    """Let the lock of one message run out, and another worker claim it."""
+    """Let the lock of one message expire, and another worker claim it."""
     queue.conn.execute(
         "UPDATE messages.message SET lock_expires_at = now() - interval '1 s' WHERE id = %s", [message_id]
     )

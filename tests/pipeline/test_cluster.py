@@ -1,4 +1,4 @@
-"""Every job runs on a cluster: what its tasks need reaches executors that were started without knowing anything."""
+"""Every job runs on a cluster: its tasks get everything they need on executors that were started without any setup."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.pipeline.reading import PASSWORD
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
-# One server is enough: the others differ in nothing that a cluster would notice.
+# One server is enough: the others are the same for a cluster.
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.long,
@@ -32,10 +32,10 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[2]
 COUNT = 300
-DEAR = COUNT // 10
+EXPENSIVE = COUNT // 10
 ROLE = "spark_cluster_test"
 ROLES = ("messages_publisher", "messages_worker", "messages_operator")
-# On one machine executors reach the driver by the loopback, and nobody looks at Spark's pages. For a few hundred rows compilers cost
+# On one machine executors reach the driver by the loopback, and Spark's pages are not used. For a few hundred rows compilers cost
 # more than they save: Java's, and Spark's own.
 CONF = (
     f"spark.driver.extraJavaOptions={QUICK}",
@@ -55,12 +55,12 @@ from pyspark.sql import functions as f
 
 @f.udf("string")
 def verdict(payload):
-    return "reject" if json.loads(payload)["total"] > {COUNT - DEAR} else "complete"
+    return "reject" if json.loads(payload)["total"] > {COUNT - EXPENSIVE} else "complete"
 
 def charge(batch):
-    return batch.select("id", verdict("payload").alias("outcome"), f.lit("too dear").alias("reason"))
+    return batch.select("id", verdict("payload").alias("outcome"), f.lit("too expensive").alias("reason"))
 """
-# Several jobs in one session: what differs from a process of its own for each is the time that it takes.
+# Several jobs in one session: a process for each would only take longer.
 PROGRAM = """
 import json, os, sys
 from pgrouse.cli.root import root
@@ -85,19 +85,19 @@ JOBS = (
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one run of every job.
+    """The result of one run of every job.
 
     Attributes:
         cluster: where they ran.
-        database: whose messages they were.
+        database: the database of the messages.
         folder: where their files are: `lake` and `report`.
-        told: what each job printed, by its name.
+        output: the output of each job, by its name.
     """
 
     cluster: Cluster
     database: Database
     folder: Path
-    told: dict[str, list[dict[str, Any]]]
+    output: dict[str, list[dict[str, Any]]]
 
     @property
     def queue(self) -> Queue:
@@ -112,7 +112,7 @@ def database(server: Postgres) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def dsn(database: Database) -> Iterator[str]:
-    """The connection string of a user with no more rights than the jobs need, and a password in it."""
+    """The connection string of a user with only the rights that the jobs need, and a password in it."""
     make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} IN ROLE {}").format(
         sql.Identifier(ROLE), PASSWORD, sql.SQL(", ").join(map(sql.Identifier, ROLES))
     )
@@ -124,18 +124,18 @@ def dsn(database: Database) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def run(database: Database, dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Messages go through all jobs: published, worked, exported, reported, and the dead ones put back."""
+    """Messages pass through all jobs: they are published, processed, exported and reported, and the dead ones redriven."""
     folder = tmp_path_factory.mktemp("jobs")
     (folder / "shop.py").write_text(SHOP)
     (folder / "orders.jsonl").write_text("".join(f'{{"total": {n}}}\n' for n in range(1, COUNT + 1)))
     with standalone(tmp_path_factory.mktemp("cluster")) as cluster:
-        told = {"publish": published(cluster, folder, dsn)} | worked(cluster, folder, dsn)
-        yield Run(cluster, database, folder, told)
+        output = {"publish": published(cluster, folder, dsn)} | worked(cluster, folder, dsn)
+        yield Run(cluster, database, folder, output)
         database.disconnect()
 
 
 def published(cluster: Cluster, folder: Path, dsn: str) -> list[dict[str, Any]]:
-    """Publish a file by a process, as it is typed. Where the database is stands in libpq's variables, for executors too."""
+    """Publish a file by a process, as a user does. The database is in libpq's variables, for executors too."""
     variables = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE"}
     where = {variables[name]: str(value) for name, value in conninfo_to_dict(dsn).items() if name in variables}
     given = [f"spark.executorEnv.{name}={value}" for name, value in where.items()]
@@ -157,15 +157,15 @@ def published(cluster: Cluster, folder: Path, dsn: str) -> list[dict[str, Any]]:
 def worked(cluster: Cluster, folder: Path, dsn: str) -> dict[str, list[dict[str, Any]]]:
     """Run the other jobs in one session, of a process that has PGROUSE_DSN."""
     command = [sys.executable, "-c", PROGRAM, json.dumps([cluster.master, CONF, JOBS])]
-    told: dict[str, list[dict[str, Any]]] = {}
+    output: dict[str, list[dict[str, Any]]] = {}
     lines: list[dict[str, Any]] = []
     for line in printed(command, folder, {"PGROUSE_DSN": dsn}):
         lines.append(line)
         if "code" in line:
-            told[line["job"]], lines = lines[:-1], []
+            output[line["job"]], lines = lines[:-1], []
             assert line["code"] == 0, line
-    assert list(told) == [name for name, *_ in JOBS]
-    return told
+    assert list(output) == [name for name, *_ in JOBS]
+    return output
 
 
 def printed(command: list[str], folder: Path, env: dict[str, str]) -> list[dict[str, Any]]:
@@ -187,18 +187,18 @@ def printed(command: list[str], folder: Path, env: dict[str, str]) -> list[dict[
 
 
 def test_publish_makes_a_message_of_every_line(run: Run) -> None:
-    assert [(told["published"], told["rejected"]) for told in run.told["publish"]] == [(COUNT, 0)]
+    assert [(each["published"], each["rejected"]) for each in run.output["publish"]] == [(COUNT, 0)]
 
 
-def test_consume_ends_every_message_as_the_function_said_on_the_executors(run: Run) -> None:
+def test_consume_ends_every_message_with_the_outcome_of_the_function_on_the_executors(run: Run) -> None:
     ended = run.queue.rows(
         "SELECT result, error, count(*), min((payload->>'total')::int) FROM messages.message_archive GROUP BY 1, 2 ORDER BY 1"
     )
 
-    assert [told["messages"] for told in run.told["consume"]] == [200, 100]
+    assert [each["messages"] for each in run.output["consume"]] == [200, 100]
     assert [tuple(row) for row in ended] == [
-        ("rejected", "too dear", DEAR, COUNT - DEAR + 1),
-        ("success", None, COUNT - DEAR, 1),
+        ("rejected", "too expensive", EXPENSIVE, COUNT - EXPENSIVE + 1),
+        ("success", None, COUNT - EXPENSIVE, 1),
     ]
 
 
@@ -208,27 +208,27 @@ def test_export_writes_each_archived_row_to_the_lake_once(run: Run) -> None:
 
     there = duckdb.execute("SELECT id, result, payload FROM read_parquet($files) ORDER BY id", {"files": files})
 
-    assert [told["rows"] for told in run.told["export"]] == [COUNT]
+    assert [each["rows"] for each in run.output["export"]] == [COUNT]
     assert there.fetchall() == [tuple(row) for row in archived]
 
 
-def test_report_counts_what_is_in_the_lake(run: Run) -> None:
-    (told,) = run.told["report"]
+def test_report_counts_the_rows_of_the_lake(run: Run) -> None:
+    (report,) = run.output["report"]
 
-    tables = f"{told['tables']['failures']}/*.parquet"
+    tables = f"{report['tables']['failures']}/*.parquet"
     counted = duckdb.execute("SELECT topic, ended, dead FROM read_parquet($path)", {"path": tables}).fetchall()
 
-    assert counted == [("orders", COUNT, DEAR)]
+    assert counted == [("orders", COUNT, EXPENSIVE)]
     assert (run.folder / "report" / "report.html").stat().st_size > 10_000
 
 
-def test_redrive_puts_back_the_dead_messages_that_were_chosen_in_the_lake(run: Run) -> None:
+def test_redrive_redrives_the_dead_messages_selected_in_the_lake(run: Run) -> None:
     back = run.queue.rows("SELECT (payload->>'total')::int AS total FROM messages.message ORDER BY 1")
 
     assert [row.total for row in back] == list(range(291, COUNT + 1))
 
 
-def test_every_worker_had_a_part_in_every_session_and_nobody_logged_the_password(run: Run) -> None:
+def test_every_worker_took_part_in_every_session_and_no_log_has_the_password(run: Run) -> None:
     executors = run.cluster.executors()
     sessions = {application for _, application in executors}
 

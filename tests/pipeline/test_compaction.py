@@ -1,4 +1,4 @@
-"""Small files become larger ones, and nobody who reads meanwhile sees a row twice or not at all."""
+"""Small files become larger ones, and no concurrent reader sees a row twice or misses one."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ def test_small_files_of_one_day_and_topic_are_merged_up_to_the_target() -> None:
     assert planned(*(a_file(name, 40) for name in "abcde")) == [["a", "b"], ["c", "d"]]
 
 
-def test_files_that_are_large_enough_and_those_that_are_alone_stay() -> None:
+def test_large_files_and_single_files_are_not_merged() -> None:
     assert (
         planned(a_file("a", 50), a_file("b", 10), a_file("c", 10, topic="u"), a_file("d", 10, DAY - timedelta(days=1)))
         == []
     )
 
 
-def test_a_day_that_is_not_over_is_left_alone() -> None:
+def test_the_current_day_is_not_merged() -> None:
     assert planned(a_file("a", 10), a_file("b", 10), before=DAY) == []
 
 
 # What readers see
 
 
-def test_afterwards_there_are_fewer_files_with_the_same_rows(queue: Queue, database: Database, lake: str) -> None:
+def test_a_compaction_leaves_fewer_files_with_the_same_rows(queue: Queue, database: Database, lake: str) -> None:
     opened = of_many_files(queue, database, lake)
     before = rows(lake, "*")
 
@@ -75,7 +75,7 @@ def test_afterwards_there_are_fewer_files_with_the_same_rows(queue: Queue, datab
     assert compaction.compact(opened, one_by_one, TOMORROW) == 0
 
 
-def test_a_reader_from_before_still_finds_its_files(queue: Queue, database: Database, lake: str) -> None:
+def test_a_reader_that_started_before_still_finds_its_files(queue: Queue, database: Database, lake: str) -> None:
     opened = of_many_files(queue, database, lake)
     before = opened.files()
 
@@ -85,7 +85,7 @@ def test_a_reader_from_before_still_finds_its_files(queue: Queue, database: Data
     assert all(Path(path).exists() for path in before)
 
 
-def test_after_a_time_only_the_new_files_are_left(queue: Queue, database: Database, lake: str) -> None:
+def test_old_files_are_deleted_after_a_time(queue: Queue, database: Database, lake: str) -> None:
     opened = of_many_files(queue, database, lake)
     compaction.compact(opened, one_by_one, TOMORROW)
 
@@ -96,7 +96,7 @@ def test_after_a_time_only_the_new_files_are_left(queue: Queue, database: Databa
     assert compaction.expire(opened, timedelta(0)) == 0
 
 
-def test_the_export_goes_on_as_if_nothing_had_been(queue: Queue, database: Database, lake: str) -> None:
+def test_the_export_continues_after_a_compaction(queue: Queue, database: Database, lake: str) -> None:
     opened = of_many_files(queue, database, lake)
     compaction.compact(opened, one_by_one, TOMORROW)
     fill(queue, 5)
@@ -107,7 +107,7 @@ def test_the_export_goes_on_as_if_nothing_had_been(queue: Queue, database: Datab
     assert ids(lake) == archive(queue)
 
 
-def test_columns_that_came_and_went_are_in_the_merged_files(own_database: Database, lake: str) -> None:
+def test_added_and_removed_columns_are_in_the_merged_files(own_database: Database, lake: str) -> None:
     queue = Queue(own_database.connect())
     queue.conn.execute("ALTER TABLE messages.message_archive ADD COLUMN extra integer DEFAULT 7")
     fill(queue, 6, days_ago=1)
@@ -121,10 +121,10 @@ def test_columns_that_came_and_went_are_in_the_merged_files(own_database: Databa
     assert [row[0] for row in rows(lake, "extra")] == [7] * 6 + [None] * 6
 
 
-# Crashes, and others
+# Crashes, and concurrent commits
 
 
-def test_killed_before_the_commit_nothing_was_merged(queue: Queue, database: Database, lake: str) -> None:
+def test_a_kill_before_the_commit_merges_nothing(queue: Queue, database: Database, lake: str) -> None:
     opened = of_many_files(queue, database, lake)
     before = data_files(lake)
 
@@ -142,7 +142,7 @@ def test_killed_before_the_commit_nothing_was_merged(queue: Queue, database: Dat
 
 
 @pytest.mark.parametrize("step", ["commit", "checkpoint", "end"])
-def test_killed_anywhere_around_the_commit_every_row_is_there_once(
+def test_a_kill_around_the_commit_leaves_every_row_once(
     queue: Queue, database: Database, lake: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     opened = of_many_files(queue, database, lake)
@@ -162,7 +162,7 @@ def test_killed_anywhere_around_the_commit_every_row_is_there_once(
     assert len(data_files(lake)) == len(again.files())
 
 
-def test_of_two_that_commit_at_once_one_is_refused(queue: Queue, database: Database, lake: str) -> None:
+def test_the_second_of_two_concurrent_commits_is_refused(queue: Queue, database: Database, lake: str) -> None:
     opened = of_many_files(queue, database, lake)
 
     def overtaken(work: Callable[[Any], Any], parts: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What must be so before anything is read, and what is said if it is not."""
+"""The preconditions of a read, and the errors if they fail."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def planned(dsn: str, *names: str, **given: str) -> tuple[ArchiveBatch, list[Any
     return reader, reader.partitions()
 
 
-def test_a_database_without_the_schema_is_told(empty_database: Database) -> None:
+def test_a_database_without_the_schema_is_reported(empty_database: Database) -> None:
     with pytest.raises(SchemaMismatch, match="has no schema messages: run `pgrouse migrate`"):
         planned(empty_database.dsn)
 
 
-def test_an_archive_without_the_column_is_told(own_database: Database) -> None:
+def test_an_archive_without_the_column_is_reported(own_database: Database) -> None:
     own_database.connect().execute("ALTER TABLE messages.message_archive DROP COLUMN archive_xid CASCADE")
 
     with pytest.raises(SchemaMismatch, match="has no column archive_xid: run `pgrouse migrate`"):
         planned(own_database.dsn)
 
 
-def test_a_role_without_any_right_is_told_which_grant_fixes_it(own_database: Database) -> None:
+def test_a_role_without_rights_gets_the_grant_that_fixes_it(own_database: Database) -> None:
     with (
         login(own_database) as dsn,
         pytest.raises(ConfigError, match=r"role spark_test may not use .*: GRANT messages_operator TO spark_test"),
@@ -42,13 +42,13 @@ def test_a_role_without_any_right_is_told_which_grant_fixes_it(own_database: Dat
         planned(dsn)
 
 
-def test_a_role_that_may_not_see_payloads_is_told_how_to_read_without_them(own_database: Database) -> None:
-    told = r"may not read body, .*payload.*GRANT messages_operator TO spark_test, or"
-    with login(own_database, "messages_analyst") as dsn, pytest.raises(ConfigError, match=told):
+def test_a_role_without_access_to_payloads_learns_how_to_read_without_them(own_database: Database) -> None:
+    error = r"may not read body, .*payload.*GRANT messages_operator TO spark_test, or"
+    with login(own_database, "messages_analyst") as dsn, pytest.raises(ConfigError, match=error):
         planned(dsn)
 
 
-def test_an_analyst_reads_what_an_analyst_may(own_database: Database) -> None:
+def test_an_analyst_reads_all_permitted_columns(own_database: Database) -> None:
     archive(own_database.connect(), [1, 2, 3], result="failed")
 
     with login(own_database, "messages_analyst") as dsn:
@@ -58,7 +58,7 @@ def test_an_analyst_reads_what_an_analyst_may(own_database: Database) -> None:
     assert sorted(found) == [1, 2, 3]
 
 
-def test_what_rows_are_chosen_by_must_be_readable_too(own_database: Database) -> None:
+def test_columns_that_select_rows_must_be_readable(own_database: Database) -> None:
     admin = own_database.connect()
     with login(own_database) as dsn:
         admin.execute("GRANT USAGE ON SCHEMA messages TO spark_test")
@@ -78,7 +78,7 @@ def test_an_operator_reads_everything(own_database: Database) -> None:
     assert sorted(found) == [1, 2, 3]
 
 
-def test_without_a_dsn_the_environment_says_where(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_without_a_dsn_uses_the_environment(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
     for name, value in conninfo_to_dict(database.dsn).items():
         if name in names:
@@ -91,7 +91,7 @@ def test_without_a_dsn_the_environment_says_where(database: Database, monkeypatc
     assert found == batch.to_pylist()[0]["name"] == database.name
 
 
-def test_a_query_that_fails_by_itself_is_not_asked_again(database: Database) -> None:
+def test_a_query_that_fails_permanently_is_not_retried(database: Database) -> None:
     asked = []
 
     def wrong(conn: psycopg.Connection[Any]) -> None:
@@ -104,7 +104,7 @@ def test_a_query_that_fails_by_itself_is_not_asked_again(database: Database) -> 
     assert asked == [1]
 
 
-def test_a_server_that_does_not_come_back_is_told(database: Database) -> None:
+def test_a_server_that_does_not_return_is_reported(database: Database) -> None:
     admin = database.connect()
 
     def killed(conn: psycopg.Connection[Any]) -> None:

@@ -1,4 +1,4 @@
-"""`pgrouse pipeline consume`: a function over DataFrames works messages."""
+"""`pgrouse pipeline consume`: a function over DataFrames processes messages."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ENDED = "SELECT payload #>> '{}' AS payload, result, error FROM messages.message
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with a module of functions and the configuration of nothing."""
+    """A folder with a module of functions and an empty configuration."""
     (tmp_path / "batch_functions.py").write_text(FUNCTIONS)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", "")
@@ -84,7 +84,7 @@ def ended(queue: Queue) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [
         ("nothing", "'nothing' names no function: write module:function"),
         ("absent_module:f", "module absent_module cannot be imported: ModuleNotFoundError"),
@@ -92,12 +92,12 @@ def ended(queue: Queue) -> list[tuple[str, str]]:
         ("batch_functions:takes_two", "takes_two must take one argument, the DataFrame of the batch"),
     ],
 )
-def test_a_function_that_cannot_be_is_refused_with_the_nearest_name(folder: Path, name: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_an_invalid_function_is_refused_with_the_nearest_name(folder: Path, name: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
         find_function(name, [folder])
 
 
-def test_the_python_processes_of_executors_find_the_module_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_processes_of_executors_find_the_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find_function("batch_functions:nothing", [folder])
 
     assert subprocess.run([sys.executable, "-c", "import batch_functions"], check=False, cwd="/").returncode == 0
@@ -107,7 +107,7 @@ def test_the_python_processes_of_executors_find_the_module_too(folder: Path, mon
 
 
 def worked(spark: SparkSession, database: Database, function: str) -> BatchResult:
-    """Work one batch of a stream by a function, without a query."""
+    """Process one batch of a stream by a function, without a query."""
     with streaming(database, consumer="c") as stream:
         claimed = stream.next()
         rows = [(row["id"], row["claim_id"], row["payload"]) for row in claimed]
@@ -120,7 +120,7 @@ def worked(spark: SparkSession, database: Database, function: str) -> BatchResul
 
 
 @pytest.mark.spark
-def test_what_a_function_names_ends_so_and_the_rest_succeeds(
+def test_messages_that_a_function_names_have_its_outcome_and_the_others_succeed(
     spark: SparkSession, database: Database, queue: Queue, folder: Path
 ) -> None:
     queue.publish_many(4)
@@ -142,7 +142,7 @@ def test_what_a_function_names_ends_so_and_the_rest_succeeds(
         ("returns_a_number", "it returned a int: expected a DataFrame, or None if all is well"),
     ],
 )
-def test_a_function_that_raises_over_everything_costs_one_message_an_attempt_and_the_others_none(
+def test_a_function_that_always_raises_costs_one_attempt_in_total(
     spark: SparkSession, database: Database, queue: Queue, folder: Path, function: str, said: str
 ) -> None:
     first, *others = queue.publish_many(4)
@@ -158,7 +158,7 @@ def test_a_function_that_raises_over_everything_costs_one_message_an_attempt_and
 
 
 @pytest.mark.spark
-def test_a_message_over_which_the_function_raises_is_found_and_the_others_are_worked(
+def test_a_message_that_makes_the_function_raise_is_found_and_the_others_are_processed(
     spark: SparkSession, database: Database, queue: Queue, folder: Path
 ) -> None:
     queue.publish_many(5)
@@ -176,7 +176,7 @@ def test_a_message_over_which_the_function_raises_is_found_and_the_others_are_wo
 
 
 @pytest.mark.spark
-def test_a_message_that_failed_alone_is_tried_again_while_attempts_are_left(
+def test_a_message_that_failed_alone_is_retried_while_attempts_remain(
     spark: SparkSession, database: Database, queue: Queue, folder: Path
 ) -> None:
     queue.policy(max_attempts=2)
@@ -188,7 +188,7 @@ def test_a_message_that_failed_alone_is_tried_again_while_attempts_are_left(
     assert ran.settled == SettledCounts({"retry": 1})
 
 
-def test_what_the_batch_lost_meanwhile_is_not_settled(database: Database, queue: Queue) -> None:
+def test_messages_that_the_batch_lost_are_not_settled(database: Database, queue: Queue) -> None:
     queue.publish_many(2)
     with streaming(database, consumer="c") as stream:
         first, _ = stream.next()
@@ -207,7 +207,7 @@ def test_what_the_batch_lost_meanwhile_is_not_settled(database: Database, queue:
 def consume(
     spark: SparkSession, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Result]]:
-    """`consume("module:function", ...)` runs the job; the signals of this process are its own again afterwards."""
+    """`consume("module:function", ...)` runs the job; the signal handlers of this process are restored afterwards."""
     from pgrouse.cli.root import root  # noqa: PLC0415
 
     monkeypatch.setenv("PGROUSE_DSN", database.dsn)
@@ -223,17 +223,17 @@ def consume(
 
 
 @pytest.mark.spark
-def test_the_job_works_what_is_ready_and_tells_of_each_batch_what_the_database_did(
+def test_the_job_processes_ready_messages_and_reports_the_counts_of_each_batch(
     consume: Callable[..., Result], queue: Queue, folder: Path
 ) -> None:
     queue.publish_many(5)
 
     result = consume("batch_functions:some_are_bad", "--rows", "3", "--available-now", "--allow-single-attempt")
 
-    told = [json.loads(line) for line in result.stdout.splitlines()]
+    batches = [json.loads(line) for line in result.stdout.splitlines()]
     assert result.return_value == 0, result.output
     counted = ("messages", "success", "rejected", "failed", "retry", "dead")
-    assert [tuple(batch[key] for key in counted) for batch in told] == [(3, 1, 1, 1, 0, 2), (2, 2, 0, 0, 0, 0)]
+    assert [tuple(batch[key] for key in counted) for batch in batches] == [(3, 1, 1, 1, 0, 2), (2, 2, 0, 0, 0, 0)]
     assert queue.ids() == []
     assert queue.rows("SELECT FROM messages.worker") == []
 
@@ -256,9 +256,7 @@ def test_the_job_ends_after_too_many_failed_batches_and_kills_none_of_their_mess
 
 
 @pytest.mark.spark
-def test_a_last_batch_that_failed_ends_the_job_with_1_though_there_are_no_more(
-    consume: Callable[..., Result], queue: Queue, folder: Path
-) -> None:
+def test_a_failed_last_batch_ends_the_job_with_1(consume: Callable[..., Result], queue: Queue, folder: Path) -> None:
     queue.policy(max_attempts=3)
     queue.publish_many(3)
 
@@ -271,9 +269,7 @@ def test_a_last_batch_that_failed_ends_the_job_with_1_though_there_are_no_more(
 
 
 @pytest.mark.spark
-def test_what_is_printed_for_people_says_how_many_died(
-    consume: Callable[..., Result], queue: Queue, folder: Path
-) -> None:
+def test_the_printed_summary_counts_deaths(consume: Callable[..., Result], queue: Queue, folder: Path) -> None:
     queue.policy(max_attempts=1)
     published = queue.publish_many(5)
 
@@ -297,14 +293,14 @@ def test_topics_with_one_attempt_are_refused_before_spark_starts(
     with pytest.raises(ConfigError) as refused:
         CliRunner().invoke(root, command, standalone_mode=False, catch_exceptions=False)
 
-    said = str(refused.value)
-    assert said.startswith("t: max_attempts is 1")
-    assert "`pgrouse topic set t max_attempts=5`" in said
-    assert "--allow-single-attempt" in said
+    output = str(refused.value)
+    assert output.startswith("t: max_attempts is 1")
+    assert "`pgrouse topic set t max_attempts=5`" in output
+    assert "--allow-single-attempt" in output
 
 
 @pytest.mark.spark
-def test_a_topic_with_one_attempt_that_is_accepted_is_warned_of(
+def test_an_accepted_topic_with_one_attempt_is_a_warning(
     consume: Callable[..., Result], queue: Queue, folder: Path
 ) -> None:
     result = consume("batch_functions:nothing", "--available-now", "--allow-single-attempt")
@@ -320,7 +316,7 @@ def test_a_topic_with_one_attempt_that_is_accepted_is_warned_of(
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
-def test_after_a_signal_the_batch_that_runs_ends_and_the_rest_stays_ready(
+def test_a_signal_lets_the_running_batch_end_and_the_other_messages_stay_ready(
     database: Database, queue: Queue, folder: Path, eventually: Callable[..., object], which: signal.Signals
 ) -> None:
     queue.publish_many(3)
@@ -346,7 +342,7 @@ def test_after_a_signal_the_batch_that_runs_ends_and_the_rest_stays_ready(
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("who", ["jvm", "driver"])
-def test_a_kill_in_a_batch_gives_its_messages_back_with_their_attempts(
+def test_a_kill_during_a_batch_releases_its_messages_with_their_attempts(
     database: Database, queue: Queue, folder: Path, eventually: Callable[..., object], who: str
 ) -> None:
     queue.policy(max_attempts=2, lock_duration="1h")
@@ -401,6 +397,6 @@ def _started(database: Database, folder: Path) -> subprocess.Popen[bytes]:
             stdout=said,
             stderr=said,
             start_new_session=True,
-            # Anyone who runs the tests in the background of a shell has made them deaf to Ctrl-C, and their children.
+            # A shell that runs the tests in the background makes them, and their children, ignore Ctrl-C.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
         )

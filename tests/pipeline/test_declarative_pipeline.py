@@ -1,4 +1,4 @@
-"""examples/pipelines is a pipeline, as far as can be told without Spark Connect: `spark-pipelines` itself needs that."""
+"""examples/pipelines is a valid pipeline, as far as can be checked without Spark Connect, which `spark-pipelines` needs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Graph(GraphElementRegistry):
 
 @pytest.fixture
 def graph() -> Graph:
-    """The graph of the files that the specification names, each loaded as a module of its own."""
+    """The graph of the files that the specification names, each loaded as a separate module."""
     graph = Graph()
     with graph_element_registration_context(graph):
         for library in SPEC["libraries"]:
@@ -51,13 +51,13 @@ def graph() -> Graph:
     return graph
 
 
-def test_the_specification_has_what_must_be_there_and_nothing_that_is_not_known() -> None:
+def test_the_specification_has_the_required_and_only_known_keys() -> None:
     assert {"name", "storage", "libraries"} <= set(SPEC) <= {"name", "storage", "libraries", "configuration"}
     assert SPEC["storage"].startswith("file:///")
     assert all(isinstance(value, str) for value in SPEC["configuration"].values())
 
 
-def test_its_files_define_a_table_that_follows_the_archive_and_a_view_of_it(graph: Graph) -> None:
+def test_the_files_define_a_table_that_follows_the_archive_and_a_view_of_it(graph: Graph) -> None:
     kinds = {name: type(output) for name, output in graph.outputs.items()}
 
     assert kinds == {"ended": StreamingTable, "faults": MaterializedView}
@@ -65,7 +65,7 @@ def test_its_files_define_a_table_that_follows_the_archive_and_a_view_of_it(grap
 
 
 @pytest.mark.spark
-def test_its_flows_are_a_stream_of_the_archive_and_a_count_of_what_died(spark: SparkSession, graph: Graph) -> None:
+def test_the_flows_are_a_stream_of_the_archive_and_a_count_of_dead_messages(spark: SparkSession, graph: Graph) -> None:
     ended = graph.flows["ended"].func()
     rows = [(1, "mail", "success"), (2, "mail", "failed"), (3, "mail", "rejected"), (4, "mail", "cancelled")]
     columns = [f.lit(None).cast(field.dataType).alias(field.name) for field in ended.schema.fields[3:]]

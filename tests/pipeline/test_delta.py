@@ -22,7 +22,7 @@ def table(lake: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_table_has_what_the_lake_has(queue: Queue, database: Database, lake: str) -> None:
+def test_the_table_has_the_rows_of_the_lake(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 250)
     exported(database, lake, delta=True)
 
@@ -33,7 +33,7 @@ def test_the_table_has_what_the_lake_has(queue: Queue, database: Database, lake:
     assert [row["topic"] for row in table(lake)] == topics
 
 
-def test_a_commit_that_is_there_is_not_made_again(queue: Queue, database: Database, lake: str) -> None:
+def test_an_existing_commit_is_not_repeated(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 250)
     exported(database, lake, delta=True)
     delta.follow(Lake.open(lake))
@@ -48,7 +48,7 @@ def test_a_commit_that_is_there_is_not_made_again(queue: Queue, database: Databa
     assert [row["id"] for row in table(lake)] == archive(queue)
 
 
-def test_killed_between_two_commits_it_goes_on_with_the_next(
+def test_a_table_killed_between_two_commits_continues_with_the_next(
     queue: Queue, database: Database, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(queue, 250)
@@ -65,7 +65,7 @@ def test_killed_between_two_commits_it_goes_on_with_the_next(
     assert [row["id"] for row in table(lake)] == archive(queue)
 
 
-def test_a_column_that_is_added_is_one_of_the_table(own_database: Database, lake: str) -> None:
+def test_an_added_column_is_in_the_table(own_database: Database, lake: str) -> None:
     queue = Queue(own_database.connect())
     fill(queue, 3)
     exported(own_database, lake, delta=True)
@@ -79,7 +79,7 @@ def test_a_column_that_is_added_is_one_of_the_table(own_database: Database, lake
     assert [row["extra"] for row in table(lake)] == [None] * 3 + [7] * 3
 
 
-def test_merged_files_take_the_place_of_the_small_ones(queue: Queue, database: Database, lake: str) -> None:
+def test_merged_files_replace_the_small_ones(queue: Queue, database: Database, lake: str) -> None:
     for _ in range(3):
         fill(queue, 30, days_ago=1)
         exported(database, lake, delta=True)

@@ -38,7 +38,7 @@ __all__ = ["lake"]
 
 @pytest.fixture(autouse=True)
 def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a batch of 100 rows be split too."""
+    """Let a batch of 100 rows be split, too."""
     monkeypatch.setattr(lake_export, "LEAST_ROWS", 10)
 
 
@@ -67,7 +67,7 @@ def test_every_archived_row_is_in_the_lake_once(queue: Queue, database: Database
     assert position(queue) == end(lake)
 
 
-def test_a_row_is_what_it_was(queue: Queue, database: Database, lake: str) -> None:
+def test_a_row_is_unchanged(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 12)
     exported(database, lake)
     columns = [row.attname for row in queue.rows(
@@ -82,7 +82,7 @@ def test_a_row_is_what_it_was(queue: Queue, database: Database, lake: str) -> No
     assert there == [tuple(row) for row in queue.rows(f"SELECT {wanted} FROM messages.message_archive ORDER BY id")]
 
 
-def test_its_date_and_topic_are_in_its_path_and_in_the_file(queue: Queue, database: Database, lake: str) -> None:
+def test_date_and_topic_are_in_the_path_and_in_the_file(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 30)
 
     exported(database, lake)
@@ -97,7 +97,7 @@ def test_its_date_and_topic_are_in_its_path_and_in_the_file(queue: Queue, databa
 @pytest.mark.parametrize(
     "payload", ["1e1000", '"\\ud834\\udd1e"', "[" * 500 + "]" * 500, '{"a": 1, "b": 9007199254740993}', '"\'\\";--"']
 )
-def test_a_payload_that_breaks_readers_of_json_harms_nobody_else(
+def test_a_payload_that_breaks_json_readers_does_not_affect_other_rows(
     queue: Queue, database: Database, lake: str, payload: str
 ) -> None:
     fill(queue, 3)
@@ -110,7 +110,7 @@ def test_a_payload_that_breaks_readers_of_json_harms_nobody_else(
     ]
 
 
-def test_the_next_run_writes_what_came_since(queue: Queue, database: Database, lake: str) -> None:
+def test_the_next_run_writes_the_new_rows(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 20)
     exported(database, lake)
     assert exported(database, lake) == []
@@ -122,7 +122,7 @@ def test_the_next_run_writes_what_came_since(queue: Queue, database: Database, l
     assert ids(lake) == archive(queue)
 
 
-def test_what_a_transaction_commits_late_comes_late_and_is_not_missed(
+def test_rows_that_a_transaction_commits_late_are_exported_later(
     queue: Queue, other: Queue, database: Database, lake: str
 ) -> None:
     with other.conn.transaction():
@@ -136,7 +136,7 @@ def test_what_a_transaction_commits_late_comes_late_and_is_not_missed(
     assert ids(lake) == archive(queue)
 
 
-def test_a_lake_of_some_topics_has_no_others_and_does_not_hold_them(
+def test_a_lake_of_some_topics_has_no_others_and_does_not_delay_their_retention(
     queue: Queue, database: Database, lake: str
 ) -> None:
     fill(queue, 30)
@@ -160,7 +160,7 @@ def test_a_lake_since_a_time_has_nothing_older(queue: Queue, database: Database,
     assert ids(lake) == young
 
 
-def test_a_column_that_is_added_is_null_in_what_was_written_before(own_database: Database, lake: str) -> None:
+def test_an_added_column_is_null_in_older_files(own_database: Database, lake: str) -> None:
     queue = Queue(own_database.connect())
     fill(queue, 3)
     exported(own_database, lake)
@@ -176,7 +176,7 @@ def test_a_column_that_is_added_is_null_in_what_was_written_before(own_database:
 # Crashes
 
 
-def test_killed_before_the_manifest_a_batch_never_was(queue: Queue, database: Database, lake: str) -> None:
+def test_a_kill_before_the_manifest_leaves_no_trace_of_the_batch(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 100)
 
     def killed_late(work: Callable[[Any], Any], parts: Any) -> Any:
@@ -193,7 +193,7 @@ def test_killed_before_the_manifest_a_batch_never_was(queue: Queue, database: Da
     assert len(data_files(lake)) == len(Lake.open(lake).files())
 
 
-def test_killed_after_the_manifest_a_batch_is_not_written_again(
+def test_a_batch_is_not_written_again_after_a_kill_behind_the_manifest(
     queue: Queue, database: Database, lake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(queue, 100)
@@ -209,9 +209,7 @@ def test_killed_after_the_manifest_a_batch_is_not_written_again(
     assert position(queue) == end(lake)
 
 
-def test_a_task_that_fails_is_said_and_nothing_of_the_batch_is_left(
-    queue: Queue, database: Database, lake: str
-) -> None:
+def test_a_failed_task_is_reported_and_its_batch_leaves_nothing(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 100)
 
     def failing(work: Callable[[Any], Any], parts: Any) -> Any:
@@ -225,10 +223,10 @@ def test_a_task_that_fails_is_said_and_nothing_of_the_batch_is_left(
 
 
 # The server takes a moment to see that a process is gone.
-NOBODY_HOLDS = """
+LOCK_IS_FREE = """
     SELECT count(*) = 0 FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
     WHERE l.locktype = 'advisory' AND d.datname = current_database()"""
-# One export, as a process of its own.
+# One export, as a separate process.
 PROGRAM = """
 import sys
 from tests.pipeline import lakes
@@ -253,7 +251,7 @@ def _started(database: Database, lake: str) -> Iterator[subprocess.Popen[bytes]]
 
 
 def _moments(lake: str) -> list[Callable[[], bool]]:
-    """Return what is waited for before each kill: files that are being written, files that are there, commits."""
+    """Return the conditions before each kill: files being written, finished files, commits."""
     root = Path(lake)
 
     def commits() -> int:
@@ -267,13 +265,13 @@ def _moments(lake: str) -> list[Callable[[], bool]]:
     ]
 
 
-def test_killed_at_any_moment_and_started_again_everything_is_there_once(
+def test_every_row_is_exported_once_after_kills_at_any_moment(
     queue: Queue, database: Database, lake: str, eventually: Callable[..., Any]
 ) -> None:
     fill(queue, 1200)
 
     def is_free() -> bool:
-        free: bool = queue.value(NOBODY_HOLDS)
+        free: bool = queue.value(LOCK_IS_FREE)
         return free
 
     for moment in _moments(lake):
@@ -286,18 +284,20 @@ def test_killed_at_any_moment_and_started_again_everything_is_there_once(
     assert len(data_files(lake)) == len(Lake.open(lake).files())
 
 
-# Two at once
+# Two concurrent exporters
 
 
-def test_of_two_exporters_at_once_the_second_is_refused(queue: Queue, database: Database, lake: str) -> None:
+def test_the_second_of_two_concurrent_exporters_is_refused(queue: Queue, database: Database, lake: str) -> None:
     with connect(database.dsn) as conn, held(conn, "default"), pytest.raises(ExportConflict, match="another process"):
         exported(database, lake)
 
     assert exported(database, lake) == []
 
 
-def test_one_that_lost_its_place_while_it_wrote_harms_nothing(queue: Queue, database: Database, lake: str) -> None:
-    """The lock lives in the connection: behind a pooler, or when the network breaks, two may believe to hold it."""
+def test_an_exporter_that_lost_its_lock_while_writing_changes_nothing(
+    queue: Queue, database: Database, lake: str
+) -> None:
+    """The lock belongs to the connection: behind a pooler, or when the network breaks, two may believe they hold it."""
     fill(queue, 100)
 
     def overtaken(work: Callable[[Any], Any], parts: Any) -> Any:
@@ -316,7 +316,7 @@ def test_one_that_lost_its_place_while_it_wrote_harms_nothing(queue: Queue, data
 # Lakes and databases that do not belong together
 
 
-def test_a_directory_with_something_else_in_it_becomes_no_lake(
+def test_a_directory_with_other_content_does_not_become_a_lake(
     queue: Queue, database: Database, tmp_path: Path
 ) -> None:
     (tmp_path / "thesis.doc").write_text("three years of work")
@@ -328,7 +328,7 @@ def test_a_directory_with_something_else_in_it_becomes_no_lake(
     assert position(queue) is None
 
 
-def test_a_place_where_nothing_can_be_written_is_said(queue: Queue, database: Database, tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported(queue: Queue, database: Database, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(ConfigError, match=r"the lake .*file/lake cannot be (read|written): Not a directory"):
@@ -354,7 +354,7 @@ def test_an_export_writes_to_one_lake(queue: Queue, database: Database, lake: st
     assert not Path(f"{lake}2").exists()
 
 
-def test_a_lake_keeps_to_its_topics_and_its_time(queue: Queue, database: Database, lake: str) -> None:
+def test_a_lake_keeps_its_topics_and_its_time(queue: Queue, database: Database, lake: str) -> None:
     exported(database, lake, topics=("a",))
 
     with pytest.raises(ConfigError, match="was made for --topics a: leave --topics out"):
@@ -374,7 +374,7 @@ def test_a_lake_that_lost_commits_is_not_continued(queue: Queue, database: Datab
         exported(database, lake)
 
 
-def test_a_lake_with_a_hole_in_its_commits_is_not_read(queue: Queue, database: Database, lake: str) -> None:
+def test_a_lake_with_a_missing_commit_is_not_read(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 300)
     exported(database, lake)
     Path(lake, "_manifest/00000000000000000002.json").unlink()
@@ -383,7 +383,7 @@ def test_a_lake_with_a_hole_in_its_commits_is_not_read(queue: Queue, database: D
         Lake.open(lake).files()
 
 
-def test_an_export_that_was_given_up_goes_on_where_its_lake_ends(queue: Queue, database: Database, lake: str) -> None:
+def test_an_abandoned_export_continues_where_its_lake_ends(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 10)
     exported(database, lake)
     queue.call("delete_export", "default")
@@ -394,7 +394,7 @@ def test_an_export_that_was_given_up_goes_on_where_its_lake_ends(queue: Queue, d
     assert ids(lake) == archive(queue)
 
 
-def test_a_role_that_may_not_read_payloads_is_told_what_it_lacks(own_database: Database, lake: str) -> None:
+def test_a_role_that_may_not_read_payloads_gets_the_missing_right(own_database: Database, lake: str) -> None:
     admin = own_database.connect()
     admin.execute("CREATE ROLE export_analyst LOGIN PASSWORD 'pgrouse' IN ROLE messages_analyst")
     try:
@@ -415,7 +415,7 @@ def _edit(lake: str, **about: Any) -> None:
 # On Spark
 
 
-def test_what_a_task_says_is_what_the_command_says() -> None:
+def test_an_error_of_a_task_is_the_error_of_the_command() -> None:
     traceback = "Traceback ...\npyspark_pgrouse.lake.directory.LakeUnwritable: the lake /l cannot be written: No space\n\tat org.apache"
 
     found = pgrouse_error(traceback)
@@ -453,7 +453,7 @@ def test_rows_that_wait_for_a_transaction_are_counted_in_the_last_line(
         as_json = CliSession()
         as_json.as_json = True
         ExportRunner(as_json, Export.begin(conn, database.dsn, lake, ExportOptions()), 1, one_by_one, NOTHING).run(None)
-        told = json.loads(capsys.readouterr().out)
+        summary = json.loads(capsys.readouterr().out)
     with connect(database.dsn) as conn:
         ExportRunner(CliSession(), Export.begin(conn, database.dsn, lake, ExportOptions()), 1, one_by_one, NOTHING).run(
             None
@@ -461,7 +461,7 @@ def test_rows_that_wait_for_a_transaction_are_counted_in_the_last_line(
     free = capsys.readouterr()
 
     assert held.out.startswith(f"wrote 0 rows in 0 files to {lake}")
-    assert told["rows_waiting"] == waits
+    assert summary["rows_waiting"] == waits
     if waits:
         assert held.out.splitlines()[-1].startswith("5 rows wait for a later run: the watermark is ")
         assert "held for" in held.out
@@ -471,16 +471,16 @@ def test_rows_that_wait_for_a_transaction_are_counted_in_the_last_line(
 
 
 @pytest.mark.spark
-def test_the_job_writes_on_executors_and_spark_reads_what_is_committed(
+def test_the_job_writes_on_executors_and_spark_reads_committed_files(
     queue: Queue, database: Database, lake: str, spark: SparkSession
 ) -> None:
     fill(queue, 250)
 
-    said = json.loads(_run(database, lake, "--batch-rows", "100", "--partitions", "2").stdout)
+    output = json.loads(_run(database, lake, "--batch-rows", "100", "--partitions", "2").stdout)
     Path(lake, "date=2027-01-31/topic=x").mkdir(parents=True)
     Path(lake, "date=2027-01-31/topic=x/left-by-a-crash.parquet").write_bytes(b"not even Parquet")
 
-    assert (said["batches"], said["rows"], said["position"]["id"]) == (3, 250, 250)
+    assert (output["batches"], output["rows"], output["position"]["id"]) == (3, 250, 250)
     frame = Lake.open(lake).read(spark)
     assert sorted(row.id for row in frame.select("id").collect()) == archive(queue) == ids(lake)
     assert {"date", "topic", "payload"} <= set(frame.columns)
@@ -492,7 +492,7 @@ def test_the_job_writes_on_executors_and_spark_reads_what_is_committed(
 
 
 @pytest.mark.spark
-def test_a_column_that_is_added_is_null_for_spark_too(own_database: Database, lake: str, spark: SparkSession) -> None:
+def test_an_added_column_is_null_for_spark(own_database: Database, lake: str, spark: SparkSession) -> None:
     queue = Queue(own_database.connect())
     fill(queue, 3)
     exported(own_database, lake)
@@ -505,7 +505,7 @@ def test_a_column_that_is_added_is_null_for_spark_too(own_database: Database, la
     assert [row.extra for row in frame.orderBy("id").collect()] == [None] * 3 + [7] * 3
 
 
-def test_an_export_is_given_up_by_its_name(queue: Queue, database: Database, lake: str) -> None:
+def test_an_export_is_abandoned_by_its_name(queue: Queue, database: Database, lake: str) -> None:
     exported(database, lake)
 
     assert json.loads(_run(database, "--forget", "default").stdout) == {"forgotten": "default"}
@@ -515,5 +515,5 @@ def test_an_export_is_given_up_by_its_name(queue: Queue, database: Database, lak
         _run(database, "--forget", "default")
 
 
-def test_without_a_lake_the_command_says_what_is_missing(database: Database) -> None:
+def test_a_missing_lake_option_is_reported(database: Database) -> None:
     assert "name the lake" in CliRunner().invoke(export, [], obj=CliSession()).output

@@ -1,4 +1,4 @@
-"""A lake in an object store: the same promises without a rename. The server is a local one that speaks S3."""
+"""A lake in an object store: the same guarantees without a rename. The server is a local one with the API of S3."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ LAKE = "s3a://bucket/lake"
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
-    """Start the server; return where it is. It has a process of its own: deltalake keeps the interpreter to itself while it waits.
+    """Start the server; return its address. It is a separate process: deltalake holds the interpreter while it waits.
 
     One for the session: fsspec remembers where it found the first, and pytest may run the tests without a database apart from the others.
     """
-    # Bound and not listened to, it is kept for the server, which may bind it too; nobody else is given it.
+    # Bound and not listened to, it is reserved for the server, which may bind it too.
     with socket.socket() as kept:
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         kept.bind(("127.0.0.1", 0))
@@ -67,7 +67,7 @@ def _answers(port: int) -> bool:
 
 @pytest.fixture(autouse=True)
 def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Make an empty bucket, and let everybody know the server as they would any other: by the environment."""
+    """Create an empty bucket, and configure the server for all clients as usual: by the environment."""
     for name, value in {
         "AWS_ENDPOINT_URL": s3,
         "AWS_ACCESS_KEY_ID": "key",
@@ -104,7 +104,7 @@ def test_every_archived_row_is_in_the_lake_once(queue: Queue, database: Database
     assert objects(bucket) == {f.path for f in Lake.open(LAKE).snapshot().files}
 
 
-def test_killed_before_the_manifest_a_batch_never_was(queue: Queue, database: Database, bucket: Any) -> None:
+def test_a_kill_before_the_manifest_leaves_no_trace_of_the_batch(queue: Queue, database: Database, bucket: Any) -> None:
     fill(queue, 100)
 
     def killed(work: Callable[[Any], Any], parts: Any) -> Any:
@@ -135,7 +135,7 @@ def test_a_commit_is_made_once_although_nothing_is_renamed(queue: Queue, databas
     assert ids() == archive(queue)
 
 
-def test_the_store_itself_refuses_the_second_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_refuses_the_second_of_two_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     directory = Directory.at(LAKE)
     assert directory.create("one", b"first") is True
     monkeypatch.setattr(type(directory._fs), "exists", lambda *_: False)
@@ -144,7 +144,7 @@ def test_the_store_itself_refuses_the_second_of_two(monkeypatch: pytest.MonkeyPa
     assert directory.read("one") == b"first"
 
 
-def test_merged_files_take_the_place_of_the_small_ones(queue: Queue, database: Database, bucket: Any) -> None:
+def test_merged_files_replace_the_small_ones(queue: Queue, database: Database, bucket: Any) -> None:
     for _ in range(2):
         fill(queue, 12, days_ago=1)
         exported(database, LAKE)
@@ -157,7 +157,7 @@ def test_merged_files_take_the_place_of_the_small_ones(queue: Queue, database: D
     assert len(objects(bucket)) == 6
 
 
-def test_a_delta_table_follows_there_too(queue: Queue, database: Database) -> None:
+def test_a_delta_table_is_written_to_the_bucket(queue: Queue, database: Database) -> None:
     fill(queue, 30)
     exported(database, LAKE, delta=True)
 
@@ -166,16 +166,16 @@ def test_a_delta_table_follows_there_too(queue: Queue, database: Database) -> No
     assert sorted(DeltaTable(LAKE).to_pyarrow_table().column("id").to_pylist()) == archive(queue)
 
 
-def test_a_bucket_that_is_not_there_is_said(queue: Queue, database: Database) -> None:
+def test_a_missing_bucket_is_reported(queue: Queue, database: Database) -> None:
     with pytest.raises(ConfigError, match="the lake s3a://nosuch/lake"):
         exported(database, "s3a://nosuch/lake")
 
 
 @pytest.mark.spark
-def test_spark_reads_it_without_a_jar(
+def test_spark_reads_the_lake_without_a_jar(
     queue: Queue, database: Database, spark: SparkSession, s3: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark has started before this test set its environment: what fsspec is set up with travels with the tasks."""
+    """Spark has started before this test set its environment: the settings of fsspec are sent with the tasks."""
     known = {"key": "key", "secret": "secret", "client_kwargs": {"endpoint_url": s3, "region_name": "us-east-1"}}
     monkeypatch.setitem(fsspec.config.conf, "s3", known)
     fill(queue, 30)
@@ -184,7 +184,7 @@ def test_spark_reads_it_without_a_jar(
     assert sorted(row.id for row in Lake.open(LAKE).read(spark).select("id").collect()) == archive(queue)
 
 
-def test_what_is_written_is_parquet_like_any_other(queue: Queue, database: Database, bucket: Any) -> None:
+def test_the_files_are_plain_parquet(queue: Queue, database: Database, bucket: Any) -> None:
     fill(queue, 3)
     exported(database, LAKE)
 

@@ -1,4 +1,4 @@
-"""A lake: what its manifests say, and the files that its writer makes."""
+"""A lake: the content of its manifests, and the files that its writer makes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def read(directory: Directory, files: list[DataFile]) -> list[tuple[date, str, i
 # Manifests
 
 
-def test_what_is_committed_is_there_in_the_order_of_commits(lake: Lake) -> None:
+def test_committed_files_are_listed_in_the_order_of_commits(lake: Lake) -> None:
     lake.commit(a_commit(1, a_file("a")))
     lake.commit(a_commit(2, a_file("b"), a_file("c")))
 
@@ -84,7 +84,7 @@ def test_what_is_committed_is_there_in_the_order_of_commits(lake: Lake) -> None:
     assert (snapshot.number, snapshot.end) == (2, {"v": 1, "sys": "77", "xid": "2", "id": 2})
 
 
-def test_a_number_is_given_once(lake: Lake) -> None:
+def test_a_commit_number_is_used_once(lake: Lake) -> None:
     assert lake.commit(a_commit(1, a_file("a"))) is True
     assert lake.commit(a_commit(1, a_file("b"))) is False
     assert [f.path for f in lake.snapshot().files] == [a_file("a").path]
@@ -100,7 +100,7 @@ def test_a_commit_that_replaces_files_changes_no_row_and_no_position(lake: Lake)
     assert snapshot.end == {"v": 1, "sys": "77", "xid": "1", "id": 1}
 
 
-def test_a_reader_that_begins_at_a_checkpoint_sees_the_same(lake: Lake) -> None:
+def test_a_reader_that_begins_at_a_checkpoint_has_the_same_state(lake: Lake) -> None:
     lake.commit(a_commit(1, a_file("a"), a_file("b")))
     lake.commit(a_commit(2, a_file("ab"), remove=(a_file("a").path, a_file("b").path)))
     before = lake.snapshot()
@@ -114,7 +114,7 @@ def test_a_reader_that_begins_at_a_checkpoint_sees_the_same(lake: Lake) -> None:
     assert [f.path for f in again.snapshot().files] == [a_file("ab").path, a_file("c").path]
 
 
-def test_files_are_chosen_by_day_and_topic(lake: Lake) -> None:
+def test_files_are_selected_by_day_and_topic(lake: Lake) -> None:
     files = [a_file("a"), a_file("b", DAY + timedelta(days=1)), a_file("c", topic="x:y")]
     lake.commit(a_commit(1, *files))
 
@@ -129,7 +129,7 @@ def test_files_are_chosen_by_day_and_topic(lake: Lake) -> None:
     assert all(Path(path).is_absolute() for path in lake.files())
 
 
-def test_columns_that_came_later_are_columns_of_the_lake_and_so_are_those_that_went(lake: Lake) -> None:
+def test_added_and_removed_columns_are_columns_of_the_lake(lake: Lake) -> None:
     lake.commit(a_commit(1, a_file("a"), columns=(LakeColumn("id", "int32"), LakeColumn("old", "string"))))
     lake.commit(a_commit(2, a_file("b"), columns=(LakeColumn("id", "int64"), LakeColumn("new", "bool"))))
 
@@ -140,7 +140,7 @@ def test_columns_that_came_later_are_columns_of_the_lake_and_so_are_those_that_w
     )
 
 
-def test_what_a_file_lacks_is_null(lake: Lake) -> None:
+def test_a_column_that_a_file_lacks_is_null(lake: Lake) -> None:
     (file,) = written(lake.directory, some_rows(["t"]))
 
     (rows,) = batches_of(lake.directory, file.path, (*COLUMNS, LakeColumn("new", "bool")))
@@ -152,12 +152,12 @@ def test_what_a_file_lacks_is_null(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("url", ["nowhere", "file:///nowhere/at/all"])
-def test_where_no_lake_is_none_is_opened(url: str) -> None:
+def test_a_missing_lake_is_not_opened(url: str) -> None:
     with pytest.raises(ConfigError, match=r"there is no lake in .*nowhere"):
         Lake.open(url)
 
 
-def test_a_scheme_that_nobody_knows_is_named() -> None:
+def test_an_unknown_scheme_is_named() -> None:
     with pytest.raises(ConfigError, match="nosuch"):
         Lake.open("nosuch://bucket/lake")
 
@@ -170,7 +170,7 @@ def test_a_lake_of_a_later_format_is_not_read(lake: Lake) -> None:
         Lake.open(lake.directory.url)
 
 
-def test_a_topic_whose_name_no_file_system_takes_has_a_directory_of_its_own() -> None:
+def test_a_topic_whose_name_no_file_system_accepts_has_its_own_directory() -> None:
     assert folder(DAY, "a:b") == "date=2027-01-31/topic=a%3Ab"
 
     long = [folder(DAY, ":" * 199 + end) for end in "xy"]
@@ -192,7 +192,7 @@ def test_rows_are_split_by_day_and_topic_and_none_is_lost(lake: Lake) -> None:
     assert [f.bytes for f in files] == [lake.directory.size(f.path) for f in files]
 
 
-def test_a_row_group_is_written_once_it_is_full(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_group_is_written_when_it_is_full(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake_writer, "GROUP_ROWS", 4)
     monkeypatch.setattr(lake_writer, "GATHER_BYTES", 1)
 
@@ -202,7 +202,7 @@ def test_a_row_group_is_written_once_it_is_full(lake: Lake, monkeypatch: pytest.
     assert [groups.row_group(n).num_rows for n in range(groups.num_row_groups)] == [4, 4, 2]
 
 
-def test_the_memory_of_many_topics_is_bounded(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_many_topics_is_limited(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake_writer, "WAITING_BYTES", 2000)
     monkeypatch.setattr(lake_writer, "GATHER_BYTES", 1)
     topics = [f"t{n}" for n in range(20)]
@@ -216,7 +216,7 @@ def test_the_memory_of_many_topics_is_bounded(lake: Lake, monkeypatch: pytest.Mo
     assert sorted(topic for _, topic, _ in read(lake.directory, writer.files)) == sorted(topics * 3)
 
 
-def test_more_topics_than_files_may_be_open_take_more_files(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_topics_than_open_files_are_split_into_more_files(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake_writer, "GROUP_ROWS", 1)
     monkeypatch.setattr(lake_writer, "GATHER_BYTES", 1)
     monkeypatch.setattr(lake_writer, "OPEN_FILES", 2)
@@ -227,7 +227,7 @@ def test_more_topics_than_files_may_be_open_take_more_files(lake: Lake, monkeypa
     assert len({f.path for f in files}) == len(files) > 3
 
 
-def test_an_attempt_that_fails_leaves_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_attempt_leaves_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake_writer, "GROUP_ROWS", 1)
     monkeypatch.setattr(lake_writer, "GATHER_BYTES", 1)
     monkeypatch.setattr(lake_writer, "OPEN_FILES", 1)
@@ -257,7 +257,9 @@ def _files_of_at_most(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("group_rows", [1, 1000])
-def test_a_full_disk_is_said_and_leaves_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch, group_rows: int) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, group_rows: int
+) -> None:
     monkeypatch.setattr(lake_writer, "GROUP_ROWS", group_rows)
     rows = some_rows(["a", "b"], payload="".join(map(str, range(10_000))))
 

@@ -1,4 +1,4 @@
-"""What may be said to the format, and what is refused."""
+"""The options of the format, and which values are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_pgrouse.options import Mode, Operation, Options
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def test_a_read_that_says_nothing_is_of_the_whole_archive_of_the_database_in_the_environment() -> None:
+def test_a_read_without_options_is_of_the_whole_archive_of_the_environments_database() -> None:
     options = Options.parse({})
 
     assert (options.mode, options.dsn, options.topics, options.payload) == (Mode.ARCHIVE, None, (), "json")
@@ -21,7 +21,7 @@ def test_a_read_that_says_nothing_is_of_the_whole_archive_of_the_database_in_the
     assert not options.pushdown
 
 
-def test_names_are_read_in_any_case_as_spark_hands_them_over() -> None:
+def test_names_are_case_insensitive() -> None:
     given = CaseInsensitiveDict({"numPartitions": "7", "MAXROWSPERBATCH": "5", "startingoffsets": "latest"})
 
     options = Options.parse(given, Operation.STREAM)
@@ -37,13 +37,13 @@ def test_an_unknown_option_is_refused_with_the_nearest_one_and_all_others(name: 
         Options.parse({name: "x"})
 
 
-def test_an_unknown_option_that_is_near_to_nothing_is_refused_with_all_there_are() -> None:
+def test_an_unknown_option_without_a_near_name_is_refused_with_all_options() -> None:
     with pytest.raises(ConfigError, match="no option path: Known: mode, dsn, topics"):
         Options.parse({"path": "/lake"})
 
 
 @pytest.mark.parametrize(
-    ("given", "use", "told"),
+    ("given", "use", "error"),
     [
         ({"consumer": "c"}, Operation.READ, "option consumer does not go with mode archive: it is for mode claim"),
         ({"mode": "dead", "lockDuration": "5m"}, Operation.READ, "option lockDuration does not go with mode dead"),
@@ -61,8 +61,8 @@ def test_an_unknown_option_that_is_near_to_nothing_is_refused_with_all_there_are
         ({"mode": "publish"}, Operation.READ, "must be one of archive, dead, ready, claim"),
     ],
 )
-def test_what_contradicts_itself_is_refused_with_the_reason(given: dict[str, str], use: Operation, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_contradicting_options_are_refused_with_the_reason(given: dict[str, str], use: Operation, error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
         Options.parse(given, use)
 
 
@@ -87,19 +87,19 @@ def test_what_contradicts_itself_is_refused_with_the_reason(given: dict[str, str
         ("mode", "ARCHIVED"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(name: str, value: str) -> None:
+def test_an_invalid_value_is_refused_by_the_name_of_its_option(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"option {name}"):
         Options.parse({name: value})
 
 
-def test_a_moment_may_be_told_with_its_zone_or_as_a_duration_before_now() -> None:
+def test_a_time_may_have_a_zone_or_be_a_duration_before_now() -> None:
     options = Options.parse({"since": "36h", "until": "2026-03-01T09:30:00+02:00"}, Operation.BATCH, NOW)
 
     assert options.since == datetime(2026, 2, 28, 0, tzinfo=UTC)
     assert options.until == datetime(2026, 3, 1, 7, 30, tzinfo=UTC)
 
 
-def test_topics_are_told_with_commas_and_with_or_without_spaces() -> None:
+def test_topics_are_separated_by_commas_with_or_without_spaces() -> None:
     assert Options.parse({"topics": "mail, order.paid"}).topics == ("mail", "order.paid")
 
 
@@ -109,7 +109,7 @@ def test_a_claim_has_a_consumer_and_a_lock() -> None:
     assert (options.consumer, options.lock) == ("c", timedelta(minutes=5))
 
 
-def test_a_write_has_options_of_its_own_and_lets_pass_what_spark_adds() -> None:
+def test_a_write_has_its_own_options_and_ignores_those_of_spark() -> None:
     options = Options.parse({"job": "nightly", "topic": "mail", "checkpointLocation": "/c"}, Operation.WRITE)
 
     assert (options.mode, options.job, options.topic) == (Mode.PUBLISH, "nightly", "mail")

@@ -1,4 +1,4 @@
-"""Positions in the archive: where a batch ends, that it stays so, and in which cluster it means something."""
+"""Positions in the archive: where a batch ends, that this does not change, and in which cluster it is valid."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def end(
 
 
 def between_ids(conn: psycopg.Connection[Any], start: Position, end: Position) -> list[int]:
-    """Return what a reader of this range has."""
+    """Return the rows that a reader of this range has."""
     condition = between((start.xid, start.id), (end.xid, end.id))
     query = f"SELECT a.id FROM messages.message_archive AS a WHERE {condition} ORDER BY a.archive_xid, a.id"
     return [id_ for (id_,) in conn.execute(query.encode())]
 
 
-def test_an_offset_is_read_back_as_it_was_written() -> None:
+def test_an_offset_survives_a_round_trip() -> None:
     here = Position("7710469024834439177", "941", 1_000_000)
 
     assert here.as_offset() == {"v": 1, "sys": "7710469024834439177", "xid": "941", "id": 1_000_000}
@@ -54,7 +54,7 @@ def test_an_offset_is_read_back_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     "offset", [{}, {"v": 2, "sys": "1", "xid": "1", "id": 1}, {"v": 1, "sys": "1", "xid": "1'; --", "id": 1}]
 )
-def test_what_is_no_offset_is_refused(offset: dict[str, Any]) -> None:
+def test_an_invalid_offset_is_refused(offset: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="not a position in the archive"):
         Position.from_offset(offset)
 
@@ -63,7 +63,7 @@ def test_an_empty_archive_has_no_next_batch(queue: Queue, start: Position) -> No
     assert end(queue, start) is None
 
 
-def test_a_batch_has_as_many_rows_as_it_may_even_out_of_one_transaction(queue: Queue, start: Position) -> None:
+def test_a_batch_has_the_maximum_of_rows_even_within_one_transaction(queue: Queue, start: Position) -> None:
     archive(queue.conn, range(1, 11))
     settled(queue.conn)
 
@@ -76,7 +76,7 @@ def test_a_batch_has_as_many_rows_as_it_may_even_out_of_one_transaction(queue: Q
     assert between_ids(queue.conn, first, second) == [5, 6, 7, 8]
 
 
-def test_transactions_are_in_the_order_of_their_numbers_not_of_their_digits(queue: Queue, start: Position) -> None:
+def test_transactions_are_ordered_by_number_not_by_digits(queue: Queue, start: Position) -> None:
     archive(queue.conn, [1, 2])
     settled(queue.conn)
     archive(queue.conn, [3], xid="9")
@@ -87,7 +87,7 @@ def test_transactions_are_in_the_order_of_their_numbers_not_of_their_digits(queu
     assert (found.id, between_ids(queue.conn, start, found)) == (2, [3, 1, 2])
 
 
-def test_a_batch_has_no_more_bytes_than_it_may_but_never_less_than_one_row(queue: Queue, start: Position) -> None:
+def test_a_batch_has_the_maximum_of_bytes_but_at_least_one_row(queue: Queue, start: Position) -> None:
     archive(queue.conn, range(1, 6), body=random.randbytes(1000))
     settled(queue.conn)
 
@@ -110,7 +110,7 @@ def test_only_rows_in_scope_count_against_the_limits(queue: Queue, start: Positi
     assert found.id == 12
 
 
-def test_a_transaction_that_writes_holds_the_cut_and_what_it_archives_is_not_lost(
+def test_a_writing_transaction_holds_the_cut_and_its_rows_are_not_lost(
     database: Database, queue: Queue, start: Position
 ) -> None:
     late, early = database.connect(autocommit=False), database.connect()
@@ -123,13 +123,13 @@ def test_a_transaction_that_writes_holds_the_cut_and_what_it_archives_is_not_los
     settled(queue.conn)
     found = end(queue, start)
 
-    assert by_highest_id == 2  # anyone who goes on after 2 never sees 1
+    assert by_highest_id == 2  # a reader that continues after 2 never sees 1
     assert by_cut is None
     assert found is not None
     assert between_ids(queue.conn, start, found) == [1, 2]
 
 
-def test_under_concurrent_writers_nothing_is_lost_and_nothing_is_read_twice(
+def test_concurrent_writers_cause_no_lost_and_no_duplicate_rows(
     database: Database, queue: Queue, start: Position
 ) -> None:
     numbers = itertools.count(1)
@@ -176,7 +176,7 @@ def read_on(queue: Queue, here: Position, ranges: list[tuple[Position, Position,
     return found
 
 
-def test_a_reader_that_only_reads_holds_no_cut(database: Database, queue: Queue) -> None:
+def test_a_read_only_transaction_does_not_hold_the_cut(database: Database, queue: Queue) -> None:
     reader = database.connect(autocommit=False)
     reader.execute("SELECT count(*) FROM messages.message_archive")
     before = position.watermark(queue.conn)
@@ -186,7 +186,7 @@ def test_a_reader_that_only_reads_holds_no_cut(database: Database, queue: Queue)
     assert eventually(lambda: int(position.watermark(queue.conn)) > int(before))
 
 
-def test_the_lag_of_the_cut_names_who_holds_it(database: Database, queue: Queue) -> None:
+def test_the_lag_of_the_cut_names_its_holder(database: Database, queue: Queue) -> None:
     slow = database.connect(autocommit=False, application_name="slow importer")
     archive(slow, [1])
     archive(queue.conn, [2])
@@ -198,19 +198,19 @@ def test_the_lag_of_the_cut_names_who_holds_it(database: Database, queue: Queue)
     assert "slow importer" in str(lag)
 
 
-def test_a_position_of_another_cluster_is_refused_with_the_way_out(queue: Queue) -> None:
+def test_a_position_of_another_cluster_is_refused_with_the_fix(queue: Queue) -> None:
     with pytest.raises(ConfigError, match=r"system identifier 1, but .* an empty checkpoint"):
         position.check_cluster(queue.conn, Position("1", "5", 5))
 
 
-def test_a_position_ahead_of_a_restored_cluster_is_refused_with_the_way_out(queue: Queue) -> None:
+def test_a_position_ahead_of_a_restored_cluster_is_refused_with_the_fix(queue: Queue) -> None:
     ahead = Position(position.system_identifier(queue.conn), str(2**40), 5)
 
     with pytest.raises(ConfigError, match=r"ahead of the database .* restored from a backup.* an empty checkpoint"):
         position.check_cluster(queue.conn, ahead)
 
 
-def test_the_slices_of_a_range_have_every_row_once_and_about_as_many_each(queue: Queue) -> None:
+def test_the_partitions_of_a_range_have_every_row_once_and_about_as_many_each(queue: Queue) -> None:
     archive(queue.conn, range(1, 6001))
     archive(queue.conn, range(6001, 9001))
     (first, last) = ("0", 0), (str(2**40), 0)
@@ -223,7 +223,7 @@ def test_the_slices_of_a_range_have_every_row_once_and_about_as_many_each(queue:
     assert sizes == [3000, 3000, 3000]
 
 
-def test_a_small_range_is_not_cut_at_all(queue: Queue) -> None:
+def test_a_small_range_is_one_partition(queue: Queue) -> None:
     archive(queue.conn, range(1, 100))
 
     assert len(split_range(queue.conn, "TRUE", ("0", 0), (str(2**40), 0), 4)) == 1

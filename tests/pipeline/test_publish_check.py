@@ -1,4 +1,4 @@
-"""What is wrong with rows is told row by row, in words."""
+"""The errors of rows are reported row by row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def columns(**values: Any) -> dict[str, pa.Array]:
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "error"),
     [
         ({"topic": None}, "topic is missing"),
         ({"topic": "a b"}, "no topic name"),
@@ -46,10 +46,10 @@ def columns(**values: Any) -> dict[str, pa.Array]:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_is_wrong_is_told(row: dict[str, Any], told: str) -> None:
+def test_an_invalid_row_is_reported(row: dict[str, Any], error: str) -> None:
     (reason,) = faults(columns(**row), 1).to_pylist()
 
-    assert told in reason
+    assert error in reason
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_what_is_wrong_is_told(row: dict[str, Any], told: str) -> None:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_is_right_is_let_through(row: dict[str, Any]) -> None:
+def test_a_valid_row_is_accepted(row: dict[str, Any]) -> None:
     assert faults(columns(**row), 1).to_pylist() == [None]
 
 
-def test_the_first_fault_of_each_row_is_told() -> None:
+def test_the_first_error_of_each_row_is_reported() -> None:
     given = {"topic": pa.array([None, "t", "t"]), "payload": pa.array([None, None, "1"])}
 
     first, second, third = faults(given, 3).to_pylist()
@@ -76,13 +76,13 @@ def test_the_first_fault_of_each_row_is_told() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nope", "{'a': 1}", "NaN", "[1,]", '{"a": 1} x'])
-def test_what_is_no_json_is_told(text: str) -> None:
+def test_invalid_json_is_reported(text: str) -> None:
     (reason,) = unreadable({"topic": pa.array(["t"]), "payload": pa.array([text])}, 1).to_pylist()
 
     assert reason.startswith("payload is no JSON: ")
 
 
-def test_what_does_not_fit_the_schema_of_its_topic_is_told_and_others_are_not_asked() -> None:
+def test_a_row_that_does_not_match_the_schema_of_its_topic_is_reported() -> None:
     schemas = SchemaSnapshot('{"strict": {"type": "object"}}')
     given = {"topic": pa.array(["strict", "strict", "other"]), "payload": pa.array(["1", "{}", "1"])}
 

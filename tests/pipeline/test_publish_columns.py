@@ -1,4 +1,4 @@
-"""Which columns a DataFrame may have that is published."""
+"""The valid columns of a DataFrame that is published."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.pipeline.publishing import PLAIN, batch, schema
 
 
 @pytest.mark.parametrize(
-    ("columns", "topic", "told"),
+    ("columns", "topic", "error"),
     [
         ({**PLAIN, "pyload": "string"}, None, "no column pyload of a message: did you mean payload"),
         ({**PLAIN, "id": "int"}, None, "Known: topic, payload, body, headers, key, on_conflict"),
@@ -29,16 +29,16 @@ from tests.pipeline.publishing import PLAIN, batch, schema
         ({**PLAIN, "delay": "timestamp"}, None, "column delay is timestamp: it must be interval day"),
     ],
 )
-def test_what_cannot_be_published_is_told_before_anything_runs(
-    columns: dict[str, str], topic: str | None, told: str
+def test_invalid_columns_are_reported_before_the_job_runs(
+    columns: dict[str, str], topic: str | None, error: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         check(schema(columns), topic)
 
-    assert told in str(caught.value)
+    assert error in str(caught.value)
 
 
-def test_every_column_of_a_message_has_its_types() -> None:
+def test_every_column_of_a_message_accepts_its_types() -> None:
     columns = {
         **dict.fromkeys(("topic", "payload", "channel", "on_conflict"), "string"),
         "key": "int",
@@ -56,7 +56,7 @@ def test_every_column_of_a_message_has_its_types() -> None:
     check(schema({"payload": "struct"}), "t")
 
 
-def test_waits_are_intervals_or_seconds_and_moments_count_from_1970() -> None:
+def test_delays_are_intervals_or_seconds_and_times_count_from_1970() -> None:
     made = normal(
         batch(
             delay=pa.array([timedelta(seconds=1)], pa.duration("us")),
@@ -76,11 +76,11 @@ def test_waits_are_intervals_or_seconds_and_moments_count_from_1970() -> None:
     }
 
 
-def test_a_wait_that_no_clock_can_hold_is_one_that_no_message_may_have() -> None:
+def test_a_delay_out_of_range_is_one_that_no_message_may_have() -> None:
     made = normal(batch(delay=pa.array([float("nan"), float("inf"), -5.0, 1e300])), "t")
 
     assert made["delay"].to_pylist() == [-1_000_000, 10**18, -1_000_000, 10**18]
 
 
-def test_a_column_without_any_value_is_as_if_it_were_not_there() -> None:
+def test_a_column_of_only_nulls_equals_a_missing_one() -> None:
     assert list(normal(batch(payload=["1"], key=[None]), None)) == ["payload"]

@@ -38,7 +38,7 @@ def found(queue: Queue) -> list[tuple[str, str | None]]:
     ]
 
 
-def test_lines_of_json_are_published_digit_by_digit_and_the_same_file_only_once(
+def test_lines_of_json_keep_every_digit_and_the_same_file_is_published_once(
     pgrouse: Shell, queue: Queue, tmp_path: Path
 ) -> None:
     file = tmp_path / "in.jsonl"
@@ -62,7 +62,7 @@ def test_lines_of_json_are_published_digit_by_digit_and_the_same_file_only_once(
     assert pgrouse("pipeline", "publish", file).out.startswith("published 3 messages")
 
 
-def test_rows_that_cannot_be_published_are_told_written_and_end_the_command_with_1(
+def test_invalid_rows_are_reported_written_and_end_the_command_with_1(
     pgrouse: Shell, queue: Queue, tmp_path: Path, spark: SparkSession
 ) -> None:
     (tmp_path / "in.jsonl").write_text(BAD)
@@ -74,9 +74,9 @@ def test_rows_that_cannot_be_published_are_told_written_and_end_the_command_with
     assert (ended.code, ended.out) == (1, "published 1 message as job j\n")
     assert "3 rows rejected" in ended.err
     assert "topic is no topic name" in ended.err
-    told = spark.read.parquet(str(tmp_path / "bad")).collect()
-    assert len(told) == 3
-    assert sum("the line cannot be read" in row["reason"] for row in told) == 2
+    rejected = spark.read.parquet(str(tmp_path / "bad")).collect()
+    assert len(rejected) == 3
+    assert sum("the line cannot be read" in row["reason"] for row in rejected) == 2
     assert sum(each["rows"] for each in dry.objects if each["reason"]) == 3
 
 
@@ -98,7 +98,7 @@ def test_csv_has_its_columns_typed_and_a_value_of_the_wrong_type_is_rejected(
     assert queue.value("SELECT max(extract(year FROM available_at))::int FROM messages.message") == 2100
 
 
-def test_whole_rows_are_payloads_as_they_stand(pgrouse: Shell, queue: Queue, tmp_path: Path) -> None:
+def test_whole_rows_are_payloads_unchanged(pgrouse: Shell, queue: Queue, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"topic": "mine", "n": 1.10}\n[2]\n')
 
     pgrouse("pipeline", "publish", tmp_path / "in.jsonl", "--topic", "t", "--row-as-payload")
@@ -106,7 +106,9 @@ def test_whole_rows_are_payloads_as_they_stand(pgrouse: Shell, queue: Queue, tmp
     assert found(queue) == [("t", "[2]"), ("t", '{"n": 1.10, "topic": "mine"}')]
 
 
-def test_a_table_is_published_with_a_key_or_each_time_anew(pgrouse: Shell, queue: Queue, spark: SparkSession) -> None:
+def test_a_table_is_published_once_with_a_key_and_each_time_without(
+    pgrouse: Shell, queue: Queue, spark: SparkSession
+) -> None:
     spark.sql("SELECT 't' AS topic, '1' AS payload").createOrReplaceTempView("outbox")
 
     codes = [
@@ -118,7 +120,7 @@ def test_a_table_is_published_with_a_key_or_each_time_anew(pgrouse: Shell, queue
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "error"),
     [
         ([], 2, "either paths, or --table"),
         (["x", "--table", "t"], 2, "either paths, or --table"),
@@ -128,11 +130,11 @@ def test_a_table_is_published_with_a_key_or_each_time_anew(pgrouse: Shell, queue
         (["odd.jsonl", "--rejected", "odd.jsonl"], 78, "no column pay"),
     ],
 )
-def test_what_cannot_be_published_is_told(
-    pgrouse: Shell, folder: Path, arguments: list[str], code: int, told: str
+def test_an_invalid_source_is_reported(
+    pgrouse: Shell, folder: Path, arguments: list[str], code: int, error: str
 ) -> None:
     (folder / "odd.jsonl").write_text(json.dumps({"topic": "t", "pay": 1}))
 
     ended = pgrouse("pipeline", "publish", *[str(folder / a) if a.endswith("jsonl") else a for a in arguments])
 
-    assert (ended.code, told in ended.err.replace(f"{folder}/", "")) == (code, True)
+    assert (ended.code, error in ended.err.replace(f"{folder}/", "")) == (code, True)

@@ -19,18 +19,18 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 
-def test_what_the_tasks_staged_is_published_when_all_are_done(database: Database, queue: Queue) -> None:
+def test_staged_rows_are_published_when_all_tasks_are_done(database: Database, queue: Queue) -> None:
     job = writer(database)
-    told = [job.write(iter([rows("1", "2"), rows("3")])), job.write(iter([rows("4")])), job.write(iter([]))]
+    staged = [job.write(iter([rows("1", "2"), rows("3")])), job.write(iter([rows("4")])), job.write(iter([]))]
     assert queue.ids() == []
 
-    job.commit([*told])
+    job.commit([*staged])
 
     assert job.outcome == JobResult(published=4, ignored=0, dropped=0, rejected=0, is_repeat=False)
     assert sorted(queue.message(i).payload for i in queue.ids()) == [1, 2, 3, 4]
 
 
-def test_a_task_that_was_repeated_counts_once(database: Database, queue: Queue) -> None:
+def test_a_repeated_task_counts_once(database: Database, queue: Queue) -> None:
     job = writer(database)
     job.write(iter([rows("1", "2")]))
 
@@ -50,15 +50,15 @@ def test_the_same_job_publishes_nothing_a_second_time(database: Database, queue:
 
 def test_a_commit_whose_answer_was_lost_can_be_repeated(database: Database, queue: Queue) -> None:
     job = writer(database)
-    told = [job.write(iter([rows("1")]))]
+    staged = [job.write(iter([rows("1")]))]
 
-    job.commit([*told])
-    job.commit([*told])
+    job.commit([*staged])
+    job.commit([*staged])
 
     assert len(queue.ids()) == 1
 
 
-def test_without_a_key_each_write_is_a_job_of_its_own(database: Database, queue: Queue) -> None:
+def test_each_write_without_a_key_is_its_own_job(database: Database, queue: Queue) -> None:
     for _ in range(2):
         job = writer(database)
         job.commit([job.write(iter([rows("1")]))])
@@ -66,7 +66,7 @@ def test_without_a_key_each_write_is_a_job_of_its_own(database: Database, queue:
     assert len(queue.ids()) == 2
 
 
-def test_one_topic_for_all_rows(database: Database, queue: Queue) -> None:
+def test_one_topic_applies_to_all_rows(database: Database, queue: Queue) -> None:
     job = writer(database, {"payload": "string"}, topic="all")
 
     job.commit([job.write(iter([rows("1").select(["payload"])]))])
@@ -76,7 +76,7 @@ def test_one_topic_for_all_rows(database: Database, queue: Queue) -> None:
 
 @pytest.mark.parametrize("policy", [{}, {"key_ttl": "1 hour"}], ids=str)
 @pytest.mark.parametrize("on_conflict", ["replace", "append", "error"])
-def test_rows_with_a_key_and_no_time_to_expire_are_worked(
+def test_rows_with_a_key_and_without_an_expiry_are_processed(
     database: Database, queue: Queue, policy: dict[str, str], on_conflict: str
 ) -> None:
     if policy:
@@ -88,16 +88,16 @@ def test_rows_with_a_key_and_no_time_to_expire_are_worked(
     assert [claimed.key for claimed in queue.claim()] == ["k"]
 
 
-def test_a_job_that_fails_leaves_nothing_behind(database: Database, queue: Queue) -> None:
+def test_a_failed_job_leaves_nothing(database: Database, queue: Queue) -> None:
     job = writer(database)
-    told = [job.write(iter([rows("1")])), None]
+    staged = [job.write(iter([rows("1")])), None]
 
-    job.abort(told)
+    job.abort(staged)
 
     assert (queue.ids(), queue.rows("SELECT FROM messages.publish_stage")) == ([], [])
 
 
-def test_a_server_that_is_away_does_not_hide_why_the_job_failed(database: Database) -> None:
+def test_an_outage_does_not_hide_why_the_job_failed(database: Database) -> None:
     job = writer(database)
     gone = PublishWriter.__new__(PublishWriter)
     gone.options = Options.parse({"dsn": "host=127.0.0.1 port=1"}, Operation.WRITE)
@@ -105,25 +105,25 @@ def test_a_server_that_is_away_does_not_hide_why_the_job_failed(database: Databa
     gone.abort([Staged(job.job, str(uuid4()), 1)])
 
 
-def test_a_stage_that_a_crash_has_emptied_is_told_and_publishes_no_part(database: Database, queue: Queue) -> None:
+def test_a_stage_emptied_by_a_crash_is_reported_and_publishes_no_part(database: Database, queue: Queue) -> None:
     job = writer(database)
-    told = [job.write(iter([rows("1")])), job.write(iter([rows("2")]))]
+    staged = [job.write(iter([rows("1")])), job.write(iter([rows("2")]))]
     queue.conn.execute("DELETE FROM messages.publish_stage WHERE payload = '1'")
 
     with pytest.raises(StageLost, match="1 of 2 rows are missing: nothing was published"):
-        job.commit([*told])
+        job.commit([*staged])
 
     assert queue.ids() == []
 
 
-def test_a_full_topic_is_told_by_its_error(database: Database, queue: Queue) -> None:
+def test_a_full_topic_is_reported_by_its_error(database: Database, queue: Queue) -> None:
     queue.policy(max_depth=1)
 
     with pytest.raises(TopicFull, match="topic t is full"):
         publish(database, rows("1", "2"))
 
 
-def test_more_rejected_rows_than_are_let_pass_fail_the_job(database: Database, queue: Queue) -> None:
+def test_more_rejected_rows_than_allowed_fail_the_job(database: Database, queue: Queue) -> None:
     with pytest.raises(
         TooManyRejected, match="has 1 rows that cannot be published, and 0 would be let pass: the first"
     ):
@@ -134,7 +134,7 @@ def test_more_rejected_rows_than_are_let_pass_fail_the_job(database: Database, q
 
 def test_a_job_of_another_user_is_refused(database: Database, queue: Queue) -> None:
     publish(database, rows("1"), job="j")
-    queue.conn.execute("UPDATE messages.publish_job SET published_by = 'somebody'")
+    queue.conn.execute("UPDATE messages.publish_job SET published_by = 'another_user'")
 
     with pytest.raises(ConfigError, match="was published by another user"):
         publish_job(database.dsn, "j", [])

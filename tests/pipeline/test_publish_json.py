@@ -42,7 +42,7 @@ def test_a_row_without_a_value_has_no_json() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_number_that_json_does_not_have_is_left_to_be_refused(value: float) -> None:
+def test_a_number_that_json_does_not_have_is_refused_later(value: float) -> None:
     def refuse(constant: str) -> Any:
         raise ValueError(constant)
 

@@ -1,4 +1,4 @@
-"""Lines of JSON are read as they are written."""
+"""Lines of JSON keep their text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark_pgrouse.publish.lines import fields, splitting
 from tests.pipeline.publishing import batch
 
 
-def test_values_stand_as_they_are_written_and_strings_say_what_they_say() -> None:
+def test_values_keep_their_text_and_strings_their_content() -> None:
     line = ' { "topic" : "a\\u00e4\\"", "payload":{"n": 1.10, "s": "}\\"{"} ,"priority":3,"key":null, "headers" : [1 , 2] }\r'
 
     assert fields(line) == {
@@ -44,7 +44,7 @@ def test_an_object_may_be_empty(line: str) -> None:
         "{" * 9,
     ],
 )
-def test_a_line_that_is_no_object_stands_as_it_is(line: str) -> None:
+def test_a_line_that_is_not_an_object_is_unchanged(line: str) -> None:
     (made,) = splitting(["a"])(iter([batch(value=[line])]))
 
     assert made.to_pylist() == [{"a": None, "_corrupt_record": line}]

@@ -37,7 +37,7 @@ def ids(queue: Queue) -> list[int]:
     return [row.id for row in queue.rows("SELECT (payload ->> 'id')::int AS id FROM messages.message ORDER BY 1")]
 
 
-def test_a_task_that_fails_after_its_rows_were_staged_is_repeated_and_each_row_is_published_once(
+def test_a_task_that_fails_after_staging_is_repeated_and_each_row_is_published_once(
     messages: DataFrame, database: Database, queue: Queue, tmp_path: Path
 ) -> None:
     mark = tmp_path / "failed"
@@ -46,7 +46,7 @@ def test_a_task_that_fails_after_its_rows_were_staged_is_repeated_and_each_row_i
         last = None
         for last in batches:
             yield last
-        # All of the partition was taken, and copied into the stage.
+        # All of the partition was read, and copied into the stage.
         if last is not None and '{"id": 0}' in last.column("payload").to_pylist() and not mark.exists():
             mark.touch()
             raise OSError("the executor is lost")
@@ -58,7 +58,7 @@ def test_a_task_that_fails_after_its_rows_were_staged_is_repeated_and_each_row_i
     assert queue.rows("SELECT FROM messages.publish_stage") == []
 
 
-def test_all_rows_become_visible_at_one_moment_and_a_second_run_publishes_none(
+def test_all_rows_become_visible_at_once_and_a_second_run_publishes_none(
     messages: DataFrame, database: Database, queue: Queue
 ) -> None:
     seen: set[int] = set()
@@ -99,20 +99,20 @@ def test_rows_of_all_types_are_published_and_the_rejected_ones_are_a_table(
     )
     assert message.payload == '{"n": null, "tags": ["x"], "price": 1.10}'
     assert (message.headers, message.key, round(message.wait.total_seconds())) == ({"h": "v"}, "7", 86_400)
-    told = [row["reason"] for row in rejected(spark, "j", database.dsn).orderBy("nth").collect()]
-    assert told[0].startswith("topic is no topic name")
-    assert told[1] == 'key "7" of topic a stands already'
+    reasons = [row["reason"] for row in rejected(spark, "j", database.dsn).orderBy("nth").collect()]
+    assert reasons[0].startswith("topic is no topic name")
+    assert reasons[1] == 'key "7" of topic a stands already'
     assert job_result(database.dsn, "j").rejected == 2  # type: ignore[union-attr]
 
 
-def test_a_job_that_cannot_be_is_told_before_any_task_runs(messages: DataFrame, database: Database) -> None:
+def test_an_invalid_job_is_reported_before_any_task_runs(messages: DataFrame, database: Database) -> None:
     with pytest.raises(Exception, match="no column pay of a message: did you mean payload"):
         write(messages.withColumnRenamed("payload", "pay"), database)
     with pytest.raises(Exception, match="cannot be overwritten"):
         messages.write.format("pgrouse").options(dsn=database.dsn).mode("overwrite").save()
 
 
-def test_a_stream_that_was_stopped_before_spark_noted_its_batch_publishes_it_once(
+def test_a_stream_stopped_before_spark_recorded_its_batch_publishes_it_once(
     messages: DataFrame, spark: SparkSession, database: Database, queue: Queue, tmp_path: Path
 ) -> None:
     files, checkpoint = str(tmp_path / "files"), tmp_path / "checkpoint"
@@ -124,7 +124,7 @@ def test_a_stream_that_was_stopped_before_spark_noted_its_batch_publishes_it_onc
         sink.trigger(availableNow=True).start().awaitTermination()
 
     run()
-    # As if it had been killed between the commit of the batch and Spark's note of it.
+    # As if it had been killed between the commit of the batch and Spark's record of it.
     for note in (checkpoint / "commits").glob("*0*"):
         note.unlink()
     more = "concat('{\"id\": ', 1000 + CAST(get_json_object(payload, '$.id') AS INT), '}') AS payload"

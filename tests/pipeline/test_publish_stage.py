@@ -1,4 +1,4 @@
-"""What a task stages: every column exactly as it was given, and each row that cannot be published with its reason."""
+"""What a task stages: every column unchanged, and each invalid row with its reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BAD = [f'{{"n": {n}}}' for n in range(40)]
 BAD[3], BAD[17], BAD[18], BAD[39] = "nope", '"\\u0000"', '"\x00"', '{"a": "\\ud800"}'
 
 
-def test_every_column_arrives_as_it_was_given(database: Database, queue: Queue) -> None:
+def test_every_column_is_staged_unchanged(database: Database, queue: Queue) -> None:
     given = batch(
         topic=["a", "b"],
         payload=['{"n": 12345678901234567890.10, "ä": "\\"\\t\\\\"}', None],
@@ -57,7 +57,7 @@ def test_every_column_arrives_as_it_was_given(database: Database, queue: Queue) 
     ]
 
 
-def test_a_slice_of_a_batch_is_staged_as_such(database: Database, queue: Queue) -> None:
+def test_a_slice_of_a_batch_is_staged_alone(database: Database, queue: Queue) -> None:
     stage(database.dsn, "j", None, [rows("1", "2", "3", "4").slice(1, 2)])
 
     assert sorted(row.payload for row in queue.rows("SELECT payload FROM messages.publish_stage")) == [2, 3]
@@ -75,13 +75,13 @@ def test_rows_that_only_the_server_can_refuse_are_found_among_the_others(databas
     assert len(queue.ids()) == 36
 
 
-def test_a_file_in_which_no_row_is_right_is_rejected_row_by_row(database: Database) -> None:
+def test_a_file_of_only_invalid_rows_is_rejected_row_by_row(database: Database) -> None:
     staged = stage(database.dsn, "j", None, [rows(*['"\\u0000"'] * 9)])
 
     assert publish(database.dsn, "j", [staged]).rejected == 9
 
 
-def test_headers_that_are_no_object_are_rejected(database: Database) -> None:
+def test_headers_that_are_not_an_object_are_rejected(database: Database) -> None:
     given = batch(topic=["t"] * 3, payload=["1"] * 3, headers=["[]", '{"a": 1}', "{"])
 
     done = publish(database.dsn, "j", [stage(database.dsn, "j", None, [given])])
@@ -89,7 +89,7 @@ def test_headers_that_are_no_object_are_rejected(database: Database) -> None:
     assert (done.published, done.rejected) == (1, 2)
 
 
-def test_a_rejected_row_is_kept_as_it_was_given(database: Database) -> None:
+def test_a_rejected_row_is_stored_unchanged(database: Database) -> None:
     given = batch(
         topic=["no topic"],
         payload=["1\x00"],
@@ -111,7 +111,7 @@ def test_a_rejected_row_is_kept_as_it_was_given(database: Database) -> None:
     }
 
 
-def test_payloads_that_do_not_fit_the_schema_of_their_topic_are_rejected(database: Database, queue: Queue) -> None:
+def test_payloads_that_do_not_match_the_schema_of_their_topic_are_rejected(database: Database, queue: Queue) -> None:
     queue.policy(payload_schema={"type": "object"})
 
     done = publish(database.dsn, "j", [stage(database.dsn, "j", None, [rows("1", "{}", "nope")])])
@@ -120,20 +120,20 @@ def test_payloads_that_do_not_fit_the_schema_of_their_topic_are_rejected(databas
     assert any("payload_schema of topic t" in reason for reason in reasons(database, "j"))
 
 
-def test_a_job_that_was_published_is_not_staged_again(database: Database, queue: Queue) -> None:
+def test_a_published_job_is_not_staged_again(database: Database, queue: Queue) -> None:
     publish(database.dsn, "j", [stage(database.dsn, "j", None, [rows("1")])])
 
     assert stage(database.dsn, "j", None, [rows("1")]) == Staged("j")
     assert queue.rows("SELECT FROM messages.publish_stage") == []
 
 
-def test_what_will_not_be_published_is_cleared(database: Database, queue: Queue) -> None:
+def test_rows_that_will_not_be_published_are_cleared(database: Database, queue: Queue) -> None:
     clear(database.dsn, [stage(database.dsn, "j", None, [rows("1")]), Staged("j")])
 
     assert queue.rows("SELECT FROM messages.publish_stage") == []
 
 
-def test_a_connection_that_is_lost_in_the_middle_is_told_and_the_task_can_be_repeated(
+def test_a_connection_lost_during_staging_is_reported_and_the_task_can_be_repeated(
     database: Database, queue: Queue
 ) -> None:
     def cut() -> None:
@@ -147,7 +147,7 @@ def test_a_connection_that_is_lost_in_the_middle_is_told_and_the_task_can_be_rep
     assert len(queue.ids()) == 2
 
 
-def test_a_full_disk_is_told_as_such(own_database: Database) -> None:
+def test_a_full_disk_is_reported(own_database: Database) -> None:
     own_database.connect().execute(
         """
         CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -160,12 +160,12 @@ def test_a_full_disk_is_told_as_such(own_database: Database) -> None:
         stage(own_database.dsn, "j", None, [rows("1")])
 
 
-def test_a_database_without_the_schema_is_told_at_once(empty_database: Database) -> None:
+def test_a_database_without_the_schema_is_reported_at_once(empty_database: Database) -> None:
     with pytest.raises(SchemaMismatch, match="run `pgrouse migrate`"):
         check_usable(empty_database.connect())
 
 
-def test_a_role_that_may_not_publish_is_told_what_it_lacks(database: Database) -> None:
+def test_a_role_that_may_not_publish_gets_the_missing_right(database: Database) -> None:
     conn = database.connect()
     conn.execute("SET ROLE messages_analyst")
 
@@ -173,7 +173,7 @@ def test_a_role_that_may_not_publish_is_told_what_it_lacks(database: Database) -
         check_usable(conn)
 
 
-def test_the_number_of_an_attempt_is_nobody_elses(database: Database) -> None:
+def test_the_number_of_an_attempt_is_unique(database: Database) -> None:
     one, other = (stage(database.dsn, "j", None, [rows("1")]) for _ in range(2))
 
     assert one.attempt != other.attempt

@@ -1,4 +1,4 @@
-"""Reading what waits by `spark.read`."""
+"""Reading waiting messages by `spark.read`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ready(database: Database, *names: str, **given: str) -> ReadyBatch:
     return ReadyBatch(options, spark_schema(options, *names))
 
 
-def test_ready_is_what_may_be_claimed_now(database: Database, queue: Queue) -> None:
+def test_ready_messages_may_be_claimed_now(database: Database, queue: Queue) -> None:
     waiting = queue.publish("t")
     queue.publish("t", wait="1 hour")
     queue.publish("t", wait="-2 hours", expires_at="2020-01-01 00:00+00")
@@ -28,7 +28,7 @@ def test_ready_is_what_may_be_claimed_now(database: Database, queue: Queue) -> N
     assert [(row["id"], row["topic"], row["payload"]) for row in found] == [(waiting, "t", "1")]
 
 
-def test_only_the_topics_that_are_named(database: Database, queue: Queue) -> None:
+def test_only_named_topics_are_read(database: Database, queue: Queue) -> None:
     queue.publish("a")
     wanted = queue.publish("b")
     reader = ready(database, "id", topics="b,c")
@@ -36,13 +36,13 @@ def test_only_the_topics_that_are_named(database: Database, queue: Queue) -> Non
     assert ids(reader, reader.partitions()) == [wanted]
 
 
-def test_by_default_one_task_sees_one_moment(database: Database, queue: Queue) -> None:
+def test_one_task_reads_one_snapshot_by_default(database: Database, queue: Queue) -> None:
     queue.publish_many(100)
 
     assert len(ready(database, "id").partitions()) == 1
 
 
-def test_several_tasks_have_every_message_once(database: Database, queue: Queue) -> None:
+def test_several_tasks_read_every_message_once(database: Database, queue: Queue) -> None:
     published = queue.publish_many(100)
     reader = ready(database, "id", numPartitions="4")
 
@@ -52,7 +52,7 @@ def test_several_tasks_have_every_message_once(database: Database, queue: Queue)
     assert sorted(ids(reader, parts)) == published
 
 
-def test_reading_takes_nothing_from_the_queue(database: Database, queue: Queue) -> None:
+def test_a_read_takes_nothing_from_the_queue(database: Database, queue: Queue) -> None:
     queue.publish()
     reader = ready(database, "id")
 

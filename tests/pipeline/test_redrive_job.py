@@ -1,4 +1,4 @@
-"""`pgrouse pipeline redrive`: Spark chooses dead messages, the database puts each back once."""
+"""`pgrouse pipeline redrive`: Spark selects dead messages, the database redrives each once."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def redriven(queue: Queue) -> list[int]:
     return [row.redriven_from for row in queue.rows("SELECT redriven_from FROM messages.message ORDER BY 1")]
 
 
-def test_those_that_the_expression_chooses_come_back_and_each_once(
-    pgrouse: Shell, queue: Queue, dead: list[int]
-) -> None:
+def test_selected_messages_are_redriven_once(pgrouse: Shell, queue: Queue, dead: list[int]) -> None:
     dry = pgrouse("pipeline", "redrive", "--where", TIMEOUTS, "--dry-run", "--json")
     assert [(row["topic"], row["messages"], row["sample_id"]) for row in dry.objects] == [("orders", 2, dead[0])]
     assert redriven(queue) == []
@@ -50,7 +48,7 @@ def test_those_that_the_expression_chooses_come_back_and_each_once(
     assert len(redriven(queue)) == 3
 
 
-def test_after_a_kill_in_the_middle_it_goes_on_where_it_was(
+def test_a_killed_redrive_continues_where_it_was(
     pgrouse: Shell, queue: Queue, dead: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "BATCH", 1)
@@ -74,9 +72,7 @@ def test_after_a_kill_in_the_middle_it_goes_on_where_it_was(
     assert redriven(queue) == dead
 
 
-def test_the_oldest_come_first_and_no_more_than_wanted_at_the_pace_that_is_wanted(
-    pgrouse: Shell, queue: Queue, dead: list[int]
-) -> None:
+def test_the_oldest_are_redriven_first_within_limit_and_rate(pgrouse: Shell, queue: Queue, dead: list[int]) -> None:
     pgrouse("pipeline", "redrive", "--where", "topic = 'orders'", "--limit", 2, "--rate", 0.01)
 
     rows = queue.rows("SELECT redriven_from, available_at FROM messages.message ORDER BY available_at")
@@ -84,7 +80,7 @@ def test_the_oldest_come_first_and_no_more_than_wanted_at_the_pace_that_is_wante
     assert (rows[1].available_at - rows[0].available_at).total_seconds() == pytest.approx(100)
 
 
-def test_messages_are_chosen_in_a_lake_too_and_the_database_decides(
+def test_messages_selected_in_a_lake_are_checked_by_the_database(
     pgrouse: Shell, queue: Queue, dead: list[int], tmp_path: Path
 ) -> None:
     assert pgrouse("pipeline", "export", tmp_path / "lake").code == 0
@@ -109,15 +105,15 @@ def test_a_lake_of_another_cluster_is_refused(pgrouse: Shell, dead: list[int], t
 
 
 @pytest.mark.parametrize(
-    ("where", "told"), [("colour = 'red'", "--where colour = 'red'"), ("topic =", "--where topic =")]
+    ("where", "error"), [("colour = 'red'", "--where colour = 'red'"), ("topic =", "--where topic =")]
 )
-def test_an_expression_that_is_none_is_told(pgrouse: Shell, where: str, told: str) -> None:
+def test_an_invalid_expression_is_reported(pgrouse: Shell, where: str, error: str) -> None:
     ended = pgrouse("pipeline", "redrive", "--where", where, "--dry-run")
 
-    assert (ended.code, told in ended.err) == (78, True)
+    assert (ended.code, error in ended.err) == (78, True)
 
 
-def test_nothing_that_fits_is_told(pgrouse: Shell, dead: list[int], database: Database) -> None:
-    ended = pgrouse("pipeline", "redrive", "--where", "topic = 'nobody'")
+def test_an_empty_selection_is_reported(pgrouse: Shell, dead: list[int], database: Database) -> None:
+    ended = pgrouse("pipeline", "redrive", "--where", "topic = 'unknown'")
 
     assert (ended.code, ended.out) == (0, "no dead message matches: nothing was redriven\n")

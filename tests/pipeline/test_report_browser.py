@@ -1,4 +1,4 @@
-"""The page in a real browser: it draws what it should, says no error, and talks to nobody."""
+"""The page in a real browser: it draws what it should, reports no error, and loads nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FLAGS = [
     "--enable-logging=stderr",
     "--v=0",
 ]
-# What is seen, written into the page once it has been drawn. Its own policy would not let a stranger's script do that.
+# The visible elements, written into the page once it has been drawn. The page's own policy would not permit a foreign script.
 PROBE = """
 <script>addEventListener("load", () => {
   const size = (each) => { const box = each.getBoundingClientRect(); return [box.width, box.height]; };
@@ -53,7 +53,7 @@ PROBE = """
 
 @dataclass(frozen=True)
 class Seen:
-    """What the browser made of a page: what the probe saw, and what the browser complained about."""
+    """What the browser made of a page: the result of the probe, and the browser's complaints."""
 
     probe: dict[str, Any]
     complaints: list[str]
@@ -63,10 +63,10 @@ def show(html: str, folder: Path, *flags: str, width: int = 1280) -> Seen:
     """Open a page in the browser."""
     watched = re.sub(r"<meta http-equiv=[^>]*>", "", html).replace("</body>", PROBE + "</body>")
     dom, _ = browse(watched, folder, "--dump-dom", f"--window-size={width},1000", *flags)
-    _, said = browse(html, folder, "--dump-dom", *flags)
+    _, output = browse(html, folder, "--dump-dom", *flags)
     found = re.search(r'data-seen="([^"]*)"', dom)
     assert found, dom[-2000:]
-    return Seen(json.loads(unescape(found[1])), [line for line in said.splitlines() if "CONSOLE" in line])
+    return Seen(json.loads(unescape(found[1])), [line for line in output.splitlines() if "CONSOLE" in line])
 
 
 def browse(html: str, folder: Path, *flags: str) -> tuple[str, str]:
@@ -79,7 +79,7 @@ def browse(html: str, folder: Path, *flags: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def test_all_drawings_of_a_full_page_are_seen_and_nothing_is_fetched(tmp_path: Path) -> None:
+def test_all_drawings_of_a_full_page_are_visible_and_nothing_is_fetched(tmp_path: Path) -> None:
     seen = show(page(rich()), tmp_path)
 
     assert seen.complaints == []
@@ -91,7 +91,7 @@ def test_all_drawings_of_a_full_page_are_seen_and_nothing_is_fetched(tmp_path: P
 
 
 @pytest.mark.parametrize(("scheme", "background"), [("0", "rgb(18, 18, 17)"), ("1", "rgb(246, 245, 242)")])
-def test_the_page_is_dark_or_light_as_the_reader_wants_it(tmp_path: Path, scheme: str, background: str) -> None:
+def test_the_page_follows_the_colour_scheme_of_the_reader(tmp_path: Path, scheme: str, background: str) -> None:
     seen = show(page(nothing()), tmp_path, f"--blink-settings=preferredColorScheme={scheme}")
 
     assert seen.complaints == []
@@ -99,7 +99,7 @@ def test_the_page_is_dark_or_light_as_the_reader_wants_it(tmp_path: Path, scheme
 
 
 @pytest.mark.parametrize("findings", [crowded(), hostile()], ids=["crowded", "hostile"])
-def test_a_narrow_page_never_has_to_be_moved_sideways(tmp_path: Path, findings: Findings) -> None:
+def test_a_narrow_page_never_scrolls_sideways(tmp_path: Path, findings: Findings) -> None:
     seen = show(page(findings), tmp_path, width=500)
 
     assert seen.complaints == []

@@ -1,4 +1,4 @@
-"""`pgrouse pipeline report`, as it is typed."""
+"""`pgrouse pipeline report`, as a user runs it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def report(shell: Shell, database: Database, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def ended(queue: Queue, topic: str, ago: str, error: str | None = None) -> int:
-    """Publish a message, work it, and let it end so long ago; return its id."""
+    """Publish a message, process it, and let it end the given time ago; return its id."""
     published = queue.publish(topic, channel="c")
     (claimed,) = queue.claim(topic)
     if error is None:
@@ -54,13 +54,13 @@ def ended(queue: Queue, topic: str, ago: str, error: str | None = None) -> int:
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_a_report_on_the_database_has_tables_that_others_read_and_a_page(
+def test_a_report_on_the_database_has_readable_tables_and_a_page(
     spark: SparkSession, queue: Queue, report: Callable[..., Shell], tmp_path: Path
 ) -> None:
     for topic, ago, error in (
-        ("mail", "50 min", "old trouble"),
+        ("mail", "50 min", "old error"),
         ("mail", "40 min", None),
-        ("mail", "20 min", "old trouble"),
+        ("mail", "20 min", "old error"),
         ("mail", "10 min", HOSTILE),
         ("mail", "3 hours", "long ago"),
         ("other", "5 min", None),
@@ -70,20 +70,26 @@ def test_a_report_on_the_database_has_tables_that_others_read_and_a_page(
     done = report("--since", "30m", "--baseline", "1h", "--topics", "mail,unknown", "--slo", "99%:5s", "--json")
 
     assert done.code == 0, done.err
-    told = done.object
-    assert (told["read"], told["ended"], told["dead"], told["topics"], told["new_fingerprints"]) == (4, 2, 2, 1, 1)
+    summary = done.object
+    assert (summary["read"], summary["ended"], summary["dead"], summary["topics"], summary["new_fingerprints"]) == (
+        4,
+        2,
+        2,
+        1,
+        1,
+    )
     html = (tmp_path / "out/report.html").read_text()
     assert "never seen before the mark" in html
     assert "fetch(&#x27;https://evil.example/&#x27;)" in html
     assert "dbname" not in html
     read = "SELECT topic, failed FROM read_parquet($path)"
-    assert duckdb.execute(read, {"path": f"{told['tables']['failures']}/*.parquet"}).fetchall() == [("mail", 2)]
+    assert duckdb.execute(read, {"path": f"{summary['tables']['failures']}/*.parquet"}).fetchall() == [("mail", 2)]
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "tables"}
     assert json.loads(done.out)["page"] == str(tmp_path / "out/report.html")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["--since", "yesterday"], 'expected a time ago like "24h", or a time with its zone like "2026-11-20T10:00Z"'),
         (["--since", "2026-11-20T10:00"], "found '2026-11-20T10:00'"),
@@ -96,15 +102,15 @@ def test_a_report_on_the_database_has_tables_that_others_read_and_a_page(
         (["--slow", "x"], "--slow"),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused_with_the_option_the_value_and_the_fix(
-    shell: Shell, arguments: list[str], said: str
+def test_an_invalid_option_is_refused_with_the_option_the_value_and_the_fix(
+    shell: Shell, arguments: list[str], expected: str
 ) -> None:
     done = shell("pipeline", "report", "--out", "out", *arguments)
 
-    assert (done.code, said in done.err) == (2, True), done.err
+    assert (done.code, expected in done.err) == (2, True), done.err
 
 
-def test_a_place_that_cannot_be_written_is_said_before_spark_starts(shell: Shell, tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported_before_spark_starts(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     done = shell("pipeline", "report", "--out", "file/out", "--lake", "nowhere")
@@ -113,7 +119,7 @@ def test_a_place_that_cannot_be_written_is_said_before_spark_starts(shell: Shell
     assert "--out file/out cannot be written" in done.err
 
 
-def test_a_lake_or_a_database_that_is_not_there_is_said_before_spark_starts(
+def test_a_missing_lake_or_database_is_reported_before_spark_starts(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_lake = shell("pipeline", "report", "--out", "out", "--lake", "nowhere")

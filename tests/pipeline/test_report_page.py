@@ -26,7 +26,7 @@ VOID = {"meta", "br", "wbr", "img", "link", "input"}
 
 
 class Outline(HTMLParser):
-    """The elements of a page; complains about what is not closed where it was opened."""
+    """The elements of a page; reports those that are not closed where they were opened."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -51,22 +51,22 @@ class Outline(HTMLParser):
 
 
 def words(html: str) -> str:
-    """The text of a page, with common blanks."""
+    """The text of a page, with normalized blanks."""
     body = re.sub(r"<(style|script)>.*?</\1>", "", html, flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]*>", " ", body.replace("<wbr>", "")).replace(formatting.GAP, " ").split())
 
 
-def test_the_page_says_the_window_the_source_the_rows_when_it_was_made_and_the_time_zone() -> None:
-    said = words(page(rich()))
+def test_the_page_has_window_source_rows_creation_time_and_time_zone() -> None:
+    output = words(page(rich()))
 
-    assert "Window 2026-11-21 10:00 to 2026-11-22 10:00 UTC (24h)" in said
-    assert "Source lake s3a://warehouse/queue" in said
-    assert "archived messages" in said
-    assert "Made 2026-11-22 10:02 UTC" in said
-    assert "All times are UTC" in said
+    assert "Window 2026-11-21 10:00 to 2026-11-22 10:00 UTC (24h)" in output
+    assert "Source lake s3a://warehouse/queue" in output
+    assert "archived messages" in output
+    assert "Made 2026-11-22 10:02 UTC" in output
+    assert "All times are UTC" in output
 
 
-def test_the_page_has_every_part_and_every_element_is_closed() -> None:
+def test_the_page_has_every_section_and_every_element_is_closed() -> None:
     html = page(rich())
 
     outline = Outline(html)
@@ -75,14 +75,14 @@ def test_the_page_has_every_part_and_every_element_is_closed() -> None:
     assert parts == ["slo", "changes", "throughput", "latency", "failures", "capacity", "retries", "channels"]
 
 
-def test_nothing_to_show_is_a_page_that_says_so() -> None:
-    said = words(page(nothing()))
+def test_a_report_without_data_says_so() -> None:
+    output = words(page(nothing()))
 
-    assert "No message ended from 2026-11-21 10:00 to 2026-11-22 10:00 UTC" in said
-    assert "Throughput" not in said
+    assert "No message ended from 2026-11-21 10:00 to 2026-11-22 10:00 UTC" in output
+    assert "Throughput" not in output
 
 
-def test_what_an_enemy_chose_is_shown_and_never_obeyed() -> None:
+def test_hostile_text_is_shown_and_never_executed() -> None:
     html = page(hostile())
 
     outline = Outline(html)
@@ -98,7 +98,7 @@ def test_what_an_enemy_chose_is_shown_and_never_obeyed() -> None:
 
 
 @pytest.mark.parametrize("findings", [rich(), hostile(), nothing()], ids=["rich", "hostile", "nothing"])
-def test_the_page_asks_nobody_for_anything(findings: object) -> None:
+def test_the_page_requests_nothing(findings: object) -> None:
     html = page(findings)  # type: ignore[arg-type]
 
     outline = Outline(html)
@@ -120,7 +120,7 @@ def test_the_same_findings_make_the_same_page() -> None:
     assert page(rich()) == page(rich())
 
 
-def test_only_what_was_never_seen_before_the_mark_is_called_new() -> None:
+def test_only_errors_first_seen_after_the_mark_are_new() -> None:
     compared = words(page(rich()))
     alone = words(page(replace(rich(), window=Window(DAY.since, DAY.until))))
 
@@ -142,21 +142,21 @@ def service(good: int) -> SloStatus:
 
 
 @pytest.mark.parametrize(("good", "met"), [(512, "51.2 %"), (999, "99.9 %"), (1000, "100 %")])
-def test_the_tile_of_a_goal_shows_the_share_that_met_it_beside_the_share_that_is_wanted(good: int, met: str) -> None:
-    said = words(str(tiles(replace(rich(), slo_statuses=(service(good),)))))
+def test_the_tile_of_a_goal_shows_the_share_that_met_it_and_the_target(good: int, met: str) -> None:
+    output = words(str(tiles(replace(rich(), slo_statuses=(service(good),)))))
 
-    assert f"SLO met by {met} wanted 99.9 %, mail=99.9%:2s" in said
-    assert "SLO missed" not in said
+    assert f"SLO met by {met} wanted 99.9 %, mail=99.9%:2s" in output
+    assert "SLO missed" not in output
 
 
-def test_the_tile_of_a_goal_that_is_not_met_says_so_not_by_its_colour_alone() -> None:
+def test_the_tile_of_a_missed_goal_says_so_in_text() -> None:
     missed, met = (str(tiles(replace(rich(), slo_statuses=(service(good),)))) for good in (512, 999))
 
     assert "not met" in words(missed)
     assert "not met" not in words(met)
 
 
-def test_the_rates_of_a_table_have_one_unit_so_that_they_can_be_compared() -> None:
+def test_the_rates_of_a_table_have_one_unit() -> None:
     assert formatting.rates([6.93, 2, 49.7 / 60, 0.0001, 0]) == ["6.93/s", "2/s", "0.83/s", "<0.01/s", "0/s"]
     assert formatting.rates([0.5, 1 / 3600]) == ["30/min", "0.02/min"]
     assert formatting.rates([]) == []
@@ -167,42 +167,42 @@ def test_topics_are_compared_in_one_unit() -> None:
     quick, slow = (
         TopicChange(PeriodTotals(n, 0, *PERCENTILES), PeriodTotals(n, 0, *PERCENTILES)) for n in (3_000_000, 300)
     )
-    said = words(str(comparison(replace(findings, changes={"quick": quick, "slow": slow}))))
+    output = words(str(comparison(replace(findings, changes={"quick": quick, "slow": slow}))))
 
-    assert "slow &lt;0.01/s 0.02/s" in said
+    assert "slow &lt;0.01/s 0.02/s" in output
 
 
 @pytest.mark.parametrize(
-    ("fresh", "said"),
+    ("fresh", "expected"),
     [
         (0, "No error is new: each was seen before the mark."),
         (1, "1 error is new: never seen before the mark."),
         (2, "2 errors are new: never seen before the mark."),
     ],
 )
-def test_what_is_new_is_said_as_it_is(fresh: int, said: str) -> None:
-    assert said in words(str(comparison(replace(rich(), new_error_groups=fresh))))
+def test_a_new_error_is_marked(fresh: int, expected: str) -> None:
+    assert expected in words(str(comparison(replace(rich(), new_error_groups=fresh))))
 
 
-def test_goals_channels_and_comparison_are_left_out_when_there_are_none() -> None:
+def test_goals_channels_and_comparison_are_omitted_when_empty() -> None:
     bare = replace(rich(window=Window(DAY.since, DAY.until)), slo_statuses=(), skews=())
 
-    said = words(page(bare))
+    output = words(page(bare))
 
-    assert "Service level" not in said
-    assert "Gini" not in said
-    assert "What changed" not in said
+    assert "Service level" not in output
+    assert "Gini" not in output
+    assert "What changed" not in output
 
 
-def test_a_window_that_was_made_shorter_says_what_was_asked_for() -> None:
+def test_a_shortened_window_shows_the_requested_one() -> None:
     shorter = Window(UNTIL - timedelta(minutes=20), UNTIL)
 
-    said = words(page(replace(rich(window=shorter), asked=DAY)))
+    output = words(page(replace(rich(window=shorter), asked=DAY)))
 
-    assert "Asked for 2026-11-21 10:00 to 2026-11-22 10:00 UTC; the rest of it is empty" in said
+    assert "Asked for 2026-11-21 10:00 to 2026-11-22 10:00 UTC; the rest of it is empty" in output
 
 
-def test_a_chart_has_its_numbers_as_a_table_too() -> None:
+def test_a_chart_has_its_numbers_as_a_table() -> None:
     window = Window(UNTIL - timedelta(minutes=1), UNTIL - timedelta(seconds=57))
     series = Series("mail", "c1", [1.0, None, 2500.0], formatting.short)
 
@@ -216,7 +216,7 @@ def test_a_chart_has_its_numbers_as_a_table_too() -> None:
     ]
 
 
-def test_stacked_areas_lie_on_each_other_and_end_at_the_top_of_their_sum() -> None:
+def test_stacked_areas_add_up_to_their_sum() -> None:
     window = Window(UNTIL - timedelta(seconds=2), UNTIL)
     low, high = (Series(name, name, values, formatting.short) for name, values in (("c1", [2, 4]), ("c2", [2, 0])))
 
@@ -227,7 +227,7 @@ def test_stacked_areas_lie_on_each_other_and_end_at_the_top_of_their_sum() -> No
     assert 'd="M0 0H1000H1000V0H500V120H0Z" class="area c2"' in html
 
 
-def test_a_line_is_broken_where_nothing_was_measured() -> None:
+def test_a_line_is_interrupted_where_nothing_was_measured() -> None:
     window = Window(UNTIL - timedelta(seconds=4), UNTIL)
     series = Series("p50", "o1", [1, 1, None, 2], formatting.short)
 
@@ -282,12 +282,12 @@ def test_axes_have_few_round_ticks() -> None:
     ]
 
 
-def test_a_change_is_said_by_a_sign_and_not_by_the_colour_alone() -> None:
-    said = [
+def test_a_change_has_a_sign_and_not_only_a_colour() -> None:
+    found = [
         re.sub("<[^>]*>", "", trend(*pair) or "").replace(formatting.GAP, " ") for pair in ((1, 3), (1, 1.5), (2, 1))
     ]
 
-    assert said == [
+    assert found == [
         "\N{BLACK UP-POINTING TRIANGLE} 3 \N{MULTIPLICATION SIGN}",
         "\N{BLACK UP-POINTING TRIANGLE} 50%",
         "\N{BLACK DOWN-POINTING TRIANGLE} 50%",
@@ -297,7 +297,7 @@ def test_a_change_is_said_by_a_sign_and_not_by_the_colour_alone() -> None:
     assert trend(None, 1) is None
 
 
-def test_failures_that_may_be_chance_are_not_called_a_change() -> None:
+def test_failures_that_may_be_random_are_not_called_a_change() -> None:
     few = TopicChange(PeriodTotals(100, 2), PeriodTotals(100, 4))
     many = TopicChange(PeriodTotals(100_000, 2000), PeriodTotals(100_000, 4000))
 

@@ -42,19 +42,19 @@ Measure = Callable[..., "DataFrame"]
 
 
 def at(seconds: float) -> datetime:
-    """So long after noon."""
+    """The given number of seconds after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
 def message(end: float, **columns: Any) -> dict[str, Any]:
-    """A message of topic t that was due at noon, claimed at once, and ended so many seconds after noon."""
-    told = {"id": 1, "topic": "t", "created_at": at(0), "available_at": at(0), "attempts": 1, "locked_at": at(0)}
-    return told | {"result": "success", "handled_by": "w", "archived_at": at(end)} | columns
+    """A message of topic t that was due at noon, claimed at once, and ended the given number of seconds after noon."""
+    defaults = {"id": 1, "topic": "t", "created_at": at(0), "available_at": at(0), "attempts": 1, "locked_at": at(0)}
+    return defaults | {"result": "success", "handled_by": "w", "archived_at": at(end)} | columns
 
 
 @pytest.fixture
 def measured(spark: SparkSession) -> Measure:
-    """`measured(message(…), …)`: what the tables are made of, by default for the hour after noon."""
+    """`measured(message(…), …)`: the input of the tables, by default for the hour after noon."""
 
     def measure(*messages: dict[str, Any], window: Window = HOUR) -> DataFrame:
         return ended(spark.createDataFrame(list(messages), ARCHIVE), window)
@@ -70,7 +70,7 @@ def test_an_ended_message_is_measured_to_the_microsecond(measured: Measure) -> N
     assert tuple(row) == (0.500001, 1.999999, 2.5, False, True)
 
 
-def test_the_total_of_a_message_that_was_tried_before_begins_when_it_was_made(measured: Measure) -> None:
+def test_the_total_of_a_retried_message_begins_at_its_creation(measured: Measure) -> None:
     history = '[{"attempt": 1}]'
     table = measured(
         message(20, created_at=at(-5), available_at=at(10), attempts=2, locked_at=at(12)),
@@ -92,7 +92,7 @@ def test_a_message_belongs_to_the_time_at_which_it_ended(measured: Measure) -> N
     assert [tuple(row) for row in rows] == [(False, False), (False, False), (True, True), (True, True)]
 
 
-def test_throughput_counts_by_topic_and_step_and_failures_sum_it_up(spark: SparkSession, measured: Measure) -> None:
+def test_throughput_counts_by_topic_and_bucket_and_failures_are_its_sum(spark: SparkSession, measured: Measure) -> None:
     table = measured(
         message(1),
         message(59.9, result="failed"),
@@ -117,7 +117,7 @@ def test_throughput_counts_by_topic_and_step_and_failures_sum_it_up(spark: Spark
 
 
 def test_latency_has_percentiles_by_bucket_and_topic_of_all_topics_and_of_the_whole_window(measured: Measure) -> None:
-    # Total times of 1 to 100 s in topic t, and 200 s in u; one that was cancelled does not count.
+    # Total times of 1 to 100 s in topic t, and 200 s in u; a cancelled one does not count.
     table = measured(
         *(message(end) for end in range(1, 101)),
         message(200, topic="u"),
@@ -151,7 +151,7 @@ def test_retries_count_messages_by_their_attempts(spark: SparkSession, measured:
     assertDataFrameEqual(made, spark.createDataFrame(rows, "topic string, attempts int, messages bigint, dead bigint"))
 
 
-def test_fingerprints_have_the_newest_error_as_a_sample_and_know_what_is_new(measured: Measure) -> None:
+def test_fingerprints_have_the_newest_error_as_a_sample_and_mark_new_ones(measured: Measure) -> None:
     window = Window(at(0), at(3600), mark=at(1800))
     old = {"result": "failed", "error_fingerprint": "old"}
     table = measured(
@@ -175,7 +175,7 @@ def test_fingerprints_have_the_newest_error_as_a_sample_and_know_what_is_new(mea
     assert [row.messages for row in trend] == [1, 1, 1]
 
 
-def test_an_error_of_the_baseline_alone_is_not_shown(measured: Measure) -> None:
+def test_an_error_only_in_the_baseline_is_not_shown(measured: Measure) -> None:
     window = Window.after_baseline(at(100), at(200), timedelta(seconds=100))
     failed = {"result": "failed", "error_fingerprint": "f"}
 
@@ -186,7 +186,7 @@ def test_an_error_of_the_baseline_alone_is_not_shown(measured: Measure) -> None:
     assert [(r.messages, r.before, r.after) for r in both] == [(1, 1, 1)]
 
 
-def test_changes_compare_both_sides_of_the_mark_by_topic_and_in_all(measured: Measure) -> None:
+def test_changes_compare_both_sides_of_the_mark_by_topic_and_in_total(measured: Measure) -> None:
     window = Window(at(0), at(200), mark=at(100))
     table = measured(
         message(10),
@@ -204,7 +204,7 @@ def test_changes_compare_both_sides_of_the_mark_by_topic_and_in_all(measured: Me
     assert (rows["u"]["ended_before"], rows["u"]["total_p50_before_s"]) == (0, None)
 
 
-def test_skew_says_how_far_channels_are_from_alike(measured: Measure) -> None:
+def test_skew_measures_the_imbalance_of_channels(measured: Measure) -> None:
     table = measured(
         *(message(n, channel="a") for n in range(1, 7)),
         message(10, channel="b"),
@@ -243,7 +243,7 @@ def test_capacity_is_the_time_held_in_a_bucket_divided_by_its_width(measured: Me
     ]
 
 
-def test_capacity_counts_earlier_attempts_and_nothing_outside_of_the_window(measured: Measure) -> None:
+def test_capacity_counts_earlier_attempts_and_nothing_outside_the_window(measured: Measure) -> None:
     attempts = [
         {"attempt": 1, "worker": "v", "started": "2026-11-22T12:00:10+00:00", "ended": "2026-11-22T12:00:40.5+00:00"},
         {"attempt": 2, "worker": "v", "ended": "2026-11-22T12:00:50+00:00"},
@@ -258,7 +258,7 @@ def test_capacity_counts_earlier_attempts_and_nothing_outside_of_the_window(meas
     assert [(r.worker, r["at"].minute, r.busy) for r in rows] == [("v", 0, 30.5 / 60), ("w", 0, 1.0)]
 
 
-def test_a_goal_is_met_by_what_succeeds_in_time(spark: SparkSession, measured: Measure) -> None:
+def test_a_goal_is_met_by_messages_that_succeed_in_time(spark: SparkSession, measured: Measure) -> None:
     all_topics, one_topic = Slo.parse("90%:5s"), Slo.parse("u=99%:1m")
     table = measured(
         message(5),
@@ -280,7 +280,7 @@ def test_a_goal_is_met_by_what_succeeds_in_time(spark: SparkSession, measured: M
     assert ("90%:5s", 6.0) not in rows
 
 
-def test_the_burn_rate_of_a_goal_looks_back_from_the_end_of_the_window(spark: SparkSession) -> None:
+def test_the_burn_rate_of_a_goal_is_measured_back_from_the_end_of_the_window(spark: SparkSession) -> None:
     slo = Slo.parse("90%:5s")
     steps = [("90%:5s", at(0), 10, 0), ("90%:5s", at(6 * 3600), 10, 9)]
     made = spark.createDataFrame(steps, "slo string, at timestamp, ended bigint, good bigint")

@@ -1,4 +1,4 @@
-"""What a report is about, and what its SLOs mean."""
+"""The window of a report, and the meaning of its SLOs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_tables_by_time_have_minutes_or_less() -> None:
     assert Window(NOON - HOUR, NOON).step_s == 15
 
 
-def test_the_first_bucket_begins_where_buckets_begin_and_not_where_the_window_does() -> None:
+def test_the_first_bucket_is_aligned_and_may_begin_before_the_window() -> None:
     window = Window(NOON - 24 * HOUR + timedelta(seconds=1), NOON)
 
     starts = window.starts()
@@ -47,7 +47,7 @@ def test_a_window_that_is_mostly_empty_shrinks_to_its_rows() -> None:
     assert window.fitted(NOON - 11 * HOUR, NOON - HOUR).since == NOON - 11.5 * HOUR
 
 
-def test_a_window_that_is_filled_or_compared_or_without_rows_stays_as_it_was_asked_for() -> None:
+def test_a_full_compared_or_empty_window_is_not_shortened() -> None:
     window = Window(NOON - 24 * HOUR, NOON)
     compared = Window.after_baseline(NOON - 24 * HOUR, NOON, HOUR)
 
@@ -56,7 +56,7 @@ def test_a_window_that_is_filled_or_compared_or_without_rows_stays_as_it_was_ask
     assert window.fitted(None, None) == window
 
 
-def test_a_baseline_lies_before_the_window_and_a_deploy_in_it() -> None:
+def test_a_baseline_is_before_the_window_and_a_deploy_in_it() -> None:
     baseline = Window.after_baseline(NOON - HOUR, NOON, 24 * HOUR)
     deploy = Window(NOON - HOUR, NOON, mark=NOON - HOUR / 4)
 
@@ -77,12 +77,12 @@ def test_a_baseline_lies_before_the_window_and_a_deploy_in_it() -> None:
         ("a=b:c=50%:1h30m", Slo(0.5, timedelta(hours=1.5), "a=b:c")),
     ],
 )
-def test_an_slo_is_read_as_it_is_written(text: str, slo: Slo) -> None:
+def test_an_slo_is_parsed(text: str, slo: Slo) -> None:
     assert Slo.parse(text) == slo
     assert slo.name == text
 
 
 @pytest.mark.parametrize("text", ["", "99%", "100%:5s", "0%:5s", "99:5s", "99%:soon", "99%:0s", "=99%:5s", "99%:-5s"])
-def test_what_is_no_goal_is_refused_with_what_one_looks_like(text: str) -> None:
+def test_an_invalid_goal_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected an? (SLO like \"99%:5s\"|duration)"):
         Slo.parse(text)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NOWHERE = f"postgresql://leo:{PASSWORD}@127.0.0.1:1/none"
 
 
-def test_options_do_not_show_how_they_connect() -> None:
+def test_options_do_not_show_the_connection_string() -> None:
     assert PASSWORD not in repr(Options.parse({"dsn": NOWHERE}))
 
 
@@ -32,7 +32,7 @@ def test_options_do_not_show_how_they_connect() -> None:
         f"leo:{PASSWORD}@host",
     ],
 )
-def test_a_connection_string_that_cannot_be_read_is_not_repeated(dsn: str) -> None:
+def test_an_invalid_connection_string_is_not_repeated(dsn: str) -> None:
     with pytest.raises(ConfigError, match="option dsn is not a connection string") as caught:
         connection.connect(dsn)
 
@@ -40,7 +40,7 @@ def test_a_connection_string_that_cannot_be_read_is_not_repeated(dsn: str) -> No
     assert caught.value.__cause__ is None
 
 
-def test_a_database_that_does_not_answer_is_told_without_the_password() -> None:
+def test_an_unreachable_database_is_reported_without_the_password() -> None:
     with pytest.raises(DatabaseUnreachable, match=r"no connection to PostgreSQL: .*127.0.0.1") as by_driver:
         connection.connect(NOWHERE)
     with pytest.raises(DatabaseUnreachable, match=r"no connection to PostgreSQL: .*127.0.0.1") as by_executor:
@@ -49,7 +49,7 @@ def test_a_database_that_does_not_answer_is_told_without_the_password() -> None:
     assert PASSWORD not in str(by_driver.value) + str(by_executor.value)
 
 
-def test_what_a_task_is_told_to_read_has_no_password(own_database: Database) -> None:
+def test_the_task_of_a_read_has_no_password(own_database: Database) -> None:
     archive(own_database.connect(), [1])
 
     with login(own_database, "messages_operator") as dsn:

@@ -1,4 +1,4 @@
-"""The session of a job: what is wrong with Java, with the Python of executors, and what is said when Spark has gone."""
+"""The session of a job: errors of Java, of the Python of executors, and after Spark has ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDED = "Spark's JVM has ended (killed? out of memory: --conf spark.driver.memor
 
 
 class Running:
-    """A session, as far as it is asked whether Spark is there.
+    """A session that only answers whether Spark runs.
 
     Args:
         is_stopped: answers that, or raises.
@@ -47,7 +47,7 @@ def _network() -> bool:
 
 
 @pytest.mark.parametrize("is_stopped", [_refused, _network, lambda: True])
-def test_an_error_without_spark_says_that_spark_has_gone_and_to_try_again(
+def test_an_error_after_spark_ended_names_the_cause_and_advises_a_retry(
     monkeypatch: pytest.MonkeyPatch, is_stopped: Callable[[], bool]
 ) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: Running(is_stopped))
@@ -60,7 +60,7 @@ def test_an_error_without_spark_says_that_spark_has_gone_and_to_try_again(
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), ValueError("any")])
-def test_an_error_while_spark_is_there_stays_what_it_is(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_an_error_while_spark_runs_is_unchanged(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: Running(lambda: False))
 
     with pytest.raises(type(error)) as raised, session("t"):
@@ -69,7 +69,7 @@ def test_an_error_while_spark_is_there_stays_what_it_is(monkeypatch: pytest.Monk
     assert raised.value is error
 
 
-def test_an_error_of_the_database_is_told_though_spark_has_gone_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_database_is_reported_even_if_spark_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: Running(_refused))
 
     with pytest.raises(DatabaseUnreachable, match="away"), session("t"):
@@ -96,7 +96,7 @@ sys.exit(main())
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_a_job_whose_jvm_is_killed_in_a_batch_says_so_in_one_line_and_ends_with_75(
+def test_a_job_whose_jvm_is_killed_reports_it_in_one_line_and_exits_with_75(
     database: Database, queue: Queue, tmp_path: Path
 ) -> None:
     queue.publish_many(10)
@@ -116,7 +116,7 @@ def test_a_job_whose_jvm_is_killed_in_a_batch_says_so_in_one_line_and_ends_with_
 
 
 @pytest.mark.parametrize("module", ["pyspark_pgrouse", "pgrouse", "pyarrow", "psycopg", "adbc_driver_postgresql"])
-def test_an_executor_without_pgrouse_is_one_line_that_says_what_to_install(module: str) -> None:
+def test_an_executor_without_pgrouse_is_reported_in_one_line_with_what_to_install(module: str) -> None:
     trace = f"""Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times
   File "/spark/python/lib/pyspark.zip/pyspark/worker.py", line 2044, in read_command
 ModuleNotFoundError: No module named '{module}'
@@ -133,19 +133,19 @@ ModuleNotFoundError: No module named '{module}'
     )
 
 
-def test_a_module_of_the_users_that_is_absent_is_no_error_of_ours() -> None:
+def test_a_missing_module_of_the_user_is_no_error_of_pgrouse() -> None:
     assert pgrouse_error("ModuleNotFoundError: No module named 'pgrouse_shop'") is None
     assert pgrouse_error("ModuleNotFoundError: No module named 'shop'") is None
 
 
-def test_executors_without_that_python_are_told_of_in_one_line() -> None:
+def test_executors_without_that_python_are_reported_in_one_line() -> None:
     error = pgrouse_error('java.io.IOException: Cannot run program "/opt/venv/bin/python3.11": error=2, No such file')
 
     assert isinstance(error, ConfigError)
     assert str(error).startswith("Spark's executors have no Python /opt/venv/bin/python3.11: ")
 
 
-def test_a_machine_that_is_too_busy_for_sparks_python_is_a_reason_to_try_again() -> None:
+def test_a_timeout_of_sparks_python_on_a_busy_machine_is_worth_a_retry() -> None:
     error = pgrouse_error("org.apache.spark.SparkException: Python worker failed to connect back.")
 
     assert error is not None
@@ -153,7 +153,7 @@ def test_a_machine_that_is_too_busy_for_sparks_python_is_a_reason_to_try_again()
     assert "did not start within 10 s" in str(error)
 
 
-def test_an_error_of_spark_that_is_one_of_ours_is_told_wherever_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pgrouse_error_inside_an_error_of_spark_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: Running(lambda: False))
 
     with pytest.raises(ConfigError, match="has no module pyspark_pgrouse"), session("t"):
@@ -180,7 +180,7 @@ def javas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str
     return make
 
 
-def test_a_java_home_that_is_not_there_is_named_though_there_is_a_java_on_the_path(
+def test_a_missing_java_home_is_named_even_if_java_is_on_the_path(
     javas: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
@@ -194,7 +194,7 @@ def test_a_java_home_that_is_not_there_is_named_though_there_is_a_java_on_the_pa
     assert "Java 0" not in str(refused.value)
 
 
-def test_a_java_that_is_too_old_is_told_with_its_version(
+def test_a_java_that_is_too_old_is_reported_with_its_version(
     javas: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(javas("old", "11.0.2")))
@@ -203,7 +203,7 @@ def test_a_java_that_is_too_old_is_told_with_its_version(
         java.java_home()
 
 
-def test_without_a_java_home_the_one_on_the_path_is_taken(
+def test_the_java_on_the_path_is_used_without_a_java_home(
     javas: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(javas("good", "17.0.15") / "bin"))
@@ -211,6 +211,6 @@ def test_without_a_java_home_the_one_on_the_path_is_taken(
     assert java.java_home() is None
 
 
-def test_no_java_anywhere_says_what_to_install(javas: Callable[[str, str], Path]) -> None:
+def test_a_missing_java_is_reported_with_what_to_install(javas: Callable[[str, str], Path]) -> None:
     with pytest.raises(ConfigError, match="Spark needs Java, but there is none in JAVA_HOME or on PATH"):
         java.java_home()

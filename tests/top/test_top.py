@@ -1,4 +1,4 @@
-"""`pgrouse top` on a real database: what it shows, what its keys do, and what happens while the database is away."""
+"""`pgrouse top` on a real database: what it shows, what its keys do, and what happens during an outage."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def queue(db: psycopg.Connection[Any]) -> Queue:
     return Queue(db)
 
 
-def test_topics_are_shown_with_what_stands_in_them_and_whether_they_are_worked(
-    database: Database, queue: Queue
-) -> None:
+def test_topics_are_shown_with_their_counts_and_their_handlers(database: Database, queue: Queue) -> None:
     queue.publish_many(3, "orders")
     queue.publish("orders", wait="1 hour")
     queue.claim("orders", limit=1)
@@ -36,8 +34,8 @@ def test_topics_are_shown_with_what_stands_in_them_and_whether_they_are_worked(
     queue.call("pause", "shut", "the relay is down")
     die(queue, "mails", "mails")
 
-    async def look(view: View) -> None:
-        # topic, ready, running, dead, oldest, rate, wait, run, state; at the end, since what was measured depends on unhandled here
+    async def check(view: View) -> None:
+        # topic, ready, running, dead, oldest, rate, wait, run, state; last, since the measures depend on unhandled here
         assert (await view.row("orders"))[1:4] == ["2", "1", "0"]
         assert (await view.row("orders"))[-1] == "running"
         assert (await view.row("quiet"))[1:] == ["0", "0", "0", "-", "-", "-", "-", "running"]
@@ -45,7 +43,7 @@ def test_topics_are_shown_with_what_stands_in_them_and_whether_they_are_worked(
         assert (await view.row("shut"))[-1] == "paused"
         assert (await view.row("mails"))[3] == "2"
 
-    watch(database.dsn, look)
+    watch(database.dsn, check)
 
 
 def test_rate_and_percentiles_are_those_that_daemons_measured(database: Database, queue: Queue) -> None:
@@ -54,12 +52,12 @@ def test_rate_and_percentiles_are_those_that_daemons_measured(database: Database
     measured = {"topic": "orders", "success": 600, "waits": {"20": 600}, "runs": {"14": 600}}
     queue.call("record_measures", "w1", 1, Jsonb([measured]))
 
-    async def look(view: View) -> None:
+    async def check(view: View) -> None:
         row = await view.row("orders")
         assert 100 <= float(row[5]) <= 121
         assert row[6:8] == ["101ms", "13ms"]
 
-    watch(database.dsn, look)
+    watch(database.dsn, check)
 
 
 def test_an_open_breaker_is_shown(database: Database, queue: Queue) -> None:
@@ -69,40 +67,40 @@ def test_an_open_breaker_is_shown(database: Database, queue: Queue) -> None:
         "INSERT INTO messages.breaker (topic, position, probe_at) VALUES ('orders', 'open', now() + interval '1 hour')"
     )
 
-    async def look(view: View) -> None:
+    async def check(view: View) -> None:
         assert (await view.row("orders"))[-1] == "breaker"
 
-    watch(database.dsn, look)
+    watch(database.dsn, check)
 
 
-def test_workers_are_shown_with_what_they_run_and_whether_they_hear(database: Database, queue: Queue) -> None:
+def test_workers_are_shown_with_their_messages_and_their_listeners(database: Database, queue: Queue) -> None:
     start(queue, "w1", "orders", "mails")
     queue.conn.execute('UPDATE messages.worker SET status = \'{"listener": "degraded"}\'')
     queue.publish_many(2, "orders")
     queue.publish("mails")
     queue.claim("orders", "mails", worker="w1/0")
 
-    async def look(view: View) -> None:
+    async def check(view: View) -> None:
         row = await view.row("w1", "working")
         assert row[3:] == ["degraded", "orders", "2,", "mails", "1"]
 
-    watch(database.dsn, look)
+    watch(database.dsn, check)
 
 
-def test_dead_messages_are_grouped_with_trend_and_sample_and_cannot_paint_the_terminal(
+def test_dead_messages_are_grouped_with_trend_and_sample_and_without_control_characters(
     database: Database, queue: Queue
 ) -> None:
     for _ in range(2):
         die(queue, "mails", age="3 hours", error="relay \x1b[31m is down")
     (last,) = die(queue, "mails", error="relay \x1b[31m is down")
 
-    async def look(view: View) -> None:
+    async def check(view: View) -> None:
         row = await view.row("3", "mails")
         assert str(last) in row
         assert any("█" in word for word in row)
         assert "relay \\x1b[31m" in view.text
 
-    watch(database.dsn, look, size=(120, 30))
+    watch(database.dsn, check, size=(120, 30))
 
 
 def test_a_topic_is_paused_with_a_reason_and_resumed(database: Database, queue: Queue) -> None:
@@ -130,7 +128,7 @@ def test_a_topic_is_paused_with_a_reason_and_resumed(database: Database, queue: 
     watch(database.dsn, act)
 
 
-def test_nothing_is_done_without_a_reason_or_against_a_no(database: Database, queue: Queue) -> None:
+def test_an_action_requires_a_reason_and_a_confirmation(database: Database, queue: Queue) -> None:
     die(queue, "orders")
     queue.publish("orders")
 
@@ -149,7 +147,7 @@ def test_nothing_is_done_without_a_reason_or_against_a_no(database: Database, qu
     assert len(queue.ids()) == 1
 
 
-def test_a_group_of_dead_messages_is_put_back_after_it_was_said_how_many(database: Database, queue: Queue) -> None:
+def test_a_group_of_dead_messages_is_redriven_after_a_preview(database: Database, queue: Queue) -> None:
     for _ in range(3):
         die(queue, "mails", error="relay is down")
     die(queue, "mails", error="no such address")
@@ -166,7 +164,7 @@ def test_a_group_of_dead_messages_is_put_back_after_it_was_said_how_many(databas
     assert len(queue.ids()) == 3
 
 
-def test_the_preview_says_what_will_stay_dead(database: Database, queue: Queue) -> None:
+def test_the_preview_counts_what_will_stay_dead(database: Database, queue: Queue) -> None:
     queue.policy("mails", max_redrives=1)
     for _ in range(2):
         queue.publish_many(0 if queue.ids() else 1, "mails")
@@ -181,7 +179,7 @@ def test_the_preview_says_what_will_stay_dead(database: Database, queue: Queue) 
     watch(database.dsn, act)
 
 
-def test_a_group_without_a_fingerprint_is_that_group_only(database: Database, queue: Queue) -> None:
+def test_a_group_without_a_fingerprint_is_redriven_alone(database: Database, queue: Queue) -> None:
     queue.publish_many(2, "mails")
     claimed = queue.claim("mails")
     queue.settle("fail", claimed[:1], [None])
@@ -205,7 +203,7 @@ def test_a_message_is_explained(database: Database, queue: Queue) -> None:
     watch(database.dsn, act)
 
 
-def test_a_filter_narrows_all_tables_and_escape_shows_all_again(database: Database, queue: Queue) -> None:
+def test_a_filter_narrows_all_tables_and_escape_clears_it(database: Database, queue: Queue) -> None:
     start(queue, "w1", "orders")
     start(queue, "w2", "mails")
     die(queue, "mails")
@@ -221,9 +219,7 @@ def test_a_filter_narrows_all_tables_and_escape_shows_all_again(database: Databa
     watch(database.dsn, act)
 
 
-def test_the_cursor_stays_with_its_row_when_others_come_and_when_the_order_changes(
-    database: Database, queue: Queue
-) -> None:
+def test_the_cursor_stays_on_its_row_when_rows_are_added_and_reordered(database: Database, queue: Queue) -> None:
     queue.publish("m")
     queue.publish_many(5, "z")
 
@@ -243,7 +239,7 @@ def test_the_cursor_stays_with_its_row_when_others_come_and_when_the_order_chang
     watch(database.dsn, act)
 
 
-def test_a_frozen_view_stands_still_until_it_is_let_go(database: Database, queue: Queue) -> None:
+def test_a_frozen_view_does_not_change_until_it_resumes(database: Database, queue: Queue) -> None:
     queue.publish("a")
 
     async def act(view: View) -> None:
@@ -251,10 +247,10 @@ def test_a_frozen_view_stands_still_until_it_is_let_go(database: Database, queue
         await view.press("space")
         await view.shows("frozen")
         queue.publish("b")
-        looks = view.app.feed._reader
-        at = looks._dead_at
-        looks.forget()
-        await view.until(lambda: looks._dead_at > at)
+        reader = view.app.feed._reader
+        at = reader._dead_at
+        reader.forget()
+        await view.until(lambda: reader._dead_at > at)
         assert "Topics 1" in view.text
         await view.press("space")
         await view.shows("Topics 2")
@@ -262,36 +258,36 @@ def test_a_frozen_view_stands_still_until_it_is_let_go(database: Database, queue
     watch(database.dsn, act)
 
 
-def test_an_empty_queue_says_what_to_do(database: Database) -> None:
-    async def look(view: View) -> None:
+def test_an_empty_queue_shows_the_next_step(database: Database) -> None:
+    async def check(view: View) -> None:
         await view.shows(
             "no topic yet: publish a message", "no worker: start one with `pgrouse run`", "no dead message in 24 hours"
         )
 
-    watch(database.dsn, look)
+    watch(database.dsn, check)
 
 
-def test_a_thousand_topics_are_looked_through_by_keys(database: Database, queue: Queue) -> None:
+def test_a_thousand_topics_are_browsed_with_keys(database: Database, queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.message (topic, payload) SELECT 'tenant-' || to_char(n, 'FM0000'), '1' FROM generate_series(1, 1000) AS n"
     )
 
-    async def look(view: View) -> None:
+    async def check(view: View) -> None:
         await view.shows("Topics 1,000", "tenant-0001")
         await view.press("end")
         await view.shows("tenant-1000")
         await view.press("pageup", "home")
         await view.shows("tenant-0001")
 
-    watch(database.dsn, look)
+    watch(database.dsn, check)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50), (60, 16), (30, 10)])
-def test_it_fits_terminals_of_any_size(database: Database, queue: Queue, size: tuple[int, int]) -> None:
+def test_the_view_fits_terminals_of_any_size(database: Database, queue: Queue, size: tuple[int, int]) -> None:
     start(queue, "a-worker-with-a-name-that-is-longer-than-any-column", "orders")
     die(queue, "orders", error="e" * 300)
 
-    async def look(view: View) -> None:
+    async def check(view: View) -> None:
         await view.until(lambda: view.app.topics_table.rows)
         assert len(view.lines) == size[1]
         assert max(map(len, view.lines)) <= size[0]
@@ -301,12 +297,12 @@ def test_it_fits_terminals_of_any_size(database: Database, queue: Queue, size: t
         await view.until(lambda: len(view.lines) == 30)
         await view.shows("STATE", "WORKS ON", "ERROR")
 
-    watch(database.dsn, look, size=size)
+    watch(database.dsn, check, size=size)
 
 
 @contextmanager
 def away(server: Postgres, database: Database) -> Iterator[None]:
-    """The database takes no connection, and cuts those that there are."""
+    """The database accepts no connection, and closes the existing ones."""
     name = sql.Identifier(database.name)
     with server.admin() as admin:
         admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(name))
@@ -317,10 +313,10 @@ def away(server: Postgres, database: Database) -> Iterator[None]:
             admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(name))
 
 
-def test_a_database_that_goes_away_is_said_and_found_again(server: Postgres, database: Database, queue: Queue) -> None:
+def test_an_outage_of_the_database_is_shown_and_ends(server: Postgres, database: Database, queue: Queue) -> None:
     queue.publish("orders")
 
-    async def look(view: View) -> None:
+    async def check(view: View) -> None:
         await view.row("orders")
         with away(server, database):
             await view.shows("no database, again in", "orders")
@@ -332,10 +328,10 @@ def test_a_database_that_goes_away_is_said_and_found_again(server: Postgres, dat
         Queue(database.connect()).publish("mails")
         await view.shows("Topics 2")
 
-    watch(database.dsn, look)
+    watch(database.dsn, check)
 
 
-def test_who_may_not_act_is_told_the_right_that_is_missing(database: Database, queue: Queue) -> None:
+def test_a_user_who_may_not_act_sees_the_missing_right(database: Database, queue: Queue) -> None:
     queue.publish("orders")
     queue.conn.execute("GRANT SELECT ON messages.breaker TO messages_analyst")
 
@@ -349,22 +345,22 @@ def test_who_may_not_act_is_told_the_right_that_is_missing(database: Database, q
     watch(f"{database.dsn} options='-c role=messages_analyst'", act)
 
 
-def test_a_database_without_the_schema_says_how_to_install_it(empty_database: Database) -> None:
-    async def look(view: View) -> None:
+def test_a_database_without_the_schema_shows_how_to_install_it(empty_database: Database) -> None:
+    async def check(view: View) -> None:
         await view.shows("no answer", "pgrouse migrate")
 
-    watch(empty_database.dsn, look)
+    watch(empty_database.dsn, check)
 
 
 def test_the_keys_are_explained(database: Database) -> None:
-    async def look(view: View) -> None:
+    async def check(view: View) -> None:
         await view.press("question_mark")
         await view.shows("pause the chosen topic, or resume it", "explain a message")
 
-    watch(database.dsn, look)
+    watch(database.dsn, check)
 
 
-def test_a_topic_is_paused_for_a_time(database: Database, queue: Queue) -> None:
+def test_a_topic_is_paused_for_a_duration(database: Database, queue: Queue) -> None:
     queue.publish("orders")
 
     async def scenario(view: View) -> None:
@@ -386,7 +382,7 @@ def test_a_topic_is_paused_for_a_time(database: Database, queue: Queue) -> None:
     assert timedelta(minutes=28) < queue.value(left) <= timedelta(minutes=30)
 
 
-def test_dead_messages_are_put_back_with_options(database: Database, queue: Queue) -> None:
+def test_dead_messages_are_redriven_with_options(database: Database, queue: Queue) -> None:
     queue.conn.execute("UPDATE messages.topic SET max_redrives = 1 WHERE topic = '*'")
     dead = queue.publish_many(2, "orders")
     queue.settle("fail", queue.claim("orders"), ["boom", "boom"])

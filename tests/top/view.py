@@ -1,4 +1,4 @@
-"""`pgrouse top` as a test sees it: keys go in, lines of text come out."""
+"""`pgrouse top` for tests: keys as input, lines of text as output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class View:
 
     @property
     def lines(self) -> list[str]:
-        """What stands on the screen, without colours."""
+        """The text on the screen, without colours."""
         strips = self.app.screen._compositor.render_strips()
         return [strip.text.rstrip() for strip in strips]
 
@@ -51,11 +51,11 @@ class View:
         return found
 
     async def shows(self, *texts: str) -> None:
-        """Wait until all this stands on the screen."""
+        """Wait until all this is on the screen."""
         try:
             await self.until(lambda: all(text in self.text for text in texts))
         except TimeoutError:
-            raise AssertionError(f"{texts} never stood on the screen:\n" + "\n".join(self.lines)) from None
+            raise AssertionError(f"{texts} never appeared on the screen:\n" + "\n".join(self.lines)) from None
 
     async def row(self, *words: str) -> list[str]:
         """Wait for a row that begins with these words; return its words."""
@@ -82,6 +82,6 @@ def watch(
         if app.failure is not None:
             raise app.failure
 
-    # Neither a slow machine nor a database that is away makes it wait here.
+    # Neither a slow machine nor an outage makes it wait here.
     with patch.object(feed, "MAX_READ_SHARE", 0), patch.object(feed, "BACKOFF_FIRST_S", 0.05):
         asyncio.run(run())

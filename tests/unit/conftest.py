@@ -1,4 +1,4 @@
-"""What the unit tests begin with: messages without a database, a clock that stands still, and tests that are coroutines."""
+"""Fixtures for the unit tests: messages without a database, a clock that a test sets, and tests that are coroutines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pgrouse.client.message import Message
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run tests that are coroutines, each on a loop of its own."""
+    """Run each test that is a coroutine on its own loop."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
@@ -26,7 +26,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 class Clock:
-    """A monotonic clock that a test sets forward."""
+    """A monotonic clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -45,7 +45,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def claimed() -> Callable[..., Message]:
-    """`claimed("job", payload="7")` is a message as a claim hands it out; each has another id."""
+    """`claimed("job", payload="7")` is a claimed message; each has another id."""
     numbers = count(1)
     defaults: dict[str, Any] = {
         "claim_id": 77, "channel": None, "key": None, "priority": 5, "attempt": 1, "max_attempts": 1, "payload": "null", "body": None,

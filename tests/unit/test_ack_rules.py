@@ -1,4 +1,4 @@
-"""What an attempt means under each acknowledgement policy, without a daemon. tests/daemon/test_ack_policy.py has it with one."""
+"""The result of an attempt under each acknowledgement policy, without a daemon. tests/daemon/test_ack_policy.py has it with one."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ ERROR = ValueError("no")
             AckPolicy.ACK_FIRST,
             SettleKind.RETRY,
             SettleKind.COMPLETE,
-        ),  # what is settled is settled before; this is only logged
+        ),  # the message is settled before; this is only logged
         (AckPolicy.REJECT_ON_ERROR, SettleKind.REJECT, SettleKind.COMPLETE),
         (AckPolicy.NACK_ON_ERROR, SettleKind.RETRY, SettleKind.COMPLETE),
         (AckPolicy.MANUAL, SettleKind.REJECT, SettleKind.REJECT),
     ],
 )
-def test_an_exception_and_silence(claimed: Claimed, policy: AckPolicy, raised: SettleKind, silent: SettleKind) -> None:
+def test_each_policy_decides_about_exceptions_and_missing_outcomes(
+    claimed: Claimed, policy: AckPolicy, raised: SettleKind, silent: SettleKind
+) -> None:
     rules = AckRules(policy)
 
     assert rules.to_settlement(claimed(), ERROR).kind is raised
@@ -42,7 +44,7 @@ def test_an_exception_and_silence(claimed: Claimed, policy: AckPolicy, raised: S
 
 @pytest.mark.parametrize("policy", list(AckPolicy))
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("outcome", "kind"),
     [
         (Reject("r"), SettleKind.REJECT),
         (Fail("f"), SettleKind.FAIL),
@@ -50,31 +52,31 @@ def test_an_exception_and_silence(claimed: Claimed, policy: AckPolicy, raised: S
         (Defer(), SettleKind.DEFER),
     ],
 )
-def test_outcomes_mean_the_same_under_every_policy(
-    claimed: Claimed, policy: AckPolicy, said: BaseException, kind: SettleKind
+def test_an_outcome_means_the_same_under_every_policy(
+    claimed: Claimed, policy: AckPolicy, outcome: BaseException, kind: SettleKind
 ) -> None:
-    assert AckRules(policy).to_settlement(claimed(), said).kind is kind
+    assert AckRules(policy).to_settlement(claimed(), outcome).kind is kind
 
 
 @pytest.mark.parametrize("policy", list(AckPolicy))
-@pytest.mark.parametrize("said", [None, "value", ERROR, Reject("r"), Retry(), Defer()])
+@pytest.mark.parametrize("outcome", [None, "value", ERROR, Reject("r"), Retry(), Defer()])
 @pytest.mark.parametrize(
     ("action", "kind"), [(Ack(), SettleKind.COMPLETE), (Retry(), SettleKind.RETRY), (Reject("r"), SettleKind.REJECT)]
 )
-def test_an_action_wins_over_everything_that_comes_after_it(
-    claimed: Claimed, policy: AckPolicy, said: Any, action: Any, kind: SettleKind
+def test_a_manual_action_overrides_everything_after_it(
+    claimed: Claimed, policy: AckPolicy, outcome: Any, action: Any, kind: SettleKind
 ) -> None:
-    ended = AckRules(policy).to_settlement(claimed(), said, action)
+    ended = AckRules(policy).to_settlement(claimed(), outcome, action)
 
     assert ended.kind is kind
-    assert bool(ended.warnings) is isinstance(said, BaseException), "what was ignored is logged"
+    assert bool(ended.warnings) is isinstance(outcome, BaseException), "what was ignored is logged"
 
 
 @pytest.mark.parametrize(
     ("answer", "kind", "after"),
     [(5, SettleKind.RETRY, timedelta(seconds=5)), (None, SettleKind.FAIL, None), ("soon", SettleKind.RETRY, None)],
 )
-def test_a_strategy_decides_of_failures_that_name_no_time(
+def test_a_strategy_decides_failures_without_a_delay(
     claimed: Claimed, answer: Any, kind: SettleKind, after: timedelta | None
 ) -> None:
     rules = AckRules(strategy=RetryStrategy("m:f", lambda attempt, elapsed, error: answer))
@@ -87,7 +89,7 @@ def test_a_strategy_decides_of_failures_that_name_no_time(
     assert rules.to_failure(claimed(max_attempts=None), ERROR, "died").kind is kind
 
 
-def test_after_the_last_attempt_a_strategy_is_not_asked(claimed: Claimed) -> None:
+def test_a_strategy_is_not_asked_after_the_last_attempt(claimed: Claimed) -> None:
     rules = AckRules(strategy=RetryStrategy("m:f", lambda attempt, elapsed, error: 1 / 0))
 
     assert rules.to_settlement(claimed(attempt=3, max_attempts=3), ERROR).warnings == ()

@@ -22,7 +22,7 @@ from tests.unit.test_alert_notice import notice
 
 
 class Behaving:
-    """A sink that does what it is told."""
+    """A sink with a configured behaviour."""
 
     def __init__(self, act: Any) -> None:
         self.act = act
@@ -51,7 +51,7 @@ def send(made: AlertDelivery) -> DeliveryResult:
     return asyncio.run(made._send(notice()))
 
 
-def test_what_was_taken_has_arrived() -> None:
+def test_an_accepted_alert_is_delivered() -> None:
     assert send(deliverer()) == DeliveryResult()
 
 
@@ -65,11 +65,11 @@ def test_what_was_taken_has_arrived() -> None:
         (ValueError("no\x00\ud800"), "ValueError: no\ufffd?"),
     ],
 )
-def test_whatever_a_sink_raises_is_a_reason_without_its_secrets(error: BaseException, reason: str) -> None:
+def test_any_exception_of_a_sink_is_recorded_without_its_secrets(error: BaseException, reason: str) -> None:
     assert ascii(send(deliverer(raising(error))).error) == ascii(reason)
 
 
-def test_a_sink_that_hangs_is_not_waited_for_and_not_asked_for_ever() -> None:
+def test_a_sink_that_hangs_is_abandoned_and_skipped() -> None:
     gate = threading.Event()
     asked: list[int] = []
 
@@ -80,20 +80,20 @@ def test_a_sink_that_hangs_is_not_waited_for_and_not_asked_for_ever() -> None:
     made = deliverer(hang)
 
     async def five_times() -> list[str | None]:
-        made.timeout_s = -0.95  # nobody waits for the second of grace
+        made.timeout_s = -0.95  # no call waits for the second of grace
         return [(await made._send(notice())).error for _ in range(5)]
 
-    said = asyncio.run(five_times())
+    output = asyncio.run(five_times())
     gate.set()
     for thread in made._hanging:
         thread.join(60)
 
     assert len(asked) == MAX_HANGING
-    assert [text for text in said if text] == said
-    assert said[-1] == f"{MAX_HANGING} earlier sends still hang"
+    assert [text for text in output if text] == output
+    assert output[-1] == f"{MAX_HANGING} earlier sends still hang"
 
 
-def test_the_pauses_double_up_to_five_minutes_and_differ() -> None:
+def test_the_delays_double_up_to_five_minutes_and_vary() -> None:
     assert [0.5 <= retry_s(1) <= 1, 4 <= retry_s(4) <= 8, 150 <= retry_s(30) <= 300] == [True] * 3
     assert len({retry_s(5) for _ in range(10)}) > 1
 
@@ -112,13 +112,13 @@ def due(attempt: int = 1, age: timedelta = timedelta(0)) -> DueDelivery:
         (DeliveryResult(), due(MAX_REFUSALS, timedelta(days=8)), False),
     ],
 )
-def test_it_gives_up_what_is_refused_too_often_or_is_too_old(
+def test_an_alert_that_is_refused_too_often_or_too_old_is_abandoned(
     outcome: DeliveryResult, given: DueDelivery, aside: bool
 ) -> None:
     assert deliverer()._next_step(given, outcome)[1] is aside
 
 
-def test_a_sink_may_say_when_to_come_again_but_not_never() -> None:
+def test_a_sink_may_set_the_delay_of_the_next_try_within_a_limit() -> None:
     made = deliverer()
 
     assert made._next_step(due(), DeliveryResult("busy", retry_after_s=60))[0] == 60

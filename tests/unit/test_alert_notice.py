@@ -1,4 +1,4 @@
-"""How a message to a sink reads: titles, texts, templates, and what hostile errors cannot do."""
+"""The text of alerts: titles, texts, templates, and what hostile errors cannot do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def group(**values: Any) -> dict[str, Any]:
-    """Return a group of five dead messages; what is given differs."""
+    """Return a group of five dead messages, with these changes."""
     return {
         "group": "0" * 32,
         "kind": "dead_message",
@@ -36,7 +36,7 @@ def group(**values: Any) -> dict[str, Any]:
     }
 
 
-PLACE = QueueInfo("production", "queue", "https://queue.example.com")
+QUEUE = QueueInfo("production", "queue", "https://queue.example.com")
 FRAME = '  File "/srv/shop/payments.py", line 12, in charge\n    client.post("/charges", json=order.as_json())\n'
 DEEP = "Traceback (most recent call last):\n" + FRAME * 8
 
@@ -46,7 +46,7 @@ def notice(
     title: str | None = None,
     body: str | None = None,
     queue: QueueInfo = UNKNOWN_QUEUE,
-    **told: Any,
+    **fields: Any,
 ) -> Notice:
     found = list(groups) or [group()]
     status = "firing" if any(each["status"] == "firing" for each in found) else "resolved"
@@ -55,7 +55,7 @@ def notice(
         "count": sum(each["count"] for each in found),
         "group_count": len(found),
         "groups": found,
-        **told,
+        **fields,
     }
     return Notice("1d", "ops", 3, 1, AT, given, title, body, queue)
 
@@ -72,11 +72,11 @@ def notice(
         (group(kind="cron_late", topic=None, status="resolved"), "over: pg_cron is late"),
     ],
 )
-def test_the_title_says_what_happened_in_one_line(given: dict[str, Any], title: str) -> None:
+def test_the_title_states_the_event_in_one_line(given: dict[str, Any], title: str) -> None:
     assert notice(given).title == title
 
 
-def test_the_text_has_what_one_looks_for() -> None:
+def test_the_text_has_the_essential_facts() -> None:
     body = notice(group(fix="see the price list", escalated=True)).body
 
     for line in (
@@ -98,7 +98,7 @@ def test_the_text_has_what_one_looks_for() -> None:
         "ValidationError: 40 errors for Order" + "\nfield\n  Input should be a number" * 40,
     ],
 )
-def test_of_a_traceback_the_title_and_the_text_name_the_exception(message: str) -> None:
+def test_the_title_and_the_text_of_a_traceback_name_the_exception(message: str) -> None:
     shown = notice(group(count=1, total=1, error=f"{DEEP}{message}\n"))
 
     line = message.splitlines()[0]
@@ -108,12 +108,12 @@ def test_of_a_traceback_the_title_and_the_text_name_the_exception(message: str) 
     assert message.splitlines()[-1] in notice(group(error=f"{DEEP}{message}\n"), body="{{error}}").body
 
 
-def test_the_summary_stands_once() -> None:
+def test_the_summary_appears_once() -> None:
     assert notice().title not in notice().body
 
 
-def test_the_text_says_which_queue_how_urgent_what_to_do_and_where_to_look() -> None:
-    shown = notice(group(), queue=PLACE)
+def test_the_text_has_queue_severity_advice_and_link() -> None:
+    shown = notice(group(), queue=QUEUE)
 
     assert shown.title == "[production] 5 messages failed in orders: ValueError: bad price"
     for line in (
@@ -138,20 +138,20 @@ def test_the_text_says_which_queue_how_urgent_what_to_do_and_where_to_look() -> 
     ],
 )
 def test_each_kind_has_its_severity_and_its_page(given: dict[str, Any], severity: str, link: str) -> None:
-    payload = notice(given, queue=PLACE).payload()
+    payload = notice(given, queue=QUEUE).payload()
 
     assert (payload["severity"], payload["link"]) == (severity, f"https://queue.example.com{link}")
     assert (payload["environment"], payload["database"]) == ("production", "queue")
 
 
-def test_several_groups_lead_to_the_overview_and_are_as_urgent_as_the_worst() -> None:
-    shown = notice(group(), group(kind="no_worker"), queue=PLACE)
+def test_several_groups_link_to_the_overview_and_have_the_highest_severity() -> None:
+    shown = notice(group(), group(kind="no_worker"), queue=QUEUE)
 
     assert (shown.severity, shown.link) == ("page", "https://queue.example.com/")
     assert shown.body.splitlines()[-1] == "link: https://queue.example.com/"
 
 
-def test_all_texts_write_times_alike() -> None:
+def test_all_texts_format_times_alike() -> None:
     given = group(first_at="2026-11-22T18:50:29.919289+00:00", last_at="2026-11-22T20:50:30.090409+02:00")
     shown = notice(given, body="{{first_at}} {{last_at}}")
 
@@ -159,18 +159,18 @@ def test_all_texts_write_times_alike() -> None:
     assert "last: 2026-11-22 18:50:30 UTC" in notice(given).body.splitlines()
 
 
-def test_what_is_over_says_nothing_to_do() -> None:
+def test_a_resolved_alert_has_no_advice() -> None:
     assert "to do" not in notice(group(kind="breaker", status="resolved", fix="fix it")).body
 
 
-def test_a_template_of_ones_own_decides_whether_the_environment_is_named() -> None:
-    shown = notice(title="{{environment}}: {{topic}}", body="{{severity}} {{database}} {{link}}", queue=PLACE)
+def test_a_custom_template_decides_whether_the_environment_is_named() -> None:
+    shown = notice(title="{{environment}}: {{topic}}", body="{{severity}} {{database}} {{link}}", queue=QUEUE)
 
     assert (shown.title, shown.body) == ("production: orders", "ticket queue https://queue.example.com/dead")
     assert notice(title="{{environment}}{{link}}{{database}}{{topic}}").title == "orders"
 
 
-def test_many_groups_are_listed_the_largest_ten_and_how_many_more() -> None:
+def test_many_groups_are_listed_as_the_largest_ten_and_a_count() -> None:
     shown = notice(*(group(topic=f"t{n}", count=n) for n in range(30, 0, -1)))
 
     assert shown.title.startswith("465 in 30 groups, first: 30 messages failed in t30")
@@ -178,12 +178,12 @@ def test_many_groups_are_listed_the_largest_ten_and_how_many_more() -> None:
     assert shown.body.splitlines()[-1] == "- and 20 more groups"
 
 
-def test_a_test_and_a_replay_say_so() -> None:
+def test_a_test_and_a_replay_are_marked() -> None:
     assert make_test_notice("ops", None, None).title.startswith("[test] ")
     assert notice(replay_of="1c").title.startswith("[again] ")
 
 
-def test_a_template_is_filled_with_what_it_names() -> None:
+def test_a_template_is_filled_with_the_values_of_its_names() -> None:
     shown = notice(title="{{ topic }}: {{count}} {{result}}", body="{{error}} ({{fingerprint}}, {{sink}} {{id}})")
 
     assert shown.title == "orders: 5 failed"
@@ -191,7 +191,7 @@ def test_a_template_is_filled_with_what_it_names() -> None:
 
 
 @pytest.mark.parametrize("text", ["{{eror}}", "{{ topics }}", "{{}}"])
-def test_a_place_that_there_is_not_is_refused(text: str) -> None:
+def test_an_unknown_placeholder_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a placeholder"):
         template.check_placeholders(text)
 
@@ -199,14 +199,14 @@ def test_a_place_that_there_is_not_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "hostile", ["{{sink}}", "{0.__class__}", "%(topic)s", "${HOME}", "{{error}}", "{% for x in y %}", "\\1"]
 )
-def test_what_an_error_says_is_never_read_as_a_template(hostile: str) -> None:
+def test_the_text_of_an_error_is_never_read_as_a_template(hostile: str) -> None:
     shown = notice(group(error=hostile), title="{{error}}", body="<{{error}}>")
 
     assert shown.title == hostile
     assert shown.body == f"<{hostile}>"
 
 
-def test_an_error_rings_nobody_moves_no_cursor_and_begins_no_line_of_a_title() -> None:
+def test_an_error_cannot_mention_people_control_a_terminal_or_break_a_title() -> None:
     shown = notice(group(error="@everyone <!channel> \x1b[2J\u202egnp\r\nBcc: all@example.com\ud800" + "x" * 9000))
 
     assert "@everyone" not in shown.body
@@ -216,7 +216,7 @@ def test_an_error_rings_nobody_moves_no_cursor_and_begins_no_line_of_a_title() -
     assert (len(shown.title) <= 200, len(shown.body) < 1500) == (True, True)
 
 
-def test_programs_get_everything_as_json() -> None:
+def test_programs_get_all_fields_as_json() -> None:
     payload = notice().payload()
 
     assert (payload["id"], payload["sequence"], payload["sink"], payload["count"]) == ("1d", 3, "ops", 5)

@@ -1,4 +1,4 @@
-"""The sinks by themselves, against local servers: what each sends, what it takes for arrived, and how long it waits."""
+"""Each sink against a local server: what it sends, which answers it accepts, and how long it waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pgrouse.errors import ConfigError
 from tests.daemon.receiver import Mailbox, Receiver
 from tests.server.alive import lives
 from tests.server.deadline import eventually
-from tests.unit.test_alert_notice import AT, DEEP, PLACE, group, notice
+from tests.unit.test_alert_notice import AT, DEEP, QUEUE, group, notice
 
 # apprise imports a module that Python 3.13 has no more.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
@@ -59,7 +59,7 @@ def send(given: Notice | None = None, timeout_s: float = 60, **settings: Any) ->
 # webhook
 
 
-def test_a_webhook_gets_json_and_says_what_it_answered(receiver: Receiver) -> None:
+def test_a_webhook_receives_json_and_its_answer_is_reported(receiver: Receiver) -> None:
     assert send(webhook=receiver.url("/hook?room=1"), headers={"X-Room": "ops"}) == "204 No Content"
 
     (request,) = receiver.requests
@@ -89,7 +89,7 @@ def test_the_password_of_an_address_is_sent_as_basic_authentication(receiver: Re
     ("status", "refused"),
     [(400, True), (422, True), (401, False), (404, False), (429, False), (503, False), (302, False)],
 )
-def test_what_is_not_accepted_has_not_arrived(receiver: Receiver, status: int, refused: bool) -> None:
+def test_a_refused_alert_is_not_delivered(receiver: Receiver, status: int, refused: bool) -> None:
     receiver.refuse(status, "not like that", Location="/elsewhere")
 
     with pytest.raises(SendFailed, match=f"answered {status}.*not like that") as failed:
@@ -99,7 +99,7 @@ def test_what_is_not_accepted_has_not_arrived(receiver: Receiver, status: int, r
     assert len(receiver.requests) == 1, "no redirection is followed"
 
 
-def test_when_to_come_again_is_read_from_the_answer(receiver: Receiver) -> None:
+def test_the_delay_of_the_next_try_is_read_from_the_answer(receiver: Receiver) -> None:
     receiver.refuse(429, Retry_After="17")
 
     with pytest.raises(SendFailed) as failed:
@@ -108,13 +108,13 @@ def test_when_to_come_again_is_read_from_the_answer(receiver: Receiver) -> None:
     assert failed.value.retry_after_s == 17
 
 
-def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as deaf, pytest.raises(SendFailed, match=r"no answer within 0\.2s"):
-        send(webhook=f"http://127.0.0.1:{deaf.getsockname()[1]}/", timeout_s=0.2)
+def test_a_server_that_does_not_answer_is_abandoned() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(SendFailed, match=r"no answer within 0\.2s"):
+        send(webhook=f"http://127.0.0.1:{silent.getsockname()[1]}/", timeout_s=0.2)
 
 
 @pytest.mark.parametrize("begin", [b"\r\nX-", b"\r\nContent-Length: 9999\r\n\r\n", b"\r\nConnection: close\r\n\r\n"])
-def test_a_server_that_answers_bit_by_bit_does_not_hold_it_up(begin: bytes) -> None:
+def test_a_server_that_answers_byte_by_byte_is_abandoned(begin: bytes) -> None:
     def drip(listening: socket.socket) -> None:
         talking, _ = listening.accept()
         with talking, suppress(OSError):
@@ -133,19 +133,19 @@ def test_a_server_that_answers_bit_by_bit_does_not_hold_it_up(begin: bytes) -> N
     assert time.monotonic() - began < 15, "it would have taken forty seconds"
 
 
-def test_nobody_there_is_said_in_words() -> None:
-    # Bound, so that nobody else is given it, and not listened to.
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
+def test_a_refused_connection_is_reported_in_words() -> None:
+    # Bound, so that no other process gets it, and not listened to.
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
 
         with pytest.raises(SendFailed, match="ConnectionRefusedError"):
-            send(webhook=f"http://127.0.0.1:{deaf.getsockname()[1]}/")
+            send(webhook=f"http://127.0.0.1:{silent.getsockname()[1]}/")
 
 
 # alertmanager
 
 
-def test_alertmanager_gets_an_alert_for_each_group(receiver: Receiver) -> None:
+def test_alertmanager_receives_an_alert_for_each_group(receiver: Receiver) -> None:
     given = notice(group(), group(kind="backlog", result=None, fingerprint=None, topic="slow", fix="add workers"))
 
     send(given, alertmanager=receiver.url("/am/"), labels={"severity": "page"})
@@ -165,9 +165,9 @@ def test_alertmanager_gets_an_alert_for_each_group(receiver: Receiver) -> None:
     assert backlog["annotations"]["fix"] == "add workers"
 
 
-def test_alertmanager_is_told_how_urgent_it_is_which_queue_it_is_and_where_to_look(receiver: Receiver) -> None:
+def test_alertmanager_receives_severity_queue_and_link(receiver: Receiver) -> None:
     error = f"{DEEP}ConnectionError: no route\n"
-    given = notice(group(error=error), group(kind="backlog", result=None, topic="slow"), queue=PLACE)
+    given = notice(group(error=error), group(kind="backlog", result=None, topic="slow"), queue=QUEUE)
 
     send(given, alertmanager=receiver.url())
 
@@ -180,7 +180,7 @@ def test_alertmanager_is_told_how_urgent_it_is_which_queue_it_is_and_where_to_lo
     assert dead["annotations"]["description"].endswith("ConnectionError: no route\n")
 
 
-def test_what_fires_ends_later_and_what_is_over_has_ended(receiver: Receiver) -> None:
+def test_a_firing_alert_ends_later_and_a_resolved_one_has_ended(receiver: Receiver) -> None:
     began = group(kind="backlog", result=None)
     send(notice(began), alertmanager=receiver.url())
     send(
@@ -209,7 +209,7 @@ def command(tmp_path: Path, program: str, *arguments: str) -> list[str]:
     return [sys.executable, str(tmp_path / "program.py"), *arguments]
 
 
-def test_a_command_gets_json_and_nothing_of_the_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_receives_json_and_nothing_of_the_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPASSWORD", "hidden")
     monkeypatch.setenv("ROOM", "ops")
     inherited = os.open(os.devnull, os.O_RDONLY)
@@ -226,7 +226,7 @@ def test_a_command_gets_json_and_nothing_of_the_daemon(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(("status", "refused"), [(1, False), (65, True)])
-def test_a_command_that_fails_says_why(tmp_path: Path, status: int, refused: bool) -> None:
+def test_a_command_that_fails_reports_the_reason(tmp_path: Path, status: int, refused: bool) -> None:
     argv = command(tmp_path, f"import sys; sys.stderr.write('no room'); sys.exit({status})")
 
     with pytest.raises(SendFailed, match=f"ended with status {status}: no room") as failed:
@@ -235,13 +235,13 @@ def test_a_command_that_fails_says_why(tmp_path: Path, status: int, refused: boo
     assert failed.value.refused is refused
 
 
-def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_command_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
     program = "import os, subprocess, sys; child = subprocess.Popen(['sleep', '600']); print(child.pid, file=open(sys.argv[1], 'w')); child.wait()"
     started = tmp_path / "child"
     argv = command(tmp_path, program, str(started))
 
     began = time.monotonic()
-    # One that was killed before it had started anything proves nothing: it is given more time.
+    # One that was killed before it had started anything proves nothing: it gets more time.
     for timeout_s in (0.7, 7, 50):
         with pytest.raises(SendFailed, match="was killed"):
             send(command=argv, timeout_s=timeout_s)
@@ -253,7 +253,7 @@ def test_a_command_that_takes_too_long_is_killed_with_all_that_it_started(tmp_pa
     eventually(lambda: not lives(child))
 
 
-def test_a_program_that_is_not_there_is_said() -> None:
+def test_a_missing_program_is_reported() -> None:
     with pytest.raises(SendFailed, match="/no/such cannot be started: No such file"):
         send(command=["/no/such"])
 
@@ -261,7 +261,7 @@ def test_a_program_that_is_not_there_is_said() -> None:
 # sentry and apprise
 
 
-def test_sentry_gets_an_event_that_it_takes_once(receiver: Receiver) -> None:
+def test_sentry_receives_an_event_that_it_counts_once(receiver: Receiver) -> None:
     given = notice()
     object.__setattr__(given, "id", "7c9e6679-7425-40de-944b-e07fc1f90ae7")
 
@@ -279,14 +279,14 @@ def test_a_mail_is_sent_by_apprise() -> None:
     mailbox = Mailbox()
     hostile = group(error="<b>bold</b>\rBcc: all@example.com")
 
-    said = send(
+    output = send(
         notice(hostile),
         url=f"mailto://127.0.0.1:{mailbox.port}?from=queue@example.com&to=ops@example.com&mode=insecure",
     )
 
     mailbox.stop()
     (mail,) = mailbox.mails
-    assert said == "accepted"
+    assert output == "accepted"
     assert mail["subject"] == "5 messages failed in orders: <b>bold</b> Bcc: all@example.com"
     assert mail["bcc"] is None
     body = mail.get_body(("plain", "html"))
@@ -295,7 +295,7 @@ def test_a_mail_is_sent_by_apprise() -> None:
     assert ("<b>" not in text) if body.get_content_type() == "text/html" else ("<b>bold</b>" in text)
 
 
-def test_what_apprise_could_not_send_has_not_arrived(receiver: Receiver) -> None:
+def test_an_alert_that_apprise_could_not_send_is_not_delivered(receiver: Receiver) -> None:
     receiver.refuse(500)
 
     with pytest.raises(SendFailed, match="apprise: "):
@@ -313,7 +313,7 @@ def test_what_apprise_could_not_send_has_not_arrived(receiver: Receiver) -> None
         ({"webhook": "http://x/", "secret": "whsec_!"}, "not base64"),
     ],
 )
-def test_an_address_that_is_none_is_an_error_without_the_address(settings: dict[str, str], problem: str) -> None:
+def test_an_invalid_address_is_an_error_without_the_address(settings: dict[str, str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem) as refused:
         table(**settings).create()
 
@@ -321,7 +321,7 @@ def test_an_address_that_is_none_is_an_error_without_the_address(settings: dict[
 
 
 @pytest.mark.parametrize("package", ["apprise", "sentry_sdk.envelope"])
-def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     given = {"url": "json://x"} if package == "apprise" else {"sentry": "http://k@x/1"}
 
@@ -329,7 +329,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.M
         table(**given).create()
 
 
-def test_every_piece_of_an_address_that_could_be_a_secret_is_known() -> None:
+def test_every_part_of_an_address_that_may_be_a_secret_is_hidden() -> None:
     settings = table(
         webhook="https://ann:pa%20ssword@hooks.example.com/services/T0000/tokentoken?key=querysecret",
         secret="signing secret",
@@ -341,7 +341,7 @@ def test_every_piece_of_an_address_that_could_be_a_secret_is_known() -> None:
     )
 
 
-def test_what_stands_in_the_place_of_a_host_is_a_secret_of_apprise_only() -> None:
+def test_the_host_of_an_address_is_a_secret_for_apprise_only() -> None:
     bot = table(url="tgram://ann@123456789:AAtoken%20of/chat")
     here = table(url="json://localhost:8080/path")
     hook = table(webhook="https://hooks.example.com/")
@@ -351,7 +351,7 @@ def test_what_stands_in_the_place_of_a_host_is_a_secret_of_apprise_only() -> Non
     assert "hooks.example.com" not in hook.secrets()
 
 
-def test_what_is_not_read_yet_is_hidden() -> None:
+def test_an_address_that_is_not_parsed_yet_is_hidden() -> None:
     unread = AlertSink.model_validate(
         {"name": "ops", "webhook": "https://x/tokentoken", "headers": {"A": "Bearer abc"}}
     )

@@ -1,4 +1,4 @@
-"""Batch handlers without a database: what they are given, what is said of each message, and how batches are gathered and stopped."""
+"""Batch handlers without a database: their arguments, the outcome of each message, and how batches are collected and stopped."""
 
 from __future__ import annotations
 
@@ -55,25 +55,25 @@ def batch_handler(
     items: bool = False,
     arguments: int = 1,
     payload: Any = None,
-    places: int = 1,
+    slots: int = 1,
     rules: AckRules = AckRules(),  # noqa: B008 - frozen
 ) -> Handler:
     mode = ExecutionMode.ASYNC if asyncio.iscoroutinefunction(function) else ExecutionMode.THREAD
     adapter = None if payload is None else TypeAdapter(payload)
     return Handler(
-        topic, "module:function", function, mode, arguments, adapter, places, rules, BatchOptions(size, wait_s, items)
+        topic, "module:function", function, mode, arguments, adapter, slots, rules, BatchOptions(size, wait_s, items)
     )
 
 
 def run(function: Callable[..., Any], messages: list[Message], runtime: Any = HELD, **more: Any) -> list[Settlement]:
-    """How the messages of one batch end, the handler being called right here."""
+    """The results of the messages of one batch, the handler being called directly."""
     batch = Batch(batch_handler(function, **more), messages, runtime)
-    said: object
+    output: object
     try:
-        said = batch.call()
+        output = batch.call()
     except BaseException as error:  # noqa: BLE001
-        said = error
-    return batch.to_settlements(said)
+        output = error
+    return batch.to_settlements(output)
 
 
 def kinds(ended: list[Settlement]) -> list[SettleKind]:
@@ -86,14 +86,22 @@ def three(claimed: Claimed) -> list[Message]:
 
 
 class TestReturning:
-    def test_nothing_means_that_all_succeeded(self, three: list[Message]) -> None:
+    def test_none_completes_all_messages(self, three: list[Message]) -> None:
         assert run(lambda payloads: None, three) == [Settlement(each, SettleKind.COMPLETE) for each in three]
 
     def test_a_list_has_an_output_or_an_outcome_for_each(self, claimed: Claimed) -> None:
         messages = [claimed("bulk") for _ in range(7)]
-        said = [{"kept": 1}, None, Reject("bad"), Retry(timedelta(1)), Fail("gone"), Defer(timedelta(2)), KeyError("x")]
+        outcomes = [
+            {"kept": 1},
+            None,
+            Reject("bad"),
+            Retry(timedelta(1)),
+            Fail("gone"),
+            Defer(timedelta(2)),
+            KeyError("x"),
+        ]
 
-        ended = run(lambda payloads: said, messages)
+        ended = run(lambda payloads: outcomes, messages)
 
         assert kinds(ended) == ["complete", "complete", "reject", "retry", "fail", "defer", "retry"]
         assert [ended[0].output, ended[1].output] == ['{"kept": 1}', None]
@@ -101,21 +109,21 @@ class TestReturning:
         assert (ended[6].error or "").rstrip() == "KeyError: 'x'"
 
     @pytest.mark.parametrize(
-        ("said", "found"),
+        ("returned", "error"),
         [([1, 2], "a list of 2"), ([], "a list of 0"), ({"a": 1}, "a dict"), (7, "a int"), ("abc", "a str")],
     )
-    def test_what_cannot_be_divided_among_them_fails_all_and_says_why(
-        self, three: list[Message], said: Any, found: str
+    def test_an_invalid_return_value_fails_all_messages_with_the_reason(
+        self, three: list[Message], returned: Any, error: str
     ) -> None:
-        ended = run(lambda payloads: said, three)
+        ended = run(lambda payloads: returned, three)
 
         assert kinds(ended) == [SettleKind.RETRY] * 3
         assert (
-            f"in a batch of 3: TypeError: the handler returned {found} for 3 messages: return None, or a list with one outcome for each"
+            f"in a batch of 3: TypeError: the handler returned {error} for 3 messages: return None, or a list with one outcome for each"
             in (ended[0].error or "")
         )
 
-    def test_an_output_that_cannot_be_kept_is_dropped_for_its_message_alone(self, three: list[Message]) -> None:
+    def test_an_output_that_cannot_be_stored_is_dropped_for_its_message_alone(self, three: list[Message]) -> None:
         ended = run(lambda payloads: [1, {object()}, 3], three)
 
         assert kinds(ended) == [SettleKind.COMPLETE] * 3
@@ -124,7 +132,7 @@ class TestReturning:
 
 
 class TestRaising:
-    def test_an_exception_is_one_of_all_messages_and_says_that_it_was_a_batch(self, three: list[Message]) -> None:
+    def test_an_exception_fails_all_messages_and_mentions_the_batch(self, three: list[Message]) -> None:
         def divide(payloads: list[int]) -> None:
             raise ZeroDivisionError("by zero")
 
@@ -146,7 +154,7 @@ class TestRaising:
         assert "0" * 900 not in error
         assert len(error.encode()) <= ERROR_BYTES
 
-    def test_an_outcome_is_one_of_all_messages(self, three: list[Message]) -> None:
+    def test_an_outcome_applies_to_all_messages(self, three: list[Message]) -> None:
         def shut(payloads: list[int]) -> None:
             raise Retry(timedelta(minutes=1), reason="the shop is shut")
 
@@ -155,13 +163,13 @@ class TestRaising:
         assert kinds(ended) == [SettleKind.RETRY] * 3
         assert {(each.after, each.error) for each in ended} == {(timedelta(minutes=1), "the shop is shut")}
 
-    def test_a_lost_lock_that_no_transaction_found_is_a_failure_like_others(self, three: list[Message]) -> None:
+    def test_a_lost_lock_outside_a_transaction_is_a_normal_failure(self, three: list[Message]) -> None:
         def lose(payloads: list[int]) -> None:
             raise LockLost("of another message")
 
         assert kinds(run(lose, three)) == [SettleKind.RETRY] * 3
 
-    def test_a_strategy_is_asked_once_for_each_that_has_attempts_left(self, claimed: Claimed) -> None:
+    def test_a_strategy_is_asked_once_for_each_message_with_remaining_attempts(self, claimed: Claimed) -> None:
         def divide(payloads: list[int]) -> None:
             raise ZeroDivisionError("by zero")
 
@@ -176,7 +184,7 @@ class TestRaising:
         assert asked == [1, 2]
         assert [each.after for each in ended] == [timedelta(seconds=10), timedelta(seconds=20), None]
 
-    def test_the_topics_ack_policy_decides_what_an_exception_means(self, three: list[Message]) -> None:
+    def test_the_topics_ack_policy_decides_the_result_of_an_exception(self, three: list[Message]) -> None:
         def divide(payloads: list[int]) -> None:
             raise ZeroDivisionError("by zero")
 
@@ -186,7 +194,7 @@ class TestRaising:
 
 
 class TestItems:
-    def test_they_tell_what_a_context_would(self, claimed: Claimed) -> None:
+    def test_items_have_the_attributes_of_a_context(self, claimed: Claimed) -> None:
         message = claimed(
             "bulk",
             payload="7",
@@ -206,7 +214,7 @@ class TestItems:
         assert (item.attempt, item.max_attempts, item.headers, item.state) == (2, 3, {"h": 1}, {"page": 4})
         assert not item.lost
 
-    def test_each_may_end_in_its_own_way(self, claimed: Claimed) -> None:
+    def test_each_item_may_end_with_its_own_outcome(self, claimed: Claimed) -> None:
         def sort(items: list[Item[int]]) -> None:
             items[0].complete({"kept": 1})
             items[1].reject("bad")
@@ -221,7 +229,7 @@ class TestItems:
         assert (ended[2].after, ended[2].state, ended[2].error) == (timedelta(1), "7", "later")
         assert (ended[4].after, ended[4].state) == (timedelta(2), '{"page": 2}')
 
-    def test_the_first_that_is_said_counts_and_the_next_is_told_so(self, claimed: Claimed) -> None:
+    def test_the_first_outcome_of_an_item_counts_and_the_second_call_raises(self, claimed: Claimed) -> None:
         counted: list[bool] = []
 
         def change_mind(items: list[Item[int]]) -> list[Any]:
@@ -233,18 +241,18 @@ class TestItems:
         assert counted == [True, False, False]
         assert kinds(ended) == [SettleKind.REJECT]
 
-    def test_an_exception_is_about_those_of_which_nothing_was_said(self, three: list[Message]) -> None:
-        def stumble(items: list[Item[int]]) -> None:
+    def test_an_exception_applies_to_items_without_an_outcome(self, three: list[Message]) -> None:
+        def fail_midway(items: list[Item[int]]) -> None:
             items[0].complete("done")
             items[1].reject("bad")
             raise OSError("disk full")
 
-        ended = run(stumble, three, items=True)
+        ended = run(fail_midway, three, items=True)
 
         assert kinds(ended) == [SettleKind.COMPLETE, SettleKind.REJECT, SettleKind.RETRY]
         assert "disk full" in (ended[2].error or "")
 
-    def test_what_is_said_after_the_end_does_not_count(self, claimed: Claimed) -> None:
+    def test_an_outcome_after_the_end_does_not_count(self, claimed: Claimed) -> None:
         kept: list[Item[int]] = []
         run(kept.extend, [claimed("bulk")], items=True)
 
@@ -258,7 +266,7 @@ class TestItems:
 
 
 class TestPayloads:
-    def test_one_that_does_not_fit_is_rejected_alone_and_the_others_are_worked(self, claimed: Claimed) -> None:
+    def test_an_invalid_payload_is_rejected_alone_and_the_others_run(self, claimed: Claimed) -> None:
         messages = [claimed("bulk", payload=text) for text in ('{"id": 1}', '{"id": "x"}', '{"id": 3}')]
         seen: list[int] = []
 
@@ -273,7 +281,7 @@ class TestPayloads:
         assert [each.output for each in ended] == ["10", None, "30"]
         assert (ended[1].error or "").startswith("payload: id: Input should be a valid integer")
 
-    def test_a_validator_that_breaks_is_about_its_message_alone(self, claimed: Claimed) -> None:
+    def test_a_validator_that_fails_affects_its_message_alone(self, claimed: Claimed) -> None:
         def explode(value: Any) -> Any:
             return {"a": 1}[value]
 
@@ -284,7 +292,7 @@ class TestPayloads:
         assert kinds(ended) == [SettleKind.COMPLETE, SettleKind.RETRY]
         assert (ended[1].error or "").rstrip().endswith("KeyError: 'b'")
 
-    def test_a_batch_of_which_nothing_fits_runs_no_handler(self, claimed: Claimed) -> None:
+    def test_a_batch_of_only_invalid_payloads_runs_no_handler(self, claimed: Claimed) -> None:
         def never(orders: list[Order]) -> None:
             pytest.fail("it was called")
 
@@ -294,7 +302,7 @@ class TestPayloads:
 
 
 class TestContext:
-    def test_it_tells_the_topic_and_the_shortest_time(self, claimed: Claimed) -> None:
+    def test_the_context_has_the_topic_and_the_shortest_timeout(self, claimed: Claimed) -> None:
         seen: list[BatchContext] = []
         times = [None, 30.0, 20.0]
         messages = [claimed("bulk", timeout_s=each) for each in times]
@@ -307,19 +315,19 @@ class TestContext:
         assert 10 < ctx.time_left_s <= 20
         assert (ctx.stopping, ctx.completed) == (False, False)
 
-    def test_no_limit_is_no_limit(self, three: list[Message]) -> None:
+    def test_a_batch_without_timeouts_has_none(self, three: list[Message]) -> None:
         seen: list[float | None] = []
 
         run(lambda payloads, ctx: seen.append(ctx.time_left_s), three, arguments=2)
 
         assert seen == [None]
 
-    def test_it_is_lost_only_when_all_are_and_an_item_when_it_is(self, three: list[Message]) -> None:
+    def test_a_batch_is_lost_when_all_items_are_and_an_item_when_its_own_lock_is(self, three: list[Message]) -> None:
         held = set(three)
         runtime = SimpleNamespace(stopping=False, holds=held.__contains__, encryption=NoEncryption())
         seen: list[Any] = []
 
-        def look(items: list[Item[int]], ctx: BatchContext) -> None:
+        def check(items: list[Item[int]], ctx: BatchContext) -> None:
             held.discard(three[1])
             seen.append([item.lost for item in items])
             ctx.heartbeat()
@@ -327,7 +335,7 @@ class TestContext:
             with pytest.raises(LockLost, match="no message of this batch"):
                 ctx.heartbeat()
 
-        run(look, three, runtime, items=True, arguments=2)
+        run(check, three, runtime, items=True, arguments=2)
 
         assert seen == [[False, True, False]]
 
@@ -347,19 +355,19 @@ async def executor_of(*all_handlers: Handler, **worker: Any) -> AsyncIterator[Ha
 
 
 class TestGathering:
-    async def test_what_was_claimed_together_is_worked_together_up_to_the_size(self, claimed: Claimed) -> None:
+    async def test_messages_claimed_together_run_together_up_to_the_size(self, claimed: Claimed) -> None:
         sizes: list[int] = []
 
         async def count(payloads: list[Any]) -> None:
             sizes.append(len(payloads))
 
-        async with executor_of(batch_handler(count, 4, places=3)) as executor:
+        async with executor_of(batch_handler(count, 4, slots=3)) as executor:
             executor.add([claimed("bulk") for _ in range(10)], 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 10)
 
         assert sizes == [4, 4, 2]
 
-    async def test_topics_are_not_mixed_and_others_are_not_gathered(self, claimed: Claimed) -> None:
+    async def test_topics_are_not_mixed_and_other_topics_are_not_batched(self, claimed: Claimed) -> None:
         seen: list[tuple[str, Any]] = []
 
         async def first(payloads: list[Any]) -> None:
@@ -382,7 +390,7 @@ class TestGathering:
 
         assert sorted(seen, key=str) == [("first", [0, 1]), ("one", 2), ("second", [3, 4])]
 
-    async def test_the_first_waits_for_more_as_long_as_it_may(self, claimed: Claimed) -> None:
+    async def test_the_first_message_waits_for_more_up_to_the_batch_wait(self, claimed: Claimed) -> None:
         sizes: list[int] = []
 
         async def count(payloads: list[Any]) -> None:
@@ -399,13 +407,13 @@ class TestGathering:
         assert sizes == [3]
         assert time.monotonic() - began >= 0.1
 
-    async def test_a_full_batch_waits_for_nothing(self, claimed: Claimed) -> None:
+    async def test_a_full_batch_does_not_wait(self, claimed: Claimed) -> None:
         async with executor_of(batch_handler(nothing, 3, wait_s=60)) as executor:
             executor.add([claimed("bulk")], 0)
             executor.add([claimed("bulk") for _ in range(2)], 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 3)
 
-    async def test_what_comes_while_all_places_are_taken_waits_for_one(self, claimed: Claimed) -> None:
+    async def test_messages_that_arrive_while_all_slots_are_taken_wait_for_one(self, claimed: Claimed) -> None:
         gate = Gate()
 
         async with executor_of(batch_handler(gate.handle, 2)) as executor:
@@ -420,10 +428,10 @@ class TestGathering:
 
 
 class TestRoom:
-    async def test_it_is_what_fills_the_free_places_beside_that_of_all_others(self, claimed: Claimed) -> None:
+    async def test_the_room_is_what_fills_the_free_slots_apart_from_other_topics(self, claimed: Claimed) -> None:
         gate = Gate()
 
-        async with executor_of(batch_handler(gate.handle, 50, places=3), single(nothing), concurrency=10) as executor:
+        async with executor_of(batch_handler(gate.handle, 50, slots=3), single(nothing), concurrency=10) as executor:
             assert executor.capacity() == Capacity(["job"], None, 10, Capacity(["bulk"], [150], 150))
             executor.add([claimed("bulk") for _ in range(20)], 0)
             await until(lambda: gate.started)
@@ -431,28 +439,28 @@ class TestRoom:
             assert executor.capacity() == Capacity(["job"], None, 10, Capacity(["bulk"], [100], 100))
             gate.open.set()
 
-    async def test_it_is_never_more_than_one_claim_may_bring(self) -> None:
-        async with executor_of(batch_handler(nothing, 50, places=3), claim_batch_size=70) as executor:
+    async def test_the_room_never_exceeds_one_claim(self) -> None:
+        async with executor_of(batch_handler(nothing, 50, slots=3), claim_batch_size=70) as executor:
             assert executor.capacity().batches == Capacity(["bulk"], [150], 70)
 
-    async def test_when_a_place_is_free_again_it_is_told(self, claimed: Claimed) -> None:
-        gate, told = Gate(), []
+    async def test_a_free_slot_is_reported(self, claimed: Claimed) -> None:
+        gate, reported = Gate(), []
 
         async with executor_of(batch_handler(gate.handle, 2)) as executor:
-            executor.on_capacity = lambda: told.append(executor.capacity().batches)
+            executor.on_capacity = lambda: reported.append(executor.capacity().batches)
             executor.add([claimed("bulk")], 0)
             await until(lambda: gate.started)
             assert executor.capacity().batches == Capacity([], [], 0)
             gate.open.set()
-            await until(lambda: told)
+            await until(lambda: reported)
 
-            assert told == [Capacity(["bulk"], [2], 2)]
+            assert reported == [Capacity(["bulk"], [2], 2)]
 
     async def test_batches_in_threads_are_bounded_by_the_threads(self) -> None:
-        async with executor_of(batch_handler(lambda payloads: None, 10, places=50), threads=3) as executor:
+        async with executor_of(batch_handler(lambda payloads: None, 10, slots=50), threads=3) as executor:
             assert executor.capacity().batches == Capacity(["bulk"], [30], 30)
 
-    async def test_batches_in_hand_do_not_hold_back_what_others_may_claim(self, claimed: Claimed) -> None:
+    async def test_claimed_batches_do_not_reduce_the_room_of_other_topics(self, claimed: Claimed) -> None:
         gate = Gate()
 
         async with executor_of(
@@ -466,18 +474,18 @@ class TestRoom:
 
 
 class TestLosing:
-    async def test_a_batch_goes_on_without_one_of_its_messages_and_nothing_is_settled_for_that(
+    async def test_a_batch_continues_without_a_lost_message_and_does_not_settle_it(
         self, claimed: Claimed, logged: LogCapture
     ) -> None:
         gate, seen = asyncio.Event(), []
         kept, lost = claimed("bulk"), claimed("bulk")
 
-        async def look(items: list[Item[Any]]) -> None:
+        async def check(items: list[Item[Any]]) -> None:
             await gate.wait()
             seen.extend(item.lost for item in items)
             items[1].reject("bad")
 
-        async with executor_of(batch_handler(look, items=True)) as executor:
+        async with executor_of(batch_handler(check, items=True)) as executor:
             executor.add([kept, lost], 0)
             await until(lambda: executor.running)
             executor.on_lock_lost([lost])
@@ -488,7 +496,7 @@ class TestLosing:
         assert ends(executor) == [(kept.id, SettleKind.COMPLETE)]
         assert [e["message_id"] for e in logged.entries if e["event"] == "message.lock_lost"] == [lost.id]
 
-    async def test_a_batch_of_which_all_are_lost_is_cancelled(self, claimed: Claimed) -> None:
+    async def test_a_batch_is_cancelled_when_all_its_messages_are_lost(self, claimed: Claimed) -> None:
         gate, messages = Gate(), [claimed("bulk") for _ in range(3)]
 
         async with executor_of(batch_handler(gate.handle)) as executor:
@@ -500,7 +508,7 @@ class TestLosing:
             assert (ends(executor), len(executor.in_flight)) == ([], 0)
             assert executor.capacity().batches == Capacity(["bulk"], [10], 10)
 
-    async def test_one_that_is_lost_while_it_waits_is_not_run(self, claimed: Claimed) -> None:
+    async def test_a_message_lost_while_it_waits_does_not_run(self, claimed: Claimed) -> None:
         gate = Gate()
         first, lost, last = (claimed("bulk", payload=str(n)) for n in range(3))
 
@@ -516,7 +524,7 @@ class TestLosing:
 
 
 class TestTime:
-    async def test_a_batch_that_overruns_the_shortest_time_ends_what_is_not_settled(
+    async def test_a_batch_that_exceeds_the_shortest_timeout_expires_its_unsettled_messages(
         self, claimed: Claimed, logged: LogCapture
     ) -> None:
         async def dawdle(items: list[Item[Any]]) -> None:
@@ -533,10 +541,10 @@ class TestTime:
             executor.settle_buffer.waiting[1].error
             == "in a batch of 3: lock_expired: the handler ran longer than its timeout of 0.02 s"
         )
-        (told,) = [e for e in logged.entries if e["event"] == "attempt.timed_out"]
-        assert (told["messages"], told["message_id"]) == (2, messages[1].id)
+        (event,) = [e for e in logged.entries if e["event"] == "attempt.timed_out"]
+        assert (event["messages"], event["message_id"]) == (2, messages[1].id)
 
-    async def test_a_thread_keeps_its_place_and_what_it_says_later_does_not_count(self, claimed: Claimed) -> None:
+    async def test_a_thread_keeps_its_slot_and_its_late_outcomes_do_not_count(self, claimed: Claimed) -> None:
         release, counted = threading.Event(), []
 
         def block(items: list[Item[Any]]) -> None:
@@ -559,7 +567,7 @@ class TestTime:
 
 
 class TestStopping:
-    async def test_what_was_gathered_is_handed_back_and_what_a_claim_still_brings_too(self, claimed: Claimed) -> None:
+    async def test_collected_and_still_arriving_messages_are_released(self, claimed: Claimed) -> None:
         gate = Gate()
         running, waiting, late = claimed("bulk"), claimed("bulk"), claimed("bulk")
 
@@ -578,7 +586,9 @@ class TestStopping:
             (running.id, SettleKind.COMPLETE),
         ]
 
-    async def test_what_a_claim_still_brings_is_not_begun_although_there_is_a_place(self, claimed: Claimed) -> None:
+    async def test_messages_that_arrive_after_the_stop_do_not_begin_even_if_a_slot_is_free(
+        self, claimed: Claimed
+    ) -> None:
         late = claimed("bulk")
 
         async with executor_of(batch_handler(nothing)) as executor:
@@ -588,7 +598,7 @@ class TestStopping:
             assert executor.running == 0
         assert ends(executor) == [(late.id, SettleKind.RELEASE)]
 
-    async def test_a_cancelled_batch_keeps_what_was_said_and_hands_the_rest_back(self, claimed: Claimed) -> None:
+    async def test_a_cancelled_batch_keeps_its_outcomes_and_releases_the_rest(self, claimed: Claimed) -> None:
         async def begin(items: list[Item[Any]]) -> None:
             items[0].complete()
             await asyncio.sleep(60)
@@ -603,7 +613,7 @@ class TestStopping:
 
         assert ends(executor) == [(first.id, SettleKind.COMPLETE), (second.id, SettleKind.RELEASE)]
 
-    async def test_one_that_is_stopped_before_its_first_step_ends_all_the_same(self, claimed: Claimed) -> None:
+    async def test_a_batch_stopped_before_its_first_step_ends(self, claimed: Claimed) -> None:
         message = claimed("bulk")
 
         async with executor_of(batch_handler(nothing)) as executor:
@@ -614,7 +624,7 @@ class TestStopping:
             assert ends(executor) == [(message.id, SettleKind.RELEASE)]
             assert executor.capacity().batches == Capacity(["bulk"], [10], 10)
 
-    async def test_messages_of_a_batch_that_does_not_end_are_handed_back_all_the_same(self, claimed: Claimed) -> None:
+    async def test_messages_of_a_batch_that_does_not_end_are_released(self, claimed: Claimed) -> None:
         gate, message = Gate(), claimed("bulk")
 
         async with executor_of(batch_handler(gate.handle)) as executor:
@@ -626,7 +636,7 @@ class TestStopping:
             gate.open.set()
 
 
-async def test_an_outcome_that_cannot_be_told_costs_its_batch_an_attempt_and_no_place(
+async def test_an_outcome_that_cannot_be_formatted_costs_an_attempt_and_frees_the_slot(
     claimed: Claimed, logged: LogCapture
 ) -> None:
     class Untellable(Reject):
@@ -646,34 +656,34 @@ async def test_an_outcome_that_cannot_be_told_costs_its_batch_an_attempt_and_no_
     assert [e["loop"] for e in logged.entries if e["event"] == "loop.crashed"] == ["batch"]
 
 
-async def test_what_is_wrong_with_many_is_logged_once_with_their_number(claimed: Claimed, logged: LogCapture) -> None:
-    async def stumble(payloads: list[Any]) -> None:
+async def test_an_error_of_many_messages_is_logged_once_with_their_count(claimed: Claimed, logged: LogCapture) -> None:
+    async def fail_midway(payloads: list[Any]) -> None:
         raise OSError("disk full")
 
     messages = [claimed("bulk") for _ in range(5)]
-    async with executor_of(batch_handler(stumble)) as executor:
+    async with executor_of(batch_handler(fail_midway)) as executor:
         executor.add(messages, 0)
         await until(lambda: len(executor.settle_buffer.waiting) == 5)
 
-    (told,) = [e for e in logged.entries if e["event"] == "attempt.failed"]
-    assert (told["messages"], told["message_id"], told["reason"]) == (5, messages[0].id, "OSError: disk full")
+    (event,) = [e for e in logged.entries if e["event"] == "attempt.failed"]
+    assert (event["messages"], event["message_id"], event["reason"]) == (5, messages[0].id, "OSError: disk full")
 
 
-async def test_what_a_policy_ignores_is_logged_once_for_the_batch(claimed: Claimed, logged: LogCapture) -> None:
-    async def stumble(payloads: list[Any]) -> None:
+async def test_an_ignored_exception_is_logged_once_for_the_batch(claimed: Claimed, logged: LogCapture) -> None:
+    async def fail_midway(payloads: list[Any]) -> None:
         raise OSError("disk full")
 
     messages = [claimed("bulk") for _ in range(3)]
-    async with executor_of(batch_handler(stumble, rules=AckRules(AckPolicy.ACK))) as executor:
+    async with executor_of(batch_handler(fail_midway, rules=AckRules(AckPolicy.ACK))) as executor:
         executor.add(messages, 0)
         await until(lambda: len(executor.settle_buffer.waiting) == 3)
 
-    (told,) = logged.entries
-    assert (told["event"], told["messages"], told["message_id"]) == ("attempt.error_ignored", 3, messages[0].id)
-    assert told["reason"].endswith("OSError: disk full")
+    (event,) = logged.entries
+    assert (event["event"], event["messages"], event["message_id"]) == ("attempt.error_ignored", 3, messages[0].id)
+    assert event["reason"].endswith("OSError: disk full")
 
 
-async def test_messages_that_no_handler_gets_are_settled_before_it_runs(claimed: Claimed) -> None:
+async def test_messages_without_a_handler_run_are_settled_before_it_runs(claimed: Claimed) -> None:
     gate, schemas = Gate(), SchemaCache()
     schemas.update([("bulk", '{"type": "number"}')])
     fine, invalid = claimed("bulk", payload="1"), claimed("bulk", payload='"a"')
@@ -742,7 +752,7 @@ class TestSignature:
             ("coroutine", False, "Order"),
         ],
     )
-    def test_the_annotation_says_what_the_list_is_of(
+    def test_the_annotation_determines_the_type_of_the_items(
         self, load: Callable[..., dict[str, Handler]], function: str, as_items: bool, payload: str | None
     ) -> None:
         handler = load(function, "batch_size = 10", 'batch_timeout = "200ms"')["job"]
@@ -751,14 +761,14 @@ class TestSignature:
         found = None if handler.payload is None else handler.payload._type.__name__  # type: ignore[attr-defined]
         assert found == payload
 
-    def test_batches_are_worked_one_at_a_time_unless_concurrency_says_more(
+    def test_batches_run_one_at_a_time_unless_concurrency_is_higher(
         self, load: Callable[..., dict[str, Handler]]
     ) -> None:
         assert load("payloads", "batch_size = 10")["job"].concurrency == 1
         assert load("payloads", "batch_size = 10", 'isolation = "process"')["job"].concurrency == 1
         assert load("payloads", "batch_size = 10", "concurrency = 3")["job"].concurrency == 3
 
-    def test_without_batch_a_list_is_one_payload(self, load: Callable[..., dict[str, Handler]]) -> None:
+    def test_a_list_without_batch_is_one_payload(self, load: Callable[..., dict[str, Handler]]) -> None:
         handler = load("payloads")["job"]
 
         assert handler.batch_options is None
@@ -783,7 +793,7 @@ class TestRefused:
             ("payloads", ["batch_size = 9", 'ack_policy = "manual"'], ':4: topics.job.ack_policy: "manual" needs a handler that can acknowledge: with batch_size, let bulk_jobs:payloads take a list[Item]'),
         ],
     )  # fmt: skip
-    def test_what_contradicts_itself_is_refused_with_line_key_and_fix(
+    def test_contradicting_settings_are_refused_with_line_key_and_fix(
         self, load: Callable[..., dict[str, Handler]], function: str, lines: list[str], says: str
     ) -> None:
         with pytest.raises(ConfigError) as refused:
@@ -792,7 +802,7 @@ class TestRefused:
         assert f"pgrouse.toml{says}" in str(refused.value)
         assert refused.value.exit_code == 78
 
-    def test_a_batch_that_no_claim_can_fill_is_refused(self, load: Callable[..., dict[str, Handler]]) -> None:
+    def test_a_batch_larger_than_a_claim_is_refused(self, load: Callable[..., dict[str, Handler]]) -> None:
         with pytest.raises(ConfigError) as refused:
             load("payloads", "batch_size = 500", worker="claim_batch_size = 200")
 

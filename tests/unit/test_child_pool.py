@@ -1,4 +1,4 @@
-"""The processes of a topic's children: every call ends, whatever becomes of them, and by a clock that nobody sets."""
+"""The processes of a topic's children: every call ends, whatever happens to them, by a clock that cannot be set."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def send_all(which: signal.Signals) -> None:
         os.kill(pid, which)
 
 
-def test_what_stands_in_the_queue_of_a_pool_that_breaks_ends_too(pool: ChildPool) -> None:
+def test_a_call_queued_in_a_broken_pool_ends(pool: ChildPool) -> None:
     async def die_idle() -> list[object]:
         await pool.call(os.getpid, limit_s=None)
         send_all(signal.SIGSTOP)
@@ -56,7 +56,7 @@ def test_what_stands_in_the_queue_of_a_pool_that_breaks_ends_too(pool: ChildPool
     assert after == len(LARGE)
 
 
-def test_a_clock_that_is_set_forward_ends_no_call(pool: ChildPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_set_forward_ends_no_call(pool: ChildPool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def take_half_a_second() -> None:
         await pool.call(os.getpid, limit_s=None)
         call = asyncio.ensure_future(pool.call(time.sleep, 0.5, limit_s=600))
@@ -67,7 +67,7 @@ def test_a_clock_that_is_set_forward_ends_no_call(pool: ChildPool, monkeypatch: 
     asyncio.run(take_half_a_second())
 
 
-def test_a_clock_that_is_set_back_lets_no_call_run_on(pool: ChildPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_set_back_extends_no_call(pool: ChildPool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def hang() -> None:
         await pool.call(os.getpid, limit_s=None)
         call = asyncio.ensure_future(pool.call(time.sleep, 3600, limit_s=0.5))
@@ -82,7 +82,7 @@ def test_a_clock_that_is_set_back_lets_no_call_run_on(pool: ChildPool, monkeypat
     assert time.monotonic() - began < 20, "it was the pool that ended it"
 
 
-def test_who_stops_waiting_ends_the_process(pool: ChildPool) -> None:
+def test_a_caller_that_stops_waiting_ends_the_process(pool: ChildPool) -> None:
     async def wait_in_vain() -> set[int]:
         await pool.call(os.getpid, limit_s=None)
         before = set(of_the_pool())

@@ -28,7 +28,7 @@ OWN_XID = 500
 
 
 class Rig:
-    """A planner whose turns the test answers."""
+    """A planner whose claims the test answers."""
 
     def __init__(self, clock: Clock, connections: int = 1) -> None:
         self.clock = clock
@@ -39,19 +39,19 @@ class Rig:
         return self.planner.next_turn(first=claim_loop == 0)
 
     def answer(self, plan: TurnPlan, *claimed: Message, **got: Any) -> None:
-        """Let the turn of this plan come back."""
+        """Answer the claims of this plan."""
         self.planner.record_result(
             plan, TurnResult(list(claimed), **got), sent_at=self.clock.now, wake_count=self.planner.wake_count
         )
 
     def find(self, *claimed: Message, **got: Any) -> TurnPlan:
-        """One turn that finds these messages, or nothing."""
+        """One claim that finds these messages, or nothing."""
         plan = self.next_turn()
         self.answer(plan, *claimed, **got)
         return plan
 
     def fall_asleep(self, **got: Any) -> None:
-        """Go through the whole protocol with nothing in the way."""
+        """Run the whole protocol without any obstacle."""
         self.planner.set_listening(True)
         self.find()
         self.find(own_xid=OWN_XID, oldest_xid=OWN_XID, **got)
@@ -76,19 +76,19 @@ def asleep(rig: Rig) -> Rig:
 
 
 class TestFallingAsleep:
-    def test_it_begins_by_looking(self, rig: Rig) -> None:
+    def test_a_planner_begins_with_a_claim(self, rig: Rig) -> None:
         plan = rig.next_turn()
 
         assert plan.request is not None
         assert (plan.request.topics, plan.request.limit, plan.arm_s) == (["job"], 100, None)
 
-    def test_what_found_something_looks_again_at_once(self, listening: Rig, claimed: Claimed) -> None:
+    def test_a_claim_that_found_messages_is_followed_by_another_at_once(self, listening: Rig, claimed: Claimed) -> None:
         listening.find(claimed())
 
         assert listening.planner.state is PlannerState.CLAIMING
         assert listening.next_turn().arm_s is None
 
-    def test_what_found_nothing_arms_together_with_its_next_claim(self, listening: Rig) -> None:
+    def test_a_claim_that_found_nothing_arms_with_the_next_claim(self, listening: Rig) -> None:
         listening.find()
 
         assert listening.planner.state is PlannerState.CLAIMING
@@ -96,7 +96,7 @@ class TestFallingAsleep:
         assert plan.arm_s == POLL_S
         assert plan.request is not None
 
-    def test_only_a_claim_that_began_after_all_older_transactions_had_ended_lets_it_sleep(self, listening: Rig) -> None:
+    def test_only_a_claim_begun_after_all_older_transactions_ended_lets_the_worker_sleep(self, listening: Rig) -> None:
         listening.find()
 
         listening.find(own_xid=OWN_XID, oldest_xid=OWN_XID - 1)
@@ -106,13 +106,13 @@ class TestFallingAsleep:
 
         assert listening.planner.state is PlannerState.ASLEEP
 
-    def test_the_claim_that_armed_counts_if_nothing_older_was_open(self, listening: Rig) -> None:
+    def test_the_arming_claim_counts_if_no_older_transaction_was_open(self, listening: Rig) -> None:
         listening.find()
         listening.find(own_xid=OWN_XID, oldest_xid=OWN_XID + 1)
 
         assert listening.planner.state is PlannerState.ASLEEP
 
-    def test_while_older_transactions_are_open_it_looks_again_later_and_later(self, listening: Rig) -> None:
+    def test_claims_back_off_while_older_transactions_are_open(self, listening: Rig) -> None:
         listening.find()
         listening.find(own_xid=OWN_XID, oldest_xid=1)
 
@@ -127,7 +127,7 @@ class TestFallingAsleep:
 
         assert waited == pytest.approx([*RECHECK_BACKOFF_S, RECHECK_BACKOFF_S[-1], RECHECK_BACKOFF_S[-1]])
 
-    def test_each_arming_begins_with_the_shortest_wait(self, listening: Rig) -> None:
+    def test_each_arming_begins_with_the_shortest_delay(self, listening: Rig) -> None:
         for _ in range(2):
             listening.find()
             listening.find(own_xid=OWN_XID, oldest_xid=1)
@@ -137,7 +137,7 @@ class TestFallingAsleep:
             listening.find(oldest_xid=1)
             listening.clock.forward(POLL_S)
 
-    def test_what_turns_up_while_it_arms_is_taken_and_the_horizon_still_has_to_be_waited_for(
+    def test_messages_found_while_arming_are_taken_and_the_horizon_is_still_awaited(
         self, listening: Rig, claimed: Claimed
     ) -> None:
         listening.find()
@@ -156,7 +156,7 @@ class TestFallingAsleep:
 
         assert listening.next_turn().arm_s == POLL_S
 
-    def test_a_wake_during_a_claim_outdates_its_answer(self, listening: Rig) -> None:
+    def test_a_notification_during_a_claim_outdates_its_answer(self, listening: Rig) -> None:
         listening.find()
         plan, wakes = listening.next_turn(), listening.planner.wake_count
 
@@ -171,11 +171,11 @@ class TestFallingAsleep:
 
 
 class TestAsleep:
-    def test_it_wants_nothing_and_waits_for_as_long_as_its_flag_counts(self, asleep: Rig) -> None:
+    def test_a_sleeping_planner_waits_as_long_as_its_flag_is_valid(self, asleep: Rig) -> None:
         assert asleep.next_turn() == TurnPlan()
         assert asleep.planner.wait_s() == POLL_S
 
-    def test_the_flag_counts_from_when_it_was_sent_not_from_when_the_answer_came(self, listening: Rig) -> None:
+    def test_the_flag_is_valid_from_the_sending_of_the_request(self, listening: Rig) -> None:
         listening.find()
         plan, began = listening.next_turn(), listening.clock.now
         listening.clock.forward(2)
@@ -188,7 +188,7 @@ class TestAsleep:
 
         assert listening.planner.wait_s() == POLL_S - 2
 
-    def test_a_wake_makes_it_look_and_it_sleeps_on_under_the_same_flag(self, asleep: Rig) -> None:
+    def test_a_notification_causes_a_claim_and_the_flag_remains(self, asleep: Rig) -> None:
         asleep.planner.wake()
 
         plan = asleep.find(oldest_xid=1)
@@ -196,7 +196,7 @@ class TestAsleep:
         assert (plan.request is not None, plan.arm_s) == (True, None)
         assert asleep.planner.state is PlannerState.ASLEEP
 
-    def test_when_its_time_is_over_it_looks_by_itself_and_arms_anew(self, asleep: Rig) -> None:
+    def test_a_sleep_that_ends_causes_a_claim_and_a_new_flag(self, asleep: Rig) -> None:
         asleep.clock.forward(POLL_S)
 
         first = asleep.find()
@@ -206,19 +206,19 @@ class TestAsleep:
         assert (first.arm_s, second.arm_s) == (None, POLL_S)
         assert asleep.planner.wait_s() == POLL_S
 
-    def test_it_looks_when_the_next_delayed_message_is_due(self, rig: Rig) -> None:
+    def test_a_due_delayed_message_causes_a_claim(self, rig: Rig) -> None:
         rig.fall_asleep(next_due_s=0.7)
 
         assert rig.planner.wait_s() == pytest.approx(0.7)
         rig.clock.forward(0.7)
         assert rig.next_turn().request is not None
 
-    def test_a_message_that_is_due_after_the_poll_is_the_polls_business(self, rig: Rig) -> None:
+    def test_a_message_due_after_the_poll_is_left_to_the_poll(self, rig: Rig) -> None:
         rig.fall_asleep(next_due_s=3600)
 
         assert rig.planner.wait_s() == POLL_S
 
-    def test_what_is_due_and_locked_by_somebody_else_is_looked_for_later_and_later(self, rig: Rig) -> None:
+    def test_claims_for_a_due_message_locked_by_another_session_back_off(self, rig: Rig) -> None:
         rig.fall_asleep(next_due_s=-1)
 
         waited = []
@@ -229,7 +229,9 @@ class TestAsleep:
 
         assert waited == pytest.approx([*RECHECK_BACKOFF_S, RECHECK_BACKOFF_S[-1]])
 
-    def test_an_answer_with_an_older_view_does_not_put_off_what_is_due(self, clock: Clock, claimed: Claimed) -> None:
+    def test_an_answer_with_an_older_snapshot_does_not_postpone_a_due_message(
+        self, clock: Clock, claimed: Claimed
+    ) -> None:
         rig = Rig(clock, connections=2)
         rig.planner.set_listening(True)
         rig.find(*[claimed() for _ in range(100)])
@@ -243,7 +245,7 @@ class TestAsleep:
 
 
 class TestFlag:
-    def test_it_is_taken_down_when_there_has_been_work_for_a_while(self, asleep: Rig, claimed: Claimed) -> None:
+    def test_the_flag_is_cleared_after_a_period_of_work(self, asleep: Rig, claimed: Claimed) -> None:
         asleep.planner.wake()
         asleep.find(claimed())
         assert not asleep.find(claimed()).disarm
@@ -252,7 +254,7 @@ class TestFlag:
 
         assert asleep.next_turn().disarm
 
-    def test_a_short_rest_begins_the_while_anew(self, asleep: Rig, claimed: Claimed) -> None:
+    def test_a_short_rest_restarts_the_period(self, asleep: Rig, claimed: Claimed) -> None:
         asleep.planner.wake()
         asleep.find(claimed())
         asleep.find(oldest_xid=OWN_XID)
@@ -263,7 +265,7 @@ class TestFlag:
         assert not asleep.find(claimed()).disarm
         assert not asleep.next_turn().disarm
 
-    def test_the_first_lane_takes_it_down(self, clock: Clock, claimed: Claimed) -> None:
+    def test_the_first_claim_loop_clears_the_flag(self, clock: Clock, claimed: Claimed) -> None:
         rig = Rig(clock, connections=2)
         rig.fall_asleep()
         rig.planner.wake()
@@ -273,7 +275,7 @@ class TestFlag:
         assert not rig.next_turn(claim_loop=1).disarm
         assert rig.next_turn(claim_loop=0).disarm
 
-    def test_once_down_it_takes_the_whole_protocol_to_sleep(self, asleep: Rig, claimed: Claimed) -> None:
+    def test_a_cleared_flag_requires_the_whole_protocol_before_sleep(self, asleep: Rig, claimed: Claimed) -> None:
         asleep.planner.wake()
         asleep.find(claimed())
         asleep.clock.forward(DISARM_AFTER_S)
@@ -283,7 +285,7 @@ class TestFlag:
         assert asleep.planner.state is PlannerState.CLAIMING
         assert asleep.next_turn().arm_s == POLL_S
 
-    def test_it_is_taken_down_even_if_there_is_no_room_to_claim(self, asleep: Rig, claimed: Claimed) -> None:
+    def test_the_flag_is_cleared_even_without_room_to_claim(self, asleep: Rig, claimed: Claimed) -> None:
         asleep.planner.wake()
         asleep.find(claimed())
         asleep.clock.forward(DISARM_AFTER_S)
@@ -291,7 +293,7 @@ class TestFlag:
 
         assert asleep.next_turn() == TurnPlan(disarm=True)
 
-    def test_it_is_not_taken_down_and_put_up_in_one_exchange(self, asleep: Rig, claimed: Claimed) -> None:
+    def test_the_flag_is_not_cleared_and_set_in_one_request(self, asleep: Rig, claimed: Claimed) -> None:
         asleep.clock.forward(POLL_S)
         asleep.find(claimed())
         asleep.find()
@@ -303,7 +305,7 @@ class TestFlag:
 
 
 class TestDegraded:
-    def test_without_a_listener_it_polls_and_never_arms(self, rig: Rig) -> None:
+    def test_a_planner_without_a_listener_polls_and_never_arms(self, rig: Rig) -> None:
         for _ in range(3):
             plan = rig.find()
             assert (plan.request is not None, plan.arm_s) == (True, None)
@@ -311,20 +313,20 @@ class TestDegraded:
             assert rig.planner.wait_s() == POLL_S
             rig.clock.forward(POLL_S)
 
-    def test_when_the_listener_is_gone_it_looks_at_once_and_takes_its_flag_down(self, asleep: Rig) -> None:
+    def test_the_loss_of_the_listener_causes_a_claim_and_clears_the_flag(self, asleep: Rig) -> None:
         asleep.planner.set_listening(False)
 
         assert asleep.find().disarm
         assert asleep.planner.state is PlannerState.ASLEEP
         assert not asleep.planner.armed
 
-    def test_it_does_not_arm_if_the_listener_is_gone_when_it_was_about_to(self, listening: Rig) -> None:
+    def test_the_loss_of_the_listener_prevents_arming(self, listening: Rig) -> None:
         listening.find()
         listening.planner.set_listening(False)
 
         assert listening.next_turn().arm_s is None
 
-    def test_a_listener_that_was_gone_for_a_moment_only_means_the_whole_protocol_too(self, asleep: Rig) -> None:
+    def test_a_brief_loss_of_the_listener_requires_the_whole_protocol(self, asleep: Rig) -> None:
         asleep.planner.set_listening(False)
         asleep.planner.set_listening(True)
 
@@ -332,7 +334,7 @@ class TestDegraded:
 
         assert asleep.planner.state is PlannerState.CLAIMING
 
-    def test_when_the_listener_is_back_it_takes_the_whole_protocol_to_sleep(self, asleep: Rig) -> None:
+    def test_the_return_of_the_listener_requires_the_whole_protocol(self, asleep: Rig) -> None:
         asleep.planner.set_listening(False)
         asleep.find()
         asleep.planner.set_listening(True)
@@ -343,7 +345,7 @@ class TestDegraded:
 
 
 class TestRoom:
-    def test_a_claim_asks_for_no_more_than_there_is_room_for(self, rig: Rig) -> None:
+    def test_a_claim_requests_no_more_than_the_room(self, rig: Rig) -> None:
         rig.capacity = Capacity(["a", "b"], [2, None], 7)
 
         want = rig.next_turn().request
@@ -352,13 +354,13 @@ class TestRoom:
         assert (want.topics, want.slots, want.limit) == (["a", "b"], [2, None], 7)
 
     @pytest.mark.parametrize("room", [Capacity(["job"], None, 0), Capacity(["job"], None, -3), Capacity([], [], 5)])
-    def test_without_room_it_claims_nothing_and_waits_to_be_told(self, rig: Rig, room: Capacity) -> None:
+    def test_a_planner_without_room_waits_for_a_free_slot(self, rig: Rig, room: Capacity) -> None:
         rig.capacity = room
 
         assert rig.next_turn() == TurnPlan()
         assert rig.planner.wait_s() is None
 
-    def test_other_lanes_claim_only_while_there_is_plenty(self, clock: Clock, claimed: Claimed) -> None:
+    def test_other_claim_loops_claim_only_while_many_messages_wait(self, clock: Clock, claimed: Claimed) -> None:
         rig = Rig(clock, connections=2)
         assert rig.next_turn(claim_loop=1).request is None
 
@@ -370,7 +372,7 @@ class TestRoom:
         rig.find(claimed())
         assert rig.next_turn(claim_loop=1).request is None
 
-    def test_other_lanes_never_arm(self, clock: Clock, claimed: Claimed) -> None:
+    def test_other_claim_loops_never_arm(self, clock: Clock, claimed: Claimed) -> None:
         rig = Rig(clock, connections=2)
         rig.planner.set_listening(True)
         rig.find(*[claimed() for _ in range(100)])
@@ -382,9 +384,7 @@ class TestRoom:
         assert rig.next_turn(claim_loop=1) == TurnPlan()
         assert rig.next_turn(claim_loop=0).arm_s == POLL_S
 
-    def test_claims_that_are_on_their_way_together_ask_for_no_more_than_there_is_room_for(
-        self, clock: Clock, claimed: Claimed
-    ) -> None:
+    def test_concurrent_claims_request_no_more_than_the_room(self, clock: Clock, claimed: Claimed) -> None:
         rig = Rig(clock, connections=2)
         rig.find(*[claimed() for _ in range(100)])
         rig.capacity = Capacity(["job"], None, 5)
@@ -394,7 +394,9 @@ class TestRoom:
         assert [want and want.limit for want in wants] == [3, 2]
         assert rig.next_turn(claim_loop=0).request is None
 
-    def test_the_same_holds_for_each_topic(self, clock: Clock, claimed: Claimed) -> None:
+    def test_concurrent_claims_request_no_more_than_the_room_of_each_topic(
+        self, clock: Clock, claimed: Claimed
+    ) -> None:
         rig = Rig(clock, connections=2)
         rig.find(*[claimed() for _ in range(100)])
         rig.capacity = Capacity(["narrow", "wide"], [2, None], 50)
@@ -406,7 +408,7 @@ class TestRoom:
         assert (first.topics, first.slots) == (["narrow", "wide"], [2, None])
         assert (second.topics, second.slots) == (["wide"], [None])
 
-    def test_a_claim_that_failed_leaves_its_room_to_the_next(self, rig: Rig) -> None:
+    def test_a_failed_claim_returns_its_room(self, rig: Rig) -> None:
         plan = rig.next_turn()
         assert rig.next_turn().request is None
 
@@ -416,7 +418,7 @@ class TestRoom:
         assert want is not None
         assert want.limit == 100
 
-    def test_the_next_claim_goes_on_where_the_last_one_ended(self, rig: Rig, claimed: Claimed) -> None:
+    def test_the_next_claim_continues_the_rotation_of_the_last(self, rig: Rig, claimed: Claimed) -> None:
         rig.capacity = Capacity(["a", "b"], None, 100)
 
         rig.find(claimed("a", channel="x"), claimed("b", channel="y"), claimed("b", channel="z"))
@@ -425,9 +427,7 @@ class TestRoom:
         assert want is not None
         assert (want.after_topic, want.after_channels) == ("b", '{"a": "x", "b": "z"}')
 
-    def test_batches_are_claimed_beside_everything_else_and_have_room_of_their_own(
-        self, rig: Rig, claimed: Claimed
-    ) -> None:
+    def test_batches_are_claimed_with_room_of_their_own(self, rig: Rig, claimed: Claimed) -> None:
         rig.capacity = Capacity(["job"], None, 10, Capacity(["bulk", "heap"], [500, 100], 600))
 
         rig.find(claimed("job"), claimed("bulk"))
@@ -452,7 +452,7 @@ class TestRoom:
         assert second is not None
         assert (second.limit, second.batches) == (5, None)
 
-    def test_a_full_batch_lets_the_other_lanes_claim_too(self, clock: Clock, claimed: Claimed) -> None:
+    def test_a_full_batch_lets_the_other_claim_loops_claim(self, clock: Clock, claimed: Claimed) -> None:
         rig = Rig(clock, connections=2)
         rig.capacity = Capacity([], [], 10, Capacity(["bulk"], [3], 3))
 
@@ -460,7 +460,7 @@ class TestRoom:
 
         assert rig.next_turn(claim_loop=1).request is not None
 
-    def test_while_all_places_are_taken_only_batches_are_claimed(self, rig: Rig) -> None:
+    def test_only_batches_are_claimed_while_all_slots_are_taken(self, rig: Rig) -> None:
         rig.capacity = Capacity(["job"], None, 0, Capacity(["bulk"], [500], 500))
 
         want = rig.next_turn().request
@@ -468,7 +468,7 @@ class TestRoom:
         assert want is not None
         assert [each.topics for each in want.parts] == [["bulk"]]
 
-    def test_it_looks_again_when_what_was_left_out_has_room(self, listening: Rig) -> None:
+    def test_a_planner_claims_again_when_an_excluded_topic_has_room(self, listening: Rig) -> None:
         listening.capacity = Capacity(["job"], None, 0, Capacity(["bulk"], [500], 500))
         listening.fall_asleep()
         assert listening.next_turn() == TurnPlan()
@@ -479,7 +479,7 @@ class TestRoom:
         assert want is not None
         assert want.topics == ["job"]
 
-    def test_what_waits_in_a_batch_has_not_begun(self, rig: Rig) -> None:
+    def test_messages_of_a_collecting_batch_have_not_begun(self, rig: Rig) -> None:
         rig.capacity = Capacity(["job"], None, 10, Capacity(["bulk"], [500], 500, start=0))
 
         want = rig.next_turn().request
@@ -488,7 +488,7 @@ class TestRoom:
         assert want.batches is not None
         assert (want.start, want.batches.start) == (None, 0)
 
-    def test_stopped_it_plans_nothing_any_more(self, asleep: Rig) -> None:
+    def test_a_stopped_planner_plans_nothing(self, asleep: Rig) -> None:
         asleep.planner.stop()
         asleep.planner.wake()
 
@@ -497,9 +497,9 @@ class TestRoom:
 
 
 class TestSource:
-    """Why a claim is made, and how long a sleep was that a publish would have ended."""
+    """The cause of a claim, and the length of a sleep that a publish would have ended."""
 
-    def test_a_notification_wakes_it(self, asleep: Rig) -> None:
+    def test_a_claim_after_a_notification_has_the_reason_notification(self, asleep: Rig) -> None:
         asleep.clock.forward(2.0)
 
         asleep.planner.on_notification()
@@ -507,26 +507,26 @@ class TestSource:
         plan = asleep.next_turn()
         assert (plan.reason, plan.slept_s) == (WakeReason.NOTIFY, 2.0)
 
-    def test_nothing_was_heard_for_a_poll_interval(self, asleep: Rig) -> None:
+    def test_a_claim_after_the_poll_interval_has_the_reason_poll(self, asleep: Rig) -> None:
         asleep.clock.forward(POLL_S)
 
         plan = asleep.next_turn()
 
         assert (plan.reason, plan.slept_s) == (WakeReason.POLL, POLL_S)
 
-    def test_a_delayed_message_is_due(self, rig: Rig) -> None:
+    def test_a_claim_for_a_due_delayed_message_has_the_reason_timer(self, rig: Rig) -> None:
         rig.fall_asleep(next_due_s=1.0)
         rig.clock.forward(1.0)
 
         assert rig.next_turn().reason is WakeReason.TIMER
 
-    def test_a_limit_may_let_go(self, rig: Rig) -> None:
+    def test_a_claim_of_a_limited_topic_after_its_interval_has_the_reason_timer(self, rig: Rig) -> None:
         rig.fall_asleep(held_back=True)
         rig.clock.forward(LIMITED_POLL_S)
 
         assert rig.next_turn().reason is WakeReason.TIMER
 
-    def test_what_follows_a_claim_that_found_something_is_busy(self, asleep: Rig, claimed: Claimed) -> None:
+    def test_a_claim_after_a_successful_one_has_the_reason_busy(self, asleep: Rig, claimed: Claimed) -> None:
         asleep.planner.on_notification()
         asleep.find(claimed())
 
@@ -534,17 +534,17 @@ class TestSource:
 
         assert (plan.reason, plan.slept_s) == (WakeReason.BUSY, 0.0)
 
-    def test_a_place_that_became_free_is_no_notification(self, asleep: Rig) -> None:
+    def test_a_free_slot_is_not_a_notification(self, asleep: Rig) -> None:
         asleep.planner.wake()
 
         assert asleep.next_turn().reason is WakeReason.BUSY
 
-    def test_a_notification_that_comes_while_it_looks_did_not_wake_it(self, listening: Rig) -> None:
+    def test_a_notification_during_a_claim_is_not_its_cause(self, listening: Rig) -> None:
         listening.planner.on_notification()
 
         assert listening.next_turn().reason is WakeReason.BUSY
 
-    def test_a_daemon_that_does_not_hear_has_not_slept_as_far_as_notifications_go(self, rig: Rig) -> None:
+    def test_a_claim_without_a_listener_reports_no_sleep(self, rig: Rig) -> None:
         rig.find()
         assert rig.planner.state is PlannerState.ASLEEP
         rig.clock.forward(POLL_S)
@@ -553,7 +553,7 @@ class TestSource:
 
         assert (plan.reason, plan.slept_s) == (WakeReason.POLL, 0.0)
 
-    def test_a_look_without_room_is_owed_to_nothing_when_room_comes(self, asleep: Rig) -> None:
+    def test_a_claim_delayed_by_missing_room_has_the_reason_busy(self, asleep: Rig) -> None:
         full, asleep.capacity = asleep.capacity, Capacity(["job"], None, 0)
         asleep.planner.on_notification()
         assert asleep.next_turn().request is None

@@ -1,4 +1,4 @@
-"""Encryption of what messages carry: the envelope, the keys, and what a daemon makes of both."""
+"""Encryption of message content: the envelope, the keys, and how a daemon uses both."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def message(**given: Any) -> Message:
     return Message(**{**about, **rest, **times, **given})
 
 
-def sealed(cipher: Cipher, text: str = '{"id":7}', **given: Any) -> Message:
+def encrypted_message(cipher: Cipher, text: str = '{"id":7}', **given: Any) -> Message:
     columns = cipher.encrypt_columns({"topic": "t", "payload": text})
     return message(body=columns["body"], headers=columns["headers"], **given)
 
@@ -92,7 +92,7 @@ def sealed(cipher: Cipher, text: str = '{"id":7}', **given: Any) -> Message:
 # The envelope.
 
 
-def test_an_envelope_is_what_the_library_makes_of_head_key_and_nonce(cipher: Cipher) -> None:
+def test_an_envelope_has_the_output_of_the_library_for_head_key_and_nonce(cipher: Cipher) -> None:
     made = cipher.encrypt("t", b'{"id":7}', ContentKind.JSON, RANDOMNESS)
 
     fingerprint = hmac.digest(NEW, b"pgrouse fingerprint 1", "sha256")[:8]
@@ -101,7 +101,7 @@ def test_an_envelope_is_what_the_library_makes_of_head_key_and_nonce(cipher: Cip
     assert made == head + AESGCM(key).encrypt(NONCE, b'{"id":7}', head)
 
 
-def test_the_envelope_of_today_can_be_read_for_ever() -> None:
+def test_an_envelope_of_the_first_version_can_be_decrypted() -> None:
     stored = bytes.fromhex(VECTOR)
 
     assert Cipher({"new": NEW}, "new").decrypt(stored, "t") == (ContentKind.JSON, b'{"id":7}')
@@ -116,7 +116,7 @@ VECTOR = (
 
 @settings(max_examples=100, deadline=None)
 @given(data=st.binary(max_size=300), topic=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,30}", fullmatch=True))
-def test_bytes_come_back_as_they_were(data: bytes, topic: str) -> None:
+def test_bytes_are_restored(data: bytes, topic: str) -> None:
     cipher = Cipher({"k": OLD}, "k")
 
     columns = cipher.encrypt_columns({"topic": topic, "body": data})
@@ -126,7 +126,7 @@ def test_bytes_come_back_as_they_were(data: bytes, topic: str) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(value=st.recursive(st.none() | st.booleans() | st.integers() | TEXT, st.lists, max_leaves=5))
-def test_json_comes_back_as_json(value: Any) -> None:
+def test_json_is_restored(value: Any) -> None:
     cipher = Cipher({"k": OLD}, "k")
     text = json.dumps(value)
 
@@ -138,7 +138,7 @@ def test_json_comes_back_as_json(value: Any) -> None:
     assert columns["priority"] == 3
 
 
-def test_no_byte_can_be_changed_and_none_cut_off(cipher: Cipher) -> None:
+def test_a_changed_or_truncated_envelope_is_refused(cipher: Cipher) -> None:
     made = cipher.encrypt("t", b"pay 7", ContentKind.BYTES)
 
     for at in range(len(made)):
@@ -148,11 +148,11 @@ def test_no_byte_can_be_changed_and_none_cut_off(cipher: Cipher) -> None:
             cipher.decrypt(made[:at], "t")
 
 
-def test_the_same_message_never_looks_the_same_twice(cipher: Cipher) -> None:
+def test_two_envelopes_of_one_message_differ(cipher: Cipher) -> None:
     assert len({cipher.encrypt("t", b"pay 7") for _ in range(100)}) == 100
 
 
-def test_what_was_encrypted_for_one_topic_is_no_message_of_another(cipher: Cipher) -> None:
+def test_an_envelope_of_another_topic_is_refused(cipher: Cipher) -> None:
     made = cipher.encrypt("payments", b"7")
 
     with pytest.raises(DecryptionFailed, match="encrypted for topic payments, which refunds does not take"):
@@ -160,7 +160,7 @@ def test_what_was_encrypted_for_one_topic_is_no_message_of_another(cipher: Ciphe
     assert cipher.decrypt(made, "payments.dlq").data == b"7"
 
 
-def test_topics_that_are_named_take_what_was_encrypted_for_others() -> None:
+def test_an_envelope_of_an_accepted_topic_is_decrypted() -> None:
     cipher = Cipher({"k": OLD}, "k", accept_from={"invoices": ["orders.*"]})
     made = cipher.encrypt("orders.created", b"7")
 
@@ -170,7 +170,7 @@ def test_topics_that_are_named_take_what_was_encrypted_for_others() -> None:
         cipher.decrypt(made, "mails")
 
 
-def test_a_checkpoint_cannot_be_put_where_a_payload_was(cipher: Cipher) -> None:
+def test_a_checkpoint_cannot_replace_a_payload(cipher: Cipher) -> None:
     state = envelope.from_json(cipher.encrypt_json("t", "{}", ContentKind.STATE))
     assert state is not None
 
@@ -178,7 +178,7 @@ def test_a_checkpoint_cannot_be_put_where_a_payload_was(cipher: Cipher) -> None:
         cipher.decrypt(state, "t")
 
 
-def test_a_missing_key_is_told_apart_from_one_that_only_has_its_name(cipher: Cipher) -> None:
+def test_a_missing_key_differs_from_a_wrong_key_of_the_same_name(cipher: Cipher) -> None:
     made = cipher.encrypt("t", b"7")
 
     with pytest.raises(EncryptionKeyMissing, match="key new is not configured here"):
@@ -187,7 +187,7 @@ def test_a_missing_key_is_told_apart_from_one_that_only_has_its_name(cipher: Cip
         Cipher({"new": OLD}, "new").decrypt(made, "t")
 
 
-def test_under_another_key_it_is_still_the_same_for_the_same_topic(cipher: Cipher) -> None:
+def test_reencryption_keeps_the_content_and_the_topic(cipher: Cipher) -> None:
     made = Cipher({"old": OLD}, "old").encrypt("t", b"{}", ContentKind.JSON)
 
     again = cipher.reencrypt(made)
@@ -198,7 +198,7 @@ def test_under_another_key_it_is_still_the_same_for_the_same_topic(cipher: Ciphe
     assert Cipher({"new": NEW}, "new").decrypt(again, "t") == (ContentKind.JSON, b"{}")
 
 
-def test_only_its_topics_are_encrypted_and_their_dead_letters() -> None:
+def test_only_its_topics_and_their_dead_letters_are_encrypted() -> None:
     cipher = Cipher({"k": OLD}, "k", topics=["orders.*", "pay"])
 
     assert [t for t in ("orders.created", "orders.x.dlq", "pay", "pay.dlq", "paying", "order") if cipher.covers(t)] == [
@@ -210,12 +210,12 @@ def test_only_its_topics_are_encrypted_and_their_dead_letters() -> None:
     assert cipher.encrypt_columns({"topic": "paying", "payload": "1"}) == {"topic": "paying", "payload": "1"}
 
 
-def test_what_is_too_large_once_it_is_encrypted_is_refused(cipher: Cipher) -> None:
+def test_an_envelope_that_is_too_large_is_refused(cipher: Cipher) -> None:
     with pytest.raises(InvalidMessage, match=r"encrypted it has 16,777,\d+ bytes"):
         cipher.encrypt_columns({"topic": "t", "body": bytes(16 * 1024 * 1024)})
 
 
-def test_whoever_has_no_key_publishes_nothing_to_encrypted_topics() -> None:
+def test_a_publisher_without_the_key_cannot_publish_to_encrypted_topics() -> None:
     keyless = KeylessCipher(["pay"])
 
     assert keyless.encrypt_columns({"topic": "t", "payload": "1"}) == {"topic": "t", "payload": "1"}
@@ -224,21 +224,21 @@ def test_whoever_has_no_key_publishes_nothing_to_encrypted_topics() -> None:
 
 
 def test_a_key_is_in_no_repr_and_in_no_pickle(cipher: Cipher) -> None:
-    said = repr(cipher) + repr(vars(cipher))
+    shown = repr(cipher) + repr(vars(cipher))
 
-    assert as_text(NEW) not in said
-    assert repr(NEW)[2:-1] not in said
+    assert as_text(NEW) not in shown
+    assert repr(NEW)[2:-1] not in shown
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(cipher)
 
 
-def test_a_key_of_another_length_is_refused_without_telling_it() -> None:
+def test_a_key_of_another_length_is_refused_without_showing_it() -> None:
     with pytest.raises(ConfigError, match="key k is not 32 bytes as base64") as refused:
         Cipher({"k": "c2VjcmV0LXNlY3JldA=="}, "k")
     assert "c2Vj" not in str(refused.value)
 
 
-def test_a_key_may_lack_the_sign_that_only_fills_it_up() -> None:
+def test_the_padding_of_a_key_may_be_omitted() -> None:
     made = Cipher({"k": OLD}, "k").encrypt("t", b"7")
 
     assert Cipher({"k": as_text(OLD).rstrip("=")}, "k").decrypt(made).data == b"7"
@@ -275,9 +275,7 @@ INLINE = [
 
 
 @pytest.mark.parametrize(("text", "reason"), INLINE)
-def test_a_key_in_the_file_itself_is_refused_with_the_reason_and_not_repeated(
-    tmp_path: Path, text: str, reason: str
-) -> None:
+def test_a_key_in_the_file_is_refused_with_the_reason_and_not_repeated(tmp_path: Path, text: str, reason: str) -> None:
     key = as_text(os.urandom(32))
 
     with pytest.raises(ConfigProblems, match=reason) as refused:
@@ -296,12 +294,12 @@ def test_a_key_in_the_file_itself_is_refused_with_the_reason_and_not_repeated(
         ('[crypto]\ncurent = "k"', "did you mean 'current'"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_fix(tmp_path: Path, text: str, reason: str) -> None:
+def test_an_invalid_setting_is_refused_with_the_fix(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(ConfigProblems, match=reason):
         configured(tmp_path, text)
 
 
-def test_keys_come_from_the_environment_a_file_or_a_program(tmp_path: Path) -> None:
+def test_keys_are_read_from_the_environment_a_file_or_a_program(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(as_text(OLD) + "\n")
     program = json.dumps([sys.executable, "-c", f"print({as_text(NEW)!r}[:22], end=''); print({as_text(NEW)!r}[22:])"])
     settings = configured(
@@ -317,7 +315,7 @@ def test_keys_come_from_the_environment_a_file_or_a_program(tmp_path: Path) -> N
     assert cipher.decrypt(of_program.encrypt("t", b"2")).data == b"2"
 
 
-def test_all_keys_that_cannot_be_read_are_told_with_their_places_and_nothing_of_what_is_there(tmp_path: Path) -> None:
+def test_all_unreadable_keys_are_reported_with_their_sources_and_without_content(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("half-a-secret")
     failing = json.dumps([sys.executable, "-c", "import sys; sys.exit('secret-on-stderr')"])
     settings = configured(
@@ -329,13 +327,13 @@ def test_all_keys_that_cannot_be_read_are_told_with_their_places_and_nothing_of_
     with pytest.raises(ConfigProblems) as refused:
         keys.read_keys(settings, {})
 
-    said = str(refused.value)
-    assert "pgrouse.toml:3: key e: the environment variable K is not set" in said
-    assert "key f: the file key does not hold 32 bytes as base64" in said
-    assert "key g: the file no cannot be read (No such file or directory)" in said
-    assert f"key p: the program {sys.executable} ended with exit code 1" in said
-    assert "key q: the program /no/such/program cannot be run" in said
-    assert "secret" not in said
+    error = str(refused.value)
+    assert "pgrouse.toml:3: key e: the environment variable K is not set" in error
+    assert "key f: the file key does not hold 32 bytes as base64" in error
+    assert "key g: the file no cannot be read (No such file or directory)" in error
+    assert f"key p: the program {sys.executable} ended with exit code 1" in error
+    assert "key q: the program /no/such/program cannot be run" in error
+    assert "secret" not in error
 
 
 def test_subscriptions_in_the_file_are_accepted_through_any_number_of_topics(tmp_path: Path) -> None:
@@ -348,7 +346,7 @@ def test_subscriptions_in_the_file_are_accepted_through_any_number_of_topics(tmp
     assert keys.accepted_topics(settings) == {"b": ["a"], "c": ["b", "a"], "d.*": ["a"]}
 
 
-def test_keys_that_nobody_drew_at_random_are_known_by_their_looks() -> None:
+def test_keys_that_are_not_random_are_recognized() -> None:
     assert keys.weak_key_reason(bytes(32)) == "its bytes repeat"
     assert keys.weak_key_reason(b"correct-horse-battery-staple-123") == "it is text"
     assert [key for _ in range(1000) if keys.weak_key_reason(key := os.urandom(32))] == []
@@ -369,14 +367,14 @@ def message_crypto(cipher: Cipher, **given: Any) -> MessageCrypto:
     return MessageCrypto(cipher, CryptoSettings(**given), Clock())
 
 
-def test_a_message_is_opened_as_it_was_published(cipher: Cipher) -> None:
-    opened = message_crypto(cipher).decrypt(sealed(cipher))
+def test_a_message_is_decrypted_as_published(cipher: Cipher) -> None:
+    opened = message_crypto(cipher).decrypt(encrypted_message(cipher))
 
     assert isinstance(opened, Message)
     assert (opened.payload, opened.body) == ('{"id":7}', None)
 
 
-def test_a_message_that_is_not_encrypted_is_taken_or_rejected_as_plain_says(cipher: Cipher) -> None:
+def test_the_setting_plain_decides_about_unencrypted_messages(cipher: Cipher) -> None:
     plain = message(payload="1")
 
     assert message_crypto(cipher).decrypt(plain) is plain
@@ -385,12 +383,12 @@ def test_a_message_that_is_not_encrypted_is_taken_or_rejected_as_plain_says(ciph
     assert (ended.kind, "is not encrypted" in str(ended.error)) == (How.REJECT, True)
 
 
-def test_a_message_whose_key_is_missing_waits_and_is_told_of_once_in_that_time(
+def test_a_message_whose_key_is_missing_waits_and_is_logged_once_per_period(
     cipher: Cipher, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = message_crypto(Cipher({"old": OLD}, "old"), missing_key_delay=timedelta(seconds=5))
 
-    ended = [here.decrypt(sealed(cipher)) for _ in range(3)]
+    ended = [here.decrypt(encrypted_message(cipher)) for _ in range(3)]
 
     assert all(isinstance(each, Settlement) for each in ended)
     assert {(each.kind, each.after) for each in ended if isinstance(each, Settlement)} == {
@@ -398,13 +396,13 @@ def test_a_message_whose_key_is_missing_waits_and_is_told_of_once_in_that_time(
     }
     assert capsys.readouterr().out.count("crypto.key_missing") == 1
     here.clock.now = 6.0  # type: ignore[attr-defined]
-    here.decrypt(sealed(cipher))
+    here.decrypt(encrypted_message(cipher))
     assert capsys.readouterr().out.count("crypto.key_missing") == 1
 
 
 @pytest.mark.parametrize("change", [lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b"x" + b[1:], lambda b: b[:20]])
-def test_a_message_that_was_changed_is_rejected(cipher: Cipher, change: Any) -> None:
-    whole = sealed(cipher)
+def test_a_tampered_message_is_rejected(cipher: Cipher, change: Any) -> None:
+    whole = encrypted_message(cipher)
 
     ended = message_crypto(cipher).decrypt(whole._replace(body=change(whole.body)))
 
@@ -418,9 +416,9 @@ def encrypted(here: MessageCrypto, settlement: Settlement) -> Settlement:
     return found
 
 
-def test_output_and_checkpoint_are_encrypted_and_the_checkpoint_comes_back(cipher: Cipher) -> None:
+def test_output_and_checkpoint_are_encrypted_and_the_checkpoint_is_restored(cipher: Cipher) -> None:
     both = message_crypto(cipher)
-    whole = sealed(cipher)
+    whole = encrypted_message(cipher)
 
     done = encrypted(both, Settlement(whole, How.COMPLETE, output='{"paid":7}'))
     later = encrypted(both, Settlement(whole, How.DEFER, state='{"step":2}'))
@@ -433,18 +431,23 @@ def test_output_and_checkpoint_are_encrypted_and_the_checkpoint_comes_back(ciphe
     assert again.state == '{"step":2}'
 
 
-def test_a_checkpoint_that_is_cleared_stays_cleared(cipher: Cipher) -> None:
-    assert encrypted(message_crypto(cipher), Settlement(sealed(cipher), How.DEFER, state="null")).state == "null"
+def test_a_cleared_checkpoint_remains_cleared(cipher: Cipher) -> None:
+    assert (
+        encrypted(message_crypto(cipher), Settlement(encrypted_message(cipher), How.DEFER, state="null")).state
+        == "null"
+    )
 
 
-def test_of_other_topics_nothing_is_encrypted() -> None:
+def test_other_topics_are_not_encrypted() -> None:
     ended = Settlement(message(payload="1"), How.COMPLETE, output="2", error="3")
 
     assert encrypted(message_crypto(Cipher({"k": OLD}, "k", topics=["pay"])), ended) is ended
 
 
-def test_errors_are_kept_as_text_or_as_types_alone(cipher: Cipher) -> None:
-    ended = Settlement(sealed(cipher), How.RETRY, error="Traceback\nValueError: card 4711", error_type="ValueError")
+def test_errors_are_stored_as_text_or_as_types_only(cipher: Cipher) -> None:
+    ended = Settlement(
+        encrypted_message(cipher), How.RETRY, error="Traceback\nValueError: card 4711", error_type="ValueError"
+    )
     ended = replace(ended, warnings=(("attempt.error_ignored", "card 4711"),))
 
     assert "4711" in str(encrypted(message_crypto(cipher), ended).error)
@@ -453,7 +456,7 @@ def test_errors_are_kept_as_text_or_as_types_alone(cipher: Cipher) -> None:
     assert "4711" not in str(hidden)
 
 
-def test_an_output_that_was_dropped_is_told_without_what_it_held(cipher: Cipher) -> None:
+def test_a_dropped_output_is_logged_without_its_content(cipher: Cipher) -> None:
     class Odd:
         def __iter__(self) -> Any:
             raise RuntimeError("card 4711")
@@ -461,12 +464,14 @@ def test_an_output_that_was_dropped_is_told_without_what_it_held(cipher: Cipher)
         __repr__ = __iter__
 
     for said in ({"card": {4711.5, float("nan")}}, Retry(state=object()), Odd()):
-        ended = encrypted(message_crypto(cipher, error_detail="type"), outcome.to_settlement(sealed(cipher), said))
+        ended = encrypted(
+            message_crypto(cipher, error_detail="type"), outcome.to_settlement(encrypted_message(cipher), said)
+        )
         assert ended.error is not None
         assert ended.error.endswith("its text is not stored (crypto.error_detail)")
 
 
-def test_an_envelope_without_the_header_is_secret_all_the_same() -> None:
+def test_an_envelope_without_the_header_is_decrypted_and_its_results_are_encrypted() -> None:
     cipher = Cipher({"k": OLD}, "k", topics=["other"])
     here = message_crypto(cipher, error_detail="type")
     raw = message(body=cipher.encrypt("t", b"4711"))
@@ -480,13 +485,13 @@ def test_an_envelope_without_the_header_is_secret_all_the_same() -> None:
         assert "4711" not in f"{kept.output}{kept.state}{kept.error}"
 
 
-def test_a_header_that_only_speaks_of_the_mark_is_none(cipher: Cipher) -> None:
+def test_a_header_that_only_mentions_the_mark_does_not_count(cipher: Cipher) -> None:
     plain = message(payload="1", headers=json.dumps({"about": ENCRYPTED_BY, "in": {ENCRYPTED_BY: "k"}}))
 
     assert message_crypto(cipher).decrypt(plain) is plain
 
 
-def test_headers_that_are_passed_on_do_not_say_that_the_next_message_is_encrypted(cipher: Cipher) -> None:
+def test_headers_that_are_passed_on_do_not_mark_the_next_message_as_encrypted(cipher: Cipher) -> None:
     passed = {ENCRYPTED_BY: "old", "a": 1}
 
     plain = new_message.to_columns(NewMessage(topic="t", payload=1, headers=passed))
@@ -497,8 +502,8 @@ def test_headers_that_are_passed_on_do_not_say_that_the_next_message_is_encrypte
     assert json.loads(cipher.encrypt_columns(plain)["headers"]) == {"a": 1, ENCRYPTED_BY: "new"}
 
 
-def test_a_checkpoint_that_somebody_put_beside_an_envelope_is_rejected_where_plain_is(cipher: Cipher) -> None:
-    forged = sealed(cipher, state='{"paid":true}')
+def test_a_foreign_plain_checkpoint_is_rejected_where_plain_is(cipher: Cipher) -> None:
+    forged = encrypted_message(cipher, state='{"paid":true}')
 
     assert isinstance(message_crypto(cipher).decrypt(forged), Message)
     ended = message_crypto(cipher, unencrypted="reject").decrypt(forged)
@@ -508,7 +513,7 @@ def test_a_checkpoint_that_somebody_put_beside_an_envelope_is_rejected_where_pla
     assert isinstance(message_crypto(cipher, unencrypted="reject").decrypt(own), Message)
 
 
-def test_a_request_is_known_by_keys_alone_and_after_a_rotation_still() -> None:
+def test_the_digest_of_a_request_depends_on_keys_and_survives_a_rotation() -> None:
     before, under_both = Cipher({"b": OLD}, "b"), Cipher({"a": NEW, "b": OLD, "c": NEW}, "c")
     digest = hashlib.sha256(b"4711").digest()
 
@@ -539,8 +544,8 @@ def ways() -> Iterator[Any]:
     yield pytest.param(Handler("t", "m:f", batch, ExecutionMode.ASYNC, 2, None, 1, first, batch_options), id="batch")
 
 
-class Told(NoObserver):
-    """Stands for the telemetry: what it is told of attempts."""
+class RecordingObserver(NoObserver):
+    """A double of the telemetry that records attempts."""
 
     def __init__(self) -> None:
         self.ends: list[Settlement] = []
@@ -556,10 +561,10 @@ class Told(NoObserver):
 
 
 @asynccontextmanager
-async def secretive(
+async def encrypting_executor(
     cipher: Cipher, handler: Handler, observer: Observer = NO_OBSERVER
 ) -> AsyncIterator[HandlerExecutor]:
-    """A executor that keeps the types of errors alone."""
+    """An executor that stores only the types of errors."""
     in_flight, settle_buffer = InFlight(), SettleBuffer(WakeEvents())
 
     async def complete_first(messages: Any) -> list[int]:
@@ -582,11 +587,11 @@ async def secretive(
 
 
 @pytest.mark.parametrize("handler", list(ways()))
-async def test_what_fails_after_its_message_is_completed_is_logged_by_its_type(
+async def test_an_error_after_the_completion_is_logged_by_its_type(
     cipher: Cipher, handler: Handler, logged: LogCapture
 ) -> None:
-    async with secretive(cipher, handler) as executor:
-        executor.add([sealed(cipher, "4711")], 0)
+    async with encrypting_executor(cipher, handler) as executor:
+        executor.add([encrypted_message(cipher, "4711")], 0)
         await until(lambda: logged.entries)
 
     (entry,) = logged.entries
@@ -596,19 +601,19 @@ async def test_what_fails_after_its_message_is_completed_is_logged_by_its_type(
 
 @pytest.mark.parametrize("batch_options", [None, BatchOptions(1, 0.0, as_items=False)], ids=["single", "batch"])
 class TestSettling:
-    async def test_a_span_is_told_what_may_be_kept(self, cipher: Cipher, batch_options: BatchOptions | None) -> None:
+    async def test_a_span_records_what_may_be_stored(self, cipher: Cipher, batch_options: BatchOptions | None) -> None:
         async def fail(payload: Any) -> None:
             raise ValueError(f"card {payload}")
 
-        told = Told()
+        observer = RecordingObserver()
         handler = Handler("t", "m:f", fail, ExecutionMode.ASYNC, 1, None, 1, batch_options=batch_options)
-        async with secretive(cipher, handler, told) as executor:
-            executor.add([sealed(cipher, "4711")], 0)
+        async with encrypting_executor(cipher, handler, observer) as executor:
+            executor.add([encrypted_message(cipher, "4711")], 0)
             await until(lambda: executor.settle_buffer.waiting)
 
             (kept,) = executor.settle_buffer.waiting
         assert (
-            [each.error for each in told.ends]
+            [each.error for each in observer.ends]
             == [kept.error]
             == ["ValueError: its text is not stored (crypto.error_detail)"]
         )
@@ -618,16 +623,16 @@ class TestSettling:
             return payload
 
         handler = Handler("t", "m:f", pay, ExecutionMode.ASYNC, 1, None, 1, batch_options=batch_options)
-        async with secretive(cipher, handler) as executor:
-            executor.add([sealed(cipher, "4711")], 0)
+        async with encrypting_executor(cipher, handler) as executor:
+            executor.add([encrypted_message(cipher, "4711")], 0)
             await until(lambda: executor.settle_buffer.waiting)
 
             (kept,) = executor.settle_buffer.waiting
         assert cipher.decrypt_json("t", str(kept.output), ContentKind.OUTPUT) == "4711"
 
 
-def test_the_page_of_a_message_says_what_is_encrypted_and_offers_no_edit(cipher: Cipher) -> None:
-    body = sealed(cipher).body or b""
+def test_the_page_of_an_encrypted_message_says_so_and_offers_no_edit(cipher: Cipher) -> None:
+    body = encrypted_message(cipher).body or b""
     row = {
         "payload": None,
         "headers": None,
@@ -649,7 +654,7 @@ def test_the_page_of_a_message_says_what_is_encrypted_and_offers_no_edit(cipher:
     assert message_detail.allowed_actions(row)["edit"] is False
 
 
-def test_a_file_that_others_may_write_is_no_place_for_a_key(tmp_path: Path) -> None:
+def test_a_key_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(as_text(os.urandom(32)))
     (tmp_path / "key").chmod(stat.S_IRUSR | stat.S_IROTH)
     subject = DoctorTarget(configured(tmp_path, '[crypto]\ncurrent = "k"\n[crypto.keys.k]\nfile = "key"'), 1.0)

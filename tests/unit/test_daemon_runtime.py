@@ -1,4 +1,4 @@
-"""What a daemon tells its handlers about their messages."""
+"""What a daemon reports to its handlers about their messages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_a_cancelled_message_is_lost_before_the_event_loop_removes_it(claimed: C
     in_flight = InFlight()
     in_flight.add([message, other], 0)
 
-    async def look() -> list[tuple[bool, bool]]:
-        # Nothing is connected: the pools are never opened.
+    async def observe() -> list[tuple[bool, bool]]:
+        # No connection is made: the pools are never opened.
         runtime = DaemonRuntime(
             Database(config.DatabaseSettings(), "test"), in_flight, MetricsRecorder({}), NoEncryption()
         )
         in_flight.mark_cancelled([message])
         return [(context.cancelled, context.lost) for context in (Context(message, runtime), Context(other, runtime))]
 
-    assert asyncio.run(look()) == [(True, True), (False, False)]
+    assert asyncio.run(observe()) == [(True, True), (False, False)]

@@ -1,4 +1,4 @@
-"""The endpoint's server: nobody can take its few threads from those who probe."""
+"""The endpoint's server: no client can occupy its few threads and block probes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_answered(probed: MetricsServer) -> bool:
 
 
 def is_hung_up_on(wire: socket.socket) -> bool:
-    """Send one more letter of a path, and see whether anybody takes it."""
+    """Send one more letter of a path, and return whether it was received."""
     try:
         wire.sendall(b"a")
         return not wire.recv(1000)
@@ -53,7 +53,7 @@ def is_hung_up_on(wire: socket.socket) -> bool:
         return True
 
 
-def test_clients_that_send_one_piece_after_the_other_are_cut_off_and_others_are_answered(probed: MetricsServer) -> None:
+def test_clients_that_send_slowly_are_disconnected_and_others_are_answered(probed: MetricsServer) -> None:
     with ExitStack() as ends:
         wires = [ends.enter_context(socket.create_connection(probed.server_address[:2])) for _ in range(MAX_REQUESTS)]
         for wire in wires:
@@ -65,7 +65,7 @@ def test_clients_that_send_one_piece_after_the_other_are_cut_off_and_others_are_
         eventually(lambda: is_answered(probed))
 
 
-def test_a_machine_without_threads_costs_no_place(probed: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_thread_start_frees_its_slot(probed: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

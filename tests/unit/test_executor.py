@@ -1,4 +1,4 @@
-"""The executor: worker loops that run handlers, no more of them than are needed, and the bounds of what may be in flight."""
+"""The executor: worker loops that run handlers, no more of them than needed, and the limits of messages in flight."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def handler(function: Callable[..., Any], concurrency: int | None = None, topic:
 
 @asynccontextmanager
 async def executor_of(*handlers: Handler, **worker: Any) -> AsyncIterator[HandlerExecutor]:
-    """A executor, with `freed` counting how often it told that a full topic has room again."""
+    """An executor, with `freed` counting how often it reported that a full topic has room again."""
     in_flight, settle_buffer = InFlight(), SettleBuffer(WakeEvents())
     runtime: Any = SimpleNamespace(stopping=False, holds=in_flight.holds, encryption=NoEncryption())
     executor = HandlerExecutor(
@@ -54,7 +54,7 @@ async def executor_of(*handlers: Handler, **worker: Any) -> AsyncIterator[Handle
 
 
 def ends(executor: HandlerExecutor) -> list[tuple[int, SettleKind]]:
-    """What waits to be settled."""
+    """The results that wait to be settled."""
     return [(each.message.id, each.kind) for each in executor.settle_buffer.waiting]
 
 
@@ -65,7 +65,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 class Gate:
-    """An async handler whose messages go on when the test says so."""
+    """An async handler whose messages continue when the test lets them."""
 
     def __init__(self) -> None:
         self.started: list[Any] = []
@@ -81,14 +81,14 @@ async def nothing(payload: Any) -> None:
 
 
 class TestLoops:
-    async def test_handlers_that_never_wait_are_all_run_by_one_loop(self, claimed: Claimed) -> None:
+    async def test_one_loop_runs_handlers_that_never_wait(self, claimed: Claimed) -> None:
         async with executor_of(handler(nothing)) as executor:
             executor.add([claimed() for _ in range(100)], 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 100)
 
             assert len(executor.singles.workers) == 1
 
-    async def test_the_next_loop_is_woken_only_when_a_handler_waits(self, claimed: Claimed) -> None:
+    async def test_the_next_loop_is_started_only_when_a_handler_waits(self, claimed: Claimed) -> None:
         gate = Gate()
 
         async with executor_of(handler(gate.handle), handler(nothing, topic="quick"), concurrency=10) as executor:
@@ -100,7 +100,7 @@ class TestLoops:
             gate.open.set()
             await until(lambda: len(executor.settle_buffer.waiting) == 5)
 
-    async def test_there_are_never_more_than_the_concurrency(self, claimed: Claimed) -> None:
+    async def test_running_handlers_never_exceed_the_concurrency(self, claimed: Claimed) -> None:
         gate = Gate()
 
         async with executor_of(handler(gate.handle), concurrency=3, prefetch=7) as executor:
@@ -114,14 +114,14 @@ class TestLoops:
             gate.open.set()
             await until(lambda: len(gate.started) == 10)
 
-    async def test_loops_that_rest_are_used_again(self, claimed: Claimed) -> None:
+    async def test_idle_loops_are_reused(self, claimed: Claimed) -> None:
         gate = Gate()
 
         async with executor_of(handler(gate.handle), concurrency=10) as executor:
             executor.add([claimed() for _ in range(4)], 0)
             await until(lambda: executor.running == 4)
             gate.open.set()
-            # One that has ended its message rests a turn of the event loop later.
+            # A loop that has ended its message becomes idle one turn of the event loop later.
             await until(lambda: len(executor.singles.idle_workers) == 4)
             gate.open.clear()
             executor.add([claimed() for _ in range(4)], 0)
@@ -130,9 +130,7 @@ class TestLoops:
             assert len(executor.singles.workers) == 4
             gate.open.set()
 
-    async def test_handlers_that_compute_without_a_pause_let_everything_else_have_a_turn(
-        self, claimed: Claimed
-    ) -> None:
+    async def test_handlers_that_compute_continuously_yield_to_other_tasks(self, claimed: Claimed) -> None:
         turns = 0
 
         async def compute(payload: Any) -> None:
@@ -148,7 +146,7 @@ class TestLoops:
 
         assert turns >= 40 / 4
 
-    async def test_a_bug_of_ours_costs_its_message_an_attempt_and_no_loop(
+    async def test_an_internal_error_costs_its_message_an_attempt_and_no_loop(
         self, claimed: Claimed, logged: LogCapture
     ) -> None:
         broken, fine = claimed(), claimed()
@@ -165,7 +163,7 @@ class TestLoops:
 
 
 class TestRoom:
-    async def test_it_is_what_the_worker_may_still_take(self, claimed: Claimed) -> None:
+    async def test_the_room_is_what_the_worker_may_still_take(self, claimed: Claimed) -> None:
         gate = Gate()
 
         async with executor_of(handler(gate.handle), concurrency=10, prefetch=2) as executor:
@@ -178,11 +176,11 @@ class TestRoom:
 
             assert executor.capacity().limit == 12
 
-    async def test_it_is_never_more_than_a_batch(self) -> None:
+    async def test_the_room_never_exceeds_a_batch(self) -> None:
         async with executor_of(handler(nothing), concurrency=100, claim_batch_size=7) as executor:
             assert executor.capacity().limit == 7
 
-    async def test_what_ended_and_cannot_be_settled_holds_new_claims_back(self, claimed: Claimed) -> None:
+    async def test_unsettled_results_reduce_the_room(self, claimed: Claimed) -> None:
         async with executor_of(handler(nothing), concurrency=5, claim_batch_size=10) as executor:
             for _ in range(4):
                 assert executor.capacity().limit > 0
@@ -191,11 +189,11 @@ class TestRoom:
 
             assert executor.capacity().limit == 0
 
-    async def test_a_topic_at_its_bound_is_left_out_and_a_free_place_is_told(self, claimed: Claimed) -> None:
-        gate, told = Gate(), []
+    async def test_a_topic_at_its_limit_is_excluded_and_its_free_slot_is_reported(self, claimed: Claimed) -> None:
+        gate, reported = Gate(), []
 
         async with executor_of(handler(gate.handle, 2), handler(nothing, topic="other")) as executor:
-            executor.on_capacity = lambda: told.append(True)
+            executor.on_capacity = lambda: reported.append(True)
             executor.add([claimed()], 0)
             assert executor.capacity().slots == [1, None]
             executor.add([claimed()], 0)
@@ -205,13 +203,13 @@ class TestRoom:
             await until(lambda: not executor.running)
 
             assert executor.capacity() == Capacity(["job", "other"], [2, None], 100)
-        assert told == [True], "the first of the two places was news, the second was not"
+        assert reported == [True], "only the first of the two free slots is reported"
 
     async def test_handlers_in_threads_are_bounded_by_the_threads(self) -> None:
         async with executor_of(handler(lambda payload: None, 50), threads=3) as executor:
             assert executor.capacity().slots == [3]
 
-    async def test_a_thread_that_cannot_be_stopped_keeps_its_place(self, claimed: Claimed) -> None:
+    async def test_a_thread_that_cannot_be_stopped_keeps_its_slot(self, claimed: Claimed) -> None:
         release = threading.Event()
 
         async with executor_of(handler(lambda payload: release.wait(60)), threads=1) as executor:
@@ -228,7 +226,7 @@ class TestRoom:
 
 
 class TestLosing:
-    async def test_a_lost_message_that_waits_is_never_run_and_frees_its_place(self, claimed: Claimed) -> None:
+    async def test_a_lost_waiting_message_never_runs_and_frees_its_slot(self, claimed: Claimed) -> None:
         gate = Gate()
         first, lost, last = (claimed(payload=str(n)) for n in range(3))
 
@@ -242,7 +240,7 @@ class TestLosing:
             assert executor.capacity().slots == [3]
         assert ends(executor) == [(first.id, SettleKind.COMPLETE), (last.id, SettleKind.COMPLETE)]
 
-    async def test_a_lost_message_that_runs_is_cancelled_and_nothing_is_settled(
+    async def test_a_lost_running_message_is_cancelled_and_not_settled(
         self, claimed: Claimed, logged: LogCapture
     ) -> None:
         gate, message = Gate(), claimed()
@@ -256,7 +254,7 @@ class TestLosing:
             assert (ends(executor), len(executor.in_flight)) == ([], 0)
         assert [e["event"] for e in logged.entries] == ["message.lock_lost"]
 
-    async def test_a_message_that_was_claimed_again_meanwhile_is_not_lost_with_its_old_claim(
+    async def test_a_loss_of_the_old_claim_does_not_affect_a_message_claimed_again(
         self, claimed: Claimed, logged: LogCapture
     ) -> None:
         gate, old = Gate(), claimed()
@@ -276,9 +274,7 @@ class TestLosing:
             assert [each.message.claim_id for each in executor.settle_buffer.waiting] == [new.claim_id]
         assert [e["event"] for e in logged.entries] == ["message.lock_lost"]
 
-    async def test_a_lost_message_whose_handler_ends_as_if_nothing_had_happened_settles_nothing(
-        self, claimed: Claimed
-    ) -> None:
+    async def test_a_lost_message_whose_handler_ends_normally_is_not_settled(self, claimed: Claimed) -> None:
         async def swallow(payload: Any) -> None:
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(60)
@@ -293,7 +289,9 @@ class TestLosing:
 
             assert ends(executor) == []
 
-    async def test_what_ended_meanwhile_is_left_to_the_settler(self, claimed: Claimed, logged: LogCapture) -> None:
+    async def test_a_lost_message_that_has_ended_is_left_to_the_settler(
+        self, claimed: Claimed, logged: LogCapture
+    ) -> None:
         message = claimed()
 
         async with executor_of(handler(nothing)) as executor:
@@ -306,7 +304,7 @@ class TestLosing:
 
 
 class TestStopping:
-    async def test_what_has_not_begun_is_handed_back_and_what_a_claim_still_brings_too(self, claimed: Claimed) -> None:
+    async def test_waiting_and_still_arriving_messages_are_released(self, claimed: Claimed) -> None:
         gate = Gate()
         running, waiting, late = claimed(), claimed(), claimed()
 
@@ -324,7 +322,7 @@ class TestStopping:
             (running.id, SettleKind.COMPLETE),
         ]
 
-    async def test_cancelled_handlers_hand_their_messages_back(self, claimed: Claimed) -> None:
+    async def test_messages_of_cancelled_handlers_are_released(self, claimed: Claimed) -> None:
         gate, message = Gate(), claimed()
 
         async with executor_of(handler(gate.handle)) as executor:
@@ -335,7 +333,7 @@ class TestStopping:
 
         assert ends(executor) == [(message.id, SettleKind.RELEASE)]
 
-    async def test_messages_of_handlers_that_do_not_end_are_handed_back_all_the_same(self, claimed: Claimed) -> None:
+    async def test_messages_of_handlers_that_do_not_end_are_released(self, claimed: Claimed) -> None:
         gate, message = Gate(), claimed()
 
         async with executor_of(handler(gate.handle)) as executor:
@@ -346,7 +344,7 @@ class TestStopping:
             assert ends(executor) == [(message.id, SettleKind.RELEASE)]
             gate.open.set()
 
-    async def test_every_end_wakes_a_drain_although_nothing_is_settled_meanwhile(self, claimed: Claimed) -> None:
+    async def test_every_end_wakes_a_drain_even_if_nothing_is_settled(self, claimed: Claimed) -> None:
         gate = Gate()
 
         async with executor_of(handler(gate.handle)) as executor:
@@ -363,7 +361,7 @@ class TestStopping:
 
 
 class TestTime:
-    async def test_a_coroutine_that_overruns_its_time_is_cancelled(self, claimed: Claimed) -> None:
+    async def test_a_coroutine_that_exceeds_its_timeout_is_cancelled(self, claimed: Claimed) -> None:
         gate, message = Gate(), claimed(timeout_s=0.02)
 
         async with executor_of(handler(gate.handle)) as executor:
@@ -372,7 +370,7 @@ class TestTime:
 
         assert ends(executor) == [(message.id, SettleKind.EXPIRE)]
 
-    async def test_the_next_message_on_the_same_loop_has_its_own_time(self, claimed: Claimed) -> None:
+    async def test_the_next_message_of_a_loop_has_its_own_timeout(self, claimed: Claimed) -> None:
         naps = iter([60, 0.03])
 
         async def nap(payload: Any) -> None:
@@ -385,7 +383,7 @@ class TestTime:
 
         assert ends(executor) == [(late.id, SettleKind.EXPIRE), (fine.id, SettleKind.COMPLETE)]
 
-    async def test_nothing_of_a_swallowed_cancellation_is_left_for_the_next(self, claimed: Claimed) -> None:
+    async def test_a_swallowed_cancellation_does_not_affect_the_next_message(self, claimed: Claimed) -> None:
         seen: list[int] = []
 
         async def swallow(payload: Any) -> None:
@@ -405,7 +403,9 @@ class TestTime:
 
 
 @pytest.mark.parametrize("ends_with", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()])
-async def test_what_a_handler_raises_ends_its_message_not_the_loop(claimed: Claimed, ends_with: BaseException) -> None:
+async def test_an_exception_of_a_handler_ends_its_message_and_not_the_loop(
+    claimed: Claimed, ends_with: BaseException
+) -> None:
     async def end(payload: Any) -> None:
         raise ends_with
 

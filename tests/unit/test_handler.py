@@ -1,4 +1,4 @@
-"""Handlers: which functions may be one, how their payloads are read, and what is said of those that may not."""
+"""Handlers: which functions are valid, how their payloads are read, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -116,13 +116,15 @@ class TestSignature:
             ("of_batches", 2),
         ],
     )
-    def test_a_handler_is_given_as_much_as_it_takes(
+    def test_a_handler_gets_as_many_arguments_as_it_takes(
         self, find: Callable[..., Handler], name: str, arguments: int
     ) -> None:
         assert find(name).arguments == arguments
 
     @pytest.mark.parametrize(("name", "count"), [("three", 3), ("keyword", 2)])
-    def test_one_that_needs_more_is_refused(self, find: Callable[..., Handler], name: str, count: int) -> None:
+    def test_a_handler_with_more_required_arguments_is_refused(
+        self, find: Callable[..., Handler], name: str, count: int
+    ) -> None:
         with pytest.raises(ConfigError, match=f"shop_jobs:{name} needs {count} arguments"):
             find(name)
 
@@ -137,12 +139,12 @@ class TestSignature:
             ("coroutine", {"isolation": "process"}, ExecutionMode.PROCESS),
         ],
     )
-    def test_where_it_runs_follows_from_what_it_is(
+    def test_the_executor_follows_from_the_kind_of_function(
         self, find: Callable[..., Handler], name: str, chosen: dict[str, Any], mode: ExecutionMode
     ) -> None:
         assert find(name, **chosen).mode is mode
 
-    def test_children_are_bounded_even_if_nobody_says_so(self, find: Callable[..., Handler]) -> None:
+    def test_the_number_of_children_is_limited_by_default(self, find: Callable[..., Handler]) -> None:
         assert find("one", isolation="process").concurrency == 4
         assert find("one", isolation="process", concurrency=9).concurrency == 9
         assert find("one").concurrency is None
@@ -177,13 +179,13 @@ class TestRefused:
             ("pydantic:BaseModel", "module pydantic may not be used"),
         ],
     )
-    def test_what_cannot_be_a_handler_is_refused_with_the_reason(
+    def test_an_invalid_handler_is_refused_with_the_reason(
         self, find: Callable[..., Handler], name: str, reason: str
     ) -> None:
         with pytest.raises(ConfigError, match=reason):
             find(name)
 
-    def test_everything_that_is_wrong_is_said_at_once_with_its_line(self, folder: Path) -> None:
+    def test_all_errors_are_reported_together_with_their_lines(self, folder: Path) -> None:
         (folder / "pgrouse.toml").write_text(
             '[topics.a]\nhandler = "shop_jobs:onne"\n[topics.b]\nhandler = "shop_jobs:one"\n[topics.c]\nhandler = "shop_broken:one"\n'
         )
@@ -202,26 +204,26 @@ def called(handler: Handler, message: Message) -> Any:
 
 
 class TestPayload:
-    def test_json_comes_as_python_has_it(self, find: Callable[..., Handler], claimed: Claimed) -> None:
+    def test_json_arrives_as_python_values(self, find: Callable[..., Handler], claimed: Claimed) -> None:
         assert called(find("one"), claimed(payload='{"a": [1, null]}')) == {"a": [1, None]}
 
-    def test_a_typed_payload_comes_as_its_type(self, find: Callable[..., Handler], claimed: Claimed) -> None:
+    def test_a_typed_payload_arrives_as_its_type(self, find: Callable[..., Handler], claimed: Claimed) -> None:
         order = called(find("typed"), claimed(payload='{"id": 7, "lines": ["x"]}'))
 
         assert (type(order).__name__, order.id, order.lines) == ("Order", 7, ["x"])
 
-    def test_a_body_comes_as_bytes_typed_or_not(self, find: Callable[..., Handler], claimed: Claimed) -> None:
+    def test_a_body_arrives_as_bytes_typed_or_not(self, find: Callable[..., Handler], claimed: Claimed) -> None:
         message = claimed(payload=None, body=b"\x00\xff")
 
         assert called(find("one"), message) == b"\x00\xff"
         assert called(find("body"), message) == b"\x00\xff"
 
-    def test_a_handler_without_arguments_is_not_bothered_with_a_payload(
+    def test_the_payload_of_a_handler_without_arguments_is_not_validated(
         self, find: Callable[..., Handler], claimed: Claimed
     ) -> None:
         assert called(find("none"), claimed(payload="[" * 2000 + "]" * 2000)) == "none"
 
-    def test_what_does_not_fit_is_rejected_with_every_error_and_no_value(
+    def test_an_invalid_payload_is_rejected_with_every_error_and_no_value(
         self, find: Callable[..., Handler], claimed: Claimed
     ) -> None:
         with pytest.raises(Reject) as rejected:
@@ -231,7 +233,7 @@ class TestPayload:
         assert "; lines.0: Input should be a valid string" in str(rejected.value)
         assert "secret" not in str(rejected.value)
 
-    def test_what_validators_say_may_quote_the_value_and_is_told_by_its_kind(self, claimed: Claimed) -> None:
+    def test_errors_of_validators_are_reported_by_type_because_they_may_quote_the_value(self, claimed: Claimed) -> None:
         def refuse(value: str) -> str:
             raise ValueError(f"{value} is no card")
 
@@ -257,16 +259,16 @@ class TestPayload:
         with pytest.raises(Reject) as rejected:
             called(work, claimed(payload='{"a": "4711", "b": "4711", "c": "4711", "d": {"kind": "4711"}}'))
 
-        said = "payload: a: value_error; b: no_card; c: assertion_error; d: union_tag_invalid"
-        assert str(rejected.value) == said
+        expected = "payload: a: value_error; b: no_card; c: assertion_error; d: union_tag_invalid"
+        assert str(rejected.value) == expected
 
-    def test_a_whole_that_does_not_fit_is_named_so(self, find: Callable[..., Handler], claimed: Claimed) -> None:
+    def test_an_error_of_the_whole_payload_is_named_so(self, find: Callable[..., Handler], claimed: Claimed) -> None:
         with pytest.raises(Reject, match=r"payload: \(whole\): Input should be greater than or equal to 0"):
             called(find("number"), claimed(payload="-1"))
 
     @pytest.mark.parametrize("payload", ["[" * 1000 + "]" * 1000, "1" * 4301])
     @pytest.mark.parametrize("name", ["one", "number"])
-    def test_what_python_cannot_hold_is_rejected(
+    def test_a_payload_that_python_cannot_hold_is_rejected(
         self, find: Callable[..., Handler], claimed: Claimed, name: str, payload: str
     ) -> None:
         with pytest.raises(Reject, match=r"^payload"):

@@ -1,4 +1,4 @@
-"""What probes are told: alive while its threads turn, ready while it can do its work."""
+"""Probes: a daemon is live while its threads run, and ready while it can work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def failed(checks: list[HealthCheck]) -> list[str]:
 
 
 def health(**parts: Any) -> HealthProbe:
-    """Those of a daemon that is well, but for what is given."""
+    """The state of a healthy daemon, with these changes."""
     now = time.monotonic()
     given = {
         "mode": ListenerMode.LISTENING,
@@ -42,7 +42,7 @@ def health(**parts: Any) -> HealthProbe:
     return made
 
 
-def test_a_daemon_that_is_well_is_alive_and_ready() -> None:
+def test_a_healthy_daemon_is_live_and_ready() -> None:
     assert (failed(health().live()), failed(health().ready())) == ([], [])
 
 
@@ -56,20 +56,18 @@ def test_a_daemon_that_is_well_is_alive_and_ready() -> None:
         ("last_claim_at", -100.0, "claims"),
     ],
 )
-def test_what_keeps_it_from_its_work_makes_it_not_ready_and_is_no_reason_to_kill_it(
-    part: str, value: object, name: str
-) -> None:
+def test_a_daemon_that_cannot_work_is_not_ready_but_live(part: str, value: object, name: str) -> None:
     ill = health(**{part: value})
 
     assert (failed(ill.ready()), failed(ill.live())) == ([name], [])
 
 
-def test_a_heartbeat_that_stands_still_is_a_reason_to_kill_it() -> None:
+def test_a_stalled_heartbeat_is_not_live() -> None:
     assert failed(health(beat_age_s=47).live()) == []
     assert failed(health(beat_age_s=49).live()) == ["heartbeat"]
 
 
-def test_whoever_has_no_place_free_claims_nothing_and_is_well() -> None:
+def test_a_daemon_without_a_free_slot_is_healthy_without_claims() -> None:
     assert failed(health(last_claim_at=time.monotonic() - 3600, room=FULL).ready()) == []
 
 
@@ -80,13 +78,13 @@ def test_a_daemon_that_drains_is_not_ready() -> None:
     assert (failed(stopping.ready()), failed(stopping.live())) == (["draining"], [])
 
 
-def test_before_the_database_has_answered_it_is_alive_and_not_ready() -> None:
+def test_a_daemon_is_live_and_not_ready_before_the_database_answers() -> None:
     new = HealthProbe(liveness_timeout_s=30, heartbeat_grace_s=10)
 
     assert (failed(new.ready()), failed(new.live())) == (["database"], [])
 
 
-async def test_an_event_loop_that_turns_owes_no_answer() -> None:
+async def test_a_running_event_loop_has_no_pending_probe() -> None:
     loop_monitor = LoopMonitor()
     loop_monitor.watch(asyncio.get_running_loop())
     await asyncio.to_thread(loop_monitor.ask)
@@ -95,7 +93,7 @@ async def test_an_event_loop_that_turns_owes_no_answer() -> None:
     assert loop_monitor.lag_s == 0
 
 
-async def test_an_event_loop_that_is_blocked_owes_one_since_it_was_asked() -> None:
+async def test_a_blocked_event_loop_has_a_pending_probe() -> None:
     loop_monitor = LoopMonitor()
     loop_monitor.watch(asyncio.get_running_loop())
     loop_monitor.ask()
@@ -107,7 +105,7 @@ async def test_an_event_loop_that_is_blocked_owes_one_since_it_was_asked() -> No
     assert loop_monitor.lag_s == 0
 
 
-def test_nobody_is_asked_before_there_is_a_loop_and_one_that_is_closed_is_no_error() -> None:
+def test_a_missing_or_closed_event_loop_is_not_probed() -> None:
     loop_monitor = LoopMonitor()
     loop_monitor.ask()
     assert loop_monitor.lag_s == 0

@@ -1,4 +1,4 @@
-"""The heartbeat's thread: whose locks it extends and when, and what it says. Its connection is one that only takes notes."""
+"""The heartbeat's thread: which locks it extends and when, and what it logs. Its connection only records calls."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Claimed = Callable[..., Message]
 
 @pytest.fixture(autouse=True)
 def _nothing_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that stands still for a moment is no event loop that is blocked."""
+    """A machine that pauses for a moment is not a blocked event loop."""
     monkeypatch.setattr(heartbeat, "LOOP_BLOCKED_S", 3600.0)
 
 
 class Notes:
-    """Stands for database, connection and cursor; `beats` has the time and the ids of every beat."""
+    """A double of database, connection and cursor; `beats` has the time and the ids of every heartbeat."""
 
     def __init__(self) -> None:
         self.beats: list[tuple[float, set[int]]] = []
@@ -123,7 +123,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_a_lock_is_extended_each_time_a_third_of_it_is_over(claimed: Claimed) -> None:
+async def test_a_lock_is_extended_after_each_third_of_its_duration(claimed: Claimed) -> None:
     in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=0.3)
     began = time.monotonic()
     in_flight.add([message], began)
@@ -131,12 +131,12 @@ async def test_a_lock_is_extended_each_time_a_third_of_it_is_over(claimed: Claim
     async with beating(in_flight, notes):
         await until(lambda: len(notes.beats_of(message)) >= 3)
 
-    # From the beginning, not from beat to beat: after one that came late the next may come sooner.
+    # From the beginning, not from one heartbeat to the next: after a late one the next may come sooner.
     since = [at - began for at in notes.beats_of(message)[:3]]
     assert [n for n, passed in enumerate(since, start=1) if passed < n * 0.08] == []
 
 
-async def test_a_short_lock_that_comes_during_a_long_pause_is_extended_in_time(
+async def test_a_short_lock_that_arrives_during_a_long_pause_is_extended_in_time(
     claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "MAX_PAUSE_S", 3600.0)
@@ -150,13 +150,13 @@ async def test_a_short_lock_that_comes_during_a_long_pause_is_extended_in_time(
         in_flight.add([message], time.monotonic())
         await until(lambda: notes.beats_of(message))
 
-    # Told what it meant to wait, and not what it waited: the machine may hold it up.
+    # The planned wait, and not the real one: the machine may delay it.
     first, *others = pauses
     assert first == 3600
     assert max(others) <= 0.3 / 3
 
 
-async def test_a_long_lock_is_left_alone_until_it_is_due(claimed: Claimed) -> None:
+async def test_a_long_lock_is_not_extended_before_it_is_due(claimed: Claimed) -> None:
     in_flight, notes = InFlight(), Notes()
     short, long = claimed(lock_duration_s=0.06), claimed(lock_duration_s=3600)
     in_flight.add([short, long], time.monotonic())
@@ -167,21 +167,21 @@ async def test_a_long_lock_is_left_alone_until_it_is_due(claimed: Claimed) -> No
     assert notes.beats_of(long) == []
 
 
-async def test_all_locks_are_checked_at_once_when_somebody_says_that_one_was_lost(claimed: Claimed) -> None:
+async def test_a_report_of_a_lost_lock_checks_all_locks_at_once(claimed: Claimed) -> None:
     in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
     in_flight.add([message], time.monotonic())
     notes.lost = [message.id]
-    told: list[Message] = []
+    lost: list[Message] = []
 
-    async with beating(in_flight, notes, told.extend) as thread:
+    async with beating(in_flight, notes, lost.extend) as thread:
         await until(lambda: notes.connections)
         thread.run_now()
-        await until(lambda: told)
+        await until(lambda: lost)
 
-    assert told == [message]
+    assert lost == [message]
 
 
-async def test_a_handler_that_overran_its_time_and_does_not_stop_is_not_covered_for_ever(
+async def test_a_handler_that_ignores_its_timeout_is_not_extended_forever(
     claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "STOP_GRACE_S", 3600.0)
@@ -192,7 +192,7 @@ async def test_a_handler_that_overran_its_time_and_does_not_stop_is_not_covered_
         in_flight.mark_started([message], time.monotonic() - 10)
 
     async with beating(in_flight, notes):
-        # Its time is over and its grace is not: it may still stop.
+        # Its timeout has passed and its grace has not: it may still stop.
         await until(lambda: len(notes.beats_of(overrun)) >= 2)
         monkeypatch.setattr(heartbeat, "STOP_GRACE_S", 5.0)
         at_least = len(notes.beats_of(fine)) + 2  # one may have begun before
@@ -203,7 +203,7 @@ async def test_a_handler_that_overran_its_time_and_does_not_stop_is_not_covered_
     assert len(notes.beats_of(overrun)) == covered
 
 
-async def test_a_lost_connection_is_said_once_and_made_again(claimed: Claimed, logged: LogCapture) -> None:
+async def test_a_lost_connection_is_logged_once_and_replaced(claimed: Claimed, logged: LogCapture) -> None:
     in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=0.3)
     in_flight.add([message], time.monotonic())
 
@@ -220,7 +220,7 @@ async def test_a_lost_connection_is_said_once_and_made_again(claimed: Claimed, l
 
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError(), KeyError("a bug")])
-async def test_whatever_goes_wrong_with_one_beat_the_next_one_comes(
+async def test_any_error_of_one_heartbeat_is_followed_by_the_next(
     claimed: Claimed, logged: LogCapture, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(heartbeat, "MAX_PAUSE_S", 0.01)
@@ -230,9 +230,9 @@ async def test_whatever_goes_wrong_with_one_beat_the_next_one_comes(
     async with beating(in_flight, notes) as thread:
         with monkeypatch.context() as broken:
             broken.setattr(notes, "execute", lambda *_: _raise(error))
-            wish = in_flight.extend(message, timedelta(hours=1))
+            extension = in_flight.extend(message, timedelta(hours=1))
             await until(lambda: thread.is_failing)
-        await until(lambda: wish.done() and notes.beats_of(message))
+        await until(lambda: extension.done() and notes.beats_of(message))
 
     assert [entry["reason"] for entry in logged.entries if entry["event"] == "heartbeat.failed"] == [
         str(error) or "MemoryError"
@@ -243,14 +243,14 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-async def test_a_blocked_event_loop_is_said_once(monkeypatch: pytest.MonkeyPatch, logged: LogCapture) -> None:
+async def test_a_blocked_event_loop_is_logged_once(monkeypatch: pytest.MonkeyPatch, logged: LogCapture) -> None:
     monkeypatch.setattr(heartbeat, "MAX_PAUSE_S", 0.05)
 
     notes = Notes()
 
     async with beating(InFlight(), notes):
         await until(lambda: notes.signed)
-        # Only here, where nothing is awaited: elsewhere the machine may hold the loop up as long.
+        # Only here, where nothing is awaited: elsewhere the machine may block the loop as long.
         monkeypatch.setattr(heartbeat, "LOOP_BLOCKED_S", 0.2)
         eventually(lambda: logged.entries)
         time.sleep(0.4)  # noqa: ASYNC251 - that is the fault
@@ -259,7 +259,7 @@ async def test_a_blocked_event_loop_is_said_once(monkeypatch: pytest.MonkeyPatch
     assert [e["event"] for e in logged.entries] == ["event_loop.blocked"]
 
 
-async def test_a_handlers_wish_is_fulfilled_at_once_with_its_own_time(claimed: Claimed) -> None:
+async def test_an_extension_request_runs_at_once_with_its_own_duration(claimed: Claimed) -> None:
     in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
     in_flight.add([message], time.monotonic())
 
@@ -270,45 +270,45 @@ async def test_a_handlers_wish_is_fulfilled_at_once_with_its_own_time(claimed: C
     assert (notes.beats[0][1], notes.locked_for) == ({message.id}, [timedelta(minutes=10)])
 
 
-async def test_a_wish_for_a_lost_lock_is_broken_and_the_loss_is_told(claimed: Claimed) -> None:
+async def test_an_extension_request_for_a_lost_lock_fails_and_reports_the_loss(claimed: Claimed) -> None:
     in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
     in_flight.add([message], time.monotonic())
     notes.lost = [message.id]
-    told: list[Message] = []
+    lost: list[Message] = []
 
-    async with beating(in_flight, notes, told.extend):
+    async with beating(in_flight, notes, lost.extend):
         with pytest.raises(LockLost):
             await asyncio.wrap_future(in_flight.extend(message, timedelta(minutes=10)))
-        await until(lambda: told)
+        await until(lambda: lost)
 
-    assert told == [message]
+    assert lost == [message]
 
 
-async def test_a_wish_waits_for_a_database_that_is_away(claimed: Claimed, logged: LogCapture) -> None:
+async def test_an_extension_request_waits_during_an_outage(claimed: Claimed, logged: LogCapture) -> None:
     in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
     in_flight.add([message], time.monotonic())
     notes.fails = True
 
     async with beating(in_flight, notes):
-        wish = in_flight.extend(message, timedelta(minutes=10))
+        extension = in_flight.extend(message, timedelta(minutes=10))
         await until(lambda: notes.connections >= 2)
-        assert not wish.done()
+        assert not extension.done()
         notes.fails = False
-        await asyncio.wrap_future(wish)
+        await asyncio.wrap_future(extension)
 
 
-async def test_a_wish_that_nobody_can_fulfil_any_more_is_broken_at_the_end(claimed: Claimed) -> None:
+async def test_a_pending_extension_request_fails_at_the_end(claimed: Claimed) -> None:
     in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
     notes.fails = True
 
     async with beating(in_flight, notes):
-        wish = in_flight.extend(message, timedelta(minutes=10))
+        extension = in_flight.extend(message, timedelta(minutes=10))
 
     with pytest.raises(LockLost):
-        wish.result(timeout=30)
+        extension.result(timeout=30)
 
 
-async def test_a_wish_whose_handler_was_cancelled_harms_nobody(claimed: Claimed) -> None:
+async def test_a_request_of_a_cancelled_handler_is_harmless(claimed: Claimed) -> None:
     in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
     in_flight.add([message], time.monotonic())
 
@@ -318,7 +318,7 @@ async def test_a_wish_whose_handler_was_cancelled_harms_nobody(claimed: Claimed)
         assert thread.is_alive()
 
 
-async def test_a_cancellation_is_known_before_the_event_loop_hears_of_the_loss(claimed: Claimed) -> None:
+async def test_a_cancellation_is_known_before_the_event_loop_handles_the_loss(claimed: Claimed) -> None:
     in_flight, notes, message = InFlight(), Notes(), claimed(lock_duration_s=3600)
     in_flight.add([message], time.monotonic())
     notes.lost = notes.cancelled = [message.id]
@@ -357,7 +357,7 @@ async def test_progress_is_written_at_once_and_then_once_a_second(
 
 
 @pytest.mark.parametrize("refused", [b"touch_worker", b"drain_asked_at"])
-async def test_a_sign_of_life_that_is_refused_is_said_once_and_costs_no_connection(
+async def test_a_refused_worker_heartbeat_is_logged_once_and_keeps_the_connection(
     claimed: Claimed, logged: LogCapture, monkeypatch: pytest.MonkeyPatch, refused: bytes
 ) -> None:
     monkeypatch.setattr(heartbeat, "REGISTRY_RETRY_S", 0.02)
@@ -377,7 +377,7 @@ async def test_a_sign_of_life_that_is_refused_is_said_once_and_costs_no_connecti
 
 
 @pytest.mark.parametrize(("lock_duration_s", "timeout_ms"), [(3600, "1000"), (0.6, "200"), (0.03, "50")])
-async def test_what_follows_the_locks_is_given_a_third_of_the_shortest_lock_at_most(
+async def test_calls_after_the_locks_take_a_third_of_the_shortest_lock_at_most(
     claimed: Claimed, lock_duration_s: float, timeout_ms: str
 ) -> None:
     in_flight, notes = InFlight(), Notes()

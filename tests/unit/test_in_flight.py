@@ -1,4 +1,4 @@
-"""The in_flight: what a worker holds, from the claim until the settle has arrived."""
+"""InFlight: the messages of a worker, from the claim until the settle has arrived."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def in_flight() -> InFlight:
     return InFlight()
 
 
-def test_it_holds_a_message_under_its_claim_and_under_no_other(in_flight: InFlight, claimed: Claimed) -> None:
+def test_a_message_is_held_under_its_claim_only(in_flight: InFlight, claimed: Claimed) -> None:
     first = claimed(claim_id=1)
     again = first._replace(claim_id=2)
     in_flight.add([first], 0)
@@ -29,7 +29,7 @@ def test_it_holds_a_message_under_its_claim_and_under_no_other(in_flight: InFlig
     assert in_flight.find(first.id) == again
 
 
-def test_what_was_given_up_is_not_held_but_still_known_until_it_is_claimed_again(
+def test_a_released_message_is_not_held_but_known_until_it_is_claimed_again(
     in_flight: InFlight, claimed: Claimed
 ) -> None:
     message, other = claimed(), claimed()

@@ -1,4 +1,4 @@
-"""The metrics: what is counted, into which bucket a time falls, and that no thread's share gets lost."""
+"""The metrics: what is counted, in which bucket a time is counted, and that no thread's values are lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def filled(histogram: Histogram) -> dict[int, int]:
 
 
 class Busy(list[float]):
-    """What another thread adds to as soon as it was looked at."""
+    """A list to which another thread adds as soon as it was read."""
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
@@ -47,7 +47,7 @@ class TestHistogram:
 
         assert filled(histogram) == {1: 3, 2: 1, 47: 1, 48: 1}
 
-    def test_many_times_at_once_fall_where_each_alone_does(self) -> None:
+    def test_many_times_are_sorted_like_single_ones(self) -> None:
         rng = random.Random(1)
         times = [rng.lognormvariate(-4, 3) for _ in range(2000)]
         histogram = Histogram()
@@ -57,14 +57,14 @@ class TestHistogram:
         assert histogram.counts == [sum(bisect_left(BOUNDS_S, each) == nth for each in times) for nth in range(BUCKETS)]
         assert histogram.sum_s == pytest.approx(sum(times))
 
-    def test_what_is_added_while_it_is_sorted_in_stays_for_the_next_time(self) -> None:
+    def test_times_added_during_the_sorting_are_counted_next_time(self) -> None:
         histogram = Histogram()
         histogram._unsorted = Busy([0.01])
 
         assert sum(filled(histogram).values()) == 1
         assert sum(filled(histogram).values()) == 2
 
-    def test_what_threads_add_is_neither_lost_nor_counted_twice(self) -> None:
+    def test_times_added_by_threads_are_counted_once(self) -> None:
         metrics, done = MetricsRecorder(["job"]), threading.Event()
 
         def add(_: int) -> None:
@@ -88,7 +88,7 @@ class TestHistogram:
 
 
 class TestClaims:
-    def test_the_waits_of_each_topic_stand_in_its_own_histogram(self, claimed: Claimed) -> None:
+    def test_the_waits_of_each_topic_are_in_its_own_histogram(self, claimed: Claimed) -> None:
         metrics = MetricsRecorder()
         metrics.record_claim(
             [claimed("a", waited_s=1.0), claimed("a", waited_s=1.0), claimed("b", waited_s=0.0)], WakeReason.BUSY, 0
@@ -97,14 +97,16 @@ class TestClaims:
         assert [sum(filled(metrics.for_topic(topic).waits).values()) for topic in "ab"] == [2, 1]
         assert (metrics.claims[WakeReason.BUSY], metrics.claimed_messages[WakeReason.BUSY]) == (1, 3)
 
-    def test_only_what_came_during_the_sleep_was_woken_for(self, claimed: Claimed) -> None:
+    def test_only_messages_published_during_the_sleep_count_as_woken(self, claimed: Claimed) -> None:
         metrics = MetricsRecorder()
         metrics.record_claim([claimed(waited_s=0.002), claimed(waited_s=60.0)], WakeReason.NOTIFY, slept_s=5.0)
 
         assert sum(filled(metrics.for_topic("job").wakes).values()) == 1
         assert metrics.for_topic("job").missed == 0
 
-    def test_what_came_during_the_sleep_and_was_found_late_by_a_poll_was_missed(self, claimed: Claimed) -> None:
+    def test_messages_published_during_the_sleep_and_found_by_a_late_poll_count_as_missed(
+        self, claimed: Claimed
+    ) -> None:
         just_now, missed, from_before = claimed(waited_s=0.2), claimed(waited_s=3.0), claimed(waited_s=60.0)
         metrics = MetricsRecorder()
         metrics.record_claim([just_now, missed, from_before], WakeReason.POLL, slept_s=5.0)
@@ -112,7 +114,7 @@ class TestClaims:
         assert metrics.for_topic("job").missed == 1
         assert filled(metrics.for_topic("job").wakes) == {}
 
-    def test_a_claim_that_brings_nothing_counts_as_a_claim(self) -> None:
+    def test_an_empty_claim_counts_as_a_claim(self) -> None:
         metrics = MetricsRecorder()
         metrics.record_claim([], WakeReason.TIMER, 1.0)
 
@@ -147,13 +149,13 @@ class TestEnds:
         assert {each: count for each, count in metrics.for_topic("job").results.items() if count} == {result: 1}
         assert kinds == {kind: 1}
 
-    def test_without_a_limit_no_attempt_is_the_last(self, claimed: Claimed) -> None:
+    def test_no_attempt_is_the_last_without_a_limit(self, claimed: Claimed) -> None:
         metrics = MetricsRecorder()
         metrics.record_settled([Settlement(claimed(attempt=99, max_attempts=None), SettleKind.RETRY)], [])
 
         assert metrics.for_topic("job").results[AttemptResult.RETRIED] == 1
 
-    def test_what_was_lost_ended_in_no_other_way(self, claimed: Claimed) -> None:
+    def test_a_lost_message_has_no_other_result(self, claimed: Claimed) -> None:
         fine, lost = claimed(), claimed()
         metrics = MetricsRecorder()
 
@@ -164,7 +166,7 @@ class TestEnds:
         results = metrics.for_topic("job").results
         assert (results[AttemptResult.SUCCESS], results[AttemptResult.LOST], kinds) == (1, 1, {SettleKind.COMPLETE: 2})
 
-    def test_topics_are_counted_apart(self, claimed: Claimed) -> None:
+    def test_topics_are_counted_separately(self, claimed: Claimed) -> None:
         metrics = MetricsRecorder()
         metrics.record_settled([Settlement(claimed(topic), SettleKind.COMPLETE) for topic in ("a", "b", "a")], [])
 

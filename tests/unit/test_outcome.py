@@ -1,4 +1,4 @@
-"""What a handler says, and what is settled then."""
+"""The outcome of a handler, and how it is settled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pgrouse.handlers.outcome import (
     to_settlement,
 )
 
-# Where frames of pgrouse lie; the folder of the checkout may have its name.
+# The folder of pgrouse in tracebacks; the folder of the checkout may have its name.
 PACKAGE = str(Path(pgrouse.__file__).parent)
 Claimed = Callable[..., Message]
 
@@ -64,7 +64,7 @@ def fail_deep_down(depth: int = 0) -> None:
 
 
 class TestKinds:
-    def test_nothing_is_success_without_an_output(self, claimed: Claimed) -> None:
+    def test_none_is_success_without_an_output(self, claimed: Claimed) -> None:
         message = claimed()
 
         assert to_settlement(message, None) == Settlement(message, SettleKind.COMPLETE)
@@ -79,40 +79,45 @@ class TestKinds:
             "closed",
         )
 
-    def test_an_exception_is_tried_again(self, claimed: Claimed, raised: Exception) -> None:
-        said = to_settlement(claimed(), raised)
+    def test_an_exception_is_retried(self, claimed: Claimed, raised: Exception) -> None:
+        settlement = to_settlement(claimed(), raised)
 
-        assert said.kind is SettleKind.RETRY
-        assert said.error is not None
-        assert said.error.rstrip().endswith("ZeroDivisionError: deep down")
+        assert settlement.kind is SettleKind.RETRY
+        assert settlement.error is not None
+        assert settlement.error.rstrip().endswith("ZeroDivisionError: deep down")
 
-    def test_retry_says_when_and_with_what_state(self, claimed: Claimed) -> None:
-        said = to_settlement(claimed(), Retry(timedelta(seconds=3), state={"page": 2}, reason="busy"))
+    def test_retry_has_its_delay_and_state(self, claimed: Claimed) -> None:
+        settlement = to_settlement(claimed(), Retry(timedelta(seconds=3), state={"page": 2}, reason="busy"))
 
-        assert (said.kind, said.after, said.state, said.error) == (
+        assert (settlement.kind, settlement.after, settlement.state, settlement.error) == (
             SettleKind.RETRY, timedelta(seconds=3), '{"page": 2}', "busy",
         )  # fmt: skip
 
-    def test_defer_says_when_and_is_no_failure(self, claimed: Claimed) -> None:
+    def test_defer_has_its_delay_and_is_no_failure(self, claimed: Claimed) -> None:
         at = datetime(2030, 1, 1, tzinfo=UTC)
 
-        said = to_settlement(claimed(), Defer(until=at))
+        settlement = to_settlement(claimed(), Defer(until=at))
 
-        assert (said.kind, said.after, said.until, said.error) == (SettleKind.DEFER, None, at, None)
+        assert (settlement.kind, settlement.after, settlement.until, settlement.error) == (
+            SettleKind.DEFER,
+            None,
+            at,
+            None,
+        )
 
-    def test_a_state_that_is_not_given_is_kept_and_none_clears_it(self, claimed: Claimed) -> None:
+    def test_an_omitted_state_is_kept_and_none_clears_it(self, claimed: Claimed) -> None:
         assert to_settlement(claimed(), Retry()).state is None
         assert to_settlement(claimed(), Retry(state=None)).state == "null"
         assert to_settlement(claimed(), Defer(state=None)).state == "null"
 
-    def test_a_state_that_is_no_json_fails_the_attempt_and_says_why(self, claimed: Claimed) -> None:
-        said = to_settlement(claimed(), Defer(state=object()))
+    def test_a_state_that_is_not_json_fails_the_attempt_with_the_reason(self, claimed: Claimed) -> None:
+        settlement = to_settlement(claimed(), Defer(state=object()))
 
-        assert said.kind is SettleKind.RETRY
-        assert said.error is not None
-        assert said.error.startswith("the handler's state is not JSON: ")
+        assert settlement.kind is SettleKind.RETRY
+        assert settlement.error is not None
+        assert settlement.error.startswith("the handler's state is not JSON: ")
 
-    def test_defer_until_a_naive_time_is_refused_where_it_is_said(self) -> None:
+    def test_defer_until_a_naive_time_raises_at_the_call(self) -> None:
         with pytest.raises(ValueError, match="needs a time zone"):
             Defer(until=datetime(2030, 1, 1))  # noqa: DTZ001 - that is the fault
 
@@ -142,17 +147,17 @@ class TestKinds:
             (1e300, ValueError),
         ],
     )
-    def test_what_is_no_time_is_refused_where_it_is_said(self, kind: Any, after: Any, error: type[Exception]) -> None:
+    def test_an_invalid_time_raises_at_the_call(self, kind: Any, after: Any, error: type[Exception]) -> None:
         with pytest.raises(
             error, match=rf"{kind.__name__}\(after=...\) is .*give a timedelta, a number of seconds, or a text"
         ):
             kind(after=after)
 
-    def test_an_overrun_time_ends_as_an_expired_lock(self, claimed: Claimed) -> None:
-        said = timed_out(claimed(timeout_s=2.5))
+    def test_an_exceeded_timeout_ends_as_an_expired_lock(self, claimed: Claimed) -> None:
+        settlement = timed_out(claimed(timeout_s=2.5))
 
-        assert said.kind is SettleKind.EXPIRE
-        assert said.error == "lock_expired: the handler ran longer than its timeout of 2.5 s"
+        assert settlement.kind is SettleKind.EXPIRE
+        assert settlement.error == "lock_expired: the handler ran longer than its timeout of 2.5 s"
 
 
 class TestOutput:
@@ -173,7 +178,7 @@ class TestOutput:
             ("back\\u0000slash", '"back\\\\u0000slash"'),
         ],
     )
-    def test_what_is_json_or_can_be_told_as_json_is_kept(self, claimed: Claimed, output: Any, kept: str) -> None:
+    def test_json_and_values_that_convert_to_json_are_stored(self, claimed: Claimed, output: Any, kept: str) -> None:
         said = to_settlement(claimed(), output)
 
         assert (said.kind, said.output, said.error) == (SettleKind.COMPLETE, kept, None)
@@ -194,7 +199,9 @@ class TestOutput:
         ],
         ids=lambda output: repr(output)[:20] if not isinstance(output, int) else "10**5000",
     )
-    def test_what_cannot_be_kept_is_dropped_and_the_work_stays_done(self, claimed: Claimed, output: Any) -> None:
+    def test_an_output_that_cannot_be_stored_is_dropped_and_the_message_succeeds(
+        self, claimed: Claimed, output: Any
+    ) -> None:
         said = to_settlement(claimed(), output)
 
         assert (said.kind, said.output) == (SettleKind.COMPLETE, None)
@@ -212,29 +219,29 @@ class TestErrors:
         assert len(cut.encode()) <= ERROR_BYTES
         assert cut == "é" * (ERROR_BYTES // 2 - 1) + "x"
 
-    def test_what_postgresql_cannot_store_is_replaced(self) -> None:
+    def test_characters_that_postgresql_cannot_store_are_replaced(self) -> None:
         assert to_storable_text("a\x00b\ud800c") == "a\ufffdb?c"
 
-    def test_a_traceback_has_no_frame_of_ours_and_not_too_many_of_the_handlers(self, raised: Exception) -> None:
-        told = describe(raised)
+    def test_a_traceback_omits_frames_of_pgrouse_and_limits_those_of_the_handler(self, raised: Exception) -> None:
+        described = describe(raised)
 
-        assert told.startswith("Traceback (most recent call last):")
-        assert PACKAGE not in told
-        assert told.count("in fail_deep_down") <= 20
+        assert described.startswith("Traceback (most recent call last):")
+        assert PACKAGE not in described
+        assert described.count("in fail_deep_down") <= 20
 
-    def test_an_error_that_cannot_even_be_told_is_told_somehow(self) -> None:
-        class Mute(Exception):
+    def test_an_error_that_cannot_be_formatted_is_replaced(self) -> None:
+        class Unprintable(Exception):
             def __str__(self) -> str:
                 raise RuntimeError
 
-        assert "Mute" in describe(Mute())
+        assert "Unprintable" in describe(Unprintable())
 
-    def test_a_long_message_is_cut_so_that_the_kind_of_error_and_its_frames_are_kept(self) -> None:
+    def test_a_long_message_is_cut_and_the_type_of_the_error_and_its_frames_are_kept(self) -> None:
         with pytest.raises(ValueError, match="xxx") as caught:
             raise ValueError("x" * 20_000)
 
-        told = describe(caught.value)
+        described = describe(caught.value)
 
-        assert told.startswith("Traceback (most recent call last):\n")
-        assert told.splitlines()[-1].startswith("ValueError: xxx")
-        assert told.endswith("x… 18,013 characters more\n")
+        assert described.startswith("Traceback (most recent call last):\n")
+        assert described.splitlines()[-1].startswith("ValueError: xxx")
+        assert described.endswith("x… 18,013 characters more\n")

@@ -1,4 +1,4 @@
-"""The JSON Schema of payloads: what fits, what is told of what does not, and what a schema may not do."""
+"""The JSON Schema of payloads: valid payloads, the problems of others, and what a schema may not do."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def problems(schema: Any, payload: Any) -> list[str]:
     return compile_schema(schema).problems(json.dumps(payload))
 
 
-def test_a_payload_that_fits_has_no_problems() -> None:
+def test_a_valid_payload_has_no_problems() -> None:
     assert problems(ORDER, {"id": 7, "lines": ["a"]}) == []
 
 
-def test_every_problem_is_told_with_its_place_and_never_with_a_value() -> None:
+def test_every_problem_has_its_location_and_never_a_value() -> None:
     found = problems(ORDER, {"id": "secret", "lines": ["fine", 4711]})
 
     assert [each.partition(":")[0] for each in found] == ["id", "lines.1"]
     assert not any("secret" in each or "4711" in each for each in found)
 
 
-def test_what_is_missing_or_too_much_is_told_by_its_name() -> None:
+def test_missing_and_additional_properties_are_named() -> None:
     assert sorted(problems(ORDER, {"price": 1})) == [
         '(whole): "id" is a required property',
         "(whole): Additional properties are not allowed ('price' was unexpected)",
@@ -54,7 +54,7 @@ def test_at_most_twenty_problems_are_listed_and_the_others_counted() -> None:
     assert found[-1] == "and 30 more"
 
 
-def test_of_a_large_payload_only_the_first_problem_is_told() -> None:
+def test_only_the_first_problem_of_a_large_payload_is_reported() -> None:
     began = time.perf_counter()
 
     (problem,) = problems({"items": {"type": "string"}}, list(range(300_000)))
@@ -64,19 +64,19 @@ def test_of_a_large_payload_only_the_first_problem_is_told() -> None:
     assert time.perf_counter() - began < 60, "all of them would take minutes"
 
 
-def test_a_body_does_not_fit_a_schema() -> None:
+def test_a_body_does_not_match_a_schema() -> None:
     (problem,) = compile_schema({"type": "object"}).problems(None)
 
     assert "wants JSON" in problem
 
 
 @pytest.mark.parametrize("schema", [True, {}])
-def test_a_schema_that_asks_for_nothing_takes_a_body_too(schema: Any) -> None:
+def test_an_empty_schema_accepts_a_body(schema: Any) -> None:
     assert compile_schema(schema).problems(None) == []
 
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "(.*a){20}"])
-def test_a_pattern_takes_time_in_proportion_to_the_text(pattern: str) -> None:
+def test_the_time_of_a_pattern_is_proportional_to_the_text(pattern: str) -> None:
     schema = compile_schema({"pattern": pattern, "patternProperties": {pattern: {}}, "unevaluatedProperties": False})
     hostile = "a" * 20_000 + "!"
     began = time.perf_counter()
@@ -102,7 +102,7 @@ def test_formats_are_not_checked() -> None:
         ({"$schema": "http://example.com/mine"}, "payload_schema: (whole): Unknown meta-schema"),
     ],
 )
-def test_what_is_no_schema_is_refused_with_the_place(schema: Any, problem: str) -> None:
+def test_an_invalid_schema_is_refused_with_the_location(schema: Any, problem: str) -> None:
     with pytest.raises(SchemaUnusable) as caught:
         compile_schema(schema)
 
@@ -110,7 +110,7 @@ def test_what_is_no_schema_is_refused_with_the_place(schema: Any, problem: str) 
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "["])
-def test_a_pattern_without_such_a_bound_is_refused_with_the_fix(pattern: str) -> None:
+def test_a_pattern_without_linear_time_is_refused_with_the_fix(pattern: str) -> None:
     for schema in ({"pattern": pattern}, {"patternProperties": {pattern: {}}}):
         with pytest.raises(SchemaUnusable, match="no look-around and no back-references"):
             compile_schema(schema)
@@ -128,18 +128,18 @@ def test_nothing_is_ever_fetched() -> None:
             server.accept()
 
 
-def test_a_file_is_not_read() -> None:
+def test_no_file_is_read() -> None:
     with pytest.raises(SchemaUnusable, match="nothing is fetched"):
         compile_schema({"$ref": "file:///etc/hostname"})
 
 
-def test_who_uses_no_schema_does_not_wait_for_the_library() -> None:
+def test_an_import_without_schemas_does_not_load_the_library() -> None:
     code = "import sys, pgrouse.worker.daemon; sys.exit('jsonschema_rs' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_without_the_package_that_checks_a_schema_cannot_be_used_and_the_error_says_what_to_install(
+def test_a_schema_without_the_package_raises_an_error_that_names_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
@@ -149,13 +149,13 @@ def test_without_the_package_that_checks_a_schema_cannot_be_used_and_the_error_s
 
 
 @pytest.mark.parametrize("schema", [True, {}])
-def test_a_schema_that_asks_for_nothing_needs_no_package(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_schema_needs_no_package(schema: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
 
     assert compile_schema(schema).problems('{"a": 1}') == []
 
 
-def test_a_publisher_without_the_package_is_refused_and_nothing_is_published_unchecked(
+def test_a_publish_without_the_package_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)

@@ -1,4 +1,4 @@
-"""The notes of how far messages are: what is due when, and that the last one is never lost."""
+"""The progress of running messages: what is written when, and that the last value is never lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def texts(progress: Progress, now: float) -> list[str]:
     return [note.text for note in progress.due(now)]
 
 
-def test_the_first_note_is_due_at_once_and_wakes_who_writes(
+def test_the_first_report_is_due_at_once_and_wakes_the_writer(
     progress: Progress, woken: list[bool], claimed: Claimed
 ) -> None:
     progress.note(claimed(), "1")
@@ -39,7 +39,7 @@ def test_the_first_note_is_due_at_once_and_wakes_who_writes(
     assert texts(progress, time.monotonic()) == ["1"]
 
 
-def test_further_notes_wait_for_their_second_and_only_the_last_is_written(
+def test_later_reports_wait_a_second_and_only_the_last_is_written(
     progress: Progress, woken: list[bool], claimed: Claimed
 ) -> None:
     message, now = claimed(), time.monotonic()
@@ -56,14 +56,16 @@ def test_further_notes_wait_for_their_second_and_only_the_last_is_written(
     assert texts(progress, now + 9 * WRITE_EVERY_S) == [], "what is written is not due any more"
 
 
-def test_without_an_open_note_there_is_nothing_to_wait_for(progress: Progress, claimed: Claimed) -> None:
+def test_a_writer_without_a_report_has_no_due_time(progress: Progress, claimed: Claimed) -> None:
     progress.note(claimed(), "1")
     progress.due(time.monotonic())
 
     assert progress.pause_s(time.monotonic()) == math.inf
 
 
-def test_what_could_not_be_written_is_due_again_in_a_while_as_it_is_then(progress: Progress, claimed: Claimed) -> None:
+def test_a_report_that_could_not_be_written_is_due_again_with_its_newest_value(
+    progress: Progress, claimed: Claimed
+) -> None:
     message, now = claimed(), time.monotonic()
     progress.note(message, "1")
     notes = progress.due(now)
@@ -74,7 +76,7 @@ def test_what_could_not_be_written_is_due_again_in_a_while_as_it_is_then(progres
     assert texts(progress, now + WRITE_EVERY_S) == ["2"]
 
 
-def test_the_last_note_is_known_until_the_message_is_gone(progress: Progress, claimed: Claimed) -> None:
+def test_the_last_report_is_kept_until_the_message_ends(progress: Progress, claimed: Claimed) -> None:
     message = claimed()
     again = message._replace(claim_id=message.claim_id + 1)
     progress.note(message, "1")
@@ -88,19 +90,19 @@ def test_the_last_note_is_known_until_the_message_is_gone(progress: Progress, cl
 
 
 @pytest.mark.parametrize(
-    ("said", "text"),
+    ("reported", "text"),
     [
         ((1, None, None), '{"done": 1}'),
         ((0.5, 2, "MiB"), '{"done": 0.5, "total": 2, "unit": "MiB"}'),
         ((0, 0, "Zeilen für Köln"), '{"done": 0, "total": 0, "unit": "Zeilen für Köln"}'),
     ],
 )
-def test_a_progress_is_kept_as_it_was_said(said: tuple[Any, ...], text: str) -> None:
-    assert progress_json(*said) == text
+def test_a_progress_is_stored_as_reported(reported: tuple[Any, ...], text: str) -> None:
+    assert progress_json(*reported) == text
 
 
 @pytest.mark.parametrize(
-    ("said", "named"),
+    ("reported", "named"),
     [
         ((-1, None, None), r"done=-1"),
         ((math.inf, None, None), "done=inf"),
@@ -112,6 +114,6 @@ def test_a_progress_is_kept_as_it_was_said(said: tuple[Any, ...], text: str) -> 
         ((1, 2, "a\nb"), r"unit='a\\nb'"),
     ],
 )
-def test_what_is_none_is_refused_with_its_name_and_value(said: tuple[Any, ...], named: str) -> None:
+def test_an_invalid_progress_is_refused_with_its_name_and_value(reported: tuple[Any, ...], named: str) -> None:
     with pytest.raises(ValueError, match=rf"ctx\.progress\({named}.*: use a "):
-        progress_json(*said)
+        progress_json(*reported)

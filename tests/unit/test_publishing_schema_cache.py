@@ -1,4 +1,4 @@
-"""What a publisher remembers of the schemas of topics: one text for all topics that share it, and of no more topics than are bearable."""
+"""A publisher's cache of the schemas of topics: one text for all topics that share it, and a limited number of topics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _forget() -> Iterator[None]:
 
 
 def read(text: str = '{"type": "object"}') -> str:
-    """Return a text as it comes from the database: another one each time, of equal content."""
+    """Return a text as the database returns it: another object each time, of equal content."""
     return text.encode().decode()
 
 
@@ -31,7 +31,7 @@ def test_topics_with_the_same_schema_share_its_text() -> None:
     assert get("c").text == '{"type": "string"}'
 
 
-def test_names_of_topics_without_end_fill_no_memory_and_the_last_is_known() -> None:
+def test_the_number_of_cached_topics_is_limited_and_the_newest_is_kept() -> None:
     for number in range(3 * MAX_TOPICS):
         put(f"t{number}", "d1", read())
 
@@ -39,7 +39,7 @@ def test_names_of_topics_without_end_fill_no_memory_and_the_last_is_known() -> N
     assert get(f"t{3 * MAX_TOPICS - 1}").digest == "d1"
 
 
-def test_what_is_remembered_anew_makes_nobody_forgotten() -> None:
+def test_an_update_of_a_cached_topic_evicts_no_other() -> None:
     for number in range(MAX_TOPICS):
         put(f"t{number}", "d1", read())
     put("t7", "d2", read("{}"))
@@ -47,7 +47,7 @@ def test_what_is_remembered_anew_makes_nobody_forgotten() -> None:
     assert (get("t0").digest, get("t7").digest) == ("d1", "d2")
 
 
-def test_a_topic_without_a_schema_is_forgotten() -> None:
+def test_a_topic_without_a_schema_is_removed() -> None:
     put("a", "d1", read())
 
     assert put("a", None, None).digest is None

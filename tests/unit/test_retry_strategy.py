@@ -1,4 +1,4 @@
-"""A retry strategy: what it may return, and what function may be one."""
+"""A retry strategy: its valid return values, and which functions are valid."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answer(claimed: Claimed, value: Any) -> timedelta | None:
         (None, None),
     ],
 )
-def test_it_returns_a_time_or_none(claimed: Claimed, returned: Any, meant: timedelta | None) -> None:
+def test_a_strategy_returns_a_delay_or_none(claimed: Claimed, returned: Any, meant: timedelta | None) -> None:
     assert answer(claimed, returned) == meant
 
 
@@ -50,7 +50,7 @@ def test_it_returns_a_time_or_none(claimed: Claimed, returned: Any, meant: timed
         (object(), "a object"),
     ],
 )
-def test_what_is_no_time_is_told_with_its_value(claimed: Claimed, rubbish: Any, shown: str) -> None:
+def test_an_invalid_delay_is_reported_with_its_value(claimed: Claimed, rubbish: Any, shown: str) -> None:
     with pytest.raises(RetryStrategyFailed) as caught:
         answer(claimed, rubbish)
 
@@ -60,7 +60,7 @@ def test_what_is_no_time_is_told_with_its_value(claimed: Claimed, rubbish: Any, 
     )
 
 
-def test_it_is_asked_with_the_attempt_the_time_since_the_first_and_the_error(claimed: Claimed) -> None:
+def test_a_strategy_gets_the_attempt_the_time_since_the_first_and_the_error(claimed: Claimed) -> None:
     asked: list[Any] = []
     error = OSError("gone")
 
@@ -70,7 +70,7 @@ def test_it_is_asked_with_the_attempt_the_time_since_the_first_and_the_error(cla
 
 
 @pytest.mark.parametrize("broken", [ZeroDivisionError("no"), SystemExit(3), KeyboardInterrupt()])
-def test_what_it_raises_is_its_failure(claimed: Claimed, broken: BaseException) -> None:
+def test_an_exception_of_a_strategy_is_its_failure(claimed: Claimed, broken: BaseException) -> None:
     def fail(attempt: int, elapsed: timedelta, error: BaseException) -> None:
         raise broken
 
@@ -94,6 +94,6 @@ async def a_coroutine(attempt: int, elapsed: timedelta, error: BaseException) ->
         (lambda a, b, c, d: 0, r"m:f cannot be called with \(attempt, elapsed, error\): give it three parameters"),
     ],
 )
-def test_what_cannot_be_one_is_refused_with_the_fix(function: Any, problem: str) -> None:
+def test_an_invalid_strategy_is_refused_with_the_fix(function: Any, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         to_strategy("m:f", function)

@@ -1,4 +1,4 @@
-"""ack_policy and retry in the configuration: what contradicts itself is refused, what surprises is said."""
+"""ack_policy and retry in the configuration: contradictions are refused, surprising settings are warned about."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def settings(folder: Path) -> Callable[[str], config.Config]:
     return settings
 
 
-def test_the_default_is_to_retry_by_the_topics_backoff(settings: Callable[[str], config.Config]) -> None:
+def test_the_default_is_a_retry_with_the_topics_backoff(settings: Callable[[str], config.Config]) -> None:
     rules = loader.load(settings(""))["job"].rules
 
     assert (rules.policy, rules.strategy) == (AckPolicy.NACK_ON_ERROR, None)
 
 
 @pytest.mark.parametrize("policy", list(AckPolicy))
-def test_each_policy_is_known_by_its_name(settings: Callable[[str], config.Config], policy: AckPolicy) -> None:
+def test_each_policy_is_found_by_its_name(settings: Callable[[str], config.Config], policy: AckPolicy) -> None:
     assert loader.load(settings(f'ack_policy = "{policy}"'))["job"].rules.policy is policy
 
 
-def test_a_strategy_is_found_as_a_handler_is(settings: Callable[[str], config.Config]) -> None:
+def test_a_strategy_is_found_like_a_handler(settings: Callable[[str], config.Config]) -> None:
     strategy = loader.load(settings('retry_strategy = "rules_jobs:soon"'))["job"].rules.strategy
 
     assert strategy is not None
@@ -82,7 +82,7 @@ def test_a_strategy_is_found_as_a_handler_is(settings: Callable[[str], config.Co
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_file_line_key_and_fix(
+def test_an_invalid_rule_is_refused_with_file_line_key_and_fix(
     settings: Callable[[str], config.Config], lines: str, problem: str
 ) -> None:
     with pytest.raises(ConfigProblems) as refused:
@@ -112,7 +112,7 @@ def test_a_handler_that_cannot_acknowledge_is_refused_for_manual(folder: Path) -
         ('ack_policy = "manual"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy", "never after an exception"),
     ],
 )  # fmt: skip
-def test_what_surprises_is_questioned(
+def test_a_surprising_rule_is_a_warning(
     settings: Callable[[str], config.Config], lines: str, key: str, text: str
 ) -> None:
     (question,) = loader.find_suspicious_settings(settings(lines))
@@ -125,5 +125,5 @@ def test_what_surprises_is_questioned(
 @pytest.mark.parametrize(
     "lines", ["", 'retry_strategy = "rules_jobs:soon"', 'ack_policy = "manual"', 'ack_policy = "ack"']
 )
-def test_what_does_not_is_not(settings: Callable[[str], config.Config], lines: str) -> None:
+def test_a_usual_rule_is_no_warning(settings: Callable[[str], config.Config], lines: str) -> None:
     assert loader.find_suspicious_settings(settings(lines)) == []

@@ -24,12 +24,12 @@ def of(*rows: tuple[str, str]) -> SchemaCache:
     return schemas
 
 
-def test_without_any_schema_there_is_nothing_to_check() -> None:
+def test_a_cache_without_schemas_checks_nothing() -> None:
     assert SchemaCache().is_empty
     assert of().is_empty
 
 
-def test_a_topics_own_schema_wins_over_that_of_the_defaults(claimed: Claimed) -> None:
+def test_a_topics_own_schema_overrides_that_of_the_defaults(claimed: Claimed) -> None:
     schemas = of(("*", NUMBER), ("text", '{"type": "string"}'), ("any", "{}"))
 
     assert schemas.violation(claimed("other", payload="1")) is None
@@ -41,7 +41,7 @@ def test_a_topics_own_schema_wins_over_that_of_the_defaults(claimed: Claimed) ->
     assert schemas.violation(claimed("any", payload='"a"')) is None
 
 
-def test_a_payload_that_python_cannot_hold_does_not_fit(claimed: Claimed) -> None:
+def test_a_payload_that_python_cannot_hold_is_invalid(claimed: Claimed) -> None:
     schemas = of(("job", NUMBER))
 
     for hostile in ("[" * 10_000 + "]" * 10_000, "{not json"):
@@ -58,7 +58,7 @@ def test_a_long_list_of_problems_is_cut_at_its_end(claimed: Claimed) -> None:
     assert 7000 < len(error.encode()) <= ERROR_BYTES
 
 
-def test_only_what_changed_is_made_ready_anew_and_said_again(claimed: Claimed, logged: LogCapture) -> None:
+def test_only_a_changed_schema_is_compiled_and_logged_again(claimed: Claimed, logged: LogCapture) -> None:
     schemas = of(("good", NUMBER), ("bad", '{"type": 5}'))
     before = dict(schemas._schemas)
 
@@ -69,7 +69,7 @@ def test_only_what_changed_is_made_ready_anew_and_said_again(claimed: Claimed, l
     assert [event["topic"] for event in logged.entries] == ["bad"]
 
 
-def test_what_is_gone_holds_no_longer(claimed: Claimed) -> None:
+def test_a_removed_schema_no_longer_applies(claimed: Claimed) -> None:
     schemas = of(("job", NUMBER))
 
     schemas.update([])
@@ -102,7 +102,7 @@ def test_a_payload_that_does_not_match_ends_its_attempt_as_rejected(claimed: Cla
     assert of(("job", NUMBER)).check([fits]) == ([fits], [])
 
 
-def test_without_the_package_that_checks_no_message_is_run_unchecked_and_none_is_rejected(
+def test_no_message_runs_unchecked_or_is_rejected_without_the_package(
     claimed: Claimed, logged: LogCapture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)

@@ -1,4 +1,4 @@
-"""The ids that a form of the dashboard sends: whatever stands there, it is a number of a message or refused."""
+"""The ids that a form of the dashboard sends: each is a number of a message or refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pgrouse.web.problem import Problem
 
 
 @pytest.mark.parametrize("text", ["0" * 25 + "9" * 5000, "9" * 5000, str(2**63), "-1", "1.5", "x", "٣", "1e3", "0x1"])
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_an_invalid_id_is_refused(text: str) -> None:
     with pytest.raises(Problem) as refused:
         _ids([text])
 

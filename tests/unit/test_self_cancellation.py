@@ -1,4 +1,4 @@
-"""Handlers that cancel their own task, or leave a cancellation behind: that is their own failure, and no place of the executor is lost by it."""
+"""Handlers that cancel their own task, or leave a cancellation behind: they fail, and the executor loses no slot."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def cancel_often_and_return(payload: Any) -> None:
 
 
 async def cancel_and_swallow(payload: Any) -> None:
-    """As time-outs do that were written before tasks counted their cancellations."""
+    """As timeouts do that were written before tasks counted their cancellations."""
     me().cancel()
     try:
         await asyncio.sleep(3600)
@@ -56,7 +56,7 @@ async def cancel_and_swallow(payload: Any) -> None:
 
 
 async def cancel_when_it_is_over(payload: Any) -> None:
-    """As a timer does that nobody took back."""
+    """As a timer does that was not cancelled."""
     asyncio.get_running_loop().call_soon(me().cancel)
 
 
@@ -72,7 +72,7 @@ Cancelling = pytest.mark.parametrize("cancelling", ENDS, ids=lambda each: each._
 
 
 async def rest(executor: HandlerExecutor) -> None:
-    """Let the loops of a executor come to rest."""
+    """Let the loops of an executor become idle."""
     await until(lambda: len(executor.singles.idle_workers) == len(executor.singles.workers) and not executor.running)
     for _ in range(5):
         await asyncio.sleep(0)
@@ -83,7 +83,7 @@ def all_live(executor: HandlerExecutor) -> bool:
 
 
 @Cancelling
-async def test_it_costs_no_worker_loop(claimed: Claimed, cancelling: Callable[..., Any]) -> None:
+async def test_a_self_cancellation_costs_no_worker_loop(claimed: Claimed, cancelling: Callable[..., Any]) -> None:
     async with executor_of(handler(cancelling), concurrency=1) as executor:
         for n in range(3):
             executor.add([claimed()], 0)
@@ -97,32 +97,32 @@ async def test_it_costs_no_worker_loop(claimed: Claimed, cancelling: Callable[..
 
 
 @Cancelling
-async def test_the_next_message_of_the_same_loop_finds_nothing_of_it(
+async def test_a_self_cancellation_does_not_affect_the_next_message_of_the_loop(
     claimed: Claimed, cancelling: Callable[..., Any]
 ) -> None:
     counts: list[int] = []
 
-    async def look(payload: Any) -> None:
+    async def observe(payload: Any) -> None:
         counts.append(me().cancelling())
         async with asyncio.timeout(60):
             await asyncio.sleep(0.001)
         counts.append(me().cancelling())
 
-    async with executor_of(handler(cancelling), handler(look, topic="next"), concurrency=1, prefetch=1) as executor:
+    async with executor_of(handler(cancelling), handler(observe, topic="next"), concurrency=1, prefetch=1) as executor:
         executor.add([claimed()], 0)
         await rest(executor)
         executor.add([claimed(), claimed("next")], 0)
         await until(lambda: len(executor.settle_buffer.waiting) == 3)
 
         if cancelling is cancel_when_it_is_over:
-            # Nobody can tell from outside which message a late timer is about.
+            # It cannot be known from outside which message a late timer belongs to.
             assert counts[0] == 0
         else:
             assert [kind for _, kind in ends(executor)][-1] == SettleKind.COMPLETE
             assert counts == [0, 0]
 
 
-async def test_its_error_says_where_it_was_cancelled(claimed: Claimed) -> None:
+async def test_the_error_names_where_the_task_was_cancelled(claimed: Claimed) -> None:
     async with executor_of(handler(cancel_and_wait)) as executor:
         executor.add([claimed()], 0)
         await until(lambda: executor.settle_buffer.waiting)
@@ -132,7 +132,7 @@ async def test_its_error_says_where_it_was_cancelled(claimed: Claimed) -> None:
         assert ended.error_type == "CancelledError"
 
 
-async def test_it_is_settled_as_the_policy_of_the_topic_says(claimed: Claimed) -> None:
+async def test_a_self_cancellation_is_settled_by_the_policy_of_the_topic(claimed: Claimed) -> None:
     rejecting = Handler(
         "job", "m:f", cancel_and_wait, ExecutionMode.ASYNC, 1, None, rules=AckRules(AckPolicy.REJECT_ON_ERROR)
     )
@@ -144,7 +144,7 @@ async def test_it_is_settled_as_the_policy_of_the_topic_says(claimed: Claimed) -
         assert [kind for _, kind in ends(executor)] == [SettleKind.REJECT]
 
 
-async def test_after_the_completion_it_is_only_logged(claimed: Claimed, logged: LogCapture) -> None:
+async def test_a_self_cancellation_after_the_completion_is_only_logged(claimed: Claimed, logged: LogCapture) -> None:
     first = Handler("job", "m:f", cancel_and_wait, ExecutionMode.ASYNC, 1, None, rules=AckRules(AckPolicy.ACK_FIRST))
     message = claimed()
 
@@ -159,12 +159,12 @@ async def test_after_the_completion_it_is_only_logged(claimed: Claimed, logged: 
 
         assert all_live(executor)
         assert ends(executor) == []
-    (said,) = [each for each in logged.entries if each["event"] == "message.ended_after_completion"]
-    assert said["message_id"] == message.id
-    assert "CancelledError" in said["reason"]
+    (event,) = [each for each in logged.entries if each["event"] == "message.ended_after_completion"]
+    assert event["message_id"] == message.id
+    assert "CancelledError" in event["reason"]
 
 
-async def test_a_message_that_comes_just_when_a_resting_loop_is_hit_is_run(claimed: Claimed) -> None:
+async def test_a_message_that_arrives_when_an_idle_loop_is_cancelled_runs(claimed: Claimed) -> None:
     async with executor_of(handler(nothing), concurrency=1) as executor:
         executor.add([claimed()], 0)
         await rest(executor)
@@ -183,7 +183,7 @@ async def test_a_message_that_comes_just_when_a_resting_loop_is_hit_is_run(claim
         assert (len(executor.singles.workers), len(executor.singles.idle_workers)) == (1, 1)
 
 
-async def test_a_cancellation_that_hits_the_wait_for_a_thread_fails_that_message(claimed: Claimed) -> None:
+async def test_a_cancellation_during_the_wait_for_a_thread_fails_that_message(claimed: Claimed) -> None:
     release = threading.Event()
     threaded, fine = claimed(), claimed("fine")
 
@@ -205,7 +205,7 @@ async def test_a_cancellation_that_hits_the_wait_for_a_thread_fails_that_message
 
 class TestOurs:
     @pytest.mark.parametrize("late", [False, True], ids=["before", "in the moment in which it could go on"])
-    async def test_a_drain_is_heard_also_by_one_that_was_cancelled_before(self, claimed: Claimed, late: bool) -> None:
+    async def test_a_drain_reaches_a_handler_that_was_cancelled_before(self, claimed: Claimed, late: bool) -> None:
         gate, spoiler, message = Gate(), claimed("spoil"), claimed()
 
         async with executor_of(
@@ -222,7 +222,7 @@ class TestOurs:
 
             assert ends(executor) == [(spoiler.id, SettleKind.COMPLETE), (message.id, SettleKind.RELEASE)]
 
-    async def test_a_lost_message_whose_handler_could_just_go_on_settles_nothing(self, claimed: Claimed) -> None:
+    async def test_a_lost_message_whose_handler_continues_is_not_settled(self, claimed: Claimed) -> None:
         gate, message, following = Gate(), claimed(), claimed()
 
         async with executor_of(handler(gate.handle), concurrency=1) as executor:
@@ -236,7 +236,7 @@ class TestOurs:
 
             assert ends(executor) == [(following.id, SettleKind.COMPLETE)]
 
-    async def test_of_its_own_and_ours_ours_counts(self, claimed: Claimed) -> None:
+    async def test_a_cancellation_by_the_worker_overrides_that_of_the_handler(self, claimed: Claimed) -> None:
         async def cancel_twice(payload: Any) -> None:
             me().cancel()
             try:
@@ -252,14 +252,14 @@ class TestOurs:
             assert ends(executor) == [(message.id, SettleKind.EXPIRE)]
 
     @Cancelling
-    async def test_the_end_ends_all_loops(self, claimed: Claimed, cancelling: Callable[..., Any]) -> None:
+    async def test_the_stop_ends_all_loops(self, claimed: Claimed, cancelling: Callable[..., Any]) -> None:
         async with executor_of(handler(cancelling), concurrency=3) as executor:
             executor.add([claimed() for _ in range(20)], 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 20)
         assert all(task.done() for task in executor.singles.workers)
         assert not executor.has_unstoppable
 
-    async def test_a_handler_that_swallows_the_end_is_the_last_of_its_loop(self, claimed: Claimed) -> None:
+    async def test_a_handler_that_swallows_the_stop_is_the_last_of_its_loop(self, claimed: Claimed) -> None:
         async def swallow(payload: Any) -> None:
             try:
                 await asyncio.sleep(3600)
@@ -274,7 +274,7 @@ class TestOurs:
 
 class TestBatches:
     @Cancelling
-    async def test_a_batch_ends_as_its_handler_did_and_frees_its_place(
+    async def test_a_batch_ends_with_its_handler_and_frees_its_slot(
         self, claimed: Claimed, cancelling: Callable[..., Any]
     ) -> None:
         async with executor_of(batch_handler(cancelling, size=2)) as executor:
@@ -285,7 +285,7 @@ class TestBatches:
             assert [kind for _, kind in ends(executor)] == [ENDS[cancelling]] * 6
             assert not executor.running
 
-    async def test_a_cancellation_that_hits_the_wait_for_a_thread_fails_the_batch(self, claimed: Claimed) -> None:
+    async def test_a_cancellation_during_the_wait_for_a_thread_fails_the_batch(self, claimed: Claimed) -> None:
         release = threading.Event()
 
         async with executor_of(batch_handler(lambda payloads: release.wait(60) and None, size=2)) as executor:

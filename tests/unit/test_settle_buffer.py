@@ -1,4 +1,4 @@
-"""The settle_buffer: what ended and is not settled yet, and what became of it."""
+"""SettleBuffer: results that are not settled yet, and what happened to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ended(claimed: Claimed) -> Callable[[], Settlement]:
     return lambda: Settlement(claimed(), SettleKind.COMPLETE)
 
 
-def test_it_hands_out_everything_that_waits_once(settle_buffer: SettleBuffer, ended: Callable[[], Settlement]) -> None:
+def test_waiting_results_are_taken_once(settle_buffer: SettleBuffer, ended: Callable[[], Settlement]) -> None:
     first, second = ended(), ended()
     settle_buffer.add(first)
     settle_buffer.add(second)
@@ -34,7 +34,7 @@ def test_it_hands_out_everything_that_waits_once(settle_buffer: SettleBuffer, en
     assert settle_buffer.take() == []
 
 
-def test_it_is_idle_when_nothing_waits_and_nothing_is_on_its_way(
+def test_a_buffer_is_idle_when_nothing_waits_and_nothing_is_being_sent(
     settle_buffer: SettleBuffer, ended: Callable[[], Settlement]
 ) -> None:
     assert settle_buffer.is_idle
@@ -49,7 +49,7 @@ def test_it_is_idle_when_nothing_waits_and_nothing_is_on_its_way(
     assert (settle_buffer.settled_count, settle_buffer.counts[SettleKind.COMPLETE]) == (1, 1)
 
 
-def test_what_could_not_be_flushed_goes_first_next_time(
+def test_results_that_could_not_be_flushed_are_first_next_time(
     settle_buffer: SettleBuffer, ended: Callable[[], Settlement]
 ) -> None:
     first, second = ended(), ended()
@@ -64,7 +64,9 @@ def test_what_could_not_be_flushed_goes_first_next_time(
     assert settle_buffer.take() == [first, second]
 
 
-def test_two_flushes_at_once_are_counted_apart(settle_buffer: SettleBuffer, ended: Callable[[], Settlement]) -> None:
+def test_two_concurrent_flushes_are_counted_separately(
+    settle_buffer: SettleBuffer, ended: Callable[[], Settlement]
+) -> None:
     settle_buffer.add(ended())
     first = settle_buffer.take()
     settle_buffer.add(ended())
@@ -79,7 +81,7 @@ def test_two_flushes_at_once_are_counted_apart(settle_buffer: SettleBuffer, ende
     assert settle_buffer.settled_count == 2
 
 
-def test_a_lost_lock_is_counted_and_said(
+def test_a_lost_lock_is_counted_and_logged(
     settle_buffer: SettleBuffer, ended: Callable[[], Settlement], logged: LogCapture
 ) -> None:
     fine, lost = ended(), ended()
@@ -95,7 +97,7 @@ def test_a_lost_lock_is_counted_and_said(
 
 
 @pytest.mark.parametrize("act", ["add", "put_back", "done"])
-async def test_whoever_waits_is_woken_by_all_that_happens(ended: Callable[[], Settlement], act: str) -> None:
+async def test_every_change_wakes_the_waiters(ended: Callable[[], Settlement], act: str) -> None:
     wake_events = WakeEvents()
     settle_buffer, waiter = SettleBuffer(wake_events), wake_events.new()
     settle_buffer.add(ended())

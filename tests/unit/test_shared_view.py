@@ -1,4 +1,4 @@
-"""What the live_updates keeps of one page, and what a viewer of it is sent."""
+"""What LiveUpdates keeps of one page, and what it sends to a viewer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read(news: bytes) -> dict[str, Any]:
     return found
 
 
-def test_a_viewer_is_sent_only_the_parts_that_differ_from_what_he_has() -> None:
+def test_a_viewer_gets_only_the_changed_parts() -> None:
     shared = SharedView()
     shared.update({"a": "1", "b": "1"}, {"c": {"y": [1]}})
     seen = shared.version
@@ -29,7 +29,7 @@ def test_a_viewer_is_sent_only_the_parts_that_differ_from_what_he_has() -> None:
     assert read(shared.changes_since(0))["parts"] == {"a": "1", "b": "2"}
 
 
-def test_who_was_away_for_several_changes_is_sent_the_newest_state_and_nothing_in_between() -> None:
+def test_a_viewer_that_missed_changes_gets_only_the_newest_state() -> None:
     shared = SharedView()
     for n in range(100):
         shared.update({"a": str(n)}, {})
@@ -37,7 +37,7 @@ def test_who_was_away_for_several_changes_is_sent_the_newest_state_and_nothing_i
     assert read(shared.changes_since(3))["parts"] == {"a": "99"}
 
 
-def test_what_is_the_same_wakes_nobody() -> None:
+def test_an_unchanged_state_wakes_no_viewer() -> None:
     async def main() -> bool:
         shared = SharedView()
         shared.update({"a": "1"}, {})
@@ -48,7 +48,7 @@ def test_what_is_the_same_wakes_nobody() -> None:
     assert asyncio.run(main()) is False
 
 
-def test_the_end_of_a_trouble_wakes_all_even_if_nothing_changed() -> None:
+def test_the_end_of_an_outage_wakes_all_viewers_even_without_a_change() -> None:
     async def main() -> tuple[bool, str]:
         shared = SharedView()
         shared.update({"a": "1"}, {})
@@ -60,7 +60,7 @@ def test_the_end_of_a_trouble_wakes_all_even_if_nothing_changed() -> None:
     assert asyncio.run(main()) == (True, "")
 
 
-def test_viewers_who_are_equally_far_share_the_text() -> None:
+def test_viewers_with_the_same_state_share_the_text() -> None:
     shared = SharedView()
     shared.update({"a": "1"}, {})
 

@@ -1,4 +1,4 @@
-"""sd_notify, with a real socket at the other end."""
+"""sd_notify, with a real socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pgrouse.process import systemd
 
 
 @pytest.fixture
-def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+def receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     """The socket on which systemd would listen."""
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
@@ -23,10 +23,10 @@ def heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.so
         yield listener
 
 
-def test_lines_are_sent_as_one_datagram(heard: socket.socket) -> None:
+def test_lines_are_sent_as_one_datagram(receiver: socket.socket) -> None:
     systemd.notify(READY=1, STATUS="working 3 topics")
 
-    assert heard.recv(1000) == b"READY=1\nSTATUS=working 3 topics"
+    assert receiver.recv(1000) == b"READY=1\nSTATUS=working 3 topics"
 
 
 def test_an_abstract_socket_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,16 +41,16 @@ def test_an_abstract_socket_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
         assert listener.recv(1000) == b"WATCHDOG=1"
 
 
-def test_a_reload_is_announced_with_the_monotonic_clock(heard: socket.socket) -> None:
+def test_a_reload_is_announced_with_the_monotonic_clock(receiver: socket.socket) -> None:
     systemd.reloading()
 
-    lines = dict(line.split("=") for line in heard.recv(1000).decode().splitlines())
+    lines = dict(line.split("=") for line in receiver.recv(1000).decode().splitlines())
     assert lines["RELOADING"] == "1"
     assert int(lines["MONOTONIC_USEC"]) > 0
 
 
 @pytest.mark.parametrize("address", [None, "", "/nowhere/at/all"])
-def test_where_nobody_listens_nothing_happens(monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
+def test_nothing_is_sent_without_a_socket(monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
     if address is None:
         monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     else:
@@ -63,7 +63,7 @@ def test_where_nobody_listens_nothing_happens(monkeypatch: pytest.MonkeyPatch, a
     ("allowed", "pid", "every"),
     [("30000000", None, 15.0), ("30000000", "own", 15.0), ("30000000", "1", None), (None, None, None)],
 )
-def test_the_watchdog_is_answered_twice_as_often_as_it_asks_and_only_if_it_asks_this_process(
+def test_the_watchdog_interval_is_half_of_the_requested_and_only_for_this_process(
     monkeypatch: pytest.MonkeyPatch, allowed: str | None, pid: str | None, every: float | None
 ) -> None:
     for name, value in (("WATCHDOG_USEC", allowed), ("WATCHDOG_PID", str(os.getpid()) if pid == "own" else pid)):

@@ -1,4 +1,4 @@
-"""What the log says of a collector that is away: that it is, why, and when it is back; not every try."""
+"""The log of an outage of the collector: that it is away, why, and when it is back; not every try."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from structlog.testing import LogCapture
 from pgrouse.telemetry.otlp_exporter import ExportFailures
 
 
-def test_failures_in_a_row_are_said_each_time_their_number_doubles_and_the_recovery_once(logged: LogCapture) -> None:
+def test_repeated_failures_are_logged_at_each_doubling_and_the_recovery_once(logged: LogCapture) -> None:
     failures = ExportFailures("traces", "collector-1")
 
     for succeeded in (False, False, False, False, False, True, True):
@@ -23,7 +23,7 @@ def test_failures_in_a_row_are_said_each_time_their_number_doubles_and_the_recov
     ]
 
 
-def test_what_the_exporter_logs_of_its_tries_is_the_reason_and_is_not_logged_itself(logged: LogCapture) -> None:
+def test_the_exporters_log_is_the_reason_and_is_not_logged_itself(logged: LogCapture) -> None:
     failures = ExportFailures("traces", "collector-2")
     logger = logging.getLogger("collector-2")
     written: list[logging.LogRecord] = []

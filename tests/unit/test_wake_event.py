@@ -1,4 +1,4 @@
-"""WakeEvent: something happened, look again."""
+"""WakeEvent: an event that wakes its waiters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
 
 
-async def test_it_wakes_whoever_waits() -> None:
+async def test_set_wakes_the_waiter() -> None:
     signal = WakeEvent()
     waiter = asyncio.create_task(signal.wait(60))
     await asyncio.sleep(0)
@@ -17,7 +17,7 @@ async def test_it_wakes_whoever_waits() -> None:
     assert await waiter
 
 
-async def test_one_that_nobody_waited_for_is_kept_for_the_next_and_only_for_him() -> None:
+async def test_an_event_set_without_a_waiter_is_kept_for_the_next_one_only() -> None:
     signal = WakeEvent()
     signal.set()
     signal.set()
@@ -26,18 +26,18 @@ async def test_one_that_nobody_waited_for_is_kept_for_the_next_and_only_for_him(
     assert not await signal.wait(0.01)
 
 
-async def test_a_wait_ends_when_its_time_is_over() -> None:
+async def test_a_wait_ends_at_its_timeout() -> None:
     assert not await WakeEvent().wait(0.01)
 
 
-async def test_a_wait_of_no_time_still_takes_what_is_there() -> None:
+async def test_a_wait_with_timeout_zero_takes_a_set_event() -> None:
     signal = WakeEvent()
     signal.set()
 
     assert await signal.wait(0)
 
 
-async def test_each_of_several_waiters_is_woken_and_misses_nothing() -> None:
+async def test_set_wakes_each_of_several_waiters() -> None:
     signals = WakeEvents()
     first, second = signals.new(), signals.new()
 

@@ -1,4 +1,4 @@
-"""What a turn of a worker makes of several claims."""
+"""How a worker combines several claims of one turn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_MESSAGE = (None,) * len(Message._fields)
         ([(None, 0.0), (None, None)], False, 0.0),
     ],
 )
-def test_what_all_claims_of_a_turn_left_counts(
+def test_the_claims_of_one_turn_are_combined(
     lefts: list[tuple[str | None, float | None]], held_back: bool, next_due_s: float | None
 ) -> None:
     result = TurnResult()

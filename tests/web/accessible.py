@@ -1,4 +1,4 @@
-"""Whether a page can be used by everybody, as far as axe sees it."""
+"""Whether a page is accessible, as far as axe can check."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def complaints(visitor: Visitor, path: str) -> list[str]:
     found = _seen(page, path, "wide")
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size(NARROW)  # type: ignore[arg-type]
-    # The same page: only its colours are others.
+    # The same page: only its colours are different.
     return found + _seen(page, path, "narrow", rules=["color-contrast"])
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the dashboard begin with: one browser, one web server and one database; each test finds the queue empty."""
+"""Fixtures for the tests of the dashboard: one browser, one web server and one database; each test has an empty queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.sql.queue import Queue
 from tests.web.site import Site, Visitor
 
 CHROMIUM = os.environ.get("PGROUSE_TEST_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
-# No graphics card, no calls to anywhere; as root it can have no sandbox.
+# No graphics card, no requests to other sites; as root it can have no sandbox.
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -42,7 +42,7 @@ EMPTY = """
   TRUNCATE messages.audit RESTART IDENTITY"""
 
 
-# What httpx waits for an answer unless told otherwise: 5 s are too few where a machine is full of tests.
+# The timeout of httpx for an answer unless a test sets another: its default of 5 s is too short on a busy machine.
 httpx._config.DEFAULT_TIMEOUT_CONFIG.read = 60
 
 
@@ -54,7 +54,7 @@ class Chromium:
         self._browser: Browser | None = None
 
     def browser(self) -> Browser:
-        """Return it; started when first wanted."""
+        """Return it; the first call starts it."""
         if self._browser is None:
             playwright = self._ends.enter_context(sync_playwright())
             self._browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=90_000)
@@ -112,13 +112,13 @@ def db(shown: Database) -> psycopg.Connection[Any]:
 
 @pytest.fixture
 def queue(db: psycopg.Connection[Any]) -> Queue:
-    """The queue itself, to prepare and to look."""
+    """The queue itself, to prepare and to check."""
     return Queue(db)
 
 
 @pytest.fixture
 def as_token(queue: Queue) -> Callable[..., dict[str, str]]:
-    """`as_token("viewer", topics=("mail*",))` makes a token and returns the headers that show it. From then on nobody is local."""
+    """`as_token("viewer", topics=("mail*",))` creates a token and returns its headers. From then on local clients need one."""
 
     def make(*roles: str, topics: tuple[str, ...] = ("*",)) -> dict[str, str]:
         token = tokens.new()
@@ -131,7 +131,7 @@ def as_token(queue: Queue) -> Callable[..., dict[str, str]]:
 
 @pytest.fixture
 def visitor(browser: Browser, site: Site, queue: Queue) -> Iterator[Visitor]:
-    """`visitor.open("/topics")` opens a page. Whatever the browser complains of fails the test."""
+    """`visitor.open("/topics")` opens a page. Any complaint of the browser fails the test."""
     visitor = Visitor(browser, site)
     yield visitor
     assert visitor.leave() == []

@@ -1,4 +1,4 @@
-"""What stands in the queue while pages are looked at."""
+"""The content of the queue while pages are shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.sql.queue import Queue
 
 
 def measured(queue: Queue, topic: str = "mail", success: int = 600, **counts: int) -> None:
-    """Let the daemons have measured something in each of the last ten minutes."""
+    """Add measures of the daemons to each of the last ten minutes."""
     given = {"success": success, **counts}
     columns, values = ", ".join(given), ", ".join(map(str, given.values()))
     queue.conn.execute(
@@ -23,12 +23,12 @@ def measured(queue: Queue, topic: str = "mail", success: int = 600, **counts: in
 def worker(
     queue: Queue, name: str = "w-1", topics: tuple[str, ...] = ("mail",), age: str = "0 s", **status: Any
 ) -> None:
-    """Enter a worker into the registry."""
-    said = {"listener": "listening", "in_flight": 1, **status}
+    """Add a worker to the registry."""
+    state = {"listener": "listening", "in_flight": 1, **status}
     queue.conn.execute(
         """INSERT INTO messages.worker (name, host, pid, version, topics, concurrency, status, seen_at)
            VALUES (%s, 'host-1', 4711, '0.1.0', %s, 10, %s::jsonb, clock_timestamp() - %s::interval)""",
-        [name, list(topics), json.dumps(said), age],
+        [name, list(topics), json.dumps(state), age],
     )
 
 
@@ -41,7 +41,7 @@ def died(queue: Queue, topic: str = "mail", error: str = "TimeoutError: no answe
 
 
 def busy(queue: Queue) -> None:
-    """A queue at work: something of everything."""
+    """A busy queue: some of everything."""
     measured(queue, retried=30, failed=3, rejected=2)
     measured(queue, "orders.created", success=1200)
     worker(queue, topics=("mail", "orders.created"))
@@ -50,7 +50,7 @@ def busy(queue: Queue) -> None:
     queue.publish_many(12, "mail")
     queue.publish_many(3, "mail", channel="customer-1")
     queue.publish_many(2, "orders.created", wait="1 hour")
-    queue.publish("nobody.listens")
+    queue.publish("no.handler")
     died(queue)
     # As the claim loops of a daemon do.
     queue.claim("mail", worker="w-1/0", limit=2)

@@ -1,4 +1,4 @@
-"""The dashboard as tests see it: a web server in a thread, and a browser in front of it."""
+"""The dashboard for tests: a web server in a thread, and a browser."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Site:
         self.settings = config.load(
             None, {}, {"database": {"dsn": dsn}, "web": {"listen": "127.0.0.1:0", "run_maintenance": False, **web}}
         )
-        # What a browser keeps of this server, by the options that its windows are opened with.
+        # The storage of the browser for this server, by the options of its windows.
         self.contexts: dict[str, BrowserContext] = {}
         self.begin(self.settings.web.listen)
 
     def begin(self, address: str) -> None:
-        """Start to serve."""
+        """Start serving."""
         self._socket = listen_socket.bind(address)
         self.url = listen_socket.url(self._socket)
         self.server = WebServer(self.settings)
@@ -61,17 +61,17 @@ class Site:
 
 @dataclass
 class Visitor:
-    """Somebody with a browser. What goes wrong in it is remembered, and is an error at the end of the test."""
+    """A user with a browser. Its errors are recorded, and fail the test at its end."""
 
     browser: Browser
     site: Site
     complaints: list[str] = field(default_factory=list)
-    # What the test itself brings about, by a part of its text.
+    # Errors that the test itself causes, by a part of their text.
     expected: list[str] = field(default_factory=list)
     _pages: list[Page] = field(default_factory=list)
 
     def open(self, path: str = "/", *, size: Any = WIDE, **options: Any) -> Page:
-        """Open a page in a window of its own. What the browser keeps is shared by all who open with the same options."""
+        """Open a page in its own window. Windows with the same options share the storage of the browser."""
         page = self._context(viewport=size, base_url=self.site.url, **options).new_page()
         self._pages.append(page)
         page.set_default_timeout(30_000)
@@ -81,7 +81,7 @@ class Visitor:
         return page
 
     def leave(self) -> list[str]:
-        """Close all windows; return what went wrong."""
+        """Close all windows; return their errors."""
         for page in self._pages:
             page.close()
         return [each for each in self.complaints if not any(part in each for part in self.expected)]
@@ -99,7 +99,7 @@ class Visitor:
 
 
 def is_live(page: Page) -> None:
-    """Wait until a page hears of changes."""
+    """Wait until a page receives updates."""
     page.wait_for_selector('#live[data-state="live"]')
 
 

@@ -1,4 +1,4 @@
-"""The pages of the audit and of the doctor."""
+"""The pages of the audit log and of the doctor."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.web.site import Site, Visitor
 ROWS = "tbody tr"
 
 
-def test_where_nobody_did_anything_it_says_what_would_stand_there(visitor: Visitor) -> None:
+def test_an_empty_log_explains_its_content(visitor: Visitor) -> None:
     expect(visitor.open("/audit").locator(".empty")).to_contain_text("No actions yet")
 
 
-def test_it_tells_who_did_what_to_what_with_old_and_new_values(visitor: Visitor, queue: Queue) -> None:
+def test_the_log_shows_actor_action_object_and_old_and_new_values(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=3)
     queue.policy("mail", max_attempts=5)
     published = queue.publish("mail")
@@ -31,7 +31,7 @@ def test_it_tells_who_did_what_to_what_with_old_and_new_values(visitor: Visitor,
     expect(changed.locator("ins")).to_contain_text("5")
 
 
-def test_filters_narrow_it_also_to_one_of_many_messages(visitor: Visitor, queue: Queue) -> None:
+def test_filters_narrow_the_log_even_to_one_of_many_messages(visitor: Visitor, queue: Queue) -> None:
     ids = queue.publish_many(3)
     queue.call("cancel", ids)
     queue.call("pause", "mail")
@@ -44,10 +44,10 @@ def test_filters_narrow_it_also_to_one_of_many_messages(visitor: Visitor, queue:
     expect(page.locator(ROWS)).to_have_count(1)
     expect(page.locator(ROWS)).to_contain_text("cancel")
     expect(visitor.open("/audit?topic=mail&action=pause&since=1h").locator(ROWS)).to_have_count(1)
-    expect(visitor.open("/audit?actor=nobody").locator(".empty")).to_contain_text("No action matches")
+    expect(visitor.open("/audit?actor=unknown").locator(".empty")).to_contain_text("No action matches")
 
 
-def test_pages_lead_to_the_first_action(visitor: Visitor, queue: Queue) -> None:
+def test_pages_reach_the_first_action(visitor: Visitor, queue: Queue) -> None:
     for number in range(60):
         queue.call("pause", f"topic-{number}")
 
@@ -58,13 +58,13 @@ def test_pages_lead_to_the_first_action(visitor: Visitor, queue: Queue) -> None:
     expect(page.locator(ROWS).last).to_contain_text("topic-0")
 
 
-def test_a_filter_that_cannot_be_read_is_told(site: Site, queue: Queue) -> None:
+def test_an_invalid_filter_is_reported(site: Site, queue: Queue) -> None:
     for query in ("since=yesterday", "before=x"):
         assert httpx.get(f"{site.url}/audit?{query}", headers={"accept": "text/html"}).status_code == 422
 
 
-def test_the_doctor_says_what_is_wrong_and_what_fixes_it(visitor: Visitor, queue: Queue) -> None:
-    queue.publish("nobody.handles")
+def test_the_doctor_page_shows_problems_and_fixes(visitor: Visitor, queue: Queue) -> None:
+    queue.publish("no.handler")
 
     page = visitor.open("/doctor")
 
@@ -73,7 +73,7 @@ def test_the_doctor_says_what_is_wrong_and_what_fixes_it(visitor: Visitor, queue
     expect(page.locator(".findings li pre").first).to_be_visible()
 
 
-def test_everybody_can_use_them(visitor: Visitor, queue: Queue) -> None:
+def test_the_pages_are_accessible(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=3)
 
     assert complaints(visitor, "/audit") + complaints(visitor, "/doctor") == []

@@ -1,4 +1,4 @@
-"""The page of dead letters: groups, redrives of whole groups, silences."""
+"""The page of dead messages: groups, redrives of whole groups, silences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.web.site import Site, Visitor
 
 
 def die_many(queue: Queue, count: int, topic: str = "mail", error: str = "ValueError: disk 7 is full") -> list[int]:
-    """Let so many messages fail at once."""
+    """Let this number of messages fail at once."""
     published = queue.publish_many(count, topic)
     claimed = queue.claim(topic, limit=count)
     queue.conn.execute("SET client_min_messages = error")
@@ -22,11 +22,11 @@ def die_many(queue: Queue, count: int, topic: str = "mail", error: str = "ValueE
     return published
 
 
-def test_where_nothing_died_it_says_what_would_stand_there(visitor: Visitor) -> None:
+def test_an_empty_page_explains_its_content(visitor: Visitor) -> None:
     expect(visitor.open("/dead").locator(".empty")).to_contain_text("No message died in this period")
 
 
-def test_groups_say_how_many_since_when_and_what(visitor: Visitor, queue: Queue) -> None:
+def test_groups_show_count_age_and_error(visitor: Visitor, queue: Queue) -> None:
     die_ago(queue, "3 days", "mail", "ValueError: disk 9 is full")
     die_many(queue, 4)
     die(queue, "orders", "no <b>customer</b>", settle="reject")
@@ -45,8 +45,8 @@ def test_groups_say_how_many_since_when_and_what(visitor: Visitor, queue: Queue)
     expect(visitor.open("/dead?of=1d").locator("article").first).to_contain_text("4 dead")
 
 
-def test_a_group_leads_to_its_messages(visitor: Visitor, queue: Queue) -> None:
-    die(queue, "mail", "other trouble")
+def test_a_group_links_to_its_messages(visitor: Visitor, queue: Queue) -> None:
+    die(queue, "mail", "other error")
     wanted = die(queue, "mail", "disk 7")
 
     page = visitor.open("/dead")
@@ -56,9 +56,9 @@ def test_a_group_leads_to_its_messages(visitor: Visitor, queue: Queue) -> None:
     assert page.locator("tbody th a").all_inner_texts() == [str(wanted)]
 
 
-def test_a_group_is_put_back_after_a_preview_in_batches_and_at_a_rate(visitor: Visitor, queue: Queue) -> None:
+def test_a_group_is_redriven_after_a_preview_in_batches_and_at_a_rate(visitor: Visitor, queue: Queue) -> None:
     ids = die_many(queue, 700)
-    other = die(queue, "mail", "other trouble")
+    other = die(queue, "mail", "other error")
 
     page = visitor.open("/dead")
     page.locator("article", has_text="disk 7").get_by_role("link", name="Redrive the group").click()
@@ -75,25 +75,25 @@ def test_a_group_is_put_back_after_a_preview_in_batches_and_at_a_rate(visitor: V
     assert 60 < (back[-1].available_at - back[0].available_at).total_seconds() < 90
 
 
-def test_of_a_group_no_more_come_back_than_were_confirmed(site: Site, queue: Queue) -> None:
+def test_a_redrive_of_a_group_is_limited_to_the_confirmed_number(site: Site, queue: Queue) -> None:
     ids = die_many(queue, 3)
     group = queue.row("SELECT topic, result, error_fingerprint AS fingerprint FROM messages.dead LIMIT 1")._asdict()
 
-    said = httpx.get(f"{site.url}/dead/redrive", params=group).text
+    output = httpx.get(f"{site.url}/dead/redrive", params=group).text
     later = die_many(queue, 3)
-    # One of them says that it died long ago.
+    # One of them claims to have died long ago.
     queue.conn.execute("UPDATE messages.message_archive SET archived_at = '2026-01-01' WHERE id = %s", [later[0]])
-    fields = dict(re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', said))
+    fields = dict(re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', output))
     done = httpx.post(f"{site.url}/dead/redrive", data=fields).text
     without = httpx.post(f"{site.url}/dead/redrive", data=group)
 
-    assert f"<h1>Redrive 3 messages of {group['topic']}?</h1>" in said
+    assert f"<h1>Redrive 3 messages of {group['topic']}?</h1>" in output
     assert "<strong>3</strong>" in done
     assert len(queue.rows("SELECT FROM messages.message")) == len(ids)
     assert without.status_code == 422
 
 
-def test_a_group_is_silenced_for_a_while_and_told_again(visitor: Visitor, queue: Queue) -> None:
+def test_a_group_is_silenced_and_reported_again_afterwards(visitor: Visitor, queue: Queue) -> None:
     died = die(queue, "mail", "disk 7")
 
     page = visitor.open("/dead")
@@ -111,7 +111,7 @@ def test_a_group_is_silenced_for_a_while_and_told_again(visitor: Visitor, queue:
     assert queue.value("SELECT ended_at IS NOT NULL FROM messages.silence")
 
 
-def test_what_dies_while_somebody_looks_appears(visitor: Visitor, queue: Queue) -> None:
+def test_a_new_dead_message_appears_on_an_open_page(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open("/dead")
 
     die(queue, "mail", "disk 7")
@@ -119,7 +119,7 @@ def test_what_dies_while_somebody_looks_appears(visitor: Visitor, queue: Queue) 
     expect(page.locator("article")).to_contain_text("disk 7")
 
 
-def test_what_cannot_be_a_group_a_rate_or_a_silence_is_refused(site: Site, queue: Queue) -> None:
+def test_an_invalid_group_rate_or_silence_is_refused(site: Site, queue: Queue) -> None:
     post = [
         ("/dead/redrive", {"topic": "mail", "result": "success"}),
         ("/dead/redrive", {"topic": "mail", "result": "failed", "rate": "nan"}),
@@ -132,7 +132,7 @@ def test_what_cannot_be_a_group_a_rate_or_a_silence_is_refused(site: Site, queue
     assert [httpx.post(site.url + path, data=agreed | data).status_code for path, data in post] == [422] * len(post)
 
 
-def test_everybody_can_use_it(visitor: Visitor, queue: Queue) -> None:
+def test_the_page_is_accessible(visitor: Visitor, queue: Queue) -> None:
     die_many(queue, 3)
 
     assert complaints(visitor, "/dead") + complaints(visitor, "/dead/redrive?topic=mail&result=failed") == []

@@ -1,4 +1,4 @@
-"""What all pages have in common: navigation, keys, themes, narrow screens, weight, and who can use them."""
+"""Common parts of all pages: navigation, keys, themes, narrow screens, size, and accessibility."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PAGES = ["/", "/topics", "/topics/mail", "/topics/*", "/schedules", "/schedules/
 MOST_BYTES = 200_000
 
 
-def test_g_and_a_letter_go_to_a_page(visitor: Visitor, eventually: Callable[..., Any]) -> None:
+def test_g_and_a_letter_open_a_page(visitor: Visitor, eventually: Callable[..., Any]) -> None:
     page = visitor.open("/")
 
     def types(letter: str, leads_to: str) -> bool:
-        # Two keys that lie seconds apart, as on a machine that stands still between them, are no pair.
+        # Two keys with seconds between them, as on a machine that pauses, are no pair.
         page.keyboard.type(f"g{letter}")
         with suppress(TimeoutError):
             page.wait_for_url(f"**{leads_to}", timeout=5_000)
@@ -34,7 +34,7 @@ def test_g_and_a_letter_go_to_a_page(visitor: Visitor, eventually: Callable[...,
         expect(page.locator("#pages [aria-current=page]")).to_have_attribute("href", leads_to)
 
 
-def test_keys_find_search_help_and_rows_and_are_letters_in_a_field(visitor: Visitor, queue: Queue) -> None:
+def test_shortcuts_reach_search_help_and_rows_and_are_letters_in_a_field(visitor: Visitor, queue: Queue) -> None:
     queue.publish("mail")
     page = visitor.open("/topics")
 
@@ -51,7 +51,7 @@ def test_keys_find_search_help_and_rows_and_are_letters_in_a_field(visitor: Visi
     expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
 
 
-def test_the_first_tab_leads_past_the_navigation(visitor: Visitor) -> None:
+def test_the_first_tab_skips_the_navigation(visitor: Visitor) -> None:
     page = visitor.open("/")
 
     page.keyboard.press("Tab")
@@ -61,7 +61,7 @@ def test_the_first_tab_leads_past_the_navigation(visitor: Visitor) -> None:
     expect(page.locator("main")).to_be_focused()
 
 
-def test_the_theme_is_the_systems_until_another_is_chosen_and_that_is_kept(visitor: Visitor) -> None:
+def test_the_theme_follows_the_system_until_the_user_chooses_one(visitor: Visitor) -> None:
     page = visitor.open("/", color_scheme="dark")
 
     def paper() -> int:
@@ -75,14 +75,12 @@ def test_the_theme_is_the_systems_until_another_is_chosen_and_that_is_kept(visit
     assert (by_the_system < 40, chosen > 200, paper() > 200) == (True, True, True)
 
 
-def test_on_a_narrow_screen_the_navigation_is_folded_and_nothing_is_wider_than_the_screen(
-    visitor: Visitor, queue: Queue
-) -> None:
+def test_a_narrow_screen_folds_the_navigation_and_never_scrolls_sideways(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
     queue.schedule(
-        "a-rather-long-name-of-a-schedule-that-somebody-chose",
+        "a-rather-long-name-of-a-schedule-of-some-user",
         "0 3 * * *",
-        topic="a.rather.long.name.of.a.topic.that.somebody.chose",
+        topic="a.rather.long.name.of.a.topic.of.some.user",
     )
     page = visitor.open("/", size=NARROW)
     expect(page.locator("#pages")).to_be_hidden()
@@ -97,7 +95,7 @@ def test_on_a_narrow_screen_the_navigation_is_folded_and_nothing_is_wider_than_t
     assert widths == dict.fromkeys(PAGES, 0)
 
 
-def test_nothing_moves_while_a_page_comes_to_life(visitor: Visitor, queue: Queue) -> None:
+def test_the_layout_does_not_shift_while_a_page_loads(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
     page = visitor.open("/")
     page.evaluate(
@@ -111,7 +109,7 @@ def test_nothing_moves_while_a_page_comes_to_life(visitor: Visitor, queue: Queue
     assert page.evaluate("window.moved") < 0.02
 
 
-def test_the_first_page_weighs_less_than_200_kb_in_all(visitor: Visitor, queue: Queue) -> None:
+def test_the_first_page_transfers_less_than_200_kb(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
     page = visitor.open("/")
     is_live(page)
@@ -121,7 +119,7 @@ def test_the_first_page_weighs_less_than_200_kb_in_all(visitor: Visitor, queue: 
     assert 50_000 < sum(weights) < MOST_BYTES
 
 
-def test_nothing_comes_from_elsewhere_and_no_script_stands_in_the_page(visitor: Visitor, queue: Queue) -> None:
+def test_a_page_loads_nothing_from_other_sites_and_has_no_inline_script(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
     page = visitor.open("/")
     is_live(page)
@@ -138,14 +136,14 @@ def test_nothing_comes_from_elsewhere_and_no_script_stands_in_the_page(visitor: 
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path != "/topics/*"])
-def test_axe_finds_nothing_serious_light_or_dark(visitor: Visitor, queue: Queue, path: str) -> None:
+def test_axe_finds_nothing_serious_in_light_and_dark_mode(visitor: Visitor, queue: Queue, path: str) -> None:
     sample_data.busy(queue)
     queue.call("pause", "orders.created", "the relay is down")
 
     assert complaints(visitor, path) == []
 
 
-def test_durations_look_the_same_in_the_browser_as_from_the_server(visitor: Visitor) -> None:
+def test_durations_are_formatted_alike_by_browser_and_server(visitor: Visitor) -> None:
     page = visitor.open("/")
 
     shown = page.evaluate("all => all.map(duration)", [seconds for seconds, _ in DURATIONS])

@@ -1,4 +1,4 @@
-"""Pages that keep themselves up to date."""
+"""Pages that update themselves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.web.site import Site, Visitor, is_live
 Eventually = Callable[..., Any]
 
 
-def test_a_change_shows_up_without_a_reload_and_what_was_typed_stays(visitor: Visitor, queue: Queue) -> None:
+def test_a_change_appears_without_a_reload_and_typed_text_remains(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue)
     queue.publish("mail")
     page = visitor.open("/topics/mail")
@@ -39,7 +39,7 @@ def test_a_change_shows_up_without_a_reload_and_what_was_typed_stays(visitor: Vi
     expect(page.locator("[name=max_attempts]")).to_have_value("7")
 
 
-def test_a_chart_goes_on_too(visitor: Visitor, queue: Queue) -> None:
+def test_charts_are_updated(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open("/")
     is_live(page)
 
@@ -50,7 +50,7 @@ def test_a_chart_goes_on_too(visitor: Visitor, queue: Queue) -> None:
     expect(page.locator("#throughput .legend b").first).not_to_have_text("0")
 
 
-def test_a_change_arrives_within_a_second_and_a_bit(site: Site, queue: Queue) -> None:
+def test_a_change_appears_within_about_a_second(site: Site, queue: Queue) -> None:
     with stream(site) as events:
         events.next("update")
         took = []
@@ -60,15 +60,15 @@ def test_a_change_arrives_within_a_second_and_a_bit(site: Site, queue: Queue) ->
             events.next("update", f"topic-{n}")
             took.append(time.monotonic() - began)
 
-    # The second is what bench/dashboard.py measures; a machine that is full may take longer.
+    # The second is measured by bench/dashboard.py; a busy machine may take longer.
     assert sorted(took)[1] < 6
 
 
-def test_the_last_change_is_told_once_more_since_a_commit_is_in_the_log_before_it_is_seen(
+def test_the_last_change_is_sent_once_more_because_a_notification_may_precede_its_visibility(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     positions = iter(["0/1", "0/2", "0/2", "0/2", "0/2"])
-    told: list[str] = []
+    sent: list[str] = []
     at = ""
 
     of_the_server = change_listener._position
@@ -85,14 +85,14 @@ def test_the_last_change_is_told_once_more_since_a_commit_is_in_the_log_before_i
 
     monkeypatch.setattr(change_listener, "_position", position)
     monkeypatch.setattr(change_listener, "POLL_S", 0.01)
-    listening = change_listener.ChangeListener(site.live_updates.db.connector, lambda: told.append(at)).run()
+    listening = change_listener.ChangeListener(site.live_updates.db.connector, lambda: sent.append(at)).run()
     with ThreadPoolExecutor(1, "change_listener") as threads, pytest.raises(LookupError):
         threads.submit(asyncio.run, listening).result()
 
-    assert told == ["0/1", "0/2", "0/2"]
+    assert sent == ["0/1", "0/2", "0/2"]
 
 
-def test_ten_viewers_are_one_show_that_is_read_once(site: Site, queue: Queue, eventually: Eventually) -> None:
+def test_ten_viewers_share_one_read(site: Site, queue: Queue, eventually: Eventually) -> None:
     with ExitStack() as viewers:
         streams = [viewers.enter_context(stream(site)) for _ in range(10)]
         for each in streams:
@@ -111,7 +111,7 @@ def test_ten_viewers_are_one_show_that_is_read_once(site: Site, queue: Queue, ev
     assert eventually(lambda: not site.live_updates.shared_views)
 
 
-def test_while_nobody_looks_nothing_is_read_and_then_nothing_listens(
+def test_the_server_reads_and_listens_only_while_a_page_is_open(
     site: Site, queue: Queue, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_updates, "LINGER_S", 0.05)
@@ -128,7 +128,7 @@ def test_while_nobody_looks_nothing_is_read_and_then_nothing_listens(
     assert site.live_updates.reads == before
 
 
-def test_two_pages_with_the_same_rights_share_and_with_other_rights_do_not(site: Site, queue: Queue) -> None:
+def test_pages_with_the_same_rights_share_a_read_and_others_do_not(site: Site, queue: Queue) -> None:
     with stream(site, "/live/topics") as one, stream(site, "/live/topics?subject=mail") as other:
         one.next("update")
         other.next("update")
@@ -136,7 +136,7 @@ def test_two_pages_with_the_same_rights_share_and_with_other_rights_do_not(site:
         assert {audience.subject for audience in site.live_updates.shared_views} == {"", "mail"}
 
 
-def test_a_page_says_that_it_is_not_live_while_the_database_is_away_and_then_goes_on(
+def test_a_page_shows_that_it_is_not_live_during_an_outage_and_then_recovers(
     visitor: Visitor, shown: Database, server: Postgres, queue: Queue
 ) -> None:
     visitor.expected = ["503", "ERR_"]
@@ -159,7 +159,7 @@ def test_a_page_says_that_it_is_not_live_while_the_database_is_away_and_then_goe
     expect(page.locator("#waiting")).to_contain_text("after.the.outage")
 
 
-def test_a_page_comes_back_to_a_server_that_was_restarted(visitor: Visitor, shown: Database, queue: Queue) -> None:
+def test_a_page_reconnects_to_a_restarted_server(visitor: Visitor, shown: Database, queue: Queue) -> None:
     visitor.expected = ["ERR_"]
     with reserved() as kept:
         first = Site(shown.dsn, listen=f"127.0.0.1:{kept.getsockname()[1]}")
@@ -176,12 +176,12 @@ def test_a_page_comes_back_to_a_server_that_was_restarted(visitor: Visitor, show
         first.stop()
 
 
-def test_who_may_no_longer_see_it_is_shown_no_more(
+def test_a_page_stops_showing_data_after_its_right_is_revoked(
     shown: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
     monkeypatch.setattr(live_updates, "CHECK_EVERY_S", 0)
     monkeypatch.setattr(live_updates, "HEARTBEAT_S", 0.1)
-    # A server of its own: it remembers that there are tokens.
+    # A separate server: it remembers that there are tokens.
     site = Site(shown.dsn)
     with stream(site) as events:
         events.next("update")
@@ -194,7 +194,7 @@ def test_who_may_no_longer_see_it_is_shown_no_more(
     site.stop()
 
 
-def test_a_view_that_is_not_there_is_not_found(site: Site, queue: Queue) -> None:
+def test_an_unknown_view_is_not_found(site: Site, queue: Queue) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{site.url}/live/nothing", timeout=60)
 
@@ -204,7 +204,7 @@ class Events:
 
     def __init__(self, url: str) -> None:
         self.answer = urllib.request.urlopen(url, timeout=60)
-        self.heard: list[tuple[str, str]] = []
+        self.received: list[tuple[str, str]] = []
         self.has_ended = False
         self._more = threading.Condition()
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -220,19 +220,19 @@ class Events:
         self.answer.close()
 
     def next(self, name: str, part: str = "") -> str:
-        """Wait for an event of a name with a part in it; those before it are forgotten."""
+        """Wait for an event of a name with a part in it; earlier ones are dropped."""
         with self._more:
             assert self._more.wait_for(lambda: self._find(name, part) is not None, 30), (
-                f"no {name} {part}: {self.heard}"
+                f"no {name} {part}: {self.received}"
             )
-            place = self._find(name, part)
-            assert place is not None
-            data = self.heard[place][1]
-            del self.heard[: place + 1]
+            index = self._find(name, part)
+            assert index is not None
+            data = self.received[index][1]
+            del self.received[: index + 1]
         return data
 
     def _find(self, name: str, part: str) -> int | None:
-        return next((n for n, (kind, data) in enumerate(self.heard) if kind == name and part in data), None)
+        return next((n for n, (kind, data) in enumerate(self.received) if kind == name and part in data), None)
 
     def _read(self) -> None:
         name = ""
@@ -242,7 +242,7 @@ class Events:
                     name = line.removeprefix("event: ")
                 elif line.startswith("data: "):
                     with self._more:
-                        self.heard.append((name, line.removeprefix("data: ")))
+                        self.received.append((name, line.removeprefix("data: ")))
                         self._more.notify_all()
         except (OSError, http.client.HTTPException, ValueError):
             pass

@@ -1,4 +1,4 @@
-"""The page of one message: what it carries, its life, and what can be done to it."""
+"""The page of one message: its content, its history, and its actions."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ TRACEBACK = (
 )
 
 
-def test_it_tells_the_life_of_a_message(visitor: Visitor, queue: Queue) -> None:
+def test_the_page_shows_the_history_of_a_message(visitor: Visitor, queue: Queue) -> None:
     queue.policy(max_attempts=2)
     published = queue.publish()
-    queue.settle("retry", queue.claim(worker="w-1"), ["first <i>trouble</i>"], ["0"])
+    queue.settle("retry", queue.claim(worker="w-1"), ["first <i>error</i>"], ["0"])
     queue.settle("retry", queue.claim(worker="w-2"), [TRACEBACK])
 
     page = visitor.open(f"/messages/{published}")
 
     events = page.locator(".timeline > li strong").all_inner_texts()
     assert events == ["published", "attempt 1 failed", "attempt 2 began", "failed"]
-    expect(page.locator(".timeline")).to_contain_text("first <i>trouble</i>")
+    expect(page.locator(".timeline")).to_contain_text("first <i>error</i>")
     expect(page.locator(".timeline pre")).to_contain_text("ValueError: disk <7> is full")
     expect(page.locator(".reasons")).to_contain_text("dead: it failed")
 
 
-def test_a_running_one_shows_its_lock_its_progress_and_changes_by_itself(visitor: Visitor, queue: Queue) -> None:
+def test_a_running_message_shows_its_lock_and_its_progress_live(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish()
     (claimed,) = queue.claim(worker="w-1")
     queue.value(
@@ -51,7 +51,7 @@ def test_a_running_one_shows_its_lock_its_progress_and_changes_by_itself(visitor
     expect(page.locator("#head")).to_contain_text("success")
 
 
-def test_json_is_laid_out_exactly_however_large_its_numbers(visitor: Visitor, queue: Queue) -> None:
+def test_json_is_formatted_exactly_with_numbers_of_any_size(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish(payload=None, body=b"x")
     text = '{"big": 9007199254740993123, "exact": 1.10, "text": "\u202e</pre><script>document.title=1</script>"}'
     queue.conn.execute("UPDATE messages.message SET body = NULL, payload = %s::jsonb", [text])
@@ -73,7 +73,7 @@ def test_json_is_laid_out_exactly_however_large_its_numbers(visitor: Visitor, qu
     ],
     ids=["deep", "10 MB"],
 )
-def test_what_is_deep_or_large_is_shown_in_part_and_downloaded_whole(
+def test_a_deep_or_large_value_is_shown_in_part_and_downloaded_whole(
     site: Site, queue: Queue, payload: str, in_page: str
 ) -> None:
     queue.conn.execute(f"INSERT INTO messages.message (topic, payload) VALUES ('t', {payload})".encode())
@@ -101,7 +101,7 @@ def test_bytes_are_shown_as_hex_and_downloaded(visitor: Visitor, site: Site, que
     assert httpx.get(f"{site.url}/messages/{published}/payload").content == bytes(range(256)) * 4
 
 
-def test_a_waiting_one_is_tried_at_once(visitor: Visitor, queue: Queue) -> None:
+def test_a_waiting_message_is_retried_at_once(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish(wait="1 hour")
 
     page = visitor.open(f"/messages/{published}")
@@ -112,20 +112,22 @@ def test_a_waiting_one_is_tried_at_once(visitor: Visitor, queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(("word", "result"), [("Cancel", "cancelled"), ("Skip", "failed")])
-def test_a_waiting_one_is_ended_after_a_second_click(visitor: Visitor, queue: Queue, word: str, result: str) -> None:
+def test_a_waiting_message_is_cancelled_after_a_second_click(
+    visitor: Visitor, queue: Queue, word: str, result: str
+) -> None:
     published = queue.publish()
 
     page = visitor.open(f"/messages/{published}")
     page.locator("summary", has_text=word).click()
-    page.locator("details[open]").get_by_label("Reason").fill("nobody wants it")
+    page.locator("details[open]").get_by_label("Reason").fill("not needed")
     page.get_by_role("button", name=f"{word} it").click()
 
     expect(page.locator("#head")).to_contain_text(result)
     assert queue.archived(published).result == result
-    assert "nobody wants it" in queue.archived(published).error
+    assert "not needed" in queue.archived(published).error
 
 
-def test_a_payload_is_edited_in_place_to_the_last_digit(visitor: Visitor, queue: Queue) -> None:
+def test_a_payload_is_edited_in_place_with_every_digit(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish(payload={"a": 1}, headers={"trace": "x"})
 
     page = visitor.open(f"/messages/{published}")
@@ -139,7 +141,7 @@ def test_a_payload_is_edited_in_place_to_the_last_digit(visitor: Visitor, queue:
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "expected"),
     [
         ('{"a": 1,}', "payload is no JSON"),
         ('{"a": 1, "a": 2}', "stands twice"),
@@ -149,15 +151,15 @@ def test_a_payload_is_edited_in_place_to_the_last_digit(visitor: Visitor, queue:
         ("[" * 300 + "]" * 300, "nested deeper"),
     ],
 )
-def test_what_cannot_be_a_payload_is_refused_and_stays_in_the_form(
-    site: Site, queue: Queue, typed: str, said: str
+def test_an_invalid_payload_is_refused_and_remains_in_the_form(
+    site: Site, queue: Queue, typed: str, expected: str
 ) -> None:
     published = queue.publish(payload={"a": 1})
 
     answer = httpx.post(f"{site.url}/messages/{published}/edit", data={"payload": typed})
 
     assert answer.status_code == 422
-    assert said in answer.text
+    assert expected in answer.text
     assert typed[:100].replace('"', "&#34;") in answer.text
     assert queue.message(published).payload == {"a": 1}
 
@@ -176,7 +178,7 @@ def test_an_edit_is_fenced_by_the_claim_and_by_other_edits(site: Site, queue: Qu
     assert edit() == "running"
 
 
-def test_a_dead_one_is_put_back_edited_and_its_line_is_shown(visitor: Visitor, queue: Queue) -> None:
+def test_a_dead_message_is_edited_and_redriven_and_its_line_is_shown(visitor: Visitor, queue: Queue) -> None:
     died = die(queue, payload={"width": 0})
 
     page = visitor.open(f"/messages/{died}")
@@ -193,7 +195,7 @@ def test_a_dead_one_is_put_back_edited_and_its_line_is_shown(visitor: Visitor, q
     expect(page.locator(".timeline")).to_contain_text(f"as a redrive of message {died}")
 
 
-def test_a_redrive_of_one_that_was_put_back_says_so(site: Site, queue: Queue) -> None:
+def test_a_second_redrive_of_a_message_is_reported(site: Site, queue: Queue) -> None:
     died = die(queue)
     queue.rows("SELECT * FROM messages.redrive(%s)", [[died]])
 
@@ -202,7 +204,7 @@ def test_a_redrive_of_one_that_was_put_back_says_so(site: Site, queue: Queue) ->
     assert answer.headers["location"] == f"/messages/{died}?result=redriven_before"
 
 
-def test_a_message_that_there_is_not_is_not_found(site: Site, queue: Queue) -> None:
+def test_a_missing_message_is_not_found(site: Site, queue: Queue) -> None:
     for path in ("/messages/4711", "/messages/nothing", "/messages/99999999999999999999", "/messages/4711/payload"):
         assert httpx.get(site.url + path, headers={"accept": "text/html"}).status_code == 404, path
 
@@ -232,10 +234,10 @@ def test_another_site_cannot_act(site: Site, queue: Queue) -> None:
     assert queue.ids() == [published]
 
 
-def test_what_a_handler_said_of_its_progress_may_be_anything(site: Site, queue: Queue) -> None:
+def test_progress_data_of_a_handler_may_have_any_content(site: Site, queue: Queue) -> None:
     published = queue.publish()
     (claimed,) = queue.claim()
-    said: list[Any] = [
+    values: list[Any] = [
         {"done": 10**30, "total": 0},
         {"done": 10**500, "total": 1},
         "</script>",
@@ -243,7 +245,7 @@ def test_what_a_handler_said_of_its_progress_may_be_anything(site: Site, queue: 
         {"done": True},
         {"done": 5, "unit": "x" * 500},
     ]
-    for each in said:
+    for each in values:
         values = [[claimed.id], [claimed.claim_id], [Jsonb(each)]]
         queue.value("SELECT messages.set_progress(%s, %s, %s)", values)
 
@@ -253,14 +255,14 @@ def test_what_a_handler_said_of_its_progress_may_be_anything(site: Site, queue: 
         assert "</script>" not in answer.text.partition("<body>")[2]
 
 
-def test_everybody_can_use_it(visitor: Visitor, queue: Queue) -> None:
+def test_the_page_is_accessible(visitor: Visitor, queue: Queue) -> None:
     died, waiting = die(queue, error=TRACEBACK), queue.publish(payload={"a": ["x" * 300]})
     paths = (f"/messages/{died}", f"/messages/{waiting}", f"/messages/{waiting}/edit")
 
     assert [each for path in paths for each in complaints(visitor, path)] == []
 
 
-def test_what_it_waits_for_and_what_waits_for_it_are_links_with_states(visitor: Visitor, queue: Queue) -> None:
+def test_dependencies_and_dependents_are_links_with_states(visitor: Visitor, queue: Queue) -> None:
     first = queue.publish("first")
     middle = queue.send(after=[first]).id
     last = queue.send(topic="last", after=[middle], after_failed="run").id

@@ -1,4 +1,4 @@
-"""The list of messages: its filters and pages, and what can be done to many of them."""
+"""The list of messages: its filters and pages, and its actions on many messages."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ ROWS = "tbody tr"
 
 
 def ids(page: Page) -> list[int]:
-    """Return the ids that a list shows."""
+    """Return the listed ids."""
     return [int(text) for text in page.locator("tbody th a").all_inner_texts()]
 
 
-def test_an_empty_queue_says_how_something_comes_into_it(visitor: Visitor) -> None:
+def test_an_empty_queue_explains_how_to_publish(visitor: Visitor) -> None:
     page = visitor.open("/messages")
 
     expect(page.locator(".empty")).to_contain_text("There are no messages")
 
 
-def test_filters_stand_in_the_address_and_narrow_the_list(visitor: Visitor, queue: Queue) -> None:
+def test_filters_are_in_the_address_and_narrow_the_list(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(3, "orders")
     wanted = queue.publish("mail", payload={"customer": {"id": 9007199254740993}}, key="k 1")
 
@@ -58,14 +58,14 @@ def test_states_are_links_that_keep_the_other_filters(visitor: Visitor, queue: Q
     expect(page.locator(ROWS)).to_contain_text("ValueError: disk 7")
 
 
-def test_pages_lead_forth_and_back(visitor: Visitor, queue: Queue) -> None:
+def test_pages_lead_forward_and_back(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish_many(120)
 
     page = visitor.open("/messages?topic=t")
     shown = [ids(page)]
 
     def turn(link: str) -> None:
-        """Go to another page, and wait until it is there: what stands there before is still the one before."""
+        """Go to another page, and wait until it is loaded: until then the page before is shown."""
         first = str(ids(page)[0])
         page.get_by_role("link", name=link).click()
         expect(page.locator("tbody th a").first).not_to_have_text(first)
@@ -82,7 +82,7 @@ def test_pages_lead_forth_and_back(visitor: Visitor, queue: Queue) -> None:
     expect(page.locator("tbody th a").first).to_have_text(str(published[0]))
 
 
-def test_a_search_that_reaches_its_bound_says_so_and_goes_on(visitor: Visitor, queue: Queue) -> None:
+def test_a_search_that_reaches_its_limit_says_so_and_can_be_continued(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(21_000)
     wanted = queue.publish(payload={"a": 1})
 
@@ -105,7 +105,7 @@ def test_an_id_leads_to_its_message(visitor: Visitor, queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "expected"),
     [
         ("since=yesterday", "since is 'yesterday'"),
         ("state=redy", "there is no state 'redy'"),
@@ -113,16 +113,14 @@ def test_an_id_leads_to_its_message(visitor: Visitor, queue: Queue) -> None:
         ("after=nonsense", "after is no place"),
     ],
 )
-def test_a_filter_that_cannot_be_read_is_told_beside_the_filters(
-    site: Site, queue: Queue, query: str, said: str
-) -> None:
+def test_an_invalid_filter_is_reported_next_to_the_filters(site: Site, queue: Queue, query: str, expected: str) -> None:
     answer = httpx.get(f"{site.url}/messages?{query}", headers={"accept": "text/html"})
 
     assert answer.status_code == 422
-    assert said in answer.text.replace("&#39;", "'")
+    assert expected in answer.text.replace("&#39;", "'")
 
 
-def test_whatever_stands_in_an_address_or_a_form_nothing_fails(site: Site, queue: Queue) -> None:
+def test_no_value_in_an_address_or_a_form_causes_an_error(site: Site, queue: Queue) -> None:
     queue.publish()
     paths = (
         *(
@@ -176,7 +174,7 @@ def test_selected_messages_are_cancelled_after_a_preview(visitor: Visitor, queue
     assert (audit.action, audit.actor, audit.detail["count"]) == ("cancel", "local", 2)
 
 
-def test_all_that_fit_are_done_in_batches_and_what_comes_later_is_left_alone(visitor: Visitor, queue: Queue) -> None:
+def test_all_matching_messages_are_cancelled_in_batches_and_later_ones_are_not(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(1200, "mail", wait="1 hour")
     other = queue.publish("orders", wait="1 hour")
 
@@ -195,13 +193,13 @@ def test_all_that_fit_are_done_in_batches_and_what_comes_later_is_left_alone(vis
 
 
 def agreed(text: str) -> dict[str, str]:
-    """Return what the form of a preview brings back when somebody confirms it."""
+    """Return the fields that the form of a preview sends when it is confirmed."""
     fields = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', text)
     return {name: html.unescape(value) for name, value in fields}
 
 
 def confirm(client: httpx.Client, text: str) -> str:
-    """Confirm what a page says, and go on until it is done; return what is said then."""
+    """Confirm an action, and continue until it is done; return the final text."""
     while fields := agreed(text):
         if "csrf" not in fields:
             fields["csrf"] = ""
@@ -217,14 +215,14 @@ def test_a_preview_of_few_among_many_counts_to_the_end(site: Site, queue: Queue)
     )
 
     with httpx.Client(base_url=site.url) as client:
-        said = client.get(
+        output = client.get(
             "/messages/preview", params={"act": "cancel", "topic": "t", "payload": "$ ? (@.id % 500 == 0)"}
         ).text
 
-    assert "<h1>Cancel 90 messages?</h1>" in said
+    assert "<h1>Cancel 90 messages?</h1>" in output
 
 
-def test_a_count_that_ended_before_the_search_says_at_least_and_what_it_will_do(
+def test_a_count_that_ended_before_the_search_is_a_lower_bound(
     site: Site, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_actions, "MAX_SEARCHES", 1)
@@ -233,37 +231,37 @@ def test_a_count_that_ended_before_the_search_says_at_least_and_what_it_will_do(
     )
 
     with httpx.Client(base_url=site.url) as client:
-        said = client.get(
+        output = client.get(
             "/messages/preview", params={"act": "cancel", "topic": "t", "payload": "$ ? (@.id % 500 == 0)"}
         ).text
         later = queue.publish(payload={"id": 500}, created_at="2000-01-01 00:00+00")
-        done = confirm(client, said)
+        done = confirm(client, output)
 
-    assert re.search(r"<h1>Cancel all matching messages, at least \d+\?</h1>", said)
-    assert "Cancel all matching</button>" in said
+    assert re.search(r"<h1>Cancel all matching messages, at least \d+\?</h1>", output)
+    assert "Cancel all matching</button>" in output
     assert "<strong>50</strong> cancelled" in done
     assert queue.message(later) is not None
 
 
-def test_no_more_are_done_than_were_confirmed_and_none_that_came_later(site: Site, queue: Queue) -> None:
+def test_an_action_affects_no_more_than_the_confirmed_and_no_later_messages(site: Site, queue: Queue) -> None:
     waiting = queue.publish_many(3, wait="1 hour")
     ready = queue.publish_many(3)
 
     with httpx.Client(base_url=site.url) as client:
-        said = client.get("/messages/preview", params={"act": "cancel", "topic": "t", "state": "ready"}).text
-        # One that came later and says it was there before; and some that were not meant and fit by now.
+        output = client.get("/messages/preview", params={"act": "cancel", "topic": "t", "state": "ready"}).text
+        # One that was published later and claims an earlier time; and some that were not selected and match by now.
         later = queue.publish(created_at="2000-01-01 00:00+00", priority=9)
         queue.call("retry_now", waiting)
-        done = confirm(client, said)
+        done = confirm(client, output)
 
-    assert "<h1>Cancel 3 messages?</h1>" in said
+    assert "<h1>Cancel 3 messages?</h1>" in output
     assert "<strong>3</strong> cancelled" in done
     assert len(queue.ids()) == 4
     assert later in queue.ids()
     assert len(ready) == 3
 
 
-def test_nothing_is_done_to_all_that_fit_without_a_preview(site: Site, queue: Queue) -> None:
+def test_an_action_on_all_matches_requires_a_preview(site: Site, queue: Queue) -> None:
     published = queue.publish()
 
     answers = [
@@ -274,7 +272,7 @@ def test_nothing_is_done_to_all_that_fit_without_a_preview(site: Site, queue: Qu
     assert (answers, queue.ids()) == ([422] * 4, [published])
 
 
-def test_dead_ones_are_put_back_from_the_list(visitor: Visitor, queue: Queue) -> None:
+def test_dead_messages_are_redriven_from_the_list(visitor: Visitor, queue: Queue) -> None:
     died = die(queue)
 
     page = visitor.open("/messages?state=dead")
@@ -286,7 +284,7 @@ def test_dead_ones_are_put_back_from_the_list(visitor: Visitor, queue: Queue) ->
     assert queue.row("SELECT redriven_from FROM messages.message").redriven_from == died
 
 
-def test_a_batch_that_fails_says_so_and_can_be_tried_again(visitor: Visitor, queue: Queue) -> None:
+def test_a_batch_that_fails_is_reported_and_can_be_repeated(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(3)
     queue.conn.execute("ALTER TABLE messages.audit ADD CONSTRAINT none_for_now CHECK (false) NOT VALID")
 
@@ -301,7 +299,7 @@ def test_a_batch_that_fails_says_so_and_can_be_tried_again(visitor: Visitor, que
     assert queue.ids() == []
 
 
-def test_it_works_without_a_script_too(visitor: Visitor, queue: Queue) -> None:
+def test_the_page_works_without_a_script(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(700)
 
     page = visitor.open("/messages/preview?act=cancel&topic=t", java_script_enabled=False)
@@ -330,7 +328,7 @@ def test_a_viewer_sees_no_action_and_cannot_act(visitor: Visitor, site: Site, qu
     assert queue.ids() == [published]
 
 
-def test_topics_of_a_token_limit_what_is_seen_and_what_is_done(site: Site, queue: Queue, as_token: Any) -> None:
+def test_topics_of_a_token_limit_lists_and_actions(site: Site, queue: Queue, as_token: Any) -> None:
     mine, other = queue.publish("mail.send"), queue.publish("orders")
     headers = as_token("operator", topics=("mail*",)) | {"accept": "text/html"}
 
@@ -346,9 +344,9 @@ def test_topics_of_a_token_limit_what_is_seen_and_what_is_done(site: Site, queue
 KEY_CHECK = "message_key_is_short_and_printable"
 
 
-def test_hostile_names_and_values_are_shown_as_they_are_and_do_nothing(visitor: Visitor, queue: Queue) -> None:
+def test_hostile_names_and_values_are_shown_literally_and_do_nothing(visitor: Visitor, queue: Queue) -> None:
     key = "k\"'><script>document.title='taken'</script>{{7*7}}\u202e"
-    # A key that came before such characters were refused.
+    # A key from before such characters were refused.
     check = queue.value("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = %s", [KEY_CHECK])
     queue.conn.execute(f"ALTER DOMAIN messages.key_name DROP CONSTRAINT {KEY_CHECK}")
     queue.publish(key=key, channel="<b>&amp;", payload={"x": "</script><script>document.title='taken'</script>"})
@@ -377,7 +375,7 @@ def test_rows_are_reached_by_keys(visitor: Visitor, queue: Queue) -> None:
     page.wait_for_url(f"**/messages/{second}")
 
 
-def test_everybody_can_use_it(visitor: Visitor, queue: Queue) -> None:
+def test_the_page_is_accessible(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(3, channel="c", key=None)
     die(queue, error="a long error " * 30)
 

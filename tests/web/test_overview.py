@@ -13,7 +13,7 @@ from tests.web import sample_data
 from tests.web.site import Site, Visitor
 
 
-def test_it_says_how_much_waits_for_how_long_what_died_and_who_works(visitor: Visitor, queue: Queue) -> None:
+def test_the_overview_shows_backlog_age_deaths_and_workers(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
 
     page = visitor.open("/")
@@ -25,17 +25,17 @@ def test_it_says_how_much_waits_for_how_long_what_died_and_who_works(visitor: Vi
     expect(figures).to_contain_text(re.compile(r"Dead\s*1\s*in the last day"))
     expect(page.locator("#state")).to_contain_text("1 silent")
     expect(page.locator("#state")).to_contain_text("1 not listening, polling")
-    expect(page.locator("#waiting")).to_contain_text(re.compile(r"nobody.listens\s+no worker"))
+    expect(page.locator("#waiting")).to_contain_text(re.compile(r"no.handler\s+no worker"))
 
 
-def test_its_charts_show_how_attempts_ended_and_its_table_how_long_they_took(visitor: Visitor, queue: Queue) -> None:
+def test_the_charts_show_the_results_of_attempts_and_the_table_their_durations(visitor: Visitor, queue: Queue) -> None:
     sample_data.measured(queue, success=600, failed=6)
 
     page = visitor.open("/")
 
     throughput = page.locator("#throughput")
     expect(throughput.locator("canvas")).to_be_visible()
-    # The minute that runs has nothing yet.
+    # The current minute has nothing yet.
     expect(throughput.locator(".legend")).to_have_text(re.compile(r"^succeeded (10|0)failed (0\.1|0)$"))
     drawn = json.loads(throughput.get_attribute("data-chart") or "")
     assert max(drawn["y"][0]) == 10
@@ -48,7 +48,7 @@ def test_its_charts_show_how_attempts_ended_and_its_table_how_long_they_took(vis
     expect(page.locator("#times")).to_contain_text(" ms")
 
 
-def test_an_empty_queue_says_what_to_do_and_nothing_is_wrong(visitor: Visitor) -> None:
+def test_an_empty_queue_shows_the_next_step_and_no_problem(visitor: Visitor) -> None:
     page = visitor.open("/")
 
     expect(page.locator("#waiting")).to_contain_text("No topic yet")
@@ -56,7 +56,7 @@ def test_an_empty_queue_says_what_to_do_and_nothing_is_wrong(visitor: Visitor) -
     expect(page.locator("#wrong")).to_contain_text("The queue itself sees no problem.")
 
 
-def test_large_counts_stop_at_their_bound_and_say_so(visitor: Visitor, queue: Queue) -> None:
+def test_large_counts_stop_at_their_limit_and_say_so(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(1200, "bulk")
 
     page = visitor.open("/")
@@ -66,7 +66,7 @@ def test_large_counts_stop_at_their_bound_and_say_so(visitor: Visitor, queue: Qu
     expect(page.locator("#waiting")).to_contain_text("1,000+")
 
 
-def test_with_a_million_messages_every_page_comes_within_its_statement_timeout(visitor: Visitor, queue: Queue) -> None:
+def test_every_page_of_a_million_messages_loads_within_its_statement_timeout(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute("SET session_replication_role = replica")
     queue.conn.execute(
         "INSERT INTO messages.message (topic, payload) SELECT 'topic-' || n %% 100, '1' FROM generate_series(1, 1000000) AS n",
@@ -79,7 +79,7 @@ def test_with_a_million_messages_every_page_comes_within_its_statement_timeout(v
         expect(page.locator("h1")).not_to_have_text("Timed out")
 
 
-def test_what_is_wrong_is_told_with_its_fix(visitor: Visitor, queue: Queue) -> None:
+def test_a_problem_is_shown_with_its_fix(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES ('backlog_age', 'mail', now(), 'topic mail waits for an hour', 'start more workers')"
     )
@@ -90,7 +90,7 @@ def test_what_is_wrong_is_told_with_its_fix(visitor: Visitor, queue: Queue) -> N
     expect(page.locator("#wrong")).to_contain_text("start more workers")
 
 
-def test_another_time_is_a_link_away(visitor: Visitor, queue: Queue) -> None:
+def test_another_period_is_a_link(visitor: Visitor, queue: Queue) -> None:
     sample_data.measured(queue)
 
     page = visitor.open("/")
@@ -99,7 +99,7 @@ def test_another_time_is_a_link_away(visitor: Visitor, queue: Queue) -> None:
     expect(page.locator("#throughput figcaption")).to_contain_text("in the last day")
 
 
-def test_search_leads_to_a_message_by_its_id_else_to_topics(site: Site, queue: Queue) -> None:
+def test_search_finds_a_message_by_its_id_and_otherwise_topics(site: Site, queue: Queue) -> None:
     found = {
         typed: httpx.get(f"{site.url}/search", params={"q": typed}).headers["location"]
         for typed in ("17", "#17", "mail & co", "")

@@ -38,7 +38,7 @@ def ready(queue: Queue) -> Queue:
     return queue
 
 
-def test_a_viewer_sees_the_pages_live_and_no_button_that_acts(visitor: Visitor, ready: Queue, as_token: Any) -> None:
+def test_a_viewer_sees_live_pages_and_no_button_that_acts(visitor: Visitor, ready: Queue, as_token: Any) -> None:
     page = visitor.open("/topics", extra_http_headers=as_token("viewer"))
     is_live(page)
 
@@ -48,7 +48,7 @@ def test_a_viewer_sees_the_pages_live_and_no_button_that_acts(visitor: Visitor, 
 
 
 @pytest.mark.parametrize(("topics", "sees_all"), [(("*",), True), (("orders",), False)])
-def test_what_is_wrong_with_the_whole_fleet_is_told_only_to_who_sees_all_of_it(
+def test_problems_of_the_whole_fleet_are_shown_only_to_tokens_of_all_topics(
     site: Site, queue: Queue, as_token: Any, topics: tuple[str, ...], sees_all: bool
 ) -> None:
     queue.conn.execute(
@@ -62,7 +62,7 @@ def test_what_is_wrong_with_the_whole_fleet_is_told_only_to_who_sees_all_of_it(
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator of other topics"])
-def test_whoever_may_not_act_is_refused_and_nothing_changes(site: Site, ready: Queue, as_token: Any, role: str) -> None:
+def test_a_viewer_cannot_act(site: Site, ready: Queue, as_token: Any, role: str) -> None:
     headers = as_token("viewer") if role == "viewer" else as_token("operator", topics=("orders",))
 
     answers = {
@@ -76,7 +76,7 @@ def test_whoever_may_not_act_is_refused_and_nothing_changes(site: Site, ready: Q
     assert ready.value("SELECT drain_asked_at FROM messages.worker") is None
 
 
-def test_the_topics_of_a_token_are_all_that_is_shown(site: Site, ready: Queue, as_token: Any) -> None:
+def test_a_token_sees_only_its_topics(site: Site, ready: Queue, as_token: Any) -> None:
     sample_data.measured(ready, "mail", success=600)
     headers = as_token("viewer", topics=("orders*",)) | {"accept": "text/html"}
 
@@ -91,9 +91,7 @@ def test_the_topics_of_a_token_are_all_that_is_shown(site: Site, ready: Queue, a
     assert httpx.get(f"{site.url}/schedules/nightly", headers=headers).status_code == 404
 
 
-def test_a_database_user_who_is_an_operator_and_no_more_has_all_pages_and_actions(
-    shown: Database, ready: Queue
-) -> None:
+def test_a_database_user_with_only_the_operator_role_has_all_pages_and_actions(shown: Database, ready: Queue) -> None:
     sample_data.measured(ready)
     site = Site(f"{shown.dsn} options='-c role=messages_operator'")
     pages = ["/", "/topics", "/topics/mail", "/topics/*", "/schedules", "/schedules/nightly", "/workers"]

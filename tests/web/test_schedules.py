@@ -8,7 +8,7 @@ from tests.sql.queue import Queue
 from tests.web.site import Visitor
 
 
-def test_the_list_shows_when_each_runs_next_and_what_it_did_last(visitor: Visitor, queue: Queue) -> None:
+def test_the_list_shows_the_next_and_the_last_run_of_each_schedule(visitor: Visitor, queue: Queue) -> None:
     queue.schedule("nightly", "0 3 * * *", topic="reports", time_zone="Europe/Berlin")
     queue.call("run_schedule", "nightly")
 
@@ -20,13 +20,13 @@ def test_the_list_shows_when_each_runs_next_and_what_it_did_last(visitor: Visito
     expect(row.locator("[data-label=Last]")).to_contain_text("#1")
 
 
-def test_without_a_schedule_it_says_what_one_is(visitor: Visitor) -> None:
+def test_an_empty_list_explains_schedules(visitor: Visitor) -> None:
     page = visitor.open("/schedules")
 
     expect(page.locator("#list")).to_contain_text("No schedule yet")
 
 
-def test_one_shows_its_next_five_runs_and_its_history(visitor: Visitor, queue: Queue) -> None:
+def test_a_schedule_shows_its_next_five_runs_and_its_history(visitor: Visitor, queue: Queue) -> None:
     queue.schedule("nightly", "0 3 * * *", topic="reports")
     queue.call("run_schedule", "nightly")
 
@@ -54,7 +54,7 @@ def test_run_now_publishes_its_message_and_pause_stops_it(visitor: Visitor, queu
     assert (paused.paused_by, queue.scheduled("nightly").paused_at) == ("local", None)
 
 
-def test_one_is_added_after_its_next_runs_were_shown(visitor: Visitor, queue: Queue) -> None:
+def test_a_schedule_is_added_after_a_preview_of_its_next_runs(visitor: Visitor, queue: Queue) -> None:
     visitor.expected = ["422"]
     page = visitor.open("/schedules")
 
@@ -81,7 +81,7 @@ def test_one_is_added_after_its_next_runs_were_shown(visitor: Visitor, queue: Qu
     )
 
 
-def test_one_is_removed_only_after_a_question(visitor: Visitor, queue: Queue) -> None:
+def test_a_schedule_is_removed_after_a_confirmation(visitor: Visitor, queue: Queue) -> None:
     queue.schedule("nightly", "0 3 * * *", topic="reports")
     page = visitor.open("/schedules/nightly")
 

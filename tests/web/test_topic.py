@@ -13,7 +13,7 @@ from tests.web import sample_data
 from tests.web.site import Visitor
 
 
-def test_it_shows_figures_charts_limits_and_channels(visitor: Visitor, queue: Queue) -> None:
+def test_the_page_shows_figures_charts_limits_and_channels(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
     queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('mail', 'customer-1', 3)")
 
@@ -26,7 +26,7 @@ def test_it_shows_figures_charts_limits_and_channels(visitor: Visitor, queue: Qu
     expect(page.locator("#channels tbody tr").first).to_contain_text(re.compile(r"customer-1\s*\d\s*3"))
 
 
-def test_attempts_are_all_that_ended_and_not_only_those_that_succeeded(visitor: Visitor, queue: Queue) -> None:
+def test_attempts_include_those_that_did_not_succeed(visitor: Visitor, queue: Queue) -> None:
     queue.publish("mail")
     queue.conn.execute(
         "INSERT INTO messages.measure (minute, topic, success, failed, rejected, retried)"
@@ -40,7 +40,7 @@ def test_attempts_are_all_that_ended_and_not_only_those_that_succeeded(visitor: 
     )
 
 
-def test_the_order_of_channels_is_a_limit(visitor: Visitor, queue: Queue) -> None:
+def test_the_order_of_channels_is_shown_as_a_limit(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", ordered=True)
     queue.publish("mail", channel="customer-1")
 
@@ -50,7 +50,7 @@ def test_the_order_of_channels_is_a_limit(visitor: Visitor, queue: Queue) -> Non
     expect(page.locator("#limits")).not_to_contain_text("None:")
 
 
-def test_a_pause_takes_a_reason_and_a_time(visitor: Visitor, queue: Queue) -> None:
+def test_a_pause_takes_a_reason_and_a_duration(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue)
     queue.publish("mail")
     page = visitor.open("/topics/mail")
@@ -66,7 +66,7 @@ def test_a_pause_takes_a_reason_and_a_time(visitor: Visitor, queue: Queue) -> No
     assert queue.value("SELECT resume_at - paused_at FROM messages.topic WHERE topic = 'mail'").total_seconds() == 1800
 
 
-def test_a_pause_may_end_at_a_time(visitor: Visitor, queue: Queue) -> None:
+def test_a_pause_may_have_an_end(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue)
     queue.publish("mail")
     until = datetime.now(UTC).replace(microsecond=0) + timedelta(days=3)
@@ -81,14 +81,14 @@ def test_a_pause_may_end_at_a_time(visitor: Visitor, queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "said"),
+    ("label", "expected"),
     [
         ("Resume automatically after", 'expected a duration like "250ms"'),
         ("Or resume at", 'use a time like "2026-02-01 12:00"'),
     ],
 )
-def test_a_time_that_is_none_is_refused_with_what_it_may_be(
-    visitor: Visitor, queue: Queue, label: str, said: str
+def test_an_invalid_time_is_refused_with_the_valid_forms(
+    visitor: Visitor, queue: Queue, label: str, expected: str
 ) -> None:
     visitor.expected = ["422"]
     queue.publish("mail")
@@ -98,7 +98,7 @@ def test_a_time_that_is_none_is_refused_with_what_it_may_be(
     page.get_by_label(label).fill("soon")
     page.get_by_role("button", name="Pause", exact=True).click()
 
-    expect(page.locator("#toasts")).to_contain_text(said)
+    expect(page.locator("#toasts")).to_contain_text(expected)
     assert queue.value("SELECT count(*) FROM messages.topic WHERE paused_at IS NOT NULL") == 0
 
 
@@ -121,7 +121,7 @@ def setting(page: Page, name: str) -> None:
         group.locator("summary").click()
 
 
-def test_a_setting_shows_its_own_value_beside_what_it_would_inherit(visitor: Visitor, queue: Queue) -> None:
+def test_a_setting_shows_its_own_value_beside_the_inherited_one(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=5)
 
     page = visitor.open("/topics/mail")
@@ -150,7 +150,7 @@ def test_a_change_is_shown_with_its_effect_before_it_is_applied(visitor: Visitor
     assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = 'mail'") == 4
 
 
-def test_what_cannot_be_is_said_while_it_is_typed_and_cannot_be_applied(visitor: Visitor, queue: Queue) -> None:
+def test_an_invalid_value_is_reported_while_typing_and_cannot_be_applied(visitor: Visitor, queue: Queue) -> None:
     queue.publish("mail")
     page = visitor.open("/topics/mail")
 
@@ -163,7 +163,7 @@ def test_what_cannot_be_is_said_while_it_is_typed_and_cannot_be_applied(visitor:
     expect(preview.get_by_role("button", name="Apply")).to_have_count(0)
 
 
-def test_only_what_was_typed_is_changed_not_what_others_set_meanwhile(visitor: Visitor, queue: Queue) -> None:
+def test_a_change_writes_only_the_typed_values(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=2)
     page = visitor.open("/topics/mail")
     queue.policy("mail", max_attempts=7)
@@ -176,7 +176,7 @@ def test_only_what_was_typed_is_changed_not_what_others_set_meanwhile(visitor: V
     assert (row.max_attempts, row.timeout.total_seconds()) == (7, 120)
 
 
-def test_an_emptied_field_inherits_again_and_a_backoff_is_one_thing(visitor: Visitor, queue: Queue) -> None:
+def test_an_emptied_field_is_inherited_again_and_a_backoff_is_one_setting(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=5)
     page = visitor.open("/topics/mail")
 
@@ -192,7 +192,7 @@ def test_an_emptied_field_inherits_again_and_a_backoff_is_one_thing(visitor: Vis
     assert (row.max_attempts, row.backoff) == (None, {"kind": "constant", "base": "5s"})
 
 
-def test_the_schema_of_payloads_is_no_file_of_the_server(visitor: Visitor, queue: Queue) -> None:
+def test_the_payload_schema_cannot_be_read_from_a_file_of_the_server(visitor: Visitor, queue: Queue) -> None:
     queue.publish("mail")
     page = visitor.open("/topics/mail")
 
@@ -202,7 +202,7 @@ def test_the_schema_of_payloads_is_no_file_of_the_server(visitor: Visitor, queue
     expect(page.locator("#policy-preview")).to_contain_text("give the schema itself")
 
 
-def test_the_defaults_are_edited_as_a_topic_of_their_own(visitor: Visitor, queue: Queue) -> None:
+def test_the_defaults_are_edited_like_a_topic(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open("/topics/*")
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Defaults")
@@ -213,7 +213,7 @@ def test_the_defaults_are_edited_as_a_topic_of_their_own(visitor: Visitor, queue
     assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = '*'") == 3
 
 
-def test_a_topic_that_is_not_there_is_not_found(visitor: Visitor) -> None:
+def test_a_missing_topic_is_not_found(visitor: Visitor) -> None:
     visitor.expected = ["404"]
 
     page = visitor.open("/topics/nothing")

@@ -11,7 +11,7 @@ from tests.web import sample_data
 from tests.web.site import NARROW, Visitor, overflow
 
 
-def test_each_topic_shows_what_stands_in_it_how_it_goes_and_its_state(visitor: Visitor, queue: Queue) -> None:
+def test_each_topic_shows_its_counts_its_rates_and_its_state(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
 
     page = visitor.open("/topics")
@@ -23,10 +23,10 @@ def test_each_topic_shows_what_stands_in_it_how_it_goes_and_its_state(visitor: V
     expect(mail.locator("[data-label='Dead 24 h']")).to_have_text("1")
     expect(mail.locator("[data-label=Rate]")).to_have_text(re.compile(r"/s$"))
     expect(mail.locator("svg.spark")).to_be_visible()
-    expect(page.get_by_role("row", name="nobody.listens")).to_contain_text("no worker")
+    expect(page.get_by_role("row", name="no.handler")).to_contain_text("no worker")
 
 
-def test_pause_in_its_row_stops_the_claims_and_resume_lets_them_go_on(visitor: Visitor, queue: Queue) -> None:
+def test_pause_in_a_row_stops_claims_and_resume_restarts_them(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue)
     queue.publish("mail")
     page = visitor.open("/topics")
@@ -46,7 +46,7 @@ def test_pause_in_its_row_stops_the_claims_and_resume_lets_them_go_on(visitor: V
     ]
 
 
-def test_all_topics_are_paused_only_after_a_question(visitor: Visitor, queue: Queue) -> None:
+def test_all_topics_are_paused_after_a_confirmation(visitor: Visitor, queue: Queue) -> None:
     queue.publish("mail")
     page = visitor.open("/topics")
 
@@ -61,7 +61,7 @@ def test_all_topics_are_paused_only_after_a_question(visitor: Visitor, queue: Qu
     assert queue.claim("mail") == []
 
 
-def test_a_filter_leaves_those_whose_name_contains_it(visitor: Visitor, queue: Queue) -> None:
+def test_a_filter_shows_topics_whose_name_contains_it(visitor: Visitor, queue: Queue) -> None:
     for topic in ("mail.send", "mail.bounce", "orders"):
         queue.publish(topic)
 
@@ -70,13 +70,13 @@ def test_a_filter_leaves_those_whose_name_contains_it(visitor: Visitor, queue: Q
     expect(page.locator("tbody tr")).to_have_count(2)
 
 
-def test_without_a_topic_it_says_how_one_comes_to_be(visitor: Visitor) -> None:
+def test_an_empty_list_explains_how_a_topic_is_created(visitor: Visitor) -> None:
     page = visitor.open("/topics")
 
     expect(page.locator("#list")).to_contain_text("No topic yet")
 
 
-def test_many_topics_are_shown_up_to_a_bound_also_on_a_narrow_screen(visitor: Visitor, queue: Queue) -> None:
+def test_many_topics_are_shown_up_to_a_limit_even_on_a_narrow_screen(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.message (topic, payload) SELECT 'topic-' || n, '1' FROM generate_series(1, 250) AS n"
     )

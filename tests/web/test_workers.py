@@ -9,7 +9,7 @@ from tests.web import sample_data
 from tests.web.site import Visitor
 
 
-def test_each_shows_what_it_runs_how_it_hears_and_when_it_was_seen(visitor: Visitor, queue: Queue) -> None:
+def test_each_worker_shows_its_messages_its_listener_and_its_last_heartbeat(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue, "w-1")
     sample_data.worker(queue, "w-2", listener="degraded")
     sample_data.worker(queue, "w-3", age="5 min")
@@ -26,13 +26,13 @@ def test_each_shows_what_it_runs_how_it_hears_and_when_it_was_seen(visitor: Visi
     expect(page.get_by_role("region", name="w-3", exact=True)).to_contain_text("silent")
 
 
-def test_without_one_it_says_how_to_start_one(visitor: Visitor) -> None:
+def test_an_empty_list_explains_how_to_start_a_worker(visitor: Visitor) -> None:
     page = visitor.open("/workers")
 
     expect(page.locator("#list")).to_contain_text("pgrouse run")
 
 
-def test_of_many_messages_in_hand_the_oldest_are_shown(visitor: Visitor, queue: Queue) -> None:
+def test_a_worker_with_many_messages_shows_the_oldest(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue, "w-1")
     queue.publish_many(30, "mail")
     queue.claim("mail", worker="w-1/1", limit=30)
@@ -43,7 +43,7 @@ def test_of_many_messages_in_hand_the_oldest_are_shown(visitor: Visitor, queue: 
     expect(page.locator("#list")).to_contain_text("and 25 more")
 
 
-def test_drain_asks_the_worker_to_stop_after_a_question(visitor: Visitor, queue: Queue) -> None:
+def test_drain_stops_the_worker_after_a_confirmation(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue, "w-1")
     page = visitor.open("/workers")
 

@@ -1,6 +1,6 @@
-"""The archive as a table that follows it, and what died in it.
+"""The archive as a table that follows it, and its dead messages.
 
-Where the database is stands in libpq's environment (PGHOST, PGSERVICE, ...): a pipeline's own files are no place for a password.
+The database is configured by libpq's environment (PGHOST, PGSERVICE, ...): the files of a pipeline should have no password.
 """
 
 from pyspark import pipelines as dp
@@ -12,7 +12,7 @@ ENDED = "id BIGINT, topic STRING, result STRING, error STRING, error_fingerprint
 
 @dp.table(name="ended", comment="Every message that ended, once", partition_cols=["topic"])
 def ended() -> DataFrame:
-    """Read what was archived since the update before. Only these columns are read, so no payload leaves the database."""
+    """Read the rows archived since the last update. Only these columns are read, so no payload leaves the database."""
     return SparkSession.active().readStream.format("pgrouse").schema(ENDED).option("mode", "archive").load()
 
 

@@ -1,4 +1,4 @@
-"""Batch handlers: each writes the ids of its batch into the journal, and does as the payloads say."""
+"""Batch handlers: each writes the ids of its batch into the journal, and does what the payloads say."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def return_outcomes(payloads: list[str]):
 
 
 async def stumble(items: list[Item]):
-    """Raises at the message that says so, in the middle of its batch."""
+    """Raises at the message that requests it, in the middle of its batch."""
     write("start", ids=_ids(items), attempts=[item.attempt for item in items])
     for item in items:
         if item.payload == "raise":
@@ -97,14 +97,14 @@ async def die(items: list[Item]):
 
 
 def die_in_process(items: list[Item]):
-    """Kills its child if one of its messages says so."""
+    """Kills its child if one of its messages requests it."""
     write("start", ids=_ids(items))
     if any(item.payload == "die" for item in items):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def store(items: list[Item], ctx: BatchContext):
-    """Stores all but what is rejected, in one transaction."""
+    """Stores all messages except the rejected ones, in one transaction."""
     write("start", ids=_ids(items))
     async with ctx.transaction() as conn:
         for item in items:
@@ -137,7 +137,7 @@ def store_in_thread(items: list[Item], ctx: BatchContext):
 
 
 async def store_and_change_mind(items: list[Item], ctx: BatchContext):
-    """Catches what rolled its transaction back, and ends its messages otherwise."""
+    """Catches the error that rolled its transaction back, and sets other outcomes."""
     try:
         async with ctx.transaction() as conn:
             for item in items:

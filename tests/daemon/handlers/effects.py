@@ -70,7 +70,7 @@ async def die_after(payload, ctx):
 
 
 async def go_on(payload, ctx):
-    """Works on after its transaction, until the gate opens."""
+    """Continues after its transaction, until the gate opens."""
     with journalled(ctx):
         async with ctx.transaction() as conn:
             await conn.execute(INSERT, [ctx.id])

@@ -1,4 +1,4 @@
-"""Handlers that publish what follows from their message."""
+"""Handlers that publish further messages."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def forgets_in_child(payload, ctx):
 
 
 async def leaves_it_to_tasks(payload, ctx):
-    """All of these are awaited by somebody: the last one only when the handler has returned."""
+    """All of these are awaited: the last one only when the handler has returned."""
     await asyncio.gather(ctx.publish("next", 1), ctx.publish("next", 2))
     async with asyncio.TaskGroup() as group:
         group.create_task(ctx.publish("next", 3))

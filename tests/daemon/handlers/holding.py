@@ -1,4 +1,4 @@
-"""Handlers that hold on to their message until their gate opens: "gate", or what the payload names."""
+"""Handlers that run until their gate opens: "gate", or the name in the payload."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ async def hold_stubbornly(payload, ctx):
 
 
 async def hold_until_stopping(payload, ctx):
-    """Looks whether the daemon wants to stop, as a long handler should."""
+    """Checks whether the daemon is stopping, as a long handler should."""
     write("start", ctx)
     await until(lambda: ctx.stopping)
     write("saw stopping", ctx)
 
 
 async def nap(payload, ctx):
-    """Works for so many seconds."""
+    """Runs for the given number of seconds."""
     write("start", ctx)
     await asyncio.sleep(payload)
     write("end", ctx)
@@ -57,7 +57,7 @@ def nap_in_thread(payload, ctx):
 
 
 def hold_in_thread_until_cancelled(payload, ctx):
-    """Looks whether somebody cancelled the message, as a long handler in a thread should."""
+    """Checks whether the message was cancelled, as a long handler in a thread should."""
     write("start", ctx)
     until_in_thread(lambda: ctx.cancelled)
     write("saw cancelled", ctx, lost=ctx.lost)

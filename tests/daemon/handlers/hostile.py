@@ -1,4 +1,4 @@
-"""Handlers that do everything a handler should not."""
+"""Handlers that do everything a handler should not do."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from work import is_open, until, until_in_thread, write
 from pgrouse import Defer, Reject, Retry
 
 
-class Untellable(BaseModel):
+class Unprintable(BaseModel):
     @model_serializer
     def tell(self):
         raise ZeroDivisionError
 
 
 class NoZone(tzinfo):
-    """A time zone whose offset nobody knows."""
+    """A time zone with an invalid offset."""
 
     def __init__(self, error):
         self.error = error
@@ -51,7 +51,7 @@ OUTPUTS = {
     "too large": lambda: "x" * 2_000_000,
     "nested too deeply": lambda: _nested(100_000),
     "a number too long to write": lambda: 10**5000,
-    "an object that cannot be told": Untellable,
+    "an object without a text": Unprintable,
     "a dict with odd keys": lambda: {(1, 2): 3},
 }
 NONSENSE = {
@@ -66,7 +66,7 @@ NONSENSE = {
 
 
 def _bent(outcome, after):
-    """Return an outcome with a time that it does not take, as a class derived from it may have one."""
+    """Return an outcome with an invalid time, as a derived class may have one."""
     outcome.after = after
     return outcome
 
@@ -105,7 +105,7 @@ async def give(payload, ctx):
 
 
 async def block(payload, ctx):
-    """Blocks the event loop for so many seconds."""
+    """Blocks the event loop for the given number of seconds."""
     write("start", ctx)
     time.sleep(payload)  # noqa: ASYNC251 - that is the fault
     write("end", ctx)
@@ -119,7 +119,7 @@ async def block_until_gate(payload, ctx):
 
 
 async def swallow(payload, ctx):
-    """Ignores that it is cancelled, once, and ends when its gate opens."""
+    """Ignores one cancellation, and ends when its gate opens."""
     write("start", ctx)
     try:
         await asyncio.sleep(3600)
@@ -130,7 +130,7 @@ async def swallow(payload, ctx):
 
 
 async def use_task_group(payload, ctx):
-    """Needs that nothing is left of a cancellation before."""
+    """Fails if an earlier cancellation has left a trace."""
     async with asyncio.timeout(10):
         try:
             async with asyncio.TaskGroup() as group:
@@ -153,7 +153,7 @@ async def fail_when_cancelled(payload, ctx):
 
 
 def die(payload, ctx):
-    """Takes its process with it."""
+    """Kills its own process."""
     write("start", ctx)
     match payload:
         case "segfault":
@@ -178,12 +178,12 @@ def hang(payload, ctx):
 
 
 async def answer_nonsense(payload, ctx):
-    """Returns outcomes that no server can take."""
+    """Returns outcomes that the server refuses."""
     return NONSENSE[payload]()
 
 
 async def come_back_in_seconds(payload, ctx):
-    """Says its times as numbers."""
+    """Gives its times as numbers."""
     write("start", ctx)
     match ctx.runs:
         case 1:
@@ -200,8 +200,8 @@ MISTAKES = {
     "not a number": lambda ctx: Defer(after=math.nan),
     "a time in the past": lambda ctx: Retry(after=-1),
     "a naive word": lambda ctx: Defer(until="tomorrow"),
-    "what nobody awaits": lambda ctx: asyncio.sleep(0),
-    "what nobody goes through": lambda ctx: (each for each in [1]),
+    "an unawaited coroutine": lambda ctx: asyncio.sleep(0),
+    "an unused generator": lambda ctx: (each for each in [1]),
 }
 
 
@@ -222,7 +222,7 @@ def err_acknowledged(payload, ctx):
 
 
 def fork_and_leave(payload, ctx):
-    """Says how a process that it forked ended, with 0 and with 3."""
+    """Returns the exit codes of two processes that it forked, which exit with 0 and with 3."""
 
     def left(code):
         forked = os.fork()

@@ -1,4 +1,4 @@
-"""Handlers that cancel their own task, exit from a task that they have begun, or leave behind what never ends."""
+"""Handlers that cancel their own task, exit from a task that they started, or leave endless tasks behind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _left = []
 
 
 async def cancel_itself(payload, ctx):
-    """Cancels its task, and then does as the payload says."""
+    """Cancels its task, and then does what the payload says."""
     write("start", ctx)
     asyncio.current_task().cancel()
     if payload == "return":

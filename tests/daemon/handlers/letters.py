@@ -1,4 +1,4 @@
-"""Handlers of topics with dead letters, and of the dead letters themselves."""
+"""Handlers of topics with dead letters, and of the dead letters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import work
 
 
 async def pay(payload, ctx):
-    """Fails while a gate is shut, in a different line and with different particulars for each message."""
+    """Fails while a gate is shut, in a different line and with different details for each message."""
     work.write("start", ctx)
     if not work.is_open("fixed"):
         raise ConnectionError(f"bank {payload['id']} did not answer within {payload['id'] * 7} ms")
@@ -21,7 +21,7 @@ pay_in_process = pay_in_thread
 
 
 async def tend(payload, ctx):
-    """Works a dead letter."""
+    """Processes a dead letter."""
     work.write("tended", ctx, topic=ctx.topic, payload=payload, headers=ctx.headers, state=ctx.state, key=ctx.key)
     if payload.get("hopeless"):
-        raise ValueError("nobody can help")
+        raise ValueError("no fix is known")

@@ -1,4 +1,4 @@
-"""Handlers that tell which search_path their own statements have."""
+"""Handlers that return the search_path of their own statements."""
 
 from __future__ import annotations
 

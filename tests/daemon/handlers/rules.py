@@ -1,4 +1,4 @@
-"""Handlers that end in every way there is, for the acknowledgement policies; and retry strategies."""
+"""Handlers with every kind of end, for the acknowledgement policies; and retry strategies."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def without_context(payload):
 
 
 async def complete_again(payload, ctx):
-    """Opens a transaction although something was said, or the message is completed, before."""
+    """Opens a transaction although the message already has an outcome or is completed."""
     if payload.get("nack"):
         ctx.nack()
     try:
@@ -66,10 +66,12 @@ def hold_in_thread(payload, ctx):
 # Retry strategies.
 
 
-def as_told(attempt, elapsed, error):
-    """Does what the file `strategy` in the folder of the gates says: the source of a return value."""
+def from_file(attempt, elapsed, error):
+    """Evaluates the file `strategy` in the folder of the gates as the return value."""
     write("asked", attempt=attempt, elapsed=elapsed.total_seconds(), error=type(error).__name__)
-    return eval((GATES / "strategy").read_text(), {"timedelta": timedelta, "attempt": attempt})  # a test's own words
+    return eval(
+        (GATES / "strategy").read_text(), {"timedelta": timedelta, "attempt": attempt}
+    )  # the text is that of the test
 
 
 def two_parameters(attempt, elapsed):

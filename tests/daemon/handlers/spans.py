@@ -1,4 +1,4 @@
-"""Handlers that write down in which span they run."""
+"""Handlers that record their current span."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from work import write
 from pgrouse import Item, publish
 
 
-def _tell(ctx, message_id, **more):
+def _record(ctx, message_id, **more):
     span = trace.get_current_span().get_span_context()
     about = {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}", **more}
     write("span", None, id=message_id, **about)
@@ -19,21 +19,21 @@ def _tell(ctx, message_id, **more):
         pass
 
 
-async def tell(payload, ctx):
-    _tell(ctx, ctx.id)
+async def record(payload, ctx):
+    _record(ctx, ctx.id)
 
 
-def tell_in_thread(payload, ctx):
-    _tell(ctx, ctx.id)
+def record_in_thread(payload, ctx):
+    _record(ctx, ctx.id)
 
 
-def tell_in_process(payload, ctx):
-    _tell(ctx, ctx.id)
+def record_in_process(payload, ctx):
+    _record(ctx, ctx.id)
     trace.get_tracer_provider().force_flush()
 
 
-async def tell_batch(items: list[Item], ctx):
-    _tell(ctx, items[0].id)
+async def record_batch(items: list[Item], ctx):
+    _record(ctx, items[0].id)
     items[-1].reject("the last one is no good")
 
 

@@ -26,7 +26,7 @@ def fail_if(fails):
 
 
 def count(ctx, name):
-    """Write down that a step runs."""
+    """Record that a step runs."""
     write("ran", ctx, step=name)
     return {"by": ctx.attempt}
 
@@ -36,7 +36,7 @@ async def count_async(ctx, name):
 
 
 async def die_between(payload, ctx):
-    """Kills its own process between its first step and its second, in the first attempt."""
+    """Kills its own process between its first and its second step, in the first attempt."""
     first = await ctx.step("first", count_async, ctx, "first")
     if ctx.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -52,7 +52,7 @@ def retry_between(payload, ctx):
 
 
 async def fail_once(payload, ctx):
-    """Dies for good after its step, unless it was put back."""
+    """Fails finally after its step, unless it was redriven."""
     kept = await ctx.step("first", count, ctx, "first")
     if payload == "die":
         raise ValueError("boom")
@@ -70,7 +70,7 @@ def _insert_in_thread(conn, ctx):
 
 
 async def insert_once(payload, ctx):
-    """Its step writes in the transaction that keeps it; the first time it fails inside, the second time after it."""
+    """Its step writes in the transaction that stores it; the first time it fails inside, the second time after it."""
 
     async def insert(conn):
         await _insert(conn, ctx)
@@ -94,7 +94,7 @@ def insert_once_in_thread(payload, ctx):
 
 
 async def roll_back(payload, ctx):
-    """A step inside of a transaction that comes to nothing is done again; one before it is not."""
+    """A step inside a transaction that is rolled back runs again; one before it does not."""
     await ctx.step("before", count, ctx, "before")
     for fails in (True, False):
         try:
@@ -109,7 +109,7 @@ async def roll_back(payload, ctx):
 
 
 async def typed(payload, ctx):
-    """What comes back is of its type, also the first time; without one it is what JSON says."""
+    """A stored result has its type even the first time; without a type it is what JSON has."""
     label = await ctx.step("label", Label, 7, ("a",), returns=Label)
     plain = await ctx.step("plain", Label, 7, ("a",))
     many = await ctx.step("many", lambda: {3, 1}, returns=list[int])
@@ -119,12 +119,12 @@ async def typed(payload, ctx):
 
 
 async def kept_by_another(conn, message_id):
-    """As if an attempt that was released had committed its step just now."""
+    """As if a released attempt had just committed its step."""
     await conn.execute("INSERT INTO messages.step VALUES (%s, 'f', '1', 1, now(), 0)", [message_id])
 
 
 async def refused(payload, ctx):
-    """Each misuse, and what it says."""
+    """Each misuse, and its error."""
     cases = {
         "no json": lambda: ctx.step("a", object),
         "large": lambda: ctx.step("b", lambda: "x" * 1_100_000),
@@ -148,7 +148,7 @@ def awaits_in_thread(payload, ctx):
 
 
 async def lose(payload, ctx):
-    """Its lock is gone when the step has run."""
+    """Its lock is lost when the step has run."""
 
     async def cancelled_meanwhile():
         write("running", ctx)
@@ -162,7 +162,7 @@ async def lose(payload, ctx):
 
 
 def buy_late(payload, ctx):
-    """Does a step once its gate is open; before that another, if its payload is true."""
+    """Runs a step when its gate is open; before that another step, if its payload is true."""
     if payload:
         ctx.step("first", count, ctx, "first")
     write("start", ctx)

@@ -1,4 +1,4 @@
-"""Handlers that write down, by the clock of the database, from when to when they ran."""
+"""Handlers that record their start and their end by the clock of the database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONNECTIONS = []
 
 
 async def _connection():
-    """Return the one connection of this process; psycopg lets its users take turns."""
+    """Return the only connection of this process; psycopg serializes its use."""
     async with LOCK:
         if not CONNECTIONS:
             CONNECTIONS.append(await psycopg.AsyncConnection.connect(os.environ["RUNS"], autocommit=True))
@@ -20,7 +20,7 @@ async def _connection():
 
 
 async def run(payload, ctx):
-    """Run for so many seconds: {"for": seconds}. {"fails": n}, too: the first n attempts fail at once."""
+    """Run for some seconds: {"for": seconds}. With {"fails": n} the first n attempts fail at once."""
     fails = ctx.attempt <= payload.get("fails", 0)
     conn = await _connection()
     cursor = await conn.execute(

@@ -1,4 +1,4 @@
-"""The handlers of the tests. Each writes into the journal what it does, so that tests know what ran, where and when."""
+"""The handlers of most tests. Each writes into the journal, so that tests know what ran, where and when."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GATES = Path(os.environ["GATES"])
 
 
 def write(what, ctx=None, **more):
-    """Append one entry; a single write is never torn."""
+    """Append one entry; a single write is atomic."""
     about = {} if ctx is None else {"id": ctx.id, "attempt": ctx.attempt}
     entry = {"what": what, **about, "pid": os.getpid(), "at": time.monotonic(), **more}
     os.write(JOURNAL, (json.dumps(entry) + "\n").encode())
@@ -42,7 +42,7 @@ def until_in_thread(condition):
 
 @contextmanager
 def journalled(ctx, **more):
-    """Write the start, and how it ended: end, cancelled, or broken."""
+    """Write the start and the kind of end: end, cancelled, or broken."""
     write("start", ctx, **more)
     try:
         yield
@@ -55,7 +55,7 @@ def journalled(ctx, **more):
     write("end", ctx)
 
 
-# Return what came.
+# Return the argument.
 
 
 async def echo(payload, ctx):
@@ -68,7 +68,7 @@ def echo_in_thread(payload, ctx):
     return payload
 
 
-# Do as the payload says.
+# Do what the payload says.
 
 
 def _act(payload, ctx):
@@ -104,7 +104,7 @@ act_in_process = act_in_thread
 
 
 async def act_by_returning(payload, ctx):
-    """The same, but an outcome is returned instead of raised."""
+    """The same, but the outcome is returned instead of raised."""
     try:
         return act_in_thread(payload, ctx)
     except (Reject, Fail, Retry, Defer) as said:
@@ -125,7 +125,7 @@ async def take_bytes(body: bytes, ctx):
     write("start", ctx, body=list(body))
 
 
-async def tell_context(payload, ctx):
+async def return_context(payload, ctx):
     return {
         "id": ctx.id,
         "topic": ctx.topic,
@@ -154,7 +154,7 @@ def measure_in_thread(payload, ctx):
 
 
 async def locked_now(payload, ctx):
-    """Tells how many messages are locked while it runs."""
+    """Returns how many messages are locked while it runs."""
     async with ctx.transaction() as conn:
         cursor = await conn.execute("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL")
         (ctx.output,) = await cursor.fetchone()

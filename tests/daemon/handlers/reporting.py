@@ -1,4 +1,4 @@
-"""Handlers that say something while they run: how far they are, that they need longer; and that look whether they are still wanted."""
+"""Handlers that report while they run: progress, longer locks; and that check for a cancellation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgrouse import LockLost
 
 
 def report_in_thread(payload, ctx):
-    """Say each of these, then wait for the gate, then say the last one and end at once."""
+    """Report each of these, then wait for the gate, then report the last one and return at once."""
     for step in payload["steps"]:
         ctx.progress(*step)
     write("reported", ctx)
@@ -59,7 +59,7 @@ async def report_nonsense(payload, ctx):
 
 
 async def report_blocking(payload, ctx):
-    """Blocks the event loop after it has said something."""
+    """Blocks the event loop after a report."""
     ctx.progress(1, 2)
     write("reported", ctx)
     while not is_open("gate"):
@@ -67,7 +67,7 @@ async def report_blocking(payload, ctx):
 
 
 def report_fast(payload, ctx):
-    """Say something very often until it is enough, then wait for the gate."""
+    """Report continuously until the gate opens, then wait for the next gate."""
     count = 0
     while count % 1000 or not is_open("enough"):
         count += 1
@@ -103,20 +103,20 @@ def extend_in_thread(payload, ctx):
 extend_in_process = extend_in_thread
 
 
-def extend_when_told(payload, ctx):
+def extend_at_gate(payload, ctx):
     write("start", ctx)
     until_in_thread(lambda: is_open("extend"))
     extend_in_thread(payload, ctx)
 
 
-def look_in_thread(payload, ctx):
-    """Works until it is not wanted any more."""
+def poll_in_thread(payload, ctx):
+    """Runs until it is cancelled."""
     write("start", ctx, cancelled=ctx.cancelled)
     until_in_thread(lambda: ctx.lost)
     write("end", ctx, cancelled=ctx.cancelled)
 
 
-async def look(payload, ctx):
+async def poll(payload, ctx):
     write("start", ctx, cancelled=ctx.cancelled)
     try:
         await asyncio.sleep(3600)

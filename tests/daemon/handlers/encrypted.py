@@ -1,4 +1,4 @@
-"""Handlers of encrypted topics: they write down what they got, and leave something behind."""
+"""Handlers of encrypted topics: they record what they received, and store output and state."""
 
 import os
 from typing import Any

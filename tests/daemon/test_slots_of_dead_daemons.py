@@ -1,4 +1,4 @@
-"""A daemon that is killed while it holds all places of a limit: they come free when its locks end, and never earlier."""
+"""A daemon that is killed while it holds all slots of a limit: they are free when its locks expire, and never earlier."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ LOCKS_END = "SELECT extract(epoch FROM lock_expires_at)::float AS at FROM messag
     [{"max_concurrency": 2}, {"channel_concurrency": 2}, {"ordered": True}],
     ids=["topic", "channel", "ordered channel"],
 )
-def test_its_places_are_free_when_its_locks_have_ended_and_not_before(
+def test_the_slots_of_a_killed_daemon_are_free_when_its_locks_expire_and_not_before(
     start: Start, database: Database, queue: Queue, runs: Runs, settings: dict[str, Any]
 ) -> None:
-    # Until the first one is killed its locks last: how long from then on is said below.
+    # Until the first one is killed its locks are long: their remaining time is set below.
     queue.policy("job", max_attempts=2, lock_expired_delay="0 s", **settings)
     given: dict[str, Any] = {"environ": {"RUNS": database.dsn}, "concurrency": 10}
-    places = 1 if "ordered" in settings else 2
+    slots = 1 if "ordered" in settings else 2
     first = start({"job": "timed:run"}, **given)
     published = queue.publish_many(4, "job", channel="c", payload={"for": 60})
-    eventually(lambda: len(runs.rows()) == places)
+    eventually(lambda: len(runs.rows()) == slots)
     start({"job": "timed:run"}, **given)
 
     first.kill()
     end_locks(queue.conn, first, "1 s")
     free_at = [row.at for row in queue.rows(LOCKS_END)]
 
-    eventually(lambda: len(runs.rows()) == 2 * places)
-    after = runs.rows()[places:]
+    eventually(lambda: len(runs.rows()) == 2 * slots)
+    after = runs.rows()[slots:]
     assert {run.pid for run in after} != {first.pid}
-    assert len(free_at) == places
+    assert len(free_at) == slots
     assert all(0 <= run.started - at <= AT_ONCE_S for run, at in zip(after, free_at, strict=True))
-    assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL") == places
+    assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL") == slots
     if "ordered" in settings:
         assert {run.id for run in after} == {published[0]}

@@ -1,4 +1,4 @@
-"""Handlers that work in the database by Django's connections, which outlive them."""
+"""Handlers that use Django's connections, which live longer than one message."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pgrouse import Item
 
 parts = conninfo_to_dict(os.environ["RUNS"])
 names = {"NAME": "dbname", "HOST": "host", "PORT": "port", "USER": "user", "PASSWORD": "password"}
-told = {name: parts[ours] for name, ours in names.items() if ours in parts}
+given = {name: parts[ours] for name, ours in names.items() if ours in parts}
 django.conf.settings.configure(
-    DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "CONN_MAX_AGE": 3600, **told}}, USE_TZ=True
+    DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "CONN_MAX_AGE": 3600, **given}}, USE_TZ=True
 )
 django.setup()
 
 
-def look() -> int:
-    """Return which server process the connection of this thread has."""
+def server_pid() -> int:
+    """Return the process id of the server for the connection of this thread."""
     from django.db import connection  # noqa: PLC0415
 
     with connection.cursor() as cursor:
@@ -29,21 +29,21 @@ def look() -> int:
 
 
 def in_thread(payload):
-    return look()
+    return server_pid()
 
 
 in_process = in_thread
 
 
 async def on_the_loop(payload):
-    return await sync_to_async(look)()
+    return await sync_to_async(server_pid)()
 
 
 def in_batch(items: list[Item]):
     for item in items:
-        item.complete(look())
+        item.complete(server_pid())
 
 
 async def in_async_batch(items: list[Item]):
     for item in items:
-        item.complete(await sync_to_async(look)())
+        item.complete(await sync_to_async(server_pid)())

@@ -1,4 +1,4 @@
-"""Where a benchmark runs: a private PostgreSQL that keeps its promises to the disk, or one that the user names."""
+"""The server of a benchmark: a private durable PostgreSQL, or one that the user names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pgrouse.devdb import os_user, postmaster
 from pgrouse.devdb.scratch import Scratch
 from pgrouse.install import schema
 
-# Durable, as PostgreSQL is by default. No checkpoint should fall into one run and not into the other, and the tables of a run fit the cache.
+# Durable, as PostgreSQL is by default. No checkpoint should happen in one run only, and the tables of a run fit the cache.
 SETTINGS = {
     "fsync": "on",
     "synchronous_commit": "on",
@@ -43,11 +43,11 @@ class Database:
         return psycopg.connect(self.dsn, **{"autocommit": True, **options})
 
 
-class Ground:
+class Postgres:
     """A server to measure on.
 
     Args:
-        dsn: a server of the user's, as somebody who may create databases; None makes a private one.
+        dsn: a server of the user, with the right to create databases; None makes a private one.
         preload: a shared library that is loaded into the private server, see `slow_disk`.
     """
 
@@ -59,7 +59,7 @@ class Ground:
         self._dsn = ""
         self._server: devdb.PrivateServer | None = None
 
-    def __enter__(self) -> Ground:
+    def __enter__(self) -> Postgres:
         self._dsn = self._given or self._private_server()
         return self
 
@@ -68,11 +68,11 @@ class Ground:
 
     @property
     def is_private(self) -> bool:
-        """Whether the server is ours, and on this machine."""
+        """Whether the server is private, and on this machine."""
         return self._server is not None
 
     def cpu_s(self) -> float:
-        """Return the seconds of CPU that a private server has had until now."""
+        """Return the seconds of CPU that a private server has used."""
         found = self._server and postmaster.pid(self._server.data)
         return usage.family_cpu_s(found) if found else math.nan
 
@@ -83,7 +83,7 @@ class Ground:
         return f"PostgreSQL {settings.pop('server_version')}, " + ", ".join(f"{k} = {v}" for k, v in settings.items())
 
     def program(self, name: str) -> Path:
-        """Return the path of one of PostgreSQL's own programs, as `pgbench`."""
+        """Return the path of one of PostgreSQL's programs, as `pgbench`."""
         return os_user.readable(self._installation).bindir / name
 
     @contextmanager
@@ -103,7 +103,7 @@ class Ground:
             self._drop(name)
 
     def checkpoint(self) -> None:
-        """Write everything down now, so that no run pays for the one before it."""
+        """Write everything to disk now, so that no run pays for the one before it."""
         with self._admin() as conn:
             conn.execute("CHECKPOINT")
 
@@ -142,7 +142,7 @@ def _installation() -> devdb.Installation:
 
 @contextmanager
 def _environment(name: str, value: Path | None) -> Iterator[None]:
-    """Set an environment variable for the children that are started meanwhile."""
+    """Set an environment variable for children that are started in the block."""
     if value is None:
         yield
         return
