@@ -73,9 +73,9 @@ TEST_PACKAGES = SERVER_PACKAGES | {
     "systemd": "/usr/bin/systemd-analyze",
 }
 
-# The tests in two rounds. Side by side those that mostly wait, for time or for a server; one file stays with one process. Then those on Spark,
+# The tests in two rounds. Side by side those that mostly wait, for time or for a server (tests/conftest.py says how many). Then those on Spark,
 # which fills all cores by itself. What takes minutes, with several Sparks or in a storm of faults, is left to `./go test -m long`.
-ROUNDS = [["-n", "3", "--dist", "loadfile", "-m", "not spark and not long"], ["-m", "spark and not long"]]
+ROUNDS = [["-n", "auto", "-m", "not spark and not long"], ["-m", "spark and not long"]]
 
 
 def main(arguments: list[str]) -> None:

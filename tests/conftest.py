@@ -60,6 +60,19 @@ def _is_about_the_server(test: pytest.Item, folders: set[str]) -> bool:
     return marked or test.path.parent.name in folders
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Run three processes per core for `-n auto`: most tests wait, for time or for a server. With its servers, each takes less than 1 GB."""
+    gigabytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**30
+    return max(1, min(3 * (os.cpu_count() or 1), gigabytes))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take long: what begins late would run alone at the end."""
+    first = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in first)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the container's image before the first test: a slow download should not count against its time limit."""
     names = {item.callspec.params.get("server") for item in session.items if hasattr(item, "callspec")}

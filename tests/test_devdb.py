@@ -119,6 +119,7 @@ def test_data_survives_a_stop(private: devdb.PrivateServer) -> None:
 
 
 @pytest.mark.parametrize("end", ["crash", "kill"])
+@pytest.mark.slow
 def test_data_survives_a_crash_and_a_kill_of_the_server(private: devdb.PrivateServer, end: str) -> None:
     private.start()
     with connect(private) as conn:

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 
+from tests import conftest
 from tests.server.postgres import Database, Postgres
 
 CHECKOUT = Path(__file__).parents[1]
@@ -91,6 +93,15 @@ class TestEventually:
     def test_eventually_reports_the_last_result_at_its_deadline(self, eventually: Callable[..., Any]) -> None:
         with pytest.raises(AssertionError, match=r"still not so after 0 s: .* returned \[\]"):
             eventually(list, within_s=0)
+
+
+def test_files_that_take_long_begin_before_the_others() -> None:
+    marks = [("a", None), ("b", None), ("b", "slow"), ("c", None)]
+    items = [SimpleNamespace(path=path, get_closest_marker={mark: mark}.get) for path, mark in marks]
+
+    conftest.pytest_collection_modifyitems(items)
+
+    assert [item.path for item in items] == ["b", "b", "a", "c"]
 
 
 class TestSkipping:

@@ -247,6 +247,7 @@ def test_an_alert_that_a_sink_keeps_refusing_is_abandoned_and_can_be_replayed(
     assert [event["level"] for event in process.events("alert.abandoned")] == ["error"]
 
 
+@pytest.mark.slow
 def test_delivery_survives_outages_of_the_database_and_of_the_sink(
     private_server: Postgres, receiver: Receiver, tmp_path: Path
 ) -> None:

@@ -198,6 +198,7 @@ class TestGathering:
         daemon.open_gate()
         assert set(results(queue, held + more + ids)) == {"success"}
 
+    @pytest.mark.slow
     def test_topics_of_batches_and_of_single_messages_are_all_processed(
         self, start: Start, queue: Queue, journal: Journal
     ) -> None:

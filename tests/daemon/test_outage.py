@@ -169,6 +169,7 @@ RETRIED = {"max_attempts": 5, "backoff": {"kind": "none"}}
         ("kill", {**RETRIED, "max_concurrency": 100}, True),
     ],
 )
+@pytest.mark.slow
 def test_a_server_restart_under_load_costs_only_time(
     fleet: Fleet, durable: Database, journal: Journal, how: str, settings: dict[str, Any], once: bool
 ) -> None:

@@ -213,6 +213,7 @@ def minute(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("minute")
+@pytest.mark.slow
 def test_a_message_published_by_plain_pg_cron_is_a_normal_message(start: Start, queue: Queue) -> None:
     start({"report": "work:echo"})
 

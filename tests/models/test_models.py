@@ -44,6 +44,7 @@ def never_reached(report: str) -> set[str]:
 
 
 @pytest.mark.parametrize("model", ["wake", "fence"])
+@pytest.mark.slow
 def test_the_protocol_holds_in_every_state(model: str, tmp_path: Path) -> None:
     report = search(model, tmp_path)
 

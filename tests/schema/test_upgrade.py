@@ -160,6 +160,7 @@ class Publishers:
         return count
 
 
+@pytest.mark.slow
 def test_daemons_of_the_previous_version_and_publishers_continue_during_an_upgrade_and_after_it(
     fleet: Fleet, database: Database, upgrade: Upgrade
 ) -> None:

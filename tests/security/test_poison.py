@@ -299,6 +299,7 @@ def test_an_operator_replaces_the_payload_of_a_message_that_is_too_large(queue: 
 # --- a daemon, and workers over HTTP, that meet a message that the server cannot return
 
 
+@pytest.mark.slow
 def test_a_daemon_runs_all_others_and_rejects_a_message_that_cannot_be_returned(
     start: Callable[..., Daemon], queue: Queue
 ) -> None:

@@ -176,6 +176,7 @@ CLAIMS = tuple(name for name in HOT if name.split()[0] == "claim")
 
 
 @pytest.mark.parametrize("name", [*HOT, *COLD])
+@pytest.mark.slow
 def test_no_statement_reads_the_whole_table_or_archive(full: Planned, name: str) -> None:
     """All rules for plans. One case, since they are the plans of one run."""
     plans = full.plans((HOT | COLD)[name])

@@ -103,6 +103,7 @@ def test_dead_messages_are_grouped_with_trend_and_sample_and_without_control_cha
     watch(database.dsn, check, size=(120, 30))
 
 
+@pytest.mark.slow
 def test_a_topic_is_paused_with_a_reason_and_resumed(database: Database, queue: Queue) -> None:
     start(queue, "w1", "orders")
 

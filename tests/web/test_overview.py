@@ -6,6 +6,7 @@ import json
 import re
 
 import httpx
+import pytest
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
@@ -66,6 +67,7 @@ def test_large_counts_stop_at_their_limit_and_say_so(visitor: Visitor, queue: Qu
     expect(page.locator("#waiting")).to_contain_text("1,000+")
 
 
+@pytest.mark.slow
 def test_every_page_of_a_million_messages_loads_within_its_statement_timeout(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute("SET session_replication_role = replica")
     queue.conn.execute(
