@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.daemon.preloaded import Forked
 from tests.daemon.process import HANDLERS, PGROUSE
 from tests.daemon.receiver import Receiver, Request, reserved
 from tests.server.deadline import eventually
@@ -34,20 +35,12 @@ class Deliverer:
         lines = [f"[{name}]\n{_keys(table)}" for name, table in tables.items()]
         lines += [f"[[alerts.to]]\n{_keys(sink)}" for sink in sinks]
         (folder / "pgrouse.toml").write_text("\n".join(lines))
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [PGROUSE, *(command or ("alert", "run"))],
-                cwd=folder,
-                env={**os.environ, "JOURNAL": str(folder / "journal"), "GATES": str(folder)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        env = {**os.environ, "JOURNAL": str(folder / "journal"), "GATES": str(folder)}
+        self.process = Forked(PGROUSE, *(command or ("alert", "run")), cwd=folder, env=env, log=self.log)
 
     def kill(self) -> None:
         """Kill it with -9."""
-        self.process.kill()
+        self.process.send_signal(signal.SIGKILL)
         self.process.wait(30)
 
     def stop(self) -> int:
