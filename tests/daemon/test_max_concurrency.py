@@ -23,7 +23,7 @@ def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(
     queue.policy("job", max_concurrency=limit)
     two_daemons({"job": "timed:run"}, concurrency=4)
 
-    queue.publish_many(5 * limit, "job", payload={"for": 1.5})
+    queue.publish_many(5 * limit, "job", payload={"for": 3})
 
     eventually(lambda: queue.ids() == [], within_s=60)
     assert len(runs.rows()) == 5 * limit

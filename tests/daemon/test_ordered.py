@@ -32,7 +32,7 @@ def test_two_daemons_process_each_channel_in_order_and_all_channels_in_parallel(
 
     for _ in range(5):
         for channel in "abcd":
-            queue.publish("job", channel=channel, payload={"for": 1.5})
+            queue.publish("job", channel=channel, payload={"for": 3})
 
     eventually(lambda: queue.ids() == [], within_s=60)
     assert len(runs.rows()) == 20
