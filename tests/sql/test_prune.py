@@ -17,7 +17,7 @@ def test_workers_that_were_not_seen_for_an_hour_are_deleted(queue: Queue) -> Non
     for name in ("alive", "dead"):
         queue.call("register_worker", name, "host", 42, "1.0", ["t"], 10)
     queue.conn.execute(
-        "UPDATE messages.worker SET seen_at = clock_timestamp() - interval '61 minutes' WHERE name = 'dead'"
+        "UPDATE messages.worker SET seen_at = clock_timestamp() - CASE name WHEN 'dead' THEN '61 minutes' ELSE '59 minutes' END::interval"
     )
 
     assert queue.call("prune") == 1

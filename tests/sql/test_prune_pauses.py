@@ -26,8 +26,11 @@ def test_a_channel_with_limits_stays(queue: Queue) -> None:
     queue.call("pause", "mail", channel="acme", resume_in="1 minute")
     queue.conn.execute("UPDATE messages.channel SET concurrency = 2")
     queue.later("2 minutes")
-
     assert queue.call("prune_pauses") == 0
+    queue.call("pause", "mail", channel="over", resume_in="1 minute")
+    queue.later("2 minutes")
+
+    assert queue.call("prune_pauses") == 1
 
     assert channels(queue) == ["acme"]
 
