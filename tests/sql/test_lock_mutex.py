@@ -45,6 +45,14 @@ def test_with_a_timeout_its_holder_is_waited_for(queue: Queue, other: Queue, bac
     assert second.result(timeout=60) is True
 
 
+def test_who_waited_and_got_it_has_the_lock_timeout_of_before(queue: Queue) -> None:
+    queue.conn.execute("SET lock_timeout = '7s'")
+    with queue.conn.transaction():
+        assert queue.call("lock_mutex", "topic", "new", "10ms") is True
+
+        assert queue.value("SHOW lock_timeout") == "7s"
+
+
 @pytest.mark.parametrize("name", ["", "new"])
 def test_after_the_timeout_it_returns_false_and_nothing_else_happens(queue: Queue, other: Queue, name: str) -> None:
     other.conn.execute("SET lock_timeout = '7s'")
