@@ -76,6 +76,18 @@ def test_without_filters_running_messages_come_first_then_waiting_then_ended(
     assert order == ["running", "ready", "retrying", "delayed", "cancelled", "failed", "rejected", "success"]
 
 
+@pytest.mark.parametrize("channel", [None, "c"])
+def test_a_message_whose_lock_has_expired_is_found_and_shown_as_retrying(queue: Queue, channel: str | None) -> None:
+    queue.policy(max_attempts=2, lock_expired_delay="1 hour")
+    published = queue.publish(channel=channel)
+    queue.claim(lock_duration="0 s")
+    queue.call("expire_locks")
+
+    rows = queue.rows("SELECT * FROM messages.find_messages(p_states => '{retrying}')")
+
+    assert [(row.id, row.state) for row in rows[:-1]] == [(published, "retrying")]
+
+
 def test_a_row_has_the_columns_of_a_list(queue: Queue, every_state: dict[str, int]) -> None:
     rows = queue.rows("SELECT * FROM messages.find_messages(p_states => '{failed,retrying,running}', p_preview => 50)")
     by_state = {row.state: row for row in rows[:-1]}
@@ -199,8 +211,11 @@ def test_a_large_payload_is_not_decompressed_for_a_preview(queue: Queue) -> None
         ({"after": ["nowhere"]}, "place of a search is"),
         ({"after": {"a": 1}}, "place of a search is"),
         ({"limit": 0}, "limit of a search is 0"),
+        ({"limit": 10_001}, "limit of a search is 10001"),
         ({"max_examined": 0}, "max_examined of a search is 0"),
+        ({"max_examined": 1_000_001}, "max_examined of a search is 1000001"),
         ({"preview": -1}, "preview of a search is -1"),
+        ({"preview": 10_001}, "preview of a search is 10001"),
     ],
 )
 def test_invalid_arguments_are_refused_by_name(queue: Queue, filters: dict[str, Any], message: str) -> None:
