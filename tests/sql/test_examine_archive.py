@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from tests.sql.deaths import die
 from tests.sql.examined import examine, examine_and_fix, rolled_back
 from tests.sql.exports import export
@@ -76,11 +78,14 @@ def test_transaction_ids_of_the_future_are_found_and_the_fix_replaces_them(queue
     assert fixed.wrong == {}
 
 
-def test_a_single_row_of_another_cluster_is_fixed_alone(queue: Queue) -> None:
+@pytest.mark.parametrize(
+    ("table", "column"), [("message_archive", "archive_xid"), ("alert", "xid"), ("low_water_mark", "xid")]
+)
+def test_one_table_of_another_cluster_is_fixed_alone(queue: Queue, table: str, column: str) -> None:
     die(queue)
-    queue.conn.execute("UPDATE messages.low_water_mark SET xid = '9000000000000000000'")
+    queue.conn.execute(f"UPDATE messages.{table} SET {column} = '9000000000000000000'".encode())
 
     found = examine(queue, "archive")
 
-    assert found.of("future_xids").fix.startswith("UPDATE messages.low_water_mark ")
+    assert found.of("future_xids").fix.startswith(f"UPDATE messages.{table} ")
     assert found.of("future_xids").fix.count("UPDATE") == 1
