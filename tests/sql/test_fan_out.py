@@ -41,11 +41,14 @@ def test_the_message_itself_is_a_success_that_names_its_copies(queue: Queue) -> 
     assert queue.message(source) is None
 
 
-def test_a_copy_has_everything_that_describes_the_message(queue: Queue) -> None:
-    described = {"key": "k", "channel": "c", "priority": 1, "headers": {"h": 1}, "max_attempts": 7}
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_copy_has_everything_that_describes_the_message(queue: Queue, key: str | None) -> None:
+    described = {"key": key, "channel": "c", "priority": 1, "headers": {"h": 1}, "max_attempts": 7}
     queue.publish("user.changed", body=b"x", available_at=LATER, expires_at=LATER, **described)
 
-    for row in queue.rows("SELECT * FROM messages.message"):
+    rows = queue.rows("SELECT * FROM messages.message ORDER BY topic")
+    assert [row.topic for row in rows] == ["mail", "search"]
+    for row in rows:
         assert {name: getattr(row, name) for name in described} == described
         assert (row.body, row.payload, row.available_at, row.expires_at) == (b"x", None, LATER, LATER)
 
