@@ -136,6 +136,18 @@ async def test_a_lock_is_extended_after_each_third_of_its_duration(claimed: Clai
     assert [n for n, passed in enumerate(since, start=1) if passed < n * 0.08] == []
 
 
+async def test_a_lock_is_extended_once_a_third_of_it_is_over(claimed: Claimed) -> None:
+    in_flight, notes = InFlight(), Notes()
+    early, due = claimed(lock_duration_s=3600), claimed(lock_duration_s=3600)
+    in_flight.add([early], time.monotonic() - 600)
+    in_flight.add([due], time.monotonic() - 1201)
+
+    async with beating(in_flight, notes):
+        await until(lambda: notes.beats)
+
+    assert (len(notes.beats_of(early)), len(notes.beats_of(due))) == (0, 1)
+
+
 async def test_a_short_lock_that_arrives_during_a_long_pause_is_extended_in_time(
     claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
