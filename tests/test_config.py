@@ -188,6 +188,7 @@ WRONG = {
     "topics = 3": "pgrouse.toml:1: topics: expected a table of keys, found 3",
     "[[worker]]\nthreads = 1": "pgrouse.toml:1: worker: expected a table of keys, found a list",
     "[log]\nlevel = 3": "pgrouse.toml:2: log.level: expected 'debug', 'info', 'warning' or 'error', found 3",
+    "[database]\ndsn = 4711": "pgrouse.toml:2: database.dsn: expected text in quotes",
     '[database]\ndsn = "not one"': "pgrouse.toml:2: database.dsn: expected a connection string like "
     '"postgresql://user@host/database" or "host=... dbname=..."',
 }
