@@ -19,7 +19,7 @@ import pytest
 from psycopg.rows import namedtuple_row
 
 from pgrouse.client import calls
-from pgrouse.client.call import Call
+from pgrouse.client.call import Call, function_call, nothing
 from pgrouse.config.duration import AnyDuration
 
 ROOT = Path(__file__).parents[1]
@@ -156,6 +156,13 @@ def test_the_server_accepts_each_call_and_returns_the_declared_type(database: An
             columns = _columns(conn, binding(**every))
 
             assert name in OF_SEVERAL_ROWS or columns == _expected(columns, result), name
+
+
+def test_only_what_is_none_is_left_to_the_default_of_the_function() -> None:
+    call = function_call("some", nothing, limit=0, force=False, name="", ids=[], after=None)
+
+    assert call.statement.endswith(b"messages.some(p_limit => %s, p_force => %s, p_name => %s, p_ids => %s) AS f")
+    assert call.values == [0, False, "", []]
 
 
 def test_no_other_file_calls_a_function_that_has_a_binding() -> None:
