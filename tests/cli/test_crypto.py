@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgrouse import Cipher, NewMessage, publish, publish_many
+from pgrouse.client import key_rotation
 from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
 from tests.cli.shell import Shell
 from tests.server.postgres import Database
@@ -148,6 +149,20 @@ def test_rotate_reencrypts_waiting_messages_with_the_current_key(keyed: Shell, u
     assert keyed("crypto", "rotate").out == "0 messages encrypted under key new\n"
     configure("new", "new")
     assert keyed("message", "show", under_old, "--decrypt", "--json").object["payload"] == {"card": "4711"}
+
+
+@pytest.mark.parametrize(("bound", "most"), [("BATCH", 2), ("BATCH_BYTES", 2500)])
+def test_a_rotation_goes_by_batches_of_bounded_number_and_size(
+    database: Database, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+) -> None:
+    conn = database.connect()
+    for _ in range(5):
+        publish(conn, "pay", body=b"x" * 1000, cipher=Cipher({"old": OLD}, "old"))
+    monkeypatch.setattr(key_rotation, bound, most)
+
+    rotated = key_rotation.rotate(conn, Cipher({"old": OLD, "new": NEW}, "new"))
+
+    assert [each.done for each in rotated] == [2, 2, 1]
 
 
 def test_rotate_leaves_running_messages_other_topics_and_dead_letters_by_default(
