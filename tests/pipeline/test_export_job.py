@@ -313,6 +313,17 @@ def test_an_exporter_that_lost_its_lock_while_writing_changes_nothing(
     assert ids(lake) == archive(queue)
 
 
+def test_one_that_was_given_up_while_it_wrote_says_so(queue: Queue, database: Database, lake: str) -> None:
+    fill(queue, 100)
+
+    def given_up(work: Callable[[Any], Any], parts: Any) -> Any:
+        queue.call("delete_export", "default")
+        return one_by_one(work, parts)
+
+    with pytest.raises(ExportConflict, match="moved or given up by somebody else"):
+        exported(database, lake, given_up)
+
+
 # Lakes and databases that do not belong together
 
 
