@@ -172,6 +172,7 @@ def full(full_database: tuple[Database, Planned | None]) -> Iterator[Planned]:
 # These join what they have counted already: one row per topic, or one per condition.
 JOINS_FEW = ("stats", "update_conditions")
 FOLLOWS_ENDS = ("complete", "reject", "fail", "cancel", "redrive", "propagate_ends", "unblock")
+BY_ID = ("complete", "reject", "fail", "read_claimed")
 CLAIMS = tuple(name for name in HOT if name.split()[0] == "claim")
 
 
@@ -202,6 +203,8 @@ def broken_rules(name: str, plans: list[str]) -> Iterator[tuple[str, list[str]]]
             "does not read all that wait for others",
             having(r"Seq Scan on (dependency|blocked_message|redrive_log|end_event) "),
         )
+    if name in BY_ID:
+        yield "looks for a locked message by its id", having(r"using message_locked on message m.*\n(?! *Index Cond)")
     if name in CLAIMS:
         yield "does not read all that limits remember", having(r"Seq Scan on (rate|channel|topic|breaker) ")
 
