@@ -115,6 +115,28 @@ def test_an_unknown_message_is_an_error(database: Database, wait: Any) -> None:
         wait(database.dsn, 4711, LONG)
 
 
+def test_the_ends_of_other_messages_cause_no_query(
+    queue: Queue,
+    database: Database,
+    threads: ThreadPoolExecutor,
+    eventually: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[bytes] = []
+    run = waiting.run
+    monkeypatch.setattr(waiting, "run", lambda conn, call: (made.append(call.statement), run(conn, call))[1])
+    published = queue.publish()
+    waiter = threads.submit(wait_for, database.dsn, published, LONG)
+    eventually(lambda: queue.value(WAITERS) == 1)
+
+    for other in range(1, 6):
+        queue.conn.execute("SELECT pg_notify('settled', %s)", [str(published + other)])
+    complete(queue)
+    waiter.result(timeout=RUNG_S)
+
+    assert sum(b"messages.wait_for(" in statement for statement in made) == 2
+
+
 def test_a_retry_is_no_end(
     queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
 ) -> None:
