@@ -528,3 +528,9 @@ def test_an_export_is_abandoned_by_its_name(queue: Queue, database: Database, la
 
 def test_a_missing_lake_option_is_reported(database: Database) -> None:
     assert "name the lake" in CliRunner().invoke(export, [], obj=CliSession()).output
+
+
+def test_a_setting_of_spark_without_a_value_is_refused() -> None:
+    ran = CliRunner().invoke(export, ["lake", "--conf", "spark.ui.enabled"], obj=CliSession())
+
+    assert (ran.exit_code, "'spark.ui.enabled' is not KEY=VALUE" in ran.output) == (2, True)
