@@ -301,6 +301,22 @@ def test_binaries_that_the_servers_user_cannot_read_are_copied(
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
 
 
+def test_a_folder_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    planted = tmp_path / "planted"
+    planted.symlink_to(tmp_path)
+
+    with pytest.raises(DatabaseUnreachable, match="belongs to another user"):
+        os_user.own_folder(planted)
+
+
+@as_root
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    os.chown(tmp_path, 54321, -1)
+
+    with pytest.raises(DatabaseUnreachable, match="belongs to another user"):
+        os_user.own_folder(tmp_path)
+
+
 @as_root
 def test_a_user_other_than_root_gets_a_private_server() -> None:
     who = pwd.getpwnam("nobody")
