@@ -187,6 +187,12 @@ def test_a_server_that_is_starting_is_exit_code_75() -> None:
     )
 
 
+def test_an_unexplained_connect_error_is_exit_code_69() -> None:
+    error = psycopg.OperationalError("connection failed: something new")
+
+    assert explain_error(error) == ("cannot use the database: connection failed: something new", 69)
+
+
 def test_a_database_without_the_schema_is_exit_code_78(
     shell: Shell, empty_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
