@@ -11,12 +11,32 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_pgrouse.session import session
-from tests.sql.conftest import background, database, emptied, listen, other, own_database, own_queue, queue, third
+from tests.sql.conftest import (
+    background,
+    database,
+    empty_shared_database,
+    listen,
+    other,
+    own_database,
+    own_queue,
+    queue,
+    third,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["background", "database", "emptied", "listen", "other", "own_database", "own_queue", "queue", "third"]
+__all__ = [
+    "background",
+    "database",
+    "empty_shared_database",
+    "listen",
+    "other",
+    "own_database",
+    "own_queue",
+    "queue",
+    "third",
+]
 
 
 @pytest.fixture(scope="session")
