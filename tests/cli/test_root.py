@@ -10,6 +10,7 @@ import sysconfig
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
+from io import StringIO
 from typing import Any
 
 import click
@@ -17,8 +18,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgrouse.cli.error_report import explain_error
+from pgrouse.cli.error_report import explain_error, report
 from pgrouse.cli.root import COMMANDS, root
+from pgrouse.errors import ConfigError
 from tests.cli.shell import PGROUSE, Shell
 from tests.server.postgres import Database
 from tests.sql.queue import Background
@@ -185,6 +187,14 @@ def test_a_server_that_is_starting_is_exit_code_75() -> None:
         "system is starting up)",
         75,
     )
+
+
+def test_control_characters_of_an_error_are_written_out() -> None:
+    stream = StringIO()
+
+    report(ConfigError("\x1b[31mred"), stream)
+
+    assert stream.getvalue() == "pgrouse: \\x1b[31mred\n"
 
 
 def test_an_unexplained_connect_error_is_exit_code_69() -> None:
