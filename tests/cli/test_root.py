@@ -197,6 +197,14 @@ def test_control_characters_of_an_error_are_written_out() -> None:
     assert stream.getvalue() == "pgrouse: \\x1b[31mred\n"
 
 
+def test_a_password_in_an_error_is_hidden() -> None:
+    stream = StringIO()
+
+    report(ConfigError("not postgresql://me:hunter2@host/database"), stream)
+
+    assert "hunter2" not in stream.getvalue()
+
+
 def test_an_unexplained_connect_error_is_exit_code_69() -> None:
     error = psycopg.OperationalError("connection failed: something new")
 
