@@ -132,7 +132,7 @@ def test_the_ends_of_other_messages_cause_no_query(
     for other in range(1, 6):
         queue.conn.execute("SELECT pg_notify('settled', %s)", [str(published + other)])
     complete(queue)
-    waiter.result(timeout=RUNG_S)
+    waiter.result(timeout=NOTIFIED_S)
 
     assert sum(b"messages.wait_for(" in statement for statement in made) == 2
 
