@@ -283,6 +283,25 @@ def test_a_waiting_claim_gets_a_delayed_message_when_it_is_due(http: httpx.Clien
     assert len(claim(http, "w.due", wait=25)) == 1
 
 
+def test_a_claim_that_waits_while_the_listener_ends_is_served(
+    http: httpx.Client, site: Site, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Call(b"SELECT pg_catalog.pg_advisory_xact_lock(4711)", [], values)
+    monkeypatch.setattr(long_poll, "unregister_worker", lambda name: held)
+    ending = "SELECT FROM pg_locks AS l WHERE l.locktype = 'advisory' AND l.objid = 4711 AND NOT l.granted"
+    queue.conn.execute("SELECT pg_advisory_lock(4711)")
+    claim(http, "w.late", wait=0.1)
+    eventually(lambda: queue.conn.execute(ending).rowcount)
+
+    with ThreadPoolExecutor(1) as thread:
+        late = thread.submit(claim, http, "w.late", wait=25)
+        eventually(lambda: site.app.state.long_poll._waiters)
+        queue.conn.execute("SELECT pg_advisory_unlock(4711)")
+        queue.publish("w.late")
+
+    assert len(late.result()) == 1
+
+
 def test_a_claim_that_waits_in_vain_gets_nothing(http: httpx.Client) -> None:
     assert claim(http, "w.vain", wait=0.2) == []
 
@@ -367,7 +386,7 @@ def test_a_large_body_is_refused_like_a_small_one(http: httpx.Client, ended: dic
     [
         (b'{"claim_id": 1,', "is no JSON"),
         (b'{"claim_id": 1, "outcome": "release\xff"}', "invalid UTF-8 at byte 35"),
-        (b'{"claim_id": 1, "outcome": "complete", "output": {"a": 1, "a": 2}}', "the key 'a' stands twice"),
+        (b'{"claim_id": 1, "outcome": "complete", "output": {"a": 1, "a": 2}}', "the key 'a' occurs twice"),
         (b'{"claim_id": 1, "outcome": "complete", "output": NaN}', "NaN is no JSON"),
     ],
     ids=["cut", "bytes", "twice", "nan"],

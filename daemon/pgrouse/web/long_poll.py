@@ -185,7 +185,12 @@ class LongPoll:
                 await self._task
 
     async def _run(self) -> None:
-        """Listen while requests wait, and check at every notification and at least once a second, also while nothing can listen."""
+        """Listen while requests wait, also for those that arrive while the connection is being closed."""
+        while self._waiters:
+            await self._listen()
+
+    async def _listen(self) -> None:
+        """Check at every notification and at least once a second, also while nothing can listen, until no request waits."""
         connection = ListenConnection(self.db.connector, "long poll listener", "new_message")
         try:
             while self._waiters:
