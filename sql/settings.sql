@@ -3,7 +3,7 @@
 -- All of migrate is one transaction, so no session sees a function without its settings.
 -- The rule: a function has the settings of each group below that names it, and every SECURITY DEFINER function has the fixed search_path.
 -- All others have none: they run with those of their caller, and a function of one SELECT can only then become part of its caller's statement.
--- The one exception is lock_timeout, which stands in the function's own file: it belongs to what the function does.
+-- The one exception is lock_timeout, which is in the function's own file: it belongs to what the function does.
 -- Locks: the changed rows of pg_proc.
 DO $$
 DECLARE

@@ -133,8 +133,8 @@ def test_a_value_that_cannot_be_stored_is_refused_with_its_place(value: Any, exp
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"a": 1, "a": 2}', "the key 'a' stands twice in one object"),
-        ('[{"x": {"b": 1, "b": 1}}]', "the key 'b' stands twice"),
+        ('{"a": 1, "a": 2}', "the key 'a' occurs twice in one object"),
+        ('[{"x": {"b": 1, "b": 1}}]', "the key 'b' occurs twice"),
         ('{"a": }', "payload is no JSON: Expecting value at line 1, column 7"),
         ("", "payload is no JSON"),
         ("1 2", "payload is no JSON: Extra data"),
@@ -160,5 +160,5 @@ def test_a_duplicate_key_among_very_many_is_found_in_linear_time() -> None:
     """An algorithm that reads all keys for each key would take an hour."""
     keys = "".join(f'"{n}": 1, ' for n in range(500_000))
 
-    with pytest.raises(InvalidMessage, match="the key 'last' stands twice"):
+    with pytest.raises(InvalidMessage, match="the key 'last' occurs twice"):
         jsonb.encode(jsonb.Raw("{" + keys + '"last": 1, "last": 2}'))

@@ -1,6 +1,6 @@
 """What names an error, and what is kept of a long one: the rules of messages.error_line and messages.cut_error, for texts that are shown.
 
-In a Python traceback the line counts that stands behind the last frame; in any other text the first one.
+In a Python traceback the line after the last frame counts; in any other text the first one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def last_line(error: str, characters: int = 200) -> str:
 
 
 def cut(error: str, characters: int) -> str:
-    """Return the end of an error, where the exception of a traceback stands; before it the line that names it, if the end does not."""
+    """Return the end of an error, where a traceback has its exception; before it the line that names it, if the end does not."""
     if len(error) <= characters:
         return error
     line = error_line(error)

@@ -86,7 +86,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         # Each key is looked at once: who publishes over HTTP may send a million of them.
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise InvalidMessage(f"the key {twice!r:.100} stands twice in one object: only one of the values could be kept")
+        raise InvalidMessage(f"the key {twice!r:.100} occurs twice in one object: only one of the values could be kept")
     return found
 
 

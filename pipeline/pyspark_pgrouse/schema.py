@@ -133,7 +133,7 @@ def _bytes(column: SourceColumn) -> SourceColumn:
 def _parsed(column: SourceColumn, fields: str) -> tuple[SourceColumn, ...]:
     if column.name != "payload":
         return (column,)
-    # What does not fit stands beside it, so that no message is lost for its payload.
+    # What does not fit is kept beside it, so that no message is lost for its payload.
     return (replace(column, spark=f"STRUCT<{fields}>"), SourceColumn(MISFIT, "STRING", "NULL::text", ()))
 
 

@@ -23,7 +23,7 @@ BEGIN
   RETURN QUERY
   SELECT 'listener_degraded', NULL::text,
          coalesce((SELECT c.since FROM messages.condition AS c WHERE c.kind = 'listener_degraded'), v_now),
-         format('workers that do not hear notifications: %s', string_agg(w.name, ', ' ORDER BY w.name)),
+         format('workers that get no notifications: %s', string_agg(w.name, ', ' ORDER BY w.name)),
          'set database.listen_dsn to a direct connection; until then messages are found by polling'
   FROM messages.worker AS w
   WHERE w.status ->> 'listener' = 'degraded' AND w.seen_at > clock_timestamp() - interval '1 minute' AND v_bound.listener_for > '0'
@@ -42,7 +42,7 @@ BEGIN
   v_topic := messages.next_topic(NULL, '');
   WHILE v_topic IS NOT NULL LOOP
     v_own := (SELECT b FROM messages.alert_bound AS b WHERE b.topic = v_topic);
-    -- Dead letters wait for somebody to look at them: only a bound of their own makes that wrong.
+    -- Dead letters wait for an operator: only a bound of their own makes that wrong.
     IF right(v_topic, 4) <> '.dlq' THEN
       v_own.backlog_age := coalesce(v_own.backlog_age, v_bound.backlog_age);
       v_own.no_worker_for := coalesce(v_own.no_worker_for, v_bound.no_worker_for);
@@ -51,9 +51,9 @@ BEGIN
     IF v_ready < v_now - least(nullif(v_own.backlog_age, '0'), nullif(v_own.no_worker_for, '0')) THEN
       v_policy := messages.claim_policy(v_topic, v_now);
       CASE
-        -- A pause, or a breaker, is no backlog: the one who stopped the topic knows; the breaker is told by itself, also while it probes.
+        -- A pause, or a breaker, is no backlog: the one who stopped the topic knows; the breaker has an alert of its own, also while it probes.
         WHEN v_policy.stopped_until IS NOT NULL OR v_policy.probes IS NOT NULL THEN
-        -- One cause is told once: a topic without a worker has no backlog besides.
+        -- One cause is reported once: a topic without a worker has no backlog besides.
         WHEN v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for AND NOT messages.is_handled(v_topic) THEN
           RETURN QUERY SELECT 'no_worker', v_topic, v_ready + v_own.no_worker_for,
             format('messages of %s are ready, and no worker handles the topic', v_topic),

@@ -48,10 +48,10 @@ BEGIN
     v_due := v_due[1:1];
   END IF;
 
-  WITH told AS (
+  WITH reported AS (
     SELECT i.* FROM messages.alert_incident AS i WHERE i.sink = p_sink AND i.grouped = ANY (v_due)
   ), shown AS (
-    SELECT t.* FROM told AS t ORDER BY t.pending DESC, t.first_alert_id LIMIT 100
+    SELECT t.* FROM reported AS t ORDER BY t.pending DESC, t.first_alert_id LIMIT 100
   )
   INSERT INTO messages.alert_delivery (sink, message, rules, grouped, first_alert_id, last_alert_id, created_at)
   SELECT
@@ -69,7 +69,7 @@ BEGIN
         FROM shown AS g)),
     jsonb_strip_nulls(jsonb_build_object('group_by', p_rules -> 'group_by', 'kinds', p_rules -> 'kinds', 'topics', p_rules -> 'topics')),
     v_due, min(t.first_alert_id), max(t.last_alert_id), v_now
-  FROM told AS t;
+  FROM reported AS t;
 
   UPDATE messages.alert_incident AS i
   SET pending = 0, notifications = i.notifications + 1, notified_at = v_now,

@@ -53,7 +53,7 @@ BEGIN
     WHERE f.topic IS NULL
   ), marked AS (
     UPDATE messages.publish_stage AS s
-    SET reason = format('key "%s" of topic %s stands already', l.key, l.topic)
+    SET reason = format('key "%s" of topic %s is in use', l.key, l.topic)
     FROM late AS l
     WHERE s.ctid = l.place AND l.on_conflict IS DISTINCT FROM 'ignore'
   )

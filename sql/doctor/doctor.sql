@@ -34,7 +34,7 @@ BEGIN
       level := 'warn';
       what := format('%s: %s', v_part, SQLERRM);
       fix := CASE SQLSTATE WHEN '42501' THEN format('GRANT messages_operator TO %I;', current_user)
-        WHEN '55P03' THEN 'somebody holds a lock on it: see table_lock, and try again' END;
+        WHEN '55P03' THEN 'another session holds a lock on it: see table_lock, and try again' END;
       RETURN NEXT;
     END;
   END LOOP;

@@ -1,6 +1,6 @@
 -- Find old snapshots: sessions, prepared transactions, standbys, replication slots. Younger dead rows cannot be removed, so tables grow.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights: since when others' sessions hold theirs, only members of
--- pg_read_all_stats see; other callers are told so.
+-- pg_read_all_stats see; other callers get a finding that says so.
 -- p_held_for, p_held_xids: younger holders are not reported; the second is used for holders without a known time.
 -- Result: the five oldest holders, or one row with level ok. Code: snapshot_held.
 CREATE OR REPLACE FUNCTION messages.examine_snapshots(p_held_for interval DEFAULT '5 minutes', p_held_xids bigint DEFAULT 1000000)

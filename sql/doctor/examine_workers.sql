@@ -15,7 +15,7 @@ BEGIN
     FROM messages.worker AS w
   ), unhandled AS MATERIALIZED (
     SELECT u.topic FROM messages.unhandled_topics() AS u (topic)
-    -- Dead letters wait for somebody to look at them.
+    -- Dead letters wait for an operator.
     WHERE right(u.topic, 4) <> '.dlq'
     LIMIT 100
   ), found (code, level, what, fix) AS (

@@ -28,7 +28,7 @@ BEGIN
   IF v_kinds IS NULL THEN
     RETURN 0;
   END IF;
-  -- Only now that they are locked: by an older clock somebody who has charged meanwhile would get some of it back.
+  -- Only now that they are locked: by an older clock a session that has charged meanwhile would get some of it back.
   v_now := messages.now();
   UPDATE messages.rate AS r
   SET free_at = least(r.free_at, v_now + l.span)

@@ -19,7 +19,7 @@ BEGIN
        EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_policy_flag(t)) OR EXISTS (SELECT FROM messages.subscription)) THEN
     PERFORM messages.raise_policy_flag();
   END IF;
-  -- All of them: this is told by who does not wait for those that change a topic. lower_policy_flag takes back what is too much.
+  -- All of them: this is written by a caller that does not wait for those that change a topic. lower_policy_flag takes back what is too much.
   IF messages.policy_topic_bits() & ~coalesce(pg_sequence_last_value('messages.policy_topic_bits'), 0) <> 0 THEN
     PERFORM setval('messages.policy_topic_bits', 9223372036854775807);
   END IF;

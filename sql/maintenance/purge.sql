@@ -39,7 +39,7 @@ BEGIN
     INSERT INTO messages.purge_mark AS k (partition, topic, at, done)
     VALUES (
       v_due.name, v_due.topic, format('(%s,0)', CASE WHEN v_to < v_due.pages THEN v_to ELSE 0 END)::tid,
-      -- The default partition is begun again: what stands there grows old row by row.
+      -- The default partition is begun again: what is there grows old row by row.
       v_to >= v_due.pages AND NOT v_due.is_default)
     ON CONFLICT ON CONSTRAINT purge_mark_pkey DO UPDATE SET at = excluded.at, done = excluded.done;
   END LOOP;

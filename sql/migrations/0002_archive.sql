@@ -60,7 +60,7 @@ CREATE TABLE messages.purge_mark (
   PRIMARY KEY (partition, topic)
 );
 
--- How far an export has read the archive. While a row stands here the retention drops nothing above its position.
+-- How far an export has read the archive. While there is a row here the retention drops nothing above its position.
 CREATE TABLE messages.export_cursor (
   name              text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$'),
   -- Where it writes to, for people; and what tells that lake from every other.

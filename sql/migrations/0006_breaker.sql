@@ -1,6 +1,6 @@
 -- The breakers of topics: they stop claims of a topic whose attempts fail.
 
--- Where the breaker of a topic stands and what it has counted since window_began_at. Open: nothing is claimed before probe_at, and then only
+-- The state of the breaker of a topic and what it has counted since window_began_at. Open: nothing is claimed before probe_at, and then only
 -- some messages at once, to see whether attempts succeed again.
 CREATE TABLE messages.breaker (
   topic           text        COLLATE "C" PRIMARY KEY,

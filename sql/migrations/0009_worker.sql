@@ -16,7 +16,7 @@ CREATE TABLE messages.worker (
   -- Since when it is asked to drain, as it would on SIGTERM, and by whom.
   drain_asked_at timestamptz,
   drain_asked_by text,
-  -- Who works over HTTP stands here too: by the name that its claims give, without a process that could be asked.
+  -- Workers over HTTP are here too: by the name that its claims give, without a process that could be asked.
   kind           text        NOT NULL DEFAULT 'daemon' CHECK (kind IN ('daemon', 'http'))
 ) WITH (fillfactor = 50);
 

@@ -31,7 +31,7 @@ CREATE UNLOGGED TABLE messages.publish_attempt (
 );
 CREATE INDEX publish_attempt_time ON messages.publish_attempt (staged_at);
 
--- Where COPY puts rows until their job publishes them. The domains are those of messages.message: what stands here fits there, and is not
+-- Where COPY puts rows until their job publishes them. The domains are those of messages.message: what is here fits there, and is not
 -- checked again; JSON is parsed by as many connections as stage. A row with a reason is one that was rejected before it came here.
 CREATE UNLOGGED TABLE messages.publish_stage (
   attempt      uuid NOT NULL,

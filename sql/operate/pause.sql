@@ -1,5 +1,5 @@
 -- Pause a topic, one channel of it, or all topics ('*'): none of its messages is claimed until it is resumed, or until the given time.
--- Called by: operators. p_resume_in or p_until, not both; neither = until somebody resumes. p_channel NULL = the whole topic.
+-- Called by: operators. p_resume_in or p_until, not both; neither = until it is resumed. p_channel NULL = the whole topic.
 -- Running messages are not touched. Pausing what is already paused replaces who, why and until when; its beginning stays.
 -- Locks: the row of the topic or channel (made if missing); of a topic also the advisory lock of changed policies.
 -- Result: until when; NULL = until it is resumed.

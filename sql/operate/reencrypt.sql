@@ -14,7 +14,7 @@ DECLARE
   v_topics text[];
 BEGIN
   IF p_key !~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$' THEN
-    RAISE EXCEPTION 'key of a reseal is "%"', p_key
+    RAISE EXCEPTION 'key of a reencrypt is "%"', p_key
       USING ERRCODE = '22023', HINT = 'use 1 to 63 of A-Z a-z 0-9 . _ - with a letter or digit first';
   END IF;
   SELECT array_agg(h.id) INTO v_held

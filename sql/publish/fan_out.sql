@@ -50,7 +50,7 @@ BEGIN
     v_copies := v_copies || (SELECT p.id FROM messages.publish_with_key(v_copy, v_on_conflict) AS p);
   END LOOP;
 
-  -- Every subscriber stands in the output, also one whose topic took no copy (NULL). A join with the copies would be one by nested loops.
+  -- Every subscriber is in the output, also one whose topic took no copy (NULL). A join with the copies would be one by nested loops.
   SELECT array_agg(o.origin_id), array_agg(o.output)
   INTO v_done, v_outputs
   FROM (

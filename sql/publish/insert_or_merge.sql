@@ -65,7 +65,7 @@ BEGIN
         v_pending, p_new.key, p_new.topic
         USING ERRCODE = '22023', HINT = 'use on_conflict replace';
     WHEN 'error' THEN
-      RAISE EXCEPTION 'key "%" of topic % stands already: message % waits', p_new.key, p_new.topic, v_pending
+      RAISE EXCEPTION 'key "%" of topic % is in use: message % waits', p_new.key, p_new.topic, v_pending
         USING ERRCODE = '23505', SCHEMA = 'messages', TABLE = 'message', CONSTRAINT = 'message_key',
               HINT = 'use on_conflict replace, ignore or append';
     ELSE NULL;

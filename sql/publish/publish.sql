@@ -7,7 +7,7 @@
 -- what happens if one of them ends otherwise: hold = the message stays blocked until that one is redriven; cancel = it is cancelled; run =
 -- that one counts as done.
 -- Result: id and outcome: inserted, replaced, ignored, appended, held (by the key_ttl of the topic: id is the message that holds the key), or
--- dropped (the topic is full and drops: no id). Errors: 23505 the key stands or is held; PGR01 to PGR05 as every INSERT; PGR08 there is no
+-- dropped (the topic is full and drops: no id). Errors: 23505 the key is in use or held; PGR01 to PGR05 as every INSERT; PGR08 there is no
 -- message of an id in p_after.
 -- Locks: the message that is changed, and what the policies of the topic count in; until the transaction ends.
 CREATE OR REPLACE FUNCTION messages.publish(

@@ -16,7 +16,7 @@ BEGIN
     RETURN;
   END IF;
 
-  -- Who holds the key may change between the look and the INSERT. Each further try needs somebody else to have been faster.
+  -- Who holds the key may change between the look and the INSERT. Each further try needs another session to have been faster.
   FOR v_try IN 1..10 LOOP
     v_holder := messages.key_holder(p_new.topic, p_new.key);
     publish_with_key.id := v_holder.message_id;

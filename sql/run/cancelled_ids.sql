@@ -1,5 +1,5 @@
 -- Which messages with a lost lock were cancelled by an operator.
--- Called by: workers, after a heartbeat told them of the loss: handlers may want to know why.
+-- Called by: workers, after a heartbeat reported the loss: handlers may want to know why.
 -- Locks: nothing. Result: the ids that the archive holds as cancelled under the very same claim.
 CREATE OR REPLACE FUNCTION messages.cancelled_ids(p_ids bigint[], p_claim_ids bigint[])
 RETURNS bigint[]

@@ -1,6 +1,6 @@
 -- End the attempts whose lock expired: the worker died, or lost the database for too long. The message is ready again while attempts are
 -- left, else it is archived as lock_expired.
--- Called by: tick. Locks: the rows, skipping those that somebody is settling right now, and those whose step an open transaction is saving:
+-- Called by: tick. Locks: the rows, skipping those that are being settled right now, and those whose step an open transaction is saving:
 -- the next attempt must not start before that step is visible. Result: how many locks had expired.
 -- The locked rows are few; this reads all of them by their index. lock_expires_at itself is in no index, so that heartbeats stay HOT.
 CREATE OR REPLACE FUNCTION messages.expire_locks(p_limit integer DEFAULT 1000)

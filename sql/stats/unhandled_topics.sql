@@ -12,7 +12,7 @@ DECLARE
   v_topic text := messages.next_topic(NULL, '', false);
 BEGIN
   WHILE v_topic IS NOT NULL LOOP
-    -- What comes after others waits for them, not for a worker: it stands at the end of its priority, or of its channel.
+    -- What comes after others waits for them, not for a worker: it is at the end of its priority, or of its channel.
     IF NOT messages.is_handled(v_topic) AND (
       EXISTS (
         SELECT FROM generate_series(0, 9) AS p (priority)

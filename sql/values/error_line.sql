@@ -16,7 +16,7 @@ BEGIN
   IF strpos(v_text, ' Exception Group Traceback ') > 0 THEN
     v_text := regexp_replace(regexp_replace(v_text, '^ *\| ', '', 'gn'), '^ *\+[-+ 0-9]*$\n?', '', 'gn');
   END IF;
-  -- Greedy: whatever stands before the last frame.
+  -- Greedy: everything before the last frame.
   v_line := (regexp_match(v_text, '^.*(?:^|\n)  File "[^\n]*(?:\n[ \t][^\n]*)*\n([^\n]+)'))[1];
   IF v_line IS NULL THEN
     v_line := (regexp_match(v_text, '^(?:Traceback[^\n]*\n(?:[ \t][^\n]*\n)*)?([^\n]*)'))[1];

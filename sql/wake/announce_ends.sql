@@ -40,10 +40,10 @@ DECLARE
   v_waited bigint[] := p_ids;
 BEGIN
   IF current_setting('transaction_isolation') = 'read committed' THEN
-    WITH told AS (
+    WITH announced AS (
       DELETE FROM messages.waiter AS w WHERE w.message_id = ANY (p_ids) RETURNING w.message_id
     )
-    SELECT array_agg(t.message_id) INTO v_waited FROM told AS t;
+    SELECT array_agg(t.message_id) INTO v_waited FROM announced AS t;
   END IF;
   IF cardinality(v_waited) > 0 THEN
     PERFORM messages.notify('settled', v_waited::text[]);

@@ -12,7 +12,7 @@ RETURNS trigger
 LANGUAGE plpgsql
 AS $$
 BEGIN
-  -- What every publish pays: one look at a sequence, which no snapshot hides, and only while somebody may be armed one at a table with a row
+  -- What every publish pays: one look at a sequence, which no snapshot hides, and only while a sleeper may be armed one at a table with a row
   -- per daemon. As a WHEN of the trigger it costs twice as much: PostgreSQL reads and prepares its text again in every statement.
   -- The sequence holds whole seconds, rounded up, and the clock its fractions: who is armed is never taken for one who was.
   IF pg_catalog.pg_sequence_last_value('messages.armed_until') OPERATOR(pg_catalog.<) pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) THEN

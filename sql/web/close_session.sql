@@ -1,5 +1,5 @@
 -- End a session: its cookie is no longer valid.
--- Called by: web servers, when somebody logs out. Locks: the row. Result: whether there was one.
+-- Called by: web servers, when a user logs out. Locks: the row. Result: whether there was one.
 CREATE OR REPLACE FUNCTION messages.close_session(p_digest bytea)
 RETURNS boolean
 LANGUAGE sql

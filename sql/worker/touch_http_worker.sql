@@ -3,8 +3,8 @@
 -- Called by: the web server, before a claim that gives a worker's name, every few seconds. p_limit: how many messages it requests at once.
 -- Locks: the worker's own row, without waiting: while another session holds it (an open transaction around drain_worker) nothing is
 -- recorded.
--- Result: true: it is asked to drain, and gets no message. 30 seconds after it was told so, a claim under its name counts as a restarted
--- worker. At most 1000 such workers are known at a time, 100 of one token (what stands before the / of their names); more are not recorded.
+-- Result: true: it is asked to drain, and gets no message. 30 seconds after that answer, a claim under its name counts as a restarted
+-- worker. At most 1000 such workers are known at a time, 100 of one token (the part of their names before the /); more are not recorded.
 CREATE OR REPLACE FUNCTION messages.touch_http_worker(p_name text, p_host text, p_topics text[], p_limit integer)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -106,7 +106,7 @@ REFUSED: list[tuple[list[str], str | bytes, str]] = [
     (["x'\"; --"], "", "is no topic name"),
     (["t" * 201], "", "is no topic name"),
     (["t", "{"], "", "payload is no JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
-    (["t", '{"a": 1, "a": 2}'], "", "the key 'a' stands twice in one object"),
+    (["t", '{"a": 1, "a": 2}'], "", "the key 'a' occurs twice in one object"),
     (["t", '{"a": "\\u0000"}'], "", "payload['a'] contains a NUL character, which PostgreSQL cannot store"),
     (["t", '"\\ud800"'], "", "payload contains half of a surrogate pair"),
     (["t", "[1e400]"], "", "the number 1e400 is too large, readers make it infinity"),

@@ -101,7 +101,7 @@ def test_rows_of_all_types_are_published_and_the_rejected_ones_are_a_table(
     assert (message.headers, message.key, round(message.wait.total_seconds())) == ({"h": "v"}, "7", 86_400)
     reasons = [row["reason"] for row in rejected(spark, "j", database.dsn).orderBy("nth").collect()]
     assert reasons[0].startswith("topic is no topic name")
-    assert reasons[1] == 'key "7" of topic a stands already'
+    assert reasons[1] == 'key "7" of topic a is in use'
     assert job_result(database.dsn, "j").rejected == 2  # type: ignore[union-attr]
 
 

@@ -129,7 +129,7 @@ def test_a_worker_without_notifications_is_reported_by_name(queue: Queue) -> Non
 
     (row,) = queue.rows("SELECT * FROM messages.conditions()")
 
-    assert (row.kind, row.what) == ("listener_degraded", "workers that do not hear notifications: w")
+    assert (row.kind, row.what) == ("listener_degraded", "workers that get no notifications: w")
 
 
 def test_pg_cron_is_late_if_it_ticked_once_and_then_stopped(queue: Queue) -> None:

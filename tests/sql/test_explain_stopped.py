@@ -44,7 +44,7 @@ def test_a_pause_without_an_end_lasts_until_it_is_resumed(queue: Queue) -> None:
 
     (row,) = rows(queue, message)
 
-    assert row.reason.endswith("until somebody resumes it")
+    assert row.reason.endswith("until it is resumed")
 
 
 @pytest.mark.usefixtures("worker")

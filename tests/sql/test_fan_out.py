@@ -150,7 +150,7 @@ def test_on_conflict_of_the_publisher_applies_to_the_keys_of_copies(
 def test_a_waiting_key_of_a_subscriber_refuses_an_insert(queue: Queue) -> None:
     queue.publish("user.changed", key="k")
 
-    with pytest.raises(errors.UniqueViolation, match='key "k" of topic mail stands already'):
+    with pytest.raises(errors.UniqueViolation, match='key "k" of topic mail is in use'):
         queue.publish("user.changed", key="k")
 
 

@@ -106,7 +106,7 @@ def test_appending_to_bytes_is_refused_and_the_error_does_not_show_them(queue: Q
 def test_the_error_of_on_conflict_error_names_the_waiting_message(queue: Queue) -> None:
     first = queue.send(key="k")
 
-    with pytest.raises(errors.UniqueViolation, match=f'key "k" of topic t stands already: message {first.id} waits'):
+    with pytest.raises(errors.UniqueViolation, match=f'key "k" of topic t is in use: message {first.id} waits'):
         queue.send(key="k")
 
 

@@ -271,7 +271,7 @@ class AlertDelivery:
         facts = {"sink": self.settings.name, "id": str(due.id), "attempt": attempt}
         if not settled:
             log.warning(
-                events.ALERT_LEASE_LOST, **facts, meaning="somebody else delivers to this sink; it may arrive twice"
+                events.ALERT_LEASE_LOST, **facts, meaning="another process delivers to this sink; it may arrive twice"
             )
         elif outcome.error is None:
             log.info(events.ALERT_DELIVERED, **facts, count=due.message["count"])

@@ -33,5 +33,5 @@ def _run() -> int | None:
             stream.reconfigure(errors="backslashreplace")
     with root.make_context("pgrouse", sys.argv[1:]) as ctx:
         code: int | None = root.invoke(ctx)
-        sys.stdout.flush()  # here a closed pipe can still be told
+        sys.stdout.flush()  # here a closed pipe can still be reported
         return code

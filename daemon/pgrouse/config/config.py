@@ -312,7 +312,7 @@ def load(
 
 
 def _find_misplaced(config: Config, source: ConfigSource) -> Iterator[ConfigProblem]:
-    """Yield what is right by itself, but not where it stands."""
+    """Yield what is valid by itself, but not in its place."""
     for topic, chosen in config.topics.items():
         wrong: dict[Key, str] = {
             (setting,): text for setting, text in invalid_keywords(topic, chosen, TopicPolicy).items()

@@ -21,7 +21,7 @@ _SHORTEST_SECRET = 6
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return the text with the password of every connection string in it hidden, and every given secret wherever it stands."""
+    """Return the text with the password of every connection string in it hidden, and every given secret wherever it occurs."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
     # Most texts have neither, which is found out a hundred times faster.

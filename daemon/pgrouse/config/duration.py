@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema, core_schema
 # How code gives a duration.
 AnyDuration = timedelta | float | str
 
-# As long as anything in the queue can be told to take.
+# The longest duration of any setting.
 LONGEST = timedelta(days=36_500)
 SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 PATTERN = r"(?:\d+(?:\.\d+)?(?:ms|d|h|m|s))+"

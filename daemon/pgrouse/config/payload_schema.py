@@ -17,7 +17,7 @@ from pgrouse.errors import ConfigError, PgrouseError
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
-# What stands in a problem where the value would.
+# What a problem shows instead of the value.
 MASK = "the value"
 # For a longer payload only the first problem is reported: a list with a million entries that are all wrong would take seconds.
 LISTED_CHARS = 16_384

@@ -86,7 +86,7 @@ class ConfigSource:
 
 
 def show_key(key: Key) -> str:
-    """Write a key as it stands in TOML: `topics."orders.created".handler`."""
+    """Write a key as in TOML: `topics."orders.created".handler`."""
     return "".join(map(_show_part, key)).removeprefix(".")
 
 
@@ -142,7 +142,7 @@ def _syntax_problem(path: Path, text: str, error: Exception) -> ConfigProblem:
 
 
 def _key_lines(text: str) -> Iterator[tuple[Key, int]]:
-    """Yield every key of a TOML text and a line on which it stands, the first one first; the text is known to be valid.
+    """Yield every key of a TOML text and its line, in the order of the lines; the text is known to be valid.
 
     tomllib keeps no positions. But every statement is a valid document by itself, so that each can be read alone.
     """

@@ -45,7 +45,7 @@ class DesiredPolicy:
 
 
 def invalid_keywords(topic: str, policy: PolicyTable, model: type[PolicyTable]) -> dict[str, str]:
-    """Return the settings whose keyword has no meaning where it stands, each with what is wrong and the fix."""
+    """Return the settings whose keyword has no meaning there, each with what is wrong and the fix."""
     return {
         setting: text
         for setting, value in given_settings(policy, model).items()

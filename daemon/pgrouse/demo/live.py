@@ -1,4 +1,4 @@
-"""The screen on a terminal, by rich: the story scrolls, below it stands a bar."""
+"""The screen on a terminal, by rich: the story scrolls, with a bar below it."""
 
 from __future__ import annotations
 

@@ -80,11 +80,11 @@ def run(options: DemoOptions, screen: Screen) -> DemoReport:
         )
         alerts = AlertFeed(ends.enter_context(environment.connect()))
         watch = ProgressWatch(ends.enter_context(environment.connect()), PublishedMessages(), workers, alerts, screen)
-        told = _report(watch, options, _play(watch, options), environment, began)
+        demo_report = _report(watch, options, _play(watch, options), environment, began)
         if options.spark:
-            told = replace(told, checks=[*told.checks, *pipeline.play(watch.conn, environment.dsn, screen)])
-        _conclude(told, screen)
-        if not told.balanced:
+            demo_report = replace(demo_report, checks=[*demo_report.checks, *pipeline.play(watch.conn, environment.dsn, screen)])
+        _conclude(demo_report, screen)
+        if not demo_report.balanced:
             folder.keep_logs = True
             screen.tell("logs", f"what the daemons said is in {folder.path}")
         address = dashboard.start(workers, CONFIG) if options.keep else None
@@ -93,7 +93,7 @@ def run(options: DemoOptions, screen: Screen) -> DemoReport:
                 each.keep()
     if options.keep:
         hints.tell(environment.dsn, options.dsn, folder.path, address, screen)
-    return told
+    return demo_report
 
 
 def stop(dsn: str | None, screen: Screen) -> None:
@@ -164,15 +164,15 @@ def _report(
     )
 
 
-def _conclude(told: DemoReport, screen: Screen) -> None:
-    screen.table(report.table(told.topics))
-    for each in told.checks:
+def _conclude(demo_report: DemoReport, screen: Screen) -> None:
+    screen.table(report.table(demo_report.topics))
+    for each in demo_report.checks:
         screen.check(each.ok, each.text)
-    verdict = "all checks passed" if told.balanced else "SOME CHECKS FAILED"
+    verdict = "all checks passed" if demo_report.balanced else "SOME CHECKS FAILED"
     screen.tell(
         "result",
-        f"{verdict}; {told.took_s:.1f} s in all, first message done after {told.work_began_after_s:.1f} s",
-        "bold green" if told.balanced else "bold red",
+        f"{verdict}; {demo_report.took_s:.1f} s in all, first message done after {demo_report.work_began_after_s:.1f} s",
+        "bold green" if demo_report.balanced else "bold red",
     )
 
 

@@ -44,13 +44,13 @@ class Screen(Protocol):
         """Add a line to the story. style: of rich, where there are colours."""
 
     def quote(self, text: str) -> None:
-        """Add a line that somebody may want to copy: it is never broken."""
+        """Add a line that users may want to copy: it is never broken."""
 
     def show(self, gauge: Gauge) -> None:
         """Say how far the work is; called many times a second."""
 
     def table(self, rows: list[list[str]]) -> None:
-        """Show the results: a row of titles, then the rows. What comes first in a row stands at the left, numbers at the right."""
+        """Show the results: a row of titles, then the rows. The first value of a row is aligned left, numbers right."""
 
     def check(self, ok: bool, text: str) -> None:
         """Show one check."""

@@ -21,7 +21,7 @@ PLENTY = 4 * 2**30
 
 
 class Identity(TypedDict, total=False):
-    """What `subprocess` needs to run a child as somebody else."""
+    """What `subprocess` needs to run a child as another user."""
 
     user: int
     group: int
@@ -66,7 +66,7 @@ def memory_folder() -> Path | None:
 
 
 def own_folder(folder: Path, *, mode: int = 0o700) -> Path:
-    """Make `folder` and return it. It may lie where everybody can write, so one that somebody else put there is refused."""
+    """Make `folder` and return it. It may be where everybody can write, so a folder of another user is refused."""
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
     found = folder.lstat()
     if found.st_uid not in {os.geteuid(), server_user().pw_uid} or folder.is_symlink():

@@ -72,7 +72,7 @@ def _not_a_list(chosen: config.Topic, wanted: Any) -> str:
 
 
 def _annotation_text(annotation: Any) -> str:
-    """Write an annotation as it stands in the code, without modules: `Item[Order]`."""
+    """Write an annotation as in the code, without modules: `Item[Order]`."""
     inner = ", ".join(map(_annotation_text, get_args(annotation)))
     name = getattr(get_origin(annotation) or annotation, "__name__", str(annotation))
     return f"{name}[{inner}]" if inner else name

@@ -88,10 +88,10 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
     anyone else owns it himself and needs CREATE on the database.
 
     Raises:
-        SchemaMismatch: a superuser calls this, and somebody who is none can act as the owner of the schema. Or a migration drops a function
+        SchemaMismatch: a superuser calls this, and a role that is none can act as the owner of the schema. Or a migration drops a function
             that a view or function outside of the schema is bound to. Or the schema is newer than this version.
         MigrationEdited: a migration in the ledger has another text in this version.
-        psycopg.errors.LockNotAvailable: somebody holds a table of the schema for longer than 5 s; nothing was changed, try again.
+        psycopg.errors.LockNotAvailable: another session holds a table of the schema for longer than 5 s; nothing was changed, try again.
     """
     with conn.transaction(force_rollback=dry_run), search_path.fixed(conn):
         conn.execute("SET LOCAL lock_timeout = '60s'")

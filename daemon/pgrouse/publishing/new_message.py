@@ -1,6 +1,6 @@
 """One message to publish, and the checks that it must pass before anything is sent.
 
-What is let through here the database takes, but for what only it can know: a key that stands already, the size as jsonb.
+What is let through here the database takes, but for what only it can know: a key that is in use, the size as jsonb.
 """
 
 from __future__ import annotations

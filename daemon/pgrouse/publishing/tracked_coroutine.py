@@ -24,7 +24,7 @@ class TrackedCoroutine(Coroutine[Any, Any, T]):
         topic: the topic that it would publish to; None = several.
 
     Attributes:
-        is_started: whether somebody awaits it, or has closed it.
+        is_started: whether it is awaited, or was closed.
         on_never_awaited: called with the topic when it is destroyed and was never awaited.
     """
 

@@ -289,7 +289,7 @@ class Top(App[None]):
         self.filter_line.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Narrow the tables while somebody types."""
+        """Narrow the tables while the user types."""
         if event.input is self.filter_line:
             for table in (self.topics_table, self.workers_table, self.dead_table):
                 table.narrow(event.value)

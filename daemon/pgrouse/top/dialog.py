@@ -82,7 +82,7 @@ class Field:
     Attributes:
         label: what is asked.
         read: turns the text into the value, or raises ValueError.
-        text: what stands there at first.
+        text: the initial text.
     """
 
     label: str

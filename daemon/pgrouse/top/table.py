@@ -128,7 +128,7 @@ class LiveTable(ScrollView, Generic[R], can_focus=True):
         self.action_move(by * len(self.rows))
 
     def on_click(self, event: Click) -> None:
-        """Move the cursor to where somebody clicked."""
+        """Move the cursor to where the user clicked."""
         if event.y >= 2:  # noqa: PLR2004 - below title and headings
             self.action_move(event.y - 2 + self.scroll_offset.y - self.cursor)
 

@@ -141,7 +141,7 @@ def contents(row: Row) -> dict[str, Any]:
 
 
 def allowed_actions(row: Row, *, is_allowed: bool = True) -> dict[str, bool]:
-    """Return which actions the message takes as it is now, from somebody who is allowed to act; from others none."""
+    """Return which actions the message takes as it is now, from callers who may act; from others none."""
     state = row["state"]
     is_dead = state in search.DEAD and row["redriven_as"] is None
     is_small = (row["payload_bytes"] or 0) <= MAX_EDIT_CHARS
@@ -240,7 +240,7 @@ def _time(text: Any) -> datetime | None:
         at = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    # A history that somebody wrote by hand may name no zone.
+    # A history that was written by hand may name no zone.
     return at if at is None or at.tzinfo else at.replace(tzinfo=UTC)
 
 

@@ -13,7 +13,7 @@ class NavLink:
         title: its text.
         path: where it leads.
         key: pressed after `g` it goes there.
-        starts_group: a line stands above it.
+        starts_group: a line is drawn above it.
     """
 
     title: str

@@ -17,7 +17,7 @@ PAUSED_TOPICS = b"""
 
 @dataclass
 class PausedTopic:
-    """Why one topic stands still.
+    """Why one topic is stopped.
 
     Attributes:
         paused_at: since when it is paused; None = it is not paused.

@@ -1,7 +1,7 @@
 """The form of a topic's policy: its fields, what was typed into them, and what that would change.
 
 An empty field inherits (of the defaults: there is none). What is typed is read by the code that reads it on the command line, so that the same is
-right and wrong here and there. Only the fields that somebody changed count: what others set meanwhile stays.
+right and wrong here and there. Only the fields that the user changed count: what others set meanwhile stays.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FormGroup:
 
 @dataclass
 class PolicyDraft:
-    """What somebody typed, and what it comes to.
+    """What the user typed, and what it means.
 
     Attributes:
         errors: what is wrong, by field.
@@ -80,7 +80,7 @@ def form_groups(topic: str, own: Row, defaults: Row) -> list[FormGroup]:
 
 
 def field_texts(fields: list[FormGroup]) -> dict[str, str]:
-    """Return what stands in the fields."""
+    """Return the contents of the fields."""
     return {each.name: each.text for group in fields for each in group.fields}
 
 

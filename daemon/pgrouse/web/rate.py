@@ -1,4 +1,4 @@
-"""How many messages a second become available again, as somebody typed it."""
+"""How many messages a second become available again, as the user typed it."""
 
 from __future__ import annotations
 

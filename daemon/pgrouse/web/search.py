@@ -30,7 +30,7 @@ MAX_FILTER_CHARS = 1000  # characters of one filter
 
 @dataclass(frozen=True)
 class Search:
-    """The filters of a list, as somebody typed them; empty = any.
+    """The filters of a list, as the user typed them; empty = any.
 
     Attributes:
         topic, channel, key, fingerprint: exactly this one.
@@ -162,7 +162,7 @@ def parse_cursor(text: str) -> Any:
     try:
         return json.loads(text[:MAX_FILTER_CHARS])
     except (ValueError, RecursionError):
-        raise Problem(422, "after is no place of a list: begin with its first page", "invalid_cursor") from None
+        raise Problem(422, "after is not a position in a list: begin with its first page", "invalid_cursor") from None
 
 
 def parse_time(text: str, name: str) -> datetime | None:

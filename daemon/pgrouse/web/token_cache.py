@@ -68,7 +68,7 @@ class TokenCache:
 
     Args:
         db: where they are.
-        session_ttl: how long somebody stays logged in.
+        session_ttl: how long a login lasts.
     """
 
     def __init__(self, db: DatabasePool, session_ttl: timedelta) -> None:

@@ -1,4 +1,4 @@
-"""What stands in the topics, as pages show it: bounded counts, never more."""
+"""What the topics contain, as pages show it: bounded counts, never more."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pgrouse.client.calls.stats import stats
 from pgrouse.web.caller import Caller
 from pgrouse.web.database_pool import Connection, Row, read_rows
 
-# The counts of a topic stop here, and then mean "at least". Lists count every topic, each second while somebody looks: 10 ms for 20 large ones.
+# The counts of a topic stop here, and then mean "at least". Lists count every topic, each second while a page is open: 10 ms for 20 large ones.
 MAX_COUNT = 1000
 
 

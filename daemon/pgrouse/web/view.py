@@ -1,4 +1,4 @@
-"""Views: pages that are shown, kept up to date while somebody watches, and acted on.
+"""Views: pages that are shown, kept up to date while they are open, and acted on.
 
 A view NAME has the template `NAME.html`, which extends base.html, and a folder `NAME/` with one template for each of its parts. The page
 has the part inside an element with the part's id; nothing else of the page changes by itself:

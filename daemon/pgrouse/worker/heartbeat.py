@@ -78,7 +78,7 @@ class Heartbeat(threading.Thread):
         worker: the worker's entry in the registry.
         status: returns the status that is written there.
         reporter: creates the metrics reports that are sent with each registry update; nothing unless given.
-        on_drain_requested: called on the event loop, once, when somebody has asked the worker to drain.
+        on_drain_requested: called on the event loop, once, when the worker was asked to drain.
 
     Attributes:
         last_seen_at: when the database last accepted a registry update, by the monotonic clock; 0 if it has not yet.

@@ -158,12 +158,12 @@ class MessageCrypto:
 
     def _warn_missing_key(self, message: Message, missing: EncryptionKeyMissing) -> None:
         """Log that a key is missing, once per missing_key_delay: any number of messages may need it."""
-        told, now = (message.topic, missing.key), self.clock()
-        if now - self._warned_at.get(told, -1e9) < self.settings.missing_key_delay.total_seconds():
+        warned, now = (message.topic, missing.key), self.clock()
+        if now - self._warned_at.get(warned, -1e9) < self.settings.missing_key_delay.total_seconds():
             return
         if len(self._warned_at) >= MAX_WARNED:
             self._warned_at.clear()
-        self._warned_at[told] = now
+        self._warned_at[warned] = now
         log.warning(
             events.CRYPTO_KEY_MISSING,
             message_id=message.id,

@@ -99,7 +99,7 @@ def commit(lake: Lake, snapshot: Snapshot, done: Sequence[Merge], written: Seque
     """Replace the merged files by the written ones, all at once.
 
     Raises:
-        ExportConflict: somebody else committed meanwhile.
+        ExportConflict: another process committed meanwhile.
     """
     number = snapshot.number + 1
     add = tuple(file for files in written for file in files)

@@ -23,7 +23,7 @@ NOTICE = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tc
 
 
 class ExportConflict(PgrouseError):
-    """Another process works on this export, or did meanwhile. What it wrote stands; nothing of this one does."""
+    """Another process works on this export, or did meanwhile. What it wrote is kept; nothing of this one is."""
 
     exit_code = ExitCode.TRY_AGAIN
 
@@ -48,7 +48,7 @@ class ExportCursor:
     def opened(
         cls, conn: psycopg.Connection[Any], name: str, lake: str, lake_id: str, position: Position
     ) -> ExportCursor:
-        """Open the export at a position, unless it is open already; return it as it stands."""
+        """Open the export at a position, unless it is open already; return it."""
         found = run(conn, open_export(name, lake, lake_id, position.xid, position.id))
         return cls(name, found.lake, found.lake_id, Position(found.system_identifier, found.xid, found.id))
 
@@ -59,7 +59,7 @@ class ExportCursor:
         return cls(name, found[0], found[1], Position(found[2], found[3], found[4])) if found else None
 
     def advance(self, conn: psycopg.Connection[Any], end: Position) -> ExportCursor:
-        """Move it on, and return it as it then stands.
+        """Move it on, and return it.
 
         Raises:
             ExportConflict: it does not stand where it did.
@@ -67,7 +67,7 @@ class ExportCursor:
         at = self.position
         if not run(conn, advance_export(self.name, at.xid, at.id, end.xid, end.id)):
             raise ExportConflict(
-                f"export {self.name} was moved or given up by somebody else meanwhile: run it again if it is still wanted"
+                f"export {self.name} was moved or given up by another process meanwhile: run it again if it is still wanted"
             )
         return ExportCursor(self.name, self.lake, self.lake_id, end)
 
@@ -77,7 +77,7 @@ def held(conn: psycopg.Connection[Any], name: str) -> Iterator[None]:
     """Be the only one that works on an export, as long as the connection lives.
 
     Raises:
-        ExportConflict: somebody else is.
+        ExportConflict: another process is.
         SchemaMismatch: the schema is not there, or too old for an export.
         ConfigError: this role may not do it.
     """

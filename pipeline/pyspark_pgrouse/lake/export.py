@@ -156,7 +156,7 @@ class Export:
         """Write a batch and commit it.
 
         Raises:
-            ExportConflict: somebody else wrote this batch, or gave the export up.
+            ExportConflict: another process wrote this batch, or gave the export up.
             LakeUnwritable: the disk is full, or the store fails. What the batch had written is removed.
         """
         directory, source = self.lake.directory, self.source

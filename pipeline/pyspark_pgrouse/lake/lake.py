@@ -173,7 +173,7 @@ class Lake:
         return self._named[name]
 
     def commit(self, manifest: Manifest) -> bool:
-        """Make a commit visible, all at once; return False if somebody else's has this number. It is on disk when this returns."""
+        """Make a commit visible, all at once; return False if another commit has this number. It is on disk when this returns."""
         return self.directory.create(f"{MANIFESTS}/{manifest.number:020}.json", manifest.as_json().encode())
 
     def checkpoint(self, snapshot: Snapshot) -> None:

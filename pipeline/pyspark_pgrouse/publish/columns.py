@@ -58,7 +58,7 @@ def check(schema: StructType, topic: str | None) -> None:
     for field in schema.fields:
         _check_type(field.name, field.dataType.simpleString())
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(f"column {twice[0]} stands twice in the DataFrame")
+        raise ConfigError(f"column {twice[0]} occurs twice in the DataFrame")
     if "payload" not in names and "body" not in names:
         raise ConfigError("the DataFrame has neither a column payload nor a column body: one of them is the message")
     _check_topic("topic" in names, topic)

@@ -90,7 +90,7 @@ def _nullable(column: pa.Array, made: pa.Array) -> pa.Array:
 
 
 def _variable(column: pa.Array, prefix: bytes) -> list[Any]:
-    """Return lengths, what stands before each value, and the values."""
+    """Return lengths, what precedes each value, and the values."""
     content = column.cast(pa.binary())
     layout = np.dtype([("length", ">i4"), ("prefix", f"V{len(prefix)}")]) if prefix else np.dtype([("length", ">i4")])
     made = np.empty(len(column), layout)

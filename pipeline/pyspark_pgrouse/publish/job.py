@@ -26,7 +26,7 @@ class JobResult:
 
     Attributes:
         published: became messages, or changed one that waits (on_conflict replace and append).
-        ignored: their key stands or is held, and on_conflict is ignore.
+        ignored: their key is in use or held, and on_conflict is ignore.
         dropped: their topic is full, and its policy is to drop.
         rejected: cannot be published; see `rejected`.
         is_repeat: the job was published before: this is what became of it then.

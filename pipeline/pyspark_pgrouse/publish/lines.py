@@ -1,4 +1,4 @@
-"""Lines of JSON as columns of text: every value as it stands in the line, digit by digit."""
+"""Lines of JSON as columns of text: every value as in the line, digit by digit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 def splitting(names: Sequence[str]) -> Split:
-    """Return a function for mapInArrow that makes columns of these fields; a line that is no object stands in `_corrupt_record`."""
+    """Return a function for mapInArrow that makes columns of these fields; a line that is no object goes to `_corrupt_record`."""
 
     def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

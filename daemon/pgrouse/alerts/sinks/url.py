@@ -28,7 +28,7 @@ class UrlTable(SinkTable):
         return AppriseSink(self)
 
     def secret_texts(self) -> set[str]:
-        """Return the address, its parts, and what stands in the place of a host."""
+        """Return the address, its parts, and what it has instead of a host."""
         return super().secret_texts() | host_pieces(reveal(self.url))
 
 

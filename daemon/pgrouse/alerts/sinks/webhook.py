@@ -59,7 +59,7 @@ class WebhookSink:
 
 
 def signature(key: bytes, message_id: str, at: int, body: bytes) -> str:
-    """Return what stands in `webhook-signature`: HMAC-SHA256 over id, timestamp and body, joined by dots."""
+    """Return the value of `webhook-signature`: HMAC-SHA256 over id, timestamp and body, joined by dots."""
     signed = b".".join([message_id.encode(), str(at).encode(), body])
     return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
 

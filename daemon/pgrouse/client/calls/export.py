@@ -44,7 +44,7 @@ class ExportStatus:
 
 
 def open_export(name: str, lake: str, lake_id: str, xid: str | None = None, id: int | None = None) -> Call[OpenExport]:
-    """Create the cursor of an export at a position, unless there is one; how it stands."""
+    """Create the cursor of an export at a position, unless there is one; returns it."""
     return row_call("open_export", OpenExport, name=name, lake=lake, lake_id=lake_id, xid=xid, id=id)
 
 

@@ -22,7 +22,7 @@ ROUTERS: list[APIRouter] = [
     audit.router,
 ]
 
-# The pages that are kept up to date while somebody looks.
+# The pages that are kept up to date while they are open.
 VIEWS: dict[str, View] = {
     each.name: each
     for each in [

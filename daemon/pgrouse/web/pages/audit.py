@@ -82,7 +82,7 @@ async def audit(request: Request, caller: Viewer) -> Response:
 
 def _values(given: dict[str, str], before: str, caller: Caller) -> dict[str, Any]:
     if before and not (before.isascii() and before.isdecimal() and int(before[:25]) < 2**63):
-        raise Problem(422, "before is no place of this list: begin with its first page", "invalid_cursor")
+        raise Problem(422, "before is not a position in this list: begin with its first page", "invalid_cursor")
     target = given["target"]
     is_id = target.isascii() and target.isdecimal() and int(target[:25]) < 2**63
     return {

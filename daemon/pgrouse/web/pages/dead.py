@@ -166,7 +166,7 @@ async def redrive(request: Request, caller: Operator) -> Response:
         after = str(found[-1].id) if found else ""
         is_done = len(found) < bulk_actions.BATCH or not confirmation.remaining(so_far)
     except psycopg.Error as exc:
-        # Nothing of this batch was done, and all of those before it: from here somebody may try again.
+        # Nothing of this batch was done, and all of those before it: from here the user may try again.
         error = database_problem(exc).detail
     request.app.state.live_updates.notify()
     fields = {

@@ -141,7 +141,7 @@ async def run_bulk_action(request: Request, caller: Operator) -> Response:
         place = place if confirmation.remaining(so_far) else None
         after = json.dumps(place) if place is not None else ""
     except psycopg.Error as exc:
-        # Nothing of this batch was done, and all of those before it: from here somebody may try again.
+        # Nothing of this batch was done, and all of those before it: from here the user may try again.
         error, place = database_problem(exc).detail, after
     request.app.state.live_updates.notify()
     fields = {

@@ -70,7 +70,7 @@ CONDITIONS = b"""
 
 @dataclass(frozen=True)
 class QueueTotals:
-    """What stands in all topics together.
+    """What all topics together contain.
 
     Attributes:
         ready_is_bounded, delayed_is_bounded, dead_is_bounded: a count of some topic stopped at its bound: the sum is "at least".

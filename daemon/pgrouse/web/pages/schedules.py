@@ -109,7 +109,7 @@ async def schedules(request: Request, caller: Viewer) -> Response:
 
 @router.get("/schedules/next")
 async def preview(request: Request, caller: Viewer, cron: str = "", time_zone: str = "UTC") -> Response:
-    """Say when a cron expression that somebody types would run."""
+    """Show when a cron expression would run, while the user types it."""
     ticks: list[Row] = []
     error = ""
     if cron.strip():

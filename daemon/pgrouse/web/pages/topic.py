@@ -83,7 +83,7 @@ async def _read_topic(conn: Connection, caller: Caller, topic: str, own: Row, de
     """Return what there is of a topic that messages can have."""
     found = next((row for row in await read_topic_counts(conn, caller) if row["topic"] == topic), None)
     if found is None:
-        raise Problem(404, f"there is no topic {topic}: nothing stands in it, and it has no policy", "not_found")
+        raise Problem(404, f"there is no topic {topic}: it has no messages and no policy", "not_found")
     bars = await read_rows(conn, throughput(topic=topic))
     times = await read_rows(conn, latency(topic=topic))
     limits = await (await conn.execute(LIMITS, {"topic": topic})).fetchone() or {}

@@ -99,7 +99,7 @@ class PauseRequest(RequestModel):
 
 
 class PauseResult(ResponseModel):
-    """When the pause ends; null: when somebody resumes it."""
+    """When the pause ends; null: when an operator resumes it."""
 
     paused: bool
     until: str | None

@@ -101,12 +101,12 @@ class Chart:
         """Return what is pointed at: each bucket says its numbers."""
         width = WIDTH / self._points
         rects = (
-            tag("rect", tag("title", told), x=_n(i * width), width=_n(width), height=HEIGHT)
-            for i, told in enumerate(self._told())
+            tag("rect", tag("title", title), x=_n(i * width), width=_n(width), height=HEIGHT)
+            for i, title in enumerate(self._titles())
         )
         return tag("g", *rects, class_="slots")
 
-    def _told(self) -> list[str]:
+    def _titles(self) -> list[str]:
         return [
             "\n".join([moment(at), *(f"{s.name}: {_shown(s, i)}" for s in self._series if s.values[i])])
             for i, at in enumerate(self._starts)

@@ -32,7 +32,7 @@ def comparison(findings: Findings) -> Markup | None:
         return None
     window = findings.window
     changes = {"all topics": findings.change, **findings.changes}
-    # What stands beside each other is compared: before and after, and one topic with the next.
+    # What is side by side is compared: before and after, and one topic with the next.
     counted = rates(
         [
             rate
