@@ -82,7 +82,9 @@ def run(options: DemoOptions, screen: Screen) -> DemoReport:
         watch = ProgressWatch(ends.enter_context(environment.connect()), PublishedMessages(), workers, alerts, screen)
         demo_report = _report(watch, options, _play(watch, options), environment, began)
         if options.spark:
-            demo_report = replace(demo_report, checks=[*demo_report.checks, *pipeline.play(watch.conn, environment.dsn, screen)])
+            demo_report = replace(
+                demo_report, checks=[*demo_report.checks, *pipeline.play(watch.conn, environment.dsn, screen)]
+            )
         _conclude(demo_report, screen)
         if not demo_report.balanced:
             folder.keep_logs = True
