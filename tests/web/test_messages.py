@@ -110,7 +110,7 @@ def test_an_id_leads_to_its_message(visitor: Visitor, queue: Queue) -> None:
         ("since=yesterday", "since is 'yesterday'"),
         ("state=redy", "there is no state 'redy'"),
         ("payload=%24.a+%5B", "path of a search"),
-        ("after=nonsense", "after is no place"),
+        ("after=nonsense", "after is not a position"),
     ],
 )
 def test_an_invalid_filter_is_reported_next_to_the_filters(site: Site, queue: Queue, query: str, expected: str) -> None:
