@@ -383,9 +383,7 @@ def test_the_setting_plain_decides_about_unencrypted_messages(cipher: Cipher) ->
     assert (ended.kind, "is not encrypted" in str(ended.error)) == (How.REJECT, True)
 
 
-def test_a_message_whose_key_is_missing_waits_and_is_logged_once_per_period(
-    cipher: Cipher, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_message_whose_key_is_missing_waits_and_is_logged_once_per_period(cipher: Cipher, logged: LogCapture) -> None:
     here = message_crypto(Cipher({"old": OLD}, "old"), missing_key_delay=timedelta(seconds=5))
 
     ended = [here.decrypt(encrypted_message(cipher)) for _ in range(3)]
@@ -394,10 +392,10 @@ def test_a_message_whose_key_is_missing_waits_and_is_logged_once_per_period(
     assert {(each.kind, each.after) for each in ended if isinstance(each, Settlement)} == {
         (How.DEFER, timedelta(seconds=5))
     }
-    assert capsys.readouterr().out.count("crypto.key_missing") == 1
+    assert [each["event"] for each in logged.entries] == ["crypto.key_missing"]
     here.clock.now = 6.0  # type: ignore[attr-defined]
     here.decrypt(encrypted_message(cipher))
-    assert capsys.readouterr().out.count("crypto.key_missing") == 1
+    assert [each["event"] for each in logged.entries] == ["crypto.key_missing"] * 2
 
 
 @pytest.mark.parametrize("change", [lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b"x" + b[1:], lambda b: b[:20]])
