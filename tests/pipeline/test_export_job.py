@@ -320,7 +320,7 @@ def test_one_that_was_given_up_while_it_wrote_says_so(queue: Queue, database: Da
         queue.call("delete_export", "default")
         return one_by_one(work, parts)
 
-    with pytest.raises(ExportConflict, match="moved or given up by somebody else"):
+    with pytest.raises(ExportConflict, match="moved or given up by another process"):
         exported(database, lake, given_up)
 
 
