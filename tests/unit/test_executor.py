@@ -361,6 +361,17 @@ class TestStopping:
 
 
 class TestTime:
+    async def test_the_start_of_a_handler_with_a_timeout_is_known_during_its_first_step(self, claimed: Claimed) -> None:
+        async def look(payload: Any) -> None:
+            starts.extend(each.started is not None for each in executor.in_flight.snapshot())
+
+        starts: list[bool] = []
+        async with executor_of(handler(look)) as executor:
+            executor.add([claimed(timeout_s=60.0)], 0)
+            await until(lambda: executor.settle_buffer.waiting)
+
+        assert starts == [True], "a handler that blocks the event loop keeps its lock no longer than its timeout"
+
     async def test_a_coroutine_that_exceeds_its_timeout_is_cancelled(self, claimed: Claimed) -> None:
         gate, message = Gate(), claimed(timeout_s=0.02)
 
