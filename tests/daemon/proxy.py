@@ -40,10 +40,14 @@ class Proxy:
         self._needle: bytes | None = None
         self._first: bytes | None = None
         self._fatal: bytes | None = None
+        self._slow: bytes | None = None
+        self._delayed: tuple[Link, bytes] | None = None
         self._links: set[Link] = set()
         self._flows = asyncio.Event()
         self._flows.set()
         self.answer_was_lost = threading.Event()
+        self.was_delayed = threading.Event()
+        self.was_late = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
         self._thread.start()
@@ -70,6 +74,16 @@ class Proxy:
     def die_at(self, needle: str) -> None:
         """Stop forwarding on the connection that next sends a statement with this text; it stays open."""
         self._fatal = needle.encode()
+
+    def delay(self, needle: str) -> None:
+        """Hold back the next data with this text and close the client's end: the server has no sign of that."""
+        self._slow = needle.encode()
+
+    def deliver(self) -> None:
+        """Forward what `delay` held back, and return when the server has answered it or closed the connection."""
+        link, data = self._delayed
+        self._loop.call_soon_threadsafe(link.server.write, data)
+        assert self.was_late.wait(60)
 
     def swallow_answers(self) -> None:
         """Stop forwarding answers on the existing connections: statements run, and the client does not learn of it."""
@@ -122,6 +136,10 @@ class Proxy:
                 self._first = None
             elif not self._first and self._needle and self._needle in data:
                 self._needle, link.loses_the_answer = None, True
+            if self._slow and self._slow in data:
+                self._slow, link.dead, self._delayed = None, True, (link, data)
+                link.client.transport.abort()
+                self.was_delayed.set()
             await self._flows.wait()
             if not link.dead:
                 link.server.write(data)
@@ -137,6 +155,10 @@ class Proxy:
                     break
             elif not link.dead and not link.drops_answers:
                 link.client.write(data)
+            elif self._delayed and self._delayed[0] is link and data.endswith(READY):
+                self.was_late.set()
+        if self._delayed and self._delayed[0] is link:
+            self.was_late.set()
         if not link.dead:
             link.cut()
 

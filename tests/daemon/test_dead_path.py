@@ -49,6 +49,29 @@ def test_messages_of_a_claim_whose_answer_was_lost_are_released(
     assert daemon.events("loop.failed", loop="claim-0")
 
 
+def test_a_claim_that_reaches_the_server_after_its_connection_was_lost_locks_nothing(
+    start: Start, queue: Queue, proxy: Proxy
+) -> None:
+    queue.policy("job", lock_duration="1 hour")
+    daemon = start({"job": "work:echo"}, dsn=proxy.dsn, database={"prepare": False}, poll_interval="1h")
+    until_armed(queue.conn, daemon)
+    proxy.delay("messages.claim_with_next_due(")
+    first = queue.publish("job")
+    assert proxy.was_delayed.wait(30)
+    eventually(lambda: queue.ids() == [])
+    until_armed(queue.conn, daemon)
+    with queue.conn.transaction():
+        queue.conn.execute("SET LOCAL session_replication_role = replica")  # no trigger: nothing wakes the daemon
+        unseen = queue.publish("job")
+
+    proxy.deliver()
+    last = queue.publish("job")
+
+    eventually(lambda: queue.ids() == [])
+    assert [queue.archived(each).attempts for each in (first, unseen, last)] == [1, 1, 1]
+    assert daemon.events("loop.recovered")
+
+
 def test_a_settle_whose_answer_was_lost_is_repeated_and_counted_once(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy
 ) -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import groupby
@@ -163,6 +163,15 @@ class WorkerClient:
                 result.add_claim(await claimed.read())
         return result
 
+    async def end_backends(self, pids: Collection[int]) -> set[int]:
+        """Ask the server to end its processes for lost connections of this one's name; return those that still run.
+
+        The server may not have noticed the loss: a process that is late, or waits for data, would run what it was sent. Behind a pooler the ids
+        are made up, and none is found.
+        """
+        cursor = await self.conn.execute(END_BACKENDS, [list(pids)]) if pids else None
+        return {pid for pid, _ in await cursor.fetchall()} if cursor else set()
+
     async def release_orphaned(self, known: list[int]) -> list[int]:
         """Release what this worker has locked without knowing it; return the ids."""
         return await run_async(self.conn, settle.release_orphaned(self.worker, known))
@@ -212,6 +221,11 @@ class WorkerClient:
         return _Answer(cursor, call)
 
 
+END_BACKENDS = b"""
+    SELECT a.pid, pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a
+    WHERE a.pid OPERATOR(pg_catalog.=) ANY (%s::integer[]) AND a.usename OPERATOR(pg_catalog.=) SESSION_USER
+      AND a.application_name OPERATOR(pg_catalog.=) pg_catalog.current_setting('application_name')
+"""
 KIND_OF = attrgetter("kind")
 
 

@@ -31,6 +31,8 @@ log = structlog.get_logger()
 TURN_TIMEOUT_S = 30
 # The time left for a turn that is under way when the connection becomes suspect.
 SUSPECT_TURN_TIMEOUT_S = 2
+# How often a loop that has nothing else to do asks whether the server's process for its lost connection has ended.
+LOST_BACKEND_CHECK_S = 0.2
 # How often reading one message may time out.
 MAX_TIMEOUTS = 2
 # Errors that another try may not meet. Any other error of a settle is caused by one of its messages.
@@ -71,6 +73,9 @@ class ClaimLoop:
         )
         self._conn: psycopg.AsyncConnection | None = None
         self._claim_is_uncertain = False
+        # The server's processes for this connection, and for lost ones whose last claim they may still run.
+        self._backend = 0
+        self._lost_backends: set[int] = set()
         self._is_connection_suspect = False
         self._deadline: asyncio.Timeout | None = None
         self._timeouts: Counter[int] = Counter()  # by message id
@@ -83,12 +88,19 @@ class ClaimLoop:
         if settlements or plan.request is not None or plan.disarm or self.settle_buffer.started:
             await self._turn(client, settlements, plan)
         else:
-            await self.wake_event.wait(self.planner.wait_s() if self.first else None)
+            await self.wake_event.wait(self._wait_s())
         return 0
+
+    def _wait_s(self) -> float | None:
+        if self._lost_backends:
+            return LOST_BACKEND_CHECK_S
+        return self.planner.wait_s() if self.first else None
 
     async def reset(self) -> None:
         """Close the connection."""
         conn, self._conn = self._conn, None
+        if self._claim_is_uncertain and conn is not None:
+            self._lost_backends.add(self._backend)
         self._is_connection_suspect = False
         await database.close(conn)
 
@@ -100,9 +112,9 @@ class ClaimLoop:
             self._deadline.reschedule(min(soon, self._deadline.when() or soon))
 
     @property
-    def claims(self) -> bool:
+    def may_hold_unknown(self) -> bool:
         """Whether a claim is under way, or failed so that it is unknown what it locked."""
-        return self._claim_is_uncertain
+        return self._claim_is_uncertain or bool(self._lost_backends)
 
     @asynccontextmanager
     async def _turn_timeout(self) -> AsyncIterator[None]:
@@ -118,13 +130,19 @@ class ClaimLoop:
             await self.reset()
         if self._conn is None:
             self._conn = await self.db.connect(self.name)
+            self._backend = self._conn.info.backend_pid
         client = WorkerClient(self._conn, self.worker, sleeper=self.db.worker)
-        if self._claim_is_uncertain:
-            async with self._turn_timeout():
-                await client.release_orphaned(self.executor.in_flight.ids())
-            self._claim_is_uncertain = False
-            self.settle_buffer.wake_events.set()
+        if self.may_hold_unknown:
+            await self._release_orphaned(client)
         return client
+
+    async def _release_orphaned(self, client: WorkerClient) -> None:
+        """Release what was claimed on a lost connection; again before each turn while its process runs, which may commit its claim late."""
+        async with self._turn_timeout():
+            running = await client.end_backends(self._lost_backends)
+            await client.release_orphaned(self.executor.in_flight.ids())
+        self._claim_is_uncertain, self._lost_backends = False, running
+        self.settle_buffer.wake_events.set()
 
     async def _turn(self, client: WorkerClient, settlements: list[Settlement], plan: TurnPlan) -> None:
         sent_at, wake_count = self.planner.clock(), self.planner.wake_count

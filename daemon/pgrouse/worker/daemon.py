@@ -318,7 +318,7 @@ class Daemon:
         return jittered((settings.poll_interval if listening else settings.degraded_poll_interval).total_seconds())
 
     def _is_all_settled(self) -> bool:
-        return self.settle_buffer.is_idle and not any(each.claims for each in self.claim_loops)
+        return self.settle_buffer.is_idle and not any(each.may_hold_unknown for each in self.claim_loops)
 
     def _is_idle(self) -> bool:
         return not self.executor.running
