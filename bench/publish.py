@@ -26,7 +26,7 @@ WAYS = {
         "SELECT messages.arm('bench', NULL, '1 hour'), messages.disarm('bench')",
         "publish.sql",
     ),
-    "a daemon asleep": ("SELECT messages.arm('bench', NULL, '1 day')", "publish.sql"),
+    "a daemon asleep": ("SELECT messages.arm('bench', NULL, '2 hours')", "publish.sql"),
     "notify = 'always'": ("UPDATE messages.topic SET notify = 'always' WHERE topic = '*'", "publish.sql"),
     KEYED: ("SELECT messages.arm('bench', NULL, '1 ms')", "publish_key.sql"),
 }
