@@ -139,6 +139,7 @@ def test_the_example_of_a_scheduled_purge_deletes_older_messages_and_can_be_resc
     queue = Queue(db)
     for ago, topic in (
         ("13 hours", "webhook.received"),
+        ("49 hours", "webhook.received"),
         ("11 hours", "webhook.received"),
         ("13 hours", "report.nightly"),
     ):
