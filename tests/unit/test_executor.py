@@ -19,11 +19,11 @@ from pgrouse.config import config
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.process.wake_event import WakeEvents
+from pgrouse.worker import single_scheduler
 from pgrouse.worker.claim_planner import Capacity
 from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.settle_buffer import SettleBuffer
-from pgrouse.worker.single_scheduler import TURN_S
 
 Claimed = Callable[..., Message]
 
@@ -114,7 +114,11 @@ class TestLoops:
             gate.open.set()
             await until(lambda: len(gate.started) == 10)
 
-    async def test_idle_loops_are_reused(self, claimed: Claimed) -> None:
+    @pytest.mark.parametrize("turn_s", [single_scheduler.TURN_S, -1.0], ids=["quick", "each message takes a turn"])
+    async def test_idle_loops_are_reused(
+        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch, turn_s: float
+    ) -> None:
+        monkeypatch.setattr(single_scheduler, "TURN_S", turn_s)
         gate = Gate()
 
         async with executor_of(handler(gate.handle), concurrency=10) as executor:
@@ -134,7 +138,7 @@ class TestLoops:
         turns = 0
 
         async def compute(payload: Any) -> None:
-            ends_at = time.perf_counter() + TURN_S / 2
+            ends_at = time.perf_counter() + single_scheduler.TURN_S / 2
             while time.perf_counter() < ends_at:
                 pass
 

@@ -72,6 +72,7 @@ class SingleScheduler:
         self.idle_workers: list[asyncio.Future[None]] = []
         self._is_limited = any(each.limit is not None for each in self.slots.values())
         self._yielding = 0
+        self._wakes_soon = False
         self._stopping = self._closing = False
 
     @property
@@ -95,7 +96,8 @@ class SingleScheduler:
                 self._uncounted.add((message.id, message.claim_id))
         if self._stopping:
             self.release_waiting()
-        self._wake_worker()
+        if not self._wakes_soon:
+            self._wake_worker()
 
     def discard(self, message: Message) -> bool:
         """Forget a message that waits; return whether it did."""
@@ -123,8 +125,15 @@ class SingleScheduler:
         """Return the workers."""
         return list(self.workers)
 
+    def _wake_soon(self) -> None:
+        """Call `_wake_worker` when what is ready to run has run. Two calls would wake a second worker before the first takes its message."""
+        if not self._wakes_soon:
+            self._wakes_soon = True
+            asyncio.get_running_loop().call_soon(self._wake_worker)
+
     def _wake_worker(self) -> None:
         """Wake one worker if messages wait, and check again when it has reached its first wait: most handlers never do."""
+        self._wakes_soon = False
         if not self.waiting or self._yielding:
             return
         if self.idle_workers:
@@ -136,7 +145,7 @@ class SingleScheduler:
             self.workers.add(asyncio.create_task(self._work(), name="handler"))
         else:
             return
-        asyncio.get_running_loop().call_soon(self._wake_worker)
+        self._wake_soon()
 
     async def _work(self) -> None:
         """Run one worker."""
@@ -177,7 +186,7 @@ class SingleScheduler:
         self._yielding += 1
         await self._await_uncancelled(me, asyncio.sleep(0))
         self._yielding -= 1
-        asyncio.get_running_loop().call_soon(self._wake_worker)
+        self._wake_soon()
 
     async def _idle(self, me: asyncio.Task[None]) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
