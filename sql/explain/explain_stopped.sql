@@ -7,7 +7,7 @@ AS $$
 BEGIN
   RETURN QUERY
   SELECT 'paused',
-         format('%s is paused since %s by %s, %s%s', p.what, messages.format_interval(p_now - p.paused_at), coalesce(p.paused_by, 'somebody'),
+         format('%s is paused since %s%s, %s%s', p.what, messages.format_interval(p_now - p.paused_at), ' by ' || p.paused_by,
                 coalesce('for another ' || messages.format_interval(p.resume_at - p_now), 'until it is resumed'), ': ' || p.paused_reason),
          jsonb_build_object('topic', p.topic, 'channel', p.channel, 'paused_at', p.paused_at, 'paused_by', p.paused_by,
                             'reason', p.paused_reason, 'resume_at', p.resume_at)

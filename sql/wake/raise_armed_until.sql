@@ -17,7 +17,7 @@ BEGIN
   END IF;
   BEGIN
     IF NOT messages.lock_mutex('armed', '', '1s') THEN
-      RAISE EXCEPTION 'somebody has raised messages.armed_until for a second' USING ERRCODE = '55P03';
+      RAISE EXCEPTION 'another session has held the lock of messages.armed_until for a second' USING ERRCODE = '55P03';
     END IF;
     IF pg_sequence_last_value('messages.armed_until') < v_until THEN
       PERFORM setval('messages.armed_until', v_until);
