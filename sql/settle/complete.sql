@@ -3,8 +3,10 @@
 -- Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
 CREATE OR REPLACE FUNCTION messages.complete(p_ids bigint[], p_claim_ids bigint[], p_outputs jsonb[] DEFAULT NULL)
 RETURNS bigint[]
-LANGUAGE sql
+LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
-  SELECT messages.settle(p_ids, p_claim_ids, 'success', NULL, p_outputs)
+BEGIN
+  RETURN messages.settle(p_ids, p_claim_ids, 'success', NULL, p_outputs);
+END
 $$;

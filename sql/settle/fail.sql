@@ -2,8 +2,10 @@
 -- Called by: workers. Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
 CREATE OR REPLACE FUNCTION messages.fail(p_ids bigint[], p_claim_ids bigint[], p_errors text[])
 RETURNS bigint[]
-LANGUAGE sql
+LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
-  SELECT messages.settle(p_ids, p_claim_ids, 'failed', p_errors)
+BEGIN
+  RETURN messages.settle(p_ids, p_claim_ids, 'failed', p_errors);
+END
 $$;
