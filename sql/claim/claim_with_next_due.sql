@@ -116,6 +116,7 @@ BEGIN
       END IF;
       v_ended := CASE WHEN v_picked.rows <> '{}' THEN v_topic ELSE v_ended END;
     END IF;
+    EXIT WHEN v_left <= 0 OR v_bytes <= 0;
     v_topic := messages.next_topic(p_topics, v_topic);
   END LOOP;
   IF v_walk IS NOT NULL AND v_ended IS NOT NULL THEN
@@ -150,7 +151,8 @@ END
 $$;
 
 -- Lock the next ready rows of one topic, with and without a channel.
--- Called by: claim. Odd claims begin with the channels, even ones without: neither kind starves the other.
+-- Called by: claim. Odd claims begin with the channels, even ones without: neither kind starves the other. A topic whose channels have a
+-- low-water mark has had some; where there is none, looking for a first entry does not walk over dead ones.
 -- Locks and result: as pick_without_channel and pick_with_channel.
 CREATE OR REPLACE FUNCTION messages.pick_messages(
   p_policy messages.policy, p_now timestamptz, p_claim_id bigint, p_after text, p_limit integer, p_bytes bigint
@@ -164,6 +166,12 @@ DECLARE
   v_first  messages.picked;
   v_second messages.picked;
 BEGIN
+  IF NOT (
+    EXISTS (SELECT FROM messages.low_water AS w WHERE w.topic = p_policy.topic AND w.priority = -1)
+    OR EXISTS (SELECT FROM messages.message AS m WHERE m.topic = p_policy.topic AND m.claim_id IS NULL AND m.channel IS NOT NULL)
+  ) THEN
+    RETURN messages.pick_without_channel(p_policy, p_now, p_limit, p_bytes, v_marks);
+  END IF;
   IF p_claim_id % 2 = 1 THEN
     v_first := messages.pick_with_channel(p_policy, p_now, p_after, p_limit, p_bytes, v_marks);
     v_second := messages.pick_without_channel(p_policy, p_now, p_limit - cardinality(v_first.rows), p_bytes - v_first.bytes, v_marks);

@@ -9,26 +9,29 @@ STABLE
 AS $$
 DECLARE
   -- chr(1) sorts before, '~' after every character of a topic.
-  v_from   text := p_after || chr(1);
-  v_marked text;
-  v_next   text;
+  v_from text := p_after || chr(1);
+  v_next text;
 BEGIN
+  IF cardinality(p_wanted) = 1 AND p_wanted[1] <= p_after COLLATE "C" THEN
+    RETURN NULL;
+  END IF;
   LOOP
-    SELECT w.topic INTO v_marked
-    FROM messages.low_water AS w
-    WHERE w.topic >= v_from COLLATE "C" AND w.at IS NOT NULL AND p_marks
-    ORDER BY w.topic LIMIT 1;
-
-    v_next := least(
-      v_marked COLLATE "C",
+    SELECT least(
+      w.topic COLLATE "C",
       (SELECT m.topic FROM messages.message AS m
        WHERE m.claim_id IS NULL AND m.channel IS NULL
-         AND m.topic >= v_from COLLATE "C" AND m.topic < coalesce(v_marked, '~') COLLATE "C"
+         AND m.topic >= v_from COLLATE "C" AND m.topic < coalesce(w.topic, '~') COLLATE "C"
        ORDER BY m.topic LIMIT 1),
       (SELECT m.topic FROM messages.message AS m
        WHERE m.claim_id IS NULL AND m.channel IS NOT NULL
-         AND m.topic >= v_from COLLATE "C" AND m.topic < coalesce(v_marked, '~') COLLATE "C"
-       ORDER BY m.topic LIMIT 1));
+         AND m.topic >= v_from COLLATE "C" AND m.topic < coalesce(w.topic, '~') COLLATE "C"
+       ORDER BY m.topic LIMIT 1))
+    INTO v_next
+    FROM (VALUES (true)) AS one
+    LEFT JOIN LATERAL (
+      SELECT l.topic FROM messages.low_water AS l
+      WHERE l.topic >= v_from COLLATE "C" AND l.at IS NOT NULL AND p_marks
+      ORDER BY l.topic LIMIT 1) AS w ON true;
 
     IF v_next IS NULL OR p_wanted IS NULL OR v_next = ANY (p_wanted) THEN
       RETURN v_next;

@@ -14,7 +14,8 @@ BEGIN
   v_next := messages.next_priority(p_policy.topic, (-1)::smallint, p_marks);
   WHILE v_next.priority IS NOT NULL AND cardinality(v_all.rows) < p_limit AND v_all.bytes < p_bytes LOOP
     v_picked := messages.pick_priority(p_policy, p_now, v_next.priority, v_next.low, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes);
-    IF v_picked.rows IS NOT NULL THEN
+    -- A place that is read from a mark is in the directory.
+    IF v_picked.rows IS NOT NULL AND v_next.low = '-infinity' THEN
       PERFORM messages.add_low_water(p_policy.topic, v_next.priority);
     END IF;
     v_all := row(
