@@ -67,7 +67,7 @@ TEST_PACKAGES = SERVER_PACKAGES | {
     "spin": "/usr/bin/spin",
     "gcc": "/usr/bin/gcc",
     "libc6-dev": "/usr/include/stdio.h",
-    "chromium": "/usr/bin/chromium",
+    "chromium-headless-shell": "/usr/bin/chromium-headless-shell",
     "prometheus": "/usr/bin/promtool",
     "pgbouncer": "/usr/sbin/pgbouncer",
     "systemd": "/usr/bin/systemd-analyze",

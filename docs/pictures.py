@@ -24,7 +24,7 @@ from pgrouse.top.app import Top
 from pyspark_pgrouse.report.html.page import page as report_page
 from tests.pipeline.findings import rich
 from tests.sql.queue import Queue
-from tests.web.conftest import ARGUMENTS, CHROMIUM
+from tests.web.chromium import ARGUMENTS, CHROMIUM
 from tests.web.site import Site
 
 IMAGES = Path(__file__).parent / "images"

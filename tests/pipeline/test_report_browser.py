@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from html import unescape
@@ -16,9 +15,9 @@ import pytest
 from pyspark_pgrouse.report.findings import Findings
 from pyspark_pgrouse.report.html.page import page
 from tests.pipeline.findings import crowded, hostile, nothing, rich
+from tests.web.chromium import CHROMIUM, NO_CHROMIUM
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing: `apt-get install chromium`")
+pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason=NO_CHROMIUM)
 
 FLAGS = [
     "--headless",
@@ -71,7 +70,6 @@ def show(html: str, folder: Path, *flags: str, width: int = 1280) -> Seen:
 
 def browse(html: str, folder: Path, *flags: str) -> tuple[str, str]:
     """Run the browser once; return what it printed."""
-    assert CHROMIUM
     file = folder / "report.html"
     file.write_text(html, encoding="utf-8")
     command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, file.as_uri()]

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from tests.api.site import Site
 from tests.server.postgres import Database, Postgres
-from tests.web.conftest import ARGUMENTS, CHROMIUM
+from tests.web.chromium import ARGUMENTS, CHROMIUM, NO_CHROMIUM
 
 EVIL = "evil.test"
 JSON = {"Content-Type": "application/json"}
@@ -38,7 +38,7 @@ def local(local_database: Database) -> Iterator[Site]:
 def browser() -> Generator[Browser]:
     """A browser for which the name of another site leads here, as after DNS rebinding."""
     if not Path(CHROMIUM).exists():
-        pytest.skip("there is no chromium: apt-get install chromium, or name one by PGROUSE_TEST_CHROMIUM")
+        pytest.skip(NO_CHROMIUM)
     with sync_playwright() as playwright:
         # Newer browsers block such pages by themselves; that is no defence of ours.
         rules = [f"--host-resolver-rules=MAP {EVIL} 127.0.0.1", "--disable-features=LocalNetworkAccessChecks"]

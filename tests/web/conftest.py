@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,19 +15,9 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from pgrouse.web import tokens
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
+from tests.web.chromium import ARGUMENTS, CHROMIUM, NO_CHROMIUM
 from tests.web.site import Site, Visitor
 
-CHROMIUM = os.environ.get("PGROUSE_TEST_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
-# No graphics card, no requests to other sites; as root it can have no sandbox.
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 EMPTY = """
   TRUNCATE messages.message, messages.message_archive, messages.schedule, messages.worker, messages.sleeper, messages.measure,
     messages.channel, messages.breaker, messages.rate, messages.depth, messages.alert, messages.condition, messages.audit,
@@ -82,7 +70,7 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None, Non
 def browser() -> Browser:
     """The browser."""
     if not Path(CHROMIUM).exists():
-        pytest.skip("there is no chromium: apt-get install chromium, or name one by PGROUSE_TEST_CHROMIUM")
+        pytest.skip(NO_CHROMIUM)
     expect.set_options(timeout=30_000)
     return _chromium.browser()
 
