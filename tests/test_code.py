@@ -11,7 +11,6 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -43,7 +42,7 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
-BROUGHT_BY = packages_distributions()
+brought_by = cache(packages_distributions)
 
 
 def imported(statement: ast.Import | ast.ImportFrom) -> set[str]:
@@ -55,8 +54,13 @@ def imported(statement: ast.Import | ast.ImportFrom) -> set[str]:
     return below or {statement.module}
 
 
-def imports_in_functions() -> Iterator[tuple[str, str, str]]:
-    """Yield the place, the line and the module of each import inside a function."""
+@cache
+def imports_in_functions() -> list[tuple[str, str, str]]:
+    """Return the place, the line and the module of each import inside a function. Not while tests are collected: it takes seconds."""
+    return list(_imports_in_functions())
+
+
+def _imports_in_functions() -> Iterator[tuple[str, str, str]]:
     for file in MODULES.values():
         lines = file.read_text().splitlines()
         functions = [
@@ -68,15 +72,12 @@ def imports_in_functions() -> Iterator[tuple[str, str, str]]:
                 yield f"{file.relative_to(CHECKOUT)}:{number}", lines[number - 1], module
 
 
-INSIDE = list(imports_in_functions())
-
-
-def for_extras() -> Iterator[object]:
-    """Yield the extra and the module of each import that is for an extra."""
-    for place, line, module in INSIDE:
+def for_extras() -> Iterator[tuple[str, str, str]]:
+    """Yield the place, the extra and the module of each import that is for an extra."""
+    for place, line, module in imports_in_functions():
         reason = REASON.search(line)
         if reason is not None and reason["extra"]:
-            yield pytest.param(reason["extra"], module, id=place)
+            yield place, reason["extra"], module
 
 
 @cache
@@ -129,26 +130,34 @@ def requirements_of(distribution: str) -> list[str]:
 
 
 def test_an_import_inside_a_function_gives_a_reason() -> None:
-    without = [f"{place}: {module}" for place, line, module in INSIDE if not REASON.search(line)]
+    without = [f"{place}: {module}" for place, line, module in imports_in_functions() if not REASON.search(line)]
 
     assert without == []
 
 
-@pytest.mark.parametrize(("extra", "module"), list(for_extras()))
-def test_one_for_an_extra_needs_what_only_that_extra_installs(extra: str, module: str) -> None:
-    only = installed_by(*PROJECT["optional-dependencies"][extra]) - installed_by(*PROJECT["dependencies"])
+def test_one_for_an_extra_needs_what_only_that_extra_installs() -> None:
+    found = list(for_extras())
 
-    needed = {canonicalize_name(name) for package in packages_of(module) for name in BROUGHT_BY.get(package, ())}
+    assert len(found) > 10
+    assert [place for place, extra, module in found if not needs(module) & only_in(extra)] == []
 
-    assert needed & only
+
+def only_in(extra: str) -> frozenset[str]:
+    """Return the distributions that only this extra installs."""
+    return installed_by(*PROJECT["optional-dependencies"][extra]) - installed_by(*PROJECT["dependencies"])
+
+
+def needs(module: str) -> set[str]:
+    """Return the distributions that are imported with a module."""
+    return {canonicalize_name(name) for package in packages_of(module) for name in brought_by().get(package, ())}
 
 
 def test_those_that_are_slow_are_known() -> None:
-    assert {module for _, line, module in INSIDE if "slow to import" in line} == SLOW
+    assert {module for _, line, module in imports_in_functions() if "slow to import" in line} == SLOW
 
 
 def test_the_application_brings_django_only() -> None:
-    assert {module for _, line, module in INSIDE if "the application's own" in line} == {"django.db"}
+    assert {module for _, line, module in imports_in_functions() if "the application's own" in line} == {"django.db"}
 
 
 def test_no_two_classes_have_the_same_name() -> None:

@@ -7,6 +7,7 @@ inherits neither threads nor descriptors. Tests marked `executed` start the scri
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import multiprocessing.process
 import os
@@ -84,6 +85,9 @@ def fork_on_request(program: str) -> None:
     """Answer requests until there are no more, which ends the process. Returns only in a fork."""
     import pgrouse.cli.run  # noqa: F401, PLC0415 - not in the tests, which import the classes above
 
+    # A collection in a fork would write to each object, and so copy all pages.
+    gc.collect()
+    gc.freeze()
     while line := sys.stdin.readline():
         request = json.loads(line)
         if "ended" in request:
