@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.server import deadline, ground
-from tests.server.ground import Ground, Missing
+from pgrouse.devdb.scratch import Scratch
+from tests.server import deadline, servers
 from tests.server.postgres import Database, Postgres
+from tests.server.servers import Missing, Servers
 
 # Tests of the server itself, which run on all servers.
 ON_EVERY_SERVER = {"schema", "cron"}
@@ -38,8 +41,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder of the seeds, if this process has others run the tests."""
+    if getattr(config.option, "numprocesses", None):
+        scratch = Scratch("test", in_memory=True)
+        config.add_cleanup(scratch.remove)
+        config.stash[SEEDS] = scratch.folder
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["seeds"] = str(node.config.stash[SEEDS])
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    return [f"database {name}: {ground.describe(name)}" for name in _servers(config)]
+    return [f"database {name}: {servers.describe(name)}" for name in _servers(config)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -49,7 +65,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     test, given = metafunc.definition, metafunc.config.getoption("--pg")
     names = _servers(metafunc.config)
     if test.get_closest_marker("newest") and given in (None, "", ALL):
-        names = list(dict.fromkeys([*names, ground.EMBEDDED]))
+        names = list(dict.fromkeys([*names, servers.EMBEDDED]))
     elif not _is_about_the_server(test, ON_EVERY_SERVER | (ON_NAMED_SERVERS if given else set())):
         names = names[:1]
     metafunc.parametrize("server", names, indirect=True, scope="session")
@@ -76,8 +92,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the container's image before the first test: a slow download should not count against its time limit."""
     names = {item.callspec.params.get("server") for item in session.items if hasattr(item, "callspec")}
-    if not session.config.option.collectonly and ground.CONTAINER in names:
-        ground.prepare(ground.CONTAINER)
+    if not session.config.option.collectonly and servers.CONTAINER in names:
+        servers.prepare(servers.CONTAINER)
 
 
 def _servers(config: pytest.Config) -> list[str]:
@@ -85,11 +101,12 @@ def _servers(config: pytest.Config) -> list[str]:
     if chosen and chosen != ALL:
         return chosen.split(",")
     if SERVERS not in config.stash:
-        config.stash[SERVERS] = ground.servers(all_of_them=NO_SKIP)
+        config.stash[SERVERS] = servers.available(all_of_them=NO_SKIP)
     return config.stash[SERVERS]
 
 
 SERVERS = pytest.StashKey[list[str]]()
+SEEDS = pytest.StashKey[Path]()
 
 
 def _chooses_its_own_servers(metafunc: pytest.Metafunc) -> bool:
@@ -124,18 +141,18 @@ def _fail_instead(report: pytest.TestReport | pytest.CollectReport) -> None:
 
 
 @pytest.fixture(scope="session")
-def session_ground() -> Iterator[Ground]:
+def session_servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
     """All servers of this session."""
-    servers = Ground()
-    yield servers
-    servers.close()
+    seeds = getattr(request.config, "workerinput", {}).get("seeds")
+    with closing(Servers(seeds and Path(seeds))) as all_of_them:
+        yield all_of_them
 
 
 @pytest.fixture(scope="session")
-def server(request: pytest.FixtureRequest, session_ground: Ground) -> Postgres:
+def server(request: pytest.FixtureRequest, session_servers: Servers) -> Postgres:
     """A running server; each test that uses it runs once on every one that `--pg` names."""
     try:
-        return session_ground.server(request.param)
+        return session_servers.server(request.param)
     except Missing as missing:
         pytest.skip(str(missing))
 
@@ -143,7 +160,7 @@ def server(request: pytest.FixtureRequest, session_ground: Ground) -> Postgres:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests marked `container` without an engine. In a fixture it would be too late: those of a whole module are made before."""
-    if item.get_closest_marker("container") and (reason := ground.why_no_containers()):
+    if item.get_closest_marker("container") and (reason := servers.why_no_containers()):
         pytest.skip(reason)
 
 
@@ -151,14 +168,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def _needs(request: pytest.FixtureRequest) -> None:
     """Skip tests marked `pg_cron` on a server without it."""
     if request.node.get_closest_marker("pg_cron") and request.getfixturevalue("server").pg_cron is None:
-        pytest.skip(f"this server has no pg_cron; {ground.how_to_install(ground.LOCAL)}")
+        pytest.skip(f"this server has no pg_cron; {servers.how_to_install(servers.LOCAL)}")
 
 
 @pytest.fixture
-def private_server(session_ground: Ground) -> Iterator[Postgres]:
+def private_server(session_servers: Servers) -> Iterator[Postgres]:
     """A server that the test may stop, crash, kill and start, by its `place`."""
     try:
-        with session_ground.private_server() as server:
+        with session_servers.private_server() as server:
             yield server
     except Missing as missing:
         pytest.skip(str(missing))

@@ -13,8 +13,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.daemon.process import AT_ONCE_S, Daemon, Fleet, Journal, until_armed
 from tests.server.deadline import eventually
-from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database, Postgres
+from tests.server.servers import Missing, Servers
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
@@ -54,10 +54,10 @@ def publishing(dsn: str) -> Iterator[Publisher]:
 
 
 @pytest.fixture(scope="module")
-def own_server(session_ground: Ground) -> Iterator[Postgres]:
+def own_server(session_servers: Servers) -> Iterator[Postgres]:
     """A server for these tests alone."""
     try:
-        with session_ground.private_server() as server:
+        with session_servers.private_server() as server:
             yield server
     except Missing as missing:
         pytest.skip(str(missing))

@@ -13,8 +13,8 @@ from pgrouse.install import pg_cron as cron
 from pgrouse.install import schema
 from tests.daemon.process import Daemon, Fleet, Journal
 from tests.server.deadline import eventually
-from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database, Postgres
+from tests.server.servers import Missing, Servers
 from tests.sql.queue import Listener, Queue
 
 Start = Callable[..., Daemon]
@@ -22,10 +22,10 @@ SECRET = "s3cret"
 
 
 @pytest.fixture(scope="module")
-def own_server(session_ground: Ground) -> Iterator[Postgres]:
+def own_server(session_servers: Servers) -> Iterator[Postgres]:
     """A server whose log has only the messages of these tests."""
     try:
-        with session_ground.private_server() as server:
+        with session_servers.private_server() as server:
             yield server
     except Missing as missing:
         pytest.skip(str(missing))

@@ -12,8 +12,8 @@ from pgrouse.config.config import Config
 from pgrouse.doctor import Finding, Level, examine
 from pgrouse.install import pg_cron as cron
 from tests.daemon.process import Fleet
-from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database
+from tests.server.servers import Missing, Servers
 
 Admin = psycopg.Connection[Any]
 # Those of the tests keep nothing on disk, which the doctor reports.
@@ -21,10 +21,10 @@ SOUND = ("fsync", "full_page_writes", "autovacuum")
 
 
 @pytest.fixture(scope="module")
-def database(session_ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+def database(session_servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """A queue on a private server that is set up as it should be, with pg_cron's jobs and a daemon."""
     try:
-        with session_ground.private_server() as server:
+        with session_servers.private_server() as server:
             if server.pg_cron is None:
                 pytest.skip(
                     "no PostgreSQL with pg_cron is installed: `apt-get install postgresql-15-cron` on Debian 12"

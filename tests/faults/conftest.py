@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.faults.system import System, system
-from tests.server.ground import Ground, Missing
 from tests.server.postgres import Postgres
+from tests.server.servers import Missing, Servers
 
 
 @pytest.fixture(scope="module")
-def shaken_server(session_ground: Ground) -> Iterator[Postgres]:
+def shaken_server(session_servers: Servers) -> Iterator[Postgres]:
     """A server for these tests alone."""
     try:
-        with session_ground.private_server() as server:
+        with session_servers.private_server() as server:
             yield server
     except Missing as missing:
         pytest.skip(str(missing))

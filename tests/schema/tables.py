@@ -12,7 +12,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from pgrouse.install import schema
-from tests.server.ground import EMBEDDED, Ground
+from tests.server.servers import EMBEDDED, Servers
 
 PAGE = Path(__file__).parent / "tables.txt"
 
@@ -74,7 +74,7 @@ def tables(conn: psycopg.Connection[Any]) -> list[str]:
 
 def main() -> None:
     """Write the file."""
-    with closing(Ground()) as ground, ground.server(EMBEDDED).new_database() as database:
+    with closing(Servers()) as servers, servers.server(EMBEDDED).new_database() as database:
         conn = database.connect()
         schema.migrate(conn)
         PAGE.write_text("".join(f"{line}\n" for line in tables(conn)))

@@ -17,6 +17,7 @@ from pgrouse.errors import SchemaMismatch
 from pgrouse.install import schema
 from tests.schema.installed import every_script, has_schema, objects, owner, works
 from tests.server.postgres import Database, Postgres
+from tests.server.servers import Missing, Servers
 
 
 def test_a_fresh_installation_applies_every_script_and_works(conn: psycopg.Connection[Any]) -> None:
@@ -194,13 +195,22 @@ def test_a_role_that_cannot_create_in_the_database_gets_the_servers_error(
         schema.migrate(conn)
 
 
+@pytest.fixture
+def server_without_roles(session_servers: Servers) -> Iterator[Postgres]:
+    try:
+        with session_servers.private_server(seeded=False) as server:
+            yield server
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
 def test_on_a_server_without_the_roles_an_owner_without_createrole_installs_without_them(
-    private_server: Postgres,
+    server_without_roles: Postgres,
 ) -> None:
-    with private_server.admin() as admin:
+    with server_without_roles.admin() as admin:
         admin.execute("CREATE ROLE app LOGIN")
         admin.execute("CREATE DATABASE app OWNER app")
-    with private_server.admin("app") as conn:
+    with server_without_roles.admin("app") as conn:
         conn.execute("SET SESSION AUTHORIZATION app")
 
         schema.migrate(conn)
@@ -211,15 +221,15 @@ def test_on_a_server_without_the_roles_an_owner_without_createrole_installs_with
         assert conn.execute(open_to_all).fetchone() == (0,)
 
 
-def test_roles_that_are_created_later_get_their_rights_by_the_next_migration(private_server: Postgres) -> None:
-    with private_server.admin() as admin:
+def test_roles_that_are_created_later_get_their_rights_by_the_next_migration(server_without_roles: Postgres) -> None:
+    with server_without_roles.admin() as admin:
         admin.execute("CREATE ROLE app LOGIN")
         admin.execute("CREATE DATABASE app OWNER app")
-    with private_server.admin("app") as conn:
+    with server_without_roles.admin("app") as conn:
         conn.execute("SET SESSION AUTHORIZATION app")
         schema.migrate(conn)
         # A superuser creates them, in any empty database of the server.
-        with private_server.admin() as admin:
+        with server_without_roles.admin() as admin:
             schema.migrate(admin)
 
         schema.migrate(conn)

@@ -18,10 +18,10 @@ from psycopg import sql
 from pgrouse import publish
 from pgrouse.web.problem import database_problem
 from tests.daemon.process import AT_ONCE_S, Fleet, is_armed, until_armed
-from tests.server import ground
+from tests.server import servers
 from tests.server.deadline import eventually
-from tests.server.ground import Ground, Missing
 from tests.server.postgres import Database, Postgres
+from tests.server.servers import Missing, Servers
 from tests.sql.queue import Queue
 
 MOST_BYTES = 7900  # of a payload
@@ -29,10 +29,10 @@ FULL = psycopg.errors.ProgramLimitExceeded
 
 
 @pytest.fixture(scope="module")
-def small(session_ground: Ground) -> Iterator[Postgres]:
+def small(session_servers: Servers) -> Iterator[Postgres]:
     """A server with a small notification queue."""
     try:
-        with session_ground.private_server(ground.EMBEDDED, max_notify_queue_pages="64") as server:
+        with session_servers.private_server(servers.EMBEDDED, max_notify_queue_pages="64") as server:
             yield server
     except Missing as missing:
         pytest.skip(str(missing))

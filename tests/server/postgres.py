@@ -18,6 +18,7 @@ from psycopg import sql
 from pgrouse.install import schema
 
 CRON_DATABASE = "pgrouse_cron"
+TEMPLATE = "pgrouse_template"
 LAST_MOMENT = datetime_time(23, 59, 50)
 _numbers = count(1)
 
@@ -39,13 +40,13 @@ class Postgres:
         place: what runs it; the `devdb.PrivateServer` of a `private_server` can be stopped, crashed, killed and started.
     """
 
-    def __init__(self, name: str, place: Any) -> None:
+    def __init__(self, name: str, place: Any, *, migrated_on: date | None = None) -> None:
         self.name = name
         self.place = place
         self.pg_cron: str | None = place.pg_cron
         self.cron_database = CRON_DATABASE
         self._maintenance: psycopg.Connection[Any] | None = None
-        self._migrated_on: date | None = None
+        self._migrated_on = migrated_on
 
     @cached_property
     def version(self) -> int:
@@ -75,18 +76,20 @@ class Postgres:
     @property
     def migrated(self) -> str:
         """The name of a database with the schema installed today, to copy from. Created at its first use of a day: the archive has days."""
-        name = "pgrouse_template"
+        self.migrated_today()
+        return TEMPLATE
+
+    def migrated_today(self) -> date:
+        """Make the database to copy from, unless it was made today, and return the day."""
         today = archive_day()
-        if self._migrated_on == today:
-            return name
-        self._drop(name)
-        self._create(name, "template1")
-        with self.admin(name) as conn:
-            schema.migrate(conn)
-        with self.admin() as conn:
-            conn.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(name)))
-        self._migrated_on = today
-        return name
+        if self._migrated_on != today:
+            self._drop(TEMPLATE)
+            self._create(TEMPLATE, "template1")
+            with self.admin(TEMPLATE) as conn:
+                schema.migrate(conn)
+            self._maintain("ALTER DATABASE {} ALLOW_CONNECTIONS false", TEMPLATE)
+            self._migrated_on = today
+        return today
 
     def close(self) -> None:
         """Close the connection that databases are made and dropped with."""

@@ -54,7 +54,7 @@ class PrivateServer:
         self.socket = os_user.socket_folder(folder)
         self.database = database
         self.pg_cron = installation.pg_cron
-        self._installation = installation
+        self.installation = installation
         self._settings = {
             "listen_addresses": "127.0.0.1" if port else "",
             "port": str(port or 5432),
@@ -66,7 +66,7 @@ class PrivateServer:
         }
 
     def __str__(self) -> str:
-        return f"private {self._installation}"
+        return f"private {self.installation}"
 
     def dsn(self, dbname: str | None = None, user: str = SUPERUSER, **options: str) -> str:
         """Return a connection string for `dbname` (default: `database`); `host="127.0.0.1"` gives one for TCP, if the server has a port."""
@@ -137,7 +137,7 @@ class PrivateServer:
 
     @cached_property
     def _bindir(self) -> Path:
-        return os_user.readable(self._installation).bindir
+        return os_user.readable(self.installation).bindir
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -154,7 +154,7 @@ class PrivateServer:
         self._give_to_server(password)
         who = ("-U", SUPERUSER, "--pwfile", password, "--auth-local=trust", "--auth-host=scram-sha-256")
         if not self._run("initdb", "-D", half, *who, "--encoding=UTF8", "--no-locale", "--no-sync"):
-            raise DatabaseUnreachable(f"initdb of {self._installation} failed: {self._said()}")
+            raise DatabaseUnreachable(f"initdb of {self.installation} failed: {self._said()}")
         with (half / "postgresql.conf").open("a") as conf:
             conf.write("include = '../settings.conf'\n")
         half.rename(self.data)

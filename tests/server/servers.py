@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from datetime import date
 from functools import cached_property
 from itertools import count
+from pathlib import Path
 
 from pgrouse import devdb
 from pgrouse.devdb import container
 from pgrouse.devdb.scratch import Scratch
 from pgrouse.errors import DatabaseUnreachable
+from tests.server import seed
 from tests.server.postgres import CRON_DATABASE, Postgres
 
 CONTAINER = "17"
@@ -26,10 +29,15 @@ class Missing(Exception):
     """A server is not available here; the text says why and how to install it."""
 
 
-class Ground:
-    """The servers of one test session, started at their first use and all stopped at its end."""
+class Servers:
+    """The servers of one test session, started at their first use and all stopped at its end.
 
-    def __init__(self) -> None:
+    Args:
+        seeds: the folder that the processes of one run share: their servers start from copies of the same data (`seed`).
+    """
+
+    def __init__(self, seeds: Path | None = None) -> None:
+        self._seeds = seeds
         self._servers: dict[str, Postgres] = {}
         self._ends = ExitStack()
         self._numbers = count(1)
@@ -45,11 +53,12 @@ class Ground:
         return self._servers[name]
 
     @contextmanager
-    def private_server(self, major: str | None = None, **settings: str) -> Iterator[Postgres]:
+    def private_server(self, major: str | None = None, *, seeded: bool = True, **settings: str) -> Iterator[Postgres]:
         """Run a server for one test, which may stop, kill and restart it.
 
         Args:
             major: `EMBEDDED` for that of the wheel; by default an installed version.
+            seeded: False for one on which nothing was ever installed: pgrouse's roles belong to the server.
             **settings: additional settings of the server.
 
         Raises:
@@ -57,7 +66,7 @@ class Ground:
         """
         name = f"private-{next(self._numbers)}"
         found = _embedded() if major == EMBEDDED else _any_installation()
-        with self._run(name, self._from(found, name, **settings)) as server:
+        with self._run(name, self._from(found, name, **settings), seeded=seeded) as server:
             yield server
 
     def close(self) -> None:
@@ -74,13 +83,21 @@ class Ground:
         return scratch
 
     @contextmanager
-    def _run(self, name: str, place: devdb.PrivateServer | devdb.Container) -> Iterator[Postgres]:
+    def _run(
+        self, name: str, place: devdb.PrivateServer | devdb.Container, *, seeded: bool = True
+    ) -> Iterator[Postgres]:
         try:
+            migrated_on = self._plant(place) if seeded else None
             place.start()
-            with closing(Postgres(name, place)) as server:
+            with closing(Postgres(name, place, migrated_on=migrated_on)) as server:
                 yield server
         finally:
             place.remove()
+
+    def _plant(self, place: devdb.PrivateServer | devdb.Container) -> date | None:
+        if self._seeds is None or isinstance(place, devdb.Container):
+            return None
+        return seed.plant(place.installation, place, self._seeds)
 
     def _place(self, name: str) -> devdb.PrivateServer | devdb.Container:
         if found := _local(name):
@@ -100,7 +117,7 @@ class Ground:
         return devdb.Container(self._scratch.folder, database=CRON_DATABASE, settings=SETTINGS, in_memory=True)
 
 
-def servers(*, all_of_them: bool = False) -> list[str]:
+def available(*, all_of_them: bool = False) -> list[str]:
     """Return the names of the servers to run the tests on: installed versions, and one in a container unless that version is installed.
 
     If neither is available it is the one in the wheel, so that only the tests that need pg_cron are skipped.
