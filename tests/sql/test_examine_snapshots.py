@@ -38,16 +38,34 @@ def test_a_session_with_an_old_snapshot_is_found_with_its_process_and_the_fix(qu
     assert examine(queue, "snapshots").wrong == {}
 
 
-def standby(queue: Queue, dsn: str, slot: str = "") -> psycopg.pq.PGconn:
-    """Return a walsender that received the feedback of a standby that needs a current snapshot."""
-    conn = psycopg.pq.PGconn.connect(f"{dsn} replication=database application_name=mirror".encode())
-    at = queue.value("SELECT pg_current_wal_lsn()::text")
-    begun = conn.exec_(f"START_REPLICATION {slot} PHYSICAL {at}".encode())
-    assert begun.status == psycopg.pq.ExecStatus.COPY_BOTH
-    xid = queue.value("SELECT pg_current_xact_id()::text::bigint")
-    conn.put_copy_data(struct.pack("!cqIIII", b"h", 0, xid, 0, 0, 0))
-    conn.flush()
-    return conn
+class Standby:
+    """A connection that behaves like a standby of the server, with `hot_standby_feedback`.
+
+    Args:
+        queue: a connection to the server.
+        dsn: where to connect.
+        slot: the name of the replication slot to use; "" uses none.
+    """
+
+    def __init__(self, queue: Queue, dsn: str, slot: str = "") -> None:
+        self._queue = queue
+        self._conn = psycopg.pq.PGconn.connect(f"{dsn} replication=database application_name=mirror".encode())
+        at = queue.value("SELECT pg_current_wal_lsn()::text")
+        begun = self._conn.exec_(f"START_REPLICATION {slot and f'SLOT {slot}'} PHYSICAL {at}".encode())
+        assert begun.status == psycopg.pq.ExecStatus.COPY_BOTH, self._conn.get_error_message()
+
+    def need_snapshot(self) -> None:
+        """Say that this standby needs a current snapshot, as it does every ten seconds; fail if the server has ended the connection."""
+        xid = self._queue.value("SELECT pg_current_xact_id()::text::bigint")
+        self._conn.put_copy_data(struct.pack("!cqIIII", b"h", 0, xid, 0, 0, 0))
+        self._conn.flush()
+        self._conn.consume_input()
+        while self._conn.get_copy_data(1)[0] > 0:
+            pass
+
+    def finish(self) -> None:
+        """End the connection."""
+        self._conn.finish()
 
 
 def held(queue: Queue) -> Examined | None:
@@ -59,7 +77,8 @@ def held(queue: Queue) -> Examined | None:
 def test_a_standby_that_holds_a_snapshot_is_found(
     queue: Queue, database: Database, eventually: Callable[..., Any]
 ) -> None:
-    mirror = standby(queue, database.dsn)
+    mirror = Standby(queue, database.dsn)
+    mirror.need_snapshot()
 
     found = eventually(lambda: held(queue))
 
@@ -73,8 +92,8 @@ def test_a_slot_that_holds_a_snapshot_for_a_missing_standby_is_found_and_the_fix
     queue: Queue, database: Database, eventually: Callable[..., Any]
 ) -> None:
     queue.conn.execute("SELECT pg_create_physical_replication_slot('mirror', true)")
-    gone = standby(queue, database.dsn, "SLOT mirror")
-    eventually(lambda: queue.value("SELECT xmin IS NOT NULL FROM pg_replication_slots"))
+    gone = Standby(queue, database.dsn, "mirror")
+    eventually(lambda: gone.need_snapshot() or queue.value("SELECT xmin IS NOT NULL FROM pg_replication_slots"))
     gone.finish()
     eventually(lambda: queue.value("SELECT NOT active FROM pg_replication_slots"))
 
