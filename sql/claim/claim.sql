@@ -3,6 +3,8 @@
 -- p_bytes bound the batch: it ends with the message that reaches p_bytes, as they are handed out; p_lock_duration: for this claim instead of the
 -- topic's, at most 7 days; p_start: how many of the batch start at once; the others wait in the worker, and their run is not counted yet
 -- (NULL = all start).
+-- p_prefetch: how many of p_slots would wait in the worker for a few milliseconds: so many fewer of a topic are locked where it, or one of its
+-- channels, has a limit, which they would use up (NULL = none).
 -- p_after_topic and p_after_channels ({"topic": "channel"}): where the last claim ended. The walk continues from there, so that a flood in
 -- one topic or channel delays the others by at most one batch. A claim without these arguments continues where the last such claim of the
 -- same topics, or in the same topic's channels, ended.
@@ -22,6 +24,7 @@ CREATE OR REPLACE FUNCTION messages.claim(
   p_after_topic    text      DEFAULT NULL,
   p_after_channels jsonb     DEFAULT NULL,
   p_start          integer   DEFAULT NULL,
+  p_prefetch       integer[] DEFAULT NULL,
   p_contents       boolean   DEFAULT true
 )
 RETURNS SETOF messages.claimed
@@ -32,7 +35,7 @@ DECLARE
   v_row messages.claimed_or_due;
 BEGIN
   -- Short, with numbers for the arguments: the server's log has this statement with each message that ends here.
-  FOR v_row IN SELECT * FROM messages.claim_with_next_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, false) LOOP
+  FOR v_row IN SELECT * FROM messages.claim_with_next_due($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, false) LOOP
     EXIT WHEN v_row.id IS NULL;
     RETURN NEXT (
       v_row.id, v_row.claim_id, v_row.topic, v_row.channel, v_row.key, v_row.priority, v_row.attempt, v_row.max_attempts, v_row.payload,

@@ -21,6 +21,7 @@ CREATE OR REPLACE FUNCTION messages.claim_with_next_due(
   p_after_topic    text      DEFAULT NULL,
   p_after_channels jsonb     DEFAULT NULL,
   p_start          integer   DEFAULT NULL,
+  p_prefetch       integer[] DEFAULT NULL,
   p_contents       boolean   DEFAULT true,
   p_look_ahead     boolean   DEFAULT true
 )
@@ -41,6 +42,7 @@ DECLARE
   v_wrapped boolean     := v_first = '';
   v_ended   text;
   v_topic   text;
+  v_nth     integer;
   v_room    integer;
   v_slots   record;
   v_held    jsonb;
@@ -67,7 +69,12 @@ BEGIN
       OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
 
     v_policy := messages.claim_policy(v_topic, v_now);
-    v_room := least(v_left, coalesce(p_slots[array_position(p_topics, v_topic)], v_left));
+    v_nth := array_position(p_topics, v_topic);
+    v_room := coalesce(p_slots[v_nth], v_left);
+    IF p_prefetch IS NOT NULL AND (v_policy.is_limited OR v_policy.limits_channels) THEN
+      v_room := v_room - p_prefetch[v_nth];
+    END IF;
+    v_room := least(v_left, v_room);
     IF v_policy.stopped_until IS NOT NULL THEN
       v_held := coalesce(v_held, '{}') || jsonb_build_object('topic ' || v_topic, nullif(v_policy.stopped_until, 'infinity'));
       v_room := 0;

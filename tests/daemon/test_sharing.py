@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from psycopg import sql
 
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
@@ -76,15 +77,32 @@ def test_the_configured_number_of_threads_work(start: Start, queue: Queue, journ
     [("work:locked_now", {"concurrency": 2}), ({"handler": "work:locked_now", "concurrency": 2}, {"concurrency": 50})],
     ids=["of the worker", "of the topic"],
 )
-def test_claimed_messages_never_exceed_the_limit_whatever_number_of_loops_claims(
+def test_without_prefetch_claimed_messages_never_exceed_the_limit_whatever_number_of_loops_claims(
     start: Start, queue: Queue, topic: object, worker: dict[str, int]
 ) -> None:
-    start({"job": topic}, claim_connections=4, **worker)
+    start({"job": topic}, claim_connections=4, prefetch=0, **worker)
 
     queue.publish_many(300, "job")
 
     eventually(lambda: queue.ids() == [], within_s=60)
     assert queue.value("SELECT max(output::int) FROM messages.message_archive") <= 2
+
+
+@pytest.mark.parametrize("handler", ["holding:hold", "holding:hold_in_thread"])
+def test_what_a_worker_claimed_ahead_goes_to_others_when_its_handlers_become_slow(
+    start: Start, queue: Queue, journal: Journal, handler: str
+) -> None:
+    first = start({"job": handler}, concurrency=2, threads=2)
+    first.open_gate("open")
+    queue.publish_many(2000, "job", payload=sql.SQL("'\"open\"'"))
+    queue.publish_many(100, "job")
+    eventually(lambda: len(journal.entries("end")) == 2000, within_s=60)
+
+    second = start({"job": "work:echo"})
+
+    eventually(lambda: len(queue.ids()) == 2, within_s=60)
+    assert len([each for each in journal.entries("start") if each["pid"] == second.pid]) == 98
+    first.open_gate()
 
 
 def _most_at_once(journal: Journal) -> int:

@@ -236,6 +236,27 @@ def test_slots_count_messages_with_and_without_a_channel_together(queue: Queue) 
     assert len(queue.claim("a", slots=[3])) == 3
 
 
+def test_what_would_wait_in_the_worker_is_left_where_a_topic_or_its_channels_have_a_limit(queue: Queue) -> None:
+    queue.policy("limited", max_concurrency=8)
+    queue.policy("ordered", ordered=True)
+    for topic in ("free", "limited"):
+        queue.publish_many(9, topic)
+    for channel in "abcdefghi":
+        queue.publish("ordered", channel=channel)
+
+    claimed = queue.claim("free", "limited", "ordered", slots=[7, 7, 7], prefetch=[4, 4, 4])
+
+    assert Counter(c.topic for c in claimed) == {"free": 7, "limited": 3, "ordered": 3}
+
+
+def test_what_would_wait_of_a_topic_without_slots_of_its_own_counts_from_the_limit_of_the_claim(queue: Queue) -> None:
+    queue.policy("t", dequeue_rate=1000)
+    queue.publish_many(9)
+
+    assert queue.claim(limit=5, prefetch=[5]) == []
+    assert len(queue.claim(limit=5, prefetch=[3])) == 2
+
+
 def test_a_batch_ends_with_the_message_that_reaches_the_byte_limit(queue: Queue) -> None:
     queue.publish_many(5, payload=sql.SQL("to_jsonb(md5(n::text) || repeat('x', 1000))"))
 

@@ -110,7 +110,7 @@ class TestLoops:
                 await asyncio.sleep(0)
 
             assert gate.started == [0, 1, 2]
-            assert (executor.running, len(executor.singles.waiting)) == (3, 7)
+            assert (executor.running, executor.singles.not_started) == (3, 7)
             gate.open.set()
             await until(lambda: len(gate.started) == 10)
 
@@ -189,7 +189,7 @@ class TestRoom:
             for _ in range(4):
                 assert executor.capacity().limit > 0
                 executor.add([claimed() for _ in range(5)], 0)
-                await until(lambda: not executor.singles.waiting)
+                await until(lambda: not executor.singles.not_started)
 
             assert executor.capacity().limit == 0
 

@@ -154,7 +154,7 @@ async def test_a_self_cancellation_after_the_completion_is_only_logged(claimed: 
     async with executor_of(first, concurrency=1) as executor:
         executor.runtime.complete_first = complete_first  # type: ignore[method-assign]
         executor.add([message], 0)
-        await until(lambda: executor.singles.workers and not executor.running and not executor.singles.waiting)
+        await until(lambda: executor.singles.workers and not executor.running and not executor.singles.not_started)
         await rest(executor)
 
         assert all_live(executor)

@@ -12,7 +12,7 @@ from pgrouse.worker import daemon as service
 
 
 @click.command(cls=Command)
-@click.option("--concurrency", type=int, help="Messages in flight at once, per process: instead of worker.concurrency.")
+@click.option("--concurrency", type=int, help="Handlers that run at once, per process: instead of worker.concurrency.")
 @click.option("--processes", type=int, help="Daemon processes: instead of worker.processes.")
 @click.option("--name", help="The worker's name: instead of worker.name.")
 @click.option(

@@ -38,6 +38,7 @@ class ClaimRequest:
         after_topic: the topic at which the last claim ended.
         after_channels: the channel at which it ended in each topic, as JSON.
         start: how many start at once; the others wait in the worker, and their run is not counted yet. None = all start.
+        prefetch: how many of each topic may wait in the worker; `slots` includes them. None = as many as the limit allows beyond `start`.
         batches: the same for the topics of batch handlers; a claim of its own, in the same transaction.
         contents: whether payloads, bodies, headers and states are returned; if not, they are read message by message.
     """
@@ -48,6 +49,7 @@ class ClaimRequest:
     after_topic: str | None = None
     after_channels: str | None = None
     start: int | None = None
+    prefetch: list[int] | None = None
     batches: ClaimRequest | None = None
     contents: bool = True
 
@@ -194,6 +196,7 @@ class WorkerClient:
             after_topic=request.after_topic,
             after_channels=request.after_channels,
             start=request.start,
+            prefetch=request.prefetch,
             contents=request.contents,
         )
 

@@ -104,16 +104,16 @@ class WorkerSettings(Section):
     name: WorkerName | None = None
     """The worker's name in the registry and in `locked_by`. By default it is made of the host name, the process id and a random part. With several processes, each adds its number."""
     concurrency: int = Field(default=100, ge=1, le=10_000)
-    """At most this many messages in flight at once, per process."""
+    """At most this many handlers run at once, per process."""
     threads: int = Field(default=16, ge=1, le=1000)
     """At most this many sync handlers at once, per process."""
     claim_connections: int = Field(default=2, ge=1, le=16)
     """Connections that claim and settle in parallel, per process."""
     claim_batch_size: int = Field(default=1000, ge=1, le=10_000)
     """At most this many messages in one claim."""
-    prefetch: int = Field(default=0, ge=0, le=10_000)
-    """The number of messages to claim in addition to those that can begin at once. Only for topics with async handlers and without their own
-    `concurrency`. These messages wait locked, so that no other worker can take them."""
+    prefetch: int | None = Field(default=None, ge=0, le=10_000)
+    """The number of messages to claim in addition to those that can begin at once; they wait locked, so that no other worker can take them.
+    Unless given: as many as end in about 20 ms, and what waits for more than half a second is released."""
     poll_interval: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
     """Look for messages at least this often (± 20 %): the longest delay after a lost notification."""
     degraded_poll_interval: Annotated[Duration, between(0.05 * S, 60 * S)] = 1 * S
@@ -155,7 +155,7 @@ class Topic(TopicPolicy):
     handler: HandlerName = ""
     """The function, as `module:function`. A table without one sets policies only."""
     concurrency: int | None = Field(default=None, ge=1, le=10_000)
-    """At most this many messages of the topic in flight at once, per process. Default: the worker's."""
+    """At most this many handlers of the topic run at once, per process. Default: the worker's."""
     isolation: Literal["none", "process"] = "none"
     """`process`: run the handler in a child process. If the child crashes, leaks or hangs, the daemon is not affected."""
     batch_size: int | None = Field(default=None, ge=1, le=10_000)

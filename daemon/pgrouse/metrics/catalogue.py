@@ -66,7 +66,7 @@ CONNECTS = _counter(
 )
 IN_FLIGHT = _gauge("pgrouse_in_flight", "Messages in flight: claimed and not settled yet.")
 RUNNING = _gauge("pgrouse_handlers_running", "Handlers that run now; one that has a batch counts once.")
-LIMIT = _gauge("pgrouse_concurrency", "How many messages may be in flight at once, without batches.")
+LIMIT = _gauge("pgrouse_concurrency", "How many handlers may run at once, without batches.")
 HEARTBEAT_AGE = _gauge("pgrouse_heartbeat_age_seconds", "Time since the last heartbeat that the database stored.")
 LOOP_LAG = _gauge("pgrouse_event_loop_lag_seconds", "For how long the event loop has not answered; 0 if it does.")
 DRAINING = _gauge("pgrouse_draining", "1 once the daemon is stopping, else 0.")

@@ -71,6 +71,7 @@ class Capacity:
     Attributes:
         batches: the same for the topics of batch handlers, whose messages have slots of their own.
         start: how many could start at once; the others would wait in the worker. None = none would wait.
+        prefetch: how many of each topic may wait in the worker. None = as many as the limit allows beyond `start`.
     """
 
     topics: list[str]
@@ -78,6 +79,7 @@ class Capacity:
     limit: int
     batches: Capacity | None = None
     start: int | None = field(default=None, compare=False)
+    prefetch: list[int] | None = field(default=None, compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -184,8 +186,8 @@ class ClaimPlanner:
             return TurnPlan(disarm=disarm)
         arm_s = self.poll_s() if first and self._must_arm and self.listening else None
         request = self._request(capacity)
-        if total.start is not None:
-            request.start = max(0, total.start - sum(each.limit for each in self._pending_claims))
+        if total.prefetch is None:
+            request.start = self._start(total)
         if request.batches is not None and total.batches is not None:
             request.batches.start = total.batches.start
         if self._max_limit is not None:
@@ -316,12 +318,21 @@ class ClaimPlanner:
         """The capacity that this claim may use: without what pending claims may return, and only one loop's share while there is a backlog."""
         share = -(-capacity.limit // self.connections) if self._has_backlog else capacity.limit
         shared = _remaining(capacity, self._pending_claims, share)
+        if capacity.prefetch is not None:
+            prefetch = dict(zip(capacity.topics, capacity.prefetch, strict=True))
+            shared = _with_prefetch(shared, self._start(capacity) or 0, prefetch)
         if capacity.batches is not None:
             # Not shared among the claim loops: a batch that is claimed in two halves would be two batches.
             on_the_way = [request.batches for request in self._pending_claims if request.batches is not None]
             batches = _remaining(capacity.batches, on_the_way, capacity.batches.limit)
             shared.batches = None if batches.is_empty else batches
         return shared
+
+    def _start(self, total: Capacity) -> int | None:
+        """How many messages of the next claim can start at once; None = all."""
+        if total.start is None:
+            return None
+        return max(0, total.start - sum(each.limit for each in self._pending_claims))
 
     def _request(self, capacity: Capacity) -> ClaimRequest:
         channels = json.dumps(self._after_channels) if self._after_channels else None
@@ -348,8 +359,23 @@ def _remaining(capacity: Capacity, on_the_way: list[ClaimRequest], share: int) -
     return Capacity(topics, [free[topic] for topic in topics], limit)
 
 
+def _with_prefetch(capacity: Capacity, start: int, prefetch: dict[str, int]) -> Capacity:
+    """Bound the messages of each topic by what can start at once and what may wait."""
+    slots = capacity.slots or [None] * len(capacity.topics)
+    bounds = {
+        topic: bound if left is None else min(left, bound)
+        for topic, left in zip(capacity.topics, slots, strict=True)
+        if (bound := start + prefetch[topic]) > 0
+    }
+    if not bounds:
+        return Capacity(capacity.topics, capacity.slots, 0)
+    ahead = [prefetch[topic] for topic in bounds]
+    return Capacity(list(bounds), list(bounds.values()), capacity.limit, prefetch=ahead)
+
+
 def _claim_request(capacity: Capacity, after_topic: str | None, channels: str | None) -> ClaimRequest:
     if capacity.is_empty:
         return ClaimRequest([], 0)
     several = len(capacity.topics) > 1
-    return ClaimRequest(capacity.topics, capacity.limit, capacity.slots, after_topic if several else None, channels)
+    after = after_topic if several else None
+    return ClaimRequest(capacity.topics, capacity.limit, capacity.slots, after, channels, prefetch=capacity.prefetch)

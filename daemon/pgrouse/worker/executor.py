@@ -67,7 +67,9 @@ class HandlerExecutor:
         schemas = SchemaCache() if schemas is None else schemas
         self.attempts = Attempts(in_flight, settle_buffer, runtime, runners, schemas, observer)
         singles = [(each, self._limit(each)) for each in handlers.values() if each.batch_options is None]
-        self.singles = SingleScheduler(singles, settings.concurrency, self.attempts, self._report_capacity)
+        self.singles = SingleScheduler(
+            singles, settings.concurrency, self.attempts, self._report_capacity, releases_old=settings.prefetch is None
+        )
         self.gatherers = self._gatherers(handlers)
         self._any_batch_waits = any(each.options.wait_s for each in self.gatherers.values())
         self._batch_size = sum(each.max_in_flight for each in self.gatherers.values())
@@ -75,17 +77,29 @@ class HandlerExecutor:
     def capacity(self) -> Capacity:
         """Return what can be taken now."""
         settings = self.settings
-        running = self.running - sum(each.running for each in self.gatherers.values())
-        free = settings.concurrency - self.singles.not_started - running
+        ahead = self.singles.prefetch.counts() if settings.prefetch is None else {}
+        for_workers, for_slots = self.singles.may_wait(ahead)
+        free = self._free()
         limit = min(
-            free + settings.prefetch,
+            free + (settings.prefetch or 0) + for_workers + sum(for_slots.values()),
             settings.claim_batch_size,
             # What is done but not settled yet reduces new claims, so that an outage of the database does not fill the memory.
             2 * (settings.concurrency + self._batch_size) + settings.claim_batch_size - len(self.in_flight),
         )
-        topics, slots = self.singles.free_slots()
-        batches = self._batch_capacity() if self.gatherers else None
-        return Capacity(topics, slots, limit, batches, free if settings.prefetch else None)
+        topics, slots = self.singles.free_slots(for_slots)
+        return Capacity(
+            topics,
+            slots,
+            limit,
+            self._batch_capacity() if self.gatherers else None,
+            free if settings.prefetch or ahead else None,
+            [ahead.get(topic, 0) for topic in topics] if ahead else None,
+        )
+
+    def _free(self) -> int:
+        """How many messages could begin at once; negative if more than that wait for a worker."""
+        running = self.running - sum(each.running for each in self.gatherers.values())
+        return self.settings.concurrency - len(self.singles.waiting.messages) - running
 
     def add(self, claimed: list[Message], claimed_at: float, waiting: Iterable[Message] = ()) -> None:
         """Take claimed messages and run them.

@@ -8,38 +8,69 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from pgrouse.client.message import Message
 from pgrouse.handlers.handler import Handler
 from pgrouse.worker.attempts import Attempts
+from pgrouse.worker.prefetch import Prefetch, WaitingMessages
 
 # A worker that has run handlers for this long without waiting yields to everything else.
 TURN_S = 0.005
+# Messages that were claimed ahead are released when they have waited for one to two times this long.
+RELEASE_AFTER_S = 0.25
 
 
 class TopicSlots:
-    """How many messages of one topic are in flight here.
+    """How many messages of one topic run here, or are about to.
 
     Args:
-        limit: how many may be; None = as many as the worker's.
+        limit: how many may; None = as many as the worker's.
+        start: takes a message that waited and has a slot now.
         on_capacity: called when the topic was full and has a free slot again.
+
+    Attributes:
+        ended: how many have ended so far.
+        waiting: messages that were claimed ahead and wait for a slot.
     """
 
-    def __init__(self, handler: Handler, limit: int | None, on_capacity: Callable[[], None]) -> None:
-        self.handler, self.limit, self.on_capacity = handler, limit, on_capacity
-        self.in_use = 0
+    def __init__(
+        self,
+        handler: Handler,
+        limit: int | None,
+        start: Callable[[Message], None],
+        on_capacity: Callable[[], None],
+    ) -> None:
+        self.handler, self.limit, self.start, self.on_capacity = handler, limit, start, on_capacity
+        self.in_use = self.ended = 0
+        self.waiting = WaitingMessages()
 
     @property
     def left(self) -> int | None:
         """How many slots are free; None = there is no limit."""
         return None if self.limit is None else self.limit - self.in_use
 
+    def take(self, message: Message) -> bool:
+        """Take a free slot for a message; return False if there is none, and the message waits for one."""
+        if self.limit is not None and self.in_use >= self.limit:
+            self.waiting.add(message)
+            return False
+        self.in_use += 1
+        return True
+
     def free(self) -> None:
-        """One slot is free again; if there was none, claims have skipped the topic."""
+        """A message has ended: its slot is free."""
+        self.ended += 1
+        self.leave()
+
+    def leave(self) -> None:
+        """A slot is free again: for the next that waits. If the topic was full, claims have skipped it."""
+        was_full = self.in_use == self.limit
         self.in_use -= 1
-        if self.limit is not None and self.in_use == self.limit - 1:
+        if self.waiting.messages:
+            self.in_use += 1
+            self.start(self.waiting.messages.popleft())
+        if was_full:
             self.on_capacity()
 
 
@@ -49,10 +80,12 @@ class SingleScheduler:
     Args:
         handlers: with the limits of their topics.
         concurrency: how many handlers run at once.
+        releases_old: whether to release what has waited too long.
         on_capacity: called when a topic that was full has a free slot again.
 
     Attributes:
-        waiting: messages that wait for a worker.
+        waiting: messages that wait for a worker. Those of a topic without a free slot wait for that first.
+        prefetch: how many messages to claim ahead.
     """
 
     def __init__(
@@ -61,61 +94,120 @@ class SingleScheduler:
         concurrency: int,
         attempts: Attempts,
         on_capacity: Callable[[], None],
+        *,
+        releases_old: bool = False,
     ) -> None:
-        self.slots = {each.topic: TopicSlots(each, limit, on_capacity) for each, limit in handlers}
+        self.slots = {each.topic: TopicSlots(each, limit, self._start, on_capacity) for each, limit in handlers}
         self.topics = sorted(self.slots)
-        self.concurrency, self.attempts = concurrency, attempts
-        self.waiting: deque[Message] = deque()
+        self.concurrency, self.attempts, self.releases_old = concurrency, attempts, releases_old
+        self.waiting = WaitingMessages()
+        self.prefetch = Prefetch(lambda: {topic: each.ended for topic, each in self.slots.items()})
+        self._release_timer: asyncio.TimerHandle | None = None
         # Those whose run the claim has not counted, by id and claim.
         self._uncounted: set[tuple[int, int]] = set()
         self.workers: set[asyncio.Task[None]] = set()
         self.idle_workers: list[asyncio.Future[None]] = []
-        self._is_limited = any(each.limit is not None for each in self.slots.values())
+        self.limited = {topic: each for topic, each in self.slots.items() if each.limit is not None}
         self._yielding = 0
         self._wakes_soon = False
         self._stopping = self._closing = False
 
     @property
     def not_started(self) -> int:
-        """How many messages wait for a worker."""
-        return len(self.waiting)
+        """How many messages wait for a worker, or for a slot of their topic."""
+        return len(self.waiting.messages) + sum(len(each.waiting.messages) for each in self.limited.values())
 
-    def free_slots(self) -> tuple[list[str], list[int | None] | None]:
-        """Return the topics with free slots, and how many each has; None = no topic has a limit of its own."""
-        if not self._is_limited:
+    def may_wait(self, ahead: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+        """Return how many messages may wait for a worker, and how many more of each topic with a limit for a slot of that.
+
+        While more than half of them wait, no more are claimed: a few large claims cost less than many small ones.
+
+        Args:
+            ahead: how many of each topic to claim ahead.
+        """
+        for_workers = sum(count for topic, count in ahead.items() if topic not in self.limited)
+        for_slots = {
+            topic: count - waiting
+            for topic, count in ahead.items()
+            if topic in self.limited and 2 * (waiting := len(self.limited[topic].waiting.messages)) <= count
+        }
+        return for_workers if 2 * len(self.waiting.messages) <= for_workers else 0, for_slots
+
+    def free_slots(self, for_slots: Mapping[str, int]) -> tuple[list[str], list[int | None] | None]:
+        """Return the topics of which messages can be taken, and how many of each; None = no topic has a limit of its own.
+
+        Args:
+            for_slots: how many more of each topic may wait for a slot of the topic.
+        """
+        if not self.limited:
             return self.topics, None
-        free = {topic: left for topic in self.topics if (left := self.slots[topic].left) is None or left > 0}
+        free: dict[str, int | None] = {}
+        for topic in self.topics:
+            left = self.slots[topic].left
+            room = None if left is None else left + for_slots.get(topic, 0)
+            if room is None or room > 0:
+                free[topic] = room
         return list(free), list(free.values())
 
     def add(self, messages: Iterable[Message], uncounted: set[int]) -> None:
         """Take claimed messages and run them. uncounted: the ids of those whose run the claim has not counted."""
         for message in messages:
-            self.slots[message.topic].in_use += 1
-            self.waiting.append(message)
             if message.id in uncounted:
                 self._uncounted.add((message.id, message.claim_id))
+            if self.slots[message.topic].take(message):
+                self.waiting.add(message)
         if self._stopping:
             self.release_waiting()
         if not self._wakes_soon:
             self._wake_worker()
+        self._set_release_timer()
 
     def discard(self, message: Message) -> bool:
         """Forget a message that waits; return whether it did."""
-        if message not in self.waiting:
+        slots = self.slots[message.topic]
+        if self.waiting.discard(message):
+            slots.leave()
+        elif not slots.waiting.discard(message):
             return False
-        self.waiting.remove(message)
         self._uncounted.discard((message.id, message.claim_id))
-        self.slots[message.topic].free()
         return True
 
     def release_waiting(self) -> None:
         """Release what was not started, and from now on what a pending claim still returns."""
         self._stopping = True
         self._uncounted.clear()
-        while self.waiting:
-            message = self.waiting.popleft()
-            self.slots[message.topic].free()
-            self.attempts.release([message])
+        for each in self.limited.values():
+            self.attempts.release(each.waiting.take_all())
+        self._release(self.waiting.take_all())
+
+    def _start(self, message: Message) -> None:
+        """Run a message that has waited for a slot of its topic."""
+        self.waiting.add(message)
+        self._wake_soon()
+
+    def _release(self, messages: list[Message]) -> None:
+        """Release messages that have a slot of their topic and wait for a worker."""
+        for message in messages:
+            self.slots[message.topic].leave()
+        self.attempts.release(messages)
+
+    def _set_release_timer(self) -> None:
+        if self.releases_old and self._release_timer is None and self.not_started:
+            self._release_timer = asyncio.get_running_loop().call_later(RELEASE_AFTER_S, self._release_old)
+
+    def _release_old(self) -> None:
+        """Release what was claimed ahead and has waited too long: the handlers have become slower, and another worker may have free slots."""
+        self._release_timer = None
+        for each in self.limited.values():
+            old = each.waiting.take_old()
+            self.attempts.release(old)
+            self.prefetch.reset(old)
+        # Without a full set of workers it is one handler that does not wait, and holds everything up.
+        if len(self.attempts.runs) >= self.concurrency:
+            old = self.waiting.take_old()
+            self._release(old)
+            self.prefetch.reset(old)
+        self._set_release_timer()
 
     def close(self) -> None:
         """Let the workers end."""
@@ -134,7 +226,7 @@ class SingleScheduler:
     def _wake_worker(self) -> None:
         """Wake one worker if messages wait, and check again when it has reached its first wait: most handlers never do."""
         self._wakes_soon = False
-        if not self.waiting or self._yielding:
+        if not self.waiting.messages or self._yielding:
             return
         if self.idle_workers:
             resting = self.idle_workers.pop()
@@ -151,13 +243,13 @@ class SingleScheduler:
         """Run one worker."""
         me = asyncio.current_task()
         assert me is not None  # noqa: S101 - a coroutine of a task
-        in_flight = self.attempts.in_flight
+        in_flight, waiting = self.attempts.in_flight, self.waiting.messages
         turn_began = time.monotonic()
         while not self._closing:
-            while not self.waiting:
+            while not waiting:
                 await self._idle(me)
                 turn_began = time.monotonic()
-            message, run = self.waiting.popleft(), None
+            message, run = waiting.popleft(), None
             slots = self.slots[message.topic]
             if in_flight.holds(message):
                 if self._uncounted:

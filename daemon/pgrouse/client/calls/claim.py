@@ -13,7 +13,7 @@ from pgrouse.client.message import COLUMNS, Message, read_messages
 # One statement for all claims, so that it is prepared once.
 ARGUMENTS = (
     "%s, %s::pg_catalog.text[], %s, %s::pg_catalog.int4[], %s::pg_catalog.int8, %s::pg_catalog.interval, %s,"
-    " %s::pg_catalog.jsonb, %s::pg_catalog.int4, %s"
+    " %s::pg_catalog.jsonb, %s::pg_catalog.int4, %s::pg_catalog.int4[], %s"
 )
 CLAIM = f"SELECT {COLUMNS} FROM messages.claim({ARGUMENTS}) AS f".encode()  # noqa: S608 - names of fields
 CLAIM_WITH_NEXT_DUE = (
@@ -46,6 +46,7 @@ def claim(
     after_topic: str | None = None,
     after_channels: str | None = None,
     start: int | None = None,
+    prefetch: Sequence[int] | None = None,
     contents: bool | None = None,
 ) -> Call[list[Message]]:
     """Lock ready messages for a worker.
@@ -60,9 +61,11 @@ def claim(
         after_topic: where the last claim ended; unless given the server remembers it.
         after_channels: the channel at which it ended in each topic, JSON.
         start: how many start at once; the others wait in the worker, and their run is not counted yet. None = all start.
+        prefetch: how many of the slots of each topic are for messages that would wait in the worker; none where a topic or its channels have a
+            limit. None = none are.
         contents: whether payloads, bodies, headers and states are returned; they are unless given.
     """
-    places = _places(slots, bytes, lock_duration, after_topic, after_channels, start)
+    places = _places(slots, bytes, lock_duration, after_topic, after_channels, start, _listed(prefetch))
     return Call(CLAIM, [worker, list(topics), limit, *places, contents is not False], read_messages)
 
 
@@ -76,6 +79,7 @@ def claim_with_next_due(
     after_topic: str | None = None,
     after_channels: str | None = None,
     start: int | None = None,
+    prefetch: Sequence[int] | None = None,
     contents: bool | None = None,
     look_ahead: bool | None = None,
 ) -> Call[Claimed]:
@@ -91,10 +95,11 @@ def claim_with_next_due(
         after_topic: as of claim.
         after_channels: as of claim.
         start: as of claim.
+        prefetch: as of claim.
         contents: as of claim.
         look_ahead: whether to look for the next message that is due; unless given it does.
     """
-    places = _places(slots, bytes, lock_duration, after_topic, after_channels, start)
+    places = _places(slots, bytes, lock_duration, after_topic, after_channels, start, _listed(prefetch))
     flags = contents is not False, look_ahead is not False
     return Call(CLAIM_WITH_NEXT_DUE, [worker, list(topics), limit, *places, *flags], _read_claimed)
 
@@ -110,7 +115,11 @@ def raise_low_water(slow: timedelta | None = None) -> Call[int]:
 
 
 def _places(slots: Sequence[int | None] | None, *others: Any) -> list[Any]:
-    return [None if slots is None else list(slots), *others]
+    return [_listed(slots), *others]
+
+
+def _listed(values: Sequence[int | None] | None) -> list[int | None] | None:
+    return None if values is None else list(values)
 
 
 def _read_claimed(rows: Rows) -> Claimed:

@@ -1,0 +1,153 @@
+"""How many messages are claimed ahead, and what becomes of those that wait too long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from pgrouse.client.message import Message
+from pgrouse.client.settlement import SettleKind
+from pgrouse.worker import single_scheduler
+from pgrouse.worker.claim_planner import Capacity, ClaimPlanner
+from pgrouse.worker.prefetch import AHEAD_S, HALVE_S, SAMPLE_S, Prefetch, WaitingMessages
+from tests.unit.conftest import Clock
+from tests.unit.test_executor import Gate, ends, executor_of, handler, until
+
+Claimed = Callable[..., Message]
+
+
+def test_what_ends_in_a_few_milliseconds_is_claimed_ahead_per_topic(clock: Clock) -> None:
+    ended = {"fast": 0, "slow": 0}
+    prefetch = Prefetch(lambda: ended, clock)
+
+    ended.update(fast=500, slow=1)
+    clock.forward(0.1)
+
+    assert prefetch.counts() == {"fast": pytest.approx(5000 * AHEAD_S, abs=1)}
+
+
+def test_a_rate_is_measured_over_some_time_and_decays_when_nothing_ends(clock: Clock) -> None:
+    ended = {"job": 0}
+    prefetch = Prefetch(lambda: ended, clock)
+
+    ended["job"] = 1000
+    clock.forward(SAMPLE_S * 0.6)
+    assert prefetch.counts() == {}
+    clock.forward(SAMPLE_S * 0.6)
+    first = prefetch.counts()["job"]
+    clock.forward(HALVE_S)
+
+    assert prefetch.counts()["job"] == pytest.approx(first / 2, abs=1)
+    clock.forward(60)
+    assert prefetch.counts() == {}
+
+
+def test_what_waits_since_the_last_look_is_old(claimed: Claimed) -> None:
+    waiting = WaitingMessages()
+    messages = [claimed() for _ in range(5)]
+    for each in messages[:3]:
+        waiting.add(each)
+
+    assert waiting.take_old() == []
+    waiting.messages.popleft()
+    for each in messages[3:]:
+        waiting.add(each)
+
+    assert waiting.take_old() == messages[1:3]
+    assert waiting.take_old() == messages[3:]
+    assert waiting.take_old() == []
+
+
+class TestPlans:
+    def planner(self, clock: Clock, capacity: Capacity, connections: int = 1) -> ClaimPlanner:
+        return ClaimPlanner(lambda: capacity, lambda: 5.0, clock, connections)
+
+    def test_a_topic_is_bounded_by_what_can_start_and_what_may_wait(self, clock: Clock) -> None:
+        capacity = Capacity(["fast", "slow", "narrow"], [None, None, 25], 300, start=100, prefetch=[200, 0, 20])
+
+        request = self.planner(clock, capacity).next_turn(first=True).request
+
+        assert request is not None
+        assert (request.limit, request.start) == (300, None)
+        assert dict(zip(request.topics, request.slots or (), strict=True)) == {"fast": 300, "slow": 100, "narrow": 25}
+        assert request.prefetch == [200, 0, 20]
+
+    def test_what_a_pending_claim_may_return_can_no_longer_start(self, clock: Clock) -> None:
+        planner = self.planner(
+            clock, Capacity(["fast", "slow"], None, 300, start=100, prefetch=[200, 0]), connections=2
+        )
+        planner._has_backlog = True
+
+        planner.next_turn(first=True)
+        request = planner.next_turn(first=False).request
+
+        assert request is not None
+        assert (request.topics, request.slots, request.limit) == (["fast"], [200], 150)
+
+    def test_a_claim_for_which_nothing_is_left_is_not_made(self, clock: Clock) -> None:
+        capacity = Capacity(["slow"], None, 50, start=0, prefetch=[0])
+
+        assert self.planner(clock, capacity).next_turn(first=True).request is None
+
+
+class TestWaiting:
+    async def test_what_is_claimed_ahead_for_a_full_topic_starts_in_its_order_when_a_slot_is_free(
+        self, claimed: Claimed
+    ) -> None:
+        gate = Gate()
+
+        async with executor_of(handler(gate.handle, 2), concurrency=10) as executor:
+            executor.add([claimed(payload=str(n)) for n in range(5)], 0)
+            await until(lambda: len(gate.started) == 2)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert (gate.started, executor.running, executor.not_started) == ([0, 1], 2, 3)
+            gate.open.set()
+            await until(lambda: len(executor.settle_buffer.waiting) == 5)
+
+            assert gate.started == [0, 1, 2, 3, 4]
+            assert executor.not_started == 0
+
+    async def test_threads_are_fed_ahead(self, claimed: Claimed) -> None:
+        ran = []
+
+        async with executor_of(handler(ran.append), concurrency=10, threads=2) as executor:
+            executor.add([claimed(payload=str(n)) for n in range(20)], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 20)
+
+            assert sorted(ran) == list(range(20))
+
+    @pytest.mark.parametrize("limit", [None, 2], ids=["for a worker", "for a slot of the topic"])
+    async def test_what_waits_too_long_is_released(
+        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch, limit: int | None
+    ) -> None:
+        monkeypatch.setattr(single_scheduler, "RELEASE_AFTER_S", 0.01)
+        gate = Gate()
+
+        async with executor_of(handler(gate.handle, limit), concurrency=2) as executor:
+            messages = [claimed(payload=str(n)) for n in range(5)]
+            executor.add(messages, 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 3)
+
+            assert ends(executor) == [(each.id, SettleKind.RELEASE) for each in messages[2:]]
+            assert (executor.running, executor.not_started) == (2, 0)
+            gate.open.set()
+            await until(lambda: not executor.running)
+            assert executor.capacity().limit > 0
+
+    async def test_while_fewer_handlers_run_than_may_nothing_is_released(
+        self, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(single_scheduler, "RELEASE_AFTER_S", 0.0)
+
+        async def wait_a_little(payload: object) -> None:
+            for _ in range(100):
+                await asyncio.sleep(0)
+
+        async with executor_of(handler(wait_a_little), concurrency=100) as executor:
+            executor.add([claimed() for _ in range(20)], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 20)
+
+            assert {kind for _, kind in ends(executor)} == {SettleKind.COMPLETE}
