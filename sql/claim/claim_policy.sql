@@ -29,7 +29,10 @@ BEGIN
     nullif(coalesce(t.channel_min_interval, d.channel_min_interval), '0'),
     coalesce(t.ordered, d.ordered),
     false,
-    false
+    EXISTS (
+      SELECT FROM messages.channel AS c
+      WHERE c.topic = p_topic
+        AND (num_nonnulls(c.concurrency, c.min_interval) > 0 OR messages.is_paused(c.paused_at, c.resume_at, p_now)))
   INTO v_policy
   FROM messages.topic AS d
   LEFT JOIN messages.topic AS t ON t.topic = p_topic
@@ -38,11 +41,8 @@ BEGIN
 
   v_policy.stopped_until := CASE WHEN v_policy.stopped_until > p_now THEN v_policy.stopped_until END;
   v_policy.is_limited := num_nonnulls(v_policy.max_concurrency, v_policy.dequeue_rate, v_policy.probes) > 0;
-  v_policy.limits_channels := v_policy.ordered OR num_nonnulls(v_policy.channel_concurrency, v_policy.channel_min_interval) > 0
-    OR EXISTS (
-      SELECT FROM messages.channel AS c
-      WHERE c.topic = p_topic
-        AND (num_nonnulls(c.concurrency, c.min_interval) > 0 OR messages.is_paused(c.paused_at, c.resume_at, p_now)));
+  v_policy.limits_channels := v_policy.limits_channels OR v_policy.ordered
+    OR num_nonnulls(v_policy.channel_concurrency, v_policy.channel_min_interval) > 0;
   RETURN v_policy;
 END
 $$;

@@ -5,23 +5,17 @@ CREATE OR REPLACE FUNCTION messages.next_priority(p_topic text, p_after smallint
 LANGUAGE plpgsql
 STABLE
 AS $$
-DECLARE
-  v_marked smallint;
 BEGIN
-  SELECT w.priority, w.at INTO v_marked, low
-  FROM messages.low_water AS w
-  WHERE w.topic = p_topic AND w.priority > p_after AND w.at IS NOT NULL AND p_marks
-  ORDER BY w.priority LIMIT 1;
-
-  SELECT m.priority INTO priority
-  FROM messages.message AS m
-  WHERE m.topic = p_topic AND m.priority > p_after AND m.priority < coalesce(v_marked, 10) AND m.claim_id IS NULL AND m.channel IS NULL
-  ORDER BY m.priority LIMIT 1;
-
-  IF priority IS NOT NULL THEN
-    low := '-infinity';
-  ELSE
-    priority := v_marked;
-  END IF;
+  SELECT coalesce(unmarked.priority, w.priority), CASE WHEN unmarked.priority IS NULL THEN w.at ELSE '-infinity' END
+  INTO priority, low
+  FROM (VALUES (true)) AS one
+  LEFT JOIN LATERAL (
+    SELECT l.priority, l.at FROM messages.low_water AS l
+    WHERE l.topic = p_topic AND l.priority > p_after AND l.at IS NOT NULL AND p_marks
+    ORDER BY l.priority LIMIT 1) AS w ON true
+  LEFT JOIN LATERAL (
+    SELECT m.priority FROM messages.message AS m
+    WHERE m.topic = p_topic AND m.priority > p_after AND m.priority < coalesce(w.priority, 10) AND m.claim_id IS NULL AND m.channel IS NULL
+    ORDER BY m.priority LIMIT 1) AS unmarked ON true;
 END
 $$;

@@ -11,8 +11,11 @@ DECLARE
   v_picked messages.picked;
   v_next   record;
 BEGIN
+  IF p_limit <= 0 OR p_bytes <= 0 THEN
+    RETURN v_all;
+  END IF;
   v_next := messages.next_priority(p_policy.topic, (-1)::smallint, p_marks);
-  WHILE v_next.priority IS NOT NULL AND cardinality(v_all.rows) < p_limit AND v_all.bytes < p_bytes LOOP
+  WHILE v_next.priority IS NOT NULL LOOP
     v_picked := messages.pick_priority(p_policy, p_now, v_next.priority, v_next.low, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes);
     -- A place that is read from a mark is in the directory.
     IF v_picked.rows IS NOT NULL AND v_next.low = '-infinity' THEN
@@ -21,6 +24,7 @@ BEGIN
     v_all := row(
       v_all.rows || v_picked.rows, v_all.bytes + coalesce(v_picked.bytes, 0),
       v_all.over || v_picked.over, v_all.expired || v_picked.expired, false, NULL);
+    EXIT WHEN cardinality(v_all.rows) >= p_limit OR v_all.bytes >= p_bytes;
     v_next := messages.next_priority(p_policy.topic, v_next.priority, p_marks);
   END LOOP;
   RETURN v_all;

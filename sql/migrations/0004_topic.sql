@@ -47,6 +47,9 @@ VALUES
   ('*', 1, '30 s', '{"kind": "exponential", "base": "1s", "factor": 2, "cap": "10m", "jitter": "full"}',
    false, 'supersede', 'error', false, 'full', '30 days', false, 10, 'auto', true);
 
+-- Whether any topic keeps less than everything: asked by each end of messages.
+CREATE INDEX topic_archive_success ON messages.topic (topic) WHERE archive_success <> 'full';
+
 -- What holds for one topic at one moment: its own row over the row '*'. NULL in a limit = no such limit.
 CREATE TYPE messages.policy AS (
   topic                text,

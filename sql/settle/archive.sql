@@ -50,18 +50,19 @@ BEGIN
       CASE WHEN p_result NOT IN ('success', 'cancelled') THEN messages.error_fingerprint(g.error) END,
       g.output::messages.given_json, coalesce(p_by, g.locked_by)
     FROM gone AS g
-    CROSS JOIN messages.topic AS d
-    LEFT JOIN messages.topic AS t ON t.topic = g.topic
     CROSS JOIN LATERAL (
-      SELECT CASE WHEN p_result = 'success' THEN coalesce(t.archive_success, d.archive_success) ELSE 'full' END AS what
+      -- Looked up for each message only where some topic keeps less: the first question is asked once.
+      SELECT CASE
+               WHEN p_result <> 'success' OR NOT (SELECT EXISTS (SELECT FROM messages.topic AS t WHERE t.archive_success <> 'full')) THEN 'full'
+               ELSE messages.archive_success(g.topic)
+             END AS what
     ) AS keep
-    WHERE d.topic = '*' AND keep.what <> 'none'
+    WHERE keep.what <> 'none'
   )
-  -- Asked once the row is gone, not before: a policy that was committed until then is not missed. So it is with waiters and edges, below.
   SELECT array_agg(g.id),
-         array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NOT NULL AND messages.has_policies()),
-         array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NULL AND messages.has_policies()),
-         array_agg((g.id, g.topic, g.key)::messages.ended_message) FILTER (WHERE g.key IS NOT NULL AND messages.has_policies()),
+         array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NOT NULL),
+         array_agg(g.topic::text) FILTER (WHERE g.claim_id IS NULL),
+         array_agg((g.id, g.topic, g.key)::messages.ended_message) FILTER (WHERE g.key IS NOT NULL),
          array_agg((g.id, g.topic, NULL)::messages.ended_message) FILTER (WHERE p_result NOT IN ('success', 'cancelled'))
   INTO v_moved, v_worked, v_idle, v_keyed, v_dead
   FROM gone AS g;
@@ -69,18 +70,31 @@ BEGIN
   FOREACH v_each IN ARRAY coalesce(v_dead, '{}') LOOP
     RAISE WARNING 'dead message % of topic %: %', v_each.id, v_each.topic, p_result;
   END LOOP;
-  IF num_nonnulls(v_worked, v_idle) > 0 THEN
+  -- Asked once the rows are gone, not before: a policy that was committed until then is not missed. So it is with waiters and edges, below.
+  IF v_moved IS NOT NULL AND messages.has_policies() THEN
     PERFORM messages.apply_end_policies(v_worked || v_idle, v_keyed, p_result);
-  END IF;
-  -- Messages that no worker processed (skipped, fanned out) were no attempts: they say nothing about the handlers.
-  IF v_worked IS NOT NULL AND p_result IN ('success', 'failed', 'lock_expired') THEN
-    PERFORM messages.count_breaker_attempts(v_worked, p_result = 'success');
+    -- Messages that no worker processed (skipped, fanned out) were no attempts: they say nothing about the handlers.
+    IF v_worked IS NOT NULL AND p_result IN ('success', 'failed', 'lock_expired') THEN
+      PERFORM messages.count_breaker_attempts(v_worked, p_result = 'success');
+    END IF;
   END IF;
   IF v_moved IS NOT NULL AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
     PERFORM messages.announce_ends(v_moved, p_result);
   END IF;
   RETURN coalesce(v_moved, '{}');
 END
+$$;
+
+-- What the archive keeps of a success of this topic.
+-- Called by: archive. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.archive_success(p_topic text)
+RETURNS text
+LANGUAGE sql
+STABLE
+AS $$
+  SELECT coalesce(
+    (SELECT t.archive_success FROM messages.topic AS t WHERE t.topic = p_topic),
+    (SELECT d.archive_success FROM messages.topic AS d WHERE d.topic = '*'))
 $$;
 
 -- Apply the policies of topics to messages that ended: one line per policy, each reading only its own messages.
