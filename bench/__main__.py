@@ -11,6 +11,7 @@ from bench import (
     claim_flatness,
     dashboard,
     drain,
+    handler_kinds,
     http_publish,
     idle,
     latency,
@@ -29,6 +30,7 @@ Benchmark = Callable[[Postgres, Machine], Report]
 
 BENCHMARKS: dict[str, Benchmark] = {
     "drain": lambda postgres, machine: drain.measure(postgres, machine, rounds=5, messages=200_000),
+    "handlers": lambda postgres, machine: handler_kinds.measure(postgres, machine, rounds=3),
     "policies": lambda postgres, machine: policies.measure(postgres, machine, rounds=3, messages=100_000),
     "latency": lambda postgres, machine: latency.measure(postgres, machine, rounds=4, messages=400),
     "publish": lambda postgres, machine: publish.measure(postgres, machine, rounds=10, seconds=3, clients=8),
@@ -57,7 +59,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 def main(names: tuple[str, ...], dsn: str | None, flush_ms: float | None, no_wait: bool, as_json: bool) -> None:
     """Measure pgrouse, each figure next to its limit in the same run.
 
-    NAME: drain, policies, latency, publish, spark-export, spark-publish, spark-consume, http, idle or claim-flatness; all of them if none is given. All together take about ten minutes.
+    NAME: drain, handlers, policies, latency, publish, spark-export, spark-publish, spark-consume, http, idle or claim-flatness; all of them if none is given. All together take about ten minutes.
     """
     if dsn and flush_ms:
         raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")

@@ -165,7 +165,7 @@ def _drain(
             pids = [web.process.pid]
         postgres.checkpoint()
         machine.wait_until_quiet()
-        with program.daemon(database, concurrency=drain.CONCURRENCY, connections=drain.CONNECTIONS) as process:
+        with program.daemon(database, concurrency=drain.CONCURRENCY) as process:
             program.wait_until_registered(database)
             before = _used(postgres, database, process.pid, pids)
             drain.wait_until_drained(database)

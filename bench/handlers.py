@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from typing import Any
 
+from pgrouse import Context
+
+NAP_S = 0.005
+
 
 async def nothing(payload: Any) -> None:
     """Do nothing with a payload, which was decoded."""
+
+
+def nothing_in_thread(payload: Any) -> None:
+    """Do nothing, in a thread."""
+
+
+async def nap(payload: Any) -> None:
+    """Wait as long as a short request takes."""
+    await asyncio.sleep(NAP_S)
+
+
+async def insert(payload: dict[str, int], ctx: Context) -> None:
+    """Write one row, in the transaction that completes the message."""
+    async with ctx.transaction() as conn:
+        await conn.execute("INSERT INTO effect (n) VALUES (%s)", [payload["n"]])
 
 
 async def mark(payload: dict[str, int]) -> None:

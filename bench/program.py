@@ -19,14 +19,13 @@ STOP_WITHIN_S = 30
 
 CONFIG = """\
 [worker]
-concurrency = {concurrency}
-claim_connections = {connections}
+{worker}
 
 [handlers]
 import_path = ["{handlers}"]
 
 [topics.noop]
-handler = "handlers:nothing"
+handler = "handlers:{noop}"
 
 [topics.marked]
 handler = "handlers:mark"
@@ -57,12 +56,19 @@ class Marks:
 
 @contextmanager
 def daemon(
-    database: Database, *, concurrency: int = 100, connections: int = 2, marks: Path | None = None
+    database: Database, *, concurrency: int | None = None, noop: str = "nothing", marks: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a daemon on this database; its warnings go to the standard error."""
+    """Run a daemon on this database; its warnings go to the standard error.
+
+    Args:
+        concurrency: of the worker; None = the default.
+        noop: the handler of the topic "noop".
+        marks: where the handler of the topic "marked" records its starts.
+    """
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "pgrouse.toml"
-        config.write_text(CONFIG.format(concurrency=concurrency, connections=connections, handlers=HERE))
+        worker = "" if concurrency is None else f"concurrency = {concurrency}"
+        config.write_text(CONFIG.format(worker=worker, handlers=HERE, noop=noop))
         command = [str(Path(sys.executable).with_name("pgrouse")), "run", "--config", str(config)]
         with _running(command, database, marks) as process:
             yield process

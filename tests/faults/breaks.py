@@ -54,9 +54,9 @@ BREAKS = {
         "archive",
         (
             (
-                "FROM gone AS g\n    CROSS JOIN messages.topic AS d",
+                "FROM gone AS g\n    CROSS JOIN LATERAL",
                 "FROM gone AS g\n    CROSS JOIN generate_series(1, 1 + (p_result = 'lock_expired')::integer)"
-                "\n    CROSS JOIN messages.topic AS d",
+                "\n    CROSS JOIN LATERAL",
             ),
         ),
     ),
