@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -116,22 +119,71 @@ class HandlerThreads:
     def __init__(self, size: int) -> None:
         self.busy = 0
         self._pool = ThreadPoolExecutor(size, thread_name_prefix="handler")
+        self._ended: deque[tuple[ThreadCall, list[Settlement] | BaseException]] = deque()
+        self._is_reporting = False
 
     async def run(self, function: Callable[[], list[Settlement]], on_end: Callable[[], None]) -> list[Settlement]:
         """Call a function in a thread, with a copy of the current context: it sees the span of its attempt."""
         loop = asyncio.get_running_loop()
-        future = self._pool.submit(contextvars.copy_context().run, function)
+        thread = ThreadCall(loop.create_future(), on_end)
+        submitted = self._pool.submit(self._call, loop, thread, partial(contextvars.copy_context().run, function))
         self.busy += 1
-        future.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(self._end, on_end))
-        return await asyncio.wrap_future(future)
-
-    def _end(self, on_end: Callable[[], None]) -> None:
-        self.busy -= 1
-        on_end()
+        try:
+            return await thread.future
+        except asyncio.CancelledError:
+            if submitted.cancel():  # it waited for a thread
+                self._end(thread)
+            raise
 
     def shutdown(self) -> None:
         """Start nothing more. A thread that runs cannot be stopped."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _call(
+        self, loop: asyncio.AbstractEventLoop, thread: ThreadCall, function: Callable[[], list[Settlement]]
+    ) -> None:
+        """Call a function. Runs in the thread."""
+        result: list[Settlement] | BaseException
+        try:
+            result = function()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+            result = error
+        self._ended.append((thread, result))
+        # One call for all that end before the loop comes to it: waking the loop takes longer than a short handler.
+        if not self._is_reporting:
+            self._is_reporting = True
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._report)
+
+    def _report(self) -> None:
+        """Report what has ended. Runs on the loop."""
+        self._is_reporting = False
+        while self._ended:
+            thread, result = self._ended.popleft()
+            self._end(thread)
+            if thread.future.cancelled():
+                continue
+            if isinstance(result, BaseException):
+                thread.future.set_exception(result)
+            else:
+                thread.future.set_result(result)
+
+    def _end(self, thread: ThreadCall) -> None:
+        self.busy -= 1
+        thread.on_end()
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCall:
+    """A call in a thread.
+
+    Attributes:
+        future: its result; cancelled when the run is stopped.
+        on_end: called on the loop when the thread has ended, in either case.
+    """
+
+    future: asyncio.Future[list[Settlement]]
+    on_end: Callable[[], None]
 
 
 class ThreadRunner:
