@@ -202,8 +202,8 @@ class SingleScheduler:
             old = each.waiting.take_old()
             self.attempts.release(old)
             self.prefetch.reset(old)
-        # Without a full set of workers it is one handler that does not wait, and holds everything up.
-        if len(self.attempts.runs) >= self.concurrency:
+        # While a worker is idle, what waits is held up by a handler that computes: it would be claimed again at once.
+        if len(self.workers) >= self.concurrency and not self.idle_workers:
             old = self.waiting.take_old()
             self._release(old)
             self.prefetch.reset(old)
