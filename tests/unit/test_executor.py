@@ -35,12 +35,12 @@ def handler(function: Callable[..., Any], concurrency: int | None = None, topic:
 
 @asynccontextmanager
 async def executor_of(*handlers: Handler, **worker: Any) -> AsyncIterator[HandlerExecutor]:
-    """An executor, with `freed` counting how often it reported that a full topic has room again."""
+    """An executor. Unless told otherwise it takes nothing ahead, which would depend on how fast this machine is."""
     in_flight, settle_buffer = InFlight(), SettleBuffer(WakeEvents())
     runtime: Any = SimpleNamespace(stopping=False, holds=in_flight.holds, encryption=NoEncryption())
     executor = HandlerExecutor(
         {each.topic: each for each in handlers},
-        config.WorkerSettings(**worker),
+        config.WorkerSettings(**{"prefetch": 0, **worker}),
         in_flight,
         settle_buffer,
         runtime,

@@ -47,13 +47,11 @@ def test_a_rate_is_measured_over_some_time_and_decays_when_nothing_ends(clock: C
 def test_what_waits_since_the_last_look_is_old(claimed: Claimed) -> None:
     waiting = WaitingMessages()
     messages = [claimed() for _ in range(5)]
-    for each in messages[:3]:
-        waiting.add(each)
+    waiting.add(messages[:3])
 
     assert waiting.take_old() == []
     waiting.messages.popleft()
-    for each in messages[3:]:
-        waiting.add(each)
+    waiting.add(messages[3:])
 
     assert waiting.take_old() == messages[1:3]
     assert waiting.take_old() == messages[3:]
@@ -98,7 +96,7 @@ class TestWaiting:
     ) -> None:
         gate = Gate()
 
-        async with executor_of(handler(gate.handle, 2), concurrency=10) as executor:
+        async with executor_of(handler(gate.handle, 2), prefetch=None, concurrency=10) as executor:
             executor.add([claimed(payload=str(n)) for n in range(5)], 0)
             await until(lambda: len(gate.started) == 2)
             for _ in range(10):
@@ -113,7 +111,7 @@ class TestWaiting:
     async def test_threads_are_fed_ahead(self, claimed: Claimed) -> None:
         ran = []
 
-        async with executor_of(handler(ran.append), concurrency=10, threads=2) as executor:
+        async with executor_of(handler(ran.append), prefetch=None, concurrency=10, threads=2) as executor:
             executor.add([claimed(payload=str(n)) for n in range(20)], 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 20)
 
@@ -126,7 +124,7 @@ class TestWaiting:
         monkeypatch.setattr(single_scheduler, "RELEASE_AFTER_S", 0.01)
         gate = Gate()
 
-        async with executor_of(handler(gate.handle, limit), concurrency=2) as executor:
+        async with executor_of(handler(gate.handle, limit), prefetch=None, concurrency=2) as executor:
             messages = [claimed(payload=str(n)) for n in range(5)]
             executor.add(messages, 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 3)
@@ -146,7 +144,7 @@ class TestWaiting:
             for _ in range(100):
                 await asyncio.sleep(0)
 
-        async with executor_of(handler(wait_a_little), concurrency=100) as executor:
+        async with executor_of(handler(wait_a_little), prefetch=None, concurrency=100) as executor:
             executor.add([claimed() for _ in range(20)], 0)
             await until(lambda: len(executor.settle_buffer.waiting) == 20)
 

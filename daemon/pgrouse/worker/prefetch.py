@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pgrouse.client.message import Message
 
@@ -68,10 +68,10 @@ class WaitingMessages:
         self._added = 0
         self._added_before = 0
 
-    def add(self, message: Message) -> None:
-        """Add a message at the end."""
-        self.messages.append(message)
-        self._added += 1
+    def add(self, messages: Sequence[Message]) -> None:
+        """Add messages at the end."""
+        self.messages.extend(messages)
+        self._added += len(messages)
 
     def discard(self, message: Message) -> bool:
         """Remove a message; return whether it waited."""

@@ -25,7 +25,7 @@ class TopicSlots:
     """How many messages of one topic run here, or are about to.
 
     Args:
-        limit: how many may; None = as many as the worker's.
+        limit: how many may; None = as many as the worker's, and `in_use` stays 0.
         start: takes a message that waited and has a slot now.
         on_capacity: called when the topic was full and has a free slot again.
 
@@ -52,8 +52,10 @@ class TopicSlots:
 
     def take(self, message: Message) -> bool:
         """Take a free slot for a message; return False if there is none, and the message waits for one."""
-        if self.limit is not None and self.in_use >= self.limit:
-            self.waiting.add(message)
+        if self.limit is None:
+            return True
+        if self.in_use >= self.limit:
+            self.waiting.add([message])
             return False
         self.in_use += 1
         return True
@@ -61,10 +63,13 @@ class TopicSlots:
     def free(self) -> None:
         """A message has ended: its slot is free."""
         self.ended += 1
-        self.leave()
+        if self.limit is not None:
+            self.leave()
 
     def leave(self) -> None:
         """A slot is free again: for the next that waits. If the topic was full, claims have skipped it."""
+        if self.limit is None:
+            return
         was_full = self.in_use == self.limit
         self.in_use -= 1
         if self.waiting.messages:
@@ -149,13 +154,11 @@ class SingleScheduler:
                 free[topic] = room
         return list(free), list(free.values())
 
-    def add(self, messages: Iterable[Message], uncounted: set[int]) -> None:
+    def add(self, messages: list[Message], uncounted: set[int]) -> None:
         """Take claimed messages and run them. uncounted: the ids of those whose run the claim has not counted."""
-        for message in messages:
-            if message.id in uncounted:
-                self._uncounted.add((message.id, message.claim_id))
-            if self.slots[message.topic].take(message):
-                self.waiting.add(message)
+        if uncounted:
+            self._uncounted.update((each.id, each.claim_id) for each in messages if each.id in uncounted)
+        self.waiting.add([each for each in messages if self.slots[each.topic].take(each)] if self.limited else messages)
         if self._stopping:
             self.release_waiting()
         if not self._wakes_soon:
@@ -182,7 +185,7 @@ class SingleScheduler:
 
     def _start(self, message: Message) -> None:
         """Run a message that has waited for a slot of its topic."""
-        self.waiting.add(message)
+        self.waiting.add([message])
         self._wake_soon()
 
     def _release(self, messages: list[Message]) -> None:
