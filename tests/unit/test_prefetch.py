@@ -44,6 +44,23 @@ def test_a_rate_is_measured_over_some_time_and_decays_when_nothing_ends(clock: C
     assert prefetch.counts() == {}
 
 
+def test_a_topic_whose_messages_waited_too_long_is_claimed_ahead_again_when_others_have_ended(
+    clock: Clock, claimed: Claimed
+) -> None:
+    ended = {"a": 0, "b": 0}
+    prefetch = Prefetch(lambda: ended, clock)
+    ended.update(a=1000, b=1000)
+    clock.forward(0.1)
+    assert prefetch.counts().keys() == {"a", "b"}
+
+    prefetch.reset([claimed("a"), claimed("a")])
+
+    assert prefetch.counts().keys() == {"b"}
+    ended.update(a=2000)
+    clock.forward(0.1)
+    assert prefetch.counts().keys() == {"a", "b"}
+
+
 def test_what_waits_since_the_last_look_is_old(claimed: Claimed) -> None:
     waiting = WaitingMessages()
     messages = [claimed() for _ in range(5)]

@@ -42,8 +42,9 @@ class Prefetch:
 
     def reset(self, messages: Iterable[Message]) -> None:
         """These messages have waited too long: claim none of their topics ahead until others end."""
-        for each in messages:
-            self._rates.pop(each.topic, None)
+        slow = {each.topic for each in messages}
+        # A new dictionary: the health check, in a thread of its own, may be reading the old one.
+        self._rates = {topic: rate for topic, rate in self._rates.items() if topic not in slow}
 
     def _measure(self, elapsed: float) -> None:
         before, self._sample = self._sample, dict(self._ended())
