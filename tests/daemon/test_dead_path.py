@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
 
 from pgrouse.client import database as connecting
 from pgrouse.client.message import Message
+from pgrouse.client.worker_client import WorkerClient
 from pgrouse.config import config
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.worker import daemon_runtime
@@ -70,6 +72,31 @@ def test_a_claim_that_reaches_the_server_after_its_connection_was_lost_locks_not
     eventually(lambda: queue.ids() == [])
     assert [queue.archived(each).attempts for each in (first, unseen, last)] == [1, 1, 1]
     assert daemon.events("loop.recovered")
+
+
+async def end_each(dsn: str, *names: str) -> tuple[set[int], list[bool]]:
+    """End the processes of connections with these names, by the first of them; return what it is told, and which of them are open."""
+    conns = [await psycopg.AsyncConnection.connect(dsn, autocommit=True, application_name=name) for name in names]
+    running = await WorkerClient(conns[0], "w").end_backends([each.info.backend_pid for each in conns])
+    is_open = [await answers(each) for each in conns]
+    for each in conns:
+        await each.close()
+    return running, is_open
+
+
+async def answers(conn: psycopg.AsyncConnection[Any]) -> bool:
+    try:
+        await conn.execute("SELECT")
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def test_only_other_processes_of_the_same_name_are_ended(database: Database) -> None:
+    """The server may have given the id of a process that has ended to another one, this connection's own among them."""
+    running, is_open = asyncio.run(end_each(database.dsn, "claim-0", "claim-0", "claim-1"))
+
+    assert (len(running), is_open) == (1, [True, False, True])
 
 
 def test_a_settle_whose_answer_was_lost_is_repeated_and_counted_once(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -133,6 +134,28 @@ class TestWaiting:
             await until(lambda: len(executor.settle_buffer.waiting) == 20)
 
             assert sorted(ran) == list(range(20))
+
+    async def test_a_run_that_is_stopped_while_it_waits_for_a_thread_frees_its_slot_at_once(
+        self, claimed: Claimed
+    ) -> None:
+        release = threading.Event()
+        ran: list[object] = []
+
+        handlers = handler(lambda payload: release.wait(60), 1), handler(ran.append, 1, topic="other")
+        async with executor_of(*handlers, threads=1) as executor:
+            executor.add([claimed()], 0)
+            await until(lambda: executor.threads.busy == 1)
+            queued = claimed("other")
+            executor.add([queued], 0)
+            await until(lambda: executor.threads.busy == 2)
+
+            executor.on_lock_lost([queued])
+            await until(lambda: executor.threads.busy == 1)
+
+            assert executor.capacity().topics == ["other"]
+            release.set()
+            await until(lambda: executor.threads.busy == 0)
+            assert ran == []
 
     @pytest.mark.parametrize("limit", [None, 2], ids=["for a worker", "for a slot of the topic"])
     async def test_what_waits_too_long_is_released(

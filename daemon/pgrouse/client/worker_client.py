@@ -169,7 +169,7 @@ class WorkerClient:
         """Ask the server to end its processes for lost connections of this one's name; return those that still run.
 
         The server may not have noticed the loss: a process that is late, or waits for data, would run what it was sent. Behind a pooler the ids
-        are made up, and none is found.
+        are made up, and none is found. An id that has become that of this connection is of a process that has ended.
         """
         cursor = await self.conn.execute(END_BACKENDS, [list(pids)]) if pids else None
         return {pid for pid, _ in await cursor.fetchall()} if cursor else set()
@@ -228,6 +228,7 @@ END_BACKENDS = b"""
     SELECT a.pid, pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a
     WHERE a.pid OPERATOR(pg_catalog.=) ANY (%s::integer[]) AND a.usename OPERATOR(pg_catalog.=) SESSION_USER
       AND a.application_name OPERATOR(pg_catalog.=) pg_catalog.current_setting('application_name')
+      AND a.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
 """
 KIND_OF = attrgetter("kind")
 
