@@ -489,6 +489,30 @@ def test_a_changed_schema_applies_to_the_next_publish(
     assert stored(db, "payload") == [([],), ({},), ([1],)]
 
 
+def test_a_statement_that_was_prepared_notices_a_new_schema_and_a_lost_right(
+    conn: Connection, db: Connection, schema: Callable[[str | None], None]
+) -> None:
+    assert conn.prepare_threshold is not None
+    for number in range(conn.prepare_threshold + 2):
+        publish(conn, "t", [number])
+    conn.commit()
+    is_prepared = conn.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%messages.message %'")
+    assert is_prepared.fetchone() == (1,)
+
+    schema(SCHEMA)
+    with pytest.raises(InvalidPayload):
+        publish(conn, "t", [])
+    conn.execute("SET search_path = messages, pg_temp")
+    schema(None)
+    publish(conn, "t", ["no schema"])
+    conn.commit()
+    conn.execute("SET ROLE pg_monitor")
+    with pytest.raises(errors.InsufficientPrivilege):
+        publish(conn, "t", [])
+
+    assert stored(db, "payload")[-1] == (["no schema"],)
+
+
 def test_a_publish_with_a_cached_schema_is_one_round_trip(
     conn: Connection, schema: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

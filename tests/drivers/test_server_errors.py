@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pgrouse.errors import KeyTaken, TopicFull
-from pgrouse.publishing.server_errors import translate_errors
+from pgrouse.publishing.server_errors import ErrorTranslation
 
 DIAG = {
     "message_detail": None,
@@ -56,7 +56,7 @@ def through(error: Exception, layers: int) -> None:
 @pytest.mark.parametrize("layers", [0, 1, 2])
 @pytest.mark.parametrize("error", FULL, ids=["psycopg", "asyncpg", "pg8000"])
 def test_a_policy_is_identified_by_its_code_however_deep_the_error_is_wrapped(error: Exception, layers: int) -> None:
-    with pytest.raises(TopicFull, match=r"^topic t is full: wait$") as caught, translate_errors(lambda _: None):
+    with pytest.raises(TopicFull, match=r"^topic t is full: wait$") as caught, ErrorTranslation(lambda _: None):
         through(error, layers)
 
     assert isinstance(caught.value.__cause__, RuntimeError if layers else type(error))
@@ -64,9 +64,9 @@ def test_a_policy_is_identified_by_its_code_however_deep_the_error_is_wrapped(er
 
 @pytest.mark.parametrize("error", TAKEN, ids=["psycopg", "asyncpg", "pg8000"])
 def test_a_key_is_named_as_its_publisher_wrote_it(error: Exception) -> None:
-    with pytest.raises(KeyTaken, match=r"of topic t with the key 'k' waits"), translate_errors(lambda _: ("t", "k")):
+    with pytest.raises(KeyTaken, match=r"of topic t with the key 'k' waits"), ErrorTranslation(lambda _: ("t", "k")):
         raise error
-    with pytest.raises(KeyTaken, match=r"^a message with this key waits already"), translate_errors(lambda _: None):
+    with pytest.raises(KeyTaken, match=r"^a message with this key waits already"), ErrorTranslation(lambda _: None):
         raise error
 
 
@@ -78,7 +78,7 @@ def test_the_servers_text_about_a_key_comes_first() -> None:
 
     with (
         pytest.raises(KeyTaken, match=r"of topic copies with the key 'a, \(b\)'"),
-        translate_errors(lambda _: ("t", "k")),
+        ErrorTranslation(lambda _: ("t", "k")),
     ):
         raise error
 
@@ -88,7 +88,7 @@ def test_the_servers_text_about_a_key_comes_first() -> None:
     [ZeroDivisionError(), PsycopgConnection(sqlstate="23505", message_primary="", constraint_name="orders_pkey")],
 )
 def test_any_other_error_is_passed_on(error: Exception) -> None:
-    with pytest.raises(type(error)) as caught, translate_errors(lambda _: None):
+    with pytest.raises(type(error)) as caught, ErrorTranslation(lambda _: None):
         raise error
 
     assert caught.value is error

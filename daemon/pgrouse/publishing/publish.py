@@ -15,11 +15,11 @@ from pgrouse.errors import InvalidMessage, InvalidPayload
 from pgrouse.publishing import schema_cache
 from pgrouse.publishing.copy_rows import READ_START, CopyRows
 from pgrouse.publishing.drivers import driver_of
-from pgrouse.publishing.new_message import NewMessage, OnConflict, PublishOptions, to_columns
+from pgrouse.publishing.new_message import NewMessage, OnConflict, PublishOptions, plain_columns, to_columns
 from pgrouse.publishing.publish_statement import publish_statement
 from pgrouse.publishing.published import Published, PublishedMany
 from pgrouse.publishing.schema_cache import CachedSchema
-from pgrouse.publishing.server_errors import ServerError, translate_errors
+from pgrouse.publishing.server_errors import ErrorTranslation, ServerError
 from pgrouse.publishing.statement import Statement
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
 from pgrouse.telemetry import trace_context
@@ -87,11 +87,13 @@ def publish(
         TypeError: the connection is none of these.
     """
     driver = driver_of(conn)
-    message = NewMessage(topic=topic, payload=payload, **options)
-    columns = to_columns(message)
-    _check_append(message, cipher)
+    columns = (
+        to_columns(NewMessage(topic=topic, payload=payload, **options)) if options else plain_columns(topic, payload)
+    )
+    on_conflict = options.get("on_conflict", "error")
+    _check_append(topic, on_conflict, cipher)
     sending = trace_context.start_publish_span(conn, topic)
-    return _track(driver.run(_publish(driver, message, columns, sending, _check_inline, cipher)), topic)
+    return _run(driver, _publish(driver, columns, on_conflict, sending, _check_inline, cipher), topic)
 
 
 async def publish_columns(
@@ -105,11 +107,10 @@ async def publish_columns(
     Raises:
         InvalidPayload, PublishRejected, psycopg.Error: as publish.
     """
-    message = NewMessage(topic=columns["topic"], key=columns.get("key"), on_conflict=on_conflict)
-    _check_append(message, cipher)
+    _check_append(columns["topic"], on_conflict, cipher)
     check = _check_in_thread if len(columns.get("payload", "")) > LARGE_CHARS else _check_inline
-    sending = trace_context.start_publish_span(conn, message.topic)
-    return await _publish(driver_of(conn), message, columns, sending, check, cipher)
+    sending = trace_context.start_publish_span(conn, columns["topic"])
+    return await _publish(driver_of(conn), columns, on_conflict, sending, check, cipher)
 
 
 @overload
@@ -143,50 +144,50 @@ def publish_many(
     """
     driver = driver_of(conn)
     sending = trace_context.start_publish_span(conn)
-    return _track(driver.run(_publish_many(driver, CopyRows(messages, sending, cipher), sending)), None)
+    return _run(driver, _publish_many(driver, CopyRows(messages, sending, cipher), sending), None)
 
 
-def _track(result: T | Coroutine[Any, Any, T], topic: str | None) -> T | TrackedCoroutine[T]:
-    """Log an error if a coroutine is never awaited. topic: that of the message, if it is one."""
-    return TrackedCoroutine(result, topic) if isinstance(result, Coroutine) else result
+def _run(driver: Driver, coroutine: Coroutine[Any, Any, T], topic: str | None) -> T | Coroutine[Any, Any, T]:
+    """Run it, or return what is to be awaited, which logs an error if it never is. topic: that of the message, if it is one."""
+    return TrackedCoroutine(coroutine, topic) if driver.is_async else driver.run(coroutine)
 
 
-def _check_append(message: NewMessage, cipher: Cipher | None) -> None:
-    if cipher is not None and message.on_conflict == "append" and cipher.covers(message.topic):
+def _check_append(topic: str, on_conflict: OnConflict, cipher: Cipher | None) -> None:
+    if cipher is not None and on_conflict == "append" and cipher.covers(topic):
         raise InvalidMessage(
-            f"topic {message.topic} is encrypted: nothing can be appended to what the server cannot read; use on_conflict 'replace', 'ignore' or 'error'"
+            f"topic {topic} is encrypted: nothing can be appended to what the server cannot read; use on_conflict 'replace', 'ignore' or 'error'"
         )
 
 
 async def _publish(
     driver: Driver,
-    message: NewMessage,
     columns: dict[str, Any],
+    on_conflict: OnConflict,
     sending: NoTrace | PublishSpan,
     check: Check,
     cipher: Cipher | None,
 ) -> Published:
     traced = columns if sending.carry is None else sending.carry(columns)
-    with sending, translate_errors(lambda _: (message.topic, message.key)):
-        return sending.sent(await _insert(driver, message, traced, check, cipher))
+    with sending, ErrorTranslation(lambda _: (columns["topic"], columns.get("key"))):
+        return sending.sent(await _insert(driver, traced, on_conflict, check, cipher))
 
 
 async def _insert(
-    driver: Driver, message: NewMessage, columns: dict[str, Any], check: Check, cipher: Cipher | None
+    driver: Driver, columns: dict[str, Any], on_conflict: OnConflict, check: Check, cipher: Cipher | None
 ) -> Published:
     """Publish one message. What is held against its schema is not encrypted yet.
 
     As a rule that is one statement, which inserts nothing if the topic has another schema than was known. What was known may be old:
     nothing is refused before it was asked for.
     """
-    topic = message.topic
+    topic = columns["topic"]
     stored = columns if cipher is None else cipher.encrypt_columns(columns)
     known, is_fresh = schema_cache.get(topic), False
     for _ in range(TRIES):
-        problems = await check(known, columns)
+        problems = [] if known.text is None else await check(known, columns)
         if problems and is_fresh:
             raise InvalidPayload(topic, problems)
-        found = None if problems else await driver.fetch_row(publish_statement(stored, message.on_conflict, known))
+        found = None if problems else await driver.fetch_row(publish_statement(stored, on_conflict, known))
         if found is not None:
             return Published(*found)
         digest, text = await driver.fetch_row(Statement(schema_cache.READ, {"topic": topic})) or (None, None)
@@ -201,7 +202,7 @@ async def _publish_many(driver: Driver, rows: CopyRows, sending: NoTrace | Publi
         return None if error.line is None else rows.key_of(error.line)
 
     published = 0
-    with sending, translate_errors(find_key):
+    with sending, ErrorTranslation(find_key):
         async with driver.bulk() as bulk:
             for part in rows.parts(await bulk.fetch_row(READ_START)):
                 published += await bulk.copy_in(part)

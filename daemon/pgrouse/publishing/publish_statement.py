@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from pgrouse.publishing.new_message import OnConflict
@@ -22,13 +23,13 @@ CASTS = {
     "after": "pg_catalog.text::bigint[]",
 }
 
-# While no topic has a policy that publishing must look at, it has no schema either: to know that costs next to nothing.
-SCHEMA_IS_KNOWN = """
-    CASE WHEN pg_catalog.pg_sequence_last_value('messages.policy_flag'::pg_catalog.regclass) OPERATOR(pg_catalog.=) 1
-         THEN %(known_schema)s::pg_catalog.text IS NULL
-    ELSE coalesce(messages.payload_schema_digest(%(topic)s::pg_catalog.text), '') OPERATOR(pg_catalog.=)
-         coalesce(%(known_schema)s::pg_catalog.text, '') END
+# While no topic has a policy that publishing must look at, it has no schema either: to know that costs next to nothing. Who may not read
+# the sequence gets NULL from it, and asks the topic.
+HAS_NO_SCHEMA = """
+    pg_catalog.pg_sequence_last_value('messages.policy_flag'::pg_catalog.regclass) OPERATOR(pg_catalog.=) 1
+    OR messages.payload_schema_digest(%(topic)s::pg_catalog.text) IS NULL
 """
+SCHEMA_IS_KNOWN = "messages.payload_schema_digest(%(topic)s::pg_catalog.text) OPERATOR(pg_catalog.=) %(known_schema)s::pg_catalog.text"
 
 
 def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: CachedSchema) -> Statement:
@@ -37,16 +38,24 @@ def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: C
     Args:
         columns: of `new_message.row`.
         on_conflict: checked there.
-        known: without its schema the statement does nothing, and answers with no row; else with the id and `Published.outcome`.
+        known: without its schema the statement does nothing, and answers with no row; else with the id, and with `Published.outcome` unless
+            a row was inserted.
     """
     values = dict(columns)
     if isinstance(values.get("available_at"), timedelta):
         values["delay"] = values.pop("available_at")
-    given = {name: f"%({name})s::{CASTS.get(name, 'pg_catalog.text')}" for name in values}
+    sql = _sql(tuple(values), on_conflict, known.digest is not None)
+    texts = {name: value if type(value) is str else _plain(value) for name, value in values.items()}
+    return Statement(sql, texts if known.digest is None else texts | {"known_schema": known.digest})
+
+
+@lru_cache(maxsize=512)
+def _sql(names: tuple[str, ...], on_conflict: OnConflict, has_schema: bool) -> str:
+    """Return the same text for the same columns: drivers prepare what comes again, and keep what they found in it."""
+    given = {name: f"%({name})s::{CASTS.get(name, 'pg_catalog.text')}" for name in names}
     is_a_row = on_conflict == "error" and "after" not in given
     publish = _by_row(given) if is_a_row else _by_function(given, on_conflict)
-    texts = {name: _plain(value) for name, value in values.items()}
-    return Statement(publish.format(SCHEMA_IS_KNOWN), texts | {"known_schema": known.digest})
+    return publish.format(SCHEMA_IS_KNOWN if has_schema else HAS_NO_SCHEMA)
 
 
 def _by_row(given: dict[str, str]) -> str:
@@ -60,7 +69,7 @@ def _by_row(given: dict[str, str]) -> str:
         )
     return (
         f"INSERT INTO messages.message ({', '.join(columns)}) SELECT {', '.join(columns.values())} WHERE {{}} "
-        "RETURNING id, 'inserted'"
+        "RETURNING id"
     )
 
 

@@ -17,7 +17,7 @@ class Published(int):
 
     outcome: PublishOutcome
 
-    def __new__(cls, message_id: int | None, outcome: PublishOutcome) -> Published:
+    def __new__(cls, message_id: int | None, outcome: PublishOutcome = "inserted") -> Published:
         """Make one. Without an id it was dropped."""
         published = super().__new__(cls, message_id or 0)
         published.outcome = outcome

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import NamedTuple
 
 from pgrouse.errors import (
@@ -53,21 +52,28 @@ class ServerError(NamedTuple):
 TopicAndKey = tuple[str, str | None]
 
 
-@contextmanager
-def translate_errors(find_key: Callable[[ServerError], TopicAndKey | None]) -> Iterator[None]:
-    """Raise a rejection by a policy of the topic as PublishRejected, with the error of the driver as its cause; let all else pass.
+class ErrorTranslation:
+    """A block that raises a rejection by a policy of the topic as PublishRejected, with the error of the driver as its cause; all else passes.
+
+    It is no `contextmanager`: every publish enters one, and a generator would take longer than the rest of the check.
 
     Args:
         find_key: returns topic and key of the message in question, if they are known.
     """
-    try:
-        yield
-    except Exception as error:
-        answer = _server_error(error)
-        refused = None if answer is None else _translated(answer, find_key)
-        if refused is None:
-            raise
-        raise refused from error
+
+    __slots__ = ("_find_key",)
+
+    def __init__(self, find_key: Callable[[ServerError], TopicAndKey | None]) -> None:
+        self._find_key = find_key
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        answer = _server_error(error) if isinstance(error, Exception) else None
+        refused = None if answer is None else _translated(answer, self._find_key)
+        if refused is not None:
+            raise refused from error
 
 
 def _translated(answer: ServerError, find_key: Callable[[ServerError], TopicAndKey | None]) -> PublishRejected | None:

@@ -30,7 +30,12 @@ class Statement(NamedTuple):
 
     def with_dollars(self) -> tuple[str, list[Value]]:
         """Return it as the server itself takes it, and asyncpg: `$1`, and a list."""
-        sql, names = _dollars(self.sql)
+        sql, _, names = _dollars(self.sql)
+        return sql, [self.values[name] for name in names]
+
+    def encoded(self) -> tuple[bytes, list[Value]]:
+        """Return the same in bytes, as a raw cursor of psycopg takes it. The bytes of a text are one object, whose hash is known."""
+        _, sql, names = _dollars(self.sql)
         return sql, [self.values[name] for name in names]
 
 
@@ -41,6 +46,7 @@ def _colons(sql: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _dollars(sql: str) -> tuple[str, list[str]]:
+def _dollars(sql: str) -> tuple[str, bytes, list[str]]:
     names = list(dict.fromkeys(NAME.findall(sql)))
-    return NAME.sub(lambda found: f"${names.index(found[1]) + 1}", sql), names
+    text = NAME.sub(lambda found: f"${names.index(found[1]) + 1}", sql)
+    return text, text.encode(), names

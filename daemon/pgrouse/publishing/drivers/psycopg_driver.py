@@ -25,8 +25,8 @@ class Psycopg(Driver):
 
     async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
-        cursor = psycopg.Cursor(self.conn, row_factory=tuple_row)
-        return cursor.execute(statement.sql.encode(), statement.values).fetchone()
+        cursor = psycopg.RawCursor(self.conn, row_factory=tuple_row)
+        return cursor.execute(*statement.encoded()).fetchone()
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
@@ -56,8 +56,8 @@ class AsyncPsycopg(Driver):
 
     async def fetch_row(self, statement: Statement) -> Row | None:
         """Execute a statement, return its first row."""
-        cursor = psycopg.AsyncCursor(self.conn, row_factory=tuple_row)
-        return await (await cursor.execute(statement.sql.encode(), statement.values)).fetchone()
+        cursor = psycopg.AsyncRawCursor(self.conn, row_factory=tuple_row)
+        return await (await cursor.execute(*statement.encoded())).fetchone()
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
