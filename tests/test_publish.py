@@ -30,9 +30,11 @@ from pgrouse.errors import (
     TopicFull,
     TopicReserved,
 )
-from pgrouse.publishing.copy_rows import DEFAULT_PRIORITY
+from pgrouse.publishing import new_message
+from pgrouse.publishing.copy_rows import DEFAULT_PRIORITY, KEYS
 from pgrouse.publishing.new_message import ON_CONFLICT, NewMessage, PublishOptions
 from pgrouse.publishing.publish import publish, publish_many
+from tests.server.deadline import eventually
 from tests.server.postgres import Database
 
 Connection = psycopg.Connection[Any]
@@ -681,6 +683,37 @@ def test_messages_may_be_read_from_the_same_connection_and_are_published_all_or_
 
     assert (count, after_failure) == (7, [])
     assert stored(db, "key")[2:] == [("third",), ("fourth",), (None,), ("sixth",), ("seventh",)]
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_list_is_encoded_while_the_server_copies(
+    conn: Connection, db: Connection, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = new_message.jsonb.encode
+
+    def encode_last_during_copy(value: Any, *args: Any) -> str:
+        if value == "last":
+            copied = "SELECT tuples_processed FROM pg_stat_progress_copy WHERE tuples_processed > 0"
+            eventually(lambda: db.execute(copied).fetchone())
+        return encode(value, *args)
+
+    monkeypatch.setattr(new_message.jsonb, "encode", encode_last_during_copy)
+    messages = [NewMessage(topic="t", payload="x" * 1000) for _ in range(1000)] + [
+        NewMessage(topic="t", payload="last")
+    ]
+
+    assert publish_many(conn, kind(messages)) == 1001
+
+
+def test_a_taken_key_of_a_long_list_is_named(conn: Connection) -> None:
+    conn.execute("SET ROLE messages_publisher")
+    publish(conn, "t", key="k1")
+    messages = [NewMessage(topic="t", key=f"k{i}") for i in range(KEYS + 10)]
+
+    with pytest.raises(KeyTaken, match="topic t with the key 'k1' waits"):
+        publish_many(conn, messages)
+
+    assert publish_many(conn, messages[2:]) == KEYS + 8
 
 
 @pytest.mark.parametrize("before", [1, 5000])

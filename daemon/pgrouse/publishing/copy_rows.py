@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pgrouse.telemetry.publish_span import PublishSpan
 
 DEFAULT_PRIORITY = 5  # of the column; COPY cannot leave out one row's value
-BLOCK_BYTES = 64 * 1024
-# Each COPY fires the triggers once, so one of several has so many bytes, or KEYS rows.
-COPY_BYTES = 1024 * 1024
+BLOCK_CHARS = 16 * 1024
+# Each COPY fires the triggers once, so one of several has so many characters, or KEYS rows.
+COPY_CHARS = 1024 * 1024
 # One INSERT holds so many rows, or as many as have so many characters.
 INSERT_ROWS, INSERT_CHARS = 500, 1024 * 1024
-# An error of the server names the line of a key that is taken; so many keys are remembered until then.
+# An error of the server names the line of a key that is taken; so many keys are remembered until then, unless the messages are a list.
 KEYS = 10_000
 
 UNTIMED = ("topic", "channel", "key", "priority", "payload", "body", "headers", "max_attempts")
@@ -57,11 +57,13 @@ class CopyPart:
         columns: of messages.message.
         rows: each as of `new_message.row`, to be taken once.
         begin: to be called before the first row of each COPY is taken: the server counts lines from there.
+        needs_connection: whether taking a row may need the connection, which is busy during a COPY.
     """
 
     columns: tuple[str, ...]
     rows: Iterator[dict[str, Any]]
     begin: Callable[[], None]
+    needs_connection: bool
 
     def copy(self) -> bytes:
         """Return the statement for which `blocks` is the text, or each of `copies`."""
@@ -70,25 +72,25 @@ class CopyPart:
     def blocks(self) -> Iterator[bytes]:
         """Yield the text for one COPY. Lines are gathered: one write for each would be slow."""
         self.begin()
-        block = bytearray()
-        for each in self.rows:
-            block += self._line(each)
-            if len(block) >= BLOCK_BYTES:
-                yield bytes(block)
-                block.clear()
-        yield bytes(block)
+        while block := self._next_text(None, BLOCK_CHARS):
+            yield block
 
-    def copies(self) -> Iterator[bytes]:
-        """Yield the whole texts of several COPYs. While rows are taken none is under way, so they may be read from the same connection."""
-        while text := self._next_copy():
-            yield text
+    def copies(self) -> Iterator[Iterable[bytes]]:
+        """Yield the texts of COPYs, each in blocks. While one is under way, no row is taken that may be read from the same connection."""
+        if not self.needs_connection:
+            yield self.blocks()
+            return
+        self.begin()
+        while text := self._next_text(KEYS, COPY_CHARS):
+            yield (text,)
+            self.begin()
 
     def inserts(self) -> Iterator[Statement]:
         """Yield statements that publish the same where there is no COPY; each answers with how many rows there are."""
         sql = self._insert()
         gathered, chars = [], 0
         for each in self.rows:
-            gathered.append(self._record(each))
+            gathered.append(self._record({"priority": DEFAULT_PRIORITY} | each))
             chars += len(gathered[-1])
             if len(gathered) >= INSERT_ROWS or chars >= INSERT_CHARS:
                 yield Statement(sql, {"rows": f"[{','.join(gathered)}]"})
@@ -96,17 +98,20 @@ class CopyPart:
         if gathered:
             yield Statement(sql, {"rows": f"[{','.join(gathered)}]"})
 
-    def _next_copy(self) -> bytes:
-        self.begin()
-        text = bytearray()
-        for each in islice(self.rows, KEYS):
-            text += self._line(each)
-            if len(text) >= COPY_BYTES:
+    def _next_text(self, most_rows: int | None, enough_chars: int) -> bytes:
+        """Return the lines of the next rows; nothing after the last one. No string has a line break or a tab: JSON escapes them, names have none."""
+        left_out = dict.fromkeys(self.columns, "\\N") | {"priority": str(DEFAULT_PRIORITY)}
+        lines, chars = [], 0
+        for row in islice(self.rows, most_rows):
+            fields = left_out.copy()
+            for column, value in row.items():
+                fields[column] = value.replace("\\", "\\\\") if type(value) is str else _field(value)
+            line = "\t".join(fields.values()) + "\n"
+            lines.append(line)
+            chars += len(line)
+            if chars >= enough_chars:
                 break
-        return bytes(text)
-
-    def _line(self, row: dict[str, Any]) -> bytes:
-        return "\t".join([_field(row.get(column)) for column in self.columns]).encode() + b"\n"
+        return "".join(lines).encode()
 
     def _record(self, row: dict[str, Any]) -> str:
         return json.dumps({column: _text(row[column]) for column in self.columns if column in row}, ensure_ascii=False)
@@ -139,6 +144,8 @@ class CopyRows:
         self.count = 0
         self._cipher = cipher
         self._began = 0
+        # Exactly these: to take the messages of another kind may run code of the caller, which may use the connection.
+        self._listed = messages if isinstance(messages, list | tuple) and type(messages) in (list, tuple) else None
         self._keys: deque[tuple[int, str, str]] = deque(maxlen=KEYS)
         self._carry = sending.carry
         self._schemas = SchemaSnapshot(None)
@@ -156,13 +163,17 @@ class CopyRows:
             return moment
 
         if self._next is not None and not _is_timed(self._next):
-            yield CopyPart(UNTIMED, self._untimed(), self._begin)
+            yield CopyPart(UNTIMED, self._untimed(), self._begin, self._listed is None)
         if self._next is not None:
-            yield CopyPart(TIMED, self._timed(now), self._begin)
+            yield CopyPart(TIMED, self._timed(now), self._begin, self._listed is None)
 
     def key_of(self, line: int) -> tuple[str, str] | None:
         """Return topic and key of a line of the COPY that is under way, if they are remembered."""
-        return next((each[1:] for each in self._keys if each[0] == self._began + line), None)
+        number = self._began + line
+        if self._listed is None:
+            return next((each[1:] for each in self._keys if each[0] == number), None)
+        message = self._listed[number - 1]
+        return None if message.key is None else (message.topic, message.key)
 
     def _begin(self) -> None:
         self._began = self.count
@@ -170,7 +181,7 @@ class CopyRows:
     def _checked(self, messages: Iterable[NewMessage]) -> Iterator[dict[str, Any]]:
         for number, message in enumerate(messages, 1):
             try:
-                columns = {"priority": DEFAULT_PRIORITY} | _columns_of_many(message)
+                columns = _columns_of_many(message)
                 yield columns if self._carry is None else self._carry(columns)
             except InvalidMessage as error:
                 raise InvalidMessage(f"message number {number}: {error}") from error
@@ -181,7 +192,9 @@ class CopyRows:
 
     def _timed(self, now: Callable[[], datetime]) -> Iterator[dict[str, Any]]:
         while self._next is not None:
-            yield self._take(self._next | _times(self._next, now()))
+            row = self._next | _times(self._next, now())
+            row.pop("ttl", None)
+            yield self._take(row)
 
     def _take(self, row: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -189,7 +202,7 @@ class CopyRows:
         except InvalidPayload as error:
             raise InvalidPayload(f"{row['topic']} (message number {self.count + 1})", error.problems) from error
         self.count += 1
-        if "key" in row:
+        if "key" in row and self._listed is None:
             self._keys.append((self.count, row["topic"], row["key"]))
         self._next = next(self._rows, None)
         return row if self._cipher is None else self._cipher.encrypt_columns(row)
@@ -216,12 +229,8 @@ def _times(row: dict[str, Any], now: datetime) -> dict[str, datetime]:
 
 
 def _field(value: Any) -> str:
-    """Write one value for COPY. No string here has a line break or a tab: JSON escapes them, names do not contain them."""
+    """Write one value for COPY that is no string."""
     match value:
-        case None:
-            return "\\N"
-        case str():
-            return value.replace("\\", "\\\\")
         case bytes():
             return "\\\\x" + value.hex()
         case datetime():

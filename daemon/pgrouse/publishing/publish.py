@@ -131,7 +131,8 @@ def publish_many(
     """Publish any number of messages by COPY in the connection's transaction; return how many. Await it on an async connection.
 
     The messages are streamed, and become available in their order. All are published or none, but for those that a full topic drops.
-    The iterable may read from the same blocking connection.
+    The iterable may read from the same blocking connection. A list or tuple may not: each message is encoded while the server stores those
+    before it, so that it takes half of the time.
     COPY gives no ids back and knows no `on_conflict`: if you need one, call `publish` for each, best within `conn.pipeline()`.
     Where SQLAlchemy or Django is on another driver than psycopg or asyncpg there is no COPY: then it is an INSERT for each 500.
     A `cipher` encrypts those whose topics are its topics.

@@ -39,9 +39,10 @@ class Psycopg(Driver):
         """Insert many rows by COPYs. During a COPY the connection is busy, and the iterable of the caller may need it."""
         count = 0
         with psycopg.Cursor(self.conn) as cursor:
-            for text in part.copies():
+            for blocks in part.copies():
                 with cursor.copy(part.copy()) as copy:
-                    copy.write(text)
+                    for block in blocks:
+                        copy.write(block)
                 count += cursor.rowcount
         return count
 
