@@ -1,4 +1,4 @@
-"""The cost of notifications for publishers, against the same table without its trigger."""
+"""What triggers, a live daemon and the Python package cost publishers, each against the same without it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench import pgbench, program, usage
+from bench import pgbench, program, publish_python, usage
 from bench.figure import Figure, Report, Target
 from bench.postgres import Database, Postgres
 from bench.usage import Machine
@@ -19,6 +19,8 @@ SILENT = "the table without the trigger that notifies"
 WITHOUT = {BARE: "USER", SILENT: "new_message"}
 AWAKE = "no daemon asleep"
 KEYED = "no daemon asleep, each with a key"
+ALONE = "one connection, no daemon"
+BESIDE = "one connection, beside one live daemon"
 # Each way to publish, its setup, and its script.
 WAYS = {
     AWAKE: ("SELECT messages.arm('bench', NULL, '1 ms')", "publish.sql"),
@@ -39,10 +41,12 @@ class Run:
     Attributes:
         rate: publishes per second.
         cpu_us: of server and publishers together, per publish, in microseconds; NaN when the server is on another machine.
+        server_cpu_us: of the server alone.
     """
 
     rate: float
     cpu_us: float
+    server_cpu_us: float
 
 
 def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int, clients: int) -> Report:
@@ -58,17 +62,32 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int, cli
             _make(tables[way], statement)
             # A session has to listen, or a NOTIFY costs PostgreSQL nothing.
             ends.enter_context(program.bare_listener(tables[way], "new_message", Path(folder) / f"received_{number}"))
+        quiet = ends.enter_context(postgres.database("one_publisher"))
         for number in range(rounds):
             # Forward and backward, so that a drift of the machine affects all alike.
             for way in list(tables) if number % 2 else reversed(tables):
                 script = WAYS[way][1] if way in WAYS else "publish.sql"
                 runs[way].append(_run(postgres, machine, tables[way], script, seconds, clients))
-    return _report(runs, seconds, clients, postgres.is_private)
+            _run_one(postgres, machine, quiet, seconds, runs)
+        from_python = publish_python.measure(postgres, machine, rounds)
+    return _report(runs, from_python, seconds, clients, postgres.is_private)
 
 
 def _make(database: Database, statement: str) -> None:
     with database.connect() as conn:
         conn.execute(statement.encode())
+
+
+def _run_one(
+    postgres: Postgres, machine: Machine, template: Database, seconds: int, runs: dict[str, list[Run]]
+) -> None:
+    """Let one connection publish, without a daemon and beside one that works off what is published and sleeps in between."""
+    with postgres.database("beside_a_daemon", template) as copy:
+        runs[ALONE].append(_run(postgres, machine, copy, "publish.sql", seconds, clients=1))
+    with postgres.database("beside_a_daemon", template) as copy, program.daemon(copy):
+        program.wait_until_registered(copy)
+        program.wait_until_asleep(copy)
+        runs[BESIDE].append(_run(postgres, machine, copy, "publish.sql", seconds, clients=1))
 
 
 def _run(postgres: Postgres, machine: Machine, database: Database, script: str, seconds: int, clients: int) -> Run:
@@ -77,13 +96,15 @@ def _run(postgres: Postgres, machine: Machine, database: Database, script: str, 
         conn.execute("TRUNCATE messages.message")
     postgres.checkpoint()
     machine.wait_until_quiet()
-    before = postgres.cpu_s() + usage.children_cpu_s()
+    server, publishers = postgres.cpu_s(), usage.children_cpu_s()
     rate, publishes = pgbench.run_for(postgres, database, script, clients=clients, seconds=seconds)
-    used = postgres.cpu_s() + usage.children_cpu_s() - before
-    return Run(rate, used / publishes * 1e6)
+    server, publishers = postgres.cpu_s() - server, usage.children_cpu_s() - publishers
+    return Run(rate, (server + publishers) / publishes * 1e6, server / publishes * 1e6)
 
 
-def _report(runs: dict[str, list[Run]], seconds: int, clients: int, is_private: bool) -> Report:
+def _report(
+    runs: dict[str, list[Run]], from_python: list[Figure], seconds: int, clients: int, is_private: bool
+) -> Report:
     bare, silent = (Figure(name, "publishes/s", [run.rate for run in runs[name]]) for name in WITHOUT)
     awake = Figure(AWAKE, "publishes/s", [run.rate for run in runs[AWAKE]], silent, Target(0.95, at_least=True))
     figures = [bare, silent, awake, replace(awake, limit=bare)]
@@ -91,11 +112,18 @@ def _report(runs: dict[str, list[Run]], seconds: int, clients: int, is_private: 
         Figure(way, "publishes/s", [run.rate for run in runs[way]], bare) for way in WAYS if way not in {AWAKE, KEYED}
     ]
     figures += [Figure(KEYED, "publishes/s", [run.rate for run in runs[KEYED]], awake, Target(0.5, at_least=True))]
+    alone, beside = (Figure(way, "publishes/s", [run.rate for run in runs[way]]) for way in (ALONE, BESIDE))
+    figures += [alone, replace(beside, limit=alone, target=Target(0.7, at_least=True)), *from_python]
     if is_private:
         bare_cpu, *others = (
             Figure(f"{name}, CPU", "µs/publish", [run.cpu_us for run in runs[name]]) for name in (BARE, SILENT, AWAKE)
         )
         figures += [bare_cpu, *(replace(each, limit=bare_cpu) for each in others)]
+        server, with_triggers = (
+            Figure(f"{name}, CPU of the server", "µs/publish", [run.server_cpu_us for run in runs[name]])
+            for name in (BARE, AWAKE)
+        )
+        figures += [server, replace(with_triggers, limit=server, target=Target(1.05))]
     return Report(
         "publish",
         f"{clients} connections, one INSERT of one message per transaction, runs of {seconds} s in turn.",
