@@ -1,0 +1,49 @@
+"""oban-py, which is called `oban` on PyPI: the free part, without Oban Pro."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import psycopg
+import uvloop
+from contract import Handle, Peer, main
+from oban import Oban, worker
+from oban.schema import install_sql
+
+# As in its quick start; and what was best of 50, 200 and 1000.
+LIMITS = {"defaults": 10, "best": 200, "notified": 10}
+handle_number: Handle = print
+
+
+@worker(queue="noop")
+class Noop:
+    async def process(self, job) -> None:
+        handle_number(job.args["n"])
+
+
+class ObanPy(Peer):
+    run = staticmethod(uvloop.run)
+
+    async def install(self) -> None:
+        with psycopg.connect(self.url, autocommit=True) as conn:
+            conn.execute(install_sql())
+
+    async def connect(self) -> None:
+        self.oban = await Oban(pool=await Oban.create_pool(self.url)).start()
+
+    async def publish(self, n: int) -> None:
+        await self.oban.enqueue(Noop.new({"n": n}))
+
+    async def publish_many(self, numbers: Sequence[int]) -> None:
+        await self.oban.enqueue_many([Noop.new({"n": n}) for n in numbers])
+
+    async def work(self, handle: Handle, settings: str) -> None:
+        global handle_number
+        handle_number = handle
+        pool = await Oban.create_pool(self.url, max_size=20 if settings == "best" else None)
+        async with Oban(pool=pool, queues={"noop": LIMITS[settings]}):
+            await asyncio.Event().wait()
+
+
+main(ObanPy())
