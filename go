@@ -4,6 +4,7 @@
   ./go demo [ARGUMENTS]    show pgrouse at work on a private PostgreSQL; arguments go to `pgrouse demo`
   ./go test [ARGUMENTS]    run the tests; arguments go to pytest
   ./go check               check style, types and migrations
+  ./go bench [ARGUMENTS]   run the benchmarks, `--peers` beside other queues; arguments go to `python -m bench`
   ./go clean               remove all that these commands made: .venv, caches, private databases
 
 Python packages are installed into .venv by uv, which is fetched by the address and hash in uv.lock if the machine has none that fits. As root on
@@ -54,7 +55,8 @@ FOR_OPERATING = [
     "--extra=crypto",
     "--extra=schemas",
 ]
-FOR_TEST = [*FOR_DEMO, *FOR_SPARK, *FOR_OPERATING, "--extra=java", "--group=test", "--group=uv"]
+FOR_BENCH = [*FOR_DEMO, *FOR_SPARK, *FOR_OPERATING, "--extra=java", "--group=uv"]
+FOR_TEST = [*FOR_BENCH, "--group=test"]
 FOR_CHECK = [*FOR_TEST, "--group=check"]
 
 # What the Debian packages of a PostgreSQL version bring, by which is seen whether they are there.
@@ -80,7 +82,7 @@ ROUNDS = [["-n", "auto", "-m", "not spark and not long"], ["-m", "spark and not 
 
 def main(arguments: list[str]) -> None:
     """Run the command that is named."""
-    commands = {"demo": demo, "test": test, "check": check, "clean": clean}
+    commands = {"demo": demo, "test": test, "check": check, "bench": bench, "clean": clean}
     command = commands.get(arguments[0]) if arguments else None
     if command is None:
         wants_help = arguments[:1] in (["-h"], ["--help"], ["help"])
@@ -130,6 +132,14 @@ def check(arguments: list[str]) -> NoReturn:
     sys.exit(0)
 
 
+def bench(arguments: list[str]) -> NoReturn:
+    """Run the benchmarks."""
+    if os.geteuid() == 0:
+        install_debian_packages(SERVER_PACKAGES)
+    install(FOR_BENCH)
+    become(VENV / "bin" / "python", "-m", "bench", *arguments)
+
+
 def refuse(arguments: list[str]) -> None:
     """Stop when a command that takes no arguments was given some."""
     if arguments:
@@ -153,6 +163,7 @@ def clean(arguments: list[str]) -> None:
         CACHE,
         *(ROOT / f".{tool}_cache" for tool in ("pytest", "mypy", "ruff")),
         ROOT / ".hypothesis",
+        ROOT / ".peers",
         ROOT / "dist",
     ]:
         if made.exists():

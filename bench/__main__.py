@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 from bench import (
@@ -23,6 +24,8 @@ from bench import (
     spark_publish,
 )
 from bench.figure import Report
+from bench.peers import chart, comparisons
+from bench.peers.field import Field
 from bench.postgres import Postgres
 from bench.usage import Machine
 
@@ -47,27 +50,54 @@ BENCHMARKS: dict[str, Benchmark] = {
     "claim-flatness": lambda postgres, machine: claim_flatness.measure(postgres, machine, rounds=3),
 }
 
+# With --peers.
+COMPARISONS = {
+    "drain": comparisons.drains,
+    "latency": comparisons.wakes,
+    "load": comparisons.loads,
+    "publish": comparisons.publishes,
+}
+
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice([*BENCHMARKS]), metavar="[NAME]...")
+@click.argument(
+    "names", nargs=-1, type=click.Choice([*BENCHMARKS, *COMPARISONS.keys() - BENCHMARKS]), metavar="[NAME]..."
+)
+@click.option("--peers", is_flag=True, help="Install other queues, each into an environment of its own, and compare.")
+@click.option(
+    "--charts", type=click.Path(path_type=Path, file_okay=False), help="With --peers: write a chart of each into here."
+)
 @click.option("--dsn", help="Measure on this server, as a user who may create databases. Default: a private one.")
 @click.option(
     "--flush-ms", type=float, help="Make each flush of the private server take so much longer, as on a network disk."
 )
 @click.option("--no-wait", is_flag=True, help="Do not wait before each run until the machine is quiet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def main(names: tuple[str, ...], dsn: str | None, flush_ms: float | None, no_wait: bool, as_json: bool) -> None:
+def main(
+    names: tuple[str, ...],
+    peers: bool,
+    charts: Path | None,
+    dsn: str | None,
+    flush_ms: float | None,
+    no_wait: bool,
+    as_json: bool,
+) -> None:
     """Measure pgrouse, each figure next to its limit in the same run.
 
-    NAME: drain, handlers, policies, latency, publish, spark-export, spark-publish, spark-consume, http, idle or claim-flatness; all of them if none is given. All together take about ten minutes.
+    NAME: drain, handlers, policies, latency, publish, spark-export, spark-publish, spark-consume, http, idle or claim-flatness; all of them if none is given. All together take about ten minutes. With --peers: drain, latency, load or publish.
     """
     if dsn and flush_ms:
         raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")
+    benchmarks = _comparisons() if peers else BENCHMARKS
+    if unknown := set(names) - benchmarks.keys():
+        raise click.UsageError(f"{', '.join(unknown)}: {'not' if peers else 'only'} with --peers")
     machine = Machine(wait_s=0 if no_wait else 60)
     with slow_disk.library(flush_ms) as preload, Postgres(dsn, preload) as postgres:
         if not as_json:
             click.echo(f"{postgres}{f', each flush {flush_ms:g} ms longer' if flush_ms else ''}\n{_python()}\n")
-        reports = [_run(name, postgres, machine, quiet=as_json) for name in names or BENCHMARKS]
+        reports = [_run(benchmarks[name], postgres, machine, quiet=as_json) for name in names or benchmarks]
+        if charts and peers:
+            chart.write(reports, charts)
         if as_json:
             about = {"server": str(postgres), "python": _python(), "flush_ms": flush_ms, "machine": str(machine)}
             click.echo(json.dumps({**about, "reports": [report.as_json() for report in reports]}, indent=2))
@@ -75,8 +105,17 @@ def main(names: tuple[str, ...], dsn: str | None, flush_ms: float | None, no_wai
             click.echo(f"The machine: {machine}.")
 
 
-def _run(name: str, postgres: Postgres, machine: Machine, *, quiet: bool) -> Report:
-    report = BENCHMARKS[name](postgres, machine)
+def _comparisons() -> dict[str, Benchmark]:
+    """Install the peers; return the comparisons with them."""
+    among = Field.install(lambda said: click.echo(said, err=True))
+    return {
+        name: lambda postgres, machine, compare=compare: compare(postgres, machine, among, rounds=3)
+        for name, compare in COMPARISONS.items()
+    }
+
+
+def _run(benchmark: Benchmark, postgres: Postgres, machine: Machine, *, quiet: bool) -> Report:
+    report = benchmark(postgres, machine)
     if not quiet:
         click.echo(report.as_text() + "\n")
     return report

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from functools import cache
 from typing import Any
+
+from peers.programs.tally import Tally
 
 from pgrouse import Context
 
@@ -35,6 +38,16 @@ async def mark(payload: dict[str, int]) -> None:
     """Record the start: one line `n nanoseconds` of CLOCK_MONOTONIC, which all processes share."""
     began = time.monotonic_ns()
     os.write(_marks(), f"{payload['n']} {began}\n".encode())
+
+
+async def tally(payload: dict[str, int]) -> None:
+    """Count, as the programs of the peers do."""
+    _tally()(payload["n"])
+
+
+@cache
+def _tally() -> Tally:
+    return Tally(os.environ["PGROUSE_BENCH_MARKS"], int(os.environ["PGROUSE_BENCH_MESSAGES"]))
 
 
 _opened: list[int] = []

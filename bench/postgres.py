@@ -87,8 +87,8 @@ class Postgres:
         return os_user.readable(self._installation).bindir / name
 
     @contextmanager
-    def database(self, name: str, template: Database | None = None) -> Iterator[Database]:
-        """Make a database with the schema installed, or a copy of one without connections; drop it at the end."""
+    def database(self, name: str, template: Database | None = None, *, with_schema: bool = True) -> Iterator[Database]:
+        """Make a database with the schema installed or an empty one, or a copy of one without connections; drop it at the end."""
         name = f"pgrouse_bench_{name}"
         self._drop(name)
         made = Database(name, make_conninfo(self._dsn, dbname=name))
@@ -96,7 +96,7 @@ class Postgres:
             source = sql.Identifier(template.name if template else "template0")
             conn.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), source))
         try:
-            if template is None:
+            if template is None and with_schema:
                 install(made)
             yield made
         finally:

@@ -56,21 +56,27 @@ class Marks:
 
 @contextmanager
 def daemon(
-    database: Database, *, concurrency: int | None = None, noop: str = "nothing", marks: Path | None = None
+    database: Database,
+    *,
+    concurrency: int | None = None,
+    noop: str = "nothing",
+    marks: Path | None = None,
+    messages: int = 0,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a daemon on this database; its warnings go to the standard error.
 
     Args:
         concurrency: of the worker; None = the default.
         noop: the handler of the topic "noop".
-        marks: where the handler of the topic "marked" records its starts.
+        marks: where the handlers "mark" (of the topic "marked") and "tally" write.
+        messages: how many the handler "tally" expects.
     """
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "pgrouse.toml"
         worker = "" if concurrency is None else f"concurrency = {concurrency}"
         config.write_text(CONFIG.format(worker=worker, handlers=HERE, noop=noop))
         command = [str(Path(sys.executable).with_name("pgrouse")), "run", "--config", str(config)]
-        with _running(command, database, marks) as process:
+        with _running(command, database, marks, messages) as process:
             yield process
 
 
@@ -110,8 +116,11 @@ def wait_until_asleep(database: Database) -> None:
 
 
 @contextmanager
-def _running(command: list[str], database: Database, marks: Path | None) -> Iterator[subprocess.Popen[bytes]]:
-    env = {**os.environ, "PGROUSE_DSN": database.dsn, **({"PGROUSE_BENCH_MARKS": str(marks)} if marks else {})}
+def _running(
+    command: list[str], database: Database, marks: Path | None, messages: int = 0
+) -> Iterator[subprocess.Popen[bytes]]:
+    told = {"PGROUSE_BENCH_MARKS": str(marks), "PGROUSE_BENCH_MESSAGES": str(messages)} if marks else {}
+    env = {**os.environ, "PGROUSE_DSN": database.dsn, **told}
     process = subprocess.Popen(command, env=env)
     try:
         yield process

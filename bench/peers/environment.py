@@ -1,0 +1,110 @@
+"""Where each peer is installed: an environment of its own below `.peers`, from the versions that are pinned."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.peers.peer import HERE, PROGRAMS, Peer
+
+FOLDER = Path(__file__).parents[2] / ".peers"
+WITHIN_S = 600
+
+
+class Unavailable(Exception):
+    """A peer cannot be installed here; the text says why."""
+
+
+def command(peer: Peer) -> list[str]:
+    """Return how its program is run; install what it needs first.
+
+    Raises:
+        Unavailable: it cannot be installed.
+    """
+    if not peer.package:
+        return [sys.executable, str(PROGRAMS / peer.program)]
+    return _for_node(peer) if peer.runs_on_node else _for_python(peer)
+
+
+def _for_node(peer: Peer) -> list[str]:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise Unavailable("it needs Node, and there is no npm on PATH")
+    folder = FOLDER / "node"
+    if not _is_current(folder, HERE / "package-lock.json"):
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(HERE / name, folder / name)
+        # The engines are those of the Node that is installed with them, not of the one that runs npm.
+        _run([npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], folder)
+        _note(folder, HERE / "package-lock.json")
+    # An ES module finds its packages by where it is.
+    for file in PROGRAMS.glob("*.mjs"):
+        shutil.copy(file, folder / file.name)
+    return [_node(folder), str(folder / peer.program)]
+
+
+def _node(folder: Path) -> str:
+    installed = next(folder.glob("node_modules/node-*/bin/node"), None)
+    found = str(installed) if installed else shutil.which("node")
+    if found is None:
+        raise Unavailable("there is no Node for this machine in its registry, and none on PATH")
+    return found
+
+
+def _for_python(peer: Peer) -> list[str]:
+    folder = FOLDER / peer.requirements.stem
+    python = folder / "venv" / "bin" / "python"
+    if not _is_current(folder, peer.requirements):
+        uv = _uv()
+        _run([uv, "venv", "--quiet", "--clear", "--no-managed-python", "--python", _python(peer), "venv"], folder)
+        _run([uv, "pip", "install", "--quiet", "--python", str(python), "-r", str(peer.requirements)], folder)
+        _note(folder, peer.requirements)
+    return [str(python), str(PROGRAMS / peer.program)]
+
+
+def _python(peer: Peer) -> str:
+    """Return a Python that is new enough, by path or for uv to look for."""
+    if sys.version_info >= peer.python:
+        return sys.executable
+    wanted = f">={peer.python[0]}.{peer.python[1]}"
+    looked = subprocess.run(
+        [_uv(), "python", "find", "--no-managed-python", wanted], capture_output=True, text=True, check=False
+    )
+    if looked.returncode != 0:
+        raise Unavailable(f"it needs Python {wanted.removeprefix('>=')} or newer, and there is none on PATH")
+    return looked.stdout.strip()
+
+
+def _uv() -> str:
+    beside = Path(sys.executable).with_name("uv")
+    found = str(beside) if beside.exists() else shutil.which("uv")
+    if found is None:
+        raise Unavailable("there is no uv: start the benchmarks by `./go bench`")
+    return found
+
+
+def _is_current(folder: Path, pins: Path) -> bool:
+    """Return whether these pins are installed; make the folder otherwise."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = folder / "installed"
+    return stamp.exists() and stamp.read_text() == pins.read_text()
+
+
+def _note(folder: Path, pins: Path) -> None:
+    shutil.copy(pins, folder / "installed")
+
+
+def _run(command: list[str], folder: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name not in {"VIRTUAL_ENV", "PYTHONPATH"}}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=env, capture_output=True, text=True, timeout=WITHIN_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"`{Path(command[0]).name}` did not install it within {WITHIN_S} s") from error
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
+        raise Unavailable(f"`{Path(command[0]).name} {command[1]}` failed: {said[0]}")

@@ -1,0 +1,74 @@
+"""Who takes part in a comparison, and who cannot and why."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from bench.peers.environment import Unavailable, command
+from bench.peers.peer import PEERS, PGROUSE, Peer
+from bench.peers.run import Entrant, PeerFailed
+
+# A peer's name, and what sets apart several values of it, as its settings.
+Key = tuple[str, str]
+
+
+@dataclass
+class Field:
+    """The peers that could be installed.
+
+    Attributes:
+        entrants: pgrouse and these.
+        out: who cannot take part, or no longer, and why.
+    """
+
+    entrants: list[Entrant] = field(default_factory=list)
+    out: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def install(cls, say: Callable[[str], object], peers: list[Peer] = PEERS) -> Field:
+        """Install them; tell who is skipped."""
+        made = cls([Entrant(PGROUSE, command(PGROUSE))])
+        for peer in peers:
+            try:
+                made.entrants.append(Entrant(peer, command(peer)))
+            except Unavailable as error:
+                made.out[f"{peer.name} {peer.version}"] = str(error)
+                say(f"without {peer.name}: {error}")
+        return made
+
+    @property
+    def notes(self) -> list[str]:
+        """The versions, and who is out."""
+        versions = [f"{each.peer.name} {each.peer.version}" for each in self.entrants if each.peer is not PGROUSE]
+        return [f"Versions: {', '.join(versions)}.", *(f"Without {name}: {why}." for name, why in self.out.items())]
+
+
+class Rounds:
+    """The values of a comparison, round by round, of those who came through all of them."""
+
+    def __init__(self, among: Field, rounds: int) -> None:
+        self._field = among
+        self._rounds = rounds
+        self._values: dict[Key, list[Any]] = defaultdict(list)
+
+    def attempt(self, entrant: Entrant, key: Key, action: Callable[[], Any]) -> None:
+        """Keep what the action returns; one who fails is out, with the reason."""
+        name = ", ".join(filter(None, key))
+        if name in self._field.out:
+            return
+        try:
+            self._values[key].append(action())
+        except (PeerFailed, subprocess.TimeoutExpired, json.JSONDecodeError, psycopg.Error) as error:
+            if not entrant.peer.package:
+                raise
+            self._field.out[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+
+    def complete(self) -> dict[Key, list[Any]]:
+        """Return the values of those who have one of each round."""
+        return {key: values for key, values in self._values.items() if len(values) == self._rounds}
