@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
@@ -29,13 +29,10 @@ def drains(postgres: Postgres, machine: Machine, among: Field, rounds: int, shar
     values = Rounds(among, rounds)
     with ExitStack() as ends:
         backlogs = [
-            (
-                entrant,
-                settings,
-                ends.enter_context(_backlog(postgres, entrant, settings, max(2, int(messages * share)))),
-            )
+            (entrant, settings, backlog)
             for entrant in among.entrants
-            for settings, messages in zip((DEFAULTS, BEST), entrant.peer.backlog, strict=True)
+            for settings, messages in zip((DEFAULTS, BEST), _sizes(entrant, share), strict=True)
+            if (backlog := among.enter(ends, entrant, _backlog(postgres, entrant, settings, messages)))
         ]
         for _ in range(rounds):
             limit = partial(_by_plain_sql, postgres, machine, backlogs[0][2], int(PGROUSE.backlog[0] * share))
@@ -44,6 +41,10 @@ def drains(postgres: Postgres, machine: Machine, among: Field, rounds: int, shar
                 run = partial(drained, postgres, machine, entrant, backlog, settings)
                 values.attempt(entrant, (entrant.peer.name, settings), run)
     return _report_of_drains(values, among, share)
+
+
+def _sizes(entrant: Entrant, share: float) -> list[int]:
+    return [max(2, int(messages * share)) for messages in entrant.peer.backlog]
 
 
 @contextmanager
@@ -69,10 +70,7 @@ def _report_of_drains(values: Rounds, among: Field, share: float) -> Report:
         Figure(", ".join(key), "messages/s", rates, limit)
         for key, rates in sorted(complete.items(), key=lambda item: item[0][1] == BEST)
     ]
-    sizes = [
-        f"{each.peer.name} {' and '.join(f'{max(2, int(n * share)):,}' for n in each.peer.backlog)}"
-        for each in among.entrants
-    ]
+    sizes = [f"{each.peer.name} {' and '.join(f'{n:,}' for n in _sizes(each, share))}" for each in among.entrants]
     best = [f"{each.peer.name}: {each.peer.best}" for each in among.entrants]
     return Report(
         "peers-drain",
@@ -145,7 +143,11 @@ def publishes(postgres: Postgres, machine: Machine, among: Field, rounds: int, s
     values = Rounds(among, rounds)
     rows = int(PGROUSE.bulk * share)
     with ExitStack() as ends:
-        templates = [(entrant, ends.enter_context(entrant.database(postgres))) for entrant in among.entrants]
+        templates = [
+            (entrant, template)
+            for entrant in among.entrants
+            if (template := among.enter(ends, entrant, entrant.database(postgres)))
+        ]
         pgrouse, empty = templates[0]
         for _ in range(rounds):
             for key, chunk in ((COPY, CHUNK), (COPY_AT_ONCE, rows)):

@@ -37,7 +37,7 @@ def _for_node(peer: Peer) -> list[str]:
     if not _is_current(folder, HERE / "package-lock.json"):
         for name in ("package.json", "package-lock.json"):
             shutil.copy(HERE / name, folder / name)
-        # The engines are those of the Node that is installed with them, not of the one that runs npm.
+        # npm warns when it runs on an older Node than they want; they run on the one that is installed with them.
         _run([npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], folder)
         _note(folder, HERE / "package-lock.json")
     # An ES module finds its packages by where it is.

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,9 @@ import psycopg
 from bench.peers.environment import Unavailable, command
 from bench.peers.peer import PEERS, PGROUSE, Peer
 from bench.peers.run import Entrant, PeerFailed
+from bench.postgres import Database
 
+FAILURES = (PeerFailed, subprocess.TimeoutExpired, json.JSONDecodeError, psycopg.Error)
 # A peer's name, and what sets apart several values of it, as its settings.
 Key = tuple[str, str]
 
@@ -42,6 +45,20 @@ class Field:
                 say(f"without {peer.name}: {error}")
         return made
 
+    def enter(self, ends: ExitStack, entrant: Entrant, manager: AbstractContextManager[Database]) -> Database | None:
+        """Enter a context that gets a peer ready; a peer for which this fails is out, and None is returned."""
+        try:
+            return ends.enter_context(manager)
+        except FAILURES as error:
+            self.drop(entrant, entrant.peer.name, error)
+            return None
+
+    def drop(self, entrant: Entrant, name: str, error: Exception) -> None:
+        """Note why a peer is out; pgrouse itself may not fail."""
+        if not entrant.peer.package:
+            raise error
+        self.out[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+
     @property
     def notes(self) -> list[str]:
         """The versions, and who is out."""
@@ -64,10 +81,8 @@ class Rounds:
             return
         try:
             self._values[key].append(action())
-        except (PeerFailed, subprocess.TimeoutExpired, json.JSONDecodeError, psycopg.Error) as error:
-            if not entrant.peer.package:
-                raise
-            self._field.out[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+        except FAILURES as error:
+            self._field.drop(entrant, name, error)
 
     def complete(self) -> dict[Key, list[Any]]:
         """Return the values of those who have one of each round."""

@@ -122,7 +122,7 @@ PEERS = [
         left="SELECT count(*) FROM procrastinate_jobs AS j WHERE j.status <> 'succeeded'",
         done="SELECT count(*) FROM procrastinate_jobs AS j WHERE j.status = 'succeeded'",
         best="concurrency 50, 20 connections",
-        backlog=(1_000, 2_000),
+        backlog=(500, 2_000),
         bulk=20_000,
     ),
     Peer(

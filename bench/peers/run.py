@@ -49,13 +49,20 @@ class Entrant:
 
     def call(self, database: Database, *arguments: object) -> Any:
         """Run a command of the program to its end; return what it printed."""
-        done = self._start(database, *arguments).communicate(timeout=WITHIN_S)
-        return json.loads(done[0]) if done[0].strip() else None
+        return self.calls(database, [[*arguments]])[0]
 
     def calls(self, database: Database, commands: list[list[object]]) -> list[Any]:
-        """Run commands at the same time."""
+        """Run commands at the same time, to their ends.
+
+        Raises:
+            PeerFailed: one ended with an error.
+        """
         started = [self._start(database, *arguments) for arguments in commands]
-        return [json.loads(each.communicate(timeout=WITHIN_S)[0]) for each in started]
+        printed = [each.communicate(timeout=WITHIN_S)[0] for each in started]
+        for process, arguments in zip(started, commands, strict=True):
+            if process.returncode != 0:
+                raise PeerFailed(f"its `{arguments[0]}` ended with {process.returncode}")
+        return [json.loads(each) if each.strip() else None for each in printed]
 
     def publish(self, database: Database, count: int, chunk: int = CHUNK) -> float:
         """Publish in bulk; return the seconds."""

@@ -13,13 +13,14 @@ from oban.schema import install_sql
 
 # As in its quick start; and what was best of 50, 200 and 1000.
 LIMITS = {"defaults": 10, "best": 200, "notified": 10}
-handle_number: Handle = print
 
 
 @worker(queue="noop")
 class Noop:
+    handle: Handle = staticmethod(print)
+
     async def process(self, job) -> None:
-        handle_number(job.args["n"])
+        self.handle(job.args["n"])
 
 
 class ObanPy(Peer):
@@ -39,8 +40,7 @@ class ObanPy(Peer):
         await self.oban.enqueue_many([Noop.new({"n": n}) for n in numbers])
 
     async def work(self, handle: Handle, settings: str) -> None:
-        global handle_number
-        handle_number = handle
+        Noop.handle = staticmethod(handle)
         pool = await Oban.create_pool(self.url, max_size=20 if settings == "best" else None)
         async with Oban(pool=pool, queues={"noop": LIMITS[settings]}):
             await asyncio.Event().wait()
