@@ -8,7 +8,7 @@ import time
 from functools import cache
 from typing import Any
 
-from peers.programs.tally import Tally
+from bench.peers.programs.tally import Tally
 
 from pgrouse import Context
 

@@ -22,7 +22,7 @@ CONFIG = """\
 {worker}
 
 [handlers]
-import_path = ["{handlers}"]
+import_path = ["{handlers}", "{root}"]
 
 [topics.noop]
 handler = "handlers:{noop}"
@@ -74,7 +74,7 @@ def daemon(
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "pgrouse.toml"
         worker = "" if concurrency is None else f"concurrency = {concurrency}"
-        config.write_text(CONFIG.format(worker=worker, handlers=HERE, noop=noop))
+        config.write_text(CONFIG.format(worker=worker, handlers=HERE, root=HERE.parent, noop=noop))
         command = [str(Path(sys.executable).with_name("pgrouse")), "run", "--config", str(config)]
         with _running(command, database, marks, messages) as process:
             yield process
