@@ -88,15 +88,17 @@ def main(
     """
     if dsn and flush_ms:
         raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")
+    if charts and not peers:
+        raise click.UsageError("--charts needs --peers: only comparisons have charts")
+    if other := set(names) - (COMPARISONS if peers else BENCHMARKS).keys():
+        raise click.UsageError(f"{', '.join(sorted(other))}: {'not' if peers else 'only'} with --peers")
     benchmarks = _comparisons() if peers else BENCHMARKS
-    if unknown := set(names) - benchmarks.keys():
-        raise click.UsageError(f"{', '.join(unknown)}: {'not' if peers else 'only'} with --peers")
     machine = Machine(wait_s=0 if no_wait else 60)
     with slow_disk.library(flush_ms) as preload, Postgres(dsn, preload) as postgres:
         if not as_json:
             click.echo(f"{postgres}{f', each flush {flush_ms:g} ms longer' if flush_ms else ''}\n{_python()}\n")
         reports = [_run(benchmarks[name], postgres, machine, quiet=as_json) for name in names or benchmarks]
-        if charts and peers:
+        if charts:
             chart.write(reports, charts)
         if as_json:
             about = {"server": str(postgres), "python": _python(), "flush_ms": flush_ms, "machine": str(machine)}

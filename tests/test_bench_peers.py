@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.__main__ import main
 from bench.figure import Figure, Report
 from bench.peers import chart, comparisons, environment
 from bench.peers.environment import Unavailable
@@ -19,6 +20,7 @@ from bench.peers.programs.tally import Tally
 from bench.peers.run import Entrant, PeerFailed, bulk, drained
 from bench.postgres import Postgres
 from bench.usage import Machine
+from click.testing import CliRunner
 
 ON_NODE = [peer for peer in PEERS if peer.runs_on_node]
 ON_PYTHON = [peer for peer in PEERS if not peer.runs_on_node]
@@ -247,6 +249,24 @@ class TestComparisons:
             "pgrouse, from the return, p50",
             "pgrouse, from the return, p99",
         ]
+
+
+class TestCommand:
+    """`python -m bench --peers`."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["load"], "load: only with --peers"),
+            (["--peers", "idle"], "idle: not with --peers"),
+            (["--charts", "there"], "--charts needs --peers"),
+        ],
+    )
+    def test_what_does_not_go_together_is_refused(self, arguments: list[str], said: str) -> None:
+        output = CliRunner().invoke(main, arguments)
+
+        assert output.exit_code == 2
+        assert said in output.output
 
 
 class TestChart:

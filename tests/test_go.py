@@ -58,6 +58,21 @@ class TestCommands:
         assert f"`{command}` takes no arguments, not even --help" in output.stderr
 
 
+class TestBench:
+    """How it starts the benchmarks."""
+
+    def test_arguments_go_to_the_benchmarks(self, go: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+        became: list[tuple[Any, ...]] = []
+        monkeypatch.setattr(go.os, "geteuid", lambda: 1000)
+        monkeypatch.setattr(go, "install", lambda wanted: became.append(tuple(wanted)))
+        monkeypatch.setattr(go, "become", lambda *command: became.append(command))
+
+        go.bench(["--peers", "drain"])
+
+        assert "--group=uv" in became[0]
+        assert became[1] == (go.VENV / "bin" / "python", "-m", "bench", "--peers", "drain")
+
+
 class TestPython:
     """The Python that it runs on."""
 

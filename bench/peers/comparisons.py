@@ -85,7 +85,7 @@ def _report_of_drains(values: Rounds, among: Field, share: float) -> Report:
     )
 
 
-def wakes(postgres: Postgres, machine: Machine, among: Field, rounds: int, messages: int = 100) -> Report:
+def wakes(postgres: Postgres, machine: Machine, among: Field, rounds: int, messages: int = 60) -> Report:
     """Publish one message at a time to idle workers."""
     values = Rounds(among, rounds)
     for _ in range(rounds):
