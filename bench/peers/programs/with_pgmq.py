@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Sequence
@@ -47,6 +48,8 @@ class Pgmq(Peer):
         """Read when a notification says so, and each five seconds."""
         # Without a throttle: with one the last message of a burst gets no notification.
         self.client.enable_notify(NAME, throttle_interval_ms=0)
+        # Each of its notifications has no payload, of which its listener warns.
+        self.client.logger.setLevel(logging.ERROR)
         woken: queue.SimpleQueue[object] = queue.SimpleQueue()
         listener = SyncNotificationListener(self.client)
         listener.dsn = self.url
