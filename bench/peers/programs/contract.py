@@ -60,6 +60,9 @@ def main(peer: Peer) -> None:
     }
     runner = getattr(peer, "run", asyncio.run)
     runner(commands[command](*arguments))
+    sys.stdout.flush()
+    # The threads of pgqrs, which are not Python's, at times abort a Python that ends.
+    os._exit(0)
 
 
 async def _publish(peer: Peer, first: int, count: int, chunk: int) -> None:
