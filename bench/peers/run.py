@@ -58,7 +58,11 @@ class Entrant:
             PeerFailed: one ended with an error.
         """
         started = [self._start(database, *arguments) for arguments in commands]
-        printed = [each.communicate(timeout=WITHIN_S)[0] for each in started]
+        try:
+            printed = [each.communicate(timeout=WITHIN_S)[0] for each in started]
+        finally:
+            for process in started:
+                process.kill()
         for process, arguments in zip(started, commands, strict=True):
             if process.returncode != 0:
                 raise PeerFailed(f"its `{arguments[0]}` ended with {process.returncode}")
