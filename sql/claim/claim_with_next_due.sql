@@ -172,8 +172,9 @@ RETURNS messages.picked
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  -- Some claims read from the left edge, so that no row can stay below a mark for ever, anyone who ticks or does not.
-  v_marks  boolean := p_claim_id % 64 <> 0;
+  -- Where nobody raises the marks some claims read from the left edge, so that no row can stay below a mark for ever.
+  v_marks  boolean := p_claim_id % 64 <> 0
+    OR EXISTS (SELECT FROM messages.low_water_mark AS k WHERE k.left_edge_at > clock_timestamp() - interval '1 minute');
   v_first  messages.picked;
   v_second messages.picked;
 BEGIN

@@ -9,13 +9,14 @@ CREATE TABLE messages.low_water (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
 -- One row: the time up to which marks may be raised (safe_at), and the next such time (at), which counts once every transaction
--- older than xid has ended.
+-- older than xid has ended. left_edge_at: from when on a run also reads what is below the marks.
 CREATE TABLE messages.low_water_mark (
-  only_row    boolean     PRIMARY KEY DEFAULT true CHECK (only_row),
-  safe_at     timestamptz NOT NULL DEFAULT 'epoch',
-  at          timestamptz NOT NULL DEFAULT 'epoch',
-  xid         xid8        NOT NULL DEFAULT '0',
-  next_run_at timestamptz NOT NULL DEFAULT 'epoch'
+  only_row     boolean     PRIMARY KEY DEFAULT true CHECK (only_row),
+  safe_at      timestamptz NOT NULL DEFAULT 'epoch',
+  at           timestamptz NOT NULL DEFAULT 'epoch',
+  xid          xid8        NOT NULL DEFAULT '0',
+  next_run_at  timestamptz NOT NULL DEFAULT 'epoch',
+  left_edge_at timestamptz NOT NULL DEFAULT 'epoch'
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 INSERT INTO messages.low_water_mark DEFAULT VALUES;
 

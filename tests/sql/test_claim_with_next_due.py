@@ -234,3 +234,12 @@ def test_every_64th_claim_reads_from_the_left_edge_so_that_no_mark_hides_a_messa
     queue.publish(available_at="2026-01-01")
 
     assert pick(queue, claim_id).count == found
+
+
+@pytest.mark.parametrize(("ago", "found"), [("59 s", 0), ("61 s", 1)])
+def test_while_the_marks_are_raised_it_does_not(queue: Queue, ago: str, found: int) -> None:
+    queue.conn.execute("INSERT INTO messages.low_water (topic, priority, at) VALUES ('t', 5, '2026-01-02')")
+    queue.conn.execute("UPDATE messages.low_water_mark SET left_edge_at = clock_timestamp() - %s::interval", [ago])
+    queue.publish(available_at="2026-01-01")
+
+    assert pick(queue, 64).count == found

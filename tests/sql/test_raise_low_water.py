@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.server.postgres import Database
-from tests.sql.queue import Listener, Queue
+from tests.sql.queue import Background, Listener, Queue
 
 CLAIM = "SELECT * FROM messages.claim('w', ARRAY['t'], 10)"
 
@@ -22,10 +22,24 @@ def database(own_database: Database) -> Database:
 
 
 def raise_marks(queue: Queue, slow: str = "0 s") -> int:
-    """Run it at once; `slow` is the time from which an entry gets a mark: by default every entry does."""
-    queue.conn.execute("UPDATE messages.low_water_mark SET next_run_at = 'epoch'")
+    """Run it at once, from the left edge; `slow` is the time from which an entry gets a mark: by default every entry does."""
+    queue.conn.execute("UPDATE messages.low_water_mark SET next_run_at = 'epoch', left_edge_at = 'epoch'")
     marks: int = queue.value("SELECT messages.raise_low_water(%s)", [slow])
     return marks
+
+
+def move_marks(queue: Queue) -> int:
+    """Run it at once, while it is too early to read from the left edge again."""
+    queue.conn.execute(
+        "UPDATE messages.low_water_mark SET next_run_at = 'epoch', left_edge_at = clock_timestamp() + interval '1 hour'"
+    )
+    marks: int = queue.value("SELECT messages.raise_low_water('0 s')")
+    return marks
+
+
+def nobody_runs_it(queue: Queue) -> None:
+    """Let the last run be two minutes ago."""
+    queue.conn.execute("UPDATE messages.low_water_mark SET left_edge_at = clock_timestamp() - interval '2 minutes'")
 
 
 def mark(queue: Queue) -> Any:
@@ -110,6 +124,69 @@ def test_the_mark_is_at_the_oldest_waiting_message(queue: Queue) -> None:
     assert mark(queue) == queue.message(oldest).available_at
 
 
+def test_a_mark_moves_on_from_where_it_is_and_that_costs_a_few_pages(queue: Queue, database: Database) -> None:
+    with held_snapshot(database):
+        work_off(queue, 20_000)
+        raise_marks(queue)
+        raise_marks(queue)
+        before = mark(queue)
+        work_off(queue, 10)
+        waiting = queue.publish(wait="1 hour")
+        queue.conn.execute("UPDATE messages.low_water_mark SET next_run_at = 'epoch', left_edge_at = 'infinity'")
+
+        assert queue.buffers("SELECT messages.raise_low_water()") < 100
+        assert move_marks(queue) == 1
+
+    assert before < mark(queue) < queue.message(waiting).available_at
+
+
+def test_only_a_run_from_the_left_edge_finds_what_is_below_a_mark_or_removes_it(queue: Queue) -> None:
+    work_off(queue, 10)
+    raise_marks(queue)
+    raise_marks(queue)
+    past = queue.publish(wait="-1 hour")
+
+    move_marks(queue)
+    assert mark(queue) > queue.message(past).available_at
+    raise_marks(queue)
+    assert mark(queue) == queue.message(past).available_at
+
+
+def test_the_left_edge_is_read_at_most_a_twentieth_of_the_time(queue: Queue) -> None:
+    raise_marks(queue)
+    due = queue.row(
+        "SELECT next_run_at <= clock_timestamp() AS run, left_edge_at > next_run_at AS wait FROM messages.low_water_mark"
+    )
+    assert (due.run, due.wait) == (True, True)
+
+    queue.conn.execute("UPDATE messages.low_water_mark SET left_edge_at = clock_timestamp() + interval '1 hour'")
+    queue.call("raise_low_water")
+
+    left = queue.row(
+        "SELECT left_edge_at > clock_timestamp() + interval '50 minutes' AS later FROM messages.low_water_mark"
+    )
+    assert left.later is True
+
+
+def test_a_mark_that_a_settle_lowers_during_a_run_stays_low(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+) -> None:
+    """The run has read the mark before, and would move it beyond the message that was put back."""
+    published = queue.publish(wait="-5 s")
+    claimed = queue.claim()
+    raise_marks(queue)
+    raise_marks(queue)
+
+    with other.conn.transaction():
+        other.settle("release", claimed)
+        run = background.start(move_marks, queue)
+        eventually(lambda: background.is_blocked(queue))
+    run.result()
+
+    no_left_edge(queue)
+    assert [c.id for c in queue.claim()] == [published]
+
+
 def test_a_message_that_commits_late_is_never_below_the_mark(queue: Queue, other: Queue) -> None:
     """Its available_at was set before the mark was taken, and its row becomes visible after: the mark must wait for its transaction."""
     work_off(queue, 10)
@@ -172,6 +249,7 @@ def test_without_any_run_some_claims_find_it_too(queue: Queue) -> None:
     no_left_edge(queue)
 
     above_the_mark = queue.claim()
+    nobody_runs_it(queue)
     queue.let_claim_ids(lambda claim_id: claim_id % 64 == 0)
     from_the_left_edge = queue.claim()
 
