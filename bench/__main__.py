@@ -22,6 +22,7 @@ from bench import (
     spark_consume,
     spark_export,
     spark_publish,
+    trickle,
 )
 from bench.figure import Report
 from bench.peers import chart, comparisons
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "handlers": lambda postgres, machine: handler_kinds.measure(postgres, machine, rounds=3),
     "policies": lambda postgres, machine: policies.measure(postgres, machine, rounds=3, messages=100_000),
     "latency": lambda postgres, machine: latency.measure(postgres, machine, rounds=4, messages=400),
+    "trickle": lambda postgres, machine: trickle.measure(postgres, machine, rounds=3, seconds=8),
     "publish": lambda postgres, machine: publish.measure(postgres, machine, rounds=10, seconds=3, clients=8),
     "spark-export": lambda postgres, machine: spark_export.measure(
         postgres, machine, rounds=3, rows=1_000_000, growth=(1_000_000, 10_000_000)

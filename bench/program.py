@@ -88,6 +88,12 @@ def bare_listener(database: Database, channel: str, marks: Path) -> Iterator[sub
         yield process
 
 
+def steady_publisher(database: Database, rate: int, seconds: int, connections: int, calls: Path) -> None:
+    """Publish to the topic "marked" at this rate, and record in `calls` when each message was published."""
+    command = [sys.executable, str(HERE / "steady_publisher.py"), *map(str, (rate, seconds, connections, calls))]
+    subprocess.run(command, env={**os.environ, "PGROUSE_DSN": database.dsn}, check=True)
+
+
 def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> None:
     """Poll until the condition holds.
 
