@@ -68,6 +68,7 @@ def test_the_protocol_holds_in_every_state(model: str, tmp_path: Path) -> None:
         "GATE_AFTER_XID",
         "LOWERED_TOO_SOON",
         "IGNORE_NOTIFY",
+        "PAUSE_IS_SLEEP",
         "SKIP_AND_SLEEP",
     ],
 )

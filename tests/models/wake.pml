@@ -18,8 +18,8 @@
 
    A publisher is any transaction that makes messages ready: by INSERT, or by retry, defer, release, redrive, expire_locks, which notify as the
    trigger does. Publishers commit, roll back, do so several times in one transaction, use REPEATABLE READ, and stop for ever. Workers claim
-   all or some of the waiting messages, arm, sleep, stay armed over wake-ups and sleep again without a new horizon, disarm when busy, lose
-   connections before and after their commit, and one of them dies.
+   all or some of the waiting messages, arm, sleep, stay armed over wake-ups and sleep again without a new horizon, disarm when busy, stay awake
+   for a while and claim again, armed or not, lose connections before and after their commit, and one of them dies.
    In the code: messages.new_message, notify_topics, arm, draw_xid, oldest_running_xid, next_due, disarm; worker/claim_planner.py and client/worker_client.py.
 
    Variants, each of which fails and so shows what a part is for:
@@ -35,6 +35,7 @@
      GATE_AFTER_XID    raise the time in the sequence after the own xid is drawn instead of before
      LOWERED_TOO_SOON  lower the time in the sequence although a worker is about to commit a flag
      IGNORE_NOTIFY     forget a notification that came during a claim
+     PAUSE_IS_SLEEP    stay awake for a while, and then do not claim again
      SKIP_AND_SLEEP    sleep although a due message is locked by the claim of another worker: that claim may be rolled back */
 
 #ifndef PUBLISHERS
@@ -224,6 +225,14 @@ check:
        beyond = false; due = false; goto check
 #endif
     :: true                                      /* none, or it has not arrived yet */
+    fi;
+    if
+#ifdef PAUSE_IS_SLEEP
+    :: beyond = false; due = false; goto asleep
+#else
+    :: beyond = false; due = false; goto check     /* messages arrive steadily: it claims again in a moment, armed or not */
+#endif
+    :: true
     fi;
     if
     :: !counts -> beyond = false; due = false; goto arm

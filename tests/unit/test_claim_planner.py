@@ -13,6 +13,8 @@ from pgrouse.worker.claim_planner import (
     DISARM_AFTER_S,
     LIMITED_POLL_S,
     RECHECK_BACKOFF_S,
+    SETTLE_FOR_FIRST_S,
+    STEADY_CLAIM_S,
     Capacity,
     ClaimPlanner,
     PlannerState,
@@ -236,12 +238,102 @@ class TestAsleep:
         rig.planner.set_listening(True)
         rig.find(*[claimed() for _ in range(100)])
         late = rig.next_turn(claim_loop=1)
+        clock.forward(1)
         rig.find()
         rig.find(own_xid=OWN_XID, oldest_xid=OWN_XID, next_due_s=0.3)
 
         rig.answer(late, oldest_xid=OWN_XID)
 
         assert rig.planner.wait_s() == pytest.approx(0.3)
+
+
+class TestSteady:
+    """Messages arrive so steadily that notifications would cost more than claims."""
+
+    @pytest.fixture
+    def steady(self, asleep: Rig, claimed: Claimed) -> Rig:
+        asleep.planner.on_notification()
+        asleep.find(*(claimed() for _ in range(30)))
+        return asleep
+
+    def test_the_next_claim_begins_some_milliseconds_after_the_last(self, steady: Rig) -> None:
+        assert steady.planner.state is PlannerState.STEADY
+        assert steady.next_turn().request is None
+        assert steady.planner.wait_s() == pytest.approx(STEADY_CLAIM_S)
+
+        steady.clock.forward(STEADY_CLAIM_S)
+
+        assert steady.next_turn().request is not None
+
+    def test_what_ends_until_then_waits_for_the_claim(self, steady: Rig) -> None:
+        assert steady.planner.pause_s(first=True) == pytest.approx(STEADY_CLAIM_S)
+
+        steady.clock.forward(STEADY_CLAIM_S)
+
+        assert steady.planner.pause_s(first=True) == 0
+
+    def test_the_other_claim_loops_settle_only_if_the_first_one_is_late(self, steady: Rig) -> None:
+        steady.clock.forward(STEADY_CLAIM_S)
+        assert steady.planner.pause_s(first=False) == pytest.approx(SETTLE_FOR_FIRST_S)
+
+        steady.clock.forward(SETTLE_FOR_FIRST_S)
+
+        assert steady.planner.pause_s(first=False) == 0
+
+    def test_a_notification_does_not_hasten_the_claim(self, steady: Rig) -> None:
+        steady.planner.on_notification()
+
+        assert steady.next_turn().request is None
+        steady.clock.forward(STEADY_CLAIM_S)
+        assert steady.next_turn().request is not None
+
+    def test_a_claim_that_finds_nothing_does_not_end_it_at_once(self, steady: Rig) -> None:
+        steady.clock.forward(STEADY_CLAIM_S)
+        steady.find()
+
+        assert steady.planner.state is PlannerState.STEADY
+
+    def test_when_messages_stay_away_the_planner_falls_asleep(self, steady: Rig) -> None:
+        claims = 0
+        while steady.planner.state is not PlannerState.ASLEEP and claims < 50:
+            steady.clock.forward(STEADY_CLAIM_S)
+            steady.find(own_xid=OWN_XID, oldest_xid=OWN_XID)
+            claims += 1
+
+        assert steady.planner.state is PlannerState.ASLEEP
+
+    def test_a_steady_planner_clears_its_flag(self, steady: Rig, claimed: Claimed) -> None:
+        cleared = False
+        for _ in range(round(2 * DISARM_AFTER_S / STEADY_CLAIM_S)):
+            steady.clock.forward(STEADY_CLAIM_S)
+            cleared |= steady.find(claimed()).disarm
+
+        assert cleared
+
+    def test_a_full_claim_is_followed_by_another_at_once(self, asleep: Rig, claimed: Claimed) -> None:
+        asleep.capacity = Capacity(["job"], None, 30)
+        asleep.planner.on_notification()
+        asleep.find(*(claimed() for _ in range(30)))
+
+        assert asleep.next_turn().request is not None
+
+    def test_so_is_a_claim_that_filled_one_topic(self, asleep: Rig, claimed: Claimed) -> None:
+        asleep.capacity = Capacity(["job", "other"], [30, None], 100)
+        asleep.planner.on_notification()
+        asleep.find(*(claimed() for _ in range(30)))
+
+        assert asleep.next_turn().request is not None
+
+    def test_what_a_limit_holds_back_is_not_waited_for(self, asleep: Rig, claimed: Claimed) -> None:
+        asleep.planner.on_notification()
+        asleep.find(*(claimed() for _ in range(30)), held_back=True)
+
+        assert asleep.planner.state is PlannerState.CLAIMING
+
+    def test_a_stopped_planner_lets_everything_be_settled_at_once(self, steady: Rig) -> None:
+        steady.planner.stop()
+
+        assert steady.planner.pause_s(first=True) == 0
 
 
 class TestFlag:
@@ -378,6 +470,7 @@ class TestRoom:
         rig.find(*[claimed() for _ in range(100)])
         other = rig.next_turn(claim_loop=1)
 
+        clock.forward(1)
         rig.find()
 
         assert other.arm_s is None

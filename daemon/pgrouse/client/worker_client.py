@@ -54,6 +54,11 @@ class ClaimRequest:
     contents: bool = True
 
     @property
+    def bounds(self) -> list[tuple[str, int | None]]:
+        """How many messages of each topic to claim at most, where it is bounded; None = not by itself."""
+        return list(zip(self.topics, self.slots, strict=True)) if self.slots else []
+
+    @property
     def parts(self) -> list[ClaimRequest]:
         """The claims to make, usually one."""
         both = [self] if self.batches is None else [self, self.batches]

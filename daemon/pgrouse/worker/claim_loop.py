@@ -83,6 +83,9 @@ class ClaimLoop:
     async def step(self) -> float:
         """Run one turn; wait if there is nothing to do."""
         client = await self._connected_client()
+        if pause_s := self.planner.pause_s(first=self.first):
+            await self.wake_event.wait(pause_s if self.first or self.settle_buffer.waiting else None)
+            return 0
         settlements = self.settle_buffer.take()
         plan = self.planner.next_turn(first=self.first, settling=bool(settlements))
         if settlements or plan.request is not None or plan.disarm or self.settle_buffer.started:

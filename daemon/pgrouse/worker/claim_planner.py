@@ -17,10 +17,15 @@ from enum import Enum, StrEnum
 
 from pgrouse.client.message import Message
 from pgrouse.client.worker_client import ClaimRequest, TurnResult
+from pgrouse.worker.arrival_rate import ArrivalRate
 
 # A daemon that has found work without a pause for this long lowers its flag. Shorter: bursts would rewrite the flag's row all the time.
 # Longer: publishers would send notifications that no daemon needs.
 DISARM_AFTER_S = 0.25
+# While messages arrive steadily: how long after the start of one claim the next one starts. The claim loop that settles for the others when
+# the first one is stuck waits this much longer.
+STEADY_CLAIM_S = 0.002
+SETTLE_FOR_FIRST_S = 0.01
 # The poll interval while a limit holds messages back: other workers' settles make room, too, and notify no daemon.
 LIMITED_POLL_S = 1.0
 # The delays before the next claim while older transactions are still open, or have locked what is due; from the first to the last.
@@ -35,6 +40,9 @@ class PlannerState(Enum):
     """What the daemon does between claims."""
 
     CLAIMING = "claiming"  # there may be ready messages: claim
+    STEADY = (
+        "steady"  # messages arrive steadily: claim in a moment what has arrived by then, and settle with that claim
+    )
     ARMING = "arming"  # the flag is up, older transactions are still open: claim again soon
     ASLEEP = "asleep"  # a publish will notify
 
@@ -114,6 +122,7 @@ class ClaimPlanner:
         self.stopped = False
         self.held_back = False
         self.wake_count = 0
+        self._arrival_rate = ArrivalRate()
         self._has_backlog = False
         self.last_claim_at = clock()
         self._next_claim_at = 0.0
@@ -136,7 +145,8 @@ class ClaimPlanner:
     def wake(self) -> None:
         """Something may be ready: a notification arrived, or a handler's topic has capacity again."""
         self.wake_count += 1
-        self._start_claiming()
+        if self.state is not PlannerState.STEADY:
+            self._start_claiming()
 
     def on_notification(self) -> None:
         """A notification arrived."""
@@ -158,6 +168,16 @@ class ClaimPlanner:
         if self.stopped or self.state is PlannerState.CLAIMING:
             return None
         return max(0.0, self._next_claim_at - self.clock())
+
+    def pause_s(self, *, first: bool) -> float:
+        """How long a claim loop should leave what has ended unsettled, since a claim that can settle it too follows in a moment.
+
+        Args:
+            first: as in `next_turn`.
+        """
+        if self.stopped or self.state is not PlannerState.STEADY:
+            return 0.0
+        return max(0.0, self._next_claim_at + (0.0 if first else SETTLE_FOR_FIRST_S) - self.clock())
 
     def next_turn(self, *, first: bool, settling: bool = False) -> TurnPlan:
         """Return what the next turn of a claim loop should do in addition to settling.
@@ -217,9 +237,13 @@ class ClaimPlanner:
         self.claim_finished(plan)
         self.last_claim_at = self.clock()
         self.held_back = got.held_back
+        is_steady = self._arrival_rate.add(len(got.claimed), self.last_claim_at)
         if got.claimed:
             self._on_messages(plan.request, got.claimed)
-        else:
+        if is_steady and not self.held_back and not _may_be_full(plan.request, got.claimed):
+            self._has_backlog = False
+            self.state, self._next_claim_at = PlannerState.STEADY, sent_at + STEADY_CLAIM_S
+        elif not got.claimed:
             self._on_empty_claim(got, sent_at, woken=self.wake_count != wake_count)
 
     def claim_finished(self, plan: TurnPlan) -> None:
@@ -341,6 +365,17 @@ class ClaimPlanner:
         if capacity.batches is not None:
             request.batches = _claim_request(capacity.batches, self._after_batch_topic, channels)
         return request
+
+
+def _may_be_full(request: ClaimRequest, claimed: list[Message]) -> bool:
+    """Whether a claim returned as many messages as it asked for, of all topics or of one."""
+    if not claimed:
+        return False
+    found = Counter(message.topic for message in claimed)
+    return any(
+        found.total() >= each.limit or any(slots is not None and found[topic] >= slots for topic, slots in each.bounds)
+        for each in request.parts
+    )
 
 
 def _remaining(capacity: Capacity, on_the_way: list[ClaimRequest], share: int) -> Capacity:
