@@ -30,28 +30,37 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 DECLARE
-  v_now     timestamptz := messages.now();
+  v_now       timestamptz := messages.now();
   -- Drawn by lot, since a sequence would repeat itself after a crash of the server: what an unflushed transaction drew is drawn again.
-  v_claim   bigint      := 1 + floor(random() * 4503599627370496)::bigint;
-  v_left    integer     := least(p_limit, 10000);
-  v_bytes   bigint      := coalesce(p_bytes, 16777216);
-  v_start   integer     := coalesce(p_start, p_limit);
-  v_walk    text        := CASE WHEN p_after_topic IS NULL AND cardinality(p_topics) > 1 THEN 'topics ' || md5(p_topics::text) END;
-  v_last    text        := CASE WHEN v_walk IS NOT NULL THEN messages.read_claim_cursor(v_walk) END;
-  v_first   text        := coalesce(p_after_topic, v_last, '');
-  v_wrapped boolean     := v_first = '';
-  v_ended   text;
-  v_topic   text;
-  v_nth     integer;
-  v_room    integer;
-  v_slots   record;
-  v_held    jsonb;
-  v_policy  messages.policy;
-  v_picked  messages.picked;
-  v_lock    interval;
+  v_claim     bigint      := 1 + floor(random() * 4503599627370496)::bigint;
+  v_left      integer     := least(p_limit, 10000);
+  v_bytes     bigint      := coalesce(p_bytes, 16777216);
+  v_start     integer     := coalesce(p_start, p_limit);
+  -- Of one topic there is no first one to look for.
+  v_single    boolean     := cardinality(p_topics) = 1;
+  v_walk      text        := CASE WHEN p_after_topic IS NULL AND NOT v_single THEN 'topics ' || md5(p_topics::text) END;
+  v_last      text        := CASE WHEN v_walk IS NOT NULL THEN messages.read_claim_cursor(v_walk) END;
+  v_first     text        := CASE WHEN v_single THEN '' ELSE coalesce(p_after_topic, v_last, '') END;
+  v_wrapped   boolean     := v_first = '';
+  v_ended     text;
+  v_topic     text;
+  v_look      record;
+  v_is_plain  boolean;
+  v_is_rest   boolean     := false;
+  v_nth       integer;
+  v_room      integer;
+  v_taken     integer;
+  v_found     integer;
+  v_slots     record;
+  v_held      jsonb;
+  v_policy    messages.policy;
+  v_picked    messages.picked;
+  v_lock      interval;
   v_lock_s    double precision;
   v_timeout_s double precision;
-  v_last_row messages.claimed_or_due;
+  v_flushes   boolean;
+  v_is_empty  boolean     := false;
+  v_last_row  messages.claimed_or_due;
 BEGIN
   IF p_worker IS NULL OR p_topics IS NULL OR p_limit IS NULL THEN
     RAISE EXCEPTION 'claim needs a worker, its topics and a limit' USING ERRCODE = '22004';
@@ -61,7 +70,7 @@ BEGIN
   IF p_lock_duration NOT BETWEEN '0' AND '7 days' THEN
     RAISE EXCEPTION 'lock_duration of a claim is %', p_lock_duration USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';
   END IF;
-  v_topic := messages.next_topic(p_topics, v_first);
+  v_topic := CASE WHEN v_single THEN p_topics[1] ELSE messages.next_topic(p_topics, v_first) END;
   LOOP
     IF v_topic IS NULL AND NOT v_wrapped THEN
       v_wrapped := true;
@@ -70,9 +79,23 @@ BEGIN
     EXIT WHEN v_topic IS NULL OR v_left <= 0 OR v_bytes <= 0
       OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
 
-    v_policy := messages.claim_policy(v_topic, v_now);
+    -- Most topics are plain: no message has a channel, and nothing limits claims. One statement tells, and the next one picks and locks: a
+    -- claim of few messages costs what its statements cost. One in 64 goes the other way, for what may be below a low-water mark.
+    SELECT f.priority, f.low, f.first_at, f.first_max_attempts, c.may_have_channels, q.policy, q.is_plain,
+           EXISTS (SELECT FROM messages.low_water AS w WHERE w.topic = v_topic AND w.priority = f.priority) AS is_in_directory
+    INTO v_look
+    FROM messages.next_priority(v_topic, (-1)::smallint, true) AS f
+    CROSS JOIN messages.may_have_channels(v_topic) AS c
+    CROSS JOIN messages.plain_policy(v_topic) AS q;
+    v_is_empty := v_look.priority IS NULL AND NOT v_look.may_have_channels AND NOT v_is_rest;
+    EXIT WHEN v_single AND v_is_empty;
+    v_is_plain := v_look.is_plain AND NOT v_look.may_have_channels AND NOT v_is_rest AND v_claim % 64 <> 0
+      AND (v_look.first_at > v_now) IS NOT TRUE;
+    v_policy := CASE WHEN v_is_plain THEN v_look.policy ELSE messages.claim_policy(v_topic, v_now) END;
+
     v_nth := array_position(p_topics, v_topic);
-    v_room := coalesce(p_slots[v_nth], v_left);
+    v_taken := CASE WHEN v_is_rest THEN v_found ELSE 0 END;
+    v_room := coalesce(p_slots[v_nth] - v_taken, v_left);
     IF p_prefetch IS NOT NULL AND (v_policy.is_limited OR v_policy.limits_channels) THEN
       v_room := v_room - p_prefetch[v_nth];
     END IF;
@@ -90,14 +113,25 @@ BEGIN
     END IF;
 
     IF v_room > 0 THEN
-      v_picked := messages.pick_messages(v_policy, v_now, v_claim, p_after_channels ->> v_topic, v_room, v_bytes);
-      PERFORM messages.archive_unclaimable(v_picked, p_worker);
-      IF v_picked.held_back THEN
-        v_held := coalesce(v_held, '{}') || jsonb_build_object('channels ' || v_topic, nullif(v_picked.look_again_at, 'infinity'));
+      v_picked := NULL;
+      IF NOT v_is_plain THEN
+        v_picked := messages.pick_messages(v_policy, v_now, v_claim, p_after_channels ->> v_topic, v_room, v_bytes);
+        PERFORM messages.archive_unclaimable(v_picked, p_worker);
+        IF v_picked.held_back THEN
+          v_held := coalesce(v_held, '{}') || jsonb_build_object('channels ' || v_topic, nullif(v_picked.look_again_at, 'infinity'));
+        END IF;
+      ELSIF NOT v_look.is_in_directory THEN
+        PERFORM messages.add_low_water(v_topic, v_look.priority);
       END IF;
-      IF current_setting('synchronous_commit') = 'off' AND v_picked.rows <> '{}' AND messages.needs_durable_claim(v_policy, v_picked.rows) THEN
+      -- After a crash that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim must be on the disk
+      -- where that would break a promise, whatever its caller chose: the topic or its channels have a limit or an order, or it is the last
+      -- attempt of a message. The first message usually tells; if it has attempts left, each is asked below, which takes a tenth longer.
+      IF current_setting('synchronous_commit') = 'off' AND (
+        v_policy.is_limited OR v_policy.limits_channels OR coalesce(v_look.first_max_attempts, v_policy.max_attempts) = 1)
+      THEN
         SET LOCAL synchronous_commit TO DEFAULT;
       END IF;
+      v_flushes := current_setting('synchronous_commit') <> 'off';
       v_lock := coalesce(p_lock_duration, v_policy.lock_duration);
       v_lock_s := date_part('epoch', v_lock);
       v_timeout_s := date_part('epoch', v_policy.timeout);
@@ -105,7 +139,25 @@ BEGIN
       UPDATE messages.message AS m
       SET claim_id = v_claim, locked_by = p_worker, locked_at = v_now, lock_expires_at = v_now + v_lock,
           attempts = m.attempts + 1, runs = m.runs + (r.nth <= v_start)::integer, prefetched = CASE WHEN r.nth > v_start THEN true END
-      FROM unnest(v_picked.rows) WITH ORDINALITY AS r (ctid, nth)
+      FROM (
+        SELECT u.ctid, u.nth FROM unnest(v_picked.rows) WITH ORDINALITY AS u (ctid, nth)
+        UNION ALL
+        SELECT d.ctid, d.nth
+        FROM (
+          SELECT n.ctid, n.can_run, row_number() OVER walk AS nth, sum(n.bytes) OVER walk AS bytes_through
+          FROM (
+            SELECT a.ctid, a.available_at, a.id,
+                   coalesce(a.content_bytes, 0) + coalesce(messages.jsonb_text_bytes(a.state), 0) AS bytes,
+                   (a.expires_at <= v_now OR a.content_bytes > 33554432 OR a.attempts >= nullif(coalesce(a.max_attempts, v_policy.max_attempts), 0))
+                     IS NOT TRUE AS can_run
+            FROM messages.message AS a
+            WHERE a.topic = v_topic AND a.priority = v_look.priority AND a.claim_id IS NULL AND a.channel IS NULL
+              AND a.available_at >= v_look.low AND a.available_at <= v_now
+            ORDER BY a.available_at, a.id
+            LIMIT CASE WHEN v_is_plain THEN v_room ELSE 0 END
+            FOR NO KEY UPDATE SKIP LOCKED) AS n
+          WINDOW walk AS (ORDER BY n.available_at, n.id)) AS d
+        WHERE d.can_run AND d.bytes_through <= v_bytes / 2) AS r
       WHERE m.ctid = r.ctid
       RETURNING
         m.id, m.claim_id, m.topic::text, m.channel::text, m.key::text, m.priority::smallint, m.attempts::integer,
@@ -118,46 +170,71 @@ BEGIN
         CASE WHEN m.history IS NULL THEN 0 ELSE coalesce(date_part('epoch', v_now - (m.history -> 0 ->> 'started')::timestamptz), 0) END,
         -- That of one which waits in the worker is counted when it begins.
         (m.runs + coalesce(m.prefetched, false)::integer)::integer,
-        NULL::jsonb, NULL::double precision;
-      v_bytes := v_bytes - v_picked.bytes;
-      v_left := v_left - cardinality(v_picked.rows);
-      v_start := v_start - cardinality(v_picked.rows);
-      IF v_policy.dequeue_rate IS NOT NULL AND v_picked.rows <> '{}' THEN
-        PERFORM messages.charge_rate('dequeue', v_topic, v_policy.dequeue_rate, cardinality(v_picked.rows), v_now);
+        CASE WHEN NOT v_flushes AND m.attempts >= nullif(coalesce(m.max_attempts, v_policy.max_attempts), 0)
+             AND current_setting('synchronous_commit') = 'off' THEN messages.flush_at_commit() END,
+        NULL::double precision;
+      GET DIAGNOSTICS v_found = ROW_COUNT;
+      v_left := v_left - v_found;
+      v_start := v_start - v_found;
+      IF v_policy.dequeue_rate IS NOT NULL AND v_found > 0 THEN
+        PERFORM messages.charge_rate('dequeue', v_topic, v_policy.dequeue_rate, v_found, v_now);
       END IF;
-      v_ended := CASE WHEN v_picked.rows <> '{}' THEN v_topic ELSE v_ended END;
+      v_ended := CASE WHEN v_found > 0 THEN v_topic ELSE v_ended END;
+      -- What is left of a plain topic goes the other way: other priorities, messages that end instead, and what did not fit into half of the
+      -- bytes. How many bytes were claimed is not known here.
+      v_is_rest := v_is_plain AND v_found < v_room AND messages.has_due(v_topic, v_now);
+      v_bytes := v_bytes - CASE WHEN NOT v_is_plain THEN v_picked.bytes WHEN v_found > 0 THEN v_bytes / 2 ELSE 0 END;
+      CONTINUE WHEN v_is_rest;
     END IF;
-    EXIT WHEN v_left <= 0 OR v_bytes <= 0;
+    v_is_rest := false;
+    EXIT WHEN v_single OR v_left <= 0 OR v_bytes <= 0;
     v_topic := messages.next_topic(p_topics, v_topic);
   END LOOP;
   IF v_walk IS NOT NULL AND v_ended IS NOT NULL THEN
     PERFORM messages.save_claim_cursor(v_walk, v_ended, v_last);
   END IF;
   v_last_row.held_back := v_held;
-  IF v_ended IS NULL AND p_look_ahead THEN
-    v_last_row.next_due_s := extract(epoch FROM messages.next_due(p_topics, v_held));
+  IF v_ended IS NULL AND p_look_ahead AND NOT (v_single AND v_is_empty) THEN
+    v_last_row.next_due_s := date_part('epoch', messages.next_due(p_topics, v_held));
   END IF;
   RETURN NEXT v_last_row;
 END
 $$;
 
--- Whether a claim must survive a crash of the server, whatever synchronous_commit its caller chose.
--- Called by: claim, with the rows that it has locked and is about to take, if its transaction would not wait for the disk. After a crash
--- that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim must be durable where that would break a
--- promise: the topic or its channels have a limit or an order, or it is the message's last attempt.
--- Locks: nothing. Result: true = the transaction has to wait for the disk.
-CREATE OR REPLACE FUNCTION messages.needs_durable_claim(p_policy messages.policy, p_rows tid[])
+-- Make this transaction wait for the disk at its commit, whatever its caller chose.
+-- Called by: claim, for a row whose last attempt begins: see there. Locks: nothing. Result: NULL.
+CREATE OR REPLACE FUNCTION messages.flush_at_commit()
+RETURNS jsonb
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  SET LOCAL synchronous_commit TO DEFAULT;
+  RETURN NULL;
+END
+$$;
+
+-- Whether a topic has a due message without a channel.
+-- Called by: claim. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.has_due(p_topic text, p_now timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql
 STABLE
 AS $$
+DECLARE
+  v_next record;
 BEGIN
-  IF p_policy.is_limited OR p_policy.limits_channels THEN
-    RETURN true;
-  END IF;
-  RETURN EXISTS (
-    SELECT FROM messages.message AS m
-    WHERE m.ctid = ANY (p_rows) AND m.attempts + 1 >= nullif(coalesce(m.max_attempts, p_policy.max_attempts), 0));
+  SELECT n.* INTO v_next FROM messages.next_priority(p_topic, (-1)::smallint, true) AS n;
+  WHILE v_next.priority IS NOT NULL LOOP
+    IF coalesce(v_next.first_at <= p_now, EXISTS (
+      SELECT FROM messages.message AS m
+      WHERE m.topic = p_topic AND m.priority = v_next.priority AND m.claim_id IS NULL AND m.channel IS NULL
+        AND m.available_at >= v_next.low AND m.available_at <= p_now))
+    THEN
+      RETURN true;
+    END IF;
+    SELECT n.* INTO v_next FROM messages.next_priority(p_topic, v_next.priority, true) AS n;
+  END LOOP;
+  RETURN false;
 END
 $$;
 

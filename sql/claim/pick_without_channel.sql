@@ -14,7 +14,7 @@ BEGIN
   IF p_limit <= 0 OR p_bytes <= 0 THEN
     RETURN v_all;
   END IF;
-  v_next := messages.next_priority(p_policy.topic, (-1)::smallint, p_marks);
+  SELECT n.* INTO v_next FROM messages.next_priority(p_policy.topic, (-1)::smallint, p_marks) AS n;
   WHILE v_next.priority IS NOT NULL LOOP
     v_picked := messages.pick_priority(p_policy, p_now, v_next.priority, v_next.low, p_limit - cardinality(v_all.rows), p_bytes - v_all.bytes);
     -- A place that is read from a mark is in the directory.
@@ -25,7 +25,7 @@ BEGIN
       v_all.rows || v_picked.rows, v_all.bytes + coalesce(v_picked.bytes, 0),
       v_all.over || v_picked.over, v_all.expired || v_picked.expired, false, NULL);
     EXIT WHEN cardinality(v_all.rows) >= p_limit OR v_all.bytes >= p_bytes;
-    v_next := messages.next_priority(p_policy.topic, v_next.priority, p_marks);
+    SELECT n.* INTO v_next FROM messages.next_priority(p_policy.topic, v_next.priority, p_marks) AS n;
   END LOOP;
   RETURN v_all;
 END

@@ -8,7 +8,7 @@ STABLE
 AS $$
 DECLARE
   v_now    timestamptz := messages.now();
-  v_next   record := messages.next_priority(p_topic, (-1)::smallint, true);
+  v_next   record;
   v_oldest timestamptz;
 BEGIN
   SELECT min(c.available_at) INTO v_oldest
@@ -16,13 +16,14 @@ BEGIN
     SELECT m.available_at FROM messages.message AS m
     WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL
     LIMIT p_bound) AS c;
+  SELECT n.* INTO v_next FROM messages.next_priority(p_topic, (-1)::smallint, true) AS n;
   WHILE v_next.priority IS NOT NULL LOOP
     v_oldest := least(v_oldest, (
       SELECT m.available_at FROM messages.message AS m
       WHERE m.topic = p_topic AND m.priority = v_next.priority AND m.claim_id IS NULL AND m.channel IS NULL
         AND m.available_at >= v_next.low
       ORDER BY m.available_at LIMIT 1));
-    v_next := messages.next_priority(p_topic, v_next.priority, true);
+    SELECT n.* INTO v_next FROM messages.next_priority(p_topic, v_next.priority, true) AS n;
   END LOOP;
   RETURN CASE WHEN v_oldest <= v_now THEN v_oldest END;
 END

@@ -19,14 +19,14 @@ BEGIN
       v_topic := messages.next_topic(p_topics, v_topic);
       CONTINUE;
     END IF;
-    v_next := messages.next_priority(v_topic, (-1)::smallint, true);
+    SELECT n.* INTO v_next FROM messages.next_priority(v_topic, (-1)::smallint, true) AS n;
     WHILE v_next.priority IS NOT NULL LOOP
       v_due := least(v_due, (
         SELECT m.available_at FROM messages.message AS m
         WHERE m.topic = v_topic AND m.priority = v_next.priority AND m.claim_id IS NULL AND m.channel IS NULL
           AND m.available_at >= v_next.low
         ORDER BY m.available_at LIMIT 1));
-      v_next := messages.next_priority(v_topic, v_next.priority, true);
+      SELECT n.* INTO v_next FROM messages.next_priority(v_topic, v_next.priority, true) AS n;
     END LOOP;
     v_due := least(
       v_due,

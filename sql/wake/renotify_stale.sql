@@ -16,13 +16,13 @@ DECLARE
 BEGIN
   WHILE v_topic IS NOT NULL LOOP
     v_stale := coalesce(messages.next_channel_due(v_topic, v_before, false) < v_before, false);
-    v_next := messages.next_priority(v_topic, (-1)::smallint, true);
+    SELECT n.* INTO v_next FROM messages.next_priority(v_topic, (-1)::smallint, true) AS n;
     WHILE v_next.priority IS NOT NULL AND NOT v_stale LOOP
       v_stale := EXISTS (
         SELECT FROM messages.message AS m
         WHERE m.topic = v_topic AND m.priority = v_next.priority AND m.claim_id IS NULL AND m.channel IS NULL
           AND m.available_at >= v_next.low AND m.available_at < v_before);
-      v_next := messages.next_priority(v_topic, v_next.priority, true);
+      SELECT n.* INTO v_next FROM messages.next_priority(v_topic, v_next.priority, true) AS n;
     END LOOP;
     IF v_stale AND messages.notify_policy(v_topic) <> 'off' AND (messages.claim_policy(v_topic, messages.now())).stopped_until IS NULL THEN
       PERFORM messages.notify('new_message', ARRAY[v_topic]);

@@ -209,7 +209,7 @@ def broken_rules(name: str, plans: list[str]) -> Iterator[tuple[str, list[str]]]
         yield "does not read all that limits remember", having(r"Seq Scan on (rate|channel|topic|breaker) ")
 
 
-READS_IN_ORDER = r"->  Limit .*\n(?: +InitPlan [\s\S]*?)? *->  LockRows .*\n *->  Index Scan using message_ready(_channel)? on message m "
+READS_IN_ORDER = r"->  Limit .*\n(?: +InitPlan [\s\S]*?)? *->  LockRows .*\n *->  Index Scan using message_ready(_channel)? on message [am] "
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
