@@ -646,6 +646,16 @@ def test_no_message_is_available_before_its_transaction_began(conn: Connection, 
     assert all(available_at >= began[0] for (available_at,) in stored(db, "available_at"))
 
 
+def test_a_key_of_a_class_of_strings_is_stored_as_it_is(conn: Connection, db: Connection) -> None:
+    class Key(str):
+        __slots__ = ()
+
+    publish_many(conn, [NewMessage(topic="t", payload=1, key=Key("a\\b"))])
+    conn.commit()
+
+    assert stored(db, "key") == [("a\\b",)]
+
+
 def test_many_join_the_callers_transaction(conn: Connection, db: Connection) -> None:
     publish_many(conn, [NewMessage(topic="t")])
     status = conn.info.transaction_status

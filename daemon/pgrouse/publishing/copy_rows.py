@@ -105,7 +105,7 @@ class CopyPart:
         for row in islice(self.rows, most_rows):
             fields = left_out.copy()
             for column, value in row.items():
-                fields[column] = value.replace("\\", "\\\\") if type(value) is str else _field(value)
+                fields[column] = value.replace("\\", "\\\\") if isinstance(value, str) else _field(value)
             line = "\t".join(fields.values()) + "\n"
             lines.append(line)
             chars += len(line)
