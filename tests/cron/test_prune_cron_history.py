@@ -26,6 +26,8 @@ def queue_in_cron_database(server: Postgres) -> Iterator[Connection]:
         schema.migrate(conn)
         until_its_middle(conn)
         cron.install(conn)
+        # Jobs of other tests have run here.
+        conn.execute("TRUNCATE cron.job_run_details")
         yield conn
         cron.remove(conn)
         conn.execute("TRUNCATE cron.job_run_details")
