@@ -1,4 +1,4 @@
-"""A daemon that finds a message now and then: how soon each is started, and what that costs, against publishing them to nobody."""
+"""A daemon that finds a message now and then: how soon each is started, and what that costs, against publishing them without a daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Trickle:
     """Some seconds of messages at one rate.
 
     Attributes:
-        alone_cores: CPU of the server while nobody processes them, in cores; NaN when it is on another machine.
+        alone_cores: CPU of the server while no daemon processes them, in cores; NaN when it is on another machine.
         server_cores: CPU of the server while a daemon does.
         worker_cores: CPU of the daemon.
         delays: from the call of each INSERT to its handler, in milliseconds.
