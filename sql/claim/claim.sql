@@ -1,8 +1,8 @@
 -- Lock a batch of ready messages for a worker.
 -- Called by: workers. p_topics: what the worker handles; p_slots: at most so many of each topic (NULL = no bound of its own); p_limit and
--- p_bytes bound the batch: it ends with the message that reaches p_bytes, as they are handed out; p_lock_duration: for this claim instead of the
--- topic's, at most 7 days; p_start: how many of the batch start at once; the others wait in the worker, and their run is not counted yet
--- (NULL = all start).
+-- p_bytes bound the batch: it ends with the message that reaches p_bytes, as they are handed out, or sooner once it has half of them;
+-- p_lock_duration: for this claim instead of the topic's, at most 7 days; p_start: how many of the batch start at once; the others wait in
+-- the worker, and their run is not counted yet (NULL = all start).
 -- p_prefetch: how many of p_slots would wait in the worker for a few milliseconds: so many fewer of a topic are locked where it, or one of its
 -- channels, has a limit, which they would use up (NULL = none).
 -- p_after_topic and p_after_channels ({"topic": "channel"}): where the last claim ended. The walk continues from there, so that a flood in
