@@ -144,6 +144,18 @@ def test_every_discrepancy_is_found(ended: Ended, change: str, failing: str) -> 
     assert failing in ended.failing()
 
 
+def test_a_mail_may_end_with_the_worker_that_was_killed_at_its_last_attempt(ended: Ended) -> None:
+    mail = "FROM messages.message_archive AS a WHERE a.topic = 'mail.send'"
+    ended.conn.execute(
+        "UPDATE messages.message_archive SET result = 'lock_expired' WHERE id = (SELECT min(a.id) " + mail + ")"
+    )
+    assert {"outcomes"} <= ended.failing()
+
+    ended.worker_kill.ids.extend(found for (found,) in ended.conn.execute("SELECT min(a.id) " + mail))
+
+    assert ended.failing() <= {"alerts"}
+
+
 def test_a_missing_alert_is_found(ended: Ended) -> None:
     ended.alerts.received.popitem()
 
