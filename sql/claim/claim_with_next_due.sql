@@ -125,7 +125,7 @@ BEGIN
       END IF;
       -- After a crash that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim must be on the disk
       -- where that would break a promise, whatever its caller chose: the topic or its channels have a limit or an order, or it is the last
-      -- attempt of a message. The first message usually tells; if it has attempts left, each is asked below, which takes a tenth longer.
+      -- attempt of a message. The first message usually tells; if it has attempts left, each is asked below, which takes some percent longer.
       IF current_setting('synchronous_commit') = 'off' AND (
         v_policy.is_limited OR v_policy.limits_channels OR coalesce(v_look.first_max_attempts, v_policy.max_attempts) = 1)
       THEN
