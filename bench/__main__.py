@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 from bench import (
-    claim_flatness,
     dashboard,
     drain,
+    growth,
     handler_kinds,
     http_publish,
     idle,
@@ -49,7 +49,16 @@ BENCHMARKS: dict[str, Benchmark] = {
         postgres, machine, rounds=3, messages=300_000, ready=1_000_000, archived=10_000_000
     ),
     "idle": lambda postgres, machine: idle.measure(postgres, machine, rounds=3, seconds=30),
-    "claim-flatness": lambda postgres, machine: claim_flatness.measure(postgres, machine, rounds=3),
+    "growth": lambda postgres, machine: growth.measure(
+        postgres, machine, rounds=3, ready=10_000_000, archived=10_000_000
+    ),
+}
+
+# With --long.
+LONG: dict[str, Benchmark] = {
+    "growth": lambda postgres, machine: growth.measure(
+        postgres, machine, rounds=3, ready=10_000_000, archived=50_000_000
+    ),
 }
 
 # With --peers.
@@ -73,6 +82,7 @@ COMPARISONS = {
 @click.option(
     "--flush-ms", type=float, help="Make each flush of the private server take so much longer, as on a network disk."
 )
+@click.option("--long", is_flag=True, help="With growth: archive 50 million messages, not 10; takes 30 GB of disk.")
 @click.option("--no-wait", is_flag=True, help="Do not wait before each run until the machine is quiet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(
@@ -81,12 +91,13 @@ def main(
     charts: Path | None,
     dsn: str | None,
     flush_ms: float | None,
+    long: bool,
     no_wait: bool,
     as_json: bool,
 ) -> None:
     """Measure pgrouse, each figure next to its limit in the same run.
 
-    NAME: drain, handlers, policies, latency, publish, spark-export, spark-publish, spark-consume, http, idle or claim-flatness; all of them if none is given. All together take about ten minutes. With --peers: drain, latency, load or publish.
+    NAME: drain, handlers, policies, latency, publish, spark-export, spark-publish, spark-consume, http, dashboard, trickle, idle or growth; all of them if none is given. `growth` alone takes five minutes. With --peers: drain, latency, load or publish.
     """
     if dsn and flush_ms:
         raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")
@@ -94,7 +105,7 @@ def main(
         raise click.UsageError("--charts needs --peers: only comparisons have charts")
     if other := set(names) - (COMPARISONS if peers else BENCHMARKS).keys():
         raise click.UsageError(f"{', '.join(sorted(other))}: {'not' if peers else 'only'} with --peers")
-    benchmarks = _comparisons() if peers else BENCHMARKS
+    benchmarks = _comparisons() if peers else BENCHMARKS | (LONG if long else {})
     machine = Machine(wait_s=0 if no_wait else 60)
     with slow_disk.library(flush_ms) as preload, Postgres(dsn, preload) as postgres:
         if not as_json:

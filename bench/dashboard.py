@@ -34,6 +34,9 @@ INSERT INTO messages.message_archive (id, topic, priority, payload, created_at, 
 SELECT 1000000000 + n, 'topic-' || n % {topics}, 5, '1', now() - interval '1 day', now() - interval '1 day', 1,
        CASE WHEN n % 1000 = 0 THEN 'failed' ELSE 'success' END, now() - n % 80000 * interval '1 s'
 FROM generate_series(1, {archived}) AS n;
+INSERT INTO messages.dead_count (topic, result, count, died_at)
+SELECT a.topic, a.result, count(*), date_bin('10 minutes', a.archived_at, 'epoch')
+FROM messages.message_archive AS a WHERE a.result = 'failed' GROUP BY 1, 2, 4;
 INSERT INTO messages.measure (minute, topic, success, waits, runs, wakes)
 SELECT date_trunc('minute', now()) - m * interval '1 minute', 'topic-' || t, 1000, 10::numeric ^ (12 * 30), 10::numeric ^ (12 * 25), 10::numeric ^ (12 * 35)
 FROM generate_series(0, 10079) AS m, generate_series(0, {topics} - 1) AS t;

@@ -1,4 +1,4 @@
-"""How fast one daemon processes a backlog, against plain SQL with the same rows."""
+"""How fast one daemon, and eight of them, process a backlog, against plain SQL with the same rows."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ WITHIN_S = 600
 SETTINGS = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
 DAEMON = f"one daemon process, concurrency = {CONCURRENCY}"
 DEFAULTS = "one daemon process, defaults"
+PROCESSES = 8
+FLEET_DEFAULTS = f"{PROCESSES} daemon processes, defaults"
+FLEET = f"{PROCESSES} daemon processes, concurrency = {CONCURRENCY} each"
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Run:
         rate: messages per second.
         cpu_us: of server and clients together, per message, in microseconds; NaN when the server is on another machine.
         client_cpu_us: of the clients alone.
-        client_mib: the maximum memory of the client; 0 for plain SQL.
+        client_mib: the maximum memory of the clients; 0 for plain SQL.
     """
 
     rate: float
@@ -47,6 +50,10 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) ->
                 runs[plain_sql_name(clients)].append(by_plain_sql(postgres, machine, backlog, messages, clients))
             runs[DAEMON].append(by_daemon(postgres, machine, backlog, messages))
             runs[DEFAULTS].append(by_daemon(postgres, machine, backlog, messages, concurrency=None))
+            runs[FLEET_DEFAULTS].append(
+                by_daemon(postgres, machine, backlog, messages, concurrency=None, processes=PROCESSES)
+            )
+            runs[FLEET].append(by_daemon(postgres, machine, backlog, messages, processes=PROCESSES))
     return _report(runs, messages, postgres.is_private)
 
 
@@ -64,8 +71,6 @@ def publish(database: Database, messages: int) -> None:
 def by_plain_sql(postgres: Postgres, machine: Machine, backlog: Database, messages: int, clients: int) -> Run:
     """Let plain SQL claim and move a copy of a backlog, at the limit of the server."""
     with postgres.database("plain_sql", backlog) as database:
-        with database.connect() as conn:
-            conn.execute("DROP TRIGGER dead_message ON messages.message_archive")
         postgres.checkpoint()
         machine.wait_until_quiet()
         server, client = postgres.cpu_s(), usage.children_cpu_s()
@@ -84,18 +89,32 @@ def by_daemon(
     *,
     concurrency: int | None = CONCURRENCY,
     noop: str = "nothing",
+    processes: int = 1,
 ) -> Run:
-    """Let one daemon process a copy of a backlog with the handler `noop`. concurrency: None = all defaults."""
+    """Let one daemon process a copy of a backlog with the handler `noop`. concurrency: None = all defaults.
+
+    Several processes begin together, once all of them have started: the topic is paused until then.
+    """
     with postgres.database("drain", backlog) as database:
+        if processes > 1:
+            _call(database, "SELECT messages.pause('noop')")
         postgres.checkpoint()
         machine.wait_until_quiet()
-        with program.daemon(database, concurrency=concurrency, noop=noop) as process:
-            program.wait_until_registered(database)
-            server, client = postgres.cpu_s(), usage.cpu_s(process.pid)
+        with program.daemon(database, concurrency=concurrency, noop=noop, processes=processes) as process:
+            program.wait_until_registered(database, processes)
+            clients = usage.family_pids(process.pid)
+            server, client = postgres.cpu_s(), usage.cpu_s(*clients)
+            if processes > 1:
+                _call(database, "SELECT messages.resume('noop')")
             wait_until_drained(database)
-            server, client = postgres.cpu_s() - server, usage.cpu_s(process.pid) - client
-            memory = usage.peak_rss_mib(process.pid)
+            server, client = postgres.cpu_s() - server, usage.cpu_s(*clients) - client
+            memory = sum(map(usage.peak_rss_mib, clients))
         return Run(_rate(database, messages), (server + client) / messages * 1e6, client / messages * 1e6, memory)
+
+
+def _call(database: Database, statement: str) -> None:
+    with database.connect() as conn:
+        conn.execute(statement.encode())
 
 
 def wait_until_drained(database: Database) -> None:
@@ -130,10 +149,12 @@ def _report(runs: dict[str, list[Run]], messages: int, is_private: bool) -> Repo
         *plain,
         replace(_rates(runs, DEFAULTS), limit=limit, target=Target(0.6, at_least=True)),
         replace(_rates(runs, DAEMON), limit=limit, target=Target(0.85, at_least=True)),
+        replace(_rates(runs, FLEET_DEFAULTS), limit=limit),
+        replace(_rates(runs, FLEET), limit=limit),
     ]
     if is_private:
         cpu = _cpu(runs, limit.what)
-        figures += [cpu, replace(_cpu(runs, DAEMON), limit=cpu)]
+        figures += [cpu, *(replace(_cpu(runs, name), limit=cpu) for name in (DAEMON, FLEET_DEFAULTS, FLEET))]
     figures += [
         Figure("the daemon's own CPU", "µs/message", [run.client_cpu_us for run in runs[DAEMON]]),
         Figure("the daemon's memory at most", "MiB", [run.client_mib for run in runs[DAEMON]]),

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.peers.programs.tally import Tally
 
-from pgrouse import Context
+from pgrouse import AsyncContext
 
 NAP_S = 0.005
 
@@ -28,7 +28,7 @@ async def nap(payload: Any) -> None:
     await asyncio.sleep(NAP_S)
 
 
-async def insert(payload: dict[str, int], ctx: Context) -> None:
+async def insert(payload: dict[str, int], ctx: AsyncContext) -> None:
     """Write one row, in the transaction that completes the message."""
     async with ctx.transaction() as conn:
         await conn.execute("INSERT INTO effect (n) VALUES (%s)", [payload["n"]])

@@ -62,6 +62,7 @@ def daemon(
     noop: str = "nothing",
     marks: Path | None = None,
     messages: int = 0,
+    processes: int = 1,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a daemon on this database; its warnings go to the standard error.
 
@@ -70,10 +71,11 @@ def daemon(
         noop: the handler of the topic "noop".
         marks: where the handlers "mark" (of the topic "marked") and "tally" write.
         messages: how many the handler "tally" expects.
+        processes: of the daemon; with several, what is yielded is their supervisor.
     """
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "pgrouse.toml"
-        worker = "" if concurrency is None else f"concurrency = {concurrency}"
+        worker = f"processes = {processes}" + ("" if concurrency is None else f"\nconcurrency = {concurrency}")
         config.write_text(CONFIG.format(worker=worker, handlers=HERE, root=HERE.parent, noop=noop))
         command = [str(Path(sys.executable).with_name("pgrouse")), "run", "--config", str(config)]
         with _running(command, database, marks, messages) as process:
@@ -107,11 +109,11 @@ def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> Non
         time.sleep(0.02)
 
 
-def wait_until_registered(database: Database) -> None:
-    """Wait until a daemon begins to work."""
+def wait_until_registered(database: Database, processes: int = 1) -> None:
+    """Wait until so many processes begin to work."""
     with database.connect() as conn:
-        query = b"SELECT EXISTS (SELECT FROM messages.worker)"
-        wait_until(lambda: conn.execute(query).fetchone() == (True,), START_WITHIN_S, "a daemon")
+        query = b"SELECT count(*) >= %s FROM messages.worker"
+        wait_until(lambda: conn.execute(query, [processes]).fetchone() == (True,), START_WITHIN_S, "a daemon")
 
 
 def wait_until_asleep(database: Database) -> None:

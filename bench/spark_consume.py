@@ -19,8 +19,8 @@ ROWS = 50_000
 WITHIN_S = 900
 SPARK = f"Spark, batches of {ROWS:,}"
 DAEMON = "one daemon process"
-# The first batches warm the JVM up: a stream of Spark runs for hours.
-COLD = 2
+# The first batches warm the JVM up, and are small: a consumer runs for hours.
+COLD = 7
 FILL = """
     INSERT INTO messages.message (topic, payload)
     SELECT 'noop', jsonb_build_object('n', n, 'text', repeat(md5(n::text), 8)) FROM generate_series(1, %s) AS n

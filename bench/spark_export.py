@@ -128,13 +128,13 @@ def _one_process(database: Database, target: Path) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     from pyspark_pgrouse.connection import arrow, connect  # noqa: PLC0415
-    from pyspark_pgrouse.lake.columns import archive_columns  # noqa: PLC0415
+    from pyspark_pgrouse.lake.columns import ColumnChoice, archive_columns  # noqa: PLC0415
     from pyspark_pgrouse.lake.slice import ExportSlice, ExportSource  # noqa: PLC0415
     from pyspark_pgrouse.position import Position  # noqa: PLC0415
 
     with connect(database.dsn) as conn:
-        source = ExportSource(database.dsn, archive_columns(conn))
-    everything = ExportSlice(1, 0, Position("", "0", 0), Position("", str(2**62), 0))
+        source = ExportSource(database.dsn, archive_columns(conn, ColumnChoice()))
+    everything = ExportSlice("", 0, Position("", "0", 0), Position("", str(2**62), 0))
     target.mkdir()
     batches = arrow(database.dsn, source.query(everything))
     first = next(batches)
@@ -146,11 +146,11 @@ def _one_process(database: Database, target: Path) -> None:
 
 def _jdbc(spark: Any, database: Database, rows: int, target: Path) -> None:
     from pyspark_pgrouse.connection import connect  # noqa: PLC0415
-    from pyspark_pgrouse.lake.columns import archive_columns  # noqa: PLC0415
+    from pyspark_pgrouse.lake.columns import ColumnChoice, archive_columns  # noqa: PLC0415
 
     where = conninfo_to_dict(database.dsn)
     with connect(database.dsn) as conn:
-        columns = ", ".join(f'{c.sql} AS "{c.column.name}"' for c in archive_columns(conn))
+        columns = ", ".join(f'{c.sql} AS "{c.name}"' for c in archive_columns(conn, ColumnChoice()))
     reader = (
         spark.read.format("jdbc")
         .option("url", f"jdbc:postgresql://{where['host']}:{where['port']}/{where['dbname']}")

@@ -30,10 +30,15 @@ def children_cpu_s() -> float:
 def family_cpu_s(pid: int) -> float:
     """Return the seconds of CPU of a process and its children, living or dead: in ticks of about 10 ms each."""
     ticks = sum(_stat(pid)[11:15])
-    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+    for child in family_pids(pid)[1:]:
         with suppress(FileNotFoundError, ProcessLookupError):
             ticks += sum(_stat(child)[11:13])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def family_pids(pid: int) -> list[int]:
+    """Return the ids of a process and of its living children."""
+    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
 
 def rss_mib(pid: int) -> float:

@@ -29,12 +29,12 @@ BEGIN
       -- They join a few rows with the big tables: a hash or a merge join would read one side as a whole.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off'], '
         cancel conditions count_runs dead_groups dead_topics delete expire_messages explain fan_out fire_schedules is_handled lineage load_steps
-        open_predecessors preview_redrive propagate_ends propagate_missed_ends prune prune_keys purge purge_archive purge_topic redrive
+        open_predecessors preview_redrive predecessors propagate_ends propagate_missed_ends prune prune_keys prune_predecessors purge purge_archive purge_topic redrive
         redrive_edited redrive_where reencrypt release_orphaned replay requeue_dead_letters resolve_blocked retry_now set_progress skip unblock
-        unhandled_topics wait_for workflow'),
+        unhandled_topics wait_for wait_for_many workflow'),
       -- Workers call them all the time: they are planned once per session.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off', 'plan_cache_mode=force_generic_plan'], '
-        claim_with_next_due claimed_ids complete defer fail heartbeat read_claimed reject release results retry'),
+        claim_with_next_due claimed_ids complete completion_states defer fail heartbeat read_claimed reject release results retry'),
       (ARRAY['enable_seqscan=off', 'jit=off', 'plan_cache_mode=force_generic_plan'], '
         count_ready expire_locks next_due'),
       -- It joins what was staged, of which it needs all, by hash.

@@ -59,6 +59,8 @@ DECLARE
   v_lock_s    double precision;
   v_timeout_s double precision;
   v_flushes   boolean;
+  v_wanted    text[]      := p_topics;
+  v_stopped   integer     := 0;
   v_is_empty  boolean     := false;
   v_last_row  messages.claimed_or_due;
 BEGIN
@@ -70,11 +72,11 @@ BEGIN
   IF p_lock_duration NOT BETWEEN '0' AND '7 days' THEN
     RAISE EXCEPTION 'lock_duration of a claim is %', p_lock_duration USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';
   END IF;
-  v_topic := CASE WHEN v_single THEN p_topics[1] ELSE messages.next_topic(p_topics, v_first) END;
+  v_topic := CASE WHEN v_single THEN p_topics[1] ELSE messages.next_topic(v_wanted, v_first) END;
   LOOP
     IF v_topic IS NULL AND NOT v_wrapped THEN
       v_wrapped := true;
-      v_topic := messages.next_topic(p_topics, '');
+      v_topic := messages.next_topic(v_wanted, '');
     END IF;
     EXIT WHEN v_topic IS NULL OR v_left <= 0 OR v_bytes <= 0
       OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
@@ -103,6 +105,10 @@ BEGIN
     IF v_policy.stopped_until IS NOT NULL THEN
       v_held := coalesce(v_held, '{}') || jsonb_build_object('topic ' || v_topic, nullif(v_policy.stopped_until, 'infinity'));
       v_room := 0;
+      v_stopped := v_stopped + 1;
+      IF v_stopped = 8 THEN
+        SELECT v_held || p.held_back, p.others INTO v_held, v_wanted FROM messages.paused_topics(v_wanted, v_now) AS p;
+      END IF;
     ELSIF v_policy.is_limited AND v_room > 0 THEN
       v_slots := messages.topic_slots(v_policy, v_room);
       v_room := v_slots.slots;
@@ -188,7 +194,7 @@ BEGIN
     END IF;
     v_is_rest := false;
     EXIT WHEN v_single OR v_left <= 0 OR v_bytes <= 0;
-    v_topic := messages.next_topic(p_topics, v_topic);
+    v_topic := messages.next_topic(v_wanted, v_topic);
   END LOOP;
   IF v_walk IS NOT NULL AND v_ended IS NOT NULL THEN
     PERFORM messages.save_claim_cursor(v_walk, v_ended, v_last);

@@ -75,7 +75,7 @@ BEGIN
         SELECT array_agg(d.channel) FILTER (WHERE d.is_due), array_agg(d.priority) FILTER (WHERE d.is_due), max(d.nth), max(d.channel COLLATE "C")
         INTO v_channels, v_priorities, v_looked, v_reached
         FROM messages.due_channels(
-          p_policy.topic, v_after, CASE WHEN v_wrapped THEN v_from END, p_now, v_look_at, v_low, v_looks) AS d;
+          p_policy.topic, v_after, CASE WHEN v_wrapped THEN v_from END, p_now, v_look_at, v_low, v_looks, CASE WHEN v_held THEN 8 ELSE 2 END) AS d;
       END IF;
       IF v_reached IS NULL THEN
         EXIT WHEN v_wrapped;
@@ -87,6 +87,14 @@ BEGIN
       -- Most of the channels may be at their limits: look at more and more of them at once.
       v_looks := v_looks - v_looked;
       v_look_at := least(1000, 4 * v_look_at);
+      CONTINUE WHEN v_channels IS NULL;
+    END IF;
+    IF v_held AND p_policy.limits_channels THEN
+      -- Such a look takes twice as long as walking over the pair: both together count as three.
+      v_looks := v_looks - 2 * cardinality(v_channels);
+      SELECT u.channels, u.priorities, least(v_until, u.until)
+      INTO v_channels, v_priorities, v_until
+      FROM messages.unheld_channels(p_policy, v_channels, v_priorities, p_now) AS u;
       CONTINUE WHEN v_channels IS NULL;
     END IF;
 

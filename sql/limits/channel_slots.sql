@@ -38,6 +38,8 @@ BEGIN
             SELECT f.claim_id IS NULL FROM messages.message AS f WHERE f.id = c.blocked_by) THEN c.blocked_until
         END,
         CASE WHEN messages.is_paused(o.paused_at, o.resume_at, p_now) THEN coalesce(o.resume_at, 'infinity') END) AS until
+    -- Else this and room would be computed once for each use of them.
+    OFFSET 0
   ) AS own
   CROSS JOIN LATERAL (
     SELECT
@@ -54,6 +56,7 @@ BEGIN
               LIMIT own.concurrency) AS running)::integer
           END)
       END AS room
+    OFFSET 0
   ) AS look;
 END
 $$;

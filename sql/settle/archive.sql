@@ -66,10 +66,12 @@ BEGIN
          array_agg((g.id, g.topic, NULL)::messages.ended_message) FILTER (WHERE p_result NOT IN ('success', 'cancelled'))
   INTO v_moved, v_worked, v_idle, v_keyed, v_dead
   FROM gone AS g;
-  -- Here, not in the trigger dead_message: each line of a log has the text of the statement that it comes from, and this one is short.
-  FOREACH v_each IN ARRAY coalesce(v_dead, '{}') LOOP
-    RAISE WARNING 'dead message % of topic %: %', v_each.id, v_each.topic, p_result;
-  END LOOP;
+  IF v_dead IS NOT NULL THEN
+    PERFORM messages.dead_message(ARRAY(SELECT d.id FROM unnest(v_dead) AS d));
+    FOREACH v_each IN ARRAY v_dead LOOP
+      RAISE WARNING 'dead message % of topic %: %', v_each.id, v_each.topic, p_result;
+    END LOOP;
+  END IF;
   -- Asked once the rows are gone, not before: a policy that was committed until then is not missed. So it is with waiters and edges, below.
   IF v_moved IS NOT NULL AND messages.has_policies() THEN
     PERFORM messages.apply_end_policies(v_worked || v_idle, v_keyed, p_result);

@@ -8,17 +8,18 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 DECLARE
-  v_now   timestamptz := messages.now();
-  v_topic text := messages.next_topic(p_topics, '');
-  v_next  record;
-  v_due   timestamptz;
+  v_now    timestamptz := messages.now();
+  v_wanted text[]      := p_topics;
+  v_topic  text;
+  v_next   record;
+  v_due    timestamptz;
 BEGIN
+  IF p_held_back IS NOT NULL AND p_topics IS NOT NULL THEN
+    v_due := (SELECT min(h.value::timestamptz) FROM jsonb_each_text(p_held_back) AS h WHERE starts_with(h.key, 'topic '));
+    v_wanted := ARRAY(SELECT w.topic FROM unnest(p_topics) AS w (topic) WHERE NOT p_held_back ? ('topic ' || w.topic));
+  END IF;
+  v_topic := messages.next_topic(v_wanted, '');
   WHILE v_topic IS NOT NULL AND (v_due > v_now) IS NOT FALSE LOOP
-    IF p_held_back ? ('topic ' || v_topic) THEN
-      v_due := least(v_due, (p_held_back ->> ('topic ' || v_topic))::timestamptz);
-      v_topic := messages.next_topic(p_topics, v_topic);
-      CONTINUE;
-    END IF;
     SELECT n.* INTO v_next FROM messages.next_priority(v_topic, (-1)::smallint, true) AS n;
     WHILE v_next.priority IS NOT NULL LOOP
       v_due := least(v_due, (
@@ -32,7 +33,7 @@ BEGIN
       v_due,
       messages.next_channel_due(v_topic, v_now, coalesce(p_held_back ? ('channels ' || v_topic), false)),
       (p_held_back ->> ('channels ' || v_topic))::timestamptz);
-    v_topic := messages.next_topic(p_topics, v_topic);
+    v_topic := messages.next_topic(v_wanted, v_topic);
   END LOOP;
   RETURN CASE WHEN v_due IS NOT NULL THEN greatest(v_due - v_now, '0') END;
 END

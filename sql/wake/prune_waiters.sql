@@ -1,4 +1,4 @@
--- Delete expired waiters, and lower the flag messages.awaited_flag once there is no waiter, no dependency and no saved step.
+-- Delete expired waiters and expired rights to results, and lower the flag messages.awaited_flag once there is no waiter, no dependency and no saved step.
 -- Called by: prune. Locks: the rows it deletes, skipping those of waiters that are calling again; the tables of waiters in SHARE mode, only
 -- if free at once: a session that begins to wait goes first. They are released at once by rolling back the savepoint in which they were
 -- taken, which a setval survives: a later waiter raises the flag again. Result: how many were deleted.
@@ -9,6 +9,9 @@ AS $$
 DECLARE
   v_did bigint;
 BEGIN
+  DELETE FROM messages.expected_result AS x
+  WHERE (x.message_id, x.role) IN (
+    SELECT o.message_id, o.role FROM messages.expected_result AS o WHERE o.until < (SELECT messages.now()) LIMIT 10000 FOR UPDATE SKIP LOCKED);
   -- This does nothing while no client waits. Above READ COMMITTED the snapshot may be older than a waiter.
   IF pg_sequence_last_value('messages.awaited_flag') = 1 OR current_setting('transaction_isolation') <> 'read committed' THEN
     RETURN 0;

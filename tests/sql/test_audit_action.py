@@ -20,7 +20,7 @@ MAY_CALL = """
 """
 # Functions that operators may call but that are no operator's action: they only read, or a program calls them.
 NO_ACTION = {
-    *("now", "stats", "explain", "unhandled_topics", "wait_for", "pending_with_key"),
+    *("now", "stats", "explain", "unhandled_topics", "wait_for", "wait_for_many", "pending_with_key"),
     *("open_export", "advance_export", "lock_export", "unlock_export", "lock_policies"),
     *("check_token", "check_session", "open_session", "close_session", "begin_request", "end_request"),
     *("claim_delivery", "settle_delivery"),

@@ -39,7 +39,7 @@ def test_each_condition_has_its_begin_text_and_fix(queue: Queue) -> None:
 
     (row,) = queue.rows("SELECT c.*, messages.now() - c.since AS age FROM messages.conditions() AS c")
 
-    assert (row.kind, row.topic, row.what) == ("backlog", "t", "messages of t are ready for more than 15m")
+    assert (row.kind, row.topic, row.what) == ("backlog", "t", "messages of t have been ready for more than 15m")
     assert "pgrouse explain" in row.fix
     assert 295 < row.age.total_seconds() < 360, "the age begins when the bound was exceeded, not at the publish"
 
@@ -204,7 +204,7 @@ def test_a_sink_that_refuses_notifications_is_reported(queue: Queue) -> None:
 
     (row,) = queue.rows("SELECT * FROM messages.conditions()")
 
-    assert (row.kind, row.what.startswith("sink ops fails since ")) == ("alerts_undelivered", True)
+    assert (row.kind, row.what.startswith("sink ops has failed since ")) == ("alerts_undelivered", True)
 
 
 def test_a_sink_without_a_deliverer_is_reported_only_if_something_is_to_be_delivered(queue: Queue) -> None:

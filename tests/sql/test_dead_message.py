@@ -1,4 +1,4 @@
-"""The trigger of the archive: dead messages log a warning, write an alert and send the notification dead_message."""
+"""What archive does with dead messages: they log a warning, write an alert, and send the notification dead_message."""
 
 from __future__ import annotations
 

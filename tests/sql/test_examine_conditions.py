@@ -21,7 +21,7 @@ def test_messages_that_are_ready_for_too_long_are_found(queue: Queue) -> None:
     found = examine(queue, "conditions")
 
     assert found.wrong == {"backlog": "warn"}
-    assert "messages of t are ready" in found.of("backlog").what
+    assert "messages of t have been ready" in found.of("backlog").what
 
 
 def test_a_topic_with_many_dead_messages_is_found(queue: Queue) -> None:
@@ -61,5 +61,5 @@ def test_alerts_that_a_sink_refuses_or_that_were_given_up_are_found(queue: Queue
     found = examine(queue, "conditions")
 
     assert found.wrong == {"alerts": "fail"}
-    assert "sink mail fails since" in found.text_of("alerts")
+    assert "sink mail has failed since" in found.text_of("alerts")
     assert "1 messages to the sink mail were abandoned" in found.text_of("alerts")

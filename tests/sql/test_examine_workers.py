@@ -71,8 +71,21 @@ def test_a_topic_whose_messages_wait_without_a_worker_is_reported(queue: Queue) 
 
     found = examine(queue, "workers")
 
-    assert found.wrong == {"unhandled_topics": "fail"}
+    assert found.wrong == {"unhandled_topics": "warn"}
     assert "messages of orphan wait" in found.of("unhandled_topics").what
+
+
+def test_a_topic_without_a_worker_is_a_failure_when_it_is_one_for_the_alerts(queue: Queue) -> None:
+    start(queue, "w", "t")
+    queue.publish("orphan", wait="-10 minutes")
+
+    assert [row.kind for row in queue.rows("SELECT kind FROM messages.conditions()")] == ["no_worker"]
+    assert examine(queue, "workers").wrong == {"unhandled_topics": "fail"}
+
+    queue.call("pause", "orphan")
+
+    assert queue.rows("SELECT kind FROM messages.conditions()") == []
+    assert examine(queue, "workers").wrong == {}
 
 
 def test_dead_letters_need_no_worker(queue: Queue) -> None:

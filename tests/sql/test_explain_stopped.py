@@ -72,7 +72,7 @@ def test_an_open_breaker_shows_why_and_when_it_probes(queue: Queue) -> None:
     (row,) = rows(queue, message)
 
     assert row.code == "breaker_open"
-    assert row.reason == "the breaker of topic t is open since 0s: 9 of 10 failed; it lets a probe through in 20s"
+    assert row.reason == "the breaker of topic t has been open for 0s: 9 of 10 failed; it lets a probe through in 20s"
 
 
 @pytest.mark.usefixtures("worker")

@@ -52,6 +52,22 @@ def test_a_merge_leaves_one_row_of_each_and_the_same_sum(queue: Queue) -> None:
     assert queue.call("merge_dead_counts") == 0, "a second merge changes nothing"
 
 
+def test_what_died_more_than_a_day_ago_is_merged_into_one_row_whatever_the_time(queue: Queue) -> None:
+    die(queue, 2)
+    queue.conn.execute("UPDATE messages.dead_count SET died_at = died_at - interval '20 hours'")
+    die(queue, 3)
+    for hours in ("5 hours", "20 hours"):
+        queue.call("merge_dead_counts")
+        assert len(queue.rows("SELECT FROM messages.dead_count")) == 2
+        queue.later(hours)
+
+    queue.call("merge_dead_counts")
+
+    row = queue.row("SELECT c.count, c.died_at FROM messages.dead_count AS c")
+    assert (row.count, row.died_at) == (5, None)
+    assert queue.call("merge_dead_counts") == 0, "what is merged is not written again"
+
+
 def test_a_merge_is_bounded_by_its_limit(queue: Queue) -> None:
     for _ in range(6):
         die(queue, 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -167,10 +169,10 @@ def test_a_round_that_found_nothing_ends_and_the_next_claim_can_wait(own_queue: 
     own_queue.policy(channel_concurrency=1)
     fill_all(own_queue, 5000)
 
-    claims = [own_queue.claim_with_next_due(limit=10) for _ in range(3)]
+    claims = [own_queue.claim_with_next_due(limit=10) for _ in range(7)]
 
-    assert [claimed for claimed, _ in claims] == [[]] * 3
-    assert [left.next_due_s is None or left.next_due_s > 0 for _, left in claims] == [False, False, True]
+    assert [claimed for claimed, _ in claims] == [[]] * 7
+    assert [left.next_due_s is None or left.next_due_s > 0 for _, left in claims] == [False] * 6 + [True]
 
 
 def test_an_unfinished_round_hides_nothing(own_queue: Queue) -> None:
@@ -185,6 +187,123 @@ def test_an_unfinished_round_hides_nothing(own_queue: Queue) -> None:
 
     assert found or left.next_due_s <= 1
     assert [c.id for c in found or own_queue.claim(limit=10)] == [published]
+
+
+HELD = {
+    "delayed": "UPDATE messages.message SET available_at = now() + interval '1 hour' WHERE channel <> 'flood'",
+    "running": """
+        INSERT INTO messages.message (topic, channel, payload, claim_id, locked_by, locked_at, lock_expires_at)
+        SELECT 't', m.channel, '1', 1, 'w', now(), now() + interval '1 hour' FROM messages.message AS m
+    """,
+    "backs off": """
+        INSERT INTO messages.rate (kind, topic, channel, blocked_until, blocked_by)
+        SELECT 'channel', 't', m.channel, clock_timestamp() + interval '1 hour', m.id FROM messages.message AS m
+    """,
+    "interval": """
+        INSERT INTO messages.rate (kind, topic, channel, free_at)
+        SELECT 'channel', 't', m.channel, clock_timestamp() + interval '1 hour' FROM messages.message AS m
+    """,
+}
+
+
+def test_a_round_that_began_under_a_limit_does_not_keep_it(own_queue: Queue) -> None:
+    """A claim that continues the round asks what holds channels only where the policy of now limits them."""
+    own_queue.policy(ordered=True)
+    own_queue.publish_many(3000, channel=sql.SQL("'c' || n"))
+    own_queue.conn.execute(HELD["backs off"])
+    assert own_queue.claim(limit=10) == []
+
+    own_queue.policy(ordered=False)
+
+    assert len(own_queue.claim(limit=10)) == 10
+
+
+@pytest.mark.parametrize("channels", [200, 20_000])
+@pytest.mark.parametrize("hold", HELD)
+def test_a_claim_reads_a_bounded_number_of_pages_however_many_channels_are_held(
+    own_queue: Queue, hold: str, channels: int
+) -> None:
+    own_queue.policy(
+        ordered=hold in {"running", "backs off"}, channel_min_interval="1 day" if hold == "interval" else None
+    )
+    own_queue.publish_many(channels, channel=sql.SQL("'c' || n"))
+    if hold == "delayed":
+        own_queue.publish_many(5000, channel="flood")
+    own_queue.conn.execute(HELD[hold].encode())
+
+    assert own_queue.buffers("SELECT * FROM messages.claim('w', ARRAY['t'], 10)") < 14_000
+
+
+def claimable(queue: Queue, policy: dict[str, Any]) -> dict[str, list[int]]:
+    """Return the ids that claims may take of each channel, in their order, by reading everything: the slow reference."""
+    found: dict[str, list[int]] = {}
+    for row in queue.rows(CHANNELS):
+        room = 1 if policy["ordered"] else policy["channel_concurrency"] or 1000
+        room = min(room, 1) - row.running if policy["ordered"] else room - row.running
+        if policy["channel_min_interval"]:
+            room = min(room, 1)
+        found[row.channel] = row.due[: max(0, room)] if not row.is_blocked else []
+    return {channel: ids for channel, ids in found.items() if ids}
+
+
+CHANNELS = """
+    SELECT
+      m.channel, count(*) FILTER (WHERE m.claim_id IS NOT NULL) AS running,
+      coalesce(
+        array_agg(m.id ORDER BY m.priority, m.available_at, m.id) FILTER (WHERE m.claim_id IS NULL AND m.available_at <= messages.now()),
+        '{}') AS due,
+      coalesce(bool_or(r.free_at > messages.now() OR (r.blocked_until > messages.now() AND r.blocked_by = m.id)), false) AS is_blocked
+    FROM messages.message AS m
+    LEFT JOIN messages.rate AS r ON r.kind = 'channel' AND r.topic = m.topic AND r.channel = m.channel
+    GROUP BY m.channel
+"""
+
+
+@pytest.mark.parametrize("channels", [150, 1200])
+@pytest.mark.parametrize("seed", range(6))
+def test_claims_take_exactly_what_a_slow_reference_permits(queue: Queue, seed: int, channels: int) -> None:
+    lot = Random(seed)
+    queue.later("0")
+    policy: dict[str, Any] = {
+        "ordered": seed % 3 == 0,
+        "channel_concurrency": [None, 1, 3][seed % 3],
+        "channel_min_interval": "1 hour" if seed == 4 else None,
+    }
+    queue.policy(**policy)
+    for wait, share in (("-1 s", 1), ("-2 s", 0.7), ("1 hour", 0.3)):
+        queue.publish_many(int(channels * share), channel=sql.SQL("'c' || lpad(n::text, 5, '0')"), wait=wait)
+    hold_at_random(queue, lot)
+    permitted = claimable(queue, policy)
+
+    taken: dict[str, list[int]] = {}
+    claims = [queue.claim(limit=lot.choice([1, 10, 50])) for _ in range(2 * channels // 20 + 20)]
+    while claims[-1]:
+        claims.append(queue.claim(limit=1000))
+    for message in (message for claim in claims for message in claim):
+        taken.setdefault(message.channel, []).append(message.id)
+
+    assert taken == permitted
+
+
+def hold_at_random(queue: Queue, lot: Random) -> None:
+    """Let the first messages of most channels run or back off, and keep some channels for an interval."""
+    for row in queue.rows(
+        "SELECT channel, array_agg(id ORDER BY available_at, id) AS ids FROM messages.message GROUP BY channel ORDER BY channel"
+    ):
+        kind = lot.choice(["runs", "runs", "runs", "backs off", "waits", "free"])
+        if kind == "runs":
+            queue.conn.execute(
+                "UPDATE messages.message SET claim_id = 1, locked_by = 'w', locked_at = now(), lock_expires_at = now() WHERE id = ANY (%s)",
+                [row.ids[: lot.randint(1, 2)]],
+            )
+        if kind in {"backs off", "waits"}:
+            queue.conn.execute(
+                """
+                INSERT INTO messages.rate (kind, topic, channel, free_at, blocked_until, blocked_by)
+                VALUES ('channel', 't', %s, messages.now() + %s, messages.now() + interval '5 min', %s)
+                """,
+                [row.channel, timedelta(minutes=-1), row.ids[0] if kind == "backs off" else 0],
+            )
 
 
 def test_a_claim_of_one_message_skips_rows_that_another_transaction_holds_in_the_same_channel(

@@ -49,6 +49,7 @@ MAY_CALL = {
             "long_number_bytes",
             "notify",
         ),
+        "wait_for_many",
         *("begin_staging", "publish_staged", "delete_staged", "job_result", "job_rejected"),
     },
     "worker": {
@@ -88,14 +89,14 @@ MAY_CALL = {
         *("fire_schedules", "next_schedule_due"),
         *("claim_delivery", "settle_delivery"),
         *("read_claimed", "claimed_ids", "results", "count_ready", "lock_consumer"),
-        *("save_step", "load_steps"),
+        *("save_step", "load_steps", "predecessors", "completion_states"),
     },
     "operator": {
         *DOCTOR,
         "now",
         "cancel",
         "skip",
-        "wait_for",
+        *("wait_for", "wait_for_many"),
         "redrive",
         "redrive_where",
         "redrive_edited",
@@ -106,7 +107,7 @@ MAY_CALL = {
         "purge_topic",
         *("open_export", "advance_export", "delete_export", "list_exports"),
         *("lock_export", "unlock_export", "lock_policies", "lock_holders"),
-        *("silence", "unsilence", "silenced_until", "conditions", "replay_alerts", "delete_sink"),
+        *("silence", "unsilence", "silenced_until", "conditions", "open_conditions", "replay_alerts", "delete_sink"),
         *("claim_delivery", "settle_delivery"),
         *("add_token", "revoke_token", "check_token", "open_session", "check_session", "close_session"),
         *("begin_request", "end_request", "drain_worker", "run_maintenance"),
@@ -721,6 +722,7 @@ def test_an_analyst_sees_events_but_no_content(as_role: Callable[[str], Queue], 
     analyst = as_role("analyst")
 
     assert [row.state for row in analyst.rows("SELECT * FROM messages.state ORDER BY id")] == ["failed", "ready"]
+    assert [row.result for row in analyst.rows("SELECT * FROM messages.ended")] == ["failed"]
     assert [row.topic for row in analyst.rows("SELECT * FROM messages.stats()")] == ["t"]
     for table in ("message", "message_archive"):
         for column in ("payload", "body", "headers", "state"):

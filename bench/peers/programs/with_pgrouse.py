@@ -21,7 +21,7 @@ class Pgrouse(Peer):
         publish(self.conn, "noop", {"n": n})
 
     async def publish_many(self, numbers: Sequence[int]) -> None:
-        publish_many(self.conn, (NewMessage(topic="noop", payload={"n": n}) for n in numbers))
+        publish_many(self.conn, [NewMessage(topic="noop", payload={"n": n}) for n in numbers])
 
     async def work(self, handle: Handle, settings: str) -> None:
         raise NotImplementedError  # bench/program.py does

@@ -1,0 +1,165 @@
+"""messages.unheld_channels: which (channel, priority) pairs are not held, as far as can be seen without a lock."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.sql.queue import Queue, Row
+
+UNHELD = """
+    SELECT u.channels, u.priorities, extract(epoch FROM u.until - messages.now())::float AS until_in
+    FROM messages.unheld_channels(messages.claim_policy('t', messages.now()), %s::text[], %s::smallint[], messages.now()) AS u
+"""
+SLOTS = "SELECT s.slots FROM messages.channel_slots(messages.claim_policy('t', messages.now()), %s::text[], messages.now(), 10) AS s"
+RATE = """
+    INSERT INTO messages.rate (kind, topic, channel, free_at, blocked_until, blocked_by)
+    VALUES ('channel', 't', %s, messages.now() + %s::interval, messages.now() + %s::interval, %s)
+"""
+
+HOLD = {
+    "runs": """
+        INSERT INTO messages.message (topic, channel, payload, claim_id, locked_by, locked_at, lock_expires_at)
+        SELECT 't', 'c' || n, '1', 1, 'w', now(), now() + interval '1 hour' FROM generate_series(1, %(channels)s) AS n
+    """,
+    "backs off": """
+        WITH first AS (
+          INSERT INTO messages.message (topic, channel, payload)
+          SELECT 't', 'c' || n, '1' FROM generate_series(1, %(channels)s) AS n
+          RETURNING id, channel)
+        INSERT INTO messages.rate (kind, topic, channel, blocked_until, blocked_by)
+        SELECT 'channel', 't', channel, clock_timestamp() + interval '1 hour', id FROM first
+    """,
+    "interval": """
+        INSERT INTO messages.rate (kind, topic, channel, free_at)
+        SELECT 'channel', 't', 'c' || n, clock_timestamp() + interval '1 min' FROM generate_series(1, %(channels)s) AS n
+    """,
+}
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(queue: Queue) -> None:
+    queue.later("0")
+
+
+def look(queue: Queue, *channels: str) -> Row:
+    return queue.row(UNHELD, [list(channels), [5] * len(channels)])
+
+
+def unheld(queue: Queue, *channels: str) -> list[str]:
+    return look(queue, *channels).channels or []
+
+
+def run_in(queue: Queue, channel: str, count: int = 1) -> None:
+    """Let so many messages of a channel run."""
+    published = queue.publish_many(count, channel=channel)
+    queue.conn.execute(
+        "UPDATE messages.message SET claim_id = 1, locked_by = 'w', locked_at = now(), lock_expires_at = now() WHERE id = ANY (%s)",
+        [published],
+    )
+
+
+def test_a_channel_whose_places_are_taken_is_left_out(queue: Queue) -> None:
+    queue.policy(channel_concurrency=2)
+    run_in(queue, "a")
+    run_in(queue, "b", 2)
+    run_in(queue, "c", 3)
+
+    assert unheld(queue, "a", "b", "c", "d") == ["a", "d"]
+    assert look(queue, "b").until_in is None
+
+
+def test_an_ordered_channel_in_which_a_message_runs_is_left_out(queue: Queue) -> None:
+    queue.policy(ordered=True, channel_concurrency=7)
+    run_in(queue, "a")
+
+    assert unheld(queue, "a", "b") == ["b"]
+
+
+def test_all_pairs_of_a_channel_are_left_out_and_the_others_keep_their_order(queue: Queue) -> None:
+    queue.policy(ordered=True)
+    run_in(queue, "b")
+
+    found = queue.row(UNHELD, [["a", "a", "b", "b", "c"], [0, 9, 1, 2, 3]])
+
+    assert (found.channels, found.priorities) == (["a", "a", "c"], [0, 9, 3])
+
+
+def test_a_channel_is_left_out_while_its_first_message_backs_off(queue: Queue) -> None:
+    queue.policy(ordered=True)
+    first = queue.publish(channel="a")
+    queue.conn.execute(RATE, ["a", "0", "9 s", first])
+    queue.conn.execute(RATE, ["b", "0", "9 s", first + 1])
+
+    assert (unheld(queue, "a", "b"), look(queue, "a", "b").until_in) == (["b"], 9)
+    queue.later("9 s")
+    assert unheld(queue, "a") == ["a"]
+
+
+def test_a_channel_is_left_out_until_its_minimum_interval_has_passed(queue: Queue) -> None:
+    queue.policy(channel_min_interval="10 s")
+    queue.conn.execute(RATE, ["a", "9 s", None, None])
+    queue.conn.execute(RATE, ["b", "8 s", None, None])
+
+    assert (unheld(queue, "a", "b", "c"), look(queue, "a", "b").until_in) == (["c"], 8)
+    queue.later("8 s")
+    assert unheld(queue, "a", "b") == ["b"]
+
+
+@pytest.mark.parametrize("interval", ["5 s", "0", None])
+def test_a_minimum_interval_that_was_shortened_or_lifted_leaves_nothing_out(queue: Queue, interval: str | None) -> None:
+    queue.policy(channel_min_interval=interval, ordered=True)
+    queue.conn.execute(RATE, ["a", "9 s", None, None])
+
+    assert unheld(queue, "a") == ["a"]
+
+
+def test_a_channel_with_settings_of_its_own_is_never_left_out(queue: Queue) -> None:
+    queue.policy(channel_concurrency=1)
+    run_in(queue, "a")
+    run_in(queue, "b")
+    queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('t', 'a', 2)")
+
+    assert unheld(queue, "a", "b") == ["a"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_it_leaves_out_no_channel_that_has_a_slot(queue: Queue, seed: int) -> None:
+    lot = Random(seed)
+    settings: dict[str, Any] = {"ordered": lot.random() < 0.5, "channel_concurrency": lot.choice([None, 0, 1, 3])}
+    queue.policy(**settings, channel_min_interval=lot.choice([None, "0", "5 s", "1 hour"]))
+    channels = [f"c{n}" for n in range(60)]
+    for channel in channels:
+        first = queue.publish(channel=channel)
+        if lot.random() < 0.5:
+            run_in(queue, channel, lot.randint(1, 4))
+        if lot.random() < 0.5:
+            times = [lot.choice([None, "-1 s", "3 s", "1 min"]) for _ in range(2)]
+            queue.conn.execute(RATE, [channel, times[0] or "-1 day", times[1], first + lot.choice([0, 0, 1])])
+        if lot.random() < 0.1:
+            queue.conn.execute(
+                "INSERT INTO messages.channel (topic, channel, concurrency, min_interval) VALUES ('t', %s, %s, %s)",
+                [channel, lot.choice([None, 0, 5]), lot.choice([None, "0"])],
+            )
+
+    left = unheld(queue, *channels)
+
+    slots = dict(zip(channels, queue.value(SLOTS, [channels]), strict=True))
+    assert {channel for channel, free in slots.items() if free} <= set(left)
+    own = {row.channel for row in queue.rows("SELECT channel FROM messages.channel")}
+    late = {row.channel for row in queue.rows("SELECT channel FROM messages.rate WHERE free_at > messages.now()")}
+    assert {channel for channel, free in slots.items() if not free} - own - late <= set(channels) - set(left)
+
+
+@pytest.mark.parametrize("hold", ["runs", "backs off", "interval"])
+def test_it_reads_a_few_pages_for_each_channel_however_many_there_are(own_queue: Queue, hold: str) -> None:
+    own_queue.policy(ordered=hold != "interval", channel_min_interval="1 hour" if hold == "interval" else None)
+    own_queue.conn.execute(HOLD[hold], {"channels": 20_000})
+    asked = "ARRAY(SELECT 'c' || n FROM generate_series(1, 1000) AS n), ARRAY(SELECT 5 FROM generate_series(1, 1000))::smallint[]"
+
+    read = f"SELECT (messages.unheld_channels(messages.claim_policy('t', messages.now()), {asked}, messages.now())).channels"
+
+    assert own_queue.value(read) is None
+    assert own_queue.buffers(read) < 1000 * 14
