@@ -44,8 +44,10 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pgro
 CLUSTER_CONF = Path("/etc/postgresql-common/createcluster.d/pgrouse.conf")
 
 FOR_DEMO = ["--extra=demo", "--extra=web", "--extra=metrics"]
-FOR_SPARK = ["--extra=spark", "--extra=delta"]
+FOR_SPARK = ["--extra=spark", "--extra=report"]
 FOR_OPERATING = [
+    "--extra=uvloop",
+    "--extra=rich",
     "--extra=web",
     "--extra=metrics",
     "--extra=otel",
@@ -54,6 +56,7 @@ FOR_OPERATING = [
     "--extra=top",
     "--extra=crypto",
     "--extra=schemas",
+    "--extra=dev",
 ]
 FOR_BENCH = [*FOR_DEMO, *FOR_SPARK, *FOR_OPERATING, "--extra=java", "--group=uv"]
 FOR_TEST = [*FOR_BENCH, "--group=test"]
@@ -123,6 +126,7 @@ def check(arguments: list[str]) -> NoReturn:
         ["ruff", "check", "."],
         ["ruff", "format", "--check", "."],
         ["mypy"],
+        ["python", "-m", "tests.typed.pyright"],
         ["lint-imports", "--no-cache"],
         ["squawk", *migrations],
     ]
@@ -175,7 +179,7 @@ def install(wanted: list[str]) -> None:
     """Bring .venv up to date with uv.lock. What else is in it stays (--inexact): other commands wanted it."""
     state = {"lock": digest_of("uv.lock", "pyproject.toml"), "root": str(ROOT)}
     before = json.loads(INSTALLED.read_text()) if INSTALLED.exists() else {}
-    parts = sorted({*wanted, *before.get("parts", [])})
+    parts = sorted({*wanted, *available_parts().intersection(before.get("parts", []))})
     if before == {**state, "parts": parts} and (VENV / "bin" / "python").exists():
         return
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
@@ -184,6 +188,13 @@ def install(wanted: list[str]) -> None:
     if subprocess.run(sync, check=False, env=without_venv()).returncode != 0:
         sys.exit("go: uv could not install the Python packages; its message is above")
     INSTALLED.write_text(json.dumps({**state, "parts": parts}))
+
+
+def available_parts() -> set[str]:
+    """Return all extras and groups of pyproject.toml: one that was installed before may be gone since."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = (f"--extra={name}" for name in project["project"]["optional-dependencies"])
+    return {*extras, *(f"--group={name}" for name in project["dependency-groups"])}
 
 
 def digest_of(*names: str) -> str:

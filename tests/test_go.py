@@ -187,7 +187,9 @@ class TestInstall:
         python.parent.mkdir(parents=True)
         python.touch()
         (tmp_path / "uv.lock").write_text("one")
-        (tmp_path / "pyproject.toml").touch()
+        (tmp_path / "pyproject.toml").write_text(
+            "[project.optional-dependencies]\ndemo = []\nspark = []\n[dependency-groups]\ntest = []\n"
+        )
         log = tmp_path / "log"
         uv = tmp_path / "uv"
         uv.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
@@ -222,6 +224,15 @@ class TestInstall:
 
         wanted = [[word for word in call if word.startswith(("--extra", "--group"))] for call in checkout.calls()]
         assert wanted == [["--extra=demo"], ["--extra=demo", "--group=test"]]
+
+    def test_an_extra_that_is_gone_is_not_asked_for(self, checkout: Any) -> None:
+        checkout.install(["--extra=spark"])
+        (checkout.ROOT / "pyproject.toml").write_text(
+            "[project.optional-dependencies]\ndemo = []\n[dependency-groups]\ntest = []\n"
+        )
+        checkout.install(["--extra=demo"])
+
+        assert [word for word in checkout.calls()[-1] if word.startswith("--extra")] == ["--extra=demo"]
 
     def test_a_missing_python_is_installed_again(self, checkout: Any) -> None:
         checkout.install(["--extra=demo"])

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs pgrouse as services of systemd, or updates them: run it again for every new version. It uses no timers and no cron.
+# Installs pgrouse as services of systemd, or updates them: run it again for every new version. It starts no timer.
 #
 #   install.sh [OPTIONS]
 #     --from WHAT       what pip installs: a checkout, a wheel, `pgrouse==1.2.3`          (default: the checkout of this script)
-#     --extras LIST     its extras, as web,metrics,alerts,otel,schemas,sentry,top; '' for none    (default: web,metrics,alerts)
+#     --extras LIST     its extras, as uvloop,web,metrics,alerts,otel,schemas,sentry,top,spark,report; '' for none   (default: uvloop,web,metrics,alerts)
 #     --python PROGRAM  the Python of the virtual environment, 3.11 or newer             (default: python3)
 #     --uninstall       remove the services and the program; the configuration and the user stay
 #     --purge           with --uninstall: also remove the configuration and the user
@@ -20,7 +20,7 @@ export UV_COMPILE_BYTECODE="${UV_COMPILE_BYTECODE:-1}"
 root=${DESTDIR:-}
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 from=$(dirname -- "$(dirname -- "$here")")
-extras=web,metrics,alerts
+extras=uvloop,web,metrics,alerts
 python=python3
 action=install
 purge=no
@@ -31,6 +31,10 @@ etc=$root/etc/pgrouse
 units=$root/etc/systemd/system
 link=$root/usr/local/bin/pgrouse
 user=pgrouse
+# The files of this folder that go to $units, and of them those that can be enabled.
+all="pgrouse.service pgrouse@.service pgrouse-web.service
+  pgrouse-export.service pgrouse-export.timer pgrouse-report.service pgrouse-report.timer"
+enabled="pgrouse.service pgrouse-web.service pgrouse-export.timer pgrouse-report.timer"
 
 main() {
   options "$@"
@@ -105,10 +109,12 @@ install() {
 
 uninstall() {
   stop "$(running_services)"
-  ! has_systemd || for unit in pgrouse.service pgrouse-web.service; do
+  ! has_systemd || for unit in $enabled; do
     [ ! -e "$units/$unit" ] || run systemctl disable --quiet "$unit"
   done
-  run rm -f "$units/pgrouse.service" "$units/pgrouse@.service" "$units/pgrouse-web.service"
+  for unit in $all; do
+    run rm -f "$units/$unit"
+  done
   [ ! -L "$link" ] || run rm -f "$link"
   run rm -rf "$opt"
   reload_units
@@ -142,7 +148,8 @@ reload_units() {
 # The names of our running services, including instances.
 running_services() {
   has_systemd || return 0
-  systemctl list-units --plain --no-legend --state=active,activating,reloading 'pgrouse.service' 'pgrouse@*.service' 'pgrouse-web.service' |
+  systemctl list-units --plain --no-legend --state=active,activating,reloading 'pgrouse.service' 'pgrouse@*.service' 'pgrouse-web.service' \
+    'pgrouse-export.service' 'pgrouse-report.service' |
     awk '{print $1}'
 }
 
@@ -187,6 +194,7 @@ install_configuration() {
   [ -e "$etc/pgrouse.toml" ] || run sh -c '"$1" init "$2" >/dev/null' sh "$opt/venv/bin/pgrouse" "$etc"
   secret pg_service.conf
   secret web.pg_service.conf
+  secret pipeline.pg_service.conf
   [ -e "$etc/environment" ] || run cp "$here/environment.example" "$etc/environment"
 }
 
@@ -200,7 +208,7 @@ secret() {
 
 install_units() {
   run mkdir -p "$units"
-  for unit in pgrouse.service pgrouse@.service pgrouse-web.service; do
+  for unit in $all; do
     run cp "$here/$unit" "$units/$unit"
     run chmod 644 "$units/$unit"
   done
@@ -214,6 +222,7 @@ pgrouse is in $opt/venv. What comes next, the first time:
   $etc/pgrouse.toml        which handlers work which topics; the modules beside it
   PGSERVICEFILE=/etc/pgrouse/pg_service.conf PGSERVICE=pgrouse pgrouse migrate     as a user who may create the schema
   systemctl enable --now pgrouse pgrouse-web
+  systemctl enable --now pgrouse-export.timer pgrouse-report.timer     with the extras spark and report, and $etc/pipeline.pg_service.conf
 TEXT
 }
 

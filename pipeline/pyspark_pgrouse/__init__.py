@@ -3,6 +3,17 @@
 Spark finds the format by the name of this package: whatever is importable and begins with `pyspark_` is asked for a `DefaultSource`.
 """
 
-from pyspark_pgrouse.source import DefaultSource
+from __future__ import annotations
+
+from typing import Any
 
 __all__ = ["DefaultSource"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the format when Spark asks for it: the report works without Spark."""
+    if name != "DefaultSource":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from pyspark_pgrouse.source import DefaultSource  # noqa: PLC0415 - extra spark
+
+    return DefaultSource

@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgrouse import search_path
 from pgrouse.config import dsn as dsns
 from pgrouse.errors import ConfigError, DatabaseUnreachable, PgrouseError, SchemaMismatch
+from pyspark_pgrouse.replica import ReplayTarget, wait_for_replay
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +57,9 @@ COLUMNS = """
     JOIN pg_catalog.pg_class AS c ON c.oid = a.attrelid
     WHERE c.relnamespace = to_regnamespace('messages') AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped
 """
+
+# Read by the references of `read.values.Values`.
+SET_VALUES = "SELECT pg_catalog.set_config('pgrouse.values', $1::text, true)"
 
 
 def conninfo(dsn: str | None) -> str:
@@ -148,16 +152,25 @@ def _attempts(retry_timeout_s: float) -> Iterator[None]:
         yield
 
 
-def arrow(dsn: str | None, query: str, retry_timeout_s: float = TASK_RETRY_TIMEOUT_S) -> Iterator[pa.RecordBatch]:
+def arrow(
+    dsn: str | None,
+    query: str,
+    retry_timeout_s: float = TASK_RETRY_TIMEOUT_S,
+    *,
+    values: str | None = None,
+    target: ReplayTarget | None = None,
+) -> Iterator[pa.RecordBatch]:
     """Run a query through ADBC and yield what it returns, a few megabytes at a time.
 
     Args:
         dsn: as in `connect`.
-        query: complete; ADBC runs it by COPY, which takes no parameters.
+        query: ADBC runs it by COPY, which takes no parameters.
         retry_timeout_s: for how many seconds a server that restarts is waited for.
+        values: what the query refers to, from `Values.text`.
+        target: how far the server must have replayed, if it is a standby.
 
     Raises:
-        DatabaseUnreachable: no connection could be made.
+        DatabaseUnreachable: no connection could be made, or the standby is not so far in time.
         PgrouseError: the query failed. Neither text holds a secret.
     """
     from adbc_driver_postgresql import StatementOptions, dbapi  # noqa: PLC0415 - slow to import: only reads need it
@@ -165,10 +178,22 @@ def arrow(dsn: str | None, query: str, retry_timeout_s: float = TASK_RETRY_TIMEO
     hint = {StatementOptions.BATCH_SIZE_HINT_BYTES.value: BATCH_BYTES}
     with closing(_opened(dsn, retry_timeout_s)) as conn, closing(conn.cursor(adbc_stmt_kwargs=hint)) as cursor:
         try:
+            if target is not None:
+                wait_for_replay(cursor, target)
+            if values is not None:
+                _set_values(conn, values)
             cursor.execute(query)
             yield from cursor.fetch_record_batch()
         except (dbapi.Error, OSError) as error:
             raise PgrouseError(f"reading failed: {dsns.redact(str(error), dsns.secrets(dsn))}") from None
+
+
+def _set_values(conn: Any, values: str) -> None:
+    """Begin a transaction with these values: a pooler may give the next one to another session."""
+    conn.adbc_connection.set_autocommit(False)
+    with closing(conn.cursor()) as cursor:
+        cursor.execute(SET_VALUES, [values])
+        cursor.fetchone()
 
 
 def _opened(dsn: str | None, retry_timeout_s: float) -> Any:
@@ -215,5 +240,5 @@ def check(conn: psycopg.Connection[Any], table: str, columns: Sequence[str]) -> 
     if denied := [name for name in wanted if not found[name]]:
         raise ConfigError(
             f"role {who} may not read {', '.join(denied)} of messages.{table}: GRANT messages_operator TO {who}, "
-            "or read fewer columns by .schema(...)"
+            "or leave them out by option columns"
         )

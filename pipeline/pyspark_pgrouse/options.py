@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from pgrouse.config import duration
 from pgrouse.errors import ConfigError
 
 
@@ -39,6 +38,7 @@ READ_OPTIONS: dict[str, tuple[Mode, ...]] = {
     "mode": READING,
     "dsn": READING,
     "topics": READING,
+    "columns": READING,
     "since": ENDED,
     "until": ENDED,
     "numPartitions": READING,
@@ -47,6 +47,9 @@ READ_OPTIONS: dict[str, tuple[Mode, ...]] = {
     "startingOffsets": ENDED,
     "payload": READING,
     "pushdown": ENDED,
+    "limit": (*ENDED, Mode.READY),
+    "groupBy": (*ENDED, Mode.READY),
+    "replicaDsn": ENDED,
     "consumer": (Mode.CLAIM,),
     "lockDuration": (Mode.CLAIM,),
     "releaseOnCrash": (Mode.CLAIM,),
@@ -60,12 +63,15 @@ STREAM_OPTIONS = (
     "lockDuration",
     "releaseOnCrash",
 )
-BATCH_OPTIONS = ("pushdown",)
+BATCH_OPTIONS = ("pushdown", "limit", "groupBy")
 # Spark hands its own options to the sink of a stream, too.
 SPARK_OPTIONS = ("checkpointlocation",)
 
 JSON = "json"
 BINARY = "binary"
+SCHEMA = "schema"
+INFER = "infer"
+ALL_COLUMNS = "*"
 EARLIEST = "earliest"
 LATEST = "latest"
 DEFAULT_PARTITIONS = 4
@@ -85,8 +91,12 @@ class Options:
     mode: Mode = Mode.ARCHIVE
     dsn: str | None = field(default=None, repr=False)
     """A connection string or URI of libpq; None = the environment (PG*, PGSERVICE), as libpq reads it."""
+    replica_dsn: str | None = field(default=None, repr=False)
+    """Of a standby that the rows are read from, while `dsn` plans the read; None = both are `dsn`."""
     topics: tuple[str, ...] = ()
     """Only these; () = all."""
+    columns: tuple[str, ...] = ()
+    """Only these, in this order; () = the default of `schema.default_columns`; `*` = all."""
     since: datetime | None = None
     """Only what was archived at this moment or later."""
     until: datetime | None = None
@@ -99,14 +109,20 @@ class Options:
     """Bytes of stored payloads in one micro-batch, at most, though never less than one row; 0 = no limit."""
     starting: str = EARLIEST
     """Where a new stream begins: `earliest`, `latest`, or an offset as JSON."""
-    payload: str = JSON
-    """`json`, `binary`, or the columns of the payload in Spark's DDL."""
+    payload: str | None = None
+    """`json`, `binary`, the fields of the payload in Spark's DDL, or where they come from: `schema`, `infer`. None = as `json`, where the
+    payload is read at all."""
     consumer: str | None = None
     lock: timedelta | None = None
     release_on_crash: bool = False
     """Whether what is claimed is given back when Spark is gone; else its locks wait for a restart from the checkpoint."""
     job: str | None = None
-    pushdown: bool = False
+    pushdown: bool | None = None
+    """Whether PostgreSQL runs the filters of the query; None = if the session allows it."""
+    group_by: tuple[str, ...] = ()
+    """Columns whose values PostgreSQL counts: a row for each combination, with a column `count`; () = every row is read."""
+    limit: int | None = None
+    """How many rows to read at most, any of them; None = all."""
     topic: str | None = None
     """Where rows without a topic of their own are published."""
     max_rejected: int | None = None
@@ -152,21 +168,35 @@ def _for_reading(given: dict[str, str], operation: Operation, now: datetime) -> 
     options = Options(
         mode=mode,
         dsn=given.get("dsn") or None,
-        topics=_topics(given),
+        replica_dsn=given.get("replicadsn") or None,
+        topics=_names(given, "topics"),
+        columns=_names(given, "columns"),
         since=_moment(given, "since", operation, now),
         until=_moment(given, "until", operation, now),
         partitions=_number(given, "numPartitions", 1 if mode is Mode.READY else DEFAULT_PARTITIONS, MAX_PARTITIONS),
         max_rows=_number(given, "maxRowsPerBatch", DEFAULT_CLAIM_ROWS if mode is Mode.CLAIM else DEFAULT_MAX_ROWS),
         max_bytes=_number(given, "maxBytesPerBatch", 0),
         starting=_starting(given),
-        payload=_payload(given),
+        payload=_payload(given, operation),
         consumer=given.get("consumer") or None,
         lock=_lock(given),
-        pushdown=_flag(given, "pushdown"),
+        pushdown=_flag(given, "pushdown") if "pushdown" in given else None,
+        group_by=_names(given, "groupBy"),
+        limit=_number(given, "limit", 1) if "limit" in given else None,
         release_on_crash=_flag(given, "releaseOnCrash"),
     )
     if options.since and options.until and options.since >= options.until:
         raise ConfigError(f"option since ({options.since}) is not before option until ({options.until})")
+    if options.pushdown and options.limit is not None:
+        raise ConfigError(
+            "options pushdown and limit do not go together: the filters of the query come after the limit"
+        )
+    if options.group_by and (options.columns or options.payload or options.limit):
+        raise ConfigError("option groupBy does not go with columns, payload and limit: it reads groups of messages")
+    if options.payload in (SCHEMA, INFER) and len(options.topics) != 1:
+        raise ConfigError(
+            f"option payload={options.payload} needs option topics with one topic: its payloads have one form"
+        )
     return options
 
 
@@ -208,13 +238,14 @@ def _check_combination(given: dict[str, str], mode: Mode, operation: Operation) 
             raise ConfigError(f"option {name} is for {where}, and this is none")
 
 
-def _topics(given: dict[str, str]) -> tuple[str, ...]:
-    if "topics" not in given:
+def _names(given: dict[str, str], option: str) -> tuple[str, ...]:
+    text = given.get(option.lower())
+    if text is None:
         return ()
-    topics = tuple(topic.strip() for topic in given["topics"].split(","))
-    if "" in topics:
-        raise ConfigError(f"option topics must be names with commas between them, found {given['topics']!r}")
-    return topics
+    names = tuple(name.strip() for name in text.split(","))
+    if "" in names:
+        raise ConfigError(f"option {option} must be names with commas between them, found {text!r}")
+    return names
 
 
 def _moment(given: dict[str, str], name: str, operation: Operation, now: datetime) -> datetime | None:
@@ -232,7 +263,7 @@ def _moment(given: dict[str, str], name: str, operation: Operation, now: datetim
 
 def _moment_before(text: str, name: str, operation: Operation, now: datetime) -> datetime:
     try:
-        before = duration.parse(text)
+        before = _duration(text)
     except ValueError as error:
         expected = "a moment like 2026-03-01T00:00Z or a duration before now like 2h"
         raise ConfigError(f"option {name} must be {expected}, found {text!r}") from error
@@ -267,12 +298,19 @@ def _starting(given: dict[str, str]) -> str:
     return text
 
 
-def _payload(given: dict[str, str]) -> str:
-    text = given.get("payload", JSON).strip()
-    if text in (JSON, BINARY) or " " in text:
+def _payload(given: dict[str, str], operation: Operation) -> str | None:
+    if "payload" not in given:
+        return None
+    text = given["payload"].strip()
+    if text == INFER and operation is Operation.STREAM:
+        raise ConfigError(
+            "option payload=infer is for batch reads: a stream must have the same columns whenever it starts. "
+            "Infer them once, and name them: see payload_fields"
+        )
+    if text in (JSON, BINARY, SCHEMA, INFER) or " " in text:
         return text
     raise ConfigError(
-        f"option payload must be json, binary or columns like `order_id BIGINT, total DOUBLE`, found {text!r}"
+        f"option payload must be json, binary, schema, infer or fields like `order_id BIGINT, total DOUBLE`, found {text!r}"
     )
 
 
@@ -280,9 +318,15 @@ def _lock(given: dict[str, str]) -> timedelta | None:
     if "lockduration" not in given:
         return None
     try:
-        return duration.parse(given["lockduration"])
+        return _duration(given["lockduration"])
     except ValueError as error:
         raise ConfigError(f"option lockDuration: {error}") from error
+
+
+def _duration(text: str) -> timedelta:
+    from pgrouse.config import duration  # noqa: PLC0415 - slow to import: pydantic, and Spark loads the format in every session
+
+    return duration.parse(text)
 
 
 def _flag(given: dict[str, str], name: str) -> bool:

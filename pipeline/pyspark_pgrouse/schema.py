@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.options import BINARY, JSON, Mode, Options
+from pyspark_pgrouse.options import ALL_COLUMNS, BINARY, INFER, JSON, SCHEMA, Mode, Options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-MISFIT = "payload_misfit"
+# Where Spark's readers keep what they cannot parse: here a payload that has not the fields that were asked for.
+CORRUPT = "_corrupt_record"
+# What handlers, publishers and workers wrote, of any size. It is read only where it is asked for.
+CONTENT = ("payload", "body", "headers", "state", "progress", "output")
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ ENDED = (
     SourceColumn("archive_xid", "BIGINT", "a.archive_xid::text::bigint", ("archive_xid",)),
 )
 ARCHIVE = (*MESSAGE, *ENDED)
+# How many messages a group has.
+COUNT = SourceColumn("count", "BIGINT", "count(*)", ())
 # What a claim hands out: messages.claimed.
 CLAIMED = tuple(
     _plain(name, spark)
@@ -110,13 +116,47 @@ OF_MODE = {Mode.ARCHIVE: ARCHIVE, Mode.DEAD: ARCHIVE, Mode.READY: MESSAGE, Mode.
 
 
 def columns(options: Options) -> tuple[SourceColumn, ...]:
-    """Return the columns of a read, in their order."""
+    """Return all columns that a read may have, in their order."""
     made = OF_MODE[options.mode]
-    if options.payload == JSON:
+    if options.group_by:
+        known = {column.name: column for column in made}
+        return (*(_named(name, known, options) for name in dict.fromkeys(options.group_by)), COUNT)
+    if options.payload in (None, JSON):
         return made
     if options.payload == BINARY:
         return tuple(_bytes(column) for column in made if column.name != "body")
-    return tuple(part for column in made for part in _parsed(column, options.payload))
+    return tuple(part for column in made for part in _parsed(column, options.payload or ""))
+
+
+def default_columns(options: Options) -> tuple[SourceColumn, ...]:
+    """Return the columns of a read without a schema: those that its options name, else all but the contents of messages.
+
+    A claim has its contents too: it is made to work with them. So has a read with an option about payloads.
+
+    Raises:
+        ConfigError: option columns names one that is not there.
+    """
+    known = {column.name: column for column in columns(options)}
+    if options.columns == (ALL_COLUMNS,) or options.group_by:
+        return tuple(known.values())
+    if options.columns:
+        return tuple(_named(name, known, options) for name in dict.fromkeys(options.columns))
+    if options.mode is Mode.CLAIM:
+        return tuple(known.values())
+    left_out = set(CONTENT) - (_payload_columns(options) if options.payload else set())
+    return tuple(column for column in known.values() if column.name not in left_out)
+
+
+def _payload_columns(options: Options) -> set[str]:
+    return {"payload", "body"} if options.payload == JSON else {"payload"}
+
+
+def _named(name: str, known: dict[str, SourceColumn], options: Options) -> SourceColumn:
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise ConfigError(f"no column {name} in mode {options.mode}: {hint}Known: {', '.join(known)}")
 
 
 def _bytes(column: SourceColumn) -> SourceColumn:
@@ -134,12 +174,13 @@ def _parsed(column: SourceColumn, fields: str) -> tuple[SourceColumn, ...]:
     if column.name != "payload":
         return (column,)
     # What does not fit is kept beside it, so that no message is lost for its payload.
-    return (replace(column, spark=f"STRUCT<{fields}>"), SourceColumn(MISFIT, "STRING", "NULL::text", ()))
+    struct = "STRUCT" if fields in (SCHEMA, INFER) else f"STRUCT<{fields}>"
+    return (replace(column, spark=struct), SourceColumn(CORRUPT, "STRING", "NULL::text", ()))
 
 
 def ddl(options: Options) -> str:
-    """Return the columns of a read in Spark's DDL."""
-    return ", ".join(f"{column.name} {column.spark}" for column in columns(options))
+    """Return the columns of a read without a schema in Spark's DDL. The fields of its payload are known."""
+    return ", ".join(f"{column.name} {column.spark}" for column in default_columns(options))
 
 
 def chosen(options: Options, schema: StructType) -> tuple[SourceColumn, ...]:
@@ -153,15 +194,13 @@ def chosen(options: Options, schema: StructType) -> tuple[SourceColumn, ...]:
     known = {column.name: column for column in columns(options)}
     for field in schema.fields:
         _check(field, known, options)
-    if MISFIT in schema.names and "payload" not in schema.names:
-        raise ConfigError(f"column {MISFIT} needs column payload beside it: it holds what did not fit there")
+    if CORRUPT in schema.names and "payload" not in schema.names:
+        raise ConfigError(f"column {CORRUPT} needs column payload beside it: it holds what did not fit there")
     return tuple(known[field.name] for field in schema.fields)
 
 
 def _check(field: Any, known: dict[str, SourceColumn], options: Options) -> None:
-    if field.name not in known:
-        raise ConfigError(f"no column {field.name} in mode {options.mode}; there are {', '.join(known)}")
-    expected = known[field.name].spark
+    expected = _named(field.name, known, options).spark
     # Spark has parsed the fields of a struct, and says it itself if it cannot.
     if not expected.startswith("STRUCT") and field.dataType.simpleString() != expected.lower():
         raise ConfigError(f"column {field.name} is {expected}, not {field.dataType.simpleString().upper()}")

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkConf
@@ -31,8 +32,8 @@ LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.log.level": "ERROR",
 }
+LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 
 class SparkEnded(PgrouseError):
@@ -87,7 +88,8 @@ def check_alive(spark: SparkSession) -> None:
         SparkEnded: it is not.
     """
     try:
-        is_over = spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 - Spark has no other way to ask
+        java = spark.sparkContext._jsc  # noqa: SLF001 - Spark has no other way to ask
+        is_over = java is None or java.sc().isStopped()
     except (Py4JNetworkError, OSError):
         is_over = True
     if is_over:
@@ -104,10 +106,19 @@ def _stop(spark: SparkSession) -> None:
         spark.stop()
 
 
+def _quieten(*, is_local: bool) -> None:
+    """Let the JVM log only what is about the job. Here, since it logs before it knows any setting; what the user has set for it wins."""
+    level = "error" if is_local else "warn"
+    options = f'"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}" -Dpgrouse.log.level={level}'
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
+
+
 def _build(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
     settled = SparkConf()
     where = master or settled.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
-    wanted = WANTED | (LOCAL if where.startswith("local") else {})
+    is_local = where.startswith("local")
+    _quieten(is_local=is_local)
+    wanted = WANTED | (LOCAL if is_local else {})
     for key, value in wanted.items():
         settled.setIfMissing(key, value)
     for key, value in conf.items():

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource
 
 from pgrouse.errors import PgrouseError
 from pyspark_pgrouse import schema as schemas
-from pyspark_pgrouse.options import Mode, Operation, Options
+from pyspark_pgrouse.options import INFER, SCHEMA, Mode, Operation, Options
 from pyspark_pgrouse.read.refused_stream import RefusedStream
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         DataSourceWriter,
     )
     from pyspark.sql.types import StructType
+
+    from pyspark_pgrouse.lake.options import LakeOptions
 
 
 class DefaultSource(DataSource):
@@ -34,18 +36,35 @@ class DefaultSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns that a read has unless it names its own."""
-        return schemas.ddl(Options.parse(self.options))
+        if "lake" in self.options:
+            return self._lake().ddl()
+        options = Options.parse(self.options)
+        if options.payload in (SCHEMA, INFER):
+            from pyspark_pgrouse.read.payload_fields import resolve  # noqa: PLC0415 - slow to import: only this operation needs it
+
+            options = resolve(options)
+        return schemas.ddl(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what `spark.read` reads with."""
+        if "lake" in self.options:
+            from pyspark_pgrouse.lake.reader import LakeBatch, PushdownLakeBatch  # noqa: PLC0415 - slow to import: only this operation needs it
+
+            lake = self._lake()
+            return (PushdownLakeBatch if lake.pushdown else LakeBatch)(lake, schema)
         options = Options.parse(self.options, Operation.BATCH)
         if options.mode is Mode.READY:
             from pyspark_pgrouse.read.ready_batch import ReadyBatch  # noqa: PLC0415 - slow to import: only this operation needs it
 
             return ReadyBatch(options, schema)
-        from pyspark_pgrouse.read.archive_batch import ArchiveBatch, PushdownArchiveBatch  # noqa: PLC0415 - slow to import: only this operation needs it
+        from pyspark_pgrouse.read.archive_batch import archive_batch  # noqa: PLC0415 - slow to import: only this operation needs it
 
-        return (PushdownArchiveBatch if options.pushdown else ArchiveBatch)(options, schema)
+        return archive_batch(options, schema)
+
+    def _lake(self) -> LakeOptions:
+        from pyspark_pgrouse.lake.options import LakeOptions  # noqa: PLC0415 - slow to import: only this operation needs it
+
+        return LakeOptions.parse(self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return what `spark.readStream` reads with."""

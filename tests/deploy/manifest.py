@@ -40,10 +40,16 @@ class Manifest:
         return str(self.body["metadata"]["name"])
 
     @property
+    def template(self) -> dict[str, Any] | None:
+        """The template of the pods that it creates, None if it creates none."""
+        spec = self.body.get("spec", {})
+        found: dict[str, Any] | None = spec.get("jobTemplate", {}).get("spec", spec).get("template")
+        return found
+
+    @property
     def pod(self) -> dict[str, Any] | None:
         """The pod that it creates, None if it creates none."""
-        template = self.body.get("spec", {}).get("template")
-        return None if template is None else template["spec"]
+        return self.template and self.template["spec"]
 
     def __str__(self) -> str:
         return f"{self.path}: {self.body['kind']} {self.name}"

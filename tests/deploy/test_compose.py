@@ -11,8 +11,8 @@ import yaml
 
 from pgrouse.cli.root import COMMANDS
 from pgrouse.config.config import Config, WorkerSettings
-from pgrouse.worker.daemon import CANCEL_S, LAST_SETTLE_S
 from pgrouse.worker.process_exit import EXIT_S
+from pgrouse.worker.service import CANCEL_S, LAST_SETTLE_S
 
 DOCKER = Path(__file__).parents[2] / "docker"
 TEXT = (DOCKER / "compose.yaml").read_text()

@@ -71,6 +71,7 @@ def test_files_are_installed_and_secrets_are_private(root: Path) -> None:
         "etc/pgrouse/handlers.py": "0o644",
         "etc/pgrouse/pg_service.conf": "0o600",
         "etc/pgrouse/pgrouse.toml": "0o644",
+        "etc/pgrouse/pipeline.pg_service.conf": "0o600",
         "etc/pgrouse/web.pg_service.conf": "0o600",
         **{f"etc/systemd/system/{name}": "0o644" for name in sorted(NAMES)},
     }

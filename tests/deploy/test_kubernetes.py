@@ -12,9 +12,11 @@ import yaml
 
 from pgrouse.cli.root import COMMANDS
 from pgrouse.config.config import Config, WorkerSettings, load
-from pgrouse.worker.daemon import CANCEL_S, LAST_SETTLE_S
+from pgrouse.errors import ExitCode
 from pgrouse.worker.process_exit import EXIT_S
+from pgrouse.worker.service import CANCEL_S, LAST_SETTLE_S
 from tests.deploy.manifest import KUBERNETES, Manifest, files, kustomizations, manifests, problems
+from tests.deploy.pipeline import parsed
 from tests.server.postgres import Database
 
 ALL = manifests()
@@ -144,6 +146,18 @@ def test_every_pod_runs_an_existing_command(manifest: Manifest) -> None:
     assert container(manifest)["args"][0] in COMMANDS
 
 
+@pytest.mark.parametrize("name", ["export", "report"])
+def test_the_jobs_of_the_pipeline_have_options_that_exist_and_a_failure_that_is_not_repeated(name: str) -> None:
+    job = one("CronJob", f"pgrouse-{name}")
+    group, command, *arguments = container(job)["args"]
+    (rule,) = job.body["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+
+    assert (group, command) == ("pipeline", name)
+    assert parsed(command, arguments)
+    assert rule["onExitCodes"]["values"] == [ExitCode.USAGE, ExitCode.BAD_CONFIG]
+    assert job.body["spec"]["concurrencyPolicy"] == "Forbid"
+
+
 def test_a_daemon_has_time_to_drain_before_it_is_killed() -> None:
     drains = [load(path).worker.shutdown_timeout.total_seconds() for path in KUBERNETES.rglob("pgrouse.toml")]
     longest = max(*drains, WorkerSettings().shutdown_timeout.total_seconds()) + CANCEL_S + LAST_SETTLE_S + EXIT_S
@@ -164,7 +178,7 @@ def test_the_probes_use_served_ports() -> None:
 
 
 def test_every_selector_matches_pods() -> None:
-    labels = [each.body["spec"]["template"]["metadata"]["labels"] for each in PODS]
+    labels = [each.template["metadata"]["labels"] for each in PODS if each.template]
     selectors = [
         *(each.body["spec"]["selector"] for each in ALL if each.kind == "v1 Service"),
         *(each.body["spec"]["selector"]["matchLabels"] for each in ALL if each.body["kind"] == "PodDisruptionBudget"),

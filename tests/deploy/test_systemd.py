@@ -13,9 +13,10 @@ import pytest
 from pgrouse.cli.root import COMMANDS
 from pgrouse.config.config import WorkerSettings
 from pgrouse.errors import ExitCode
-from pgrouse.worker.daemon import CANCEL_S, LAST_SETTLE_S
 from pgrouse.worker.process_exit import EXIT_S
-from tests.deploy.unit import NAMES, SYSTEMD, Unit
+from pgrouse.worker.service import CANCEL_S, LAST_SETTLE_S
+from tests.deploy.pipeline import parsed
+from tests.deploy.unit import JOBS, NAMES, SYSTEMD, Unit
 
 # As systemd-analyze counts: 0 has no privileges, from 2.5 on it is medium.
 MOST_EXPOSURE = 20
@@ -24,6 +25,7 @@ DAEMON = Unit("pgrouse.service")
 INSTANCE = Unit("pgrouse@.service")
 WEB = Unit("pgrouse-web.service")
 UNITS = [DAEMON, INSTANCE, WEB]
+PIPELINE = [Unit(f"pgrouse-{job}.service") for job in JOBS]
 
 
 def analyze(*arguments: str | Path, root: Path) -> str:
@@ -47,14 +49,18 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / program).parent.mkdir(parents=True, exist_ok=True)
         (root / program).write_text("#!/bin/sh\n")
         (root / program).chmod(0o755)
-    for target in ("sysinit", "basic", "shutdown", "multi-user", "network-online"):
+    for target in ("sysinit", "basic", "shutdown", "multi-user", "network-online", "timers", "time-set", "time-sync"):
         folder = root / "usr" / "lib" / "systemd" / "system"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{target}.target").write_text(f"[Unit]\nDescription={target}\n")
     return root
 
 
-@pytest.mark.parametrize("name", ["pgrouse.service", "pgrouse@mail.service", "pgrouse-web.service"])
+# A template is checked by an instance of it.
+INSTANCES = [name.replace("@", "@mail") for name in NAMES]
+
+
+@pytest.mark.parametrize("name", INSTANCES)
 def test_systemd_accepts_each_unit(root: Path, name: str) -> None:
     assert analyze("verify", "--man=no", "--recursive-errors=no", name, root=root) == ""
 
@@ -70,7 +76,7 @@ def test_systemd_reports_an_unknown_setting(root: Path) -> None:
 
 
 def test_no_unit_has_more_rights_than_it_needs(root: Path) -> None:
-    for name in ("pgrouse.service", "pgrouse@mail.service", "pgrouse-web.service"):
+    for name in [each for each in INSTANCES if each.endswith(".service")]:
         assert analyze("security", "--offline=yes", f"--threshold={MOST_EXPOSURE}", name, root=root) == ""
 
 
@@ -112,7 +118,18 @@ def test_a_permanent_error_is_not_restarted(unit: Unit) -> None:
     assert unit.one("RestartPreventExitStatus").split() == [str(int(ExitCode.USAGE)), str(int(ExitCode.BAD_CONFIG))]
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+@pytest.mark.parametrize("unit", PIPELINE, ids=lambda unit: unit.name)
+def test_a_job_of_the_pipeline_ends_and_is_tried_again_only_if_that_may_help(unit: Unit) -> None:
+    program, group, job, *arguments = unit.one("ExecStart").split()
+
+    assert (program, group, job) == ("/opt/pgrouse/venv/bin/pgrouse", "pipeline", unit.name.split("-")[1].split(".")[0])
+    assert parsed(job, arguments)
+    assert (unit.one("Type"), unit.one("Restart")) == ("oneshot", "on-failure")
+    assert ExitCode.TRY_AGAIN not in map(int, unit.one("RestartPreventExitStatus").split())
+    assert ExitCode.BAD_CONFIG in map(int, unit.one("RestartPreventExitStatus").split())
+
+
+@pytest.mark.parametrize("unit", [*UNITS, *PIPELINE], ids=lambda unit: unit.name)
 def test_the_password_comes_from_a_file_that_only_the_service_can_read(unit: Unit) -> None:
     credential, _, path = unit.one("LoadCredential").partition(":")
     example = configparser.ConfigParser()

@@ -6,7 +6,13 @@ from collections import defaultdict
 from pathlib import Path
 
 SYSTEMD = Path(__file__).parents[2] / "deploy" / "systemd"
-NAMES = ("pgrouse.service", "pgrouse@.service", "pgrouse-web.service")
+JOBS = ("export", "report")
+NAMES = (
+    "pgrouse.service",
+    "pgrouse@.service",
+    "pgrouse-web.service",
+    *(f"pgrouse-{job}.{kind}" for job in JOBS for kind in ("service", "timer")),
+)
 
 
 class Unit:

@@ -17,7 +17,9 @@ from pyspark_pgrouse.report.findings import (
     PeriodTotals,
     SloStatus,
     TopicChange,
+    TopicCost,
     TopicTotals,
+    WeekTotals,
     WorkerLoad,
 )
 from pyspark_pgrouse.report.slo import Slo
@@ -63,10 +65,17 @@ def rich(names: tuple[str, ...] = TOPICS, window: Window = DAY, hidden_topics: i
     dead = sum(map(sum, deaths.values()))
     busy = tuple(w * 38 * f for w, f in zip(wave, late, strict=True))
     whole = TopicTotals(ended, dead, 412, *[Percentiles(0.01 * k, 0.2 * k, 1.3 * k) for k in (1, 2, 3)])
+    before_s, after_s = window.before_s, window.after_s
     change = TopicChange(
-        PeriodTotals(ended * 3 // 4, dead // 3, Percentiles(0.021, 0.33, 1.7)),
-        PeriodTotals(ended // 4, dead * 2 // 3, Percentiles(0.048, 0.9, 4.6)),
+        PeriodTotals(ended * 3 // 4, dead // 3, Percentiles(0.021, 0.33, 1.7), 90_000, 31 * before_s, before_s),
+        PeriodTotals(ended // 4, dead * 2 // 3, Percentiles(0.048, 0.9, 4.6), 51_000, 64 * after_s, after_s),
     )
+    changes = {name: _change(k, window) for k, name in enumerate(names[:4])} if window.mark else {}
+    costs = {
+        name: TopicCost(total.ended, total.ended // (9 + k), 90_000.0 / (k + 1) ** 0.7, 9_000.0 * (k % 3 + 1) / (k + 1))
+        for k, (name, total) in enumerate(topics.items())
+    }
+    weeks = tuple(window.until - timedelta(days=7) * n for n in range(4, 0, -1))
     return Findings(
         source="lake s3a://warehouse/queue",
         window=window,
@@ -83,7 +92,16 @@ def rich(names: tuple[str, ...] = TOPICS, window: Window = DAY, hidden_topics: i
         failing_count=9,
         failing={name: total for name, total in topics.items() if total.dead},
         change=change if window.mark else None,
-        changes={name: _change(k) for k, name in enumerate(names[:4])} if window.mark else {},
+        changes=changes,
+        slower={name: change for name, change in changes.items() if change.slower > 1.1},
+        failing_more={name: change for name, change in changes.items() if change.more_dead > 0},
+        costing_more={name: change for name, change in changes.items() if change.after.busy > 1.1 * change.before.busy},
+        cost=TopicCost(
+            ended, 141_000, sum(c.run_s for c in costs.values()), sum(c.failed_run_s for c in costs.values())
+        ),
+        costs=costs,
+        weeks=weeks,
+        week_totals={"": _weeks(ended, 1)} | {name: _weeks(topics[name].ended, k + 2) for k, name in enumerate(names)},
         error_group_count=31,
         new_error_groups=2,
         error_groups=_error_groups(after, dice),
@@ -105,21 +123,57 @@ def rich(names: tuple[str, ...] = TOPICS, window: Window = DAY, hidden_topics: i
         worker_count=8,
         busiest_workers=tuple(WorkerLoad(f"worker-{k}.eu-west.internal", 14.2 - k, 31.0 - k) for k in range(8)),
         slo_statuses=(
-            SloStatus(Slo.parse("99%:5s"), _burns(0.8, 0.4, 0.31), tuple(0.002 * f for f in late)),
-            SloStatus(Slo.parse("order.placed=99.9%:2s"), _burns(6.2, 3.4, 1.7), tuple(0.004 * f for f in late)),
+            SloStatus(
+                Slo.parse("99%:5s"),
+                _burns(0.8, 0.4, 0.31),
+                tuple(0.002 * f for f in late),
+                (0.997, 0.9968, 0.9971, 0.9969),
+            ),
+            SloStatus(
+                Slo.parse("order.placed=99.9%:2s"),
+                _burns(6.2, 3.4, 1.7),
+                tuple(0.004 * f for f in late),
+                (0.9994, 0.9993, 0.9991, 0.983),
+            ),
         ),
         tables=("throughput", "latency", "latency_by_topic", "failures", "fingerprints", "retries", "channels", "skew"),
     )
 
 
-def _change(k: int) -> TopicChange:
-    before = PeriodTotals(900_000 // (k + 1), 350 * (k + 1), Percentiles(0.019 * (k + 1), 0.3, 1.4 * (k + 1)))
+def _change(k: int, window: Window) -> TopicChange:
+    before = PeriodTotals(
+        900_000 // (k + 1),
+        350 * (k + 1),
+        Percentiles(0.019 * (k + 1), 0.3, 1.4 * (k + 1)),
+        20_000 // (k + 1),
+        9 / (k + 1) * window.before_s,
+        window.before_s,
+    )
     after = PeriodTotals(
         310_000 // (k + 1),
         (1900, 160, 250, 50)[k],
         Percentiles((0.055, 0.06, 0.058, 0.06)[k], 0.8, (6.1, 5.2, 4.1, 5.0)[k]),
+        9_000 // (k + 1),
+        (21, 7.5, 3.1, 2.2)[k] * window.after_s,
+        window.after_s,
     )
     return TopicChange(before, after)
+
+
+def _weeks(ended: int, k: int) -> tuple[WeekTotals, ...]:
+    """Four weeks of a topic, which fails more and takes longer in the last one if it is one of the first."""
+    worse = (1.0, 1.02, 0.97, 1 + 2.2 / k**2)
+    return tuple(
+        WeekTotals(
+            int(ended * (6.4 + w / 9 + n * 0.2)),
+            int(ended * 0.0003),
+            int(ended * 0.0052 * k**0.5 * w),
+            int(ended * 0.11 * w),
+            ended * 0.31 * w,
+            1.2 * k**0.5 * w,
+        )
+        for n, w in enumerate(worse)
+    )
 
 
 def _burns(*rates: float) -> tuple[BurnRate, ...]:
@@ -183,6 +237,11 @@ def hostile() -> Findings:
         error_groups=(error_group,),
         skews=(skew,),
         changes={HOSTILE: made.changes["mail.send"]},
+        slower={HOSTILE: made.changes["mail.send"]},
+        failing_more={HOSTILE: made.changes["mail.send"]},
+        costing_more={HOSTILE: made.changes["mail.send"]},
+        costs={HOSTILE: TopicCost(1, 1, 1.0, 1.0)},
+        week_totals={HOSTILE: (None, None, *made.week_totals["mail.send"][2:])},
         busiest_workers=(WorkerLoad(HOSTILE, 1, 2), WorkerLoad(None, 1, 1)),
         slo_statuses=(replace(made.slo_statuses[0], slo=replace(made.slo_statuses[0].slo, topic=HOSTILE)),),
     )

@@ -9,12 +9,11 @@ from typing import Any
 
 import duckdb
 import pytest
+from deltalake import DeltaTable
 
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.lake.cursor import held
-from pyspark_pgrouse.lake.export import Export, ExportOptions
-from pyspark_pgrouse.lake.lake import Lake
-from pyspark_pgrouse.lake.manifest import Manifest
+from pyspark_pgrouse.lake.export import Export, ExportCommit, ExportOptions
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -55,7 +54,9 @@ def killed(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def exported(database: Database, url: str, run: Any = one_by_one, partitions: int = 3, **wanted: Any) -> list[Manifest]:
+def exported(
+    database: Database, url: str, run: Any = one_by_one, partitions: int = 3, **wanted: Any
+) -> list[ExportCommit]:
     """Export all rows, in batches of 100 unless set otherwise."""
     asked = ExportOptions(**{"batch_rows": 100} | wanted)
     with connect(database.dsn) as conn, held(conn, asked.name):
@@ -64,13 +65,10 @@ def exported(database: Database, url: str, run: Any = one_by_one, partitions: in
 
 
 def rows(lake: str | Path, columns: str = "id", where: str = "TRUE", order: str = "id") -> list[Any]:
-    """Read the committed files of a lake with DuckDB."""
-    files = Lake.open(str(lake)).files()
-    if not files:
-        return []
-    query = f"SELECT {columns} FROM read_parquet($files, union_by_name = true, hive_partitioning = false) WHERE {where} ORDER BY {order}"
+    """Read a lake with DuckDB, as a Delta table that knows nothing of pgrouse."""
     with duckdb.connect() as db:
-        return db.execute(query, {"files": files}).fetchall()
+        db.register("lake", DeltaTable(lake).to_pyarrow_dataset())
+        return db.execute(f"SELECT {columns} FROM lake WHERE {where} ORDER BY {order}").fetchall()
 
 
 def ids(lake: str | Path) -> list[int]:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg import sql
 from pyspark.sql import datasource as spark_filters
 
 from pgrouse.errors import ConfigError
+from pyspark_pgrouse import schema
 from pyspark_pgrouse.options import Operation, Options
-from pyspark_pgrouse.read.archive_batch import ArchiveBatch, PushdownArchiveBatch
-from tests.pipeline.reading import archive, ids, rows, spark_schema
+from pyspark_pgrouse.read import archive_batch as archive_batch_module
+from pyspark_pgrouse.read.archive_batch import ArchiveBatch, PushdownArchiveBatch, archive_batch
+from pyspark_pgrouse.read.pushdown import PUSHDOWN_WORKER
+from tests.pipeline.reading import archive, ids, login, rows, spark_schema
 from tests.server.deadline import eventually
-from tests.server.postgres import Database
+from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BLOCKED = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database() AND pid <> ALL(%s)"
+
+COPIES = "SELECT query FROM pg_stat_statements WHERE query LIKE 'COPY (SELECT a.id%'"
 
 
 def batch(database: Database, *names: str, **given: str) -> ArchiveBatch:
@@ -118,7 +125,7 @@ def test_a_schema_with_an_unknown_column_or_another_type_is_refused(database: Da
 
     with pytest.raises(ConfigError, match="column id is BIGINT, not STRING"):
         ArchiveBatch(options, id_as_text)
-    with pytest.raises(ConfigError, match=r"no column ident in mode archive; there are id, topic, "):
+    with pytest.raises(ConfigError, match=r"no column ident in mode archive: Known: id, topic, "):
         ArchiveBatch(options, unknown)
 
 
@@ -160,12 +167,12 @@ def test_a_payload_becomes_columns_and_a_mismatch_is_kept_in_its_own_column(data
 
     assert found[0]["payload"] == {"order_id": 1, "total": 2.0}
     assert found[1]["payload"] == {"order_id": None, "total": 2.5}
-    assert found[2]["payload"] is found[2]["payload_misfit"] is None
+    assert found[2]["payload"] is found[2]["_corrupt_record"] is None
     for number, payload in enumerate(HOSTILE):
         row = found.pop(100 + number)
         assert row["payload"] is None
-        assert row["payload_misfit"].replace(" ", "") == payload.replace(" ", "")
-    assert all(row["payload_misfit"] is None for row in found.values())
+        assert row["_corrupt_record"].replace(" ", "") == payload.replace(" ", "")
+    assert all(row["_corrupt_record"] is None for row in found.values())
 
 
 def test_a_hostile_payload_does_not_break_the_reader(database: Database, queue: Queue) -> None:
@@ -185,6 +192,19 @@ FILTERS: list[tuple[Any, list[int]]] = [
     (spark_filters.GreaterThanOrEqual(("id",), 3), [3]),
     (spark_filters.LessThanOrEqual(("archived_at",), NOON), [1]),
     (spark_filters.GreaterThan(("archive_xid",), 2**40), []),
+    (spark_filters.In(("archive_xid",), (2**40, 2**41)), []),
+    (spark_filters.In(("archived_at",), (NOON,)), [1]),
+    (spark_filters.EqualNullSafe(("topic",), "b"), [2]),
+    (spark_filters.Not(spark_filters.EqualTo(("topic",), "a")), [2, 3]),
+    # As in Spark, NULL is neither equal nor unequal.
+    (spark_filters.Not(spark_filters.EqualTo(("error",), "TypeError")), [3]),
+    (spark_filters.Not(spark_filters.In(("id",), (1, 3))), [2]),
+    (spark_filters.StringStartsWith(("error",), "Value"), [3]),
+    (spark_filters.StringStartsWith(("error",), "V%"), []),
+    (spark_filters.StringEndsWith(("error",), "Error"), [3]),
+    (spark_filters.StringContains(("error",), "eE"), [3]),
+    (spark_filters.StringContains(("error",), "' OR ''='"), []),
+    (spark_filters.Not(spark_filters.StringStartsWith(("topic",), "a")), [2, 3]),
     (spark_filters.IsNull(("error",)), [1, 2]),
     (spark_filters.IsNotNull(("error",)), [3]),
 ]
@@ -211,8 +231,11 @@ def test_filters_are_evaluated_by_the_database(
     [
         spark_filters.LessThan(("topic",), "b"),  # by a collation or by bytes?
         spark_filters.EqualTo(("payload",), "{}"),
-        spark_filters.StringStartsWith(("topic",), "a"),
-        spark_filters.Not(spark_filters.EqualTo(("topic",), "a")),
+        spark_filters.StringStartsWith(("payload",), "{"),
+        spark_filters.StringContains(("id",), "1"),
+        spark_filters.Not(spark_filters.LessThan(("topic",), "b")),
+        spark_filters.Not(spark_filters.EqualTo(("payload",), "{}")),
+        spark_filters.EqualTo(("archive_xid",), -1),
         spark_filters.EqualTo(("payload", "order_id"), 3),
         spark_filters.EqualTo(("topic",), "a\0b"),
         spark_filters.EqualTo(("archived_at",), NOON.replace(tzinfo=None)),
@@ -227,6 +250,159 @@ def test_filters_that_sql_might_evaluate_differently_are_left_to_spark(
     assert isinstance(reader, PushdownArchiveBatch)
 
     assert list(reader.pushFilters([filter_])) == [filter_]
+
+
+def test_all_slices_of_a_read_have_few_texts_whatever_their_values(database: Database, queue: Queue) -> None:
+    for first in range(0, 1000, 100):
+        archive(queue.conn, range(first, first + 100), topic=f"t{first}")
+    texts = {
+        part.query
+        for topics in ("t0,t100,t200", "t300,t400")
+        for part in batch(database, "id", topics=topics, since="2h", numPartitions="8").partitions()
+    }
+
+    # Of the first slice, the last one, and those between them.
+    assert 1 < len(texts) <= 3
+    assert not any(topic in text for topic in ("t0", "t300") for text in texts)
+
+
+def test_a_read_adds_few_entries_to_pg_stat_statements_and_a_second_one_adds_none(private_server: Postgres) -> None:
+    with private_server.admin() as conn:
+        loaded = conn.execute("SHOW shared_preload_libraries").fetchone()[0].split(",")  # type: ignore[index]
+        libraries = sql.SQL(", ").join([each for each in loaded if each] + ["pg_stat_statements"])
+        conn.execute(sql.SQL("ALTER SYSTEM SET shared_preload_libraries = {}").format(libraries))
+    private_server.place.restart()
+    with private_server.new_database(private_server.migrated) as database:
+        conn = database.connect()
+        conn.execute("CREATE EXTENSION pg_stat_statements")
+        for first in range(0, 1000, 100):
+            archive(conn, range(first, first + 100))
+        known: list[set[str]] = []
+        for since in ("2h", "3h"):
+            reader = batch(database, "id", since=since, numPartitions="4")
+            assert len(rows(reader, reader.partitions())) == 1000
+            known.append({text for (text,) in conn.execute(COPIES)})
+
+    # Of the first slice, the last one, and those between them.
+    assert len(known[0]) == 3
+    assert known[1] == known[0]
+
+
+def test_a_limit_is_one_of_rows_and_one_task_reads_them(database: Database, queue: Queue) -> None:
+    archive(queue.conn, range(100))
+    archive(queue.conn, range(100, 200), topic="other")
+    reader = batch(database, "id", "topic", topics="other", limit="7", numPartitions="4")
+
+    parts = reader.partitions()
+    found = rows(reader, parts)
+
+    assert (len(parts), len(found), {row["topic"] for row in found}) == (1, 7, {"other"})
+
+
+def test_a_read_has_no_more_tasks_than_its_rows_are_worth(
+    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_batch_module, "LEAST_ROWS", 400)
+    for first in range(0, 1000, 100):
+        archive(queue.conn, range(first, first + 100))
+    queue.conn.execute("ANALYZE messages.message_archive")
+    reader = batch(database, "id", numPartitions="4")
+
+    parts = reader.partitions()
+
+    assert len(parts) == 2
+    assert sorted(ids(reader, parts)) == list(range(1000))
+
+
+def test_groups_are_counted_by_the_database(database: Database, queue: Queue) -> None:
+    archive(queue.conn, range(100), topic="a")
+    archive(queue.conn, range(100, 150), topic="a", result="failed")
+    archive(queue.conn, range(150, 160), topic="b")
+    reader = batch(database, groupBy="topic, result", pushdown="true", numPartitions="4")
+    assert isinstance(reader, PushdownArchiveBatch)
+    left = spark_filters.GreaterThan(("count",), 7)
+
+    not_pushed = list(reader.pushFilters([spark_filters.EqualTo(("topic",), "a"), left]))
+    parts = reader.partitions()
+    found = sorted(tuple(row.values()) for row in rows(reader, parts))
+
+    assert not_pushed == [left]
+    assert (len(parts), found) == (1, [("a", "failed", 50), ("a", "success", 100)])
+
+
+def test_the_count_of_all_rows_is_a_group_of_its_own(database: Database, queue: Queue) -> None:
+    archive(queue.conn, range(100))
+    reader = batch(database, "count", groupBy="topic")
+
+    assert rows(reader, reader.partitions()) == [{"count": 100}]
+
+
+def test_a_limit_leaves_the_filters_to_spark_for_they_come_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, PUSHDOWN_WORKER, sys)
+    options, limited = Options.parse({}), Options.parse({"limit": "7"})
+
+    made = [archive_batch(each, spark_schema(each, "id")) for each in (options, limited)]
+
+    assert [type(each) for each in made] == [PushdownArchiveBatch, ArchiveBatch]
+
+
+def test_a_large_read_that_nothing_limits_is_told_once(
+    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(archive_batch_module, "LARGE", 99)
+    archive(queue.conn, range(100))
+    queue.conn.execute("ANALYZE messages.message_archive")
+    archive_batch_module._warn_once.cache_clear()
+
+    for given in ({"topics": "t"}, {"limit": "5"}, {}, {}):
+        batch(database, "id", **given).partitions()
+
+    (told,) = caplog.messages
+    assert "reads the whole archive" in told
+    assert "spark.sql.python.filterPushdown.enabled=true" in told
+
+
+def test_contents_are_read_only_if_they_are_asked_for() -> None:
+    def names(**given: str) -> list[str]:
+        return [column.name for column in schema.default_columns(Options.parse(given))]
+
+    contents = {"payload", "body", "headers", "state", "progress", "output"}
+    everything = names(columns="*")
+    assert contents < set(everything)
+    assert names() == [name for name in everything if name not in contents]
+    assert set(names(payload="json")) & contents == {"payload", "body"}
+    assert set(names(payload="a INT")) & contents == {"payload"}
+    assert "_corrupt_record" in names(payload="a INT")
+    assert names(columns="topic, id, topic") == ["topic", "id"]
+    assert "payload" in names(mode="claim")
+    with pytest.raises(ConfigError, match="no column paylod in mode archive: did you mean payload"):
+        names(columns="paylod")
+
+
+def test_an_analyst_may_read_the_default_columns(own_database: Database) -> None:
+    archive(own_database.connect(), [1])
+    options = Options.parse({})
+
+    with login(own_database, "messages_analyst") as dsn:
+        options = Options.parse({"dsn": dsn})
+        reader = ArchiveBatch(options, spark_schema(options, *(each.name for each in schema.default_columns(options))))
+        found = rows(reader, reader.partitions())
+
+    assert [row["id"] for row in found] == [1]
+
+
+def test_corrupt_payloads_are_counted(database: Database, queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    archive(queue.conn, [1], payload='{"order_id": 1}')
+    archive(queue.conn, [2, 3], payload="[]")
+
+    for names in (("payload", "_corrupt_record"), ("payload",)):
+        reader = batch(database, *names, payload="order_id BIGINT, total DOUBLE", numPartitions="1")
+        rows(reader, reader.partitions())
+
+    kept, lost = caplog.messages
+    assert kept == "2 payloads have not the fields that were asked for: they are in _corrupt_record"
+    assert lost.startswith("2 payloads")
+    assert "lost" in lost
 
 
 def test_no_filter_reaches_the_database_without_pushdown(database: Database) -> None:
@@ -246,7 +422,7 @@ def test_spark_finds_the_format_by_its_name(spark: SparkSession, database: Datab
     )
 
     assert frame.selectExpr("count(*)", "sum(id)", "sum(payload.order_id)").collect() == [(100, 5050, 500)]
-    assert "payload_misfit" in frame.columns
+    assert "_corrupt_record" in frame.columns
 
 
 @pytest.mark.spark

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pgrouse.errors import ConfigError, DatabaseUnreachable
-from pyspark_pgrouse.claim import worker as claim_worker
-from pyspark_pgrouse.claim.claim_client import ClaimClient
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse.claim import claim_client
+from pyspark_pgrouse.claim.claim_client import ConsumerTaken
 from pyspark_pgrouse.claim.in_flight import MessagesInFlight
 from pyspark_pgrouse.claim.offset import ClaimOffset
 from pyspark_pgrouse.claim.query_end import QueryEnd
-from pyspark_pgrouse.claim.worker import ConsumerTaken
 from tests.pipeline.claiming import Stream, streaming
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
@@ -92,7 +91,7 @@ def test_an_offset_is_unchanged_without_messages(stream: Stream, queue: Queue) -
 
 
 def test_a_large_batch_takes_several_claims(stream: Stream, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_worker, "CLAIM_ROWS", 10)
+    monkeypatch.setattr(claim_client, "CLAIM_ROWS", 10)
     queue.publish_many(35)
 
     assert len(stream.next(rows=25)) == 25
@@ -254,46 +253,8 @@ def test_the_worker_is_in_the_registry_while_the_stream_runs(database: Database,
     assert queue.rows("SELECT FROM messages.worker") == []
 
 
-def test_a_batch_begins_while_another_session_locks_the_row_of_the_worker(
-    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    has_status, answers = ClaimClient.has_status, list[bool]()
-    with streaming(database, consumer="loader") as stream, database.connect() as holder:
-        queue.publish_many(2)
-        stream.next()
-
-        def unlock_after_the_first_check(store: ClaimClient, claims: Sequence[int]) -> bool:
-            answers.append(has_status(store, claims))
-            holder.execute("ROLLBACK")
-            return answers[-1]
-
-        monkeypatch.setattr(ClaimClient, "has_status", unlock_after_the_first_check)
-        holder.execute("BEGIN; SELECT messages.drain_worker('loader')")
-        (published,) = queue.publish_many(1)
-
-        assert ids(stream.next()) == [published]
-        claim = queue.message(published).claim_id
-        assert queue.value("SELECT status -> 'claims' FROM messages.worker") == [claim]
-
-    assert (answers[0], answers[-1]) == (False, True)
-
-
-def test_a_row_that_is_locked_for_long_fails_the_batch_with_the_fix(
-    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claim_worker, "REPORT_CLAIMS_TIMEOUT_S", 0.1)
-    with streaming(database, consumer="loader") as stream, database.connect() as holder:
-        queue.publish_many(2)
-        stream.next()
-        with holder.transaction():
-            holder.execute("SELECT messages.drain_worker('loader')")
-            queue.publish_many(1)
-            with pytest.raises(DatabaseUnreachable, match=r"row of loader in messages\.worker"):
-                stream.next()
-
-
 def test_a_second_query_of_the_same_consumer_is_refused(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_worker, "NAME_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(claim_client, "NAME_TIMEOUT_S", 0.05)
     with streaming(database, consumer="loader") as first:
         first.next()
 

@@ -8,24 +8,32 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
 
 from pgrouse.errors import ConfigError, ExitCode
-from pyspark_pgrouse.claim.batch import BatchResult, run_batch
+from pyspark_pgrouse.claim import executor_claims
+from pyspark_pgrouse.claim.batch import BatchResult
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
+from pyspark_pgrouse.claim.batch_size import BatchSize
+from pyspark_pgrouse.claim.claim_client import ConsumerTaken
+from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration, HeldClaims
+from pyspark_pgrouse.claim.executor_claims import ExecutorClaims
+from pyspark_pgrouse.claim.locks_process import LocksProcess, LocksProcessEnded
 from pyspark_pgrouse.claim.outcome import SettledCounts
+from pyspark_pgrouse.claim.share import ConsumerSettings, ShareRequest, ShareResult, serve
 from pyspark_pgrouse.claim.user_function import find_function
-from tests.pipeline.claiming import streaming
+from tests.pipeline.consuming import consumed
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FUNCTIONS = """
 from pyspark.sql import functions as f
@@ -107,16 +115,9 @@ def test_the_python_processes_of_executors_find_the_module(folder: Path, monkeyp
 
 
 def worked(spark: SparkSession, database: Database, function: str) -> BatchResult:
-    """Process one batch of a stream by a function, without a query."""
-    with streaming(database, consumer="c") as stream:
-        claimed = stream.next()
-        rows = [(row["id"], row["claim_id"], row["payload"]) for row in claimed]
-        batch = spark.createDataFrame(rows, "id long, claim_id long, payload string")
-        settler = BatchSettler(database.dsn, "c")
-        try:
-            return run_batch(find_function(f"batch_functions:{function}"), batch, 7, settler)
-        finally:
-            settler.close()
+    """Process the ready messages in one batch."""
+    (ran,) = consumed(spark, database, find_function(f"batch_functions:{function}"))
+    return ran
 
 
 @pytest.mark.spark
@@ -188,16 +189,174 @@ def test_a_message_that_failed_alone_is_retried_while_attempts_remain(
     assert ran.settled == SettledCounts({"retry": 1})
 
 
-def test_messages_that_the_batch_lost_are_not_settled(database: Database, queue: Queue) -> None:
-    queue.publish_many(2)
-    with streaming(database, consumer="c") as stream:
-        first, _ = stream.next()
-        queue.call("cancel", [first["id"]])
-        settler = BatchSettler(database.dsn, "c")
-        held = settler.held(None)  # type: ignore[arg-type] - the registry knows the claims
-        settler.close()
+@pytest.mark.spark
+def test_messages_that_the_batch_lost_are_counted_and_not_settled(
+    spark: SparkSession, database: Database, queue: Queue
+) -> None:
+    first, _ = queue.publish_many(2)
 
-    assert len(held) == 1
+    (ran,) = consumed(spark, database, lambda _: queue.call("cancel", [first]) and None)
+
+    assert ran.settled == SettledCounts({"success": 1}, lost=1)
+    assert [result for _, result in ended(queue)] == ["cancelled", "success"]
+
+
+@pytest.mark.spark
+def test_a_batch_is_claimed_and_settled_by_a_task_for_each_core(
+    spark: SparkSession, database: Database, queue: Queue
+) -> None:
+    queue.publish_many(500)
+    seen: list[int] = []
+
+    def load(batch: DataFrame) -> None:
+        seen.extend(row.id for row in batch.select("id").collect())
+        assert batch.rdd.getNumPartitions() == 2
+
+    (ran,) = consumed(spark, database, load)
+
+    assert ran.settled == SettledCounts({"success": 500})
+    assert len(set(seen)) == len(seen) == 500
+    sessions = "SELECT count(DISTINCT claim_id) FROM messages.message_archive"
+    assert queue.value(sessions) == 2
+
+
+@pytest.mark.spark
+def test_what_a_task_claimed_before_it_failed_is_released(
+    spark: SparkSession, database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.publish_many(3)
+    queue.policy(max_attempts=2)
+    # As a task does whose executor dies before its answer arrives; the next attempt says that it is one.
+    queue.claim(worker="c", limit=1)
+    settings = ConsumerSettings("c", ("t",), database.dsn)
+    with closing(BatchSettler(database.dsn, "c")) as settler:
+        claims = ExecutorClaims(spark, settings, settler)
+        monkeypatch.setattr(executor_claims, "serve", second_attempt)
+        batch = claims.claim(10)
+
+    assert len(batch) == 2
+    waiting = queue.rows("SELECT attempts FROM messages.message WHERE claim_id IS NULL")
+    assert [row.attempts for row in waiting] == [0]
+
+
+def second_attempt(settings: ConsumerSettings, request: ShareRequest) -> ShareResult:
+    return replace(serve(settings, request), may_have_orphans=True)
+
+
+# How many messages a batch has
+
+
+def test_a_batch_grows_up_to_its_maximum_while_the_function_is_fast() -> None:
+    size = BatchSize(5_000)
+
+    sizes = [size.rows]
+    for _ in range(4):
+        size.record(size.rows, 0.5, 30.0)
+        sizes.append(size.rows)
+
+    assert sizes == [1_000, 2_000, 4_000, 5_000, 5_000]
+
+
+def test_a_batch_that_takes_longer_than_a_third_of_its_lock_makes_the_next_one_smaller() -> None:
+    size = BatchSize(10_000)
+
+    size.record(1_000, 100.0, 30.0)
+
+    assert size.rows == 100
+
+
+def test_a_batch_has_one_message_at_least_and_a_partial_one_does_not_grow() -> None:
+    slow, partial = BatchSize(10), BatchSize(10_000)
+
+    slow.record(1, 3_600.0, 1.0)
+    partial.record(10, 0.1, 30.0)
+
+    assert (slow.rows, partial.rows) == (1, 1_000)
+
+
+# The process that holds the locks
+
+
+@pytest.fixture
+def registration(database: Database) -> ConsumerRegistration:
+    return ConsumerRegistration("c", ("t",), 10, database.dsn)
+
+
+def claimed(queue: Queue) -> HeldClaims:
+    rows = queue.claim(worker="c", limit=10)
+    return HeldClaims((rows[0].claim_id,), len(rows), rows[0].lock_duration_s)
+
+
+def test_locks_are_extended_while_a_batch_runs(
+    queue: Queue, registration: ConsumerRegistration, eventually: Callable[..., object]
+) -> None:
+    queue.policy(lock_duration="2s")
+    queue.publish_many(2)
+    with LocksProcess(registration) as locks:
+        locks.hold(claimed(queue))
+        before = queue.value("SELECT min(lock_expires_at) FROM messages.message")
+
+        eventually(lambda: queue.value("SELECT min(lock_expires_at) > %s FROM messages.message", [before]), within_s=60)
+
+
+def test_a_job_that_is_gone_gives_back_what_it_held_and_what_it_had_just_claimed(
+    queue: Queue, registration: ConsumerRegistration, eventually: Callable[..., object]
+) -> None:
+    queue.policy(max_attempts=2, lock_duration="1h")
+    queue.publish_many(12)
+    locks = LocksProcess(registration)
+    locks.__enter__()
+    locks.hold(claimed(queue))
+    claimed(queue)
+
+    # As the kernel does when the job is killed.
+    locks.hang_up()
+
+    eventually(lambda: queue.rows("SELECT FROM messages.worker") == [], within_s=60)
+    left = queue.rows("SELECT DISTINCT attempts, claim_id FROM messages.message")
+    assert [(row.attempts, row.claim_id) for row in left] == [(0, None)]
+
+
+def test_a_stop_of_all_processes_leaves_the_locks_to_the_end_of_the_job(
+    queue: Queue, registration: ConsumerRegistration
+) -> None:
+    queue.policy(max_attempts=2, lock_duration="1h")
+    queue.publish_many(2)
+    with LocksProcess(registration) as locks:
+        os.kill(locks.pid, signal.SIGTERM)
+        locks.hold(claimed(queue))
+        assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL") == 2
+
+    assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL AND attempts = 0") == 2
+
+
+def test_a_second_job_of_the_same_consumer_is_refused(
+    registration: ConsumerRegistration,
+) -> None:
+    with (
+        LocksProcess(registration),
+        pytest.raises(ConsumerTaken, match="consumer c works already in process"),
+        LocksProcess(registration),
+    ):
+        pass
+
+
+def test_a_job_notices_that_its_locks_are_not_extended_any_more(registration: ConsumerRegistration) -> None:
+    with LocksProcess(registration) as locks:
+        os.kill(locks.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, locks.pid, os.WEXITED | os.WNOWAIT)
+
+        with pytest.raises(LocksProcessEnded, match="the process that extends the locks"):
+            locks.hold(HeldClaims())
+
+
+def test_the_process_does_not_show_the_connection_string(registration: ConsumerRegistration) -> None:
+    with LocksProcess(registration) as locks:
+        shown = Path(f"/proc/{locks.pid}/cmdline").read_text()
+
+    assert "consumer_locks" in shown
+    assert registration.dsn is not None
+    assert registration.dsn not in shown
 
 
 # The job
@@ -253,6 +412,34 @@ def test_the_job_ends_after_too_many_failed_batches_and_kills_none_of_their_mess
     # One message of each batch failed alone.
     attempts = queue.rows("SELECT attempts, claim_id FROM messages.message ORDER BY attempts")
     assert [(row.attempts, row.claim_id) for row in attempts] == [(0, None)] * 4 + [(1, None)] * 2
+
+
+@pytest.mark.spark
+def test_a_batch_that_is_not_searched_is_released_as_a_whole(
+    consume: Callable[..., Result], queue: Queue, folder: Path
+) -> None:
+    queue.policy(max_attempts=2)
+    queue.publish_many(5)
+
+    result = consume("batch_functions:raises_over_two", "--available-now", "--on-error", "release", as_json=False)
+
+    assert result.return_value == 1, result.output
+    assert result.stdout.endswith("in all: 5 released\n")
+    left = queue.rows("SELECT DISTINCT attempts, claim_id FROM messages.message")
+    assert [(row.attempts, row.claim_id) for row in left] == [(0, None)]
+
+
+def test_speculative_tasks_are_refused(database: Database) -> None:
+    settings = ConsumerSettings("c", ("t",), database.dsn)
+
+    with closing(BatchSettler(database.dsn, "c")) as settler, pytest.raises(ConfigError, match="both would claim"):
+        ExecutorClaims(Speculative(), settings, settler)  # type: ignore[arg-type]
+
+
+class Speculative:
+    """A session of Spark whose tasks may run twice."""
+
+    conf: ClassVar = {"spark.speculation": "true"}
 
 
 @pytest.mark.spark
@@ -349,10 +536,9 @@ def test_a_kill_during_a_batch_releases_its_messages_with_their_attempts(
     queue.publish_many(3)
     job = _began(database, folder, eventually)
     try:
-        (jvm,) = _children(job.pid)
-        os.kill(jvm if who == "jvm" else job.pid, signal.SIGKILL)
-        code = job.wait(60)
+        os.kill(_jvm(job.pid) if who == "jvm" else job.pid, signal.SIGKILL)
         (folder / "gate").touch()
+        code = job.wait(60)
         eventually(lambda: queue.rows("SELECT FROM messages.worker") == [], within_s=60)
     finally:
         with suppress(ProcessLookupError):
@@ -367,8 +553,11 @@ def test_a_kill_during_a_batch_releases_its_messages_with_their_attempts(
     assert [(row.attempts, row.runs, row.claim_id) for row in left] == [(0, 1, None)] * 2 + [(0, 0, None)]
 
 
-def _children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def _jvm(pid: int) -> int:
+    """Return the child of the job that runs Java; the other one holds its locks."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    (jvm,) = [child for child in children if Path(f"/proc/{child}/comm").read_text().strip() == "java"]
+    return int(jvm)
 
 
 def _began(database: Database, folder: Path, eventually: Callable[..., object]) -> subprocess.Popen[bytes]:

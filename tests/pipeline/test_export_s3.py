@@ -6,23 +6,22 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import boto3
-import fsspec
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.connection import connect
-from pyspark_pgrouse.lake import compaction, delta
 from pyspark_pgrouse.lake.cursor import ExportConflict
 from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.export import Export, ExportOptions
-from pyspark_pgrouse.lake.frame import batches_of
 from pyspark_pgrouse.lake.lake import Lake
+from pyspark_pgrouse.lake.maintenance import optimize, vacuum
 from tests.pipeline.lakes import archive, exported, fill, one_by_one
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -83,14 +82,17 @@ def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def ids(lake: str = LAKE) -> list[int]:
-    snapshot = Lake.open(lake).snapshot()
-    directory = Directory.at(lake)
-    batches = [batch for file in snapshot.files for batch in batches_of(directory, file.path, snapshot.columns)]
-    return sorted(value for batch in batches for value in batch.column("id").to_pylist())
+    found: list[int] = DeltaTable(lake).to_pyarrow_table(columns=["id"]).column("id").to_pylist()
+    return sorted(found)
 
 
 def objects(bucket: Any) -> set[str]:
-    return {each.key.removeprefix("lake/") for each in bucket.objects.all() if each.key.endswith(".parquet")}
+    return {each.key.removeprefix("lake/") for each in bucket.objects.all() if "/date=" in each.key}
+
+
+def named() -> set[str]:
+    """Return the files of the newest version."""
+    return {path.removeprefix(f"{LAKE}/") for path in Lake.open(LAKE).files()}
 
 
 def test_every_archived_row_is_in_the_lake_once(queue: Queue, database: Database, bucket: Any) -> None:
@@ -101,10 +103,12 @@ def test_every_archived_row_is_in_the_lake_once(queue: Queue, database: Database
 
     assert ids() == archive(queue)
     assert all(path.startswith("s3a://bucket/lake/date=") for path in Lake.open(LAKE).files())
-    assert objects(bucket) == {f.path for f in Lake.open(LAKE).snapshot().files}
+    assert objects(bucket) == named()
 
 
-def test_a_kill_before_the_manifest_leaves_no_trace_of_the_batch(queue: Queue, database: Database, bucket: Any) -> None:
+def test_a_kill_before_the_commit_leaves_nothing_that_a_reader_sees(
+    queue: Queue, database: Database, bucket: Any
+) -> None:
     fill(queue, 100)
 
     def killed(work: Callable[[Any], Any], parts: Any) -> Any:
@@ -118,7 +122,8 @@ def test_a_kill_before_the_manifest_leaves_no_trace_of_the_batch(queue: Queue, d
     exported(database, LAKE)
 
     assert ids() == archive(queue)
-    assert objects(bucket) == {f.path for f in Lake.open(LAKE).snapshot().files}
+    vacuum(Lake.open(LAKE), timedelta(0))
+    assert objects(bucket) == named()
 
 
 def test_a_commit_is_made_once_although_nothing_is_renamed(queue: Queue, database: Database) -> None:
@@ -129,19 +134,34 @@ def test_a_commit_is_made_once_although_nothing_is_renamed(queue: Queue, databas
             list(Export.begin(conn, database.dsn, LAKE, ExportOptions()).batches(one_by_one, 2))
         return one_by_one(work, parts)
 
-    with pytest.raises(ExportConflict, match="was committed by another process"):
+    with pytest.raises(ExportConflict, match="were committed by another process"):
         exported(database, LAKE, overtaken)
 
     assert ids() == archive(queue)
 
 
-def test_the_store_refuses_the_second_of_two_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = Directory.at(LAKE)
-    assert directory.create("one", b"first") is True
-    monkeypatch.setattr(type(directory._fs), "exists", lambda *_: False)
+def test_the_store_refuses_the_second_of_two_commits(queue: Queue, database: Database) -> None:
+    """Both saw the lake as it was before, and neither knows of the other."""
+    exported(database, LAKE)
+    one, other = Lake.open(LAKE), Lake.open(LAKE)
+    start = one.position
+    end = replace(start, xid="5", id=5)
 
-    assert directory.create("one", b"second") is False
-    assert directory.read("one") == b"first"
+    assert one.commit([], one.schema, start, end) is True
+    assert other.commit([], other.schema, start, end) is False
+
+
+def test_a_failed_batch_leaves_no_objects(queue: Queue, database: Database, bucket: Any) -> None:
+    fill(queue, 100)
+
+    def failing(work: Callable[[Any], Any], parts: Any) -> Any:
+        work(parts[0])
+        raise RuntimeError("the executor is out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        exported(database, LAKE, failing)
+
+    assert objects(bucket) == set()
 
 
 def test_merged_files_replace_the_small_ones(queue: Queue, database: Database, bucket: Any) -> None:
@@ -150,20 +170,11 @@ def test_merged_files_replace_the_small_ones(queue: Queue, database: Database, b
         exported(database, LAKE)
     lake = Lake.open(LAKE)
 
-    compaction.compact(lake, one_by_one, datetime.now(UTC).date() + timedelta(days=1))
-    compaction.expire(lake, timedelta(0))
+    optimize(lake)
+    vacuum(lake, timedelta(0))
 
     assert ids() == archive(queue)
     assert len(objects(bucket)) == 6
-
-
-def test_a_delta_table_is_written_to_the_bucket(queue: Queue, database: Database) -> None:
-    fill(queue, 30)
-    exported(database, LAKE, delta=True)
-
-    delta.follow(Lake.open(LAKE))
-
-    assert sorted(DeltaTable(LAKE).to_pyarrow_table().column("id").to_pylist()) == archive(queue)
 
 
 def test_a_missing_bucket_is_reported(queue: Queue, database: Database) -> None:
@@ -172,12 +183,8 @@ def test_a_missing_bucket_is_reported(queue: Queue, database: Database) -> None:
 
 
 @pytest.mark.spark
-def test_spark_reads_the_lake_without_a_jar(
-    queue: Queue, database: Database, spark: SparkSession, s3: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Spark has started before this test set its environment: the settings of fsspec are sent with the tasks."""
-    known = {"key": "key", "secret": "secret", "client_kwargs": {"endpoint_url": s3, "region_name": "us-east-1"}}
-    monkeypatch.setitem(fsspec.config.conf, "s3", known)
+def test_spark_reads_the_lake_without_a_jar(queue: Queue, database: Database, spark: SparkSession) -> None:
+    """Spark has started before this test set its environment: the settings of the driver are sent along."""
     fill(queue, 30)
     exported(database, LAKE)
 
@@ -188,5 +195,5 @@ def test_the_files_are_plain_parquet(queue: Queue, database: Database, bucket: A
     fill(queue, 3)
     exported(database, LAKE)
 
-    with Directory.at(LAKE).source(Lake.open(LAKE).snapshot().files[0].path) as stream:
-        assert pq.read_table(stream).num_rows == 1
+    path = Lake.open(LAKE).files()[0].removeprefix(f"{LAKE}/")
+    assert pq.ParquetFile(Directory.at(LAKE).filesystem.open_input_file(path)).metadata.num_rows == 1

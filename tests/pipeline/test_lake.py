@@ -1,4 +1,4 @@
-"""A lake: the content of its manifests, and the files that its writer makes."""
+"""A lake: what its table says, and the files that its writer makes."""
 
 from __future__ import annotations
 
@@ -8,144 +8,153 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from pgrouse.errors import ConfigError
+from pyspark_pgrouse.lake import lake as lakes
 from pyspark_pgrouse.lake import writer as lake_writer
-from pyspark_pgrouse.lake.columns import arrow_schema
+from pyspark_pgrouse.lake.columns import ColumnChoice
+from pyspark_pgrouse.lake.data_file import DataFile, folder
 from pyspark_pgrouse.lake.directory import Directory, LakeUnwritable
-from pyspark_pgrouse.lake.frame import batches_of
 from pyspark_pgrouse.lake.lake import Lake, LakeInfo
-from pyspark_pgrouse.lake.manifest import CommitKind, DataFile, LakeColumn, Manifest, folder
+from pyspark_pgrouse.lake.maintenance import optimize
 from pyspark_pgrouse.lake.writer import LakeWriter
+from pyspark_pgrouse.position import Position
 from tests.pipeline.lakes import data_files
 
 DAY = date(2027, 1, 31)
 NOON = datetime(2027, 1, 31, 12, tzinfo=UTC)
-COLUMNS = (
-    LakeColumn("id", "int64"),
-    LakeColumn("topic", "string"),
-    LakeColumn("payload", "string"),
-    LakeColumn("date", "date32[day]"),
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("topic", pa.string()),
+        ("payload", pa.string()),
+        ("key", pa.string()),
+        ("archived_at", pa.timestamp("us", "UTC")),
+        ("date", pa.date32()),
+    ]
 )
+INFO = LakeInfo("default", "77", ("a", "b"), NOON, ColumnChoice((), ("body",), ("key",)))
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    return Lake.make(Directory.at(str(tmp_path / "lake")), LakeInfo("1-2-3", "default", "77", (), None, False, NOON))
+    return Lake.make(Directory.at(str(tmp_path / "lake")), INFO, SCHEMA)
 
 
-def a_file(name: str, day: date = DAY, topic: str = "t", rows: int = 1) -> DataFile:
-    return DataFile(f"{folder(day, topic)}/{name}.parquet", day, topic, rows, 100)
+def at(number: int) -> Position:
+    return Position("77", str(number), number)
 
 
-def a_commit(
-    number: int, *add: DataFile, remove: tuple[str, ...] = (), columns: tuple[LakeColumn, ...] = COLUMNS
-) -> Manifest:
-    end = None if remove else {"v": 1, "sys": "77", "xid": str(number), "id": number}
-    return Manifest(
-        number, CommitKind.COMPACTION if remove else CommitKind.EXPORT, NOON, end, end, columns, add, remove
-    )
-
-
-def some_rows(topics: list[str], days: list[date] | None = None, payload: str = "{}") -> pa.RecordBatch:
+def some_rows(topics: list[str], days: list[date] | None = None, payload: str = "{}", **columns: Any) -> pa.RecordBatch:
     count = len(topics)
-    values = [list(range(count)), topics, [payload] * count, days or [DAY] * count]
-    return pa.RecordBatch.from_pydict(dict(zip([c.name for c in COLUMNS], values, strict=True)), arrow_schema(COLUMNS))
+    values = {
+        "id": list(range(count)),
+        "topic": topics,
+        "payload": [payload] * count,
+        "key": ["k"] * count,
+        "archived_at": [NOON] * count,
+        "date": days or [DAY] * count,
+    }
+    return pa.RecordBatch.from_pydict(values | columns, SCHEMA)
 
 
 def written(directory: Directory, *batches: pa.RecordBatch) -> list[DataFile]:
-    writer = LakeWriter(directory, "stem", COLUMNS)
+    writer = LakeWriter(directory, "part", SCHEMA)
     with writer:
         for batch in batches:
             writer.write(batch)
     return writer.files
 
 
-def read(directory: Directory, files: list[DataFile]) -> list[tuple[date, str, int]]:
-    tables = [pq.read_table(directory.full(f.path), partitioning=None) for f in files]
-    rows = pa.concat_tables(tables).to_pylist()
+def committed(lake: Lake, number: int, *batches: pa.RecordBatch) -> bool:
+    return lake.commit(written(lake.directory, *batches), SCHEMA, at(number - 1), at(number))
+
+
+def read(lake: Lake) -> list[tuple[date, str, int]]:
+    rows = DeltaTable(lake.directory.url).to_pyarrow_table(columns=["date", "topic", "id"]).to_pylist()
     return sorted((row["date"], row["topic"], row["id"]) for row in rows)
 
 
-# Manifests
+# Commits
 
 
-def test_committed_files_are_listed_in_the_order_of_commits(lake: Lake) -> None:
-    lake.commit(a_commit(1, a_file("a")))
-    lake.commit(a_commit(2, a_file("b"), a_file("c")))
-
-    snapshot = Lake.open(lake.directory.url).snapshot()
-
-    assert [f.path for f in snapshot.files] == [a_file(name).path for name in "abc"]
-    assert (snapshot.number, snapshot.end) == (2, {"v": 1, "sys": "77", "xid": "2", "id": 2})
-
-
-def test_a_commit_number_is_used_once(lake: Lake) -> None:
-    assert lake.commit(a_commit(1, a_file("a"))) is True
-    assert lake.commit(a_commit(1, a_file("b"))) is False
-    assert [f.path for f in lake.snapshot().files] == [a_file("a").path]
-
-
-def test_a_commit_that_replaces_files_changes_no_row_and_no_position(lake: Lake) -> None:
-    lake.commit(a_commit(1, a_file("a"), a_file("b")))
-    lake.commit(a_commit(2, a_file("ab"), remove=(a_file("a").path, a_file("b").path)))
-
-    snapshot = lake.snapshot()
-
-    assert [f.path for f in snapshot.files] == [a_file("ab").path]
-    assert snapshot.end == {"v": 1, "sys": "77", "xid": "1", "id": 1}
-
-
-def test_a_reader_that_begins_at_a_checkpoint_has_the_same_state(lake: Lake) -> None:
-    lake.commit(a_commit(1, a_file("a"), a_file("b")))
-    lake.commit(a_commit(2, a_file("ab"), remove=(a_file("a").path, a_file("b").path)))
-    before = lake.snapshot()
-    lake.checkpoint(before)
-    lake.directory.remove(["_manifest/00000000000000000001.json", "_manifest/00000000000000000002.json"])
+def test_a_lake_says_what_it_was_made_for_and_up_to_where_it_is_complete(lake: Lake) -> None:
+    committed(lake, 1, some_rows(["t"]))
+    committed(lake, 2, some_rows(["t"]))
 
     again = Lake.open(lake.directory.url)
-    assert again.snapshot() == before
 
-    again.commit(a_commit(3, a_file("c")))
-    assert [f.path for f in again.snapshot().files] == [a_file("ab").path, a_file("c").path]
+    assert (again.info, again.id, again.position) == (INFO, lake.id, at(2))
+    assert (again.schema, again.table.version()) == (SCHEMA, 2)
+
+
+def test_rows_are_committed_once(lake: Lake) -> None:
+    other = Lake.open(lake.directory.url)
+    assert committed(lake, 1, some_rows(["t"])) is True
+
+    assert committed(other, 1, some_rows(["t"])) is False
+    assert committed(other, 1, some_rows(["t"])) is False
+
+    assert read(lake) == [(DAY, "t", 0)]
+    assert other.position == at(1)
+
+
+def test_a_commit_goes_on_beside_those_of_others(lake: Lake) -> None:
+    other = DeltaTable(lake.directory.url)
+    other.alter.set_table_properties({"delta.logRetentionDuration": "interval 3 days"})
+
+    assert committed(lake, 1, some_rows(["t"])) is True
+
+
+def test_a_batch_without_rows_of_the_lake_moves_its_position(lake: Lake) -> None:
+    assert lake.commit([], SCHEMA, at(0), at(5)) is True
+
+    assert Lake.open(lake.directory.url).position == at(5)
+
+
+def test_the_position_outlives_the_commits_that_said_it(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(1, lakes.CHECKPOINT_INTERVAL + 2):
+        committed(lake, number, some_rows(["t"]))
+    log = Path(lake.directory.url, "_delta_log")
+    (checkpoint,) = log.glob("*.checkpoint.parquet")
+    for commit in log.glob("*.json"):
+        if commit.name[:20] <= checkpoint.name[:20]:
+            commit.unlink()
+
+    again = Lake.open(lake.directory.url)
+
+    assert again.position == at(lakes.CHECKPOINT_INTERVAL + 1)
+    assert len(read(again)) == lakes.CHECKPOINT_INTERVAL + 1
 
 
 def test_files_are_selected_by_day_and_topic(lake: Lake) -> None:
-    files = [a_file("a"), a_file("b", DAY + timedelta(days=1)), a_file("c", topic="x:y")]
-    lake.commit(a_commit(1, *files))
-
-    def chosen(**of: object) -> list[str]:
-        return [path.rsplit("/", 1)[-1].removesuffix(".parquet") for path in lake.files(**of)]  # type: ignore[arg-type]
-
     midnight = datetime(2027, 2, 1, tzinfo=UTC)
+    committed(lake, 1, some_rows(["a", "b", "x:y"], [DAY, DAY + timedelta(days=1), DAY]))
+
+    def chosen(**of: Any) -> list[str]:
+        return [path.split("topic=")[1].split("/")[0] for path in lake.files(**of)]
+
     assert chosen(since=midnight) == ["b"]
-    assert chosen(until=midnight) == ["a", "c"]
-    assert chosen(since=NOON, until=midnight + timedelta(microseconds=1)) == ["a", "b", "c"]
-    assert chosen(topics=["x:y"]) == ["c"]
-    assert all(Path(path).is_absolute() for path in lake.files())
-
-
-def test_added_and_removed_columns_are_columns_of_the_lake(lake: Lake) -> None:
-    lake.commit(a_commit(1, a_file("a"), columns=(LakeColumn("id", "int32"), LakeColumn("old", "string"))))
-    lake.commit(a_commit(2, a_file("b"), columns=(LakeColumn("id", "int64"), LakeColumn("new", "bool"))))
-
-    assert lake.snapshot().columns == (
-        LakeColumn("id", "int64"),
-        LakeColumn("old", "string"),
-        LakeColumn("new", "bool"),
-    )
+    assert chosen(until=midnight) == ["a", "x%3Ay"]
+    assert chosen(since=NOON, until=midnight + timedelta(microseconds=1)) == ["a", "x%3Ay", "b"]
+    assert chosen(topics=["x:y", "it's"]) == ["x%3Ay"]
+    assert all(Path(path).is_file() for path in lake.files())
 
 
 def test_a_column_that_a_file_lacks_is_null(lake: Lake) -> None:
-    (file,) = written(lake.directory, some_rows(["t"]))
+    committed(lake, 1, some_rows(["t"]))
 
-    (rows,) = batches_of(lake.directory, file.path, (*COLUMNS, LakeColumn("new", "bool")))
+    lake.commit([], SCHEMA.append(pa.field("new", pa.bool_())), at(1), at(2))
 
-    assert rows.to_pylist() == [{"id": 0, "topic": "t", "payload": "{}", "date": DAY, "new": None}]
+    assert DeltaTable(lake.directory.url).to_pyarrow_table().column("new").to_pylist() == [None]
+    assert Lake.open(lake.directory.url).schema.names == [*SCHEMA.names, "new"]
 
 
 # The directory
@@ -158,16 +167,15 @@ def test_a_missing_lake_is_not_opened(url: str) -> None:
 
 
 def test_an_unknown_scheme_is_named() -> None:
-    with pytest.raises(ConfigError, match="nosuch"):
+    with pytest.raises(ConfigError, match="Unknown scheme: nosuch"):
         Lake.open("nosuch://bucket/lake")
 
 
-def test_a_lake_of_a_later_format_is_not_read(lake: Lake) -> None:
-    about = json.loads(lake.info.as_json()) | {"format": 2}
-    lake.directory.replace("_pgrouse/lake.json", json.dumps(about).encode())
+def test_a_delta_table_of_others_is_no_lake(tmp_path: Path) -> None:
+    DeltaTable.create(str(tmp_path), schema=pa.schema([("id", pa.int64())]))
 
-    with pytest.raises(ConfigError, match="has format 2, but this version reads 1"):
-        Lake.open(lake.directory.url)
+    with pytest.raises(ConfigError, match="was not made by an export"):
+        Lake.open(str(tmp_path))
 
 
 def test_a_topic_whose_name_no_file_system_accepts_has_its_own_directory() -> None:
@@ -186,9 +194,10 @@ def test_rows_are_split_by_day_and_topic_and_none_is_lost(lake: Lake) -> None:
     batch = some_rows(["a", "b", "a:b"] * 4, [days[n % 2] for n in range(12)])
 
     files = written(lake.directory, batch, some_rows([]), batch)
+    lake.commit(files, SCHEMA, at(0), at(1))
 
     assert sorted((f.date, f.topic, f.rows) for f in files) == [(d, t, 4) for d in days for t in ("a", "a:b", "b")]
-    assert read(lake.directory, files) == sorted([(days[n % 2], ["a", "b", "a:b"][n % 3], n) for n in range(12)] * 2)
+    assert read(lake) == sorted([(days[n % 2], ["a", "b", "a:b"][n % 3], n) for n in range(12)] * 2)
     assert [f.bytes for f in files] == [lake.directory.size(f.path) for f in files]
 
 
@@ -202,18 +211,55 @@ def test_a_row_group_is_written_when_it_is_full(lake: Lake, monkeypatch: pytest.
     assert [groups.row_group(n).num_rows for n in range(groups.num_row_groups)] == [4, 4, 2]
 
 
+def test_the_log_has_the_bounds_of_all_row_groups(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake_writer, "GROUP_ROWS", 1)
+    monkeypatch.setattr(lake_writer, "GATHER_BYTES", 1)
+    late = NOON + timedelta(microseconds=1)
+
+    (file,) = written(
+        lake.directory, some_rows(["t"], id=[5], key=["é"], archived_at=[late]), some_rows(["t"], id=[-1], key=[None])
+    )
+
+    assert json.loads(file.statistics) == {
+        "numRecords": 2,
+        "minValues": {"id": -1, "key": "é", "archived_at": "2027-01-31T12:00:00.000Z"},
+        "maxValues": {"id": 5, "key": "é", "archived_at": "2027-01-31T12:00:00.001Z"},
+        "nullCount": {"id": 0, "key": 1, "archived_at": 0},
+    }
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize(
+    "keys",
+    [[None, None], ["a", None], ["k" * 33, "k"], ["😀", "😁"], ["\U0010ffff" * 40 + "a", "b"], ["é" * 33, "k" * 5000]],
+    ids=["none", "short", "long", "emoji", "greatest", "very long"],
+)
+def test_what_a_file_has_is_found_by_its_bounds(lake: Lake, keys: list[str | None], compacted: bool) -> None:
+    committed(lake, 1, some_rows(["t", "t"], key=keys))
+    committed(lake, 2, some_rows(["t"], key=["z"]))
+    if compacted:
+        assert optimize(lake) == 2
+
+    rows = DeltaTable(lake.directory.url).to_pyarrow_dataset()
+
+    for key in keys:
+        same = pc.field("key").is_null() if key is None else pc.field("key") == key
+        assert rows.to_table(filter=same).num_rows == keys.count(key), key
+
+
 def test_the_memory_of_many_topics_is_limited(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake_writer, "WAITING_BYTES", 2000)
     monkeypatch.setattr(lake_writer, "GATHER_BYTES", 1)
     topics = [f"t{n}" for n in range(20)]
-    writer = LakeWriter(lake.directory, "stem", COLUMNS)
+    writer = LakeWriter(lake.directory, "part", SCHEMA)
 
     with writer:
         for _ in range(3):
             writer.write(some_rows(topics, payload="x" * 200))
             assert sum(w.bytes for w in writer._waiting.values()) <= 2000
+    lake.commit(writer.files, SCHEMA, at(0), at(1))
 
-    assert sorted(topic for _, topic, _ in read(lake.directory, writer.files)) == sorted(topics * 3)
+    assert sorted(topic for _, topic, _ in read(lake)) == sorted(topics * 3)
 
 
 def test_more_topics_than_open_files_are_split_into_more_files(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,8 +268,9 @@ def test_more_topics_than_open_files_are_split_into_more_files(lake: Lake, monke
     monkeypatch.setattr(lake_writer, "OPEN_FILES", 2)
 
     files = written(lake.directory, some_rows(["a", "b", "c"]), some_rows(["a", "b", "c"]))
+    lake.commit(files, SCHEMA, at(0), at(1))
 
-    assert sorted(topic for _, topic, _ in read(lake.directory, files)) == ["a", "a", "b", "b", "c", "c"]
+    assert sorted(topic for _, topic, _ in read(lake)) == ["a", "a", "b", "b", "c", "c"]
     assert len({f.path for f in files}) == len(files) > 3
 
 
@@ -231,7 +278,7 @@ def test_a_failed_attempt_leaves_nothing(lake: Lake, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(lake_writer, "GROUP_ROWS", 1)
     monkeypatch.setattr(lake_writer, "GATHER_BYTES", 1)
     monkeypatch.setattr(lake_writer, "OPEN_FILES", 1)
-    writer = LakeWriter(lake.directory, "stem", COLUMNS)
+    writer = LakeWriter(lake.directory, "part", SCHEMA)
 
     def fail() -> None:
         with writer:
@@ -267,3 +314,14 @@ def test_a_full_disk_is_reported_and_leaves_nothing(
         written(lake.directory, rows)
 
     assert data_files(lake.directory.url) == set()
+
+
+def test_a_commit_that_the_disk_has_no_room_for_was_not_made(lake: Lake) -> None:
+    files = written(lake.directory, some_rows(["a", "b"]))
+
+    with _files_of_at_most(300), pytest.raises(LakeUnwritable, match="cannot be written"):
+        lake.commit(files, SCHEMA, at(0), at(1))
+
+    again = Lake.open(lake.directory.url)
+    assert (read(again), again.position) == ([], at(0))
+    assert again.commit(files, SCHEMA, at(0), at(1)) is True

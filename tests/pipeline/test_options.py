@@ -16,9 +16,9 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 def test_a_read_without_options_is_of_the_whole_archive_of_the_environments_database() -> None:
     options = Options.parse({})
 
-    assert (options.mode, options.dsn, options.topics, options.payload) == (Mode.ARCHIVE, None, (), "json")
+    assert (options.mode, options.dsn, options.topics, options.payload) == (Mode.ARCHIVE, None, (), None)
     assert options.starting == "earliest"
-    assert not options.pushdown
+    assert (options.columns, options.limit, options.pushdown, options.replica_dsn) == ((), None, None, None)
 
 
 def test_names_are_case_insensitive() -> None:
@@ -54,6 +54,18 @@ def test_an_unknown_option_without_a_near_name_is_refused_with_all_options() -> 
         ({"startingOffsets": "latest"}, Operation.BATCH, "option startingOffsets is for streams"),
         ({"maxRowsPerBatch": "5"}, Operation.BATCH, "option maxRowsPerBatch is for streams"),
         ({"pushdown": "true"}, Operation.STREAM, "option pushdown is for batch reads"),
+        ({"limit": "5"}, Operation.STREAM, "option limit is for batch reads"),
+        ({"limit": "5", "pushdown": "true"}, Operation.BATCH, "pushdown and limit do not go together"),
+        (
+            {"groupBy": "topic", "limit": "5"},
+            Operation.BATCH,
+            "option groupBy does not go with columns, payload and limit",
+        ),
+        ({"groupBy": "topic"}, Operation.STREAM, "option groupBy is for batch reads"),
+        ({"mode": "ready", "replicaDsn": "x"}, Operation.BATCH, "option replicaDsn does not go with mode ready"),
+        ({"payload": "schema"}, Operation.BATCH, "payload=schema needs option topics with one topic"),
+        ({"payload": "infer", "topics": "a,b"}, Operation.BATCH, "payload=infer needs option topics with one topic"),
+        ({"payload": "infer", "topics": "a"}, Operation.STREAM, "payload=infer is for batch reads"),
         ({"since": "2h"}, Operation.STREAM, "must be a moment.*must find the same rows"),
         ({"since": "2026-03-02T00:00Z", "until": "2026-03-01T00:00Z"}, Operation.BATCH, "is not before option until"),
         ({"job": "j"}, Operation.READ, "option job is for writing, not for reading"),
@@ -77,6 +89,8 @@ def test_contradicting_options_are_refused_with_the_reason(given: dict[str, str]
         ("maxRowsPerBatch", "9" * 5000),
         ("topics", "a,,b"),
         ("topics", ""),
+        ("columns", "id,,topic"),
+        ("limit", "0"),
         ("since", "yesterday"),
         ("since", "2026-03-01T00:00"),
         ("until", ""),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from pgrouse.cli import bulk
 from tests.cli.conftest import folder, pgrouse, shell
@@ -95,8 +96,9 @@ def test_messages_selected_in_a_lake_are_checked_by_the_database(
 
 def test_a_lake_of_another_cluster_is_refused(pgrouse: Shell, dead: list[int], tmp_path: Path) -> None:
     pgrouse("pipeline", "export", tmp_path / "lake")
-    about = tmp_path / "lake" / "_pgrouse" / "lake.json"
-    about.write_text(about.read_text().replace('"system_identifier": "', '"system_identifier": "9'))
+    DeltaTable(tmp_path / "lake").alter.set_table_properties(
+        {"pgrouse.system_identifier": "9"}, raise_if_not_exists=False
+    )
 
     ended = pgrouse("pipeline", "redrive", "--lake", tmp_path / "lake", "--where", "true")
 

@@ -36,15 +36,25 @@ FLAGS = [
 # The visible elements, written into the page once it has been drawn. The page's own policy would not permit a foreign script.
 PROBE = """
 <script>addEventListener("load", () => {
+  const visible = (each) => each.checkVisibility();
   const size = (each) => { const box = each.getBoundingClientRect(); return [box.width, box.height]; };
-  const slots = document.querySelector(".slots");
-  if (slots) slots.lastChild.dispatchEvent(new Event("pointerenter"));
+  const drawing = [...document.querySelectorAll(".drawing")].find(visible);
+  if (drawing) {
+    const box = drawing.querySelector(".role-frame .background").getBoundingClientRect();
+    drawing.dispatchEvent(new PointerEvent("pointermove", { clientX: box.right - 1, clientY: box.top + 1 }));
+  }
+  const tip = document.querySelector(".tip").innerText;
+  drawing?.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
+  const filled = [...document.querySelectorAll(".drawing path[fill^=var], .drawing path[stroke^=var]")].filter(visible);
   document.body.dataset.seen = JSON.stringify({
-    drawings: [...document.querySelectorAll("svg")].map(size),
-    paths: [...document.querySelectorAll("path.area, path.line")].map((path) => path.getBBox().height),
+    drawings: [...document.querySelectorAll("svg")].filter(visible).map(size),
+    charts: [...document.querySelectorAll(".drawing")].filter(visible).map((each) => each.className),
+    paths: filled.map((path) => path.getBBox().height),
+    colours: filled.map((path) => getComputedStyle(path)).map((style) => [style.fill, style.stroke]),
+    letters: [...document.querySelectorAll(".drawing text")].filter(visible).map((each) => each.getBoundingClientRect().height),
     width: document.documentElement.scrollWidth, window: innerWidth,
     background: getComputedStyle(document.body).backgroundColor,
-    tip: document.querySelector(".tip").innerText,
+    tip, before: document.querySelector(".tip").innerText,
     fetched: performance.getEntriesByType("resource").map((entry) => entry.name),
   });
 });</script>"""
@@ -82,10 +92,21 @@ def test_all_drawings_of_a_full_page_are_visible_and_nothing_is_fetched(tmp_path
 
     assert seen.complaints == []
     assert seen.probe["fetched"] == []
+    assert seen.probe["charts"] == ["drawing wide"] * 4
     assert len(seen.probe["drawings"]) > 10
     assert all(width > 50 and height > 10 for width, height in seen.probe["drawings"])
     assert all(height > 0 for height in seen.probe["paths"])
-    assert seen.probe["tip"].startswith("2026-11-22 09:55\n")
+    # The variables of the style are known where the drawings use them.
+    assert ["rgb(42, 120, 214)", "none"] in seen.probe["colours"]
+    assert seen.probe["tip"].startswith("2026-11-22 09:55\norder.placed: ")
+    assert seen.probe["before"].startswith("2026-11-22 09:50\n")
+
+
+def test_a_phone_gets_drawings_whose_letters_can_be_read(tmp_path: Path) -> None:
+    seen = show(page(rich()), tmp_path, width=500)
+
+    assert seen.probe["charts"] == ["drawing narrow"] * 4
+    assert all(height > 9 for height in seen.probe["letters"])
 
 
 @pytest.mark.parametrize(("scheme", "background"), [("0", "rgb(18, 18, 17)"), ("1", "rgb(246, 245, 242)")])

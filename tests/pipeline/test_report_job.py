@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from pyspark_pgrouse.report.source import COLUMNS
 from tests.cli.shell import Shell
 from tests.pipeline.findings import HOSTILE
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LATER = "UPDATE messages.message_archive SET archived_at = archived_at - %s::interval WHERE id = ANY (%s)"
 
@@ -51,11 +54,8 @@ def ended(queue: Queue, topic: str, ago: str, error: str | None = None) -> int:
     return published
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_a_report_on_the_database_has_readable_tables_and_a_page(
-    spark: SparkSession, queue: Queue, report: Callable[..., Shell], tmp_path: Path
+    queue: Queue, report: Callable[..., Shell], tmp_path: Path
 ) -> None:
     for topic, ago, error in (
         ("mail", "50 min", "old error"),
@@ -79,13 +79,123 @@ def test_a_report_on_the_database_has_readable_tables_and_a_page(
         1,
     )
     html = (tmp_path / "out/report.html").read_text()
-    assert "never seen before the mark" in html
+    assert "1 error is new: it was not seen in the 60m before this window." in html
     assert "fetch(&#x27;https://evil.example/&#x27;)" in html
     assert "dbname" not in html
     read = "SELECT topic, failed FROM read_parquet($path)"
-    assert duckdb.execute(read, {"path": f"{summary['tables']['failures']}/*.parquet"}).fetchall() == [("mail", 2)]
+    assert duckdb.execute(read, {"path": summary["tables"]["failures"]}).fetchall() == [("mail", 2)]
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "tables"}
     assert json.loads(done.out)["page"] == str(tmp_path / "out/report.html")
+
+
+UNTIL = datetime(2026, 11, 23, tzinfo=UTC)
+MONDAY = ("--since", "2026-11-16T00:00Z", "--until", "2026-11-23T00:00Z")
+
+
+def test_the_metrics_of_a_run_are_written(queue: Queue, report: Callable[..., Shell], tmp_path: Path) -> None:
+    ended(queue, "mail", "10 min")
+
+    done = report("--metrics-textfile", "run.prom")
+
+    assert done.code == 0, done.err
+    assert 'pgrouse_pipeline_run_rows{job="report",name=""} 1.0' in (tmp_path / "run.prom").read_text()
+
+
+def message(number: int, ago: timedelta, **columns: Any) -> dict[str, Any]:
+    """A message that ended the given time before the end of the week, a second after it was due."""
+    ended = UNTIL - ago
+    due = dict.fromkeys(("created_at", "available_at", "locked_at"), ended - timedelta(seconds=1))
+    defaults = {"id": number, "topic": "mail", "attempts": 1, "result": "success", "archived_at": ended}
+    return due | defaults | columns
+
+
+def write_lake(path: Path, messages: list[dict[str, Any]], schema: pa.Schema = COLUMNS) -> str:
+    """Write a lake as the export does: a Delta table by date and topic."""
+    rows = [each | {"date": each["archived_at"].date()} for each in messages]
+    table = pa.Table.from_pylist(rows, schema.append(pa.field("date", pa.date32())))
+    write_deltalake(path, table, mode="append", partition_by=["date", "topic"])
+    return str(path)
+
+
+def test_a_report_on_a_lake_reads_the_window_its_baseline_and_the_topics(shell: Shell, tmp_path: Path) -> None:
+    day = timedelta(days=1)
+    ago = [timedelta(microseconds=1), day, 7 * day, 8 * day, 14 * day]
+    late = [timedelta(0), 14 * day + timedelta(microseconds=1)]
+    write_lake(tmp_path / "lake", [message(n, each) for n, each in enumerate(ago + late)])
+    write_lake(tmp_path / "lake", [message(20, day, topic="a:b/%41", result="failed"), message(21, day, topic="other")])
+
+    done = shell("pipeline", "report", "--lake", "lake", "--out", "out", *MONDAY, "--baseline", "7d", "--json")
+    some = shell(
+        "pipeline", "report", "--lake", "lake", "--out", "out", *MONDAY, "--topics", "a:b/%41,nothing", "--json"
+    )
+
+    assert (done.code, done.object["read"], done.object["ended"], done.object["dead"]) == (0, 7, 5, 1)
+    assert (some.code, some.object["read"], some.object["topics"]) == (0, 1, 1)
+    failures = duckdb.execute("FROM read_parquet($path)", {"path": some.object["tables"]["failures"]}).fetchall()
+    assert [row[:2] for row in failures] == [("a:b/%41", 1)]
+    assert (done.object["new_fingerprints"], some.object["new_fingerprints"]) == (1, None)
+
+
+def test_files_that_the_table_no_longer_has_are_not_read(shell: Shell, tmp_path: Path) -> None:
+    lake = write_lake(tmp_path / "lake", [message(1, timedelta(days=1)), message(2, timedelta(days=2))])
+    write_deltalake(
+        lake,
+        pa.Table.from_pylist(
+            [message(3, timedelta(days=1)) | {"date": UNTIL.date() - timedelta(days=1)}],
+            COLUMNS.append(pa.field("date", pa.date32())),
+        ),
+        mode="overwrite",
+    )
+
+    done = shell("pipeline", "report", "--lake", lake, "--out", "out", *MONDAY, "--json")
+
+    assert (done.code, done.object["read"]) == (0, 1)
+
+
+def test_a_lake_may_lack_what_the_export_left_out_but_not_what_is_measured(shell: Shell, tmp_path: Path) -> None:
+    masked = pa.schema([field for field in COLUMNS if field.name not in ("error", "channel", "handled_by")])
+    lake = write_lake(tmp_path / "lake", [message(1, timedelta(days=1), result="failed")], masked)
+    unmeasured = write_lake(
+        tmp_path / "unmeasured", [message(1, timedelta(days=1))], COLUMNS.remove(COLUMNS.get_field_index("result"))
+    )
+
+    done = shell("pipeline", "report", "--lake", lake, "--out", "out", *MONDAY)
+    refused = shell("pipeline", "report", "--lake", unmeasured, "--out", "out", *MONDAY)
+
+    assert done.code == 0, done.err
+    assert "(failed, without an error)" in (tmp_path / "out/report.html").read_text()
+    assert (refused.code, "has no column result, which a report needs" in refused.err) == (78, True)
+
+
+def test_the_tables_of_the_previous_report_are_replaced_and_no_draft_is_left(shell: Shell, tmp_path: Path) -> None:
+    lake = write_lake(tmp_path / "lake", [message(1, timedelta(days=1))])
+
+    for _ in range(2):
+        done = shell("pipeline", "report", "--lake", lake, "--out", "out", *MONDAY, "--json")
+
+    files = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert files == {"report.html", *(f"tables/{name}.parquet" for name in done.object["tables"])}
+
+
+def test_a_file_of_the_lake_that_is_gone_is_named_and_can_be_tried_again(shell: Shell, tmp_path: Path) -> None:
+    lake = write_lake(tmp_path / "lake", [message(1, timedelta(days=1))])
+    (gone,) = Path(lake).rglob("*.parquet")
+    gone.unlink()
+
+    done = shell("pipeline", "report", "--lake", lake, "--out", "out", *MONDAY)
+
+    assert (done.code, gone.name in done.err) == (75, True), done.err
+    assert not (tmp_path / "out/report.html").exists()
+
+
+def test_the_report_needs_neither_spark_nor_java() -> None:
+    program = (
+        "import sys, pyspark_pgrouse.jobs.report; print({'pyspark', 'py4j', 'pyspark_pgrouse.source'} & {*sys.modules})"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
+
+    assert done.stdout.strip() == "set()"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +220,7 @@ def test_an_invalid_option_is_refused_with_the_option_the_value_and_the_fix(
     assert (done.code, expected in done.err) == (2, True), done.err
 
 
-def test_an_unwritable_directory_is_reported_before_spark_starts(shell: Shell, tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_reported_before_anything_is_read(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     done = shell("pipeline", "report", "--out", "file/out", "--lake", "nowhere")
@@ -119,9 +229,7 @@ def test_an_unwritable_directory_is_reported_before_spark_starts(shell: Shell, t
     assert "--out file/out cannot be written" in done.err
 
 
-def test_a_missing_lake_or_database_is_reported_before_spark_starts(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_lake_or_database_is_reported(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     no_lake = shell("pipeline", "report", "--out", "out", "--lake", "nowhere")
     monkeypatch.setenv("PGROUSE_DSN", "host=127.0.0.1 port=1 dbname=x password=secret-secret")
     no_database = shell("pipeline", "report", "--out", "out")

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
-from pyspark_pgrouse.report.findings import BurnRate, Percentiles, PeriodTotals, SloStatus, TopicChange
+from pyspark_pgrouse.report.findings import (
+    BurnRate,
+    Percentiles,
+    PeriodTotals,
+    SloStatus,
+    TopicChange,
+    TopicCost,
+    WeekTotals,
+)
 from pyspark_pgrouse.report.html import formatting
-from pyspark_pgrouse.report.html.chart import Chart, Series
+from pyspark_pgrouse.report.html.chart import SIZES, Chart, Series
 from pyspark_pgrouse.report.html.comparison import comparison
+from pyspark_pgrouse.report.html.cost import cost
 from pyspark_pgrouse.report.html.markup import tag, text
 from pyspark_pgrouse.report.html.page import page
-from pyspark_pgrouse.report.html.scale import Linear, Log, time_ticks
-from pyspark_pgrouse.report.html.tiles import failure_trend, tiles, trend
+from pyspark_pgrouse.report.html.sparkline import sparkline
+from pyspark_pgrouse.report.html.tiles import tiles
+from pyspark_pgrouse.report.html.trend import failure_trend, trend
+from pyspark_pgrouse.report.html.weeks import weeks
 from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.window import Window
 from tests.pipeline.findings import DAY, HOSTILE, UNTIL, crowded, hostile, nothing, rich
@@ -71,8 +84,11 @@ def test_the_page_has_every_section_and_every_element_is_closed() -> None:
 
     outline = Outline(html)
 
-    parts = [value for key, value in outline.attributes if key == "id" and not re.search("-(title|text)$", value)]
-    assert parts == ["slo", "changes", "throughput", "latency", "failures", "capacity", "retries", "channels"]
+    parts = [value for key, value in outline.attributes if key == "id"]
+    assert parts == [
+        *("changes", "slo", "weeks", "cost"),
+        *("throughput", "latency", "failures", "capacity", "retries", "channels"),
+    ]
 
 
 def test_a_report_without_data_says_so() -> None:
@@ -125,9 +141,10 @@ def test_only_errors_first_seen_after_the_mark_are_new() -> None:
     alone = words(page(replace(rich(), window=Window(DAY.since, DAY.until))))
 
     assert compared.count("NEW") == 2
-    assert "2 errors are new: never seen before the mark" in compared
+    assert "2 errors are new: they were not seen before the deploy" in compared
+    assert "0 before the deploy" in compared
     assert "NEW" not in alone
-    assert "What changed" not in alone
+    assert "What got worse" not in alone
 
 
 def test_a_deploy_is_drawn_and_a_baseline_is_not() -> None:
@@ -145,7 +162,7 @@ def service(good: int) -> SloStatus:
 def test_the_tile_of_a_goal_shows_the_share_that_met_it_and_the_target(good: int, met: str) -> None:
     output = words(str(tiles(replace(rich(), slo_statuses=(service(good),)))))
 
-    assert f"SLO met by {met} wanted 99.9 %, mail=99.9%:2s" in output
+    assert f"SLO met by {met} target 99.9 %: mail within 2s" in output
     assert "SLO missed" not in output
 
 
@@ -172,16 +189,80 @@ def test_topics_are_compared_in_one_unit() -> None:
     assert "slow &lt;0.01/s 0.02/s" in output
 
 
+BASELINE = Window.after_baseline(DAY.since, DAY.until, timedelta(days=7))
+
+
 @pytest.mark.parametrize(
-    ("fresh", "expected"),
+    ("window", "fresh", "expected"),
     [
-        (0, "No error is new: each was seen before the mark."),
-        (1, "1 error is new: never seen before the mark."),
-        (2, "2 errors are new: never seen before the mark."),
+        (DAY, 0, "No error is new: each was also seen before the deploy."),
+        (DAY, 1, "1 error is new: it was not seen before the deploy."),
+        (BASELINE, 2, "2 errors are new: they were not seen in the 7d before this window."),
+        (BASELINE, 0, "No error is new: each was also seen in the 7d before this window."),
     ],
 )
-def test_a_new_error_is_marked(fresh: int, expected: str) -> None:
-    assert expected in words(str(comparison(replace(rich(), new_error_groups=fresh))))
+def test_new_errors_are_counted_and_what_they_are_compared_with_is_named(
+    window: Window, fresh: int, expected: str
+) -> None:
+    assert expected in words(str(comparison(replace(rich(window=window), new_error_groups=fresh))))
+
+
+def test_without_an_error_none_is_called_new_or_not_new() -> None:
+    assert "No error is new" not in words(str(comparison(replace(rich(), new_error_groups=0, error_group_count=0))))
+
+
+def test_what_got_worse_is_named_with_both_values_and_the_change() -> None:
+    output = words(str(comparison(rich())))
+
+    up = "\N{BLACK UP-POINTING TRIANGLE}"
+    assert f"Slower order.placed p99 1.4s \N{RIGHTWARDS ARROW} 6.1s {up} 4.36" in output
+    assert f"More failures order.placed 0.04 % \N{RIGHTWARDS ARROW} 0.61 %, 1,779 more dead {up} 15.8" in output
+    assert f"More run time order.placed 216 h \N{RIGHTWARDS ARROW} 504 h a day {up} 2.33" in output
+    assert "No topic got slower" in words(str(comparison(replace(rich(), slower={}))))
+
+
+def test_the_costs_of_topics_are_in_hours_with_their_share_and_what_failed() -> None:
+    whole, topic = TopicCost(5000, 70, 36_000.0, 3600.0), TopicCost(2000, 60, 9000.0, 900.0)
+
+    output = words(str(cost(replace(rich(), cost=whole, costs={"mail": topic}))))
+
+    assert "Workers ran 10 h in all, 10 % of it in attempts that did not succeed" in output
+    assert "70 attempts were retries" in output
+    assert "mail 2.5 h 25 % 10 % 60 2 k 4.5s" in output
+
+
+def test_weeks_mark_what_is_noticeably_above_the_week_before_and_hardly_chance() -> None:
+    def totals(ended: int, dead: int) -> WeekTotals:
+        return WeekTotals(ended, 0, dead, 7, 3600.0, 1.0)
+
+    sure = (None, None, totals(100_000, 1000), totals(100_000, 2000))
+    chance = (None, None, totals(100, 1), totals(100, 2))
+
+    output = words(str(weeks(replace(rich(), week_totals={"": sure, "mail": chance}))))
+
+    dash = "\N{EN DASH}"
+    assert "topic messages failure rate total time, p99 run time, hours retries" in output
+    assert f"all topics {dash} {dash} 100 k 100 k {dash} {dash} 1 % \N{BLACK UP-POINTING TRIANGLE} 2 % {dash}" in output
+    assert f"mail {dash} {dash} 100 100 {dash} {dash} 1 % 2 % {dash}" in output
+
+
+def test_weeks_are_named_by_their_last_day_and_left_out_below_two() -> None:
+    monday = datetime(2026, 11, 23, tzinfo=UTC)
+    starts = tuple(monday - timedelta(days=7) * n for n in (4, 3, 2, 1))
+
+    output = words(str(weeks(replace(rich(), weeks=starts))))
+
+    assert "1 Nov 8 Nov 15 Nov 22 Nov" in output
+    assert weeks(replace(rich(), weeks=starts[:1])) is None
+
+
+def test_a_week_below_the_target_of_an_slo_is_marked() -> None:
+    output = words(str(weeks(rich())))
+
+    assert (
+        "order.placed within 2s 99.9 % 99.94 % 99.93 % 99.91 % \N{WARNING SIGN}\N{VARIATION SELECTOR-15} 98.3 %"
+        in output
+    )
 
 
 def test_goals_channels_and_comparison_are_omitted_when_empty() -> None:
@@ -191,7 +272,7 @@ def test_goals_channels_and_comparison_are_omitted_when_empty() -> None:
 
     assert "Service level" not in output
     assert "Gini" not in output
-    assert "What changed" not in output
+    assert "What got worse" not in output
 
 
 def test_a_shortened_window_shows_the_requested_one() -> None:
@@ -206,7 +287,7 @@ def test_a_chart_has_its_numbers_as_a_table() -> None:
     window = Window(UNTIL - timedelta(minutes=1), UNTIL - timedelta(seconds=57))
     series = Series("mail", "c1", [1.0, None, 2500.0], formatting.short)
 
-    html = Chart("c", "Title", "Text", window, lines=[series]).render()
+    html = Chart("Title", "Text", window, lines=[series]).render()
 
     rows = re.findall(r'<th scope="row">([^<]*)</th><td class="n">([^<]*)</td>', html)
     assert [(at, said.replace(formatting.GAP, " ")) for at, said in rows] == [
@@ -216,24 +297,72 @@ def test_a_chart_has_its_numbers_as_a_table() -> None:
     ]
 
 
-def test_stacked_areas_add_up_to_their_sum() -> None:
+WIDE, NARROW = SIZES
+
+
+def drawn(chart: Chart, layer: int = 0) -> list[tuple[float, float, Any]]:
+    """The points of one layer: seconds after the start of the window, the value, and the series or the part of the line."""
+    begin = chart.window.starts()[0].timestamp() * 1000
+    values = chart.spec(WIDE)["layer"][layer]["data"]["values"]
+    return [((v["at"] - begin) / 1000, v["value"], v.get("series", v.get("part"))) for v in values]
+
+
+def test_stacked_areas_are_steps_that_end_with_the_window() -> None:
     window = Window(UNTIL - timedelta(seconds=2), UNTIL)
     low, high = (Series(name, name, values, formatting.short) for name, values in (("c1", [2, 4]), ("c2", [2, 0])))
+    chart = Chart("Title", "Text", window, stacked=[low, high])
 
-    html = Chart("c", "Title", "Text", window, stacked=[low, high]).render()
+    areas = chart.spec(WIDE)["layer"][0]
 
-    # The axis ends at 4, which is 240 units high.
-    assert 'd="M0 120H500V0H1000H1000V240H0Z" class="area c1"' in html
-    assert 'd="M0 0H1000H1000V0H500V120H0Z" class="area c2"' in html
+    assert drawn(chart) == [(0, 2, "0"), (1, 4, "0"), (2, 4, "0"), (0, 2, "1"), (1, 0, "1"), (2, 0, "1")]
+    assert areas["encoding"]["y"]["stack"] == "zero"
+    assert areas["encoding"]["color"]["scale"]["range"] == ["var(--c1)", "var(--c2)"]
 
 
 def test_a_line_is_interrupted_where_nothing_was_measured() -> None:
     window = Window(UNTIL - timedelta(seconds=4), UNTIL)
-    series = Series("p50", "o1", [1, 1, None, 2], formatting.short)
+    chart = Chart("Title", "Text", window, lines=[Series("p50", "o1", [1, 1, None, 2], formatting.short)])
 
-    html = Chart("c", "Title", "Text", window, lines=[series]).render()
+    html = chart.render()
 
-    assert 'd="M125 120L375 120M750 0h250" class="line o1"' in html
+    assert drawn(chart) == [(0.5, 1, 0), (1.5, 1, 0), (3.5, 2, 1)]
+    # Two lines, and the second is a dot with round ends.
+    lines = re.findall('<path d="([^"]*)" stroke="var\\(--o1\\)"[^>]*stroke-linecap="round"', html)
+    assert len(lines) == 2 * len(SIZES)
+    assert [line.endswith("Z") for line in lines] == [False, True] * len(SIZES)
+
+
+def test_a_phone_gets_a_drawing_of_fewer_points_with_the_same_area_and_the_worst_values() -> None:
+    window = Window(UNTIL - timedelta(seconds=240), UNTIL)
+    values = [float(i % 4) for i in range(240)]
+    series = Series("mail", "c1", values, formatting.short)
+
+    narrow = Chart("Title", "Text", window, stacked=[series], lines=[series]).spec(NARROW)["layer"]
+
+    assert {point["value"] for point in narrow[0]["data"]["values"]} == {1.5}
+    assert {point["value"] for point in narrow[1]["data"]["values"]} == {3.0}
+    assert len(narrow[1]["data"]["values"]) == 60
+
+
+def test_a_logarithmic_axis_has_no_zero() -> None:
+    window = Window(UNTIL - timedelta(seconds=2), UNTIL)
+    series = Series("p50", "o1", [0.0, 0.25], formatting.duration)
+    chart = Chart("Title", "Text", window, lines=[series], log=True)
+
+    assert [value for _, value, _ in drawn(chart)] == [0.25, 0.25]
+
+
+def test_no_text_of_a_message_gets_into_a_drawing() -> None:
+    window = Window(UNTIL - timedelta(seconds=2), UNTIL)
+    series = Series(HOSTILE, "c1", [1, 2], formatting.short)
+
+    spec = json.dumps(Chart("Title", "Text", window, stacked=[series], lines=[series]).spec(WIDE))
+
+    assert "evil" not in spec
+
+
+def test_an_empty_sparkline_is_drawn() -> None:
+    assert "<svg" in sparkline((None, None), "nothing")
 
 
 @pytest.mark.parametrize(
@@ -258,28 +387,27 @@ def test_a_line_is_interrupted_where_nothing_was_measured() -> None:
         (formatting.share(0.311), "31.1 %"),
         (formatting.share(1), "100 %"),
         (formatting.count(1_234_567), "1,234,567"),
+        (formatting.hours(0), "0 h"),
+        (formatting.hours(2), "<0.01 h"),
+        (formatting.hours(9000), "2.5 h"),
+        (formatting.hours(3600 * 4120.4), "4,120 h"),
     ],
 )
 def test_numbers_are_short_and_have_their_unit(written: str, expected: str) -> None:
     assert written.replace(formatting.GAP, " ") == expected
 
 
-def test_axes_have_few_round_ticks() -> None:
-    assert Linear.over(143).ticks() == [0, 50, 100, 150]
-    assert Linear.over(0).top > 0
-    assert Linear.over(2, whole=True).ticks() == [0, 1, 2]
-    assert Log.over(0.02, 4).ticks() == pytest.approx([0.01, 0.1, 1, 10])
-    assert Log.over(1, 10).ticks() == pytest.approx([1, 2, 5, 10])
-    assert [said.replace(formatting.GAP, " ") for _, said in time_ticks(UNTIL - timedelta(hours=24), UNTIL)] == [
-        "12:00",
-        "15:00",
-        "18:00",
-        "21:00",
-        "22 Nov",
-        "03:00",
-        "06:00",
-        "09:00",
-    ]
+@pytest.mark.parametrize(("largest", "unit"), [(40, "second"), (0.5, "minute"), (1 / 3000, "hour"), (0, "day")])
+def test_the_unit_of_rates_is_the_largest_in_which_there_is_one(largest: float, unit: str) -> None:
+    assert formatting.rate_unit(largest)[0] == unit
+
+
+def test_the_axis_of_a_day_has_times_and_one_of_latencies_has_units() -> None:
+    html = page(rich())
+
+    labels = re.findall(r"<text [^>]*>([^<]*)</text>", html)
+
+    assert {"12:00", "18:00", "22 Nov", "100ms", "1s", "10s", "deploy"} <= set(labels)
 
 
 def test_a_change_has_a_sign_and_not_only_a_colour() -> None:

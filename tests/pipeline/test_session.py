@@ -214,3 +214,18 @@ def test_the_java_on_the_path_is_used_without_a_java_home(
 def test_a_missing_java_is_reported_with_what_to_install(javas: Callable[[str, str], Path]) -> None:
     with pytest.raises(ConfigError, match="Spark needs Java, but there is none in JAVA_HOME or on PATH"):
         java.java_home()
+
+
+# What Spark logs
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_start_of_a_job_logs_nothing_but_a_warning_of_java(tmp_path: Path) -> None:
+    program = "from pyspark_pgrouse.session import session\nwith session('quiet', 'local[1]'): pass"
+
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if "incubator modules" not in line] == []

@@ -1,8 +1,7 @@
-"""Run a user's function over one claimed batch, and settle the messages by what it returns or raises."""
+"""A user's function over one claimed batch: what it returns, and the search of a batch over which it raised."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,11 +14,10 @@ from pgrouse.handlers.outcome import describe
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.bisection import Bisection
 from pyspark_pgrouse.claim.in_flight import ClaimRef
-from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, AttemptOutcome, SettledCounts
+from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, SUCCEEDED, AttemptOutcome, SettledCounts
 from pyspark_pgrouse.session import check_alive
 
 BatchFunction = Callable[["DataFrame"], "DataFrame | None"]
-SUCCEEDED = AttemptOutcome()
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class BatchResult:
     """One batch that ran.
 
     Attributes:
-        batch: Spark's number of it; a batch that is read again after a crash has the same.
+        batch: its number in this run.
         settled: how its messages ended.
         seconds: how long the function and the settling took.
         error: what the function raised over the whole batch, as the archive has it; None = nothing.
@@ -57,60 +55,59 @@ class BatchResult:
         }
 
 
-def run_batch(
+def call_function(function: BatchFunction, frame: DataFrame) -> dict[int, AttemptOutcome] | str:
+    """Call a function with messages; return the outcomes that it named, by id, or what it raised, as text.
+
+    What it returns is computed here, once: an error in that is one of the function.
+
+    Raises:
+        SparkEnded: Spark is gone.
+    """
+    try:
+        return _outcomes_by_id(function(frame))
+    except Exception as raised:  # noqa: BLE001 - whatever a function of the user's raises
+        # Without Spark every function raises: that says nothing of this one.
+        check_alive(frame.sparkSession)
+        return describe(raised)
+
+
+def search_batch(
     function: BatchFunction,
-    batch: DataFrame,
-    number: int,
+    frame: DataFrame,
+    held: Sequence[ClaimRef],
+    error: str,
     settler: BatchSettler,
     is_stopped: Callable[[], bool] = lambda: False,
-) -> BatchResult:
-    """Call the function with a batch, and settle all of its messages.
-
-    What the function returns names messages and outcomes; those that it does not name succeed. If it raises, or its result cannot be
-    computed, it is called with parts of the batch, until it is found which messages make it raise; see `Bisection`.
+) -> Bisection:
+    """Find the messages of a batch that make its function raise, and settle all of them; see `Bisection`.
 
     Args:
-        function: what works the batch.
-        batch: what Spark has read.
-        number: Spark's number of it.
-        settler: settles it.
-        is_stopped: whether the search in a batch is to end.
+        function: what raised.
+        frame: the batch.
+        held: what it still holds, by id.
+        error: what the function raised over all of it.
+        settler: settles its messages.
+        is_stopped: whether the search is to end.
 
     Raises:
         DatabaseUnreachable: nothing could be settled.
-        SparkEnded: Spark is gone; nothing was settled.
+        SparkEnded: Spark is gone.
     """
-    started = time.monotonic()
-    worked = _run_part(function, batch, lambda: settler.held(batch), settler)
-    if isinstance(worked, SettledCounts):
-        return BatchResult(number, worked, time.monotonic() - started)
-    search = Bisection(
-        lambda part: _run_part(function, _part(batch, part), lambda: part, settler), settler.settle, is_stopped
-    )
-    search.run(settler.held(batch), worked)
-    return BatchResult(number, search.settled, time.monotonic() - started, worked, search.at_fault, search.has_failed)
 
+    def work(part: Sequence[ClaimRef]) -> SettledCounts | str:
+        # A part is a run of what is held, by id.
+        outcomes = call_function(function, frame.where(f.col("id").between(part[0][0], part[-1][0])))
+        if isinstance(outcomes, str):
+            return outcomes
+        return settler.settle([(id_, claim, outcomes.get(id_, SUCCEEDED)) for id_, claim in part])
 
-def _run_part(
-    function: BatchFunction, part: DataFrame, held: Callable[[], Sequence[ClaimRef]], settler: BatchSettler
-) -> SettledCounts | str:
-    """Call the function, and settle what the part still holds; return the error if it raised."""
-    try:
-        outcomes = _outcomes_by_id(function(part))
-    except Exception as raised:  # noqa: BLE001 - whatever a function of the user's raises
-        # Without Spark every function raises: that says nothing of this one.
-        check_alive(part.sparkSession)
-        return describe(raised)
-    return settler.settle([(id_, claim, outcomes.get(id_, SUCCEEDED)) for id_, claim in held()])
-
-
-def _part(batch: DataFrame, part: Sequence[ClaimRef]) -> DataFrame:
-    """Return the part of a batch that has these messages; they are a run of those that it holds, by id."""
-    return batch.where(f.col("id").between(part[0][0], part[-1][0]))
+    search = Bisection(work, settler.settle, is_stopped)
+    search.run(held, error)
+    return search
 
 
 def _outcomes_by_id(outcomes: Any) -> dict[int, AttemptOutcome]:
-    """Return the outcomes that a function returned, by message id. They are computed here, once: an error in them is the function's."""
+    """Return the outcomes that a function returned, by message id."""
     if outcomes is None:
         return {}
     if not isinstance(outcomes, DataFrame):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pgrouse.client.call import Call, run
@@ -18,6 +20,7 @@ from pgrouse.client.calls.run import claimed_ids, heartbeat, read_claimed
 from pgrouse.client.calls.settle import complete, release, release_orphaned
 from pgrouse.client.calls.worker import register_worker, touch_worker, unregister_worker
 from pgrouse.client.message import Message
+from pgrouse.errors import PgrouseError
 from pyspark_pgrouse.claim.in_flight import ClaimRef, chunks, unzip
 
 if TYPE_CHECKING:
@@ -31,10 +34,15 @@ CLAIM_BYTES = 16 * 1024 * 1024
 # Between two of these others may take a row's lock: a transaction that settles holds all of its own until it ends.
 SETTLE_ROWS = 10_000
 
-HAS_STATUS = "SELECT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = %s AND w.status -> 'claims' = %s::jsonb)"
+# A query that follows another one at once finds its name still taken, while that gives back what it held.
+NAME_TIMEOUT_S = 10.0
 # How long until a name that another session has is asked for again.
 NAME_RETRY_S = 0.1
 HOLDER = "SELECT w.host, w.pid FROM messages.worker AS w WHERE w.name = %s"
+
+
+class ConsumerTaken(PgrouseError):
+    """Another query or job works under this consumer name."""
 
 
 class ClaimedRow(NamedTuple):
@@ -140,17 +148,28 @@ class ClaimClient:
         """Return how many messages of these topics are ready."""
         return run(self.conn, count_ready(topics))
 
-    def register(self, version: str, topics: Sequence[str], rows: int) -> None:
+    def enter(self, topics: Sequence[str], rows: int) -> None:
+        """Take the worker's name for as long as the connection lasts, and register it.
+
+        Raises:
+            ConsumerTaken: another query or job works under this name.
+        """
+        if not self.take_name(NAME_TIMEOUT_S):
+            who = self.holder()
+            at = f" in process {who[1]} on {who[0]}" if who else ""
+            raise ConsumerTaken(
+                f"consumer {self.worker} works already{at}: stop that one, or give this one another name by option consumer"
+            )
+        self.register(topics, rows)
+
+    def register(self, topics: Sequence[str], rows: int) -> None:
         """Register the worker."""
-        run(self.conn, register_worker(self.worker, socket.gethostname(), os.getpid(), version, topics, rows))
+        host, ours = socket.gethostname(), version("pgrouse")
+        run(self.conn, register_worker(self.worker, host, os.getpid(), ours, topics, rows))
 
     def report_status(self, status: dict[str, Any]) -> bool:
         """Write the worker's status; return whether the worker is registered."""
         return run(self.conn, touch_worker(self.worker, json.dumps(status)))
-
-    def has_status(self, claims: Sequence[int]) -> bool:
-        """Return whether the worker's status in the registry lists these claims."""
-        return self.conn.execute(HAS_STATUS, [self.worker, json.dumps(list(claims))]).fetchone() == (True,)
 
     def deregister(self) -> None:
         """Remove the worker from the registry."""
@@ -168,6 +187,32 @@ class ClaimClient:
     def holder(self) -> tuple[str, int] | None:
         """Return host and process of who works under this name, as the registry has it."""
         return self.conn.execute(HOLDER, [self.worker]).fetchone()
+
+
+def claim_up_to(
+    claim: Callable[[int, int], list[ClaimedRow]], rows: int, max_bytes: int = 0, before: Sequence[ClaimedRow] = ()
+) -> list[ClaimedRow]:
+    """Claim as often as it takes to have so many messages with those before, or all that there are.
+
+    Args:
+        claim: claims once: at most so many messages, and so many bytes.
+        rows: how many messages at most.
+        max_bytes: of their payloads and bodies, as far as one message reaches beyond them; 0 = any.
+        before: what is claimed already.
+    """
+    claimed = list(before)
+    most = max_bytes or math.inf
+    size = sum(each.bytes for each in claimed)
+    while len(claimed) < rows and size < most:
+        wanted, limit = min(rows - len(claimed), CLAIM_ROWS), int(min(most - size, CLAIM_BYTES))
+        part = claim(wanted, limit)
+        claimed += part
+        got = sum(each.bytes for each in part)
+        size += got
+        # Fewer than wanted, and not because of their size: there are no more, or a limit holds them back.
+        if len(part) < wanted and got < limit:
+            break
+    return claimed
 
 
 def _only(row: Callable[..., T], columns: bytes, call: Call[list[Message]]) -> Call[list[T]]:

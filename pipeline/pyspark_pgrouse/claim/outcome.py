@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import psycopg
     from pyspark.sql import Column, DataFrame
 
+    from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptOutcome:
@@ -75,6 +77,7 @@ class AttemptOutcome:
         return getattr(self, field)
 
 
+SUCCEEDED = AttemptOutcome()
 # A message, its claim, and how the attempt ended.
 Row = tuple[int, int, AttemptOutcome]
 # What the database makes of a kind where it has no choice.
@@ -128,6 +131,8 @@ class SettledCounts:
         return sum(self.counts.get(result, 0) for result in DEAD)
 
 
+# Messages of one transaction: it holds the locks of all of its rows until it ends.
+SETTLE_ROWS = 5_000
 NEEDED = ("id", "claim_id")
 OPTIONAL = {
     "outcome": "string",
@@ -220,6 +225,21 @@ def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[Row]) -> list[tupl
     for row in rows:
         by_kind.setdefault(row[2].kind, []).append(row)
     return [counted for kind, some in by_kind.items() for counted in _settle_kind(conn, kind, some)]
+
+
+def settle_in_parts(
+    claim_connection: ReconnectingConnection, rows: Sequence[Row], size: int = SETTLE_ROWS
+) -> list[tuple[str, int]]:
+    """Settle messages, so many a transaction; return as `settle_rows` does.
+
+    Raises:
+        DatabaseUnreachable: the server went away, and did not come back in time.
+    """
+    return [
+        counted
+        for at in range(0, len(rows), size)
+        for counted in claim_connection.run(lambda client, part=rows[at : at + size]: settle_rows(client.conn, part))  # type: ignore[misc]
+    ]
 
 
 def _settle_kind(conn: psycopg.Connection[Any], kind: SettleKind, rows: Sequence[Row]) -> list[tuple[str, int]]:

@@ -25,13 +25,16 @@ class ReconnectingConnection:
     Args:
         open_: opens the connection; its argument says whether it was open before.
         retry_timeout_s: for how many seconds a server that is away is waited for, once it was there.
+        was_there: whether it was: another process has used it.
     """
 
-    def __init__(self, open_: Callable[[bool], ClaimClient], retry_timeout_s: float = RETRY_TIMEOUT_S) -> None:
+    def __init__(
+        self, open_: Callable[[bool], ClaimClient], retry_timeout_s: float = RETRY_TIMEOUT_S, *, was_there: bool = False
+    ) -> None:
         self._open = open_
         self._retry_timeout_s = retry_timeout_s
         self._client: ClaimClient | None = None
-        self._was_there = False
+        self._was_there = was_there
 
     def run(self, function: Callable[[ClaimClient], T]) -> T:
         """Return what the function returns. If the connection breaks, the function is called again, so it must be idempotent.

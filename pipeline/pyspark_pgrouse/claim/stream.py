@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from pgrouse.client.calls.run import read_claimed
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import schema
-from pyspark_pgrouse.claim.in_flight import unzip
 from pyspark_pgrouse.claim.offset import ClaimOffset
 from pyspark_pgrouse.claim.query_end import QueryEnd
+from pyspark_pgrouse.claim.share import claimed_slice
 from pyspark_pgrouse.claim.worker import ClaimWorker
-from pyspark_pgrouse.read.slices import Slice, SliceReader
+from pyspark_pgrouse.read.slices import SliceReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,13 +86,7 @@ class ClaimStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Share out what the claims of a batch hold. Of one that is read again after a restart: what was not lost meanwhile."""
         held = self.worker.restore(ClaimOffset.from_offset(end).claims)
         size = max(LEAST_ROWS, -(-len(held) // self._options.partitions))
-        return [self._slice(held[at : at + size]) for at in range(0, len(held), size)]
-
-    def _slice(self, held: list[tuple[int, int]]) -> Slice:
-        call = read_claimed(*unzip(held))
-        # COPY takes no parameters. These are arrays of numbers.
-        claimed = call.statement.decode() % tuple(f"'{each}'" for each in call.values)
-        return Slice(f"SELECT {self._columns} FROM ({claimed}) AS a")  # noqa: S608 - all of it is ours
+        return [claimed_slice(self._columns, held[at : at + size]) for at in range(0, len(held), size)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a slice, on an executor: what of it is still held."""

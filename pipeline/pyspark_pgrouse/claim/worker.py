@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from psycopg import Error
 
-from pgrouse.errors import DatabaseUnreachable, PgrouseError
+from pgrouse.errors import DatabaseUnreachable
 from pyspark_pgrouse import connection
-from pyspark_pgrouse.claim.claim_client import CLAIM_BYTES, CLAIM_ROWS, ClaimClient, ClaimCursor, ClaimedRow
+from pyspark_pgrouse.claim.claim_client import ClaimClient, ClaimCursor, ClaimedRow, claim_up_to
 from pyspark_pgrouse.claim.heartbeat import ClaimHeartbeat
 from pyspark_pgrouse.claim.in_flight import MessagesInFlight
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 
 if TYPE_CHECKING:
     from pyspark_pgrouse.options import Options
-
-# A query that follows another one at once finds its name still taken, while that gives back what it held.
-NAME_TIMEOUT_S = 10.0
-# The driver settles the claims that the registry lists: it must not see those of an earlier batch.
-REPORT_CLAIMS_TIMEOUT_S = 60.0
-REPORT_CLAIMS_RETRY_S = 0.1
-
-
-class ConsumerTaken(PgrouseError):
-    """Another query works under this consumer name."""
 
 
 class ClaimWorker:
@@ -60,7 +47,6 @@ class ClaimWorker:
         self._acknowledged: tuple[int, ...] = ()
         self._cursor = ClaimCursor()
         self._remaining: int | None = None
-        self._reported_claims: tuple[int, ...] = ()
         # Two threads report the status; the later report must win.
         self._status_lock = threading.Lock()
 
@@ -93,16 +79,12 @@ class ClaimWorker:
             # What was still held then counted against limits, and kept ordered channels shut.
             claimed = self._claim_batch(rows, claimed)
         self._remaining = None if self._remaining is None else self._remaining - len(claimed)
-        claims = tuple(dict.fromkeys(each.claim_id for each in claimed))
-        if claims:
-            self._report_claims(claims)
-        return claims
+        return tuple(dict.fromkeys(each.claim_id for each in claimed))
 
     def restore(self, claims: Sequence[int]) -> list[tuple[int, int]]:
         """Return id and claim of all that these claims still hold; of a batch of an earlier process, too, which is extended at once."""
         if not self._known.issuperset(claims):
             self._take_over(claims)
-            self._report_claims(tuple(claims))
         return self.in_flight.refs(claims)
 
     def stop(self, *, release: bool) -> None:
@@ -127,19 +109,7 @@ class ClaimWorker:
 
     def _claim_batch(self, rows: int, before: list[ClaimedRow]) -> list[ClaimedRow]:
         """Claim as often as it takes to have so many messages with those before, or all that there are."""
-        claimed = list(before)
-        most = self._options.max_bytes or math.inf
-        size = sum(each.bytes for each in claimed)
-        while len(claimed) < rows and size < most:
-            wanted, limit = min(rows - len(claimed), CLAIM_ROWS), int(min(most - size, CLAIM_BYTES))
-            part = self._claim(wanted, limit)
-            claimed += part
-            got = sum(each.bytes for each in part)
-            size += got
-            # Fewer than wanted, and not because of their size: there are no more, or a limit holds them back.
-            if len(part) < wanted and got < limit:
-                break
-        return claimed
+        return claim_up_to(self._claim, rows, self._options.max_bytes, before)
 
     def _claim(self, rows: int, size: int) -> list[ClaimedRow]:
         options = self._options
@@ -171,7 +141,7 @@ class ClaimWorker:
     def _connect_registered(self, again: bool) -> ClaimClient:
         client = self._connect(again)
         try:
-            self._register(client)
+            client.enter(self._options.topics, self._options.max_rows)
             if again:
                 client.release_orphaned(self.in_flight.refs())
         except BaseException:
@@ -179,35 +149,9 @@ class ClaimWorker:
             raise
         return client
 
-    def _register(self, client: ClaimClient) -> None:
-        if not client.take_name(NAME_TIMEOUT_S):
-            who = client.holder()
-            at = f" in process {who[1]} on {who[0]}" if who else ""
-            raise ConsumerTaken(
-                f"consumer {self.name} works already{at}: stop that query, or give this one another name by option consumer"
-            )
-        client.register(version("pgrouse"), self._options.topics, self._options.max_rows)
-
-    def _report_claims(self, claims: tuple[int, ...]) -> None:
-        """Write into the registry which claims the batch has; the driver settles by it.
-
-        Raises:
-            DatabaseUnreachable: another session held a lock on the worker's row all the time: status reports skip a locked row.
-        """
-        self._reported_claims = claims
-        deadline = time.monotonic() + REPORT_CLAIMS_TIMEOUT_S
-        self._claim_connection.run(self._report_status)
-        while not self._claim_connection.run(lambda client: client.has_status(claims)):
-            if time.monotonic() > deadline:
-                raise DatabaseUnreachable(
-                    f"another session has held the row of {self.name} in messages.worker for {REPORT_CLAIMS_TIMEOUT_S:.0f} s: end that transaction"
-                )
-            time.sleep(REPORT_CLAIMS_RETRY_S)
-            self._claim_connection.run(self._report_status)
-
     def _report_status(self, client: ClaimClient) -> Any:
         with self._status_lock:
-            status = {"in_flight": len(self.in_flight), "done": self.done, "claims": list(self._reported_claims)}
+            status = {"in_flight": len(self.in_flight), "done": self.done}
             if not client.report_status(status):
-                client.register(version("pgrouse"), self._options.topics, self._options.max_rows)
+                client.register(self._options.topics, self._options.max_rows)
                 client.report_status(status)

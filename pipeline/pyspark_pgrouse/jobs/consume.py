@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from datetime import timedelta
+from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from psycopg import Error
 
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.output import Output
 from pgrouse.cli.param_types import DURATION
-from pgrouse.config.duration import show
 from pgrouse.error_line import last_line
-from pgrouse.errors import ConfigError, ExitCode, PgrouseError
+from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural
-from pyspark_pgrouse.claim.batch import BatchFunction, BatchResult, run_batch
+from pyspark_pgrouse.claim.batch import BatchResult
+from pyspark_pgrouse.claim.batch_consumer import BatchConsumer, ConsumerLimits, OnError
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
+from pyspark_pgrouse.claim.batch_size import BatchSize
+from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration
+from pyspark_pgrouse.claim.executor_claims import ExecutorClaims
+from pyspark_pgrouse.claim.locks_process import LocksProcess
 from pyspark_pgrouse.claim.outcome import DEAD, SettledCounts
+from pyspark_pgrouse.claim.share import ConsumerSettings
 from pyspark_pgrouse.claim.user_function import find_function, source_file
-from pyspark_pgrouse.executors import pgrouse_error
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.program import main, spark_options
+from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.session import session as spark_session
 
 if TYPE_CHECKING:
     import psycopg
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 # How many failed messages of a batch are printed, one per line.
 MAX_ERROR_LINES = 5
@@ -54,61 +54,6 @@ ONE_ATTEMPT = """
     LEFT JOIN messages.topic AS t ON t.topic = u.topic
     WHERE d.topic = '*' AND coalesce(t.max_attempts, d.max_attempts) = 1
 """
-POLL_S = 0.2
-# How long the process that gives messages back may take after the query has ended.
-RELEASE_TIMEOUT_S = 15
-
-
-class ConsumerStopping(Exception):
-    """Raised in a batch that came after the stop: it must not count as done."""
-
-
-class BatchConsumer:
-    """One run of a function over the batches of a query.
-
-    Args:
-        function: what works them.
-        settler: settles their messages.
-        failures: stop after so many batches in a row whose function raised.
-        report: called with every batch that ran.
-    """
-
-    def __init__(
-        self, function: BatchFunction, settler: BatchSettler, failures: int, report: Callable[[BatchResult], None]
-    ) -> None:
-        self.stop = threading.Event()
-        self.failed_in_a_row = 0
-        self.settled = SettledCounts()
-        self._function, self._settler, self._failures, self._report = function, settler, failures, report
-        self._running = threading.Lock()
-
-    def work(self, batch: DataFrame, number: int) -> None:
-        """Work one batch: what Spark calls."""
-        with self._running:
-            if self.stop.is_set():
-                raise ConsumerStopping
-            ran = run_batch(self._function, batch, number, self._settler, self.stop.is_set)
-            self.settled += ran.settled
-            self.failed_in_a_row = self.failed_in_a_row + 1 if ran.has_failed else 0
-            self._report(ran)
-            if self.failed_in_a_row >= self._failures:
-                self.stop.set()
-
-    def wait(self, query: StreamingQuery) -> None:
-        """Wait until the query ends, or is asked to stop; then let the running batch finish, and start no other.
-
-        Raises:
-            PgrouseError: why it failed.
-        """
-        while query.isActive and not self.stop.wait(POLL_S):
-            pass
-        with self._running:
-            stopping = self.stop.is_set()
-            if stopping:
-                query.stop()
-        failure = query.exception()
-        if failure is not None and not stopping:
-            raise pgrouse_error(str(failure)) or PgrouseError(f"the query failed: {failure}")
 
 
 @click.command(cls=Command)
@@ -122,7 +67,7 @@ class BatchConsumer:
     type=click.IntRange(1),
     default=10_000,
     show_default=True,
-    help="The maximum number of messages in one batch.",
+    help="The maximum number of messages in one batch. A batch has fewer while the function takes longer than a third of their lock.",
 )
 @click.option("--bytes", "size", type=click.IntRange(1), help="The maximum number of bytes of payloads in one batch.")
 @click.option(
@@ -134,17 +79,19 @@ class BatchConsumer:
 @click.option("--available-now", is_flag=True, help="Process the messages that are ready now, and end.")
 @click.option("--interval", type=DURATION, default="1s", show_default=True, help="How often it looks for messages.")
 @click.option(
-    "--checkpoint",
-    metavar="DIR",
-    help="After a crash, begin with the batch that was running. Default: a new directory.",
-)
-@click.option(
     "--max-failed-batches",
     "failures",
     type=click.IntRange(1),
     default=3,
     show_default=True,
     help="End after this many failed batches in a row.",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice([each.value for each in OnError]),
+    default=OnError.BISECT.value,
+    show_default=True,
+    help="If the function raises: bisect = search the messages that cause it; release = give back the whole batch.",
 )
 @click.option(
     "--allow-single-attempt",
@@ -170,40 +117,56 @@ def consume(
     FUNCTION gets the messages of a batch. It returns None if all messages succeeded, or a DataFrame with the columns id and outcome
     (complete, retry, expire, reject, fail, defer or release), and optionally reason, after, until, state, output and ran; messages that are
     not in it succeed. If the function raises, it is called again with parts of the batch until the messages that make it raise are found:
-    their attempts have failed, the others are released.
+    their attempts have failed, the others are released. With --on-error release the whole batch is given back at once.
 
     SIGTERM or Ctrl-C lets the running batch end; a second one does not.
     """
     java_home()
     called = find_function(function, session.config.handlers.import_path)
     dsn = session.config.database.dsn or None
-    name = consumer or function
+    topics, name = _names(chosen["topics"]), consumer or function
     with ExitStack() as scope:
         with session.connect() as conn:  # that it cannot be reached is said before Spark starts
-            _check_attempts(session.output, conn, chosen["topics"], accepted=one_attempt)
+            _check_attempts(session.output, conn, topics, accepted=one_attempt)
+        lock: timedelta | None = chosen["lock"]
+        registration = ConsumerRegistration(
+            name, topics, chosen["rows"], dsn, None if lock is None else lock.total_seconds()
+        )
+        locks = scope.enter_context(LocksProcess(registration))
+        settler = scope.enter_context(closing(BatchSettler(dsn, name)))
         spark = scope.enter_context(spark_session("consume", master, conf))
         if source := source_file(called):
             spark.sparkContext.addPyFile(str(source))
-        settler = scope.enter_context(closing(BatchSettler(dsn, name)))
-        work = BatchConsumer(called, settler, failures, lambda ran: _report_batch(session.output, ran))
+        claims = ExecutorClaims(spark, ConsumerSettings(name, topics, dsn, lock), settler, chosen["size"] or 0)
+        limits = ConsumerLimits(
+            failures,
+            chosen["interval"].total_seconds(),
+            settler.count_ready(topics) if chosen["available_now"] else None,
+            OnError(chosen["on_error"]),
+        )
+        work = BatchConsumer(
+            called, claims, settler, locks, BatchSize(chosen["rows"]), limits, partial(_report_batch, session.output)
+        )
         _install_signal_handlers(work.stop)
-        query = _start(spark, work, {"consumer": name, "dsn": dsn, **chosen}, scope)
-        session.output.note(f"{name} works {chosen['topics']}")
-        try:
-            work.wait(query)
-        finally:
-            _wait_for_reader(settler)
+        session.output.note(f"{name} works {', '.join(topics)}")
+        work.run()
     return _conclude(session.output, work)
 
 
-def _check_attempts(output: Output, conn: psycopg.Connection[Any], topics: str, *, accepted: bool) -> None:
+def _names(topics: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in topics.split(","))
+    if "" in names:
+        raise click.BadParameter(f"expected topics with commas between them, found {topics!r}")
+    return names
+
+
+def _check_attempts(output: Output, conn: psycopg.Connection[Any], topics: Sequence[str], *, accepted: bool) -> None:
     """Refuse topics whose messages have one attempt: what a machine that fails had in flight would be dead, a whole batch at once.
 
     Raises:
         ConfigError: there are such topics, and it was not accepted.
     """
-    names = [name.strip() for name in topics.split(",")]
-    found = [topic for (topic,) in conn.execute(ONE_ATTEMPT, [names])]
+    found = [topic for (topic,) in conn.execute(ONE_ATTEMPT, [list(topics)])]
     if not found:
         return
     what = (
@@ -213,28 +176,6 @@ def _check_attempts(output: Output, conn: psycopg.Connection[Any], topics: str, 
     if not accepted:
         raise ConfigError(f"{what}, --allow-single-attempt accepts it")
     output.problem(what)
-
-
-def _start(spark: SparkSession, work: BatchConsumer, chosen: dict[str, Any], scope: ExitStack) -> StreamingQuery:
-    checkpoint = chosen["checkpoint"] or scope.enter_context(_new_checkpoint())
-    options = {
-        "mode": "claim",
-        "dsn": chosen["dsn"],
-        "topics": chosen["topics"],
-        "consumer": chosen["consumer"],
-        "maxRowsPerBatch": chosen["rows"],
-        "maxBytesPerBatch": chosen["size"],
-        "lockDuration": None if chosen["lock"] is None else show(chosen["lock"]),
-        "numPartitions": spark.sparkContext.defaultParallelism,
-        # Without a checkpoint there is no restart that would go on with what was claimed.
-        "releaseOnCrash": None if chosen["checkpoint"] else "true",
-    }
-    read = spark.readStream.format("pgrouse").options(**{k: v for k, v in options.items() if v is not None}).load()
-    written = read.writeStream.foreachBatch(work.work).option("checkpointLocation", checkpoint)
-    interval: timedelta = chosen["interval"]
-    if chosen["available_now"]:
-        return written.trigger(availableNow=True).start()
-    return written.trigger(processingTime=f"{interval.total_seconds() * 1000:.0f} milliseconds").start()
 
 
 def _install_signal_handlers(stop: threading.Event) -> None:
@@ -249,21 +190,8 @@ def _install_signal_handlers(stop: threading.Event) -> None:
         signal.signal(each, handle)
 
 
-@contextmanager
-def _new_checkpoint() -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="pgrouse-consume-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder).as_uri()
-
-
-def _wait_for_reader(settler: BatchSettler) -> None:
-    """Wait until the reader's process has given back what it held: where this one ends, a container may end."""
-    deadline = time.monotonic() + RELEASE_TIMEOUT_S
-    with suppress(Error, PgrouseError):
-        while time.monotonic() < deadline and not settler.has_reader_left():
-            time.sleep(0.05)
-
-
 def _report_batch(output: Output, ran: BatchResult) -> None:
+    record_run(RunReport(rows=ran.settled.total), ExitCode.FOUND_A_PROBLEM if ran.has_failed else ExitCode.OK)
     if output.as_json:
         output.record(ran.as_json())
     else:

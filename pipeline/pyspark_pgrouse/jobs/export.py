@@ -1,4 +1,4 @@
-"""`pgrouse pipeline export`: the archive becomes a lake of Parquet files."""
+"""`pgrouse pipeline export`: the archive becomes a lake, a Delta table."""
 
 from __future__ import annotations
 
@@ -21,30 +21,52 @@ from pgrouse.format import plural
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.executors import on_executors
 from pyspark_pgrouse.java import java_home
+from pyspark_pgrouse.jobs.export_lag import check_lag, export_lag, max_lag_option
 from pyspark_pgrouse.jobs.program import main, spark_options
-from pyspark_pgrouse.lake import compaction
+from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
+from pyspark_pgrouse.lake.columns import ColumnChoice
 from pyspark_pgrouse.lake.cursor import forget, held
-from pyspark_pgrouse.lake.export import Export, ExportOptions
-from pyspark_pgrouse.lake.lake import Lake
-from pyspark_pgrouse.lake.manifest import Manifest
+from pyspark_pgrouse.lake.export import Export, ExportCommit, ExportOptions
+from pyspark_pgrouse.lake.maintenance import delete_before, optimize, vacuum
 from pyspark_pgrouse.position import watermark_lag
 from pyspark_pgrouse.session import session as spark_session
 
-TODAY = "SELECT (pg_catalog.clock_timestamp() AT TIME ZONE 'UTC')::date"
+# A day is over for so long when the next one began that long ago.
+OLDEST_DAY = "SELECT ((pg_catalog.clock_timestamp() - %s::interval) AT TIME ZONE 'UTC')::date"
+MAINTENANCE_DONE = {"deleted_files": "deleted {} of old days", "merged_files": "merged {}"}
 
 
 @dataclass(frozen=True)
-class PostExport:
-    """What is done after the batches. compact: merge small files; keep_replaced: how long the merged ones stay."""
+class Maintenance:
+    """What is done with the lake after the batches.
 
-    compact: bool
-    keep_replaced: timedelta
+    Attributes:
+        optimize: merge small files.
+        retention: delete days that ended this long ago; None = keep all.
+        vacuum: remove files that were replaced or deleted this long ago; None = keep them.
+    """
+
+    optimize: bool = False
+    retention: timedelta | None = None
+    vacuum: timedelta | None = None
+
+    def run(self, work: Export) -> dict[str, int]:
+        """Do it; return how many files were deleted and merged."""
+        lake, done = work.lake, {}
+        if self.retention is not None:
+            row: Any = work.conn.execute(OLDEST_DAY, [self.retention]).fetchone()
+            done["deleted_files"] = delete_before(lake, row[0])
+        if self.optimize:
+            done["merged_files"] = optimize(lake)
+        if self.vacuum is not None:
+            vacuum(lake, self.vacuum)
+        return done
 
 
 def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, ...]:
     names = tuple(name.strip() for name in value.split(",")) if value else ()
     if "" in names:
-        raise click.BadParameter(f"expected topics with commas between them, found {value!r}")
+        raise click.BadParameter(f"expected names with commas between them, found {value!r}")
     return names
 
 
@@ -62,10 +84,19 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
     help="Only messages that ended at or after this time. Set by the first export; it cannot be changed later.",
 )
 @click.option(
-    "--delta",
-    "with_delta",
-    is_flag=True,
-    help="Keep a Delta table over the same files. Set by the first export; it cannot be changed later.",
+    "--columns",
+    callback=_names,
+    help="Only these columns, besides id, topic, archived_at and archive_xid. Set by the first export; it cannot be changed later.",
+)
+@click.option(
+    "--exclude",
+    callback=_names,
+    help="Not these columns, as payload,body. Set by the first export; it cannot be changed later.",
+)
+@click.option(
+    "--mask",
+    callback=_names,
+    help="Of these columns only the SHA-256 of their values. Set by the first export; it cannot be changed later.",
 )
 @click.option(
     "--batch-rows",
@@ -80,15 +111,15 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
     help="The number of tasks into which a batch is split. Default: the number that Spark runs at a time.",
 )
 @click.option("--interval", type=DURATION, help="Repeat until interrupted, and look for new rows after this time.")
-@click.option("--compact", is_flag=True, help="Afterwards, merge the small files of past days.")
+@click.option("--optimize", is_flag=True, help="Afterwards, merge small files.")
+@click.option("--retention", type=DURATION, help="Afterwards, delete the days that ended this long ago, as 90d.")
 @click.option(
-    "--keep-replaced",
+    "--vacuum",
     type=DURATION,
-    default="1d",
-    show_default=True,
-    help="How long replaced files are kept for programs that still read them.",
+    help="Afterwards, remove files that the table has not used for this long, as 7d. Programs that still read them fail.",
 )
 @click.option("--forget", "forgotten", metavar="NAME", help="Delete an export: the retention no longer waits for it.")
+@max_lag_option
 @spark_options
 @click.pass_obj
 def export(
@@ -97,17 +128,21 @@ def export(
     name: str,
     topics: tuple[str, ...],
     since: datetime | None,
-    with_delta: bool,
+    columns: tuple[str, ...],
+    exclude: tuple[str, ...],
+    mask: tuple[str, ...],
     batch_rows: int,
     partitions: int | None,
     interval: timedelta | None,
-    compact: bool,
-    keep_replaced: timedelta,
+    optimize: bool,
+    retention: timedelta | None,
+    vacuum: timedelta | None,
     forgotten: str | None,
+    max_lag: timedelta | None,
     master: str | None,
     conf: dict[str, str],
 ) -> int:
-    """Write the archive to LAKE, a directory or a URL like s3a://bucket/lake, as Parquet files by date and topic.
+    """Write the archive to LAKE, a directory or a URL like s3a://bucket/lake, a Delta table by date and topic.
 
     Each row is written exactly once, even if a process is killed. The next run writes the rows that were added since. While the export
     exists, the retention drops no row that was not exported.
@@ -117,11 +152,9 @@ def export(
         return _forget(session, dsn, forgotten)
     if lake is None:
         raise click.UsageError("name the lake: a directory, or a URL like s3a://bucket/lake")
-    options = ExportOptions(name, batch_rows, topics, since, with_delta)
-    post_export = PostExport(compact, keep_replaced)
+    options = ExportOptions(name, batch_rows, topics, since, ColumnChoice(columns, exclude, mask))
+    maintenance = Maintenance(optimize, retention, vacuum)
     java_home()
-    if with_delta:
-        _delta_follower()
     with ExitStack() as scope:
         conn = scope.enter_context(connect(dsn))
         scope.enter_context(held(conn, name))
@@ -129,19 +162,8 @@ def export(
         work = Export.begin(conn, dsn, lake, options)
         spark = scope.enter_context(spark_session("export", master, conf))
         at_once = partitions or spark.sparkContext.defaultParallelism
-        ExportRunner(session, work, at_once, partial(on_executors, spark), post_export).run(interval)
+        ExportRunner(session, work, at_once, partial(on_executors, spark), maintenance, max_lag).run(interval)
     return ExitCode.OK
-
-
-def _delta_follower() -> Callable[[Lake], int]:
-    """Return what brings the Delta table of a lake up to date.
-
-    Raises:
-        ConfigError: deltalake is not installed.
-    """
-    from pyspark_pgrouse.lake.delta import follow  # noqa: PLC0415 - extra delta
-
-    return follow
 
 
 def _forget(session: CliSession, dsn: str | None, name: str) -> int:
@@ -161,7 +183,8 @@ class ExportRunner:
     work: Export
     partitions: int
     run_parts: Callable[..., Any]
-    post_export: PostExport
+    maintenance: Maintenance
+    max_lag: timedelta | None = None
 
     def run(self, interval: timedelta | None) -> None:
         """Export what there is; with `interval` again and again, until interrupted."""
@@ -173,31 +196,21 @@ class ExportRunner:
     def _run_once(self) -> None:
         began = time.monotonic()
         written = list(self._batches())
-        merged = self._compact() if self.post_export.compact else 0
-        self._report(written, merged, time.monotonic() - began)
+        done = self.maintenance.run(self.work)
+        self._report(written, done, time.monotonic() - began)
 
-    def _batches(self) -> Iterator[Manifest]:
+    def _batches(self) -> Iterator[ExportCommit]:
         with _progress(self.session, self.work) as report:
-            for manifest in self.work.batches(self.run_parts, self.partitions):
-                self._update_delta()
-                report(manifest)
-                yield manifest
+            for commit in self.work.batches(self.run_parts, self.partitions):
+                report(commit)
+                yield commit
 
-    def _compact(self) -> int:
-        lake = self.work.lake
-        row: Any = self.work.conn.execute(TODAY).fetchone()
-        merged = compaction.compact(lake, self.run_parts, row[0])
-        self._update_delta()
-        compaction.expire(lake, self.post_export.keep_replaced)
-        return merged
-
-    def _update_delta(self) -> None:
-        if self.work.lake.info.delta:
-            _delta_follower()(self.work.lake)
-
-    def _report(self, written: list[Manifest], merged: int, seconds: float) -> None:
-        rows, files = sum(m.rows for m in written), sum(len(m.add) for m in written)
+    def _report(self, written: list[ExportCommit], done: dict[str, int], seconds: float) -> None:
+        rows, files = sum(commit.rows for commit in written), sum(len(commit.files) for commit in written)
         lag, waiting = watermark_lag(self.work.conn), self.work.rows_waiting()
+        behind = export_lag(self.work.conn, self.work.cursor.position, self.work.source.scope)
+        size = sum(file.bytes for commit in written for file in commit.files)
+        record_run(RunReport(rows, size, behind.rows, behind.seconds))
         output = self.session.output
         if self.session.as_json:
             output.record(
@@ -208,31 +221,34 @@ class ExportRunner:
                     "rows": rows,
                     "rows_waiting": waiting,
                     "files": files,
-                    "bytes": sum(f.bytes for m in written for f in m.add),
-                    "merged_files": merged,
+                    "bytes": size,
+                    **dict.fromkeys(MAINTENANCE_DONE, 0) | done,
                     "seconds": round(seconds, 3),
                     "position": self.work.cursor.position.as_offset(),
                     "watermark_lag": asdict(lag),
+                    "lag_seconds": round(behind.seconds, 3),
                 }
             )
         rate = f", {rows / seconds:,.0f} a second" if rows else ""
         output.say(f"wrote {plural(rows, 'row')} in {plural(files, 'file')} to {self.work.lake.directory.url}{rate}")
-        if merged:
-            output.say(f"merged {plural(merged, 'small file')}")
+        for step, files in done.items():
+            if files:
+                output.say(MAINTENANCE_DONE[step].format(plural(files, "file")))
         if waiting:
             output.say(f"{plural(waiting, 'row')} {'waits' if waiting == 1 else 'wait'} for a later run: {lag}")
+        check_lag(self.work.conn, behind, self.max_lag)
 
 
 @contextmanager
-def _progress(session: CliSession, work: Export) -> Iterator[Callable[[Manifest], None]]:
+def _progress(session: CliSession, work: Export) -> Iterator[Callable[[ExportCommit], None]]:
     """Show how far it is: a bar on a terminal, else a line for each batch."""
     if not sys.stderr.isatty():
-        yield lambda m: session.output.note(
-            f"batch {m.number}: {plural(m.rows, 'row')} in {plural(len(m.add), 'file')}"
+        yield lambda commit: session.output.note(
+            f"version {commit.version}: {plural(commit.rows, 'row')} in {plural(len(commit.files), 'file')}"
         )
         return
     with ProgressBar("exporting", work.rows_left()) as bar:
-        yield lambda m: bar.advance(m.rows)
+        yield lambda commit: bar.advance(commit.rows)
 
 
 if __name__ == "__main__":

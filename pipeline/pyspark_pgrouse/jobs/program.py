@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,10 +13,11 @@ import click
 from pgrouse.cli.command import CliSession
 from pgrouse.cli.error_report import report
 from pgrouse.errors import ExitCode
+from pyspark_pgrouse.jobs.run_metrics import MetricsTargets, measured, metrics_options
 
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what says where a job runs: `--master` and `--conf`, as spark-submit has them."""
+    """Add what all jobs on Spark have: where they run, by `--master` and `--conf` as spark-submit has them, and where their metrics go."""
     conf = click.option(
         "--conf",
         multiple=True,
@@ -27,7 +30,24 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Where it runs: spark://host:7077, local[4]. Default: SPARK_MASTER, otherwise all cores here. Executors use the same path of "
         "Python as this machine, unless PYSPARK_PYTHON names another.",
     )
-    return master(conf(command))
+    return master(conf(measured_options(command)))
+
+
+def measured_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add where the metrics of a run go, and write them when it ends."""
+
+    @wraps(command)
+    def run(
+        *args: Any, metrics_textfile: Path | None, metrics_pushgateway: str | None, metrics_name: str, **given: Any
+    ) -> Any:
+        ctx = click.get_current_context()
+        targets = MetricsTargets(metrics_textfile, metrics_pushgateway)
+        with measured(ctx.obj, str(ctx.command.name), metrics_name, targets) as ended:
+            code = command(*args, **given)
+            ended(int(code or ExitCode.OK))
+        return code
+
+    return metrics_options(run)
 
 
 def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pgrouse.format import plural
 from pyspark_pgrouse.connection import connect
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.program import main, spark_options
+from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.publish import columns as publish_columns
 from pyspark_pgrouse.publish.error import error_from_spark
 from pyspark_pgrouse.publish.job import JobResult, job_result, rejected, rejected_rows
@@ -121,6 +122,7 @@ def _publish(rows: DataFrame, dsn: str | None, job: str, topic: str | None, max_
 
 
 def _conclude(session: CliSession, dsn: str | None, job: str, done: JobResult) -> int:
+    record_run(RunReport(rows=0 if done.is_repeat else done.published))
     if session.as_json:
         session.output.record({"job": job, **asdict(done)})
     if done.is_repeat:

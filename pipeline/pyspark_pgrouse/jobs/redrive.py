@@ -21,9 +21,11 @@ from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural, show_ago
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.program import main, spark_options
+from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.position import system_identifier
 from pyspark_pgrouse.publish.error import error_from_spark
+from pyspark_pgrouse.schema import ARCHIVE
 from pyspark_pgrouse.session import session as spark_session
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 PAGE = 10_000  # ids that the driver holds at once
 DEAD = "result NOT IN ('success', 'cancelled')"
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+SHOWN = ("id", "topic", "result", "error", "error_fingerprint", "archived_at")
 GROUPS = (
     "count(*) AS messages",
     "min(archived_at) AS oldest",
@@ -77,7 +79,7 @@ def redrive(
         conn = scope.enter_context(session.connect())
         found = None if lake is None else _own_lake(conn, lake)
         spark = scope.enter_context(spark_session("redrive", master, conf))
-        chosen = _chosen(_dead(spark, found, session.config.database.dsn or None), where, limit)
+        chosen = _chosen(_dead(spark, found, session.config.database.dsn or None, where), where, limit)
         with _translated_spark_errors():
             return (
                 _preview(session, chosen)
@@ -103,11 +105,17 @@ def _own_lake(conn: psycopg.Connection, url: str) -> Lake:
     return lake
 
 
-def _dead(spark: SparkSession, lake: Lake | None, dsn: str | None) -> DataFrame:
+def _dead(spark: SparkSession, lake: Lake | None, dsn: str | None, where: str) -> DataFrame:
     if lake is not None:
         return lake.read(spark).where(DEAD)
-    reader = spark.read.format("pgrouse").option("mode", "dead").option("pushdown", spark.conf.get(PUSHDOWN, "false"))
+    reader = spark.read.format("pgrouse").option("mode", "dead").option("columns", ",".join(_needed(where)))
     return (reader.option("dsn", dsn) if dsn else reader).load()
+
+
+def _needed(where: str) -> list[str]:
+    """Return the columns that the expression may be about, and those that are shown. Only these are read: payloads are large."""
+    text = where.lower()
+    return [each.name for each in ARCHIVE if "*" in text or each.name in text or each.name in SHOWN]
 
 
 def _chosen(dead: DataFrame, where: str, limit: int | None) -> DataFrame:
@@ -120,9 +128,7 @@ def _chosen(dead: DataFrame, where: str, limit: int | None) -> DataFrame:
         chosen = dead.where(where)
     except AnalysisException as error:
         raise ConfigError(f"--where {where}: {error.getMessage() or error}") from error
-    oldest = chosen.select("id", "topic", "result", "error", "error_fingerprint", "archived_at").orderBy(
-        "archived_at", "id"
-    )
+    oldest = chosen.select(*SHOWN).orderBy("archived_at", "id")
     return oldest if limit is None else oldest.limit(limit)
 
 
@@ -138,6 +144,7 @@ def _put_back(
     rows = redrive_in_batches(conn, dead.redrive, _pages(chosen), spreader, force=force)
     outcomes = report(session, rows, "archived_id", by_id=False)
     done = sum(outcomes[outcome] for outcome in REDRIVEN_OUTCOMES)
+    record_run(RunReport(rows=done))
     session.output.say(
         f"redrove {plural(done, 'message')}" if outcomes else "no dead message matches: nothing was redriven"
     )

@@ -10,17 +10,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
-from pyspark.errors import PySparkException
 
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
 from pgrouse.cli.progress_bar import ProgressBar
 from pgrouse.config.duration import parse
-from pgrouse.errors import PgrouseError
 from pgrouse.format import plural
-from pyspark_pgrouse import session as spark_session
-from pyspark_pgrouse.executors import pgrouse_error
-from pyspark_pgrouse.jobs.program import main, spark_options
+from pyspark_pgrouse.jobs.program import main, measured_options
+from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.report.build import STAGES, ReportRequest, build_report
 from pyspark_pgrouse.report.destination import Destination
 from pyspark_pgrouse.report.slo import Slo
@@ -80,7 +77,7 @@ def _names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 @click.option(
     "--out", required=True, metavar="DIR", help="The output directory, for report.html and the folder tables/."
 )
-@click.option("--lake", metavar="URL", help="Read a lake. Default: the archive in the database.")
+@click.option("--lake", metavar="URL", help="Read a lake: a Delta table. Default: the archive in the database.")
 @click.option(
     "--since", type=PastTimeType(), default="24h", show_default=True, help="The beginning: a time, or how long ago."
 )
@@ -98,7 +95,7 @@ def _names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
     help='An SLO: "99%:5s", or "topic=99.9%:2s". May be given more than once.',
 )
 @click.option("--open", "opens", is_flag=True, help="Show the page in the browser.")
-@spark_options
+@measured_options
 @click.pass_obj
 def report(
     session: CliSession,
@@ -108,20 +105,18 @@ def report(
     topics: tuple[str, ...],
     slos: tuple[Slo, ...],
     opens: bool,
-    master: str | None,
-    conf: dict[str, str],
     **times: Any,
 ) -> None:
     """Write tables and one HTML page about a period of time.
 
-    They show throughput, latency, failures, retries, channels and capacity, from a lake or from the database.
+    They show what got slower, what fails more and what costs most, by topic and week, from a lake or from the database.
     """
     window = _window(**times)
-    # What can be wrong is found out before Spark takes its time to start.
     destination = Destination.at(out)
     request = ReportRequest(_source(session, lake, topics), window, tuple(dict.fromkeys(slos)), destination)
-    with spark_session.session("report", master, conf) as spark, _stages(session) as began, _explained():
-        findings = build_report(spark, request, began)
+    with _stages(session) as began:
+        findings = build_report(request, began)
+    record_run(RunReport(rows=findings.whole.ended))
     _say(session, findings, destination)
     if opens and not webbrowser.open(destination.page if "://" in destination.page else f"file://{destination.page}"):
         session.output.note("no browser could be opened")
@@ -164,17 +159,6 @@ def _stages(session: CliSession) -> Iterator[Callable[[str], None]]:
         yield lambda _: bar.advance(1)
 
 
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Raise the error of a task that says itself what is wrong, instead of what Spark makes of it."""
-    try:
-        yield
-    except PgrouseError:
-        raise
-    except PySparkException as error:
-        raise pgrouse_error(str(error)) or error from None
-
-
 def _say(session: CliSession, findings: Findings, destination: Destination) -> None:
     whole = findings.whole
     session.output.say(
@@ -184,7 +168,7 @@ def _say(session: CliSession, findings: Findings, destination: Destination) -> N
         session.output.record(
             {
                 "page": destination.page,
-                "tables": {name: f"{destination.tables}/{name}" for name in findings.tables},
+                "tables": {name: destination.table(name) for name in findings.tables},
                 "since": findings.asked.since,
                 "until": findings.asked.until,
                 "read": findings.read,
@@ -194,6 +178,7 @@ def _say(session: CliSession, findings: Findings, destination: Destination) -> N
                 "total_p50_s": whole.total.p50,
                 "total_p99_s": whole.total.p99,
                 "topics": findings.topic_count,
+                "run_s": findings.cost.run_s,
                 "new_fingerprints": findings.new_error_groups if findings.window.mark else None,
             }
         )

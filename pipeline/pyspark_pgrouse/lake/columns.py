@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from psycopg.sql import Identifier
 
+from pgrouse.errors import ConfigError
 from pyspark_pgrouse.connection import check
-from pyspark_pgrouse.lake.manifest import LakeColumn
 
 if TYPE_CHECKING:
     import psycopg
@@ -22,54 +23,90 @@ COLUMNS = """
 """
 # What an export cannot do without.
 NEEDED = ("id", "topic", "archived_at", "archive_xid")
-# What Arrow calls a type of PostgreSQL. Everything else travels as text: a document that breaks a reader then harms only itself.
+TIMESTAMP = pa.timestamp("us", "UTC")
+# What Arrow calls a type of PostgreSQL; numbers are as wide as can be, so that they may grow in the archive. Everything else travels as text:
+# a document that breaks a reader then harms only itself.
 TYPES = {
-    "smallint": "int16",
-    "integer": "int32",
-    "bigint": "int64",
-    "boolean": "bool",
-    "real": "float",
-    "double precision": "double",
-    "bytea": "binary",
-    "date": "date32[day]",
-    "timestamp with time zone": "timestamp[us, tz=UTC]",
-    "xid8": "int64",
+    "smallint": pa.int64(),
+    "integer": pa.int64(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "real": pa.float64(),
+    "double precision": pa.float64(),
+    "bytea": pa.binary(),
+    "date": pa.date32(),
+    "timestamp with time zone": TIMESTAMP,
+    "xid8": pa.int64(),
 }
-# The day of archived_at in UTC, by which the lake is partitioned.
-DATE = LakeColumn("date", "date32[day]")
+PARTITIONED_BY = ("date", "topic")
 
 
 @dataclass(frozen=True)
 class ArchiveColumn:
-    """A column of the archive, and how it is read. sql: an expression about the alias `a`."""
+    """A column of the archive as the lake has it, and how it is read. sql: an expression about the alias `a`."""
 
-    column: LakeColumn
+    name: str
+    type: pa.DataType
     sql: str
 
 
-def archive_columns(conn: psycopg.Connection[Any]) -> tuple[ArchiveColumn, ...]:
-    """Return what an export reads: all columns of the archive, and the date.
+# The day of archived_at in UTC.
+DATE = ArchiveColumn("date", pa.date32(), "(a.archived_at AT TIME ZONE 'UTC')::date")
+
+
+@dataclass(frozen=True)
+class ColumnChoice:
+    """Which columns of the archive a lake has.
+
+    Attributes:
+        only: no others, besides those that an export needs; empty = all.
+        exclude: not these.
+        mask: of these, the SHA-256 of the value as text, in hexadecimal.
+    """
+
+    only: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    mask: tuple[str, ...] = ()
+
+    def check(self, there: Sequence[str]) -> None:
+        """Make sure that it can be made.
+
+        Raises:
+            ConfigError: a column is not there, or cannot be left out or masked.
+        """
+        for option, names in {"columns": self.only, "exclude": self.exclude, "mask": self.mask}.items():
+            if unknown := sorted(set(names) - set(there)):
+                raise ConfigError(f"--{option}: the archive has no column {unknown[0]}; it has {', '.join(there)}")
+            if option != "columns" and (needed := sorted(set(names) & set(NEEDED))):
+                raise ConfigError(f"--{option}: an export needs the column {needed[0]} as it is")
+
+    def of(self, columns: Sequence[ArchiveColumn]) -> list[ArchiveColumn]:
+        """Return the chosen ones, masked as they are to be."""
+        chosen = [c for c in columns if c.name in NEEDED or (not self.only or c.name in self.only)]
+        return [_masked(c) if c.name in self.mask else c for c in chosen if c.name not in self.exclude]
+
+
+def archive_columns(
+    conn: psycopg.Connection[Any], choice: ColumnChoice, table: pa.Schema | None = None
+) -> tuple[ArchiveColumn, ...]:
+    """Return what an export reads: the chosen columns of the archive, and the date, as a table with these columns takes them.
 
     Raises:
         SchemaMismatch: the schema is not there, or too old for an export.
-        ConfigError: this role may not read all of it.
+        ConfigError: this role may not read all of it, or the choice cannot be made.
     """
     check(conn, "message_archive", NEEDED)
-    found = [_read(name, kind) for name, kind in conn.execute(COLUMNS)]
-    check(conn, "message_archive", [each.column.name for each in found])
-    date = ArchiveColumn(DATE, "(a.archived_at AT TIME ZONE 'UTC')::date")
-    return (*(each for each in found if each.column.name != DATE.name), date)
+    found = [_read(name, kind) for name, kind in conn.execute(COLUMNS) if name != DATE.name]
+    if table is None:
+        choice.check([column.name for column in found])
+    chosen = choice.of(found)
+    check(conn, "message_archive", [column.name for column in chosen])
+    return tuple(_fitted(column, table or pa.schema([])) for column in (*chosen, DATE))
 
 
-def arrow_type(name: str) -> pa.DataType:
-    """Return the type that a column of a lake says."""
-    special = {"timestamp[us, tz=UTC]": pa.timestamp("us", "UTC"), "date32[day]": pa.date32()}
-    return special.get(name) or pa.type_for_alias(name)
-
-
-def arrow_schema(columns: tuple[LakeColumn, ...]) -> pa.Schema:
-    """Return the schema of files with these columns."""
-    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
+def arrow_schema(columns: Sequence[ArchiveColumn]) -> pa.Schema:
+    """Return the schema of rows with these columns."""
+    return pa.schema([pa.field(column.name, column.type) for column in columns])
 
 
 def _read(name: str, kind: str) -> ArchiveColumn:
@@ -78,4 +115,26 @@ def _read(name: str, kind: str) -> ArchiveColumn:
         where = f"{where}::text::bigint"
     elif kind not in TYPES and kind != "text":
         where = f"{where}::text"
-    return ArchiveColumn(LakeColumn(name, TYPES.get(kind, "string")), where)
+    return ArchiveColumn(name, TYPES.get(kind, pa.string()), where)
+
+
+def _masked(column: ArchiveColumn) -> ArchiveColumn:
+    return replace(column, type=pa.string(), sql=f"encode(sha256(convert_to(({column.sql})::text, 'UTF8')), 'hex')")
+
+
+def _fitted(column: ArchiveColumn, table: pa.Schema) -> ArchiveColumn:
+    """Let a column whose type has changed fit a table: a column of the table never changes its type, since no engine could read it then.
+
+    Text takes everything; what else does not fit goes on in a column with the new type in its name.
+    """
+    index = table.get_field_index(column.name)
+    if index < 0 or table.field(index).type == column.type:
+        return column
+    if table.field(index).type == pa.string():
+        return replace(column, type=pa.string(), sql=f"({column.sql})::text")
+    renamed = replace(column, name=f"{column.name}_{_word(column.type)}")
+    return _fitted(renamed, table)
+
+
+def _word(type_: pa.DataType) -> str:
+    return "timestamp" if type_ == TIMESTAMP else str(type_).partition("[")[0]

@@ -1,26 +1,26 @@
 """An export: batches of the archive go into a lake, each exactly once, whatever is killed when.
 
-A batch is done in four steps: say that it begins; write its files, under new names; write its manifest, which makes
-them count; move the cursor in the database. Killed before the manifest, the batch never was: the next run removes its files and writes it
-again. Killed after it, the next run only moves the cursor.
+A batch is done in three steps: write its files, under new names; commit them to the Delta table, with the position that they reach; move the
+cursor in the database. Killed before the commit, the batch never was: the next run writes it again, and a vacuum removes what was left. Killed
+after it, the next run only moves the cursor.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse import position as positions
-from pyspark_pgrouse.lake.columns import archive_columns
+from pyspark_pgrouse.lake.columns import ColumnChoice, archive_columns, arrow_schema
 from pyspark_pgrouse.lake.cursor import ExportConflict, ExportCursor
+from pyspark_pgrouse.lake.data_file import DataFile
 from pyspark_pgrouse.lake.directory import Directory
-from pyspark_pgrouse.lake.lake import Lake, LakeInfo, Snapshot
-from pyspark_pgrouse.lake.manifest import CommitKind, DataFile, Manifest
+from pyspark_pgrouse.lake.lake import Lake, LakeInfo
 from pyspark_pgrouse.lake.slice import ExportSlice, ExportSource, write_slice
 from pyspark_pgrouse.position import Position
 from pyspark_pgrouse.read.scope import Scope, literal
@@ -58,24 +58,36 @@ class ExportOptions:
         batch_rows: how many rows a batch has at most.
         topics: the only ones; empty = all. A lake has the same ones for ever.
         since: from when on; None = everything. Likewise.
-        delta: whether a Delta table follows the manifests. Likewise.
+        choice: which columns. Likewise.
     """
 
     name: str = "default"
     batch_rows: int = 1_000_000
     topics: tuple[str, ...] = ()
     since: datetime | None = None
-    delta: bool = False
+    choice: ColumnChoice = field(default_factory=ColumnChoice)
 
 
 @dataclass(frozen=True)
 class ExportBatch:
     """A planned batch. start is exclusive, end inclusive."""
 
-    number: int
     start: Position
     end: Position
     slices: tuple[ExportSlice, ...]
+
+
+@dataclass(frozen=True)
+class ExportCommit:
+    """A batch that was committed. version: of the table."""
+
+    version: int
+    files: tuple[DataFile, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return sum(file.rows for file in self.files)
 
 
 @dataclass
@@ -106,10 +118,9 @@ class Export:
             LakeUnwritable: the lake fails.
         """
         conn.execute(SETTINGS)
-        columns = archive_columns(conn)
         lake = _opened(conn, Directory.at(url), options)
-        cursor = _reconciled(conn, lake, options.name, lake.snapshot())
-        lake.clean()
+        columns = archive_columns(conn, lake.info.choice, lake.schema)
+        cursor = _reconciled(conn, lake, options.name)
         scope = Scope(topics=lake.info.topics, since=lake.info.since)
         return cls(conn, lake, options, ExportSource(dsn, columns, scope), cursor)
 
@@ -126,8 +137,8 @@ class Export:
         row: Any = self.conn.execute(asked, {"xid": at.xid, "id": at.id, "most": MOST_WAITING}).fetchone()
         return int(row[0])
 
-    def batches(self, run: Run, partitions: int) -> Iterator[Manifest]:
-        """Write what there is below the watermark of now, batch by batch; yield each manifest when it is committed.
+    def batches(self, run: Run, partitions: int) -> Iterator[ExportCommit]:
+        """Write what there is below the watermark of now, batch by batch; yield each when it is committed.
 
         Args:
             run: how slices are run: see `executors.on_executors`.
@@ -141,7 +152,7 @@ class Export:
         """Return the next batch below a watermark; None if nothing is there."""
         start, rows = self.cursor.position, self.options.batch_rows
         slice_rows = max(math.ceil(rows / partitions), LEAST_ROWS)
-        number = self.lake.snapshot().number + 1
+        batch = uuid4().hex
         slices: list[ExportSlice] = []
         for planned in range(0, rows, slice_rows):
             begin = slices[-1].end if slices else start
@@ -149,10 +160,10 @@ class Export:
             end = positions.next_end(self.conn, begin, limit, 0, watermark, Scope(since=self.lake.info.since))
             if end is None:
                 break
-            slices.append(ExportSlice(number, len(slices), begin, end))
-        return ExportBatch(number, start, slices[-1].end, tuple(slices)) if slices else None
+            slices.append(ExportSlice(batch, len(slices), begin, end))
+        return ExportBatch(start, slices[-1].end, tuple(slices)) if slices else None
 
-    def write(self, batch: ExportBatch, run: Run) -> Manifest:
+    def write(self, batch: ExportBatch, run: Run) -> ExportCommit:
         """Write a batch and commit it.
 
         Raises:
@@ -160,25 +171,21 @@ class Export:
             LakeUnwritable: the disk is full, or the store fails. What the batch had written is removed.
         """
         directory, source = self.lake.directory, self.source
-        self.lake.begin(batch.number)
         try:
             written = run(lambda part: write_slice(source, directory, part), batch.slices)
         except Exception:
-            self.lake.clean()
+            directory.remove(directory.find(batch.slices[0].batch))
             raise
         files = tuple(file for part in written for file in part)
-        manifest = self._manifest(batch, files)
-        self._commit(manifest, files)
+        self._check_visible(files)
+        if not self.lake.commit(files, arrow_schema(source.columns), batch.start, batch.end):
+            raise ExportConflict(
+                f"rows of {directory.url} were committed by another process: run it again if it is still wanted"
+            )
         self.cursor = self.cursor.advance(self.conn, batch.end)
-        self.lake.end(batch.number)
-        return manifest
+        return ExportCommit(self.lake.table.version(), files)
 
-    def _manifest(self, batch: ExportBatch, files: tuple[DataFile, ...]) -> Manifest:
-        columns = tuple(c.column for c in self.source.columns)
-        start, end = batch.start.as_offset(), batch.end.as_offset()
-        return Manifest(batch.number, CommitKind.EXPORT, datetime.now(UTC), start, end, columns, files, ())
-
-    def _commit(self, manifest: Manifest, files: tuple[DataFile, ...]) -> None:
+    def _check_visible(self, files: tuple[DataFile, ...]) -> None:
         directory = self.lake.directory
         for file in files if directory.is_local else ():
             if directory.size(file.path) != file.bytes:
@@ -186,11 +193,6 @@ class Export:
                     f"{directory.full(file.path)} was written by an executor, but is not there for the driver: "
                     "use a lake that all machines see, as a shared file system or s3a://"
                 )
-        directory.settle({file.path.rsplit("/", 1)[0] for file in files})
-        if not self.lake.commit(manifest):
-            raise ExportConflict(
-                f"batch {manifest.number} of {directory.url} was committed by another process: run it again if it is still wanted"
-            )
 
     @property
     def _since(self) -> str:
@@ -204,10 +206,10 @@ def _opened(conn: psycopg.Connection[Any], directory: Directory, options: Export
     if lake is not None:
         _check(lake.info, directory.url, system, options)
         return lake
+    schema = arrow_schema(archive_columns(conn, options.choice))
     if cursor := ExportCursor.find(conn, options.name):
         raise _elsewhere(cursor, directory.url)
-    info = LakeInfo(str(uuid4()), options.name, system, options.topics, options.since, options.delta, datetime.now(UTC))
-    return Lake.make(directory, info)
+    return Lake.make(directory, LakeInfo(options.name, system, options.topics, options.since, options.choice), schema)
 
 
 def _elsewhere(cursor: ExportCursor, url: str) -> ConfigError:
@@ -232,21 +234,27 @@ def _check(info: LakeInfo, url: str, system: str, options: ExportOptions) -> Non
         raise ConfigError(
             f"the lake {url} was made with what ended since {since}: leave --since out, or name another lake"
         )
-    if options.delta and not info.delta:
-        raise ConfigError(f"the lake {url} was made without a Delta table: leave --delta out, or name another lake")
+    if options.choice not in (ColumnChoice(), info.choice):
+        raise ConfigError(
+            f"the lake {url} was made with {_choice(info)}: leave --columns, --exclude and --mask out, or name another lake"
+        )
 
 
 def _topics(info: LakeInfo) -> str:
     return f"--topics {','.join(info.topics)}" if info.topics else "all topics"
 
 
-def _reconciled(conn: psycopg.Connection[Any], lake: Lake, name: str, snapshot: Snapshot) -> ExportCursor:
+def _choice(info: LakeInfo) -> str:
+    given = {"columns": info.choice.only, "exclude": info.choice.exclude, "mask": info.choice.mask}
+    return " ".join(f"--{name} {','.join(names)}" for name, names in given.items() if names) or "all columns"
+
+
+def _reconciled(conn: psycopg.Connection[Any], lake: Lake, name: str) -> ExportCursor:
     """Open the cursor where the lake ends; after a crash between the two, move it there."""
-    url, system = lake.directory.url, lake.info.system_identifier
-    end = Position.from_offset(snapshot.end) if snapshot.end else Position(system, "0", 0)
+    url, end = lake.directory.url, lake.position
     positions.check_cluster(conn, end)
-    cursor = ExportCursor.opened(conn, name, url, lake.info.lake, end)
-    if cursor.lake_id != lake.info.lake:
+    cursor = ExportCursor.opened(conn, name, url, lake.id, end)
+    if cursor.lake_id != lake.id:
         raise _elsewhere(cursor, url)
     if _order(cursor.position) > _order(end):
         raise ConfigError(

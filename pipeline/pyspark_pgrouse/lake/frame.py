@@ -1,58 +1,65 @@
-"""Files of a lake as a DataFrame."""
+"""A lake as a DataFrame."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
-
-from pyspark_pgrouse.lake.columns import arrow_schema
-from pyspark_pgrouse.lake.directory import Directory
-from pyspark_pgrouse.lake.manifest import DataFile, LakeColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-# What one task reads, where Spark cannot read the files itself.
-TASK_BYTES = 128 * 1024 * 1024
-BATCH_ROWS = 10_000
+    from pyspark_pgrouse.lake.directory import Directory
+    from pyspark_pgrouse.lake.lake import Lake
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+# From this many paths on Spark looks at them in a job of its own.
+PARALLEL_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
 def frame(
-    spark: SparkSession,
-    directory: Directory,
-    columns: tuple[LakeColumn, ...],
-    files: Sequence[DataFile],
-    since: datetime | None,
-    until: datetime | None,
+    spark: SparkSession, lake: Lake, since: datetime | None, until: datetime | None, topics: Collection[str]
 ) -> DataFrame:
-    """Return the rows of these files archived in this time (until is excluded). Columns that a file lacks are NULL.
+    """Return the rows archived in this time (until is excluded), of these topics (none = all), as of the version that the lake has read.
 
-    Spark reads them itself where Hadoop knows the scheme (s3a needs a jar for that), else its tasks do so by fsspec and Arrow.
+    Spark reads the files itself where Hadoop knows the scheme (s3a needs a jar for that): only the columns and the partitions of a query.
+    Elsewhere its tasks read them by Arrow.
     """
-    schema = spark_schema(columns)
+    if _known_to_hadoop(spark, lake.directory) and _is_partitioned_as_hive(lake):
+        return _by_spark(spark, lake, since, until, topics)
+    options = {
+        "lake": lake.directory.url,
+        "versionAsOf": str(lake.table.version()),
+        "storageOptions": json.dumps(lake.directory.options),
+        "pushdown": str(spark.conf.get(PUSHDOWN, "false")),
+    }
+    if topics:
+        options["topics"] = ",".join(topics)
+    bounds = {name: moment.isoformat() for name, moment in {"since": since, "until": until}.items() if moment}
+    return spark.read.format("pgrouse").options(**options, **bounds).load()
+
+
+def _by_spark(
+    spark: SparkSession, lake: Lake, since: datetime | None, until: datetime | None, topics: Collection[str]
+) -> DataFrame:
+    schema: StructType = from_arrow_schema(lake.schema)
+    files = lake.files(since, until, topics)
     if not files:
-        rows = spark.createDataFrame([], schema)
-    elif _known_to_hadoop(spark, directory):
-        rows = spark.read.schema(schema).parquet(*(directory.full(file.path) for file in files))
-    else:
-        rows = _read_by_arrow(spark, directory, columns, files, schema)
+        return spark.createDataFrame([], schema)
+    with _listed_here(spark, files if lake.directory.is_local else []):
+        rows = spark.read.schema(schema).option("basePath", lake.directory.url).parquet(*files)
     if since:
         rows = rows.where(f.col("archived_at") >= f.lit(since))
     return rows.where(f.col("archived_at") < f.lit(until)) if until else rows
-
-
-def spark_schema(columns: tuple[LakeColumn, ...]) -> StructType:
-    """Return the schema of a lake with these columns, as Spark has it."""
-    schema: StructType = from_arrow_schema(arrow_schema(columns))
-    return schema
 
 
 def _known_to_hadoop(spark: SparkSession, directory: Directory) -> bool:
@@ -67,42 +74,19 @@ def _known_to_hadoop(spark: SparkSession, directory: Directory) -> bool:
     return True
 
 
-def _read_by_arrow(
-    spark: SparkSession,
-    directory: Directory,
-    columns: tuple[LakeColumn, ...],
-    files: Sequence[DataFile],
-    schema: StructType,
-) -> DataFrame:
-    parts = list(_parts(files))
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for path in parts[number]:
-                    yield from batches_of(directory, path, columns)
-
-    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
+def _is_partitioned_as_hive(lake: Lake) -> bool:
+    """Whether Spark finds in each path the partition that the log has: not if the name of a directory was cut, or another engine chose it."""
+    log = pa.table(lake.table.get_add_actions(flatten=True))
+    rows = zip(*(log[name].to_pylist() for name in ("path", "partition.date", "partition.topic")), strict=True)
+    return all(path.startswith(f"date={date}/topic={quote(topic, safe='')}/") for path, date, topic in rows)
 
 
-def _parts(files: Sequence[DataFile]) -> Iterator[list[str]]:
-    part: list[str] = []
-    size = 0
-    for file in files:
-        part.append(file.path)
-        size += file.bytes
-        if size >= TASK_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
-
-
-def batches_of(directory: Directory, path: str, columns: tuple[LakeColumn, ...]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file with all columns of the lake."""
-    schema = arrow_schema(columns)
-    with directory.source(path) as stream, pq.ParquetFile(stream) as parquet:
-        for rows in parquet.iter_batches(BATCH_ROWS):
-            there = dict(zip(rows.schema.names, rows.columns, strict=True))
-            filled = [there.get(f.name, pa.nulls(rows.num_rows, f.type)).cast(f.type) for f in schema]
-            yield pa.RecordBatch.from_arrays(filled, schema=schema)
+@contextmanager
+def _listed_here(spark: SparkSession, files: Sequence[str]) -> Iterator[None]:
+    """Let Spark look at local files from here: a task for each takes longer than to read them."""
+    before = spark.conf.get(PARALLEL_LISTING)
+    spark.conf.set(PARALLEL_LISTING, max(int(str(before)), len(files)))
+    try:
+        yield
+    finally:
+        spark.conf.set(PARALLEL_LISTING, str(before))

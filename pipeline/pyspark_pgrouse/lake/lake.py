@@ -1,109 +1,88 @@
-"""A lake: the archive as Parquet files, partitioned by date and topic.
+"""A lake: the archive as a Delta table, partitioned by date and topic.
 
-    LAKE/_pgrouse/lake.json                      which database, which topics, since when; written once
-    LAKE/_manifest/<number, 20 digits>.json      one commit: the files that it adds and removes. Written last: what no manifest names is not there
-    LAKE/_checkpoint/<number, 20 digits>.json    all files as of that commit, so that readers begin there
-    LAKE/_pgrouse/batch/<number>.json            the batch that is being written; gone once it is committed
-    LAKE/_pgrouse/tmp/                           files that are not complete yet (file systems only)
-    LAKE/date=YYYY-MM-DD/topic=<escaped>/<number>-<slice>-<attempt>-<n>.parquet
+    LAKE/_delta_log/<version, 20 digits>.json     one commit: the files that it adds and removes. A file that no commit names is not there
+    LAKE/date=YYYY-MM-DD/topic=<escaped>/part-<slice>-<batch>-<attempt>-c<n>.zstd.parquet
 
-Dates are those of `archived_at` in UTC. A file contains its date and topic as columns, so that readers need not parse paths. A name is never used
-twice: a replay leaves the files of the attempt before unnamed, and the next run removes them. Readers take a snapshot: the manifests in the order
-of their numbers, or the newest checkpoint and the manifests after it.
+Dates are those of `archived_at` in UTC. Each commit of an export says in two application transactions, `<export>.archive_xid` and `<export>.id`,
+up to which row of the archive the table is complete: the log keeps the newest of each for ever. What an export was asked for first is in the
+properties of the table.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime, timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pgrouse.errors import ConfigError
+from pyspark_pgrouse.lake.columns import PARTITIONED_BY, ColumnChoice
+from pyspark_pgrouse.lake.data_file import STATISTICS, DataFile
 from pyspark_pgrouse.lake.directory import Directory
 from pyspark_pgrouse.lake.frame import frame
-from pyspark_pgrouse.lake.manifest import CommitKind, DataFile, LakeColumn, Manifest
+from pyspark_pgrouse.position import Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMAT = 1
-INFO_FILE = "_pgrouse/lake.json"
-MANIFESTS = "_manifest"
-CHECKPOINTS = "_checkpoint"
-BEGUN = "_pgrouse/batch"
+LOG = "_delta_log"
+# Of commits; a reader begins at the newest checkpoint.
+CHECKPOINT_INTERVAL = 20
+# Beside commits of others that change the table itself.
+COMMIT_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class LakeInfo:
-    """What a lake is, said once when it is made.
+    """What a lake is, said once when it is made, in the properties of its table.
 
     Attributes:
-        lake: its own name in the world: a UUID.
         name: of the export that writes it.
         system_identifier: of the database cluster whose archive it holds.
         topics: the only ones that it holds; empty = all.
         since: it holds what was archived at or after this; None = everything.
-        delta: whether a Delta table follows its manifests.
-        created_at: when it was made.
-        format: of this layout.
+        choice: which columns it has.
     """
 
-    lake: str
     name: str
     system_identifier: str
-    topics: tuple[str, ...]
-    since: datetime | None
-    delta: bool
-    created_at: datetime
-    format: int = FORMAT
+    topics: tuple[str, ...] = ()
+    since: datetime | None = None
+    choice: ColumnChoice = field(default_factory=ColumnChoice)
 
-    def as_json(self) -> str:
-        """Write it as the file does."""
-        return json.dumps(asdict(self), default=datetime.isoformat, indent=1)
+    def as_properties(self) -> dict[str, str]:
+        """Write it as the table has it."""
+        lists = {
+            "topics": self.topics,
+            "columns": self.choice.only,
+            "exclude": self.choice.exclude,
+            "mask": self.choice.mask,
+        }
+        plain = {"export": self.name, "system_identifier": self.system_identifier}
+        since = {"since": self.since.isoformat()} if self.since else {}
+        said = plain | since | {name: json.dumps(values) for name, values in lists.items() if values}
+        return {f"pgrouse.{name}": value for name, value in said.items()}
 
     @classmethod
-    def from_json(cls, text: bytes, where: str) -> LakeInfo:
-        """Read it.
+    def from_properties(cls, properties: dict[str, str]) -> LakeInfo:
+        """Read it."""
 
-        Raises:
-            ConfigError: it is of a format that is not known.
-        """
-        said = json.loads(text)
-        if said.get("format") != FORMAT:
-            raise ConfigError(
-                f"the lake {where} has format {said.get('format')}, but this version reads {FORMAT}: use the newer pgrouse that wrote it"
-            )
-        since = said["since"] and datetime.fromisoformat(said["since"])
-        created_at = datetime.fromisoformat(said["created_at"])
-        return cls(**said | {"topics": tuple(said["topics"]), "since": since, "created_at": created_at})
+        def names(of: str) -> tuple[str, ...]:
+            return tuple(json.loads(properties.get(f"pgrouse.{of}", "[]")))
 
-
-@dataclass(frozen=True)
-class Snapshot:
-    """What a lake held at one moment.
-
-    Attributes:
-        number: of the last commit in it; 0 = none yet.
-        files: all of its files.
-        columns: those of any file, in the order in which they came; files that lack one have NULL there.
-        end: the offset up to which the archive is in it; None = nothing is.
-    """
-
-    number: int
-    files: tuple[DataFile, ...]
-    columns: tuple[LakeColumn, ...]
-    end: dict[str, Any] | None
-
-    def of(
-        self, since: datetime | None = None, until: datetime | None = None, topics: Collection[str] = ()
-    ) -> list[DataFile]:
-        """Return the files that may have rows archived in this time (until is excluded), of these topics (none = all)."""
-        first = since.astimezone(UTC).date() if since else date.min
-        last = (until.astimezone(UTC) - timedelta(microseconds=1)).date() if until else date.max
-        return [f for f in self.files if first <= f.date <= last and (not topics or f.topic in topics)]
+        since = properties.get("pgrouse.since")
+        return cls(
+            properties["pgrouse.export"],
+            properties["pgrouse.system_identifier"],
+            names("topics"),
+            datetime.fromisoformat(since) if since else None,
+            ColumnChoice(names("columns"), names("exclude"), names("mask")),
+        )
 
 
 @dataclass(frozen=True)
@@ -112,32 +91,48 @@ class Lake:
 
     Attributes:
         directory: where.
-        info: what its file says.
+        info: what it is.
+        table: as of the last look at it: see `refresh`.
     """
 
     directory: Directory
     info: LakeInfo
+    table: DeltaTable
 
     @classmethod
-    def open(cls, url: str) -> Lake:
-        """Open a lake: a path, or a URL of `s3a`, `gs`, `hdfs` or whatever else fsspec is set up for.
+    def open(cls, url: str, options: Mapping[str, str] | None = None) -> Lake:
+        """Open a lake: a path, or a URL of `s3a`, `gs`, `abfss` or whatever else delta-rs knows.
+
+        Args:
+            url: of it.
+            options: of the store, besides those in the environment (`storage_options` of delta-rs).
 
         Raises:
             ConfigError: there is none, or it cannot be read.
         """
-        lake = cls.find(Directory.at(url))
+        lake = cls.find(Directory.at(url, options or {}))
         if lake is None:
             raise ConfigError(f"there is no lake in {url}: make one with `pgrouse pipeline export {url}`")
         return lake
 
     @classmethod
     def find(cls, directory: Directory) -> Lake | None:
-        """Return the lake in a directory; None if there is none."""
-        said = directory.read(INFO_FILE)
-        return None if said is None else cls(directory, LakeInfo.from_json(said, directory.url))
+        """Return the lake in a directory; None if there is none.
+
+        Raises:
+            ConfigError: what is there is another Delta table.
+        """
+        with directory.explained("read"):
+            if not DeltaTable.is_deltatable(directory.url, directory.options):
+                return None
+            table = DeltaTable(directory.url, storage_options=directory.options)
+        properties = table.metadata().configuration
+        if "pgrouse.export" not in properties:
+            raise ConfigError(f"the Delta table {directory.url} was not made by an export: name another directory")
+        return cls(directory, LakeInfo.from_properties(properties), table)
 
     @classmethod
-    def make(cls, directory: Directory, info: LakeInfo) -> Lake:
+    def make(cls, directory: Directory, info: LakeInfo, schema: pa.Schema) -> Lake:
         """Make a lake in a directory that is empty.
 
         Raises:
@@ -147,75 +142,123 @@ class Lake:
             raise ConfigError(
                 f"{directory.url} is not empty and is no lake: name an empty directory, or one that does not exist"
             )
-        directory.create(INFO_FILE, info.as_json().encode())
-        return cls(directory, info)
+        directory.make()
+        skipping = [name for name in STATISTICS if name in schema.names]
+        properties = info.as_properties() | {
+            "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+            "delta.dataSkippingStatsColumns": ",".join(skipping),
+        }
+        with directory.explained("written"):
+            table = DeltaTable.create(
+                directory.url,
+                schema=Schema.from_arrow(schema),
+                partition_by=list(PARTITIONED_BY),
+                configuration=properties,
+                storage_options=directory.options,
+                raise_if_key_not_exists=False,
+            )
+        directory.settle([f"{LOG}/{0:020}.json"])
+        return cls(directory, info, table)
 
-    @cached_property
-    def _named(self) -> dict[str, Manifest]:
-        return {}
+    @property
+    def id(self) -> str:
+        """What distinguishes it from every other."""
+        return str(self.table.metadata().id)
 
-    def snapshot(self) -> Snapshot:
-        """Return what is committed now."""
-        base = self._checkpoint()
-        after = base.number if base else 0
-        last = max(map(_number, self.directory.names(MANIFESTS)), default=0)
-        # One that is missing is an error, not a commit that never was.
-        return _applied(base, [self.manifest(n) for n in range(after + 1, last + 1)])
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns: all that it ever had."""
+        return pa.schema(self.table.schema().to_arrow())
 
-    def manifest(self, number: int) -> Manifest:
-        """Return one commit. Manifests never change, so each is read once."""
-        name = f"{MANIFESTS}/{number:020}.json"
-        if name not in self._named:
-            said = self.directory.read(name)
-            if said is None:
-                raise ConfigError(f"the lake {self.directory.url} lacks {name}: restore it, or begin a new lake")
-            self._named[name] = Manifest.from_json(said)
-        return self._named[name]
+    @property
+    def position(self) -> Position:
+        """Up to which row of the archive it is complete."""
+        xid, id_ = (self.table.transaction_version(of) for of in self._application)
+        return Position(self.info.system_identifier, str(xid or 0), id_ or 0)
 
-    def commit(self, manifest: Manifest) -> bool:
-        """Make a commit visible, all at once; return False if another commit has this number. It is on disk when this returns."""
-        return self.directory.create(f"{MANIFESTS}/{manifest.number:020}.json", manifest.as_json().encode())
+    @property
+    def _application(self) -> tuple[str, str]:
+        return f"{self.info.name}.archive_xid", f"{self.info.name}.id"
 
-    def checkpoint(self, snapshot: Snapshot) -> None:
-        """Write down all files of a snapshot, so that readers need not read all manifests up to it."""
-        all_of_it = Manifest(
-            snapshot.number,
-            CommitKind.CHECKPOINT,
-            datetime.now(UTC),
-            None,
-            snapshot.end,
-            snapshot.columns,
-            snapshot.files,
-            (),
-        )
-        self.directory.create(f"{CHECKPOINTS}/{snapshot.number:020}.json", all_of_it.as_json().encode())
+    def as_of(self, version: int) -> Lake:
+        """Return the lake as it was in a version of the table.
 
-    def begin(self, number: int) -> None:
-        """Say that the files of a commit will be written: whatever becomes of it, they are found again."""
-        self.directory.replace(f"{BEGUN}/{number:020}.json", b"{}")
-
-    def end(self, number: int) -> None:
-        """Say that a commit is made."""
-        self.directory.remove([f"{BEGUN}/{number:020}.json"])
-
-    def clean(self) -> None:
-        """Remove what commits left that were begun and not made. Only the one that is alone in the lake may.
-
-        A commit that was made may have such files too, of tasks that were tried twice.
+        Raises:
+            ConfigError: it is not there, or not any more.
         """
-        begun = [n for n in map(_number, self.directory.names(BEGUN)) if n]
-        named = {f.path for f in self.snapshot().files} if begun else set()
-        for number in begun:
-            found = self.directory.entries(f"date=*/topic=*/{number:020}-*.parquet")
-            self.directory.remove([e.path for e in found if e.path not in named])
-            self.end(number)
-        self.directory.empty_temporary()
+        try:
+            table = DeltaTable(self.directory.url, version, storage_options=self.directory.options)
+        except DeltaError as error:
+            raise ConfigError(f"the lake {self.directory.url} has no version {version} (any more)") from error
+        return replace(self, table=table)
+
+    def refresh(self) -> None:
+        """Look at what was committed since."""
+        with self.directory.explained("read"):
+            self.table.update_incremental()
+
+    def commit(self, files: Sequence[DataFile], schema: pa.Schema, start: Position, end: Position) -> bool:
+        """Make the rows after one position, up to and with another, visible, all at once. They are on disk when this returns.
+
+        Return False if the lake does not end at the first: another process has committed. Delta refuses a commit beside which
+        another one of the same application was made, whatever commits of others come between.
+
+        Args:
+            files: with these rows.
+            schema: of the rows.
+            start: exclusive.
+            end: inclusive.
+
+        Raises:
+            LakeUnwritable: the store fails. ConfigError: it may not be written.
+        """
+        self.directory.settle(file.path for file in files)
+        before = self.table.version()
+        with self.directory.explained("written"):
+            if not self._append_once(files, schema, start, end):
+                return False
+        self.refresh()
+        self.directory.settle(f"{LOG}/{version:020}.json" for version in range(before + 1, self.table.version() + 1))
+        return True
+
+    def _append_once(self, files: Sequence[DataFile], schema: pa.Schema, start: Position, end: Position) -> bool:
+        for left in reversed(range(COMMIT_ATTEMPTS)):
+            try:
+                self._add_columns(schema)
+                # Only now: adding columns may have brought a newer version.
+                if self.position != start:
+                    return False
+                self._append(files, start, end)
+            except CommitFailedError:
+                self.refresh()
+                if not left and self.position == start:
+                    raise
+            else:
+                return True
+        return False
+
+    def _append(self, files: Sequence[DataFile], start: Position, end: Position) -> None:
+        numbers = zip(self._application, (int(end.xid), end.id), strict=True)
+        positions = {"pgrouse.start": start.as_offset(), "pgrouse.end": end.as_offset()}
+        self.table.create_write_transaction(
+            [file.as_action() for file in files],
+            mode="append",
+            schema=self.table.schema(),
+            partition_by=list(PARTITIONED_BY),
+            commit_properties=CommitProperties(positions, app_transactions=[Transaction(*n) for n in numbers]),
+        )
+
+    def _add_columns(self, schema: pa.Schema) -> None:
+        there = set(self.schema.names)
+        if new := [field for field in schema if field.name not in there]:
+            self.table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
 
     def files(
         self, since: datetime | None = None, until: datetime | None = None, topics: Collection[str] = ()
     ) -> list[str]:
-        """Return the paths of the committed files that may have rows archived in this time (until is excluded), of these topics (none = all)."""
-        return [self.directory.full(f.path) for f in self.snapshot().of(since, until, topics)]
+        """Return the paths of the files of this version that may have rows archived in this time (until is excluded), of these topics (none = all)."""
+        with self.directory.explained("read"):
+            return sorted(self.table.file_uris(file_pruning_predicate=predicate(since, until, topics)))
 
     def read(
         self,
@@ -226,30 +269,24 @@ class Lake:
     ) -> DataFrame:
         """Return the rows archived in this time (until is excluded), of these topics (none = all), with all columns that the lake ever had.
 
-        It reads exactly what is committed now, also if batches are written meanwhile.
+        It reads exactly the version that the lake was opened or refreshed at, also if batches are written meanwhile.
         """
-        snapshot = self.snapshot()
-        return frame(spark, self.directory, snapshot.columns, snapshot.of(since, until, topics), since, until)
-
-    def _checkpoint(self) -> Manifest | None:
-        newest = max(map(_number, self.directory.names(CHECKPOINTS)), default=0)
-        said = self.directory.read(f"{CHECKPOINTS}/{newest:020}.json") if newest else None
-        return None if said is None else Manifest.from_json(said)
+        return frame(spark, self, since, until, topics)
 
 
-def _number(name: str) -> int:
-    stem = name.removesuffix(".json")
-    return int(stem) if stem.isdigit() else 0
+def predicate(since: datetime | None, until: datetime | None, topics: Collection[str]) -> str | None:
+    """Return which files may have rows archived in this time, of these topics, as an expression; None = all."""
+    parts = []
+    if since:
+        parts.append(f"date >= '{since.astimezone(UTC).date()}'")
+    if until:
+        parts.append(f"date <= '{(until.astimezone(UTC) - timedelta(microseconds=1)).date()}'")
+    if topics:
+        parts.append(f"topic IN ({', '.join(map(literal, topics))})")
+    return " AND ".join(parts) or None
 
 
-def _applied(base: Manifest | None, manifests: Iterable[Manifest]) -> Snapshot:
-    files = {f.path: f for f in base.add} if base else {}
-    columns = {c.name: c for c in base.columns} if base else {}
-    number, end = (base.number, base.end) if base else (0, None)
-    for manifest in manifests:
-        number, end = manifest.number, manifest.end or end
-        for path in manifest.remove:
-            files.pop(path, None)
-        files |= {f.path: f for f in manifest.add}
-        columns |= {c.name: c for c in manifest.columns}
-    return Snapshot(number, tuple(files.values()), tuple(columns.values()), end)
+def literal(text: str) -> str:
+    """Return a text as delta-rs reads it in an expression."""
+    quoted = text.replace("'", "''")
+    return f"'{quoted}'"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from psycopg.sql import Identifier
 
 from pyspark_pgrouse.connection import arrow
-from pyspark_pgrouse.lake.columns import ArchiveColumn
+from pyspark_pgrouse.lake.columns import ArchiveColumn, arrow_schema
+from pyspark_pgrouse.lake.data_file import DataFile
 from pyspark_pgrouse.lake.directory import Directory
-from pyspark_pgrouse.lake.manifest import DataFile
 from pyspark_pgrouse.lake.writer import LakeWriter
 from pyspark_pgrouse.position import Position
 from pyspark_pgrouse.read.scope import EVERYTHING, Scope, literal
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExportSlice:
-    """A part of a batch. start is exclusive, end inclusive."""
+    """A part of a batch. batch: the names of its files have it; start is exclusive, end inclusive."""
 
-    batch: int
+    batch: str
     index: int
     start: Position
     end: Position
@@ -46,7 +46,7 @@ class ExportSource:
 
     def query(self, part: ExportSlice) -> str:
         """Return the statement that reads a slice. Its conditions are those of the index that each day has."""
-        columns = ", ".join(f"{c.sql} AS {_quoted(c.column.name)}" for c in self.columns)
+        columns = ", ".join(f"{c.sql} AS {_quoted(c.name)}" for c in self.columns)
         return (
             f"SELECT {columns} FROM messages.message_archive AS a "  # noqa: S608 - all of it is ours or quoted
             f"WHERE (a.archive_xid, a.id) > {_place(part.start)} AND (a.archive_xid, a.id) <= {_place(part.end)} "
@@ -65,7 +65,7 @@ def write_slice(source: ExportSource, directory: Directory, part: ExportSlice) -
         LakeUnwritable: the disk is full, or the store fails.
         DatabaseUnreachable: no connection could be made.
     """
-    writer = LakeWriter(directory, f"{part.batch:020}-{part.index:04}", tuple(c.column for c in source.columns))
+    writer = LakeWriter(directory, f"part-{part.index:05}-{part.batch}", arrow_schema(source.columns))
     with writer:
         for rows in source.read(part):
             writer.write(rows)

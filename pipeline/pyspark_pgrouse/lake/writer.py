@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyspark_pgrouse.lake.columns import arrow_schema
+from pyspark_pgrouse.lake.columns import PARTITIONED_BY
+from pyspark_pgrouse.lake.data_file import DataFile, folder, statistics
 from pyspark_pgrouse.lake.directory import Directory
-from pyspark_pgrouse.lake.manifest import DataFile, LakeColumn, folder
 
 COMPRESSION = "zstd"
 # A row group is what readers skip or read at once.
@@ -47,13 +47,15 @@ class _File:
 
     def __init__(self, directory: Directory, path: str, schema: pa.Schema) -> None:
         self.path = path
-        self.rows = 0
         self.bytes = 0
         self._scope = ExitStack()
+        self._metadata: list[Any] = []
         self._parquet: Any = None
         self._stream = self._scope.enter_context(directory.sink(path))
         try:
-            self._parquet = pq.ParquetWriter(self._stream, schema, compression=COMPRESSION)
+            self._parquet = pq.ParquetWriter(
+                self._stream, schema, compression=COMPRESSION, metadata_collector=self._metadata
+            )
         except BaseException as error:
             self.discard(error)
             raise
@@ -61,10 +63,9 @@ class _File:
     def write(self, rows: pa.Table) -> None:
         """Write one row group."""
         self._parquet.write_table(rows, row_group_size=max(rows.num_rows, 1))
-        self.rows += rows.num_rows
 
-    def close(self) -> None:
-        """Complete it."""
+    def close(self, partition: Partition) -> DataFile:
+        """Complete it, and say what it has."""
         try:
             self._parquet.close()
             self.bytes = self._stream.tell()
@@ -72,6 +73,8 @@ class _File:
             self.discard(error)
             raise
         self._scope.close()
+        (parquet,) = self._metadata
+        return DataFile(self.path, *partition, parquet.num_rows, self.bytes, statistics(parquet))
 
     def discard(self, error: BaseException) -> None:
         """Let nothing of it be left. An error of the store is raised with its explanation."""
@@ -90,18 +93,20 @@ class LakeWriter:
         files: what was written.
     """
 
-    def __init__(self, directory: Directory, stem: str, columns: tuple[LakeColumn, ...]) -> None:
+    def __init__(self, directory: Directory, stem: str, schema: pa.Schema) -> None:
         """Begin.
 
         Args:
             directory: of the lake.
             stem: what the names of its files begin with. What follows makes them unlike those of every other attempt.
-            columns: of the rows; `date` and `topic` are among them.
+            schema: of the rows; `date` and `topic` are among them.
         """
         self.files: list[DataFile] = []
         self._directory = directory
         self._stem = f"{stem}-{uuid4().hex[:12]}"
-        self._schema = arrow_schema(columns)
+        self._schema = schema
+        # Readers get the columns of the partition from the log.
+        self._in_files = pa.schema([field for field in schema if field.name not in PARTITIONED_BY])
         self._gathered: list[pa.RecordBatch] = []
         self._waiting: dict[Partition, _Waiting] = {}
         self._open: dict[Partition, _File] = {}
@@ -145,21 +150,19 @@ class LakeWriter:
 
     def _flush(self, partition: Partition) -> None:
         waiting = self._waiting.pop(partition)
-        self._file(partition).write(pa.concat_tables(waiting.parts))
+        self._file(partition).write(pa.concat_tables(waiting.parts).select(self._in_files.names))
 
     def _file(self, partition: Partition) -> _File:
         if partition not in self._open:
             if len(self._open) >= OPEN_FILES:
                 self._close(next(iter(self._open)))
-            path = f"{folder(*partition)}/{self._stem}-{self._begun:04}.parquet"
+            path = f"{folder(*partition)}/{self._stem}-c{self._begun:03}.{COMPRESSION}.parquet"
             self._begun += 1
-            self._open[partition] = _File(self._directory, path, self._schema)
+            self._open[partition] = _File(self._directory, path, self._in_files)
         return self._open[partition]
 
     def _close(self, partition: Partition) -> None:
-        file = self._open.pop(partition)
-        file.close()
-        self.files.append(DataFile(file.path, *partition, file.rows, file.bytes))
+        self.files.append(self._open.pop(partition).close(partition))
 
     def _finish(self) -> None:
         self._sort_out()

@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -21,9 +22,10 @@ from pyspark_pgrouse import connection, position, schema
 from pyspark_pgrouse.options import EARLIEST, LATEST
 from pyspark_pgrouse.position import Position
 from pyspark_pgrouse.read import slices
-from pyspark_pgrouse.read.archive_batch import NEEDED, QUERY
-from pyspark_pgrouse.read.scope import Scope
-from pyspark_pgrouse.read.slices import Slice, SliceReader
+from pyspark_pgrouse.read.archive_batch import ARCHIVE, NEEDED
+from pyspark_pgrouse.read.scope import Scope, Write
+from pyspark_pgrouse.read.slices import Key, Slice, SliceReader
+from pyspark_pgrouse.replica import replay_target
 
 if TYPE_CHECKING:
     import psycopg
@@ -52,7 +54,7 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, schema_: StructType) -> None:
         self._options = options
         self._columns = schema.chosen(options, schema_)
-        self._rows = SliceReader(options.dsn, self._columns, schema_)
+        self._rows = SliceReader(options.replica_dsn or options.dsn, self._columns, schema_)
         self._scope = Scope.of(options)
         self._target: str | None = None
         self._nothing_until: Position | None = None
@@ -144,11 +146,14 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         position.check_cluster(conn, first)
         position.check_cluster(conn, last)
         self._check(conn)
-        chosen, columns = self._scope.sql(), schema.select(self._columns)
-        ranges = slices.split_range(conn, chosen, (first.xid, first.id), (last.xid, last.id), self._options.partitions)
-        return [
-            Slice(QUERY.format(columns=columns, condition=chosen, range=slices.between(*bounds))) for bounds in ranges
-        ]
+        target = replay_target(conn) if self._options.replica_dsn else None
+        start, end = (first.xid, first.id), (last.xid, last.id)
+        ranges = slices.split_range(conn, self._scope.sql(), start, end, self._options.partitions)
+        return [Slice.of(partial(self._slice, each), target) for each in ranges]
+
+    def _slice(self, bounds: tuple[Key | None, Key | None], write: Write) -> str:
+        condition = f"{self._scope.sql(write)} AND {slices.between(*bounds, write)}"
+        return slices.query(ARCHIVE, self._columns, condition, self._options, write)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one slice, on an executor."""

@@ -106,6 +106,8 @@ def _integer(bits: int) -> Read:
     least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
     def read(value: Any) -> int:
+        if type(value) is float and value.is_integer():  # 1.0 is an integer of JSON Schema, too
+            value = int(value)
         if type(value) is not int or not least <= value <= most:  # a bool is an int, too
             raise Misfit
         return value

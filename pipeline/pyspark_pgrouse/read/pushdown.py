@@ -1,68 +1,112 @@
-"""Filters of a Spark query as conditions of PostgreSQL, where both mean the same."""
+"""Filters of a Spark query as conditions of PostgreSQL, where both mean the same.
+
+Spark hands over only what its Python API knows: comparisons, IN, IS NULL, LIKE with one % at an end or one at each, and NOT of these, all of
+which must hold. It keeps an OR, a limit and the list of columns to itself (Spark 4.3).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import datasource
 
-from pyspark_pgrouse.read.scope import literal
-
 if TYPE_CHECKING:
+    from pyspark_pgrouse.read.scope import Write
     from pyspark_pgrouse.schema import SourceColumn
 
-ORDERED = ("BIGINT", "INT", "TIMESTAMP")
+# The program that Spark plans a read with if its session lets sources run filters, and the query has some. There is no other way to know.
+PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+# Writes a condition about the alias `a`.
+Condition = Callable[["Write"], str]
+# The types that are compared, and what their values are in PostgreSQL.
+ORDERED = {"BIGINT": "bigint", "INT": "bigint", "TIMESTAMP": "timestamptz"}
+EQUAL = {**ORDERED, "STRING": "text"}
 # Text is compared for equality only: its order is a matter of collation.
-OPERATORS: dict[type, tuple[str, tuple[str, ...]]] = {
-    datasource.EqualTo: ("=", (*ORDERED, "STRING")),
+OPERATORS: dict[type, tuple[str, dict[str, str]]] = {
+    datasource.EqualTo: ("=", EQUAL),
+    datasource.EqualNullSafe: ("IS NOT DISTINCT FROM", EQUAL),
     datasource.GreaterThan: (">", ORDERED),
     datasource.GreaterThanOrEqual: (">=", ORDERED),
     datasource.LessThan: ("<", ORDERED),
     datasource.LessThanOrEqual: ("<=", ORDERED),
 }
-# JSON of the same meaning has the same text here, but that is not guaranteed.
-NOT_PUSHED = ("payload", "payload_misfit", "headers", "state", "progress", "history", "output")
+# Parts of a text, as LIKE is planned: 'a%', '%a', '%a%'.
+PARTS: dict[type, str] = {
+    datasource.StringStartsWith: "pg_catalog.starts_with({column}::text, {value})",
+    datasource.StringEndsWith: "pg_catalog.right({column}::text, pg_catalog.length({value})) = {value}",
+    datasource.StringContains: "pg_catalog.strpos({column}::text, {value}) > 0",
+}
+# JSON of the same meaning has the same text here, but that is not guaranteed. A count is there only when the rows are grouped.
+NOT_PUSHED = ("payload", "_corrupt_record", "headers", "state", "progress", "history", "output", "body", "count")
 
 
-def condition(filter_: datasource.Filter, columns: Sequence[SourceColumn]) -> str | None:
-    """Return the filter as SQL about the alias `a`; None if Spark must do it."""
+def is_enabled() -> bool:
+    """Whether this process plans a query whose filters PostgreSQL may run."""
+    return PUSHDOWN_WORKER in sys.modules
+
+
+def condition(filter_: datasource.Filter, columns: Sequence[SourceColumn]) -> Condition | None:
+    """Return what writes the filter as SQL about the alias `a`; None if Spark must do it."""
+    if isinstance(filter_, datasource.Not):
+        negated = condition(filter_.child, columns)
+        return None if negated is None else lambda write: f"NOT ({negated(write)})"
     attribute = getattr(filter_, "attribute", ())
     column = next((one for one in columns if (one.name,) == attribute), None)
-    if column is None or column.name in NOT_PUSHED:
-        return None
+    return None if column is None or column.name in NOT_PUSHED else _of_column(filter_, column)
+
+
+def _of_column(filter_: datasource.Filter, column: SourceColumn) -> Condition | None:
     match filter_:
         case datasource.In(_, values):
             return _any_of(column, values)
         case datasource.IsNull():
-            return f"{column.bare} IS NULL"
+            return lambda _: f"{column.bare} IS NULL"
         case datasource.IsNotNull():
-            return f"{column.bare} IS NOT NULL"
-    operator, types = OPERATORS.get(type(filter_), ("", ()))
-    if column.spark not in types:
+            return lambda _: f"{column.bare} IS NOT NULL"
+    value = getattr(filter_, "value", None)
+    if form := PARTS.get(type(filter_)):
+        return _part(column, form, value)
+    operator, types = OPERATORS.get(type(filter_), ("", {}))
+    return _compared(column, operator, types, value)
+
+
+def _any_of(column: SourceColumn, values: Sequence[Any]) -> Condition | None:
+    if column.spark not in EQUAL or not values or not all(_is_exact(column, value) for value in values):
         return None
-    return _compared(column, operator, filter_.value)  # type: ignore[attr-defined]
+    type_ = f"{_type(column, EQUAL)}[]"
+    found = [_sent(column, value) for value in values]
+    return lambda write: f"{column.bare} = ANY ({write(found, type_)}::{type_})"
 
 
-def _any_of(column: SourceColumn, values: Sequence[Any]) -> str | None:
-    value_sql = [_value(column, value) for value in values]
-    if not value_sql or None in value_sql or column.spark not in OPERATORS[datasource.EqualTo][1]:
+def _compared(column: SourceColumn, operator: str, types: dict[str, str], value: Any) -> Condition | None:
+    if column.spark not in types or not _is_exact(column, value):
         return None
-    return f"{column.bare} IN ({', '.join(str(value) for value in value_sql)})"
+    return lambda write: f"{column.bare} {operator} {write(_sent(column, value), _type(column, types))}"
 
 
-def _compared(column: SourceColumn, operator: str, value: Any) -> str | None:
-    value_sql = _value(column, value)
-    return None if value_sql is None else f"{column.bare} {operator} {value_sql}"
-
-
-def _value(column: SourceColumn, value: Any) -> str | None:
-    if isinstance(value, datetime) and value.tzinfo is None:
+def _part(column: SourceColumn, form: str, value: Any) -> Condition | None:
+    if column.spark != "STRING" or not _is_exact(column, value):
         return None
-    if isinstance(value, str) and "\0" in value:
-        return None
-    if not isinstance(value, int | str | datetime) or isinstance(value, bool):
-        return None
-    value_sql = literal(value)
-    return f"({value_sql})::text::xid8" if column.name == "archive_xid" else value_sql
+    return lambda write: form.format(column=column.bare, value=write(value, "text"))
+
+
+def _type(column: SourceColumn, types: dict[str, str]) -> str:
+    return "xid8" if column.name == "archive_xid" else types[column.spark]
+
+
+def _sent(column: SourceColumn, value: Any) -> Any:
+    return str(value) if column.name == "archive_xid" else value  # a number is not cast to xid8
+
+
+def _is_exact(column: SourceColumn, value: Any) -> bool:
+    """Whether the value is one of the column's type that PostgreSQL can have."""
+    match column.spark:
+        case "STRING":
+            return isinstance(value, str) and "\0" not in value
+        case "TIMESTAMP":
+            return isinstance(value, datetime) and value.tzinfo is not None
+    return isinstance(value, int) and not isinstance(value, bool) and (column.name != "archive_xid" or value >= 0)

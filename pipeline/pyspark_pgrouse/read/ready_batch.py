@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_pgrouse import connection, schema
-from pyspark_pgrouse.read.scope import Scope
+from pyspark_pgrouse.read import slices
+from pyspark_pgrouse.read.scope import Scope, Write
 from pyspark_pgrouse.read.slices import Slice, SliceReader
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 # Ready is what a claim would look at now: not locked, and due. (A paused topic or a limit may still hold it back.)
 READY = "a.claim_id IS NULL AND a.available_at <= now() AND (a.expires_at IS NULL OR a.expires_at > now())"
 NEEDED = ("id", "claim_id", "available_at", "expires_at")
-QUERY = "SELECT {columns} FROM messages.message AS a WHERE {condition} AND {range}"
+MESSAGES = "messages.message AS a"
 # Rough is enough: the bounds only share out the work.
 BOUNDS = """
     SELECT t.id
@@ -56,16 +58,16 @@ class ReadyBatch(DataSourceReader):
     def _plan(self, conn: psycopg.Connection[Any]) -> list[InputPartition]:
         scope = Scope(topics=self._options.topics)
         connection.check(conn, "message", [*schema.sources(self._columns), *scope.columns(), *NEEDED])
-        chosen = f"{READY} AND {scope.sql()}"
-        bounds = self._bounds(conn, chosen)
-        columns = schema.select(self._columns)
-        return [
-            Slice(QUERY.format(columns=columns, condition=chosen, range=_between(first, last)))
-            for first, last in zip([None, *bounds], [*bounds, None], strict=True)
-        ]
+        bounds = self._bounds(conn, f"{READY} AND {scope.sql()}")
+        ranges = zip([None, *bounds], [*bounds, None], strict=True)
+        return [Slice.of(partial(self._query, scope, each)) for each in ranges]
+
+    def _query(self, scope: Scope, bounds: tuple[int | None, int | None], write: Write) -> str:
+        condition = f"{READY} AND {scope.sql(write)} AND {_between(*bounds, write)}"
+        return slices.query(MESSAGES, self._columns, condition, self._options, write)
 
     def _bounds(self, conn: psycopg.Connection[Any], chosen: str) -> list[int | None]:
-        if self._options.partitions == 1:
+        if self._options.partitions == 1 or self._options.limit or self._options.group_by:
             return []
         query = BOUNDS.format(condition=chosen.replace("%", "%%"))
         return [id_ for (id_,) in conn.execute(query, {"parts": self._options.partitions})]
@@ -75,6 +77,7 @@ class ReadyBatch(DataSourceReader):
         return self._rows.read(partition)
 
 
-def _between(first: int | None, last: int | None) -> str:
-    parts = ([f"a.id > {first}"] if first is not None else []) + ([f"a.id <= {last}"] if last is not None else [])
+def _between(first: int | None, last: int | None, write: Write) -> str:
+    parts = [f"a.id > {write(first, 'bigint')}"] if first is not None else []
+    parts += [f"a.id <= {write(last, 'bigint')}"] if last is not None else []
     return " AND ".join(parts) or "TRUE"

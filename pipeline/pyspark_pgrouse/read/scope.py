@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,33 +13,42 @@ from pyspark_pgrouse.options import Mode, Options
 
 DEAD = "a.result NOT IN ('success', 'cancelled')"
 
+# Takes a value and its type in PostgreSQL, and returns an expression of that type: a literal, or a reference (`values.Values`).
+Write = Callable[[Any, str], str]
+
+
+def literal(value: Any, type_: str = "") -> str:
+    """Return a value as a literal of SQL, quoted so that it cannot be anything else."""
+    quoted = sql.Literal(value).as_string(None)
+    return f"{quoted}::{type_}" if type_ else quoted
+
 
 @dataclass(frozen=True)
 class Scope:
-    """A choice of rows. `sql()` is complete text: the readers run it by COPY, which takes no parameters."""
+    """A choice of rows."""
 
     dead: bool = False
     topics: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
-    also: tuple[str, ...] = ()
-    """More conditions, as SQL about the alias `a`."""
+    also: tuple[Callable[[Write], str], ...] = ()
+    """More conditions, about the alias `a`."""
 
     @classmethod
-    def of(cls, options: Options, also: tuple[str, ...] = ()) -> Scope:
+    def of(cls, options: Options, also: tuple[Callable[[Write], str], ...] = ()) -> Scope:
         """Return what the options choose."""
         return cls(options.mode is Mode.DEAD, options.topics, options.since, options.until, also)
 
-    def sql(self) -> str:
+    def sql(self, write: Write = literal) -> str:
         """Return the condition, about the alias `a`; TRUE if every row is meant."""
         parts = [DEAD] if self.dead else []
         if self.topics:
-            parts.append(f"a.topic IN ({', '.join(literal(topic) for topic in self.topics)})")
+            parts.append(f"a.topic = ANY ({write(list(self.topics), 'text[]')}::text[])")
         if self.since:
-            parts.append(f"a.archived_at >= {literal(self.since)}")
+            parts.append(f"a.archived_at >= {write(self.since, 'timestamptz')}")
         if self.until:
-            parts.append(f"a.archived_at < {literal(self.until)}")
-        return " AND ".join([*parts, *self.also]) or "TRUE"
+            parts.append(f"a.archived_at < {write(self.until, 'timestamptz')}")
+        return " AND ".join([*parts, *(each(write) for each in self.also)]) or "TRUE"
 
     def columns(self) -> list[str]:
         """Return the columns that must be readable for it. What is in `also` is about columns that are read anyway."""
@@ -47,8 +57,3 @@ class Scope:
 
 
 EVERYTHING = Scope()
-
-
-def literal(value: Any) -> str:
-    """Return a value as a literal of SQL, quoted so that it cannot be anything else."""
-    return sql.Literal(value).as_string(None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,17 +13,21 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.read.payload import reader
-from pyspark_pgrouse.read.scope import literal
-from pyspark_pgrouse.schema import MISFIT, SourceColumn
+from pyspark_pgrouse.read.scope import Write, literal
+from pyspark_pgrouse.read.values import Values
+from pyspark_pgrouse.replica import ReplayTarget
+from pyspark_pgrouse.schema import CORRUPT, COUNT, SourceColumn, select
 
 if TYPE_CHECKING:
     import psycopg
     from pyspark.sql.types import StructType
 
+    from pyspark_pgrouse.options import Options
+
 # A slice with fewer rows costs more to start than to read.
 LEAST_ROWS = 2000
-# How much of the archive is looked at to find even slices of all of it: 32 MB.
-SAMPLE_PAGES = 4096
+# How many pages of the archive are looked at for each slice to find even slices of all of it: half a megabyte.
+SAMPLE_PAGES = 64
 
 ROWS = """
     SELECT t.archive_xid::text, t.id
@@ -42,19 +48,35 @@ PAGES = """
 
 Key = tuple[str, int]
 
+log = logging.getLogger("pgrouse.spark")
 
+
+@dataclass(frozen=True)
 class Slice(InputPartition):
-    """What one task reads: a statement."""
+    """What one task reads.
 
-    def __init__(self, query: str) -> None:
-        self.query = query
+    Attributes:
+        query: a statement; it is the same for all slices of a read, and for reads of the same kind.
+        values: what it refers to, from `Values.text`; None = nothing.
+        target: how far the server must be, if rows are read from a replica.
+    """
+
+    query: str
+    values: str | None = None
+    target: ReplayTarget | None = None
+
+    @classmethod
+    def of(cls, query: Callable[[Write], str], target: ReplayTarget | None = None) -> Slice:
+        """Return the slice whose statement is written by this."""
+        values = Values()
+        return cls(query(values.write), values.text(), target)
 
 
 class SliceReader:
     """Reads slices into the columns of a schema. It is sent to the executors, so it holds no connection.
 
     Args:
-        dsn: as in `connection.connect`.
+        dsn: where the rows are read, as in `connection.connect`.
         columns: what the statements return, in their order.
         schema: what Spark expects.
     """
@@ -75,11 +97,17 @@ class SliceReader:
         """Yield what a slice has."""
         if not isinstance(part, Slice):  # Spark's stand-in for no slices at all
             return
-        for batch in connection.arrow(self._dsn, part.query):
-            yield self._conform(batch)
+        corrupt = 0
+        for batch in connection.arrow(self._dsn, part.query, values=part.values, target=part.target):
+            read, misfits = self._conform(batch)
+            corrupt += misfits
+            yield read
+        if corrupt:
+            log.warning("%s", _counted(corrupt, CORRUPT in self._schema.names))
 
-    def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        expected = self._arrow
+    def _conform(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """Return the batch as Spark expects it, and how many payloads are corrupt."""
+        expected, corrupt = self._arrow, 0
         arrays = [
             array if array.type == field.type or field.name in self._parsed else array.cast(field.type)
             for field, array in zip(expected, batch.columns, strict=True)
@@ -88,20 +116,40 @@ class SliceReader:
             place = expected.get_field_index(name)
             values, misfits = reader(type_)(arrays[place].to_pylist())
             arrays[place] = pa.array(values, expected.field(name).type)
-            if (beside := expected.get_field_index(MISFIT)) >= 0:
-                arrays[beside] = pa.array(misfits, pa.string())
-        return pa.RecordBatch.from_arrays(arrays, schema=expected)
+            beside = pa.array(misfits, pa.string())
+            corrupt += len(beside) - beside.null_count
+            if (at := expected.get_field_index(CORRUPT)) >= 0:
+                arrays[at] = beside
+        return pa.RecordBatch.from_arrays(arrays, schema=expected), corrupt
 
     @property
     def _arrow(self) -> pa.Schema:
         return to_arrow_schema(self._schema, timezone="UTC")
 
 
-def between(start: Key | None, end: Key | None) -> str:
+def _counted(corrupt: int, kept: bool) -> str:
+    where = f"they are in {CORRUPT}" if kept else f"they are lost, since no column {CORRUPT} is read"
+    return f"{corrupt} payloads have not the fields that were asked for: {where}"
+
+
+def query(table: str, columns: Sequence[SourceColumn], condition: str, options: Options, write: Write) -> str:
+    """Return the statement that reads a slice."""
+    text = f"SELECT {select(columns)} FROM {table} WHERE {condition}"  # noqa: S608 - its values are quoted
+    if options.group_by:
+        keys = (str(number) for number, column in enumerate(columns, 1) if column is not COUNT)
+        text = f"{text} GROUP BY {', '.join(keys) or '()'}"
+    return text if options.limit is None else f"{text} LIMIT {write(options.limit, 'bigint')}"
+
+
+def between(start: Key | None, end: Key | None, write: Write = literal) -> str:
     """Return the condition on the alias `a` that says: after start, up to and with end; None = no bound."""
-    parts = [f"(a.archive_xid, a.id) > ({literal(start[0])}::xid8, {start[1]})"] if start else []
-    parts += [f"(a.archive_xid, a.id) <= ({literal(end[0])}::xid8, {end[1]})"] if end else []
+    parts = [f"(a.archive_xid, a.id) > {_key(start, write)}"] if start else []
+    parts += [f"(a.archive_xid, a.id) <= {_key(end, write)}"] if end else []
     return " AND ".join(parts) or "TRUE"
+
+
+def _key(key: Key, write: Write) -> str:
+    return f"({write(key[0], 'xid8')}, {write(key[1], 'bigint')})"
 
 
 def split_range(
@@ -118,13 +166,13 @@ def split_range(
     """
     if parts == 1:
         return [(start, end)]
-    sample = "" if start or end else f"TABLESAMPLE SYSTEM ({_share(conn)})"
+    sample = "" if start or end else f"TABLESAMPLE SYSTEM ({_share(conn, parts)})"
     query = ROWS.format(sample=sample, condition=f"{condition} AND {between(start, end)}".replace("%", "%%"))
     least = 1 if sample else LEAST_ROWS
     bounds: list[Key | None] = list(conn.execute(query, {"parts": parts, "least": least}).fetchall())
     return list(zip([start, *bounds], [*bounds, end], strict=True))
 
 
-def _share(conn: psycopg.Connection[Any]) -> float:
+def _share(conn: psycopg.Connection[Any], parts: int) -> float:
     pages: int = conn.execute(PAGES).fetchone()[0]  # type: ignore[index]
-    return min(100.0, 100.0 * SAMPLE_PAGES / max(1, pages))
+    return min(100.0, 100.0 * SAMPLE_PAGES * parts / max(1, pages))

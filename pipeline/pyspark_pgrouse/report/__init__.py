@@ -1,1 +1,1 @@
-"""The report: what happened in a window of time, as tables by Spark and as one page for people."""
+"""The report: what happened in a window of time, as tables by DuckDB and as one page for people."""

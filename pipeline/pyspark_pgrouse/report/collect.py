@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
-
-from pyspark_pgrouse.report.bucket import bucket
-from pyspark_pgrouse.report.error_budget import compute_burn_rates
 from pyspark_pgrouse.report.findings import (
+    ENOUGH,
     MOST_ATTEMPTS,
+    NOTICEABLE,
     AttemptCount,
     BurnRate,
     ChannelSkew,
@@ -24,55 +21,63 @@ from pyspark_pgrouse.report.findings import (
     PeriodTotals,
     SloStatus,
     TopicChange,
+    TopicCost,
     TopicTotals,
+    WeekTotals,
     WorkerLoad,
 )
-from pyspark_pgrouse.report.latency import MEASURES, PERCENTILES
 from pyspark_pgrouse.report.slo import Slo
-from pyspark_pgrouse.report.tables import NAMES, Tables
-from pyspark_pgrouse.report.throughput import RESULTS
+from pyspark_pgrouse.report.tables import NAMES, Tables, epoch_us
 from pyspark_pgrouse.report.window import Window
 
 T = TypeVar("T")
-TOPICS, STACKED, FAILING, CHANGED, FAULTS, SKEWS, WORKERS = 20, 7, 10, 10, 15, 8, 12
+Row = dict[str, Any]
+TOPICS, STACKED, FAILING, CHANGED, ERRORS, SKEWS, WORKERS, COSTS, LED = 20, 7, 10, 10, 15, 8, 12, 12, 5
+WEEKS, WEEK_TOPICS = 4, 15
 COMPARED = 1000  # of so many of the busiest topics it is asked which changed most
-ENOUGH = 20  # with fewer messages on a side, a change says nothing
+LOOKBACKS_H = (1, 6)
+PERCENTILES = ("p50", "p95", "p99")
+DEADLY = ("rejected", "failed", "lock_expired", "expired")
 
 
 def collect_findings(tables: Tables, found: Findings, slos: Sequence[Slo]) -> Findings:
     """Fill in what the tables say.
 
     Args:
-        tables: written for the window of `found`.
+        tables: made for the window of `found`.
         found: says where they come from.
         slos: the service level objectives.
     """
     window = found.window
     topics = _topics(tables)
     names = [*topics][:STACKED]
-    made, others = _throughput(tables["throughput"], names, window)
-    busy, workers = _held(tables["capacity"], window)
+    made, others = _throughput(tables, names, window)
+    busy, workers = _held(tables, window)
+    weeks = found.asked.weeks()[-WEEKS:]
     return replace(
         found,
         whole=_whole(tables),
-        topic_count=tables["failures"].count(),
-        topics=_with_trends(topics, tables["latency"], window),
+        topic_count=_count(tables, "failures"),
+        topics=_with_trends(topics, tables, window),
         throughput=made,
         others=others,
-        deaths=_deaths(tables["throughput"], window),
-        latency=_latency(tables["latency"], window),
-        failing_count=tables["failures"].where("dead > 0").count(),
-        failing=_failing(tables["failures"]),
+        deaths=_deaths(tables, window),
+        latency=_latency(tables, window),
+        failing_count=_count(tables, "failures WHERE dead > 0"),
+        failing=_failing(tables),
         **_changes(tables, window),
+        **_costs(tables),
+        weeks=tuple(weeks),
+        week_totals=_week_totals(tables, weeks),
         **_error_groups(tables, window),
-        attempts=_attempts(tables["retries"]),
-        skew_count=tables["skew"].where("channels > 1").count(),
-        skews=_skews(tables["skew"]),
+        attempts=_attempts(tables),
+        skew_count=_count(tables, "skew WHERE channels > 1"),
+        skews=_skews(tables),
         busy=busy,
         workers=workers,
-        worker_count=tables["capacity"].select("worker").distinct().count(),
-        busiest_workers=_workers(tables["capacity"], window),
-        slo_statuses=_slo_statuses(tables["slo"], slos, window),
+        worker_count=_count(tables, "(SELECT DISTINCT worker FROM capacity)"),
+        busiest_workers=_workers(tables, window),
+        slo_statuses=tuple(_slo_status(tables, slo, window, weeks) for slo in slos),
         tables=NAMES,
     )
 
@@ -94,18 +99,29 @@ class Timeline:
         return tuple(values)
 
 
+def _count(tables: Tables, what: str) -> int:
+    return int(tables.rows(f"SELECT count(*) AS n FROM {what}")[0]["n"])  # noqa: S608 - a constant of this module
+
+
+def _bucket(window: Window) -> str:
+    """Return the start of a row's bucket in seconds since 1970, as SQL: rows may have shorter steps."""
+    return f"epoch_us(time) // 1000000 // {window.bucket_s} * {window.bucket_s}"
+
+
 def _topics(tables: Tables) -> dict[str, TopicTotals]:
-    busiest = tables["failures"].orderBy("ended", "topic", ascending=[False, True]).limit(TOPICS)
-    rows = busiest.join(tables["latency_by_topic"], "topic", "left").collect()
-    return {row["topic"]: _total(row) for row in sorted(rows, key=lambda row: (-row["ended"], row["topic"]))}
+    rows = tables.rows(
+        "SELECT * FROM (FROM failures ORDER BY ended DESC, topic LIMIT $n) LEFT JOIN latency_by_topic USING (topic) ORDER BY ended DESC, topic",
+        n=TOPICS,
+    )
+    return {row["topic"]: _measured(_total(row), row) for row in rows}
 
 
 def _total(row: Row) -> TopicTotals:
-    return _measured(TopicTotals(row["ended"], row["dead"], row["cancelled"]), row)
+    return TopicTotals(row["ended"], row["dead"], row["cancelled"])
 
 
 def _measured(total: TopicTotals, row: Row) -> TopicTotals:
-    wait, run, whole = (_percentiles(row, measure) for measure in MEASURES)
+    wait, run, whole = (_percentiles(row, measure) for measure in ("wait", "run", "total"))
     return replace(total, wait=wait, run=run, total=whole)
 
 
@@ -114,15 +130,17 @@ def _percentiles(row: Row, measure: str, suffix: str = "_s") -> Percentiles:
 
 
 def _whole(tables: Tables) -> TopicTotals:
-    sums = tables["failures"].agg(*(F.sum(each).alias(each) for each in ("ended", "dead", "cancelled"))).collect()[0]
-    times = tables["latency"].where("at IS NULL AND topic IS NULL").collect()
-    total = TopicTotals(sums["ended"] or 0, sums["dead"] or 0, sums["cancelled"] or 0)
+    sums = ", ".join(f"coalesce(sum({each}), 0)::BIGINT AS {each}" for each in ("ended", "dead", "cancelled"))
+    total = _total(tables.rows(f"SELECT {sums} FROM failures")[0])  # noqa: S608 - constants of this module
+    times = tables.rows("FROM latency WHERE time IS NULL AND topic IS NULL")
     return _measured(total, times[0]) if times else total
 
 
-def _with_trends(topics: dict[str, TopicTotals], latency: DataFrame, window: Window) -> dict[str, TopicTotals]:
-    mine = latency.where(F.col("topic").isin([*topics]) & F.col("at").isNotNull())
-    rows = mine.select("topic", _epoch("at"), "total_p99_s").collect()
+def _with_trends(topics: dict[str, TopicTotals], tables: Tables, window: Window) -> dict[str, TopicTotals]:
+    rows = tables.rows(
+        f"SELECT topic, {_bucket(window)} AS at, total_p99_s FROM latency WHERE time IS NOT NULL AND list_contains($names, topic)",  # noqa: S608 - a number
+        names=[*topics],
+    )
     line = Timeline(window)
     return {
         name: replace(total, trend=line.series(((r["at"], r["total_p99_s"]) for r in rows if r["topic"] == name), None))
@@ -130,58 +148,76 @@ def _with_trends(topics: dict[str, TopicTotals], latency: DataFrame, window: Win
     }
 
 
-def _throughput(
-    throughput: DataFrame, names: list[str], window: Window
-) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
-    name = F.when(F.col("topic").isin(names), F.col("topic")).alias("name")
-    rows = _by_bucket(throughput, window, name).agg(F.sum("ended").alias("ended")).collect()
+def _throughput(tables: Tables, names: list[str], window: Window) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
+    rows = tables.rows(
+        f"SELECT CASE WHEN list_contains($names, topic) THEN topic END AS name, {_bucket(window)} AS at, sum(ended)::BIGINT AS ended "  # noqa: S608 - a number
+        "FROM throughput GROUP BY ALL",
+        names=names,
+    )
     line = Timeline(window)
-    made = {
-        wanted: line.series(((r["at"], r["ended"]) for r in rows if r["name"] == wanted), 0)
-        for wanted in [*names, None]
-    }
-    others = made.pop(None)
-    return {name: counts for name, counts in made.items() if name is not None}, others
+    made = {name: line.series(((r["at"], r["ended"]) for r in rows if r["name"] == name), 0) for name in names}
+    return made, line.series(((r["at"], r["ended"]) for r in rows if r["name"] is None), 0)
 
 
-def _deaths(throughput: DataFrame, window: Window) -> dict[str, tuple[int, ...]]:
-    bad = [each for each in RESULTS if each not in ("success", "cancelled")]
-    rows = _by_bucket(throughput, window).agg(*(F.sum(each).alias(each) for each in bad)).collect()
+def _deaths(tables: Tables, window: Window) -> dict[str, tuple[int, ...]]:
+    sums = ", ".join(f"sum({each})::BIGINT AS {each}" for each in DEADLY)
+    rows = tables.rows(f"SELECT {_bucket(window)} AS at, {sums} FROM throughput GROUP BY ALL")  # noqa: S608 - constants of this module
     line = Timeline(window)
-    return {each: line.series(((r["at"], r[each]) for r in rows), 0) for each in bad}
+    return {each: line.series(((r["at"], r[each]) for r in rows), 0) for each in DEADLY}
 
 
-def _latency(latency: DataFrame, window: Window) -> tuple[Percentiles, ...]:
-    rows = latency.where("topic IS NULL AND at IS NOT NULL").withColumn("at", _epoch("at")).collect()
-    return Timeline(window).series(((r["at"], _percentiles(r, "total")) for r in rows), Percentiles())
+def _latency(tables: Tables, window: Window) -> tuple[Percentiles, ...]:
+    rows = tables.rows(
+        f"SELECT {_bucket(window)} AS start_s, * FROM latency WHERE topic IS NULL AND time IS NOT NULL"  # noqa: S608 - a number
+    )
+    return Timeline(window).series(((r["start_s"], _percentiles(r, "total")) for r in rows), Percentiles())
 
 
-def _failing(failures: DataFrame) -> dict[str, TopicTotals]:
-    worst = failures.where("dead > 0").orderBy("dead", "topic", ascending=[False, True]).limit(FAILING)
-    return {r["topic"]: TopicTotals(r["ended"], r["dead"], r["cancelled"]) for r in worst.collect()}
+def _failing(tables: Tables) -> dict[str, TopicTotals]:
+    rows = tables.rows("FROM failures WHERE dead > 0 ORDER BY dead DESC, topic LIMIT $n", n=FAILING)
+    return {row["topic"]: _total(row) for row in rows}
 
 
 def _changes(tables: Tables, window: Window) -> dict[str, Any]:
-    """Return `change` and `changes`."""
-    if window.mark is None:
-        return {}
-    whole = tables["changes"].where("topic IS NULL").collect()
-    busy = (
-        tables["changes"].where("topic IS NOT NULL").orderBy((_c("ended_before") + _c("ended_after")).desc(), "topic")
+    """Return `change`, `changes`, and the topics that changed for the worse, by what became worse."""
+    rows = tables.rows(
+        "FROM changes ORDER BY topic IS NOT NULL, ended_before + ended_after DESC, topic LIMIT $n", n=COMPARED + 1
     )
-    changes = {row["topic"]: _change(row) for row in busy.limit(COMPARED).collect()}
-    most = sorted(changes.items(), key=lambda item: -_weight(item[1]))[:CHANGED]
-    return {"change": _change(whole[0]) if whole else None, "changes": dict(most)}
+    changes = {row["topic"]: _change(row, window) for row in rows}
+    whole = changes.pop(None, None)
+    return {
+        "change": whole,
+        "changes": _ranked(changes, _weight, CHANGED),
+        "slower": _ranked(_only(changes, lambda c: c.slower > 1 + NOTICEABLE), lambda c: c.slower, LED),
+        "failing_more": _ranked(_only(changes, lambda c: c.more_dead > 0), lambda c: c.more_dead, LED),
+        "costing_more": _ranked(_only(changes, _costs_more), lambda c: c.busier, LED),
+    }
 
 
-def _c(name: str) -> Any:
-    return F.col(name)
+def _only(changes: dict[str, TopicChange], wanted: Callable[[TopicChange], bool]) -> dict[str, TopicChange]:
+    return {topic: change for topic, change in changes.items() if wanted(change)}
 
 
-def _change(row: Row) -> TopicChange:
+def _ranked(changes: dict[str, TopicChange], by: Callable[[TopicChange], float], most: int) -> dict[str, TopicChange]:
+    return dict(sorted(changes.items(), key=lambda item: -by(item[1]))[:most])
+
+
+def _costs_more(change: TopicChange) -> bool:
+    fewest = min(change.before.ended, change.after.ended)
+    return fewest >= ENOUGH and change.after.busy > change.before.busy * (1 + NOTICEABLE)
+
+
+def _change(row: Row, window: Window) -> TopicChange:
     sides = (
-        PeriodTotals(row[f"ended_{side}"], row[f"dead_{side}"], _percentiles(row, "total", f"_{side}_s"))
-        for side in ("before", "after")
+        PeriodTotals(
+            row[f"ended_{side}"],
+            row[f"dead_{side}"],
+            _percentiles(row, "total", f"_{side}_s"),
+            row[f"retries_{side}"],
+            row[f"run_{side}_s"],
+            seconds,
+        )
+        for side, seconds in (("before", window.before_s), ("after", window.after_s))
     )
     return TopicChange(*sides)
 
@@ -200,16 +236,49 @@ def _weight(change: TopicChange) -> float:
     return max([*factors, failed * 10])
 
 
+def _costs(tables: Tables) -> dict[str, Any]:
+    """Return `cost` and `costs`."""
+    (whole,) = tables.rows(
+        "SELECT coalesce(sum(messages), 0)::BIGINT AS messages, coalesce(sum(retries), 0)::BIGINT AS retries, "
+        "coalesce(sum(run_s), 0) AS run_s, coalesce(sum(failed_run_s), 0) AS failed_run_s FROM cost"
+    )
+    rows = tables.rows("FROM cost ORDER BY run_s DESC, topic LIMIT $n", n=COSTS)
+    return {"cost": TopicCost(**whole), "costs": {row.pop("topic"): TopicCost(**row) for row in rows}}
+
+
+def _week_totals(tables: Tables, weeks: Sequence[datetime]) -> dict[str, tuple[WeekTotals | None, ...]]:
+    """Return the totals of each week, of all topics ("") and of those that cost most in these weeks."""
+    rows = tables.rows(
+        "WITH recent AS (FROM weeks WHERE epoch_us(week) >= $first), "
+        "dearest AS (SELECT topic FROM recent WHERE topic IS NOT NULL GROUP BY topic ORDER BY sum(run_s) DESC, topic LIMIT $n) "
+        "SELECT coalesce(topic, '') AS name, epoch_us(week) AS week_us, ended, cancelled, dead, retries, run_s, total_p99_s AS p99_s, "
+        "sum(run_s) OVER (PARTITION BY topic) AS rank FROM recent WHERE topic IS NULL OR topic IN (FROM dearest) "
+        "ORDER BY topic IS NOT NULL, rank DESC, name, week",
+        first=epoch_us(weeks[0]) if weeks else 0,
+        n=WEEK_TOPICS,
+    )
+    places = {epoch_us(week): i for i, week in enumerate(weeks)}
+    totals: dict[str, list[WeekTotals | None]] = {}
+    for row in rows:
+        of_topic = totals.setdefault(row["name"], [None] * len(weeks))
+        of_topic[places[row["week_us"]]] = WeekTotals(
+            row["ended"], row["cancelled"], row["dead"], row["retries"], row["run_s"], row["p99_s"]
+        )
+    return {topic: tuple(of_topic) for topic, of_topic in totals.items()}
+
+
 def _error_groups(tables: Tables, window: Window) -> dict[str, Any]:
     """Return `error_groups`, new ones first, `error_group_count` and `new_error_groups`."""
-    is_new = (F.col("before") == 0) & F.lit(window.mark is not None)
-    ranked = tables["fingerprints"].orderBy(is_new.desc(), F.desc("messages"), "topic", "fingerprint").limit(FAULTS)
-    rows = ranked.withColumns({each: F.unix_micros(each) for each in ("first_seen", "last_seen")}).collect()
-    error_groups = [_error_group(row) for row in rows]
+    is_new = "(before = 0 AND getvariable('is_compared'))"
+    rows = tables.rows(
+        f"SELECT * REPLACE (epoch_us(first_seen) AS first_seen, epoch_us(last_seen) AS last_seen) FROM fingerprints "  # noqa: S608 - a constant
+        f"ORDER BY {is_new} DESC, messages DESC, topic, fingerprint LIMIT $n",
+        n=ERRORS,
+    )
     return {
-        "error_group_count": tables["fingerprints"].count(),
-        "new_error_groups": tables["fingerprints"].where(is_new).count(),
-        "error_groups": _with_error_trends(error_groups, tables["fingerprint_trend"], window),
+        "error_group_count": _count(tables, "fingerprints"),
+        "new_error_groups": _count(tables, f"fingerprints WHERE {is_new}"),
+        "error_groups": _with_error_trends([_error_group(row) for row in rows], tables, window),
     }
 
 
@@ -220,35 +289,41 @@ def _error_group(row: Row) -> ErrorGroup:
     return ErrorGroup(row["topic"], row["fingerprint"], *counts, *seen, *sample)
 
 
-def _with_error_trends(error_groups: list[ErrorGroup], trend: DataFrame, window: Window) -> tuple[ErrorGroup, ...]:
-    mine = trend.where(F.col("fingerprint").isin([error_group.fingerprint for error_group in error_groups]))
-    mine = mine.where(F.col("topic").isin([error_group.topic for error_group in error_groups]))
-    rows = mine.select("topic", "fingerprint", _epoch("at"), "messages").collect()
+def _with_error_trends(error_groups: list[ErrorGroup], tables: Tables, window: Window) -> tuple[ErrorGroup, ...]:
+    rows = tables.rows(
+        f"SELECT topic, fingerprint, {_bucket(window)} AS at, messages FROM fingerprint_trend "  # noqa: S608 - a number
+        "WHERE list_contains($fingerprints, fingerprint) AND list_contains($topics, topic)",
+        fingerprints=[group.fingerprint for group in error_groups],
+        topics=[group.topic for group in error_groups],
+    )
     line = Timeline(window)
     return tuple(
         replace(
-            error_group,
+            group,
             trend=line.series(
                 (
                     (r["at"], r["messages"])
                     for r in rows
-                    if (r["topic"], r["fingerprint"]) == (error_group.topic, error_group.fingerprint)
+                    if (r["topic"], r["fingerprint"]) == (group.topic, group.fingerprint)
                 ),
                 0,
             ),
         )
-        for error_group in error_groups
+        for group in error_groups
     )
 
 
-def _attempts(retries: DataFrame) -> tuple[AttemptCount, ...]:
-    number = F.least("attempts", F.lit(MOST_ATTEMPTS)).alias("number")
-    sums = retries.groupBy(number).agg(F.sum("messages").alias("messages"), F.sum("dead").alias("dead"))
-    return tuple(AttemptCount(row["number"], row["messages"], row["dead"]) for row in sums.orderBy("number").collect())
+def _attempts(tables: Tables) -> tuple[AttemptCount, ...]:
+    rows = tables.rows(
+        "SELECT least(attempts, $most) AS number, sum(messages)::BIGINT AS messages, sum(dead)::BIGINT AS dead "
+        "FROM retries GROUP BY ALL ORDER BY number",
+        most=MOST_ATTEMPTS,
+    )
+    return tuple(AttemptCount(row["number"], row["messages"], row["dead"]) for row in rows)
 
 
-def _skews(skew: DataFrame) -> tuple[ChannelSkew, ...]:
-    rows = skew.where("channels > 1").orderBy("messages", "topic", ascending=[False, True]).limit(SKEWS).collect()
+def _skews(tables: Tables) -> tuple[ChannelSkew, ...]:
+    rows = tables.rows("FROM skew WHERE channels > 1 ORDER BY messages DESC, topic LIMIT $n", n=SKEWS)
     return tuple(
         ChannelSkew(
             row["topic"],
@@ -262,44 +337,52 @@ def _skews(skew: DataFrame) -> tuple[ChannelSkew, ...]:
     )
 
 
-def _held(capacity: DataFrame, window: Window) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    rows = capacity.groupBy(_epoch("at")).agg(F.sum("busy").alias("busy"), F.count("*").alias("workers")).collect()
-    line = Timeline(window)
-    return line.series(((r["at"], r["busy"]) for r in rows), 0.0), line.series(
-        ((r["at"], r["workers"]) for r in rows), 0
+def _held(tables: Tables, window: Window) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    rows = tables.rows(
+        f"SELECT {_bucket(window)} AS at, sum(busy) AS busy, count(*) AS workers FROM capacity GROUP BY ALL"  # noqa: S608 - a number
     )
-
-
-def _workers(capacity: DataFrame, window: Window) -> tuple[WorkerLoad, ...]:
-    mean = F.sum("busy") * window.bucket_s / window.seconds
-    rows = capacity.groupBy("worker").agg(mean.alias("mean"), F.max("busy").alias("most"))
-    busiest = rows.orderBy("mean", "worker", ascending=[False, True]).limit(WORKERS).collect()
-    return tuple(WorkerLoad(row["worker"], row["mean"], row["most"]) for row in busiest)
-
-
-def _slo_statuses(slo: DataFrame, slos: Sequence[Slo], window: Window) -> tuple[SloStatus, ...]:
-    if not slos:
-        return ()
-    burn_rates = compute_burn_rates(slo, slos, window).collect()
-    missed = (1 - F.sum("good") / F.sum("ended")).alias("missed")
-    rows = _by_bucket(slo, window, F.col("slo")).agg(missed).collect()
     line = Timeline(window)
-    return tuple(
-        SloStatus(
-            slo,
-            tuple(
-                BurnRate(r["hours"], r["ended"], r["good"], r["burn_rate"]) for r in burn_rates if r["slo"] == slo.name
-            ),
-            line.series(((r["at"], r["missed"]) for r in rows if r["slo"] == slo.name), None),
+    busy = line.series(((r["at"], r["busy"]) for r in rows), 0.0)
+    return busy, line.series(((r["at"], r["workers"]) for r in rows), 0)
+
+
+def _workers(tables: Tables, window: Window) -> tuple[WorkerLoad, ...]:
+    rows = tables.rows(
+        "SELECT worker, sum(busy) * $part AS mean, max(busy) AS most FROM capacity GROUP BY worker ORDER BY mean DESC, worker LIMIT $n",
+        part=window.bucket_s / window.seconds,
+        n=WORKERS,
+    )
+    return tuple(WorkerLoad(row["worker"], row["mean"], row["most"]) for row in rows)
+
+
+def _slo_status(tables: Tables, slo: Slo, window: Window, weeks: Sequence[datetime]) -> SloStatus:
+    rows = tables.rows(
+        f"SELECT {_bucket(window)} AS at, 1 - sum(good) / sum(ended) AS missed FROM slo WHERE slo = $name GROUP BY ALL",  # noqa: S608 - a number
+        name=slo.name,
+    )
+    missed = Timeline(window).series(((r["at"], r["missed"]) for r in rows), None)
+    by_week = {
+        row["week_us"]: row["met"]
+        for row in tables.rows(
+            "SELECT epoch_us(week) AS week_us, good / ended AS met FROM slo_weeks WHERE slo = $name", name=slo.name
         )
-        for slo in slos
+    }
+    burn_rates = tuple(burn_rate(tables, slo, window, hours) for hours in _look_backs(window))
+    return SloStatus(slo, burn_rates, missed, tuple(by_week.get(epoch_us(week)) for week in weeks))
+
+
+def _look_backs(window: Window) -> list[float]:
+    """Return the lengths in hours; those that are longer than the window are left out, the last is all of it."""
+    return [float(h) for h in LOOKBACKS_H if h * 3600 < window.seconds] + [window.seconds / 3600]
+
+
+def burn_rate(tables: Tables, slo: Slo, window: Window, hours: float) -> BurnRate:
+    """Return how an SLO was met in the last hours of the window, and its burn rate: 1 uses up exactly the whole budget; None = nothing ended."""
+    (row,) = tables.rows(
+        "SELECT coalesce(sum(ended), 0)::BIGINT AS ended, coalesce(sum(good), 0)::BIGINT AS good "
+        "FROM slo WHERE slo = $name AND epoch_us(time) >= $since",
+        name=slo.name,
+        since=epoch_us(window.until - timedelta(hours=hours)),
     )
-
-
-def _by_bucket(table: DataFrame, window: Window, *more: Any) -> Any:
-    return table.groupBy(F.unix_seconds(bucket(F.col("at"), window.bucket_s)).alias("at"), *more)
-
-
-def _epoch(name: str) -> Any:
-    """Return a column in seconds since 1970: as timestamps they would be collected in the time zone of this process."""
-    return F.unix_seconds(name).alias(name)
+    ended, good = row["ended"], row["good"]
+    return BurnRate(hours, ended, good, (ended - good) / ended / slo.budget if ended else None)

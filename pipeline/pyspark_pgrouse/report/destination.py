@@ -10,38 +10,33 @@ from uuid import uuid4
 from fsspec.core import url_to_fs
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.lake.directory import SCHEMES
+from pyspark_pgrouse.report.tables import NAMES
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 PAGE = "report.html"
+# Hadoop's names of what fsspec calls otherwise.
+SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A folder: a path, or a URL that Spark can write to. On a cluster every machine must reach it.
-
-    Attributes:
-        url: as it was given; a path is made absolute.
-        spool: where rows are copied to while the report is made; no other report's.
-    """
+    """A folder: a path, or a URL of a scheme that fsspec knows. url: as it was given; a path is made absolute."""
 
     url: str
-    spool: str
 
     @classmethod
     def at(cls, given: str) -> Destination:
-        """Make the folder, and try that a file can be written there: before Spark starts, not an hour later.
+        """Make the folder, and try that a file can be written there: before anything is read, not an hour later.
 
         Raises:
             ConfigError: it cannot be written.
         """
-        url = given.rstrip("/") if "://" in given else str(Path(given).expanduser().resolve())
-        made = cls(url, f"{url}/.reading-{uuid4().hex}")
+        made = cls(given.rstrip("/") if "://" in given else str(Path(given).expanduser().resolve()))
         try:
             fs, root = made._open()
-            fs.makedirs(root, exist_ok=True)
+            fs.makedirs(f"{root}/tables", exist_ok=True)
             fs.pipe_file(f"{root}/.writable", b"")
             fs.rm_file(f"{root}/.writable")
         except (OSError, ValueError, ImportError) as error:
@@ -50,30 +45,30 @@ class Destination:
         return made
 
     @property
-    def tables(self) -> str:
-        """Where the tables are."""
-        return f"{self.url}/tables"
-
-    @property
     def page(self) -> str:
         """Where the page is."""
         return f"{self.url}/{PAGE}"
 
-    def write_page(self, html: str) -> None:
-        """Write the page; a reader sees the old one or the new one."""
-        fs, root = self._open()
-        draft = f"{self.spool.removeprefix(self.url)}.html"
-        fs.pipe_file(f"{root}{draft}", html.encode())
-        fs.mv(f"{root}{draft}", f"{root}/{PAGE}")
+    def table(self, name: str) -> str:
+        """Return where a table is."""
+        return f"{self.url}/tables/{name}.parquet"
 
-    def clean(self) -> None:
-        """Remove what was copied."""
+    def write(self, tables: Path, html: str) -> None:
+        """Write the tables, from a folder, and then the page. A reader of each file sees the old one or the new one."""
         fs, root = self._open()
-        place = f"{root}{self.spool.removeprefix(self.url)}"
-        if fs.exists(place):
-            fs.rm(place, recursive=True)
+        for name in NAMES:
+            _replace(fs, tables / f"{name}.parquet", f"{root}/tables/{name}.parquet")
+        (tables / PAGE).write_text(html, encoding="utf-8")
+        _replace(fs, tables / PAGE, f"{root}/{PAGE}")
 
     def _open(self) -> tuple[AbstractFileSystem, str]:
         scheme, mark, rest = self.url.partition("://")
         fs, root = url_to_fs(f"{SCHEMES.get(scheme, scheme)}{mark}{rest}")
         return fs, root.rstrip("/")
+
+
+def _replace(fs: AbstractFileSystem, source: Path, path: str) -> None:
+    folder, _, name = path.rpartition("/")
+    draft = f"{folder}/.{uuid4().hex}-{name}"
+    fs.put_file(str(source), draft)
+    fs.mv(draft, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -9,6 +10,10 @@ from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.window import Window
 
 MOST_ATTEMPTS = 10  # from here on numbers of attempts are counted as one
+ENOUGH = 20  # with fewer messages on a side, a change of the median says nothing
+ENOUGH_P99 = 500  # and one of the p99
+NOTICEABLE = 0.1  # a change by less is not called better or worse
+SURE = 3.0  # standard errors
 
 
 @dataclass(frozen=True)
@@ -41,16 +46,29 @@ class TopicTotals:
 
 @dataclass(frozen=True)
 class PeriodTotals:
-    """What ended on one side of the mark."""
+    """What ended on one side of the mark, in how many seconds. run_s: the time of all attempts. Cancelled messages count in the cost only."""
 
     ended: int = 0
     dead: int = 0
     total: Percentiles = Percentiles()
+    retries: int = 0
+    run_s: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def counted(self) -> int:
+        """How many messages the failure rate is of."""
+        return self.ended
 
     @property
     def failure_rate(self) -> float | None:
         """The share of dead messages; None if there was no message."""
         return self.dead / self.ended if self.ended else None
+
+    @property
+    def busy(self) -> float:
+        """How many messages were worked on at once, in the mean."""
+        return self.run_s / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +77,70 @@ class TopicChange:
 
     before: PeriodTotals
     after: PeriodTotals
+
+    @property
+    def slower(self) -> float:
+        """The factor by which the p50 or the p99 has grown, the larger of those that enough messages show; 0 = not known."""
+        fewest = min(self.before.ended, self.after.ended)
+        p50, p99 = (_factor(getattr(self.before.total, p), getattr(self.after.total, p)) for p in ("p50", "p99"))
+        return max(p50 if fewest >= ENOUGH else 0.0, p99 if fewest >= ENOUGH_P99 else 0.0)
+
+    @property
+    def more_dead(self) -> float:
+        """How many more of the messages after the mark died than at the rate before; 0 if the difference may well be chance."""
+        if not is_failure_rate_changed(self.before, self.after):
+            return 0.0
+        return ((self.after.failure_rate or 0.0) - (self.before.failure_rate or 0.0)) * self.after.ended
+
+    @property
+    def busier(self) -> float:
+        """How many more messages were worked on at once, in the mean."""
+        return self.after.busy - self.before.busy
+
+
+def is_failure_rate_changed(before: PeriodTotals | WeekTotals, after: PeriodTotals | WeekTotals) -> bool:
+    """Return whether the failure rates differ by three standard errors or more: less may well be chance."""
+    if not before.counted or not after.counted:
+        return False
+    rate = (before.dead + after.dead) / (before.counted + after.counted)
+    error = math.sqrt(rate * (1 - rate) * (1 / before.counted + 1 / after.counted))
+    return error > 0 and abs(before.dead / before.counted - after.dead / after.counted) >= SURE * error
+
+
+def _factor(before: float | None, after: float | None) -> float:
+    return after / before if before and after else 0.0
+
+
+@dataclass(frozen=True)
+class TopicCost:
+    """What the messages of a topic cost. run_s: the time of all attempts; failed_run_s: of those that did not end in success."""
+
+    messages: int = 0
+    retries: int = 0
+    run_s: float = 0.0
+    failed_run_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class WeekTotals:
+    """One topic in one week."""
+
+    ended: int
+    cancelled: int
+    dead: int
+    retries: int
+    run_s: float
+    p99_s: float | None
+
+    @property
+    def counted(self) -> int:
+        """How many messages the failure rate is of."""
+        return self.ended - self.cancelled
+
+    @property
+    def failure_rate(self) -> float | None:
+        """The share of dead messages; None if there was no message that counts."""
+        return self.dead / self.counted if self.counted else None
 
 
 @dataclass(frozen=True)
@@ -125,11 +207,12 @@ class BurnRate:
 
 @dataclass(frozen=True)
 class SloStatus:
-    """An SLO: looks back, the shortest first and the whole window last, and the share that missed it by bucket."""
+    """An SLO: looks back, the shortest first and the whole window last; the share that missed it by bucket, and the share that met it by week."""
 
     slo: Slo
     burn_rates: tuple[BurnRate, ...]
     missed: tuple[float | None, ...] = ()
+    weeks: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,6 +230,9 @@ class Findings:
         new_error_groups: how many of all are new since the mark.
         failing_count: how many topics have dead messages; `failing` has those with the most.
         change: all topics before and after the mark; None = nothing is compared. `changes` has the topics that changed most.
+        slower: the topics that got slower, the slowest first; `failing_more` and `costing_more` likewise. All of them are in order of the change.
+        cost: of all topics; `costs` has the topics that cost most, the dearest first.
+        weeks: the starts of the last whole weeks; `week_totals` has one value for each, by topic, with "" for all topics.
         busy: how many messages were held at once.
         workers: how many workers held any.
     """
@@ -165,6 +251,13 @@ class Findings:
     latency: tuple[Percentiles, ...] = ()
     change: TopicChange | None = None
     changes: dict[str, TopicChange] = field(default_factory=dict)
+    slower: dict[str, TopicChange] = field(default_factory=dict)
+    failing_more: dict[str, TopicChange] = field(default_factory=dict)
+    costing_more: dict[str, TopicChange] = field(default_factory=dict)
+    cost: TopicCost = TopicCost()
+    costs: dict[str, TopicCost] = field(default_factory=dict)
+    weeks: tuple[datetime, ...] = ()
+    week_totals: dict[str, tuple[WeekTotals | None, ...]] = field(default_factory=dict)
     failing_count: int = 0
     failing: dict[str, TopicTotals] = field(default_factory=dict)
     error_group_count: int = 0

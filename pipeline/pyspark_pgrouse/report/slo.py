@@ -44,6 +44,11 @@ class Slo:
         return f"{topic}{round(self.share * 100, 10):g}%:{show(self.within)}"
 
     @property
+    def goal(self) -> str:
+        """What the share is of, for people: `mail within 2s`."""
+        return f"{'all topics' if self.topic is None else self.topic} within {show(self.within)}"
+
+    @property
     def budget(self) -> float:
         """Which share may miss the SLO."""
         return 1 - self.share

@@ -1,36 +1,51 @@
-"""Where a report reads from: a lake, or the archive in the database."""
+"""Where a report reads from: a lake, or the archive in the database. Either is read once, a batch of rows at a time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from psycopg import sql
 
 from pgrouse.config.dsn import redact
-from pyspark_pgrouse.connection import check, connect
-from pyspark_pgrouse.lake.lake import Lake
-from pyspark_pgrouse.report.window import Window
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse import connection
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark_pgrouse.report.window import Window
 
+MOMENT = pa.timestamp("us", tz="UTC")
 # What a report is made of; nothing else is read. Payloads are not in it.
-COLUMNS = (
-    "id",
-    "topic",
-    "channel",
-    "created_at",
-    "available_at",
-    "attempts",
-    "locked_at",
-    "history",
-    "result",
-    "error",
-    "error_fingerprint",
-    "handled_by",
-    "archived_at",
+COLUMNS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("topic", pa.string()),
+        ("channel", pa.string()),
+        ("created_at", MOMENT),
+        ("available_at", MOMENT),
+        ("attempts", pa.int32()),
+        ("locked_at", MOMENT),
+        ("history", pa.string()),
+        ("result", pa.string()),
+        ("error", pa.string()),
+        ("error_fingerprint", pa.string()),
+        ("handled_by", pa.string()),
+        ("archived_at", MOMENT),
+    ]
 )
-TYPES = {"id": "bigint", "attempts": "int"} | dict.fromkeys(
-    ("created_at", "available_at", "locked_at", "archived_at"), "timestamp"
+# A lake may do without these: they are NULL then.
+OPTIONAL = {"channel", "history", "error", "error_fingerprint", "handled_by"}
+SQL_TYPES = {pa.int64(): "bigint", pa.int32(): "integer", pa.string(): "text", MOMENT: "timestamptz"}
+# By default pyarrow reads so far ahead that it needs more memory than DuckDB does.
+READ_AHEAD = {"batch_size": 65_536, "batch_readahead": 4, "fragment_readahead": 2}
+QUERY = sql.SQL(
+    "SELECT {columns} FROM messages.message_archive WHERE archived_at >= {first} AND archived_at < {until} AND {topics}"
 )
 
 
@@ -41,43 +56,64 @@ class ArchiveSource(Protocol):
     def name(self) -> str:
         """What it is called, fit to be shown."""
 
-    @property
-    def is_rereadable(self) -> bool:
-        """Whether it can be read once for each table; otherwise it is copied first."""
-
-    def read(self, spark: SparkSession, window: Window) -> DataFrame:
-        """Return what is archived in the time that the window reads."""
+    def read(self, window: Window) -> pa.RecordBatchReader:
+        """Return what is archived in the time that the window reads, with COLUMNS."""
 
 
 @dataclass(frozen=True)
 class LakeSource:
-    """A lake. topics: only these; () = all."""
+    """A lake: a Delta table. topics: only these; () = all."""
 
-    lake: Lake
+    table: DeltaTable
+    name: str
     topics: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, url: str, topics: tuple[str, ...] = ()) -> LakeSource:
-        """Open a lake.
+        """Open a lake: a path or a URL.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: there is none, it cannot be read, or it lacks a column.
         """
-        return cls(Lake.open(url), topics)
+        try:
+            table = DeltaTable(url)
+        except TableNotFoundError as error:
+            raise ConfigError(f"there is no lake in {url}: make one with `pgrouse pipeline export {url}`") from error
+        except (DeltaError, OSError) as error:
+            raise ConfigError(f"the lake {redact(url)} cannot be read: {error}") from error
+        there = {field.name for field in table.schema().fields}
+        if missing := sorted(set(COLUMNS.names) - there - OPTIONAL):
+            raise ConfigError(f"the lake {redact(url)} has no column {', '.join(missing)}, which a report needs")
+        return cls(table, f"lake {redact(url)}", topics)
 
-    @property
-    def name(self) -> str:
-        """The URL of the lake, without a password."""
-        return f"lake {redact(self.lake.directory.url)}"
+    def read(self, window: Window) -> pa.RecordBatchReader:
+        """Return what is archived in the time that the window reads: files of other days and topics are not opened."""
+        dataset = self.table.to_pyarrow_dataset()
+        columns = {field.name: self._column(dataset.schema, field) for field in COLUMNS}
+        return dataset.scanner(columns=columns, filter=self._filter(dataset.schema, window), **READ_AHEAD).to_reader()
 
-    @property
-    def is_rereadable(self) -> bool:
-        """Whether it is on a file system: of a Parquet file there only the needed columns are read."""
-        return self.lake.directory.is_local
+    def _column(self, there: pa.Schema, field: pa.Field) -> pc.Expression:
+        if field.name not in there.names:
+            return pc.scalar(pa.scalar(None, field.type))
+        return ds.field(field.name).cast(field.type)
 
-    def read(self, spark: SparkSession, window: Window) -> DataFrame:
-        """Return what is archived in the time that the window reads."""
-        return self.lake.read(spark, window.first, window.until, self.topics).select(*COLUMNS)
+    def _filter(self, there: pa.Schema, window: Window) -> pc.Expression:
+        wanted = _between(there, "archived_at", window.first, window.until)
+        # Partitions by date: known from the log, also where it has no statistics of archived_at.
+        if "date" in there.names:
+            first, last = (moment.astimezone(UTC).date() for moment in (window.first, window.until))
+            wanted &= (ds.field("date") >= _scalar(there, "date", first)) & (
+                ds.field("date") <= _scalar(there, "date", last)
+            )
+        return wanted & ds.field("topic").isin(self.topics) if self.topics else wanted
+
+
+def _between(there: pa.Schema, name: str, first: Any, until: Any) -> pc.Expression:
+    return (ds.field(name) >= _scalar(there, name, first)) & (ds.field(name) < _scalar(there, name, until))
+
+
+def _scalar(there: pa.Schema, name: str, value: Any) -> pa.Scalar:
+    return pa.scalar(value).cast(there.field(name).type)
 
 
 @dataclass(frozen=True)
@@ -87,7 +123,6 @@ class DatabaseSource:
     dsn: str | None
     name: str
     topics: tuple[str, ...] = ()
-    is_rereadable = False
 
     @classmethod
     def open(cls, dsn: str | None, topics: tuple[str, ...] = ()) -> DatabaseSource:
@@ -98,17 +133,19 @@ class DatabaseSource:
             ConfigError: the role may not read it.
             SchemaMismatch: there is no schema, or it is too old.
         """
-        with connect(dsn) as conn:
-            check(conn, "message_archive", COLUMNS)
+        with connection.connect(dsn) as conn:
+            connection.check(conn, "message_archive", COLUMNS.names)
             where = conn.info.host or "local socket"
             return cls(dsn, f"database {conn.info.dbname} on {where}:{conn.info.port}", topics)
 
-    def read(self, spark: SparkSession, window: Window) -> DataFrame:
-        """Return what is archived in the time that the window reads."""
-        said = {"mode": "archive", "since": window.first.isoformat(), "until": window.until.isoformat()}
-        if self.dsn:
-            said["dsn"] = self.dsn
-        if self.topics:
-            said["topics"] = ",".join(self.topics)
-        schema = ", ".join(f"{name} {TYPES.get(name, 'string')}" for name in COLUMNS)
-        return spark.read.format("pgrouse").options(**said).schema(schema).load()
+    def read(self, window: Window) -> pa.RecordBatchReader:
+        """Return what is archived in the time that the window reads: one statement, which sees one moment."""
+        columns = sql.SQL(", ").join(
+            sql.SQL("{}::{}").format(sql.Identifier(field.name), sql.SQL(SQL_TYPES[field.type])) for field in COLUMNS
+        )
+        topics = sql.SQL("topic = ANY ({})").format(list(self.topics)) if self.topics else sql.SQL("true")
+        query = QUERY.format(
+            columns=columns, first=window.first.isoformat(), until=window.until.isoformat(), topics=topics
+        )
+        batches = connection.arrow(self.dsn, query.as_string(None))
+        return pa.RecordBatchReader.from_batches(COLUMNS, (batch.cast(COLUMNS) for batch in batches))

@@ -1,25 +1,24 @@
-"""The tables of a report: Parquet files, each made by one pass and read again where it is needed."""
+"""The tables of a report: DuckDB reads the archive once, and makes each table by a statement of the folder sql/."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import timedelta
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
-from pyspark_pgrouse.report.capacity import capacity, holds
-from pyspark_pgrouse.report.changes import changes
-from pyspark_pgrouse.report.channels import channels, skew
-from pyspark_pgrouse.report.error_budget import attainment
-from pyspark_pgrouse.report.failures import failures
-from pyspark_pgrouse.report.fingerprints import fingerprint_trend, fingerprints
-from pyspark_pgrouse.report.latency import latency, latency_by_topic
-from pyspark_pgrouse.report.retries import retries
+import duckdb
+
+from pgrouse.errors import ExitCode, PgrouseError
 from pyspark_pgrouse.report.slo import Slo
-from pyspark_pgrouse.report.throughput import throughput
 from pyspark_pgrouse.report.window import Window
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pathlib import Path
+
+    import pyarrow as pa
 
 NAMES = (
     "throughput",
@@ -27,6 +26,8 @@ NAMES = (
     "latency",
     "latency_by_topic",
     "changes",
+    "cost",
+    "weeks",
     "fingerprints",
     "fingerprint_trend",
     "retries",
@@ -34,56 +35,154 @@ NAMES = (
     "skew",
     "capacity",
     "slo",
+    "slo_weeks",
 )
-ANY_SLO = (Slo(0.99, timedelta(seconds=1)),)
+# What tables are made of, and is not written.
+INTERMEDIATE = ("attempt", "percentile")
+# Beyond this, DuckDB writes what it sorts and counts to the disk. A thread needs some 100 MB to do that.
+MEMORY = "1GB"
+MOST_THREADS = 4
+
+
+class ReportFailed(PgrouseError):
+    """The tables could not be made, for a reason outside of them."""
+
+    exit_code = ExitCode.TRY_AGAIN
 
 
 class Tables:
-    """The tables in a folder.
+    """The tables of one report, in a database of its own."""
 
-    Args:
-        folder: a path or URL that Spark can write to.
-    """
+    def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
+        self._db = db
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._made: dict[str, DataFrame] = {}
+    @classmethod
+    @contextmanager
+    def open(cls, folder: Path) -> Iterator[Tables]:
+        """Make the database, in a folder that is removed afterwards.
 
-    def __getitem__(self, name: str) -> DataFrame:
-        return self._made[name]
+        Raises:
+            ReportFailed: the disk is full, or the like.
+        """
+        try:
+            with duckdb.connect(folder / "report.duckdb", config=_config(folder)) as db:
+                db.execute("SET TimeZone = 'UTC'")
+                yield cls(db)
+        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+            raise ReportFailed(
+                f"the report could not be made: {_first_line(error)}: free space for its temporary files in {folder.parent}, "
+                "or name another folder by TMPDIR"
+            ) from error
 
-    def write(self, ended: DataFrame, window: Window, slos: Sequence[Slo], began: Callable[[str], None]) -> None:
-        """Make all tables. Those that were not asked for are empty, so that none of the previous report is left.
+    def load(self, archive: pa.RecordBatchReader, window: Window) -> None:
+        """Read archived messages, once.
 
         Args:
-            ended: what `ended.ended` returns.
+            archive: rows with the columns of `source.COLUMNS`. Those outside of what the window reads are left out.
+            window: what is asked for.
+
+        Raises:
+            ReportFailed: the source could not be read to its end.
+        """
+        self._set(_moments(window) | _weeks(window))
+        self._db.register("archive", archive)
+        self._run("macros")
+        try:
+            self._run("ended")
+        except duckdb.InvalidInputException as error:  # what was raised while DuckDB waited for the next rows
+            raise ReportFailed(
+                f"the archive could not be read to its end: {_first_line(error)}: run the report again"
+            ) from error
+        self._db.unregister("archive")
+
+    def span(self) -> tuple[int, datetime | None, datetime | None]:
+        """Return how many messages were read, and when the first and the last that is shown ended."""
+        (row,) = self.rows(
+            "SELECT count(*) AS read, min(archived_us) FILTER (WHERE is_shown) AS first, max(archived_us) FILTER (WHERE is_shown) AS last FROM ended"
+        )
+        return row["read"], _datetime(row["first"]), _datetime(row["last"])
+
+    def make(self, window: Window, slos: Sequence[Slo], began: Callable[[str], None]) -> None:
+        """Make all tables. What was not asked for is empty.
+
+        Args:
             window: what is shown and compared.
             slos: the service level objectives.
             began: called with the name of each table.
         """
-        makers = self._makers(ended, window, slos)
+        self._set(_moments(window) | {"bucket_us": window.bucket_s * 1_000_000, "step_us": window.step_s * 1_000_000})
+        self._objectives(slos)
+        for name in (*INTERMEDIATE, *NAMES):
+            if name in NAMES:
+                began(name)
+            self._run(name)
+
+    def rows(self, query: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Run a query; return its rows by the names of its columns."""
+        result = self._db.execute(query, parameters)
+        names = [column[0] for column in result.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+    def write(self, folder: Path) -> None:
+        """Write each table as a Parquet file."""
         for name in NAMES:
-            began(name)
-            self._write(name, makers[name]())
+            self._db.execute(f"COPY {name} TO $path (FORMAT parquet)", {"path": str(folder / f"{name}.parquet")})
 
-    def _makers(self, ended: DataFrame, window: Window, slos: Sequence[Slo]) -> dict[str, Callable[[], DataFrame]]:
-        none = ended.where("false")
-        return {
-            "throughput": lambda: throughput(ended, window.step_s),
-            "failures": lambda: failures(self["throughput"]),
-            "latency": lambda: latency(ended, window.bucket_s),
-            "latency_by_topic": lambda: latency_by_topic(ended),
-            "changes": lambda: changes(ended if window.mark else none),
-            "fingerprints": lambda: fingerprints(ended),
-            "fingerprint_trend": lambda: fingerprint_trend(ended, window.bucket_s),
-            "retries": lambda: retries(ended),
-            "channels": lambda: channels(ended),
-            "skew": lambda: skew(self["channels"]),
-            "capacity": lambda: capacity(holds(ended, window), window.bucket_s),
-            "slo": lambda: attainment(ended if slos else none, slos or ANY_SLO, window.step_s),
-        }
+    def _set(self, variables: dict[str, int | bool]) -> None:
+        for name, value in variables.items():
+            self._db.execute(f"SET VARIABLE {name} = $value", {"value": value})
 
-    def _write(self, name: str, table: DataFrame) -> None:
-        path = f"{self._folder}/{name}"
-        table.write.mode("overwrite").parquet(path)
-        self._made[name] = table.sparkSession.read.parquet(path)
+    def _objectives(self, slos: Sequence[Slo]) -> None:
+        self._db.execute("CREATE TABLE objective (name VARCHAR, topic VARCHAR, within_us BIGINT)")
+        for slo in slos:
+            self._db.execute("INSERT INTO objective VALUES (?, ?, ?)", [slo.name, slo.topic, _us(slo.within)])
+
+    def _run(self, name: str) -> None:
+        self._db.execute(files("pyspark_pgrouse.report").joinpath(f"sql/{name}.sql").read_text(encoding="utf-8"))
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    return {
+        "memory_limit": MEMORY,
+        "temp_directory": str(folder),
+        "threads": min(MOST_THREADS, os.cpu_count() or 1),
+        "preserve_insertion_order": False,
+        # Nothing is loaded from a network.
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+
+
+def _moments(window: Window) -> dict[str, int | bool]:
+    return {
+        "first_us": epoch_us(window.first),
+        "since_us": epoch_us(window.since),
+        "until_us": epoch_us(window.until),
+        "mark_us": epoch_us(window.mark) if window.mark else 0,
+        "is_compared": window.mark is not None,
+    }
+
+
+def _weeks(window: Window) -> dict[str, int | bool]:
+    starts = window.weeks()
+    return {
+        "weeks_since_us": epoch_us(starts[0] if starts else window.until),
+        "weeks_until_us": epoch_us(window.until),
+    }
+
+
+def epoch_us(moment: datetime) -> int:
+    """Return the microseconds since 1970."""
+    return _us(moment - datetime.fromtimestamp(0, UTC))
+
+
+def _us(time: timedelta) -> int:
+    return time // timedelta(microseconds=1)
+
+
+def _datetime(us: int | None) -> datetime | None:
+    return None if us is None else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=us)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

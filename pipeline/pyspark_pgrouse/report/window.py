@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 POINTS = 300
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 MINUTE_S = 60
+WEEK = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ class Window:
         """Return where each bucket begins. The first may begin before the window."""
         first, step = self._first_bucket(self.bucket_s), self.bucket_s
         return [datetime.fromtimestamp(first + i * step, UTC) for i in range(self._points(step))]
+
+    def weeks(self) -> list[datetime]:
+        """Return where each whole week begins that is read. Weeks are counted back from the end, so that the last one is whole too."""
+        count = (self.until - self.first) // WEEK
+        return [self.until - WEEK * n for n in range(count, 0, -1)]
 
     def fitted(self, first: datetime | None, last: datetime | None) -> Window:
         """Return the window without the empty time around its rows, if they fill less than half of it."""

@@ -13,7 +13,6 @@ from pyspark_pgrouse.report.html.table import bar, data_table
 def capacity(findings: Findings) -> Markup:
     """Return how many messages were worked on at once, in all and by worker."""
     chart = Chart(
-        "capacity",
         "Messages worked on at once, and workers",
         "An area of the messages that workers held at once, and a line of how many workers held any.",
         findings.window,

@@ -1,23 +1,46 @@
-"""Charts over time. The drawing stretches with the page; its labels are text beside it, so they can be read at any width."""
+"""Charts over time: the drawing, its legend, and the same numbers as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
+from typing import Any
 
-from pyspark_pgrouse.report.html.formatting import moment
-from pyspark_pgrouse.report.html.markup import Markup, empty, named, tag
-from pyspark_pgrouse.report.html.scale import Linear, Log, Scale, time_ticks
+from pyspark_pgrouse.report.html.formatting import NOTHING, moment
+from pyspark_pgrouse.report.html.markup import Markup, named, tag
+from pyspark_pgrouse.report.html.svg import drawing
 from pyspark_pgrouse.report.html.table import data_table
 from pyspark_pgrouse.report.window import Window
 
-WIDTH, HEIGHT = 1000, 240
+# How labels of the axis are written: expressions of Vega.
+NUMBERS = "abs(datum.value) < 1 ? format(datum.value, '~g') : format(datum.value, '~s')"
+DURATIONS = (
+    "datum.value < 0.001 ? format(datum.value * 1e6, '~g') + 'µs' : datum.value < 1 ? format(datum.value * 1e3, '~g') + 'ms' : "
+    "datum.value < 1000 ? format(datum.value, '~g') + 's' : format(datum.value / 3600, '.1~f') + 'h'"
+)
+TIMES = {"milliseconds": "%H:%M:%S", "seconds": "%H:%M:%S", "minutes": "%H:%M", "hours": "%H:%M"} | dict.fromkeys(
+    ("day", "date", "week", "month", "quarter", "year"), "%-d %b"
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A drawing is made twice: for a wide page and for a phone, whose letters would be too small otherwise."""
+
+    css: str
+    width: int
+    height: int
+    points: int
+    ticks: int
+
+
+SIZES = (Size("wide", 1060, 260, 300, 9), Size("narrow", 380, 220, 60, 4))
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line or area: its name, the class of its colour, one value per bucket (None = none), and how a value is written."""
+    """One line or area: its name, its colour in the style, one value per bucket (None = none), and how a value is written."""
 
     name: str
     colour: str
@@ -30,127 +53,146 @@ class Chart:
     """A chart over the buckets of a window.
 
     Attributes:
-        ident: a name that no other chart of the page has.
         title: what it shows; `text` says it in a sentence to those who do not see it.
         stacked: areas on top of each other.
         lines: drawn over them.
+        labels: how the values of the axis are written: an expression of Vega.
+        whole: there is nothing between whole numbers.
     """
 
-    ident: str
     title: str
     text: str
     window: Window
     stacked: Sequence[Series] = ()
     lines: Sequence[Series] = ()
+    labels: str = NUMBERS
     log: bool = False
     whole: bool = False
 
     def render(self) -> Markup:
-        """Return the figure: legend, drawing, axes, and the same numbers as a table."""
-        scale = self._scale()
-        plot = tag("div", self._y_axis(scale), self._drawing(scale), self._mark(), class_="plot")
+        """Return the figure: legend, drawings, and the same numbers as a table."""
         table = data_table(("time (UTC)", *(s.name for s in self._series)), self._rows())
         return tag(
             "figure",
             tag("figcaption", tag("h3", self.title), self._legend()),
-            plot,
-            self._x_axis(),
+            *(drawing(self.spec(size), self.text, f"drawing {size.css}") for size in SIZES),
             tag("details", tag("summary", "Numbers"), tag("div", table, class_="scroll")),
             class_="chart",
         )
+
+    def spec(self, size: Size) -> dict[str, Any]:
+        """Return the specification of a drawing."""
+        layers = [self._areas(size)] if self.stacked else []
+        layers += [self._line(series, size) for series in self.lines]
+        return {
+            "width": size.width,
+            "height": size.height,
+            "autosize": {"type": "fit", "contains": "padding"},
+            "layer": [*layers, *self._deploy()],
+        }
 
     @property
     def _series(self) -> tuple[Series, ...]:
         return (*self.lines, *self.stacked)
 
-    def _scale(self) -> Scale:
-        values = [v for s in self._series for v in s.values if v is not None]
-        if self.log:
-            positive = [v for v in values if v > 0] or [0.001]
-            return Log.over(min(positive), max(positive))
-        sums = [sum(v or 0 for v in bucket) for bucket in zip(*(s.values for s in self.stacked), strict=True)]
-        return Linear.over(max([*values, *sums], default=0), whole=self.whole)
-
-    def _drawing(self, scale: Scale) -> Markup:
-        grid = [empty("path", d=f"M0 {_y(scale, t)}H{WIDTH}", class_="grid") for t in scale.ticks()]
-        floor = [0.0] * self._points
-        areas = []
-        for series in self.stacked:
-            top = [low + (v or 0) for low, v in zip(floor, series.values, strict=True)]
-            areas.append(empty("path", d=_area(scale, floor, top), class_=f"area {series.colour}"))
-            floor = top
-        lines = [empty("path", d=_line(scale, s.values), class_=f"line {s.colour}") for s in self.lines]
-        title = tag("title", self.title, id=f"{self.ident}-title")
-        text = tag("desc", self.text, id=f"{self.ident}-text")
-        return tag(
-            "svg",
-            title,
-            text,
-            *grid,
-            *areas,
-            *lines,
-            self._slots(),
-            viewBox=f"0 0 {WIDTH} {HEIGHT}",
-            preserveAspectRatio="none",
-            role="img",
-            tabindex="0",
-            aria_labelledby=f"{self.ident}-title {self.ident}-text",
-        )
-
-    def _slots(self) -> Markup:
-        """Return what is pointed at: each bucket says its numbers."""
-        width = WIDTH / self._points
-        rects = (
-            tag("rect", tag("title", title), x=_n(i * width), width=_n(width), height=HEIGHT)
-            for i, title in enumerate(self._titles())
-        )
-        return tag("g", *rects, class_="slots")
-
-    def _titles(self) -> list[str]:
-        return [
-            "\n".join([moment(at), *(f"{s.name}: {_shown(s, i)}" for s in self._series if s.values[i])])
-            for i, at in enumerate(self._starts)
+    def _areas(self, size: Size) -> dict[str, Any]:
+        keys = [str(i) for i in range(len(self.stacked))]
+        values = [
+            {"at": at, "value": value, "series": key}
+            for key, series in zip(keys, self.stacked, strict=True)
+            for at, value in self._steps(series, size)
         ]
+        colours = {"domain": keys, "range": [f"var(--{series.colour})" for series in self.stacked]}
+        return {
+            "data": {"values": values},
+            "mark": {"type": "area", "interpolate": "step-after"},
+            "encoding": self._axes(size, stack="zero")
+            | {
+                "color": {"field": "series", "type": "nominal", "scale": colours, "legend": None},
+                # The first series lies at the bottom.
+                "order": {"field": "series", "type": "nominal", "sort": "ascending"},
+            },
+        }
 
-    def _rows(self) -> list[tuple[str, ...]]:
-        return [(moment(at), *(_shown(s, i) for s in self._series)) for i, at in enumerate(self._starts)]
+    def _line(self, series: Series, size: Size) -> dict[str, Any]:
+        # A line is interrupted where nothing was measured. A part of one value is a dot: its line has round ends.
+        values = [{"at": at, "value": value, "part": part} for part, at, value in self._parts(series, size)]
+        return {
+            "data": {"values": values},
+            "mark": {"type": "line", "color": f"var(--{series.colour})", "strokeCap": "round", "strokeJoin": "round"},
+            "encoding": self._axes(size) | {"detail": {"field": "part", "type": "nominal"}},
+        }
 
-    @property
-    def _starts(self) -> list[datetime]:
-        return self.window.starts()
+    def _axes(self, size: Size, stack: str | None = None) -> dict[str, Any]:
+        begin, end = self._span()
+        time = {"format": TIMES, "tickCount": size.ticks, "title": None}
+        return {
+            "x": {
+                "field": "at",
+                "type": "temporal",
+                "axis": time,
+                "scale": {"type": "utc", "domain": [begin, end], "nice": False},
+            },
+            "y": {
+                "field": "value",
+                "type": "quantitative",
+                "axis": {"labelExpr": self.labels, "title": None, "tickCount": 4} | self._whole_ticks(),
+                "scale": {"type": "log", "nice": True} if self.log else {"zero": True},
+                "stack": stack,
+            },
+        }
 
-    @property
-    def _points(self) -> int:
-        return len(self._starts)
+    def _whole_ticks(self) -> dict[str, Any]:
+        return {"tickMinStep": 1} if self.whole else {}
 
-    def _y_axis(self, scale: Scale) -> Markup:
-        show = self._series[0].show
-        labels = (tag("span", show(t), style=f"bottom:{_n(scale.at(t) * 100)}%") for t in scale.ticks())
-        return tag("div", *labels, class_="y", aria_hidden="true")
-
-    def _x_axis(self) -> Markup:
-        begin = self._starts[0]
-        end = self._starts[-1] + timedelta(seconds=self.window.bucket_s)
-        ticks = time_ticks(begin, end)
-        labels = (
-            tag("span", said, style=f"left:{_n(_part(at, begin, end) * 100)}%", class_="odd" if i % 2 else None)
-            for i, (at, said) in enumerate(ticks)
-        )
-        return tag("div", *labels, class_="x", aria_hidden="true")
-
-    def _mark(self) -> Markup | None:
-        """Return the line of a deploy."""
+    def _deploy(self) -> Iterator[dict[str, Any]]:
+        """Yield the line of a deploy."""
         mark = self.window.mark
         if mark is None or not self.window.is_deploy:
-            return None
-        begin, end = self._starts[0], self._starts[-1] + timedelta(seconds=self.window.bucket_s)
-        place = _part(mark, begin, end)
-        side = "left" if place > 0.8 else None  # noqa: PLR2004 - there is no room at its right
-        return tag(
-            "div",
-            tag("div", tag("span", "deploy", class_=side), class_="mark", style=f"left:{_n(place * 100)}%"),
-            class_="marks",
-        )
+            return
+        begin, end = self._span()
+        at = _ms(mark)
+        x = {"field": "at", "type": "temporal", "scale": {"type": "utc", "domain": [begin, end], "nice": False}}
+        data = {"data": {"values": [{"at": at}]}, "encoding": {"x": x}}
+        is_late = (at - begin) / (end - begin) > 0.8  # noqa: PLR2004 - there is no room at its right
+        side = {"align": "right", "dx": -6} if is_late else {"align": "left", "dx": 6}
+        yield data | {"mark": {"type": "rule", "color": "var(--ink)", "strokeDash": [5, 4], "strokeWidth": 1.5}}
+        label = {"type": "text", "text": "deploy", "y": 8, "color": "var(--ink)", "fontSize": 12}
+        yield data | {"mark": label | side}
+
+    def _span(self) -> tuple[int, int]:
+        starts = self.window.starts()
+        return _ms(starts[0]), _ms(starts[-1]) + self.window.bucket_s * 1000
+
+    def _steps(self, series: Series, size: Size) -> list[tuple[float, float]]:
+        """Return where each step begins, and where the last one ends; of several buckets the mean, so that areas keep their size."""
+        steps = [(at, sum(v or 0 for v in group) / len(group)) for at, _, group in self._groups(series, size)]
+        return [*steps, (self._span()[1], steps[-1][1])]
+
+    def _parts(self, series: Series, size: Size) -> Iterator[tuple[int, float, float]]:
+        """Yield the number of the part of the line, the middle of the step and the value; of several buckets the greatest."""
+        # A logarithmic axis has no zero.
+        least = min((v for v in series.values if v), default=1.0) if self.log else 0.0
+        part = 0
+        for begin, end, group in self._groups(series, size):
+            known = [v for v in group if v is not None]
+            if known:
+                yield part, (begin + end) / 2, max([*known, least])
+            else:
+                part += 1
+
+    def _groups(self, series: Series, size: Size) -> Iterator[tuple[float, float, Sequence[float | None]]]:
+        """Yield the values of the steps that are drawn, and where each begins and ends: each has as many buckets as there is no room for."""
+        begin, end = self._span()
+        every = -(-len(series.values) // size.points)
+        width = every * self.window.bucket_s * 1000
+        for i in range(0, len(series.values), every):
+            at = begin + i // every * width
+            yield at, min(at + width, end), series.values[i : i + every]
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        starts = self.window.starts()
+        return [(moment(at), *(_shown(s, i) for s in self._series)) for i, at in enumerate(starts)]
 
     def _legend(self) -> Markup:
         items = (tag("li", tag("i", class_=s.colour), named(s.name)) for s in self._series)
@@ -159,57 +201,8 @@ class Chart:
 
 def _shown(series: Series, i: int) -> str:
     value = series.values[i]
-    return "\N{EN DASH}" if value is None else series.show(value)
+    return NOTHING if value is None else series.show(value)
 
 
-def _part(at: datetime, begin: datetime, end: datetime) -> float:
-    return (at - begin) / (end - begin)
-
-
-def _area(scale: Scale, low: Sequence[float], high: Sequence[float]) -> str:
-    """Return a path between two stairs; runs of the same height are one step."""
-    if not any(a != b for a, b in zip(low, high, strict=True)):
-        return ""
-    forth = _stairs(scale, high, reverse=False)
-    back = _stairs(scale, low, reverse=True)
-    return f"M0 {_y(scale, high[0])}{forth}{back}Z"
-
-
-def _stairs(scale: Scale, values: Sequence[float], reverse: bool) -> str:
-    n = len(values)
-    width = WIDTH / n
-    path = []
-    order = range(n - 1, -1, -1) if reverse else range(n)
-    drawn = None if reverse else _y(scale, values[0])
-    for i in order:
-        height = _y(scale, values[i])
-        edge = _n((i + 1) * width if reverse else i * width)
-        if height != drawn:
-            path.append(f"H{edge}V{height}")
-            drawn = height
-    path.append("H0" if reverse else f"H{WIDTH}")
-    return "".join(path)
-
-
-def _line(scale: Scale, values: Sequence[float | None]) -> str:
-    """Return a path through the middles of the buckets, broken where there is no value; a lonely value is a dash."""
-    width = WIDTH / len(values)
-    path: list[str] = []
-    around = [None, *values, None]
-    for i, (value, (before, after)) in enumerate(zip(values, zip(around, around[2:], strict=False), strict=True)):
-        if value is None:
-            continue
-        height = _y(scale, value)
-        if before is None and after is None:
-            path.append(f"M{_n(i * width)} {height}h{_n(width)}")
-        else:
-            path.append(f"{'M' if before is None else 'L'}{_n((i + 0.5) * width)} {height}")
-    return "".join(path)
-
-
-def _y(scale: Scale, value: float) -> str:
-    return _n(HEIGHT * (1 - scale.at(value)))
-
-
-def _n(number: float) -> str:
-    return f"{number:.2f}".rstrip("0").rstrip(".")
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pgrouse.error_line import error_line
 from pyspark_pgrouse.report.findings import ErrorGroup, Findings, TopicTotals
 from pyspark_pgrouse.report.html.chart import Chart, Series
+from pyspark_pgrouse.report.html.comparison import before
 from pyspark_pgrouse.report.html.formatting import count, duration, moment, share, short
 from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
 from pyspark_pgrouse.report.html.section import card, more, section
@@ -26,7 +27,6 @@ def failures(findings: Findings) -> Markup:
         if any(findings.deaths.get(result, ()))
     ]
     chart = Chart(
-        "deaths",
         f"Dead messages per {duration(findings.window.bucket_s)}, by result",
         "Stacked areas of the results that are neither success nor cancelled.",
         findings.window,
@@ -64,7 +64,9 @@ def _error_groups(findings: Findings) -> Markup:
 def _error_group(findings: Findings, error_group: ErrorGroup) -> Markup:
     compared = findings.window.mark is not None
     badge = (
-        tag("b", "NEW", class_="new", title="never seen before the mark") if compared and error_group.is_new else None
+        tag("b", "NEW", class_="new", title=f"not seen {before(findings.window)}")
+        if compared and error_group.is_new
+        else None
     )
     error = (error_group.error or f"({error_group.result}, without an error)").strip()
     line = error_line(error)
@@ -72,7 +74,7 @@ def _error_group(findings: Findings, error_group: ErrorGroup) -> Markup:
         [
             f"first {moment(error_group.first_seen)}",
             f"last {moment(error_group.last_seen)}",
-            *([f"before the mark: {count(error_group.before)}"] if compared else []),
+            *([f"{count(error_group.before)} {before(findings.window)}"] if compared else []),
             f"newest: message {error_group.sample_id}",
             f"fingerprint {error_group.fingerprint}",
         ]
@@ -88,7 +90,9 @@ def _error_group(findings: Findings, error_group: ErrorGroup) -> Markup:
             tag("i", error_group.result),
             class_="who",
         ),
-        sparkline(error_group.trend, f"dead messages over time, at most {count(max(error_group.trend, default=0))}"),
+        sparkline(
+            error_group.trend, f"dead messages over time, at most {count(max(error_group.trend, default=0))}", "d1"
+        ),
         tag("code", line if len(line) <= LINE else f"{line[:LINE]}\N{HORIZONTAL ELLIPSIS}", class_="error"),
         tag("small", facts),
         trace,

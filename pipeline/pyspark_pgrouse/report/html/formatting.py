@@ -11,6 +11,7 @@ GAP = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"
 _LARGE = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _RATES = (("s", 1), ("min", 60), ("h", 3600), ("d", 86400))
+_UNITS = {"s": "second", "min": "minute", "h": "hour", "d": "day"}
 
 
 def count(number: int) -> str:
@@ -40,9 +41,18 @@ def rate(per_second: float) -> str:
 
 def rates(per_second: Sequence[float]) -> list[str]:
     """Write rates that stand beside each other, all by the unit of the largest: `6.93/s`, `0.83/s`, `<0.01/s`."""
-    largest = max(per_second, default=0.0)
-    unit, times = next(((u, t) for u, t in _RATES if largest * t >= 1), _RATES[-1])
+    unit, times = _rate(max(per_second, default=0.0))
     return [f"{_no_less(each * times)}/{unit}" if each else "0/s" for each in per_second]
+
+
+def rate_unit(largest_per_second: float) -> tuple[str, int]:
+    """Return the unit of rates of which this is the largest, and its seconds: `minute`, 60."""
+    unit, times = _rate(largest_per_second)
+    return _UNITS[unit], times
+
+
+def _rate(largest: float) -> tuple[str, int]:
+    return next(((u, t) for u, t in _RATES if largest * t >= 1), _RATES[-1])
 
 
 def _no_less(number: float) -> str:
@@ -65,6 +75,14 @@ def share(part: float | None) -> str:
         return f">99.99{GAP}%"
     places = 2 if percent < 1 or percent > 99 else 1  # noqa: PLR2004
     return f"{percent:.{places}f}".rstrip("0").rstrip(".") + f"{GAP}%"
+
+
+def hours(seconds: float) -> str:
+    """Write a sum of times in hours, so that those of a column can be compared: `4,120 h`, `0.25 h`, `<0.01 h`."""
+    number = seconds / 3600
+    if 0 < number < 0.005:  # noqa: PLR2004 - what would be written as nothing
+        return f"<0.01{GAP}h"
+    return f"{number:,.0f}{GAP}h" if number >= 999.5 else f"{digits(number)}{GAP}h"  # noqa: PLR2004 - the fourth digit
 
 
 def times(factor: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark_pgrouse.report.findings import Findings, TopicTotals
-from pyspark_pgrouse.report.html.chart import Chart, Series
+from pyspark_pgrouse.report.html.chart import DURATIONS, Chart, Series
 from pyspark_pgrouse.report.html.formatting import duration, short
 from pyspark_pgrouse.report.html.markup import Child, Markup, named, tag
 from pyspark_pgrouse.report.html.section import card, more, section
@@ -21,11 +21,11 @@ def latency(findings: Findings) -> Markup:
         for i, name in enumerate(names)
     ]
     chart = Chart(
-        "latency",
         "Total time of all messages (log scale)",
         "Lines of the percentiles 50, 95 and 99 of the total time, on a logarithmic axis.",
         findings.window,
         lines=lines[::-1],
+        labels=DURATIONS,
         log=True,
     )
     lead = (

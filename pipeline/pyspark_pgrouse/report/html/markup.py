@@ -41,11 +41,6 @@ def named(name: str) -> Markup:
     return tag("span", Markup(_JOINT.sub(r"\g<0><wbr>", text(name))), class_="name", title=name)
 
 
-def empty(name: str, /, **attributes: str | float | bool | None) -> Markup:
-    """Return an element of SVG that has nothing in it."""
-    return Markup(f"<{name}{_attributes(attributes)}/>")
-
-
 def join(children: Iterable[Child], between: str = "") -> Markup:
     """Return one after the other."""
     return Markup(text(between).join(text(child) for child in children if child is not None))

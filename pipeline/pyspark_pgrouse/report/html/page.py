@@ -11,6 +11,7 @@ from pyspark_pgrouse.report.findings import Findings
 from pyspark_pgrouse.report.html.capacity import capacity
 from pyspark_pgrouse.report.html.channels import channels
 from pyspark_pgrouse.report.html.comparison import comparison
+from pyspark_pgrouse.report.html.cost import cost
 from pyspark_pgrouse.report.html.failures import failures
 from pyspark_pgrouse.report.html.formatting import count, duration, moment
 from pyspark_pgrouse.report.html.latency import latency
@@ -20,6 +21,7 @@ from pyspark_pgrouse.report.html.section import section
 from pyspark_pgrouse.report.html.slo import slo
 from pyspark_pgrouse.report.html.throughput import throughput
 from pyspark_pgrouse.report.html.tiles import tiles
+from pyspark_pgrouse.report.html.weeks import weeks
 from pyspark_pgrouse.report.window import Window
 
 
@@ -46,8 +48,10 @@ def _body(findings: Findings) -> Markup:
         )
     parts = (
         tiles(findings),
-        slo(findings),
         comparison(findings),
+        slo(findings),
+        weeks(findings),
+        cost(findings),
         throughput(findings),
         latency(findings),
         failures(findings),
@@ -75,10 +79,10 @@ def _between(window: Window) -> str:
 
 
 def _foot(findings: Findings) -> Markup:
-    names = join((tag("code", f"tables/{name}") for name in findings.tables), " ")
+    names = join((tag("code", f"tables/{name}.parquet") for name in findings.tables), " ")
     said = (
         "All times are UTC. A message belongs to the time at which it ended. Topics whose successes are not kept (archive_success = none) show their "
-        "failures only. Percentiles are approximate by at most one rank in a thousand."
+        "failures only. Percentiles are exact to three digits."
     )
     return join([tag("p", said), tag("p", "Every number and more, as Parquet: ", names) if findings.tables else None])
 

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark_pgrouse.report.html.markup import Markup, empty, tag
+from pyspark_pgrouse.report.html.markup import Markup
+from pyspark_pgrouse.report.html.svg import drawing
 
-WIDTH, HEIGHT, POINTS = 100, 24, 50
-
-
-def sparkline(values: Sequence[float | None], text: str) -> Markup:
-    """Draw columns, the highest of them as high as there is room. text: what they are, and what the highest one is."""
-    kept = coarse(values)
-    most = max((v for v in kept if v), default=0)
-    width = WIDTH / max(1, len(kept))
-    columns = "".join(_column(i, v / most, width) for i, v in enumerate(kept) if v and most)
-    return tag(
-        "svg",
-        tag("title", text),
-        empty("path", d=columns),
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        preserveAspectRatio="none",
-        role="img",
-        class_="spark",
-    )
+WIDTH, HEIGHT, POINTS = 120, 24, 60
 
 
-def coarse(values: Sequence[float | None]) -> list[float | None]:
-    """Return at most 50 values: of neighbours the greatest."""
-    every = -(-len(values) // POINTS) or 1
+def sparkline(values: Sequence[float | None], text: str, colour: str = "c1") -> Markup:
+    """Draw an area, its highest point as high as there is room. text: what it is, and what the highest point is."""
+    kept = coarse(values, POINTS)
+    spec = {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "data": {"values": [{"at": i, "value": value or 0} for i, value in enumerate([*kept, *kept[-1:]])]},
+        "mark": {"type": "area", "interpolate": "step-after", "color": f"var(--{colour})"},
+        "encoding": {
+            "x": {"field": "at", "type": "quantitative", "axis": None},
+            "y": {"field": "value", "type": "quantitative", "axis": None, "scale": {"nice": False}},
+        },
+    }
+    return drawing(spec, text, "spark")
+
+
+def coarse(values: Sequence[float | None], points: int) -> list[float | None]:
+    """Return no more values than that: of neighbours the greatest."""
+    every = -(-len(values) // points) or 1
     groups = (values[i : i + every] for i in range(0, len(values), every))
     return [max((v for v in group if v is not None), default=None) for group in groups]
-
-
-def _column(i: int, part: float, width: float) -> str:
-    height = max(1.0, part * HEIGHT)
-    return f"M{i * width:.4g} {HEIGHT}v-{height:.3g}h{width * 0.8:.3g}v{height:.3g}z"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark_pgrouse.report.html.markup import Child, Markup, tag
 
@@ -14,6 +14,28 @@ def data_table(
     head = tag("tr", *(tag("th", h, scope="col", class_=_class(i, texts)) for i, h in enumerate(heads)))
     body = (tag("tr", *(_cell(i, c, texts) for i, c in enumerate(row))) for row in rows)
     return tag("table", tag("caption", caption) if caption else None, tag("thead", head), tag("tbody", *body))
+
+
+def grouped_table(name: str, groups: Mapping[str, Sequence[str]], rows: Iterable[Sequence[Child]]) -> Markup:
+    """Return a table with columns in groups: the title of a group stands over the heads of its columns. name: what its rows are."""
+    over = (tag("th", title, scope="colgroup", colspan=len(heads), class_="group") for title, heads in groups.items())
+    # The first column of each group is set apart from the group before.
+    firsts = [i == 0 for heads in groups.values() for i in range(len(heads))]
+    under = (
+        tag("th", head, scope="col", class_="n group" if i == 0 else "n")
+        for heads in groups.values()
+        for i, head in enumerate(heads)
+    )
+    body = (
+        tag(
+            "tr",
+            tag("th", first, scope="row"),
+            *(tag("td", c, class_="n group" if g else "n") for c, g in zip(cells, firsts, strict=True)),
+        )
+        for first, *cells in rows
+    )
+    head = (tag("tr", tag("th", name, scope="col", rowspan=2), *over), tag("tr", *under))
+    return tag("table", tag("thead", *head), tag("tbody", *body), class_="grouped")
 
 
 def bar(part: float, colour: str = "c1") -> Markup:

@@ -1,37 +1,39 @@
-// What a bucket says is shown beside the pointer, or by the arrow keys; without scripts the browser shows it as a title.
+// The numbers of a bucket are shown beside the pointer, or by the arrow keys. They are those of the table below the drawing.
 (function () {
   const tip = document.body.appendChild(Object.assign(document.createElement("div"), { className: "tip", hidden: true }));
-  const show = (slot) => {
-    slot.parentNode.querySelectorAll(".on").forEach((other) => other.classList.remove("on"));
-    slot.classList.add("on");
-    tip.textContent = slot.told;
-    tip.hidden = false;
-    const box = slot.getBoundingClientRect();
-    const right = box.right + 8 + tip.offsetWidth < innerWidth;
-    tip.style.left = Math.max(8, right ? box.right + 8 : box.left - 8 - tip.offsetWidth) + scrollX + "px";
-    tip.style.top = box.top + scrollY + 8 + "px";
-  };
-  const hide = (svg) => {
-    tip.hidden = true;
-    svg.querySelectorAll(".on").forEach((slot) => slot.classList.remove("on"));
-  };
-  document.querySelectorAll(".slots").forEach((group) => {
-    const svg = group.ownerSVGElement;
-    const slots = [...group.children];
-    let at = slots.length - 1;
-    slots.forEach((slot, i) => {
-      slot.told = slot.textContent;
-      slot.firstChild.remove();
-      slot.addEventListener("pointerenter", () => show(slots[(at = i)]));
-    });
-    svg.addEventListener("pointerleave", () => hide(svg));
-    svg.addEventListener("blur", () => hide(svg));
-    svg.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -1, ArrowRight: 1, Home: -slots.length, End: slots.length }[event.key];
-      if (event.key === "Escape") hide(svg);
-      if (!step) return;
-      event.preventDefault();
-      show(slots[(at = Math.min(slots.length - 1, Math.max(0, at + step)))]);
+  document.querySelectorAll(".chart").forEach((chart) => {
+    const names = [...chart.querySelectorAll("thead th")].map((each) => each.textContent);
+    const rows = [...chart.querySelectorAll("tbody tr")];
+    let at = rows.length - 1;
+    chart.querySelectorAll(".drawing").forEach((drawing) => {
+      const plot = drawing.querySelector(".role-frame .background");
+      const show = (i) => {
+        at = Math.min(rows.length - 1, Math.max(0, i));
+        const cells = [...rows[at].children].map((each) => each.textContent);
+        const said = cells.map((cell, k) => (k ? `${names[k]}: ${cell}` : cell)).filter((_, k) => !k || !/^(\u2013|0)$/.test(cells[k]));
+        tip.textContent = said.join("\n");
+        tip.hidden = false;
+        const box = plot.getBoundingClientRect();
+        const x = box.left + ((at + 0.5) / rows.length) * box.width;
+        const right = x + 12 + tip.offsetWidth < innerWidth;
+        tip.style.left = Math.max(8, right ? x + 12 : x - 12 - tip.offsetWidth) + scrollX + "px";
+        tip.style.top = box.top + scrollY + 8 + "px";
+      };
+      const hide = () => { tip.hidden = true; };
+      drawing.tabIndex = 0;
+      drawing.addEventListener("pointermove", (event) => {
+        const box = plot.getBoundingClientRect();
+        show(Math.floor(((event.clientX - box.left) / box.width) * rows.length));
+      });
+      drawing.addEventListener("pointerleave", hide);
+      drawing.addEventListener("blur", hide);
+      drawing.addEventListener("keydown", (event) => {
+        const step = { ArrowLeft: -1, ArrowRight: 1, Home: -rows.length, End: rows.length }[event.key];
+        if (event.key === "Escape") hide();
+        if (!step) return;
+        event.preventDefault();
+        show(at + step);
+      });
     });
   });
 })();

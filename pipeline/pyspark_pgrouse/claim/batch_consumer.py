@@ -1,0 +1,175 @@
+"""The loop of `consume`: claim a batch, call the function, settle, and claim the next."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from pgrouse.client.settlement import SettleKind
+from pyspark_pgrouse.claim.batch import BatchFunction, BatchResult, call_function, search_batch
+from pyspark_pgrouse.claim.batch_settler import BatchSettler
+from pyspark_pgrouse.claim.batch_size import BatchSize
+from pyspark_pgrouse.claim.claimed_batch import ClaimedBatch
+from pyspark_pgrouse.claim.consumer_locks import HeldClaims
+from pyspark_pgrouse.claim.executor_claims import NOTHING, ExecutorClaims
+from pyspark_pgrouse.claim.locks_process import LocksProcess, LocksProcessEnded
+from pyspark_pgrouse.claim.outcome import AttemptOutcome, Row, SettledCounts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NOT_BEGUN = AttemptOutcome(SettleKind.RELEASE, ran=False)
+RELEASED = AttemptOutcome(SettleKind.RELEASE)
+
+
+class OnError(StrEnum):
+    """What becomes of a batch over which the function raised."""
+
+    BISECT = "bisect"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True)
+class ConsumerLimits:
+    """When a consumer ends, and how it waits.
+
+    Attributes:
+        failures: after so many batches in a row that failed.
+        interval_s: how long it waits when there is nothing to claim, and after a batch that failed.
+        messages: after so many messages, or as soon as there are none; None = only when it is stopped.
+        on_error: whether the messages that make the function raise are searched, or all of the batch is given back.
+    """
+
+    failures: int
+    interval_s: float
+    messages: int | None = None
+    on_error: OnError = OnError.BISECT
+
+
+class BatchConsumer:
+    """One run of a function over batches.
+
+    Args:
+        function: what works them.
+        claims: claims, reads and settles them.
+        settler: settles what is left of a batch over which the function raised.
+        locks: extends their locks.
+        size: how many messages a batch has.
+        limits: when it ends.
+        report: called with every batch that ran.
+
+    Attributes:
+        stop: set it to end the run after the batch that is running.
+        failed_in_a_row: how many of the last batches failed.
+        settled: what became of all messages.
+    """
+
+    def __init__(
+        self,
+        function: BatchFunction,
+        claims: ExecutorClaims,
+        settler: BatchSettler,
+        locks: LocksProcess,
+        size: BatchSize,
+        limits: ConsumerLimits,
+        report: Callable[[BatchResult], None],
+    ) -> None:
+        self.stop = threading.Event()
+        self.failed_in_a_row = 0
+        self.settled = SettledCounts()
+        self._function, self._claims, self._settler, self._locks = function, claims, settler, locks
+        self._size, self._limits, self._report = size, limits, report
+        self._batches = 0
+        self._left = limits.messages
+
+    def run(self) -> None:
+        """Work until stopped, until too many batches have failed, or until the messages are used up.
+
+        Raises:
+            PgrouseError: why it cannot go on. What it holds is given back.
+        """
+        try:
+            self._run()
+        except LocksProcessEnded:
+            # What would have given it back is gone.
+            self._settler.release_orphaned([])
+            raise
+
+    def _run(self) -> None:
+        batch = self._claim()
+        while not self.stop.is_set():
+            if len(batch):
+                batch = self._work(batch)
+            elif self._left is not None:
+                return
+            else:
+                self.stop.wait(self._limits.interval_s)
+                # Most looks find nothing: one task is enough, until one finds something.
+                batch = self._claim(tasks=1)
+        self._settler.settle(_not_begun(batch))
+
+    def _claim(self, tasks: int | None = None) -> ClaimedBatch:
+        return self._hold(self._claims.claim(self._rows(), tasks))
+
+    def _work(self, batch: ClaimedBatch) -> ClaimedBatch:
+        """Work a batch, settle it, and return the next one."""
+        started = time.monotonic()
+        frame = self._claims.frame(batch)
+        outcomes = call_function(self._function, frame)
+        self._size.record(len(batch), time.monotonic() - started, batch.lock_duration_s)
+        if not isinstance(outcomes, str):
+            return self._settle_and_claim(batch, outcomes, started)
+        ran = self._give_back(batch, frame, outcomes)
+        self._end(started, ran)
+        if ran.has_failed:
+            # What the function needs may be away.
+            self.stop.wait(self._limits.interval_s)
+        return self._claim() if self._goes_on() else self._hold(NOTHING)
+
+    def _give_back(self, batch: ClaimedBatch, frame: DataFrame, error: str) -> BatchResult:
+        """Settle a batch over which the function raised."""
+        held = self._settler.held(batch.claims)
+        if self._limits.on_error is OnError.RELEASE:
+            released = self._settler.settle([(*ref, RELEASED) for ref in held])
+            return BatchResult(self._batches, released, 0, error, has_failed=True)
+        search = search_batch(self._function, frame, held, error, self._settler, self.stop.is_set)
+        return BatchResult(self._batches, search.settled, 0, error, search.at_fault, search.has_failed)
+
+    def _settle_and_claim(
+        self, batch: ClaimedBatch, outcomes: Mapping[int, AttemptOutcome], started: float
+    ) -> ClaimedBatch:
+        settled, following = self._claims.advance(batch, outcomes, self._rows() if self._goes_on() else 0)
+        self._hold(following)
+        self._end(started, BatchResult(self._batches, settled, 0))
+        # What other tasks still held may have been in its way.
+        return following if len(following) or not self._goes_on() else self._claim()
+
+    def _end(self, started: float, ran: BatchResult) -> None:
+        """Take note of a batch that has ended."""
+        self.settled += ran.settled
+        self.failed_in_a_row = self.failed_in_a_row + 1 if ran.has_failed else 0
+        self._report(replace(ran, seconds=time.monotonic() - started))
+        self._batches += 1
+        if self.failed_in_a_row >= self._limits.failures:
+            self.stop.set()
+
+    def _goes_on(self) -> bool:
+        return not self.stop.is_set() and (self._left is None or self._left > 0)
+
+    def _rows(self) -> int:
+        return self._size.rows if self._left is None else min(self._size.rows, self._left)
+
+    def _hold(self, batch: ClaimedBatch) -> ClaimedBatch:
+        """Have the locks of a batch extended from now on, and no other."""
+        if self._left is not None:
+            self._left -= len(batch)
+        self._locks.hold(HeldClaims(tuple(batch.claims), len(batch), batch.lock_duration_s, self.settled.total))
+        return batch
+
+
+def _not_begun(batch: ClaimedBatch) -> list[Row]:
+    return [(*ref, NOT_BEGUN) for ref in batch.refs()]

@@ -1,0 +1,63 @@
+"""What one batch of `consume` has claimed: a share for each task."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark_pgrouse.claim.claim_client import ClaimedRow
+from pyspark_pgrouse.claim.in_flight import ClaimRef
+
+
+@dataclass(frozen=True)
+class ClaimedShare:
+    """What one task claimed. It goes from executors to the driver and back, so the ids are packed: 8 bytes each.
+
+    Attributes:
+        ids: of the messages, by claim.
+        lock_duration_s: the shortest lock among them, in seconds.
+    """
+
+    ids: Mapping[int, array[int]] = field(default_factory=dict)
+    lock_duration_s: float = 0
+
+    @classmethod
+    def of(cls, claimed: Iterable[ClaimedRow]) -> ClaimedShare:
+        """Pack what was claimed."""
+        rows = list(claimed)
+        ids: dict[int, array[int]] = {}
+        for row in rows:
+            ids.setdefault(row.claim_id, array("q")).append(row.id)
+        return cls(ids, min((row.lock_duration_s for row in rows), default=0))
+
+    def __len__(self) -> int:
+        return sum(map(len, self.ids.values()))
+
+    def refs(self) -> list[ClaimRef]:
+        """Return id and claim of each message, by id."""
+        return sorted((id_, claim_id) for claim_id, ids in self.ids.items() for id_ in ids)
+
+
+@dataclass(frozen=True)
+class ClaimedBatch:
+    """All shares of a batch, none of them empty."""
+
+    shares: tuple[ClaimedShare, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.shares))
+
+    @property
+    def claims(self) -> list[int]:
+        """The numbers of its claims."""
+        return [claim_id for share in self.shares for claim_id in share.ids]
+
+    @property
+    def lock_duration_s(self) -> float:
+        """The shortest lock of its messages, in seconds; 0 without any."""
+        return min((share.lock_duration_s for share in self.shares), default=0)
+
+    def refs(self) -> list[ClaimRef]:
+        """Return id and claim of each message, by id."""
+        return sorted(ref for share in self.shares for ref in share.refs())

@@ -1,0 +1,121 @@
+"""Claims and settles the batches of a consumer on Spark's executors: one task for each share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import zip_longest
+from typing import TYPE_CHECKING, cast
+
+from pyspark.sql.types import StructType
+
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse import schema
+from pyspark_pgrouse.claim.batch_settler import BatchSettler
+from pyspark_pgrouse.claim.claim_client import ClaimCursor
+from pyspark_pgrouse.claim.claimed_batch import ClaimedBatch, ClaimedShare
+from pyspark_pgrouse.claim.outcome import AttemptOutcome, SettledCounts, sum_results
+from pyspark_pgrouse.claim.share import ConsumerSettings, ShareReader, ShareRequest, ShareResult, serve
+from pyspark_pgrouse.executors import on_executors
+from pyspark_pgrouse.options import Mode, Options
+from pyspark_pgrouse.read.slices import SliceReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# A task costs more to start than it takes to claim fewer messages.
+LEAST_ROWS = 200
+NOTHING = ClaimedBatch()
+
+
+class ExecutorClaims:
+    """The claims of one consumer.
+
+    Args:
+        spark: the session.
+        settings: who claims what.
+        settler: of the same consumer.
+        max_bytes: of the payloads of a batch, about; 0 = any.
+        run: runs tasks; None = on the executors.
+
+    Raises:
+        ConfigError: Spark may run a task twice at the same time.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: ConsumerSettings,
+        settler: BatchSettler,
+        max_bytes: int = 0,
+        run: Callable[..., list[ShareResult]] | None = None,
+    ) -> None:
+        self._spark, self._settings, self._settler, self._max_bytes = spark, settings, settler, max_bytes
+        self._run = run or partial(on_executors, spark)
+        if str(spark.conf.get("spark.speculation", "false")).lower() == "true":
+            raise ConfigError(
+                "spark.speculation runs a task twice at the same time, and both would claim messages: --conf spark.speculation=false"
+            )
+        self._cursors: list[ClaimCursor] = []
+
+    def claim(self, rows: int, tasks: int | None = None) -> ClaimedBatch:
+        """Claim a batch of at most so many messages, by so many tasks; None = as many as the executors run at a time."""
+        return self.advance(NOTHING, {}, rows, tasks)[1]
+
+    def advance(
+        self, done: ClaimedBatch, outcomes: Mapping[int, AttemptOutcome], rows: int, tasks: int | None = None
+    ) -> tuple[SettledCounts, ClaimedBatch]:
+        """Settle a batch and claim the next one, in one go.
+
+        Args:
+            done: the batch whose function has returned.
+            outcomes: by id; a message without one succeeded.
+            rows: how many messages the next batch may have; 0 = claim none.
+            tasks: as in `claim`.
+
+        Raises:
+            PgrouseError: a task failed more often than Spark tries it. What is held is still held.
+        """
+        requests = self._requests(done, outcomes, rows, tasks)
+        results = self._run(partial(serve, self._settings), requests)
+        self._cursors[: len(results)] = [result.cursor for result in results]
+        batch = ClaimedBatch(tuple(result.claimed for result in results if len(result.claimed)))
+        self._release_orphans(results, batch)
+        return sum_results(counted for result in results for counted in result.counted), batch
+
+    def frame(self, batch: ClaimedBatch) -> DataFrame:
+        """Return the messages of a batch, as far as they are still held when it is read."""
+        ddl = schema.ddl(Options(mode=Mode.CLAIM))
+        rows = SliceReader(self._settings.dsn, schema.CLAIMED, cast("StructType", StructType.fromDDL(ddl)))
+        reader = ShareReader(batch.shares, schema.select(schema.CLAIMED), rows)
+        tasks = len(batch.shares)
+        return self._spark.range(0, tasks, 1, tasks).mapInArrow(reader.read, ddl)
+
+    def _requests(
+        self, done: ClaimedBatch, outcomes: Mapping[int, AttemptOutcome], rows: int, tasks: int | None
+    ) -> list[ShareRequest]:
+        claiming = min(tasks or self._spark.sparkContext.defaultParallelism, -(-rows // LEAST_ROWS))
+        parts = [rows // claiming + (number < rows % claiming) for number in range(claiming)]
+        return [
+            ShareRequest(
+                share,
+                {id_: outcomes[id_] for ids in share.ids.values() for id_ in ids if id_ in outcomes}
+                if outcomes
+                else {},
+                part,
+                -(-self._max_bytes // claiming) if claiming else 0,
+                cursor,
+            )
+            for share, part, cursor in self._dealt(done, parts)
+        ]
+
+    def _dealt(self, done: ClaimedBatch, parts: list[int]) -> list[tuple[ClaimedShare, int, ClaimCursor]]:
+        """Return what each task settles, how much it claims, and from where."""
+        tasks = max(len(done.shares), len(parts))
+        self._cursors += [ClaimCursor()] * (tasks - len(self._cursors))
+        dealt = zip_longest(done.shares, parts, self._cursors[:tasks])
+        return [(share or ClaimedShare(), part or 0, cursor) for share, part, cursor in dealt]
+
+    def _release_orphans(self, results: list[ShareResult], batch: ClaimedBatch) -> None:
+        if any(result.may_have_orphans for result in results):
+            self._settler.release_orphaned(batch.refs())

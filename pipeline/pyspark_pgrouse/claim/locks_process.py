@@ -1,0 +1,95 @@
+"""The driver's side of the process that holds the locks of a consumer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from pgrouse.errors import DatabaseUnreachable, ExitCode, PgrouseError
+from pyspark_pgrouse.claim import consumer_locks
+from pyspark_pgrouse.claim.claim_client import ConsumerTaken
+from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration, HeldClaims
+
+# How long it may take to give back what it holds, while the job waits: where the job ends, a container may end.
+RELEASE_TIMEOUT_S = 60
+ERRORS: dict[str, type[PgrouseError]] = {kind.__name__: kind for kind in (ConsumerTaken, DatabaseUnreachable)}
+
+
+class LocksProcessEnded(PgrouseError):
+    """The process that extends the locks is gone."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+class LocksProcess:
+    """The process, from here. As a context manager it starts, and ends when all is given back.
+
+    Args:
+        registration: who works what.
+    """
+
+    def __init__(self, registration: ConsumerRegistration) -> None:
+        self._registration = registration
+
+    def __enter__(self) -> LocksProcess:
+        # In a session of its own: Ctrl-C is for the job, and a shell that ends hangs up on it alone.
+        self._process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-m", consumer_locks.__name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._send(asdict(self._registration))
+        answer = json.loads(self._out.readline() or '{"error": ""}')
+        if (error := answer["error"]) is not None:
+            self.hang_up()
+            raise ERRORS.get(error, PgrouseError)(answer.get("text") or "the process that extends locks did not start")
+        return self
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(PgrouseError):
+            self._send({"ended": True})
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """End its input, and wait until it has given back what is held."""
+        with suppress(OSError):
+            self._in.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(RELEASE_TIMEOUT_S)
+        self._out.close()
+
+    def hold(self, held: HeldClaims) -> None:
+        """Say what is held from now on.
+
+        Raises:
+            LocksProcessEnded: it is gone, so the locks are not extended.
+        """
+        self._send(asdict(held))
+
+    def _send(self, line: dict[str, Any]) -> None:
+        try:
+            self._in.write(json.dumps(line) + "\n")
+            self._in.flush()
+        except (OSError, ValueError):
+            raise LocksProcessEnded(
+                "the process that extends the locks of messages has ended (killed? out of memory?): run it again"
+            ) from None
+
+    @property
+    def _in(self) -> Any:
+        return self._process.stdin
+
+    @property
+    def _out(self) -> Any:
+        return self._process.stdout

@@ -1,0 +1,136 @@
+"""What executors do for a batch of `consume`: settle the share of the last batch, claim one of the next, and read it.
+
+Each task has a connection of its own, so that claims, reads and settles grow with the executors; the driver only learns ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from pgrouse.client.calls.run import read_claimed
+from pyspark_pgrouse import connection
+from pyspark_pgrouse.claim.claim_client import ClaimClient, ClaimCursor, ClaimedRow, claim_up_to
+from pyspark_pgrouse.claim.claimed_batch import ClaimedShare
+from pyspark_pgrouse.claim.in_flight import ClaimRef, unzip
+from pyspark_pgrouse.claim.outcome import SUCCEEDED, AttemptOutcome, settle_in_parts
+from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
+from pyspark_pgrouse.read.slices import Slice, SliceReader
+
+# A server that restarts is awaited. On a cluster Spark runs a task four times.
+RETRY_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class ConsumerSettings:
+    """What all tasks of a consumer share. `dsn` as in `connection.connect`; `lock`: None = as the topics have it."""
+
+    consumer: str
+    topics: tuple[str, ...]
+    dsn: str | None = field(default=None, repr=False)
+    lock: timedelta | None = None
+
+
+@dataclass(frozen=True)
+class ShareRequest:
+    """What one task is to do.
+
+    Attributes:
+        settle: the share whose function has returned.
+        outcomes: by id; a message without one succeeded.
+        rows: how many messages to claim at most; 0 = none.
+        max_bytes: of their payloads, about; 0 = any.
+        cursor: where the last claim of this task ended.
+    """
+
+    settle: ClaimedShare = field(default_factory=ClaimedShare)
+    outcomes: Mapping[int, AttemptOutcome] = field(default_factory=dict)
+    rows: int = 0
+    max_bytes: int = 0
+    cursor: ClaimCursor = field(default_factory=ClaimCursor)
+
+
+@dataclass(frozen=True)
+class ShareResult:
+    """What a task did.
+
+    Attributes:
+        counted: what became of the messages that it settled, as `settle_rows` says.
+        claimed: the next share.
+        cursor: where its claim ended.
+        may_have_orphans: it was run before, or its connection broke: messages may be locked that no result names.
+    """
+
+    counted: list[tuple[str, int]]
+    claimed: ClaimedShare
+    cursor: ClaimCursor
+    may_have_orphans: bool
+
+
+class ShareTask:
+    """Serves one request, on an executor."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self._settings = settings
+        self._may_have_orphans = self._connected = False
+        self._cursor = ClaimCursor()
+        self._connection = ReconnectingConnection(self._connect, RETRY_TIMEOUT_S, was_there=True)
+
+    def run(self, request: ShareRequest) -> ShareResult:
+        """Settle, then claim: what is still held counts against limits, and keeps ordered channels shut."""
+        task = TaskContext.get()
+        self._may_have_orphans = task is not None and task.attemptNumber() > 0
+        self._cursor = request.cursor
+        try:
+            rows = [(*ref, request.outcomes.get(ref[0], SUCCEEDED)) for ref in request.settle.refs()]
+            counted = settle_in_parts(self._connection, rows)
+            claimed = claim_up_to(self._claim, request.rows, request.max_bytes)
+        finally:
+            self._connection.close()
+        return ShareResult(counted, ClaimedShare.of(claimed), self._cursor, self._may_have_orphans)
+
+    def _claim(self, rows: int, size: int) -> list[ClaimedRow]:
+        settings = self._settings
+        part = self._connection.run(
+            lambda client: client.claim(settings.topics, rows, size, settings.lock, self._cursor)
+        )
+        self._cursor = self._cursor.after(part)
+        return part
+
+    def _connect(self, _again: bool) -> ClaimClient:
+        # The answer of the claim that a connection broke in is lost.
+        self._may_have_orphans |= self._connected
+        self._connected = True
+        return ClaimClient(connection.connect(self._settings.dsn), self._settings.consumer)
+
+
+def serve(settings: ConsumerSettings, request: ShareRequest) -> ShareResult:
+    """Serve one request: what a task runs."""
+    return ShareTask(settings).run(request)
+
+
+def claimed_slice(columns: str, refs: Sequence[ClaimRef]) -> Slice:
+    """Return what reads these messages, as far as they are still held."""
+    call = read_claimed(*unzip(refs))
+    # COPY takes no parameters. These are arrays of numbers.
+    claimed = call.statement.decode() % tuple(f"'{each}'" for each in call.values)
+    return Slice(f"SELECT {columns} FROM ({claimed}) AS a")  # noqa: S608 - all of it is ours
+
+
+@dataclass(frozen=True)
+class ShareReader:
+    """Reads the shares of a batch: what of them is still held."""
+
+    shares: tuple[ClaimedShare, ...]
+    columns: str
+    rows: SliceReader
+
+    def read(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of the shares with these numbers."""
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from self.rows.read(claimed_slice(self.columns, self.shares[number].refs()))

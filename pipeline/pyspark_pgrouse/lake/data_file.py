@@ -1,0 +1,101 @@
+"""A Parquet file as the log of a Delta table has it: its partition, its size, and the statistics by which readers skip it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from deltalake.transaction import AddAction
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData, Statistics
+
+# Columns by which a reader may want to skip files. The log has their least and greatest value in each file.
+STATISTICS = (
+    "id", "key", "channel", "created_at", "result", "error_fingerprint", "handled_by", "archived_at", "archive_xid",
+)  # fmt: skip
+LONGEST_VALUE = 32  # of text in the statistics
+GREATEST = "\U0010ffff"
+LONGEST_NAME = 200  # of an escaped topic: directories have names of at most 255 bytes
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file.
+
+    Attributes:
+        path: from the root of the lake, with `/`.
+        date: the day of `archived_at` (UTC) of all its rows.
+        topic: of all its rows.
+        rows: how many.
+        bytes: how big the file is.
+        statistics: as the log has them: JSON.
+    """
+
+    path: str
+    date: date
+    topic: str
+    rows: int
+    bytes: int
+    statistics: str
+
+    def as_action(self) -> AddAction:
+        """Return the action that adds it to a table."""
+        now_ms = int(datetime.now(UTC).timestamp() * 1000)
+        partition: dict[str, str | None] = {"date": self.date.isoformat(), "topic": self.topic}
+        return AddAction(self.path, self.bytes, partition, now_ms, True, self.statistics)
+
+
+def folder(day: date, topic: str) -> str:
+    """Return the directory of a partition. What file systems and Hive do not take as it is (a colon) is escaped, as in a URL.
+
+    A name too long for a directory is cut and gets a digest: the topic itself is in the log.
+    """
+    escaped = quote(topic, safe="")
+    if len(escaped) > LONGEST_NAME:
+        escaped = f"{escaped[:LONGEST_NAME]}~{sha256(topic.encode()).hexdigest()[:16]}"
+    return f"date={day.isoformat()}/topic={escaped}"
+
+
+def statistics(parquet: FileMetaData) -> str:
+    """Return the statistics of a file for the log.
+
+    Each column has bounds, unless it is NULL everywhere: where they are missing, deltalake 1.6 tells pyarrow that nothing can be found.
+    """
+    names = [parquet.schema.column(n).name for n in range(parquet.num_columns)]
+    said: dict[str, Any] = {"numRecords": parquet.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for number, name in enumerate(names):
+        if name in STATISTICS:
+            groups = [parquet.row_group(n).column(number).statistics for n in range(parquet.num_row_groups)]
+            said["nullCount"][name] = sum(group.null_count for group in groups)
+            if there := [group for group in groups if group.num_values]:
+                said["minValues"][name], said["maxValues"][name] = _bounds(there)
+    # Some readers take an escaped character beyond U+FFFF for another one.
+    return json.dumps(said, ensure_ascii=False)
+
+
+def _bounds(groups: Sequence[Statistics]) -> tuple[Any, Any]:
+    if not all(group.has_min_max for group in groups):
+        return "", GREATEST * LONGEST_VALUE  # of text so long that Parquet does without
+    least, greatest = min(group.min for group in groups), max(group.max for group in groups)
+    if isinstance(least, datetime):
+        # The log counts in milliseconds.
+        return _moment(least), _moment(greatest + timedelta(microseconds=999))
+    return (least[:LONGEST_VALUE], _above(greatest)) if isinstance(least, str) else (least, greatest)
+
+
+def _above(text: str) -> str:
+    """Return a short text that no text with the same beginning is above."""
+    if len(text) <= LONGEST_VALUE:
+        return text
+    end = next((n for n in range(LONGEST_VALUE, len(text)) if text[n] != GREATEST), len(text))
+    return text[:end] + GREATEST
+
+
+def _moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
