@@ -60,8 +60,8 @@ BEGIN
             format('start a daemon whose configuration has a handler for %s, or pause the topic', v_topic);
         WHEN v_own.backlog_age > '0' AND v_ready < v_now - v_own.backlog_age THEN
           RETURN QUERY SELECT 'backlog', v_topic, v_ready + v_own.backlog_age,
-            format('messages of %s are ready for more than %s', v_topic, messages.format_interval(v_own.backlog_age)),
-            format('add workers or concurrency, or see what holds it up: `pgrouse explain ID`, `pgrouse topic show %s`', v_topic);
+            format('messages of %s have been ready for more than %s', v_topic, messages.format_interval(v_own.backlog_age)),
+            format('add workers or concurrency, or see what delays them: `pgrouse topic show %s`, `pgrouse explain ID`', v_topic);
         ELSE
       END CASE;
     END IF;
@@ -69,26 +69,21 @@ BEGIN
   END LOOP;
 
   RETURN QUERY
-  SELECT 'breaker', b.topic, b.changed_at, format('the breaker of %s is open: %s', b.topic, b.reason),
-         messages.breaker_advice(b.topic)
-  FROM messages.breaker AS b
-  CROSS JOIN messages.topic AS d
-  LEFT JOIN messages.topic AS t ON t.topic = b.topic
-  WHERE b.position = 'open' AND d.topic = '*' AND coalesce(t.breaker, d.breaker) IS NOT NULL;
+  SELECT 'breaker', b.topic, b.since, b.what, b.fix FROM messages.open_breakers() AS b;
 
   RETURN QUERY
   SELECT 'snapshot_held', NULL::text, min(h.began_at) + v_bound.snapshot_age,
-         format('%s open since %s: nothing that was settled since can be cleaned up',
+         format('%s has been open since %s: rows that were settled since cannot be cleaned up',
            (array_agg(h.who ORDER BY h.began_at))[1], to_char(min(h.began_at) AT TIME ZONE 'UTC', v_time)),
          (array_agg(h.fix ORDER BY h.began_at))[1]
   FROM (
-    SELECT a.xact_start AS began_at, format('a transaction of %s (%s, process %s) is', a.usename, coalesce(nullif(a.application_name, ''), 'no name'), a.pid) AS who,
+    SELECT a.xact_start AS began_at, format('a transaction of %s (%s, process %s)', a.usename, coalesce(nullif(a.application_name, ''), 'no name'), a.pid) AS who,
            format('end it: SELECT pg_terminate_backend(%s), and set idle_in_transaction_session_timeout for its user', a.pid) AS fix
     FROM pg_stat_activity AS a
     WHERE a.datname = current_database() AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
       AND num_nonnulls(a.backend_xmin, a.backend_xid) > 0
     UNION ALL
-    SELECT p.prepared, format('the prepared transaction "%s" of %s is', p.gid, p.owner), format('end it: ROLLBACK PREPARED %L, or COMMIT PREPARED', p.gid)
+    SELECT p.prepared, format('the prepared transaction "%s" of %s', p.gid, p.owner), format('end it: ROLLBACK PREPARED %L, or COMMIT PREPARED', p.gid)
     FROM pg_prepared_xacts AS p
     WHERE p.database = current_database()) AS h
   WHERE v_bound.snapshot_age > '0' AND h.began_at < clock_timestamp() - v_bound.snapshot_age
@@ -97,7 +92,7 @@ BEGIN
   RETURN QUERY
   SELECT 'dead_rate', d.topic, coalesce((SELECT c.since FROM messages.condition AS c WHERE c.kind = 'dead_rate' AND c.topic = d.topic), v_now),
          format('more than %s messages of %s died in an hour', d.bound, d.topic),
-         format('see why: `pgrouse dead group --topic %s`; fix it, then `pgrouse redrive`', d.topic)
+         format('see why: `pgrouse dead group --topic %s`; fix the cause, then `pgrouse redrive --topic %s`', d.topic, d.topic)
   FROM (
     SELECT t.topic, coalesce(own.dead_per_hour, v_bound.dead_per_hour) AS bound
     FROM messages.dead_topics() AS t (topic)
@@ -113,7 +108,7 @@ BEGIN
          'see `pgrouse alert sinks`; `pgrouse alert test NAME` says what a sink answers; `pgrouse alert forget NAME` drops one that is not used any more'
   FROM (
     SELECT s.name, s.failing_since + v_bound.undelivered_for AS since,
-           format('sink %s fails since %s', s.name, to_char(s.failing_since AT TIME ZONE 'UTC', v_time)) AS what
+           format('sink %s has failed since %s', s.name, to_char(s.failing_since AT TIME ZONE 'UTC', v_time)) AS what
     FROM messages.alert_sink AS s
     WHERE s.failing_since < v_now - v_bound.undelivered_for
     UNION ALL

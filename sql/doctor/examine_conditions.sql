@@ -13,13 +13,13 @@ AS $$
 BEGIN
   RETURN QUERY
   WITH found (code, level, what, fix) AS MATERIALIZED (
-    SELECT k.code, k.level, c.what, c.fix
+    SELECT k.code, messages.condition_level(c.kind), c.what, c.fix
     FROM messages.conditions() AS c
     JOIN (VALUES
-      ('backlog', 'backlog', 'warn'),
-      ('dead_rate', 'dead_rate', 'warn'),
-      ('breaker', 'breakers', 'warn'),
-      ('alerts_undelivered', 'alerts', 'fail')) AS k (kind, code, level) ON k.kind = c.kind
+      ('backlog', 'backlog'),
+      ('dead_rate', 'dead_rate'),
+      ('breaker', 'breakers'),
+      ('alerts_undelivered', 'alerts')) AS k (kind, code) ON k.kind = c.kind
     UNION ALL
     SELECT 'alerts', 'warn', format('%s messages to the sink %s were abandoned in the last week', count(*), d.sink), '`pgrouse alert replay` sends them again'
     FROM messages.alert_delivery AS d

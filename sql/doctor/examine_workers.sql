@@ -14,9 +14,13 @@ BEGIN
     SELECT w.*, w.seen_at > messages.now() - interval '1 minute' AS alive
     FROM messages.worker AS w
   ), unhandled AS MATERIALIZED (
-    SELECT u.topic FROM messages.unhandled_topics() AS u (topic)
-    -- Dead letters wait for an operator.
-    WHERE right(u.topic, 4) <> '.dlq'
+    -- For a moment it is a warning. Once it lasts it is what conditions, the alerts and the dashboard call a failure.
+    SELECT u.topic, CASE WHEN c.topic IS NULL THEN 'warn' ELSE messages.condition_level('no_worker') END AS level
+    FROM messages.unhandled_topics() AS u (topic)
+    LEFT JOIN messages.conditions() AS c ON c.kind = 'no_worker' AND c.topic = u.topic
+    CROSS JOIN LATERAL (SELECT p.stopped_until, p.probes FROM messages.claim_policy(u.topic, messages.now()) AS p) AS p
+    -- Dead letters wait for an operator; what is paused is so on purpose, and of an open breaker there is a finding of its own.
+    WHERE right(u.topic, 4) <> '.dlq' AND p.stopped_until IS NULL AND p.probes IS NULL
     LIMIT 100
   ), found (code, level, what, fix) AS (
     SELECT 'workers', 'fail', 'no worker is alive', 'start one with `pgrouse run`'
@@ -42,7 +46,7 @@ BEGIN
     FROM worker AS w
     WHERE w.alive AND NOT w.stopping AND w.status ->> 'listener' <> 'listening' AND w.started_at < messages.now() - interval '30 seconds'
     UNION ALL
-    SELECT 'unhandled_topics', 'fail', format('messages of %s wait, and no live worker handles that topic', u.topic),
+    SELECT 'unhandled_topics', u.level, format('messages of %s wait, and no live worker handles that topic', u.topic),
            format('start a worker with a handler for it: [topics.%s]', quote_ident(u.topic))
     FROM unhandled AS u
     UNION ALL

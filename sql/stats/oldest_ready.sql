@@ -1,7 +1,6 @@
 -- Since when the oldest ready message of a topic waits, read from the edges of the ready indexes.
--- Called by: conditions, topic by topic. Locks: nothing. Result: NULL = none is ready.
--- Of the messages with a channel it checks p_bound: an older one may come after those.
-CREATE OR REPLACE FUNCTION messages.oldest_ready(p_topic text, p_bound integer DEFAULT 1000)
+-- Called by: conditions and stats, topic by topic. Locks: nothing. Result: NULL = none is ready.
+CREATE OR REPLACE FUNCTION messages.oldest_ready(p_topic text)
 RETURNS timestamptz
 LANGUAGE plpgsql
 STABLE
@@ -11,11 +10,10 @@ DECLARE
   v_next   record;
   v_oldest timestamptz;
 BEGIN
-  SELECT min(c.available_at) INTO v_oldest
-  FROM (
-    SELECT m.available_at FROM messages.message AS m
-    WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL
-    LIMIT p_bound) AS c;
+  SELECT m.available_at INTO v_oldest
+  FROM messages.message AS m
+  WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL
+  ORDER BY m.available_at LIMIT 1;
   SELECT n.* INTO v_next FROM messages.next_priority(p_topic, (-1)::smallint, true) AS n;
   WHILE v_next.priority IS NOT NULL LOOP
     v_oldest := least(v_oldest, (

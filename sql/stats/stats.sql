@@ -1,7 +1,10 @@
--- Queue counts by topic, without ever counting a big table: the counts of a topic stop at p_bound (p_bound then means "at least").
--- Of the messages with a channel it checks p_bound of each topic. handled: as is_handled says. Called by: pgrouse stats. Locks: nothing.
+-- Queue counts by topic: the one way to count, at a cost that does not grow with the queue.
+-- ready, delayed: exact below p_bound; from p_bound on an estimate (estimate_waiting). running, dead_last_day: exact. The dead of the last day
+-- are those of messages.dead_count, counted in steps of ten minutes: those that died in the step in which the day began are included.
+-- handled: as is_handled says. Called by: pgrouse stats, pgrouse top, the web, the metrics. Locks: nothing.
+-- Cost: a sample of the pages, and of each topic p_bound entries of the ready indexes; of one with many more, none.
 -- Result: one row per topic that has live messages, dead ones of the last day, or a policy.
-CREATE OR REPLACE FUNCTION messages.stats(p_bound integer DEFAULT 10000)
+CREATE OR REPLACE FUNCTION messages.stats(p_bound integer DEFAULT 1000)
 RETURNS TABLE (
   topic text, ready bigint, delayed bigint, running bigint, dead_last_day bigint, oldest_ready_s double precision, handled boolean
 )
@@ -17,17 +20,13 @@ BEGIN
     SELECT messages.next_topic(NULL, '')
     UNION ALL
     SELECT messages.next_topic(NULL, s.topic) FROM standing AS s WHERE s.topic IS NOT NULL
+  ), estimate AS MATERIALIZED (
+    SELECT e.* FROM messages.estimate_waiting() AS e
   ), dead AS (
-    -- Topic by topic, so that one where many die takes nothing from the count of another.
-    SELECT t.topic, bounded.count
-    FROM messages.dead_topics() AS t (topic)
-    CROSS JOIN LATERAL (
-      SELECT count(*) AS count
-      FROM (
-        SELECT FROM messages.message_archive AS a
-        WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = t.topic COLLATE "C" AND a.archived_at > v_now - interval '1 day'
-        LIMIT p_bound) AS a) AS bounded
-    WHERE bounded.count > 0
+    SELECT c.topic, sum(c.count)::bigint AS count
+    FROM messages.dead_count AS c
+    WHERE c.died_at >= date_bin('10 minutes', v_now - interval '1 day', 'epoch')
+    GROUP BY c.topic
   ), running AS (
     SELECT m.topic, count(*) AS count FROM messages.message AS m WHERE m.claim_id IS NOT NULL GROUP BY m.topic
   ), known AS (
@@ -38,40 +37,50 @@ BEGIN
   )
   SELECT
     k.topic,
-    least(waiting.ready, p_bound),
-    least(waiting.delayed, p_bound),
+    messages.count_or_estimate(k.topic, '-infinity', v_now, p_bound, e.ready, e.ready_seen),
+    messages.count_or_estimate(k.topic, v_now, 'infinity', p_bound, e.delayed, e.delayed_seen),
     coalesce(r.count, 0),
     coalesce(d.count, 0),
-    extract(epoch FROM v_now - waiting.oldest)::double precision,
+    extract(epoch FROM v_now - messages.oldest_ready(k.topic))::double precision,
     messages.is_handled(k.topic)
   FROM known AS k
-  CROSS JOIN LATERAL (
-    SELECT sum(place.ready)::bigint AS ready, sum(place.delayed)::bigint AS delayed, min(place.oldest) AS oldest
-    FROM (
-      -- Priority by priority: in the index only then do the ready stand before the delayed.
-      SELECT
-        (SELECT count(*) FROM (
-           SELECT FROM messages.message AS m
-           WHERE m.topic = k.topic AND m.priority = p.priority AND m.claim_id IS NULL AND m.channel IS NULL
-             AND m.available_at <= v_now LIMIT p_bound) AS bounded) AS ready,
-        (SELECT count(*) FROM (
-           SELECT FROM messages.message AS m
-           WHERE m.topic = k.topic AND m.priority = p.priority AND m.claim_id IS NULL AND m.channel IS NULL
-             AND m.available_at > v_now LIMIT p_bound) AS bounded) AS delayed,
-        (SELECT min(m.available_at) FROM messages.message AS m
-         WHERE m.topic = k.topic AND m.priority = p.priority AND m.claim_id IS NULL AND m.channel IS NULL
-           AND m.available_at <= v_now) AS oldest
-      FROM generate_series(0, 9) AS p (priority)
-      UNION ALL
-      SELECT count(*) FILTER (WHERE c.available_at <= v_now), count(*) FILTER (WHERE c.available_at > v_now),
-             min(c.available_at) FILTER (WHERE c.available_at <= v_now)
-      FROM (
-        SELECT m.available_at FROM messages.message AS m
-        WHERE m.topic = k.topic AND m.claim_id IS NULL AND m.channel IS NOT NULL LIMIT p_bound) AS c
-    ) AS place
-  ) AS waiting
+  LEFT JOIN estimate AS e ON e.topic = k.topic
   LEFT JOIN running AS r ON r.topic = k.topic
   LEFT JOIN dead AS d ON d.topic = k.topic
   ORDER BY k.topic;
+END
+$$;
+
+-- How many messages of a topic wait that are available after p_after, until p_until: counted up to p_bound, beyond it estimated.
+-- Called by: stats. p_estimate: the estimate, NULL = 0; p_seen: from how many messages it was made. Locks: nothing.
+-- Result: from p_bound on it is an estimate, below it the count.
+CREATE OR REPLACE FUNCTION messages.count_or_estimate(
+  p_topic text, p_after timestamptz, p_until timestamptz, p_bound integer, p_estimate bigint, p_seen bigint
+)
+RETURNS bigint
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  v_count bigint;
+BEGIN
+  -- 300 messages stand on ten pages at least: chance alone does not make twice as many of them as there are.
+  IF p_seen >= 300 AND p_estimate >= 2 * p_bound THEN
+    RETURN p_estimate;
+  END IF;
+  SELECT count(*)
+  INTO v_count
+  FROM (
+    -- Priority by priority: in the index only then do the ready stand before the delayed.
+    SELECT FROM generate_series(0, 9) AS p (priority)
+    CROSS JOIN LATERAL (
+      SELECT FROM messages.message AS m
+      WHERE m.topic = p_topic AND m.priority = p.priority AND m.claim_id IS NULL AND m.channel IS NULL
+        AND m.available_at > p_after AND m.available_at <= p_until) AS m
+    UNION ALL
+    SELECT FROM messages.message AS m
+    WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.available_at > p_after AND m.available_at <= p_until
+    LIMIT p_bound) AS bounded;
+  RETURN CASE WHEN v_count < p_bound THEN v_count ELSE greatest(p_bound, p_estimate) END;
 END
 $$;

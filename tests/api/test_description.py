@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -21,6 +22,7 @@ from schemathesis.specs.openapi.checks import response_schema_conformance, statu
 from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.web import v1
 from tests.api.site import Site
+from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 # Names that mean nothing to a client that sees them without their module.
@@ -134,7 +136,8 @@ def test_a_change_of_policy_is_described_setting_by_setting(description: dict[st
     settings = description["components"]["schemas"]["TopicPolicy"]["properties"]
 
     assert list(settings) == TopicPolicy.names()
-    assert description["components"]["schemas"]["PolicyChange"] == {"$ref": "#/components/schemas/TopicPolicy"}
+    body = description["paths"]["/v1/topics/{topic}"]["patch"]["requestBody"]
+    assert body["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/TopicPolicy"}
 
 
 def test_every_schema_has_a_meaningful_name(description: dict[str, Any]) -> None:
@@ -156,6 +159,60 @@ def test_class_names_of_the_api_are_unique() -> None:
 
     assert [name for name, count in names.items() if count > 1] == []
     assert len(names) > 60
+
+
+def test_each_member_and_parameter_is_described(description: dict[str, Any]) -> None:
+    schemas = description["components"]["schemas"]
+    members = [
+        f"{name}.{member}"
+        for name, schema in schemas.items()
+        for member, about in schema.get("properties", {}).items()
+        if not about.get("description")
+    ]
+    parameters = [
+        f"{operation['operationId']}.{parameter['name']}"
+        for operation in operations_of(description)
+        for parameter in operation.get("parameters", [])
+        if not parameter.get("description")
+    ]
+
+    assert (members, parameters) == ([], [])
+
+
+def operations_of(description: dict[str, Any]) -> list[dict[str, Any]]:
+    return [operation for path in description["paths"].values() for operation in path.values()]
+
+
+def test_each_body_has_an_example_that_fits_its_schema(description: dict[str, Any]) -> None:
+    schemas = description["components"]["schemas"]
+    fitting = 0
+    for operation in operations_of(description):
+        bodies = [operation.get("requestBody"), *(operation["responses"].get(status) for status in ("200", "201"))]
+        for content in [body["content"]["application/json"] for body in bodies if body]:
+            schema = content["schema"]
+            name = schema.get("$ref", "").rpartition("/")[2]
+            example = content["example"] if "example" in content else schemas[name]["examples"][0]
+            jsonschema.validate(example, {**schema, "components": {"schemas": schemas}})
+            fitting += 1
+
+    assert fitting > 60
+
+
+def test_each_tag_is_described(description: dict[str, Any]) -> None:
+    used = {tag for operation in operations_of(description) for tag in operation["tags"]}
+
+    assert {tag["name"] for tag in description["tags"] if tag["description"]} == used
+
+
+def test_the_server_is_where_it_was_read_from_or_the_address_that_is_set(
+    site: Site, site_database: Database, description: dict[str, Any]
+) -> None:
+    public = Site(site_database, url="https://queue.example.com")
+    set_ = httpx.get(f"{public.url}/v1/openapi.json").json()
+    public.stop()
+
+    assert description["servers"] == [{"url": "/"}]
+    assert set_["servers"] == [{"url": "https://queue.example.com"}]
 
 
 def test_the_page_of_the_api_shows_every_route_to_anonymous_clients(site: Site) -> None:

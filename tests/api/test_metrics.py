@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from pgrouse.client.calls.stats import COUNT_BOUND
 from pgrouse.metrics import catalogue
 from tests.api.site import Site
 from tests.daemon.proxy import Proxy
@@ -165,3 +166,27 @@ def test_an_outage_of_the_database_is_the_only_metric_then(
             eventually(lambda: values(client.get("/metrics").text) == {"pgrouse_database_up": 0}, within_s=60)
     finally:
         site.stop()
+
+
+def test_metrics_and_api_show_the_same_counts_as_the_rows(http: httpx.Client, site_database: Database) -> None:
+    # Of a connection of its own, whose clock no other test has stopped.
+    queue = Queue(site_database.connect())
+    queue.publish_many(12_345, "many")
+    queue.publish_many(12, "many", wait="1 hour", channel="c")
+    queue.publish_many(7, "few")
+
+    exported = values(http.get("/metrics").text)
+    found = {row["topic"]: row for row in http.get("/v1/stats").json()["topics"]}
+    listed = {row["topic"]: row for row in http.get("/v1/topics").json()["topics"]}
+
+    query = "SELECT topic, count(*) AS count FROM messages.message WHERE available_at <= messages.now() GROUP BY 1"
+    rows = {row.topic: row.count for row in queue.rows(query)}
+    for topic in ("many", "few"):
+        assert exported[f"pgrouse_queue_messages,ready,{topic}"] == rows[topic]
+        assert found[topic]["ready"] == listed[topic]["ready"] == rows[topic]
+    assert found["many"]["delayed"] == listed["many"]["delayed"] == 12
+    assert http.get("/v1/stats").json()["exact_below"] == COUNT_BOUND
+    assert (
+        queue.value("SELECT pg_get_function_arguments('messages.stats'::regproc)")
+        == f"p_bound integer DEFAULT {COUNT_BOUND}"
+    )

@@ -303,16 +303,39 @@ def test_dead_letters_of_other_topics_are_not_moved(site: Site, queue: Queue) ->
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
-        ("/v1/messages", "GET, POST"),
-        ("/v1/messages/7", "GET, PATCH"),
-        ("/v1/topics/t", "DELETE, GET, PATCH"),
-        ("/v1/stats", "GET"),
+        ("/v1/messages", "GET, HEAD, POST"),
+        ("/v1/messages/7", "GET, HEAD, PATCH"),
+        ("/v1/topics/t", "DELETE, GET, HEAD, PATCH"),
+        ("/v1/stats", "GET, HEAD"),
     ],
 )
 def test_a_disallowed_method_is_answered_with_the_allowed_ones(http: httpx.Client, path: str, allowed: str) -> None:
     answer = http.put(path)
 
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/topics", "/v1/openapi.json", "/v1/docs", "/livez", "/", "/metrics", "/messages/0"]
+)
+def test_head_is_answered_as_get_without_a_body(http: httpx.Client, path: str) -> None:
+    get, head = http.get(path), http.head(path)
+
+    assert (head.status_code, head.content) == (get.status_code, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
+    assert int(head.headers["content-length"]) > 0
+
+
+def test_head_of_a_stream_ends(http: httpx.Client) -> None:
+    head = http.head("/live/overview")
+
+    assert (head.status_code, head.content) == (200, b"")
+
+
+def test_head_of_a_path_without_get_is_refused(http: httpx.Client) -> None:
+    head = http.head("/v1/claim")
+
+    assert (head.status_code, head.headers["allow"]) == (405, "POST")
 
 
 def test_a_waiting_message_is_deleted_without_a_record(http: httpx.Client, queue: Queue) -> None:

@@ -212,7 +212,7 @@ def test_a_repeated_request_with_its_key_gets_the_first_answer(http: httpx.Clien
 
     assert again.json() == first.json()
     assert again.headers["idempotent-replayed"] == "true"
-    assert other.status_code == 422
+    assert (other.status_code, code(other)) == (422, "idempotency_key_reused")
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'p.once'") == 1
 
 

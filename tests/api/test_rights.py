@@ -12,7 +12,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from pgrouse.config.config import Config
-from pgrouse.web import app as web_app
+from pgrouse.web import application
 from pgrouse.web.caller import Role
 from pgrouse.web.security import RequireRole
 from tests.api.site import Site, code
@@ -42,7 +42,7 @@ class Way:
 
 def ways() -> Iterator[Way]:
     """Yield the served routes, whatever registered them."""
-    for included in web_app.create_app(Config()).routes:
+    for included in application.create_app(Config()).routes:
         for route in included.original_router.routes if hasattr(included, "original_router") else [included]:
             if not isinstance(route, APIRoute):
                 assert getattr(route, "path", None) == "/static/{name:path}"

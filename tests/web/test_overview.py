@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+from typing import Any
 
 import httpx
 import pytest
 from playwright.sync_api import expect
 
+from pgrouse.web.problems import KINDS
 from tests.sql.queue import Queue
+from tests.sql.test_open_breakers import open_breaker
 from tests.web import sample_data
-from tests.web.site import Site, Visitor
+from tests.web.site import NARROW, WIDE, Site, Visitor, is_live, overflow
 
 
 def test_the_overview_shows_backlog_age_deaths_and_workers(visitor: Visitor, queue: Queue) -> None:
@@ -54,17 +58,36 @@ def test_an_empty_queue_shows_the_next_step_and_no_problem(visitor: Visitor) -> 
 
     expect(page.locator("#waiting")).to_contain_text("No topic yet")
     expect(page.locator("#state")).to_contain_text("no worker")
-    expect(page.locator("#wrong")).to_contain_text("The queue itself sees no problem.")
+    expect(page.locator("#problems")).to_contain_text("The queue itself sees no problem.")
+    expect(page).to_have_title("Overview · pgrouse")
+    expect(page.locator("#problem-count")).to_be_empty()
 
 
-def test_large_counts_stop_at_their_limit_and_say_so(visitor: Visitor, queue: Queue) -> None:
-    queue.publish_many(1200, "bulk")
+def test_a_large_number_is_an_estimate_and_not_a_sum_of_bounds(visitor: Visitor, queue: Queue) -> None:
+    queue.publish_many(31_700, "bulk")
+    queue.publish_many(9_000, "mail")
+    queue.publish_many(12_300, "mail", wait="1 hour")
 
     page = visitor.open("/")
 
-    expect(page.locator("#figures")).to_contain_text("1,000+")
-    expect(page.locator("#figures")).to_contain_text("0 delayed")
-    expect(page.locator("#waiting")).to_contain_text("1,000+")
+    expect(page.locator("#figures")).to_contain_text("≈ 41,000")
+    expect(page.locator("#figures")).to_contain_text("≈ 12,000 delayed")
+    expect(page.locator("#waiting tbody tr").nth(0)).to_contain_text(re.compile(r"bulk[^\d]*≈ 32,000"))
+    expect(page.locator("#waiting tbody tr").nth(1)).to_contain_text(re.compile(r"mail[^\d]*9,000"))
+
+
+def test_the_dead_of_a_topic_are_counted_however_many_died_in_others(visitor: Visitor, queue: Queue) -> None:
+    for topic, count in (("payments", 2_500), ("webhooks", 191), ("reports", 5)):
+        queue.publish_many(count, topic)
+        queue.settle("fail", queue.claim(topic, limit=count), ["boom"] * count)
+
+    page = visitor.open("/")
+    expect(page.locator("#figures")).to_contain_text(re.compile(r"Dead\s*2,696"))
+    page = visitor.open("/topics")
+
+    for topic, dead in (("payments", "2,500"), ("webhooks", "191"), ("reports", "5")):
+        row = page.locator("#list tbody tr").filter(has_text=topic)
+        expect(row.locator("td[data-label='Dead 24 h']")).to_have_text(dead)
 
 
 @pytest.mark.slow
@@ -81,15 +104,144 @@ def test_every_page_of_a_million_messages_loads_within_its_statement_timeout(vis
         expect(page.locator("h1")).not_to_have_text("Timed out")
 
 
-def test_a_problem_is_shown_with_its_fix(visitor: Visitor, queue: Queue) -> None:
+def test_a_problem_of_an_unknown_kind_is_shown_with_its_fix(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute(
-        "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES ('backlog_age', 'mail', now(), 'topic mail waits for an hour', 'start more workers')"
+        "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES ('new_kind', 'mail', now(), 'topic mail waits for an hour', 'run `pgrouse fix mail`')"
     )
 
     page = visitor.open("/")
 
-    expect(page.locator("#wrong")).to_contain_text("topic mail waits for an hour")
-    expect(page.locator("#wrong")).to_contain_text("start more workers")
+    expect(page.locator("#problems")).to_contain_text("topic mail waits for an hour")
+    expect(page.locator("#problems code")).to_have_text("pgrouse fix mail")
+
+
+def wrong(queue: Queue) -> None:
+    """A topic without a worker, one whose breaker is open, one where many die, one that is paused on purpose, and one that is well."""
+    queue.call("register_worker", "w", "host", 1, "1.0", ["mail", "payments", "reports", "well"], 10)
+    queue.policy("mail", breaker={"pause": "10m"})
+    open_breaker(queue, "mail")
+    queue.publish_many(101, "payments")
+    queue.settle("fail", queue.claim("payments", limit=101), ["boom"] * 101)
+    for topic in ("orphan", "reports"):
+        queue.publish(topic, wait="-10 minutes")
+    queue.call("pause", "reports", "on purpose")
+    queue.publish("well")
+    queue.call("update_conditions")
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_problems_come_first_and_are_counted_in_navigation_and_title(
+    visitor: Visitor, queue: Queue, size: dict[str, int]
+) -> None:
+    wrong(queue)
+
+    page = visitor.open("/", size=size)
+
+    strip = page.locator("#problems")
+    expect(strip.locator("h2")).to_have_text("3 problems")
+    expect(strip.locator("li .badge")).to_have_text(["no worker", "breaker open", "many dead"])
+    assert "`" not in strip.inner_text()
+    expect(strip).to_be_in_viewport()
+    top = page.evaluate("id => document.getElementById(id).getBoundingClientRect().top", "problems")
+    assert top < page.evaluate("document.getElementById('figures').getBoundingClientRect().top")
+    expect(page).to_have_title("(3) Overview · pgrouse")
+    expect(page.locator("#problem-count")).to_contain_text("3")
+    if size == NARROW:
+        assert page.evaluate("getComputedStyle(document.getElementById('menu'), '::after').content") == '"3"'
+    assert overflow(page) == 0
+
+
+def test_a_problem_is_fixed_by_its_button_and_the_count_follows(visitor: Visitor, queue: Queue) -> None:
+    wrong(queue)
+    page = visitor.open("/")
+    is_live(page)
+
+    page.get_by_role("button", name="Pause orphan").click()
+    page.locator("#confirm").get_by_role("button", name="Pause").click()
+
+    expect(page.locator("#toasts")).to_contain_text("orphan is paused")
+    assert queue.value("SELECT paused_at IS NOT NULL FROM messages.topic WHERE topic = 'orphan'")
+    queue.call("update_conditions")
+    expect(page.locator("#problems h2")).to_have_text("2 problems")
+    expect(page).to_have_title("(2) Overview · pgrouse")
+    expect(page.locator("#problem-count")).to_contain_text("2")
+
+
+def test_each_button_of_a_problem_leads_to_a_page(site: Site, queue: Queue) -> None:
+    queue.publish("a")
+    for kind in (*KINDS, "unknown"):
+        for topic in ("", "a&b?c/d") if kind == "unknown" else ("a",):
+            queue.conn.execute(
+                "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES (%s, %s, now(), 'it is so', 'do this')",
+                [kind, topic],
+            )
+
+    shown = httpx.get(site.url).text
+    strip = shown[shown.index('id="problems"') : shown.index('id="figures"')]
+    links = [html.unescape(each) for each in re.findall(r'href="([^"]*)"', strip)]
+
+    assert len(links) > len(KINDS)
+    assert {link: httpx.get(site.url + link).status_code for link in set(links) - {"/doctor?now=1"}} == dict.fromkeys(
+        set(links) - {"/doctor?now=1"}, 200
+    )
+
+
+def test_the_maintenance_can_be_run_where_pg_cron_is_late(visitor: Visitor, queue: Queue) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES ('cron_late', '', now(), 'pg_cron is late', '')"
+    )
+    page = visitor.open("/")
+
+    page.get_by_role("button", name="Run the maintenance").click()
+
+    expect(page.locator("#toasts")).to_contain_text("The maintenance ran.")
+    expect(page.locator("#problems")).to_contain_text("The queue itself sees no problem.")
+
+
+def test_a_page_that_is_not_live_counts_the_problems_too(visitor: Visitor, queue: Queue) -> None:
+    wrong(queue)
+
+    for path in ("/messages", "/audit"):
+        page = visitor.open(path)
+
+        expect(page.locator("#problem-count")).to_contain_text("3")
+        expect(page).to_have_title(re.compile(r"^\(3\) .* · pgrouse$"))
+
+
+def test_topics_page_and_overview_agree_on_what_is_a_problem(visitor: Visitor, queue: Queue) -> None:
+    wrong(queue)
+
+    page = visitor.open("/topics")
+
+    badges = {
+        row.locator("th a").inner_text(): [
+            (badge.inner_text(), (badge.get_attribute("class") or "").split()[-1])
+            for badge in row.locator(".badge").all()
+        ]
+        for row in page.locator("#list tbody tr").all()
+    }
+    assert badges == {
+        "mail": [("breaker open", "warn")],
+        "orphan": [("no worker", "bad")],
+        "payments": [("many dead", "warn")],
+        "reports": [("paused", "info")],
+        "well": [("on", "good")],
+    }
+
+
+def test_a_token_of_some_topics_counts_only_their_problems(site: Site, queue: Queue, as_token: Any) -> None:
+    wrong(queue)
+    queue.conn.execute(
+        "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES ('snapshot_held', '', now(), 'a secret name', '')"
+    )
+
+    shown = httpx.get(site.url, headers=as_token("viewer", topics=("mail*",))).text
+
+    assert "<title>(1) Overview" in shown
+    assert "the breaker of mail is open" in shown
+    assert "a secret name" not in shown
+    assert "orphan" not in shown
+    assert "<button" not in shown[shown.index('id="problems"') : shown.index('id="figures"')]
 
 
 def test_another_period_is_a_link(visitor: Visitor, queue: Queue) -> None:

@@ -17,16 +17,17 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Footer, Input, Static
 
+from pgrouse.client.calls.stats import COUNT_BOUND
 from pgrouse.client.database import Database
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES, SKIP_REASONS
 from pgrouse.config.duration import show
 from pgrouse.error_line import last_line
-from pgrouse.format import harmless, plural, show_age, show_count, sparkline
+from pgrouse.format import harmless, plural, show_age, show_estimate, sparkline
 from pgrouse.top import action
 from pgrouse.top.dialog import Answer, ConfirmDialog, Field, FormDialog, NoteDialog
 from pgrouse.top.feed import Feed, ReadFailure, error_text
 from pgrouse.top.field import read_delay, read_end, read_id, read_rate, read_text, read_yes
-from pgrouse.top.snapshot import BOUND, DeadRow, QueueSnapshot, TopicRow, TopicState, WorkerRow
+from pgrouse.top.snapshot import DeadRow, QueueSnapshot, TopicRow, TopicState, WorkerRow
 from pgrouse.top.table import LiveColumn, LiveTable
 
 T = TypeVar("T")
@@ -34,12 +35,11 @@ WIDE = 110
 
 STATE_STYLES = {
     TopicState.RUNNING: "green",
-    TopicState.PAUSED: "yellow",
-    TopicState.BREAKER: "red",
+    TopicState.PAUSED: "cyan",
+    TopicState.BREAKER: "yellow",
     TopicState.UNHANDLED: "yellow",
 }
 WORKER_STYLES = {"working": "green", "draining": "yellow", "stopping": "yellow", "silent": "red"}
-COUNT = show_count(BOUND)
 # Names of topics sort them; of numbers the highest comes first.
 ORDERS: dict[str, Callable[[TopicRow], Any]] = {
     "name": lambda row: row.topic,
@@ -59,7 +59,7 @@ HELP = [
     "space         freeze, or go on",
     "q             quit",
     "",
-    "READY, DELAYED and DEAD stop at 10,000+. DEAD and the groups are those of 24 hours.",
+    "READY and DELAYED are estimates from 1,000 on (≈). DEAD and the groups are those of 24 hours.",
     "RATE is messages claimed per minute, WAIT and RUN are 95th percentiles, of the last 5 minutes.",
     "The charts show the last hour, minute by minute.",
 ]
@@ -77,13 +77,17 @@ def _red_if(count: Callable[[Any], float]) -> Callable[[Any], str]:
     return lambda row: "red" if count(row) else ""
 
 
+def _waiting(count: int) -> str:
+    return show_estimate(count, is_estimate=count >= COUNT_BOUND)
+
+
 def _topics() -> LiveTable[TopicRow]:
     columns = [
         LiveColumn("TOPIC", 0, lambda t: t.topic),
-        LiveColumn("READY", 7, lambda t: COUNT(t.ready), right=True),
+        LiveColumn("READY", 8, lambda t: _waiting(t.ready), right=True),
         LiveColumn("RUNNING", 7, lambda t: f"{t.running:,}", right=True),
-        LiveColumn("DELAYED", 7, lambda t: COUNT(t.delayed), right=True, from_width=WIDE),
-        LiveColumn("DEAD", 7, lambda t: COUNT(t.dead), _red_if(lambda t: t.dead), right=True),
+        LiveColumn("DELAYED", 8, lambda t: _waiting(t.delayed), right=True, from_width=WIDE),
+        LiveColumn("DEAD", 7, lambda t: f"{t.dead:,}", _red_if(lambda t: t.dead), right=True),
         LiveColumn("OLDEST", 6, lambda t: _seconds(t.oldest_ready_s), right=True),
         LiveColumn("RATE", 7, lambda t: _number(t.rate), right=True),
         LiveColumn("WAIT", 5, lambda t: _seconds(t.wait_p95_s), right=True),

@@ -18,8 +18,8 @@ from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics
 from pgrouse.client.calls.stats import TopicLatency, TopicStats, latency, stats, throughput
 from pgrouse.client.worker_list import find_workers
 
-# Counts stop here.
-BOUND = 10_000
+# So many messages in flight are divided among their workers.
+MOST_RUNNING = 10_000
 # So many dead messages are grouped: of each topic as many as the number of topics leaves it.
 DEAD_BOUND = 20_000
 DEAD_OF_A_TOPIC = (20, 500)
@@ -191,7 +191,7 @@ def _name(conn: psycopg.Connection) -> str:
 
 
 def _topics(conn: psycopg.Connection) -> list[TopicRow]:
-    counts = {each.topic: each for each in run(conn, stats(BOUND))}
+    counts = {each.topic: each for each in run(conn, stats())}
     measured = {each.topic: each for each in run(conn, latency(RATE_WINDOW))}
     handled = [topic for topic, each in counts.items() if each.handled]
     rows = conn.execute(TOPICS, {"handled": handled, "known": [*counts, *measured]}).fetchall()
@@ -231,7 +231,7 @@ def _measured_minutes(conn: psycopg.Connection) -> float:
 def _workers(conn: psycopg.Connection) -> list[WorkerRow]:
     running: dict[str, dict[str, int]] = {}
     oldest: dict[str, float] = {}
-    for row in conn.cursor(row_factory=dict_row).execute(RUNNING, {"most": BOUND}):
+    for row in conn.cursor(row_factory=dict_row).execute(RUNNING, {"most": MOST_RUNNING}):
         running.setdefault(row["worker"], {})[row["topic"]] = row["count"]
         oldest[row["worker"]] = max(oldest.get(row["worker"], 0.0), row["oldest_s"])
     return [

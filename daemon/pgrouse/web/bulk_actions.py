@@ -87,7 +87,8 @@ class Confirmation:
     Attributes:
         as_of: messages published or ended later are not included.
         max_id: messages with a higher id are not included.
-        most: how many messages at most; None: all that match, because the preview said "at least".
+        most: how many messages at most; None: all that match, however many, for which there is a button of its own where the preview
+            said "at least".
     """
 
     as_of: datetime
@@ -103,9 +104,10 @@ class Confirmation:
         """
         as_of = search.parse_time(str(form.get("as_of") or ""), "as_of")
         max_id, most = _number(form.get("max_id")), _number(form.get("most"))
-        if as_of is None or max_id is None or (most is None and form.get("at_least") != "1"):
+        is_all = form.get("all") == "1"
+        if as_of is None or max_id is None or (most is None and not is_all):
             raise Problem(422, "the confirmation is missing: open the preview first", "no_preview")
-        return cls(as_of, max_id, most)
+        return cls(as_of, max_id, None if is_all else most)
 
     @classmethod
     def selected(cls, count: int) -> Confirmation:
@@ -115,11 +117,11 @@ class Confirmation:
     @property
     def fields(self) -> dict[str, str]:
         """The hidden fields of the form."""
-        most = {"at_least": "1"} if self.most is None else {"most": str(self.most)}
+        most = {"all": "1"} if self.most is None else {"most": str(self.most)}
         return {"as_of": self.as_of.isoformat(), "max_id": str(self.max_id), **most}
 
     def remaining(self, so_far: Counter[str]) -> int:
-        """Return the size of the next batch."""
+        """Return the size of the next batch: together they affect no more messages than were confirmed."""
         return BATCH if self.most is None else max(0, min(BATCH, self.most - sum(so_far.values())))
 
     def narrow(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg import AsyncConnection, sql
@@ -58,6 +59,7 @@ class DatabasePool:
             section = section.model_copy(update={"dsn": settings.web.dsn})
         self.connector = DatabaseConnector(section, "web")
         self._check_task: asyncio.Task[None] | None = None
+        self._opened: WeakSet[Connection] = WeakSet()
         self.pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             self.connector.named("web"),
             connection_class=AsyncConnection[Row],
@@ -78,6 +80,7 @@ class DatabasePool:
 
     async def _configure(self, conn: Connection) -> None:
         """Fix the path, and bound what runs outside of the transactions below. Behind a pooler it would stay with anyone who comes next."""
+        self._opened.add(conn)
         await conn.execute(search_path.FIX, [conn.info.backend_pid], prepare=False)
         if self.connector.prepare is not None:
             wait_ms = round(self.statement_timeout.total_seconds() * 1000)
@@ -87,7 +90,13 @@ class DatabasePool:
         """Close all connections."""
         if self._check_task is not None:
             self._check_task.cancel()
-        await self.pool.close(timeout=2)
+        try:
+            await self.pool.close(timeout=2)
+        except asyncio.CancelledError:
+            # At the end of an event loop the pool's own tasks are cancelled too, and it closes nothing.
+            for conn in list(self._opened):
+                await conn.close()
+            raise
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

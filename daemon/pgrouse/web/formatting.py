@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from jinja2 import Environment
+from markupsafe import Markup, escape
 
 from pgrouse import error_line
+from pgrouse.client.calls.stats import COUNT_BOUND
 from pgrouse.config.duration import show as show_setting
-from pgrouse.format import harmless, show_age, show_ago
+from pgrouse.format import harmless, show_age, show_ago, show_estimate
 
+CODE = re.compile("`([^`]+)`")
 NONE = "\N{EN DASH}"
 
 
-def count(value: float | None, bound: int | None = None) -> str:
-    """Write a count: `12,345`; one that stopped at its bound `10,000+`."""
-    if value is None:
-        return NONE
-    return f"{value:,.0f}{'+' if bound is not None and value >= bound else ''}"
+def count(value: float | None) -> str:
+    """Write a count: `12,345`."""
+    return NONE if value is None else f"{value:,.0f}"
+
+
+def waiting(value: int, is_estimate: bool | None = None) -> str:
+    """Write how many messages wait, as `stats` says: `12,345`, or an estimate: `≈ 52,000`. is_estimate: of a sum of several."""
+    return show_estimate(value, is_estimate=value >= COUNT_BOUND if is_estimate is None else is_estimate)
 
 
 def short(value: float | None) -> str:
@@ -72,6 +79,11 @@ def lastline(error: str) -> str:
     return error_line.last_line(error, 300)
 
 
+def backticks(text: str) -> Markup:
+    """Write a text with what stands in backticks as code."""
+    return Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
+
+
 def now() -> datetime:
     """Return the time."""
     return datetime.now(UTC)
@@ -79,6 +91,6 @@ def now() -> datetime:
 
 def install(environment: Environment) -> None:
     """Let templates use all of it."""
-    filters: list[Any] = [count, short, duration, rate, ago, moment, interval, harmless, lastline]
+    filters: list[Any] = [count, waiting, short, duration, rate, ago, moment, interval, harmless, lastline, backticks]
     environment.filters |= {each.__name__: each for each in filters}
     environment.globals["now"] = now

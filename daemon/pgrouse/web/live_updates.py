@@ -23,6 +23,7 @@ from starlette.responses import Response, StreamingResponse
 
 from pgrouse import events
 from pgrouse.config.dsn import redact
+from pgrouse.web.base_path import base_path, with_base_in_page
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.change_listener import ChangeListener
 from pgrouse.web.database_pool import DatabasePool
@@ -57,11 +58,13 @@ class Audience:
         view: the name of the view.
         subject: of it.
         caller: their rights, without a name.
+        base: where the application is mounted.
     """
 
     view: str
     subject: str
     caller: Caller
+    base: str = ""
 
 
 class Broadcast:
@@ -257,8 +260,10 @@ class LiveUpdates:
         self.reads += 1
         try:
             async with self.db.read() as conn:
-                context = await view.read(conn, audience.caller, audience.subject)
-            shared.update(view.render_parts(context, audience.caller), context.get("charts", {}))
+                context = await view.read_with_problems(conn, audience.caller, audience.subject)
+            parts = view.render_parts(context, audience.caller)
+            parts = {part: with_base_in_page(text, audience.base) for part, text in parts.items()}
+            shared.update(parts, context.get("charts", {}))
         except Problem as problem:
             shared.mark_stale(f"{problem.detail}.")
         except (psycopg.Error, PoolTimeout, OSError, TimeoutError) as error:
@@ -294,6 +299,6 @@ async def live(
         raise Problem(503, f"{MAX_VIEWERS} live pages are open already: reload this one manually", "too_many_viewers")
     if live_updates.stopping.is_set():
         raise Problem(503, "the server stops", "unavailable")
-    audience = Audience(name, subject, replace(caller, name=""))
+    audience = Audience(name, subject, replace(caller, name=""), base_path(request.scope))
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(live_updates.stream(request, audience), media_type="text/event-stream", headers=headers)

@@ -34,7 +34,7 @@ MAX_TOPICS = 2000
 MAX_TOPICS_PER_CALLER = 200
 
 
-class Waiter:
+class WaitingRequest:
     """One waiting request.
 
     Attributes:
@@ -98,7 +98,7 @@ class LongPoll:
         self.checks = 0
         self._max_claims = max(1, pool_size // 2)
         self._claim_slots = asyncio.Semaphore(self._max_claims)
-        self._waiters: dict[Waiter, None] = {}  # longest waiting first
+        self._waiters: dict[WaitingRequest, None] = {}  # longest waiting first
         self._waited_topics = WaitedTopics(MAX_TOPICS)
         self._waited_topics_by_caller: dict[str, WaitedTopics] = {}
         # What the last check found, without topics that a claim has found empty since.
@@ -107,13 +107,13 @@ class LongPoll:
         self._task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def waiting(self, caller: str, topics: list[str]) -> AsyncIterator[Waiter]:
+    async def waiting(self, caller: str, topics: list[str]) -> AsyncIterator[WaitingRequest]:
         """Register a waiting request of a caller.
 
         Raises:
-            Problem: 503, too many requests or topics are waiting.
+            Problem: 429, the caller waits for too many topics; 503, too many requests or topics of all callers are waiting.
         """
-        waiter = Waiter(topics)
+        waiter = WaitingRequest(topics)
         by_caller = self._waited_topics_by_caller.get(caller, WaitedTopics(MAX_TOPICS_PER_CALLER))
         self._check_capacity(waiter.topics, by_caller)
         self._waited_topics_by_caller[caller] = by_caller
@@ -133,13 +133,12 @@ class LongPoll:
 
     def _check_capacity(self, topics: frozenset[str], by_caller: WaitedTopics) -> None:
         if len(self._waiters) >= MAX_WAITING:
-            raise _too_many("too many requests wait for messages: try again")
+            raise _too_many(503, "too many requests wait for messages: try again")
         if not by_caller.has_capacity(topics):
-            raise _too_many(
-                f"requests of one token may wait for {MAX_TOPICS_PER_CALLER} topics together: ask for fewer"
-            )
+            limit = f"requests of one token may wait for {MAX_TOPICS_PER_CALLER} topics together"
+            raise _too_many(429, f"{limit}: ask for fewer")
         if not self._waited_topics.has_capacity(topics):
-            raise _too_many(f"requests may wait for {MAX_TOPICS:,} topics together: try again")
+            raise _too_many(503, f"requests may wait for {MAX_TOPICS:,} topics together: try again")
 
     @asynccontextmanager
     async def claim_slot(self, until: float) -> AsyncIterator[bool]:
@@ -155,11 +154,11 @@ class LongPoll:
         finally:
             self._claim_slots.release()
 
-    def may_have_messages(self, waiter: Waiter) -> bool:
+    def may_have_messages(self, waiter: WaitingRequest) -> bool:
         """Return whether there may still be messages for a woken request."""
         return not waiter.topics.isdisjoint(self._ready)
 
-    def record_messages(self, topics: Iterable[str], waiter: Waiter | None) -> None:
+    def record_messages(self, topics: Iterable[str], waiter: WaitingRequest | None) -> None:
         """Record the topics of claimed messages: there may be more, also for requests that claimed in vain meanwhile."""
         self._ready.update(topics)
         others = (each for each in self._waiters if each is not waiter and self.may_have_messages(each))
@@ -221,5 +220,5 @@ class LongPoll:
                 waiter.woken.set()
 
 
-def _too_many(detail: str) -> Problem:
-    return Problem(503, detail, "too_many_waiting", {"Retry-After": "1"})
+def _too_many(status: int, detail: str) -> Problem:
+    return Problem(status, detail, "too_many_waiting", {"Retry-After": "1"})

@@ -35,4 +35,5 @@ NAVIGATION = (
     NavLink("Workers", "/workers", "w"),
     NavLink("Doctor", "/doctor", "c", starts_group=True),
     NavLink("Audit", "/audit", "a"),
+    NavLink("HTTP API", "/v1/docs", "h"),
 )

@@ -12,7 +12,11 @@ PAUSED_TOPICS = b"""
   FROM messages.topic AS t
   WHERE t.paused_at IS NOT NULL AND (t.resume_at IS NULL OR t.resume_at > messages.now())
   UNION ALL
-  SELECT b.topic, NULL, NULL, NULL, NULL, b.probe_at, b.reason FROM messages.breaker AS b WHERE b.position = 'open'"""
+  SELECT b.topic, NULL, NULL, NULL, NULL, b.probe_at, b.reason
+  FROM messages.breaker AS b
+  JOIN messages.topic AS d ON d.topic = '*'
+  LEFT JOIN messages.topic AS t ON t.topic = b.topic
+  WHERE b.position = 'open' AND coalesce(t.breaker, d.breaker) IS NOT NULL"""
 
 
 @dataclass

@@ -31,6 +31,7 @@ TITLES = {
     403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
+    408: "Request timeout",
     409: "Conflict",
     413: "Too large",
     415: "Unsupported media type",
@@ -87,8 +88,8 @@ SQLSTATES = {
     "PGR08": (422, "unknown_predecessor"),
     "23505": (409, "already_there"),
     "23503": (409, "still_referenced"),
-    "25006": (409, "read_only"),
     # 503, not 409: a worker that gets 409 for a settle drops its work.
+    "25006": (503, "read_only"),
     "40001": (503, "concurrent_change"),
     "40P01": (503, "concurrent_change"),
     "42501": (403, "database_forbids"),

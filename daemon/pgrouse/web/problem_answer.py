@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, Response
 
 from pgrouse.errors import PgrouseError
+from pgrouse.web.base_path import route_path
 from pgrouse.web.page import redirect_to_login, render
 from pgrouse.web.problem import Problem, to_problem
 
@@ -41,14 +42,16 @@ def _allowed(request: Request) -> str:
     """Return the methods of all routes of a path: the framework returns those of the first route only."""
     found: set[str] = set()
     for route in request.app.state.routes:
-        if route.path_regex.match(request.scope["path"]):
+        if route.path_regex.match(route_path(request.scope)):
             found |= route.methods or set()
+    if "GET" in found:
+        found.add("HEAD")
     return ", ".join(sorted(found))
 
 
 def wants_page(request: Request) -> bool:
     """Return whether a browser requests a page."""
-    return not request.scope["path"].startswith("/v1") and "text/html" in request.headers.get("accept", "")
+    return not route_path(request.scope).startswith("/v1") and "text/html" in request.headers.get("accept", "")
 
 
 def problem_page(request: Request, problem: Problem) -> Response:

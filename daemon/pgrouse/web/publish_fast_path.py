@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pgrouse.web.base_path import route_path
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.problem import to_problem
 from pgrouse.web.security import require_role
@@ -26,7 +27,7 @@ def with_publish_fast_path(app: FastAPI) -> ASGIApp:
     """Return the app with the short way before it."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        route = ROUTES.get(scope.get("path", "")) if scope.get("method") == "POST" else None
+        route = ROUTES.get(route_path(scope)) if scope.get("method") == "POST" else None
         if route is None or any(name == b"idempotency-key" for name, _ in scope["headers"]):
             await app(scope, receive, send)
             return

@@ -18,6 +18,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 from pgrouse.config.config import Config
+from pgrouse.web.base_path import base_path, route_path, with_base_in_headers
 from pgrouse.web.caller import LOCAL, Caller, Role
 from pgrouse.web.credentials import BearerToken, SessionCookie, read_credentials
 from pgrouse.web.listen_socket import is_loopback
@@ -84,9 +85,9 @@ class SecurityMiddleware:
         try:
             limit = await self._check(request)
         except (Problem, psycopg.Error) as error:
-            await to_problem(error).response()(scope, receive, _with_security_headers(send))
+            await to_problem(error).response()(scope, receive, _with_security_headers(scope, send))
             return
-        await self.app(scope, LimitedBody(receive, limit), _with_security_headers(send))
+        await self.app(scope, LimitedBody(receive, limit), _with_security_headers(scope, send))
 
     async def _check(self, request: Request) -> int:
         """Reject an unsafe request; return how many bytes its body may have."""
@@ -113,7 +114,7 @@ class SecurityMiddleware:
 
     async def _limit(self, request: Request) -> int:
         """Return the limit of the body; before the caller is identified it is small."""
-        if request.scope["path"] in PUBLIC_PATHS:
+        if route_path(request.scope) in PUBLIC_PATHS:
             return PUBLIC_MAX_BYTES
         await self.authenticator.identify(request)
         return self.max_body_bytes
@@ -184,10 +185,12 @@ def _is_empty(headers: Headers) -> bool:
 RAW_SECURITY_HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 
 
-def _with_security_headers(send: Send) -> Send:
+def _with_security_headers(scope: Scope, send: Send) -> Send:
+    base = base_path(scope)
+
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = [*message["headers"], *RAW_SECURITY_HEADERS]
+            headers = [*with_base_in_headers(message["headers"], base), *RAW_SECURITY_HEADERS]
             if not any(name == b"cache-control" for name, _ in message["headers"]):
                 headers.append((b"cache-control", b"no-store"))
             message["headers"] = headers
@@ -231,18 +234,33 @@ def _is_same_origin(host: str, headers: Headers) -> bool:
         return False
 
 
+# Where a mounted application keeps the scope of the one around it, whose `request.state` is not ours.
+OUTER_SCOPE = "pgrouse.outer_scope"
+# A function of the application around this one: whom it knows the sender of a request to be.
+Authenticate = Callable[[Request], Caller | Awaitable[Caller | None] | None]
+
+
 class Authenticator:
     """Identifies the caller of a request.
 
     Args:
         settings: section `web`.
         token_cache: looks up tokens and sessions.
+        authenticate: says whom an application around this one knows the caller to be, before any credentials are looked at.
+        trusts_loopback: whether `web.listen` tells who can send requests.
     """
 
-    def __init__(self, settings: Config, token_cache: TokenCache) -> None:
-        self.token_cache = token_cache
+    def __init__(
+        self,
+        settings: Config,
+        token_cache: TokenCache,
+        authenticate: Authenticate | None = None,
+        *,
+        trusts_loopback: bool = True,
+    ) -> None:
+        self.token_cache, self.authenticate = token_cache, authenticate
         # Behind a proxy every request comes from the proxy: no caller is local then.
-        self.trusts_loopback = is_loopback(settings.web.listen) and not settings.web.proxies
+        self.trusts_loopback = trusts_loopback and is_loopback(settings.web.listen) and not settings.web.proxies
 
     async def caller(self, request: Request) -> Caller:
         """Return the caller, and check the CSRF token of a browser's form.
@@ -277,6 +295,9 @@ class Authenticator:
         return shown
 
     async def _identify(self, request: Request) -> Caller:
+        if (known := await self._by_application(request)) is not None:
+            request.state.csrf = self.token_cache.local_csrf
+            return known
         match self.credentials(request):
             case BearerToken(secret):
                 return await self._by_token(request, secret)
@@ -286,6 +307,12 @@ class Authenticator:
             request.state.csrf = self.token_cache.local_csrf
             return LOCAL
         raise unauthenticated_problem("a token is needed: send `Authorization: Bearer …`")
+
+    async def _by_application(self, request: Request) -> Caller | None:
+        if self.authenticate is None:
+            return None
+        found = self.authenticate(Request(request.scope.get(OUTER_SCOPE, request.scope)))
+        return await found if isinstance(found, Awaitable) else found
 
     async def _by_token(self, request: Request, secret: str) -> Caller:
         caller = await self.token_cache.by_token(secret, client_address(request))

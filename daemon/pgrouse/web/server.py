@@ -17,7 +17,7 @@ from pgrouse.config.config import Config
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.process import systemd
 from pgrouse.web import listen_socket
-from pgrouse.web.app import create_app, with_security
+from pgrouse.web.application import create_app, with_security
 from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.http_protocol import MAX_HEADER_BYTES, HttpProtocol
 

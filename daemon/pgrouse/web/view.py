@@ -28,9 +28,11 @@ from urllib.parse import quote, urlsplit
 from fastapi import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from pgrouse.web.base_path import route_path
 from pgrouse.web.caller import Caller
 from pgrouse.web.database_pool import Connection
 from pgrouse.web.page import render, templates
+from pgrouse.web.problems import read_problems
 
 Context = dict[str, Any]
 ReadContext = Callable[[Connection, Caller, str], Awaitable[Context]]
@@ -51,6 +53,10 @@ class View:
     read: ReadContext
     parts: tuple[str, ...]
 
+    async def read_with_problems(self, conn: Connection, caller: Caller, subject: str) -> Context:
+        """Read what the page shows, and the problems, which every page counts."""
+        return {"problems": await read_problems(conn, caller)} | await self.read(conn, caller, subject)
+
     def live_url(self, subject: str) -> str:
         """Return the address from which the browser gets updates."""
         return f"/live/{self.name}" + (f"?subject={quote(subject, safe='')}" if subject else "")
@@ -58,13 +64,14 @@ class View:
     def render_parts(self, context: Context, caller: Caller, csrf: str = "") -> dict[str, str]:
         """Return the text of each part."""
         shared = {"caller": caller, "csrf": csrf} | context
-        return {part: templates().get_template(f"{self.name}/{part}.html").render(shared) for part in self.parts}
+        parts = {part: templates().get_template(f"{self.name}/{part}.html").render(shared) for part in self.parts}
+        return parts | {"problem-count": templates().get_template("problem_count.html").render(shared)}
 
 
 async def show(request: Request, caller: Caller, view: View, subject: str = "", **more: Any) -> HTMLResponse:
     """Answer with the page; templates see `more` too."""
     async with request.app.state.db.read() as conn:
-        context = await view.read(conn, caller, subject)
+        context = await view.read_with_problems(conn, caller, subject)
     return render(request, f"{view.name}.html", **context, **more, live_url=view.live_url(subject))
 
 
@@ -85,7 +92,7 @@ async def action_result(
     if not request.headers.get("hx-request"):
         return RedirectResponse(_referring_page(request), status_code=303)
     async with request.app.state.db.read() as conn:
-        context = await view.read(conn, caller, subject)
+        context = await view.read_with_problems(conn, caller, subject)
     parts = view.render_parts(context, caller, getattr(request.state, "csrf", ""))
     more = replaced(context) if replaced else {}
     return render(request, "action_result.html", parts=parts, replaced=more, text=text, kind=kind)
@@ -100,6 +107,7 @@ async def redirect(request: Request, path: str) -> Response:
 
 
 def _referring_page(request: Request) -> str:
-    """Return the path of the page with the form: only ever one of ours."""
+    """Return the path of the page with the form, below the base: only ever one of ours."""
     before = urlsplit(request.headers.get("referer", ""))
-    return before.path if before.netloc == request.url.netloc and before.path.startswith("/") else "/"
+    path = route_path({**request.scope, "path": before.path})
+    return path if before.netloc == request.url.netloc and path.startswith("/") else "/"

@@ -115,7 +115,7 @@ async def preview(request: Request, caller: Operator) -> Response:
         ids = counted[:MAX_PREVIEWED]
         outcomes = Counter(each.outcome for each in await run_async(conn, calls.preview_redrive(ids)))
     at_least, count = len(found) > bulk_actions.MAX_COUNT, min(len(counted), bulk_actions.MAX_COUNT)
-    confirmation = replace(confirmation, most=None if at_least else count)
+    confirmation = replace(confirmation, most=count)
     return render(
         request,
         "dead/redrive.html",

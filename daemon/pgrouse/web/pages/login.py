@@ -8,6 +8,7 @@ from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
 from pgrouse.web import security
+from pgrouse.web.base_path import base_path
 from pgrouse.web.credentials import COOKIE, SessionCookie
 from pgrouse.web.page import render
 
@@ -41,6 +42,7 @@ async def log_in(
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
+        path=base_path(request.scope) or "/",
     )
     return answer
 
@@ -53,7 +55,7 @@ async def log_out(request: Request) -> Response:
         await authenticator.caller(request)
         await request.app.state.token_cache.close_session(shown.cookie)
     answer = RedirectResponse("/login", status_code=303)
-    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    answer.delete_cookie(COOKIE, path=base_path(request.scope) or "/", httponly=True, samesite="strict")
     return answer
 
 

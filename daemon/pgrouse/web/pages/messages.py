@@ -110,7 +110,7 @@ async def preview(request: Request, caller: Operator) -> Response:
             seen = await bulk_actions.preview(
                 conn, confirmation.narrow(bulk_actions.actionable(wanted.arguments(caller), act))
             )
-    confirmation = replace(confirmation, most=None if seen.at_least else seen.count)
+    confirmation = replace(confirmation, most=seen.count)
     fields = {"act": act.value, **confirmation.fields, **wanted.filters(), "ids": ",".join(map(str, ids))}
     return render(
         request, "bulk_action/preview.html", act=act, preview=seen, fields=fields, search=wanted, chosen=bool(ids)

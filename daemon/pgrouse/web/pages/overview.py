@@ -11,14 +11,17 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import RedirectResponse, Response
 
-from pgrouse.client.calls.stats import throughput
+from pgrouse.client.calls import maintenance
+from pgrouse.client.calls.stats import COUNT_BOUND, throughput
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.chart import ChartLine, chart
 from pgrouse.web.database_pool import Connection, Row, read_rows
+from pgrouse.web.page import render
 from pgrouse.web.problem import Problem
-from pgrouse.web.security import require_role
-from pgrouse.web.topic_counts import MAX_COUNT, read_topic_counts
+from pgrouse.web.problems import read_problems
+from pgrouse.web.security import check_permission, require_role
+from pgrouse.web.topic_counts import read_topic_counts
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
@@ -62,10 +65,6 @@ STATE = b"""
     (SELECT sum(greatest(c.reltuples, 0))::bigint FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
      WHERE i.inhparent = 'messages.message_archive'::regclass) AS archived
   FROM messages.worker AS w"""
-MAX_CONDITIONS = 20
-CONDITIONS = b"""
-  SELECT c.kind, nullif(c.topic, '') AS topic, c.since, c.what, c.fix FROM messages.condition AS c
-  ORDER BY c.since LIMIT 200"""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class QueueTotals:
     """What all topics together contain.
 
     Attributes:
-        ready_is_bounded, delayed_is_bounded, dead_is_bounded: a count of some topic stopped at its bound: the sum is "at least".
+        ready_is_estimate, delayed_is_estimate: the number of some topic is an estimate, and so is the sum.
         oldest_ready_s: None = nothing is ready.
     """
 
@@ -82,9 +81,8 @@ class QueueTotals:
     running: int
     dead: int
     oldest_ready_s: float | None
-    ready_is_bounded: bool
-    delayed_is_bounded: bool
-    dead_is_bounded: bool
+    ready_is_estimate: bool
+    delayed_is_estimate: bool
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
@@ -97,12 +95,10 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     bars = await _throughput(conn, since, None if caller.sees_all else [row["topic"] for row in topics])
     latency = await (await conn.execute(LATENCY, values)).fetchall()
     state = await (await conn.execute(STATE)).fetchone()
-    conditions = await (await conn.execute(CONDITIONS)).fetchall()
     return {
         "range": subject,
         "ranges": list(RANGES),
         "time": RANGES[subject][1],
-        "bound": MAX_COUNT,
         "sums": _totals(topics),
         "topics": sorted(topics, key=_by_workload)[:MAX_TOPICS],
         "topics_left": max(0, len(topics) - MAX_TOPICS),
@@ -110,7 +106,6 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         "per_s": _per_s(bars),
         "ended": {name: sum(row[name] for row in bars) for name in ("success", "retried", "failed", "rejected")},
         "state": state,
-        "conditions": [row for row in conditions if _may_see(caller, row["topic"])][:MAX_CONDITIONS],
         "charts": {
             "throughput": chart(bars, ENDED, "", per_s=True, enough_s=MIN_BAR_S),
             "latencies": chart(bars, TIMES, "s"),
@@ -136,11 +131,6 @@ def _sum_bars(bars: Sequence[Row]) -> Row:
     return {"at": bars[0]["at"], "s": max(bar["s"] for bar in bars), **counts, **times}
 
 
-def _may_see(caller: Caller, topic: str | None) -> bool:
-    """Return whether the caller may see a condition: one without a topic names workers, users and programs of the whole fleet."""
-    return caller.sees_all if topic is None else caller.sees(topic)
-
-
 ENDED = (
     ChartLine("succeeded", "success", 1),
     ChartLine("tried again", "retried", 3),
@@ -154,7 +144,7 @@ TIMES = (
     ChartLine("woke", "wake_p95_s", 3),
 )
 
-VIEW = View("overview", read_context, parts=("figures", "wrong", "state", "waiting", "times"))
+VIEW = View("overview", read_context, parts=("problems", "figures", "state", "waiting", "times"))
 
 
 @router.get("/")
@@ -165,6 +155,26 @@ async def overview(
 ) -> Response:
     """Show the page."""
     return await view.show(request, caller, VIEW, of)
+
+
+@router.get("/problems/count")
+async def count_problems(request: Request, caller: Annotated[Caller, Depends(require_role(Role.VIEWER))]) -> Response:
+    """Return the number of problems, for the navigation of a page that is not live."""
+    async with request.app.state.db.read() as conn:
+        problems = await read_problems(conn, caller)
+    return render(request, "problem_count.html", problems=problems)
+
+
+@router.post("/maintenance")
+async def run_maintenance(
+    request: Request, caller: Annotated[Caller, Depends(require_role(Role.OPERATOR))]
+) -> Response:
+    """Run all maintenance tasks now."""
+    check_permission(caller, Role.OPERATOR)
+    async with request.app.state.db.write(caller) as conn:
+        tasks = await read_rows(conn, maintenance.tick())
+    text = "The maintenance ran." if tasks else "The maintenance is running already."
+    return await view.action_result(request, caller, VIEW, text, "1h")
 
 
 @router.get("/search")
@@ -189,9 +199,8 @@ def _totals(topics: list[Row]) -> QueueTotals:
         total("running"),
         total("dead_last_day"),
         max(ages, default=None),
-        ready_is_bounded=any(row["ready"] >= MAX_COUNT for row in topics),
-        delayed_is_bounded=any(row["delayed"] >= MAX_COUNT for row in topics),
-        dead_is_bounded=any(row["dead_last_day"] >= MAX_COUNT for row in topics),
+        ready_is_estimate=any(row["ready"] >= COUNT_BOUND for row in topics),
+        delayed_is_estimate=any(row["delayed"] >= COUNT_BOUND for row in topics),
     )
 
 

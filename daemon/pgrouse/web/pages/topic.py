@@ -22,7 +22,7 @@ from pgrouse.web.paused_topics import read_paused_topics
 from pgrouse.web.policy_form import PolicyDraft
 from pgrouse.web.problem import Problem, database_problem
 from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.topic_counts import MAX_COUNT, read_topic_counts
+from pgrouse.web.topic_counts import read_topic_counts
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
@@ -65,7 +65,6 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     context: Context = {
         "topic": subject,
         "is_defaults": subject == DEFAULTS,
-        "bound": MAX_COUNT,
         "pause": paused.get(subject),
         "all_paused": paused.get(DEFAULTS) if subject != DEFAULTS else None,
         "groups": groups,

@@ -18,11 +18,12 @@ from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.chart import spark
 from pgrouse.web.database_pool import Connection, Row, read_rows
+from pgrouse.web.pages.overview import VIEW as OVERVIEW
 from pgrouse.web.pages.topic import VIEW as TOPIC
 from pgrouse.web.paused_topics import PausedTopic, read_paused_topics
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.topic_counts import MAX_COUNT, read_topic_counts
+from pgrouse.web.topic_counts import read_topic_counts
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
@@ -51,7 +52,6 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     paused = await read_paused_topics(conn)
     return {
         "q": subject,
-        "bound": MAX_COUNT,
         "left_out": len(found) - len(shown),
         "topics": [row | _activity(row["topic"], ended[row["topic"]], times, paused) for row in shown],
         "all_paused": paused.get(DEFAULTS),
@@ -134,6 +134,8 @@ async def resume(
 
 
 async def _action_result(request: Request, caller: Caller, seen_on: str, topic: str, q: str, text: str) -> Response:
+    if seen_on == OVERVIEW.name:
+        return await view.action_result(request, caller, OVERVIEW, text, "1h")
     if seen_on == VIEW.name:
         return await view.action_result(request, caller, VIEW, text, q)
     return await view.action_result(request, caller, TOPIC, text, topic)

@@ -122,6 +122,18 @@ document.addEventListener("visibilitychange", () => { if (document.hidden) live.
 addEventListener("pagehide", () => live.stop());
 addEventListener("pageshow", () => live.start());
 
+// The number of problems, in the title and on the menu button too.
+const problemCount = $("#problem-count");
+function showProblemCount() {
+  const count = $("[data-count]", problemCount)?.dataset.count ?? "";
+  document.title = (count && `(${count}) `) + document.title.replace(/^\(\d+\) /, "");
+  if (count) $("#menu").dataset.count = count;
+  else delete $("#menu").dataset.count;
+}
+if (problemCount) {
+  new MutationObserver(showProblemCount).observe(problemCount, { childList: true, subtree: true, attributes: true });
+}
+
 // ---------------------------------------------------------------- times
 
 let clockSkew = Number(meta("now")) * 1000 - Date.now();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from pgrouse.web.v1 import dead, message, openapi, publish, schedule, system, topic, work
+from pgrouse.web.v1 import dead, message, openapi, publish, reference, schedule, system, topic, work
 
 # Only the routers in this list are served.
 ROUTERS: list[APIRouter] = [
@@ -16,4 +16,5 @@ ROUTERS: list[APIRouter] = [
     schedule.router,
     system.router,
     openapi.router,
+    reference.router,
 ]

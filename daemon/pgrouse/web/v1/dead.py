@@ -19,7 +19,6 @@ from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
-    ERROR_RESPONSES,
     MAX_ITEMS,
     Cursor,
     Id,
@@ -28,6 +27,7 @@ from pgrouse.web.v1.model import (
     ResponseModel,
     Text,
     Timestamp,
+    TimestampText,
     Topic,
     Wait,
     example,
@@ -35,27 +35,42 @@ from pgrouse.web.v1.model import (
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
 
-router = APIRouter(prefix="/v1/dead", tags=["dead"], responses=ERROR_RESPONSES, route_class=StrictRoute)
+router = APIRouter(prefix="/v1/dead", tags=["dead"], route_class=StrictRoute)
 
 Result = Annotated[str, Field(pattern="^(rejected|failed|lock_expired|expired)$")]
 Fingerprint = Annotated[str, Field(max_length=100, pattern="^[0-9a-f]+$")]
 
 
-class DeadMessage(ResponseModel):
+class ListedDeadMessage(ResponseModel):
     """A dead message."""
 
     id: int
     topic: str
     result: str
     error: str | None
+    """The error of the last attempt."""
     error_fingerprint: str | None
-    archived_at: str
+    archived_at: TimestampText
 
 
 class DeadMessagePage(ResponseModel):
     """A page of dead messages, oldest first."""
 
-    messages: list[DeadMessage]
+    model_config = example(
+        messages=[
+            {
+                "id": 7,
+                "topic": "orders.created",
+                "result": "failed",
+                "error": "ValueError: bad price",
+                "error_fingerprint": "8c1f0b6a2d9e4f75",
+                "archived_at": "2027-01-31T08:00:00+00:00",
+            }
+        ],
+        next=None,
+    )
+
+    messages: list[ListedDeadMessage]
     next: str | None
 
 
@@ -67,8 +82,9 @@ class DeadMessageGroup(ResponseModel):
     error_fingerprint: str | None
     count: int
     redriven: int
-    first_seen: str
-    last_seen: str
+    """How many of them were redriven since."""
+    first_seen: TimestampText
+    last_seen: TimestampText
     sample_id: int
     sample_error: str | None
     trend: list[int]
@@ -78,6 +94,24 @@ class DeadMessageGroup(ResponseModel):
 
 class DeadMessageGroups(ResponseModel):
     """The groups of a period."""
+
+    model_config = example(
+        groups=[
+            {
+                "topic": "orders.created",
+                "result": "failed",
+                "error_fingerprint": "8c1f0b6a2d9e4f75",
+                "count": 12,
+                "redriven": 0,
+                "first_seen": "2027-01-31T07:40:00+00:00",
+                "last_seen": "2027-01-31T08:00:00+00:00",
+                "sample_id": 7,
+                "sample_error": "ValueError: bad price",
+                "trend": [*[0] * 23, 12],
+                "at_least": False,
+            }
+        ]
+    )
 
     groups: list[DeadMessageGroup]
 
@@ -123,12 +157,15 @@ class RedriveOutcome(ResponseModel):
 
     archived_id: int
     message_id: int | None
+    """The id of the new message; null: there is none."""
     outcome: str
     """redriven, keyless (redriven without its key), superseded, redriven_before, too_often, too_large, or not_dead."""
 
 
 class RedriveResult(ResponseModel):
     """The outcome for each dead message."""
+
+    model_config = example(dry_run=False, results=[{"archived_id": 7, "message_id": 31, "outcome": "redriven"}])
 
     dry_run: bool
     results: list[RedriveOutcome]
@@ -183,19 +220,22 @@ async def list_dead_messages(
     return ApiResponse({"messages": rows, "next": cursor.encode("dead", found[-1].id) if is_full else None})
 
 
+LOOK_BACK = timedelta(days=7)
+
+
 @router.get("/groups", response_model=DeadMessageGroups, summary="Group dead messages")
 async def group_dead_messages(
     request: Request,
     caller: Viewer,
     topic: Topic | None = None,
     result: Result | None = None,
-    since: Annotated[Wait, Query(description="How far to look back.")] = timedelta(days=7),
+    since: Annotated[Wait | None, Query(description="How far to look back; 7 days unless given.")] = None,
 ) -> Response:
     """Group the dead messages of a period by topic, result and error fingerprint."""
     if topic is not None:
         check_permission(caller, Role.VIEWER, topic)
     async with request.app.state.db.read() as conn:
-        rows = await read_rows(conn, calls.dead_groups(since, topic, result))
+        rows = await read_rows(conn, calls.dead_groups(since or LOOK_BACK, topic, result))
     return ApiResponse({"groups": [row for row in rows if caller.sees(row["topic"])]})
 
 
@@ -239,12 +279,15 @@ class RequeueOutcome(ResponseModel):
     copy_id: int
     archived_id: int | None
     message_id: int | None
+    """The id of the new message; null: there is none."""
     outcome: str
     """As for a redrive; not_waiting: it is not a waiting copy."""
 
 
 class RequeueResult(ResponseModel):
     """The outcome for each copy."""
+
+    model_config = example(results=[{"copy_id": 9, "archived_id": 7, "message_id": 31, "outcome": "redriven"}])
 
     results: list[RequeueOutcome]
 

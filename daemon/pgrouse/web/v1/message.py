@@ -23,7 +23,6 @@ from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
-    ERROR_RESPONSES,
     MAX_ITEMS,
     Cursor,
     EncryptedContent,
@@ -37,13 +36,15 @@ from pgrouse.web.v1.model import (
     ResponseModel,
     Text,
     Timestamp,
+    TimestampText,
     Topic,
     example,
 )
+from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse, encrypted, raw, with_raw
 from pgrouse.web.v1.route import StrictRoute
 
-router = APIRouter(prefix="/v1", tags=["messages"], responses=ERROR_RESPONSES, route_class=StrictRoute)
+router = APIRouter(prefix="/v1", tags=["messages"], route_class=StrictRoute)
 
 STATES = ("ready", "delayed", "retrying", "running")
 RESULTS = ("success", "rejected", "failed", "lock_expired", "expired", "cancelled")
@@ -53,6 +54,19 @@ State = Annotated[str, Field(pattern=f"^({'|'.join((*STATES, *RESULTS))})$")]
 class MessageSummary(ResponseModel):
     """A message in a list."""
 
+    model_config = example(
+        id=7,
+        topic="orders.created",
+        channel=None,
+        key="order-7",
+        priority=5,
+        state="ready",
+        attempts=0,
+        created_at="2027-01-31T08:00:00+00:00",
+        available_at="2027-01-31T08:00:00+00:00",
+        worker=None,
+    )
+
     id: int
     topic: str
     channel: str | None
@@ -61,13 +75,31 @@ class MessageSummary(ResponseModel):
     state: str
     """ready, delayed, retrying or running; of a message that ended, its result."""
     attempts: int
-    created_at: str
-    available_at: str
+    created_at: TimestampText
+    available_at: TimestampText
     worker: str | None
 
 
 class MessagePage(ResponseModel):
     """A page of messages. If no index supports the filters, it may be short or even empty while `next` has more."""
+
+    model_config = example(
+        messages=[
+            {
+                "id": 7,
+                "topic": "orders.created",
+                "channel": None,
+                "key": "order-7",
+                "priority": 5,
+                "state": "ready",
+                "attempts": 0,
+                "created_at": "2027-01-31T08:00:00+00:00",
+                "available_at": "2027-01-31T08:00:00+00:00",
+                "worker": None,
+            }
+        ],
+        next=None,
+    )
 
     messages: list[MessageSummary]
     next: str | None
@@ -75,6 +107,17 @@ class MessagePage(ResponseModel):
 
 class MessageDetail(ResponseModel):
     """Everything that is known about a message."""
+
+    model_config = example(
+        id=7,
+        topic="orders.created",
+        state="ready",
+        payload={"id": 7, "total": 9.5},
+        body=None,
+        encrypted=None,
+        headers=None,
+        history=None,
+    )
 
     id: int
     topic: str
@@ -92,11 +135,23 @@ class ExplainReason(ResponseModel):
 
     code: str
     reason: str
+    """The reason, for people."""
     detail: Any
+    """The same for programs: limits, ids, times."""
 
 
 class MessageExplanation(ResponseModel):
     """The reasons, most important first."""
+
+    model_config = example(
+        reasons=[
+            {
+                "code": "topic_paused",
+                "reason": "the topic is paused by anna: the relay is down",
+                "detail": {"paused_by": "anna"},
+            }
+        ]
+    )
 
     reasons: list[ExplainReason]
 
@@ -114,11 +169,15 @@ class MessageIdsWithReason(RequestModel):
 class MessageIds(RequestModel):
     """Messages to act on."""
 
+    model_config = example(ids=[7, 8])
+
     ids: list[Id] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
 class ActionResult(ResponseModel):
     """Which messages were changed."""
+
+    model_config = example(done=[7], unchanged=[8])
 
     done: list[int]
     unchanged: list[int]
@@ -189,7 +248,7 @@ SUMMARY_COLUMNS = (
 )
 
 
-@router.get("/messages/{message_id}", response_model=MessageDetail, summary="Show a message")
+@router.get("/messages/{message_id}", response_model=MessageDetail, summary="Show a message", responses=responses(404))
 async def get_message(request: Request, caller: Viewer, message_id: PathId) -> Response:
     """Return everything that is known about a message, live or archived."""
     async with request.app.state.db.read() as conn:
@@ -226,7 +285,12 @@ def not_found_problem(message_id: int) -> Problem:
     return Problem(404, f"message {message_id} does not exist, or has left the archive", "not_found", id=message_id)
 
 
-@router.get("/messages/{message_id}/explain", response_model=MessageExplanation, summary="Explain a message")
+@router.get(
+    "/messages/{message_id}/explain",
+    response_model=MessageExplanation,
+    summary="Explain a message",
+    responses=responses(404),
+)
 async def explain_message(request: Request, caller: Viewer, message_id: PathId) -> Response:
     """Explain why a message is not running, or how it ended."""
     async with request.app.state.db.read() as conn:
@@ -285,7 +349,9 @@ EDIT_CONFLICTS = {
 }
 
 
-@router.patch("/messages/{message_id}", response_model=MessageDetail, summary="Edit a message")
+@router.patch(
+    "/messages/{message_id}", response_model=MessageDetail, summary="Edit a message", responses=responses(404, 409)
+)
 async def edit_message(request: Request, caller: Operator, message_id: PathId, body: EditRequest) -> Response:
     """Replace the payload or the headers of a waiting message. 409 `running`, `ended` or `changed`: nothing was edited."""
     payload = body.payload.text if "payload" in body.model_fields_set else None

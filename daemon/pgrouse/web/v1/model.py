@@ -112,6 +112,8 @@ Label = Annotated[
 ]
 Text = Annotated[str, Field(max_length=8000), AfterValidator(_plain)]
 Timestamp = Annotated[datetime, AfterValidator(_bounded)]
+# Of a response: written as text already.
+TimestampText = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 Base64 = Annotated[bytes, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "contentEncoding": "base64"})]
 Seconds = Annotated[
     timedelta,
@@ -143,17 +145,8 @@ class ProblemDetails(ResponseModel):
 
     title: str
     status: int
+    """The status of the response."""
     code: str
     """A short machine-readable code."""
     detail: str
     """What is wrong, where, and how to fix it."""
-
-
-PROBLEM_CONTENT: dict[str, Any] = {
-    "application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}
-}
-ERROR_STATUSES = (400, 401, 403, 404, 405, 408, 409, 413, 415, 421, 422, 429, 503)
-ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"description": "Rejected; see `code` and `detail`.", "content": PROBLEM_CONTENT}
-    for status in ERROR_STATUSES
-}

@@ -1,16 +1,22 @@
-"""`/v1/openapi.json`: the OpenAPI description, and a page that shows it. Both need no token."""
+"""`/v1/openapi.json`: the OpenAPI description. It needs no token."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 from starlette.responses import Response
 
-from pgrouse.web.page import render
-from pgrouse.web.v1.model import ProblemDetails
+from pgrouse.web.base_path import base_path
+from pgrouse.web.v1.member_texts import TEXTS
+from pgrouse.web.v1.model import ProblemDetails, RequestModel, ResponseModel
+from pgrouse.web.v1.problem_responses import add_problem_responses, shared_responses
 from pgrouse.web.v1.publish import PublishBatchRequest, PublishRequest
 from pgrouse.web.v1.response import ApiResponse
 
@@ -20,39 +26,117 @@ ABOUT = """The HTTP API of pgrouse: publish, process and manage messages from an
 
 Every error is `application/problem+json`. Lists are paged: pass `next` of one page as the `cursor` of the following request; it is null on the last page.
 """
+TAGS = {
+    "publish": "Publish messages, alone or in batches.",
+    "work": "Process messages: claim, extend locks, settle. Every call is fenced by the `claim_id`.",
+    "messages": "Find, show, explain and change single messages.",
+    "dead": "Messages that ended without success: list, group, redrive.",
+    "topics": "Counts, policies and pauses of topics.",
+    "channels": "Limits and pauses of single channels of a topic.",
+    "schedules": "Messages that are published by cron expressions.",
+    "workers": "The processes that work messages.",
+    "stats": "Counts of the whole queue, and the doctor.",
+    "maintenance": "Run the maintenance by hand.",
+    "audit": "Who did what.",
+}
+SECURITY_SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer", "description": "`pgrouse token add`"},
+    "basic": {"type": "http", "scheme": "basic", "description": "The token as the password, with any name."},
+}
 # Models of bodies that routes read or write by themselves.
-HAND_WRITTEN = (PublishRequest, PublishBatchRequest, ProblemDetails)
+HAND_WRITTEN: tuple[type[BaseModel], ...] = (PublishRequest, PublishBatchRequest, ProblemDetails)
+VALIDATION_ERRORS = ("HTTPValidationError", "ValidationError")
 
 
 def description(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI description; generated once."""
+    """Return the OpenAPI description; generated once. It names no server: see `show_description`."""
     if app.openapi_schema is None:
-        schema = get_openapi(title="pgrouse", version=version("pgrouse"), description=ABOUT, routes=app.routes)
-        parts = schema.setdefault("components", {})
-        shapes = parts.setdefault("schemas", {})
-        for model in HAND_WRITTEN:
-            described = model.model_json_schema(ref_template="#/components/schemas/{model}")
-            shapes |= described.pop("$defs", {})
-            shapes[model.__name__] = described
-        # The error responses of FastAPI are not those of this API.
-        for name in ("HTTPValidationError", "ValidationError"):
-            shapes.pop(name, None)
-        parts["securitySchemes"] = {
-            "token": {"type": "http", "scheme": "bearer", "description": "`pgrouse token add`"},
-            "basic": {"type": "http", "scheme": "basic", "description": "The token as the password, with any name."},
-        }
-        schema["security"] = [{"token": []}, {"basic": []}]
-        app.openapi_schema = schema
+        app.openapi_schema = _generate(app)
     return app.openapi_schema
+
+
+def _generate(app: FastAPI) -> dict[str, Any]:
+    tags = [{"name": name, "description": text} for name, text in TAGS.items()]
+    generated = get_openapi(
+        title="pgrouse", version=version("pgrouse"), description=ABOUT, routes=app.routes, tags=tags
+    )
+    schema = _without_aliases(generated)
+    schema["components"] = {
+        "schemas": _schemas(schema["components"]["schemas"]),
+        "responses": shared_responses(),
+        "securitySchemes": SECURITY_SCHEMES,
+    }
+    schema["security"] = [{name: []} for name in SECURITY_SCHEMES]
+    for operation in _operations(schema):
+        add_problem_responses(operation)
+        for parameter in operation.get("parameters", []):
+            _add_text(parameter, parameter["name"])
+    return schema
+
+
+def _without_aliases(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the description without schemas that only refer to another one: generators make two classes of the same name."""
+    schemas = schema["components"]["schemas"]
+    aliases = {name: body["$ref"] for name, body in schemas.items() if set(body) == {"$ref"}}
+    schema["components"]["schemas"] = {name: body for name, body in schemas.items() if name not in aliases}
+    text = json.dumps(schema)
+    for name, target in aliases.items():
+        text = text.replace(f'"#/components/schemas/{name}"', json.dumps(target))
+    plain: dict[str, Any] = json.loads(text)
+    return plain
+
+
+def _operations(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    return [operation for methods in schema["paths"].values() for operation in methods.values()]
+
+
+def _schemas(generated: dict[str, Any]) -> dict[str, Any]:
+    """Return all schemas by name, each with its example and with a text for each member."""
+    # The error responses of FastAPI are not those of this API.
+    schemas = {name: schema for name, schema in generated.items() if name not in VALIDATION_ERRORS}
+    for model in HAND_WRITTEN:
+        described = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas |= described.pop("$defs", {})
+        schemas[model.__name__] = described
+    _restore_examples(schemas)
+    for schema in schemas.values():
+        for name, member in schema.get("properties", {}).items():
+            _add_text(member, name)
+            _tell_default(member)
+    return dict(sorted(schemas.items()))
+
+
+def _restore_examples(schemas: dict[str, Any]) -> None:
+    """Set the examples again: get_openapi leaves out what is null in them."""
+    for model in _models(RequestModel, ResponseModel):
+        if model.__name__ in schemas and (extra := model.model_config.get("json_schema_extra")):
+            schemas[model.__name__] |= extra
+
+
+def _tell_default(member: dict[str, Any]) -> None:
+    """Move a default into the text: generators for TypeScript take a member with a default for one that is always there."""
+    default = member.pop("default", None)
+    if default is not None and "nless given" not in member["description"]:
+        member["description"] += f" `{json.dumps(default).strip(chr(34))}` unless given."
+
+
+def _models(*bases: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for base in bases:
+        for model in base.__subclasses__():
+            yield model
+            yield from _models(model)
+
+
+def _add_text(described: dict[str, Any], name: str) -> None:
+    if name in TEXTS:
+        described.setdefault("description", TEXTS[name])
 
 
 @router.get("/openapi.json")
 async def show_description(request: Request) -> Response:
-    """Return the OpenAPI description."""
-    return ApiResponse(description(request.app), headers={"Cache-Control": "no-cache"})
-
-
-@router.get("/docs")
-async def show_docs(request: Request) -> Response:
-    """Show the OpenAPI description as a page."""
-    return render(request, "api.html", api=description(request.app))
+    """Return the OpenAPI description. Its server is `web.url`, or the host that it was read from."""
+    server = request.app.state.settings.web.url or base_path(request.scope) or "/"
+    # Generated once, which takes longer than other requests should wait.
+    described = await asyncio.to_thread(description, request.app)
+    content = {**described, "servers": [{"url": server}]}
+    return ApiResponse(content, headers={"Cache-Control": "no-cache"})

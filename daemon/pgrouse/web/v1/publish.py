@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
@@ -30,7 +30,6 @@ from pgrouse.web.publish_rows import INSERT, row_json
 from pgrouse.web.security import check_permission
 from pgrouse.web.v1.caller import Publisher
 from pgrouse.web.v1.model import (
-    ERROR_RESPONSES,
     MAX_ITEMS,
     Base64,
     Id,
@@ -40,13 +39,15 @@ from pgrouse.web.v1.model import (
     Timestamp,
     Topic,
     Wait,
+    example,
 )
+from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import dumps
 
 if TYPE_CHECKING:
     from pgrouse.crypto.cipher import Cipher
 
-router = APIRouter(prefix="/v1", tags=["publish"], responses=ERROR_RESPONSES)
+router = APIRouter(prefix="/v1", tags=["publish"])
 
 T = TypeVar("T")
 IdempotencyKey = Annotated[
@@ -112,6 +113,8 @@ class PublishBatchRequest(RequestModel):
 class PublishResult(ResponseModel):
     """The outcome of publishing one message."""
 
+    model_config = example(id=7, outcome="inserted")
+
     id: int | None
     """The id of the message, or of the one that already had its key; null if it was dropped."""
     outcome: str
@@ -120,6 +123,8 @@ class PublishResult(ResponseModel):
 
 class PublishBatchResult(ResponseModel):
     """The outcome for each message, in their order."""
+
+    model_config = example(results=[{"id": 7, "outcome": "inserted"}, {"id": 8, "outcome": "inserted"}])
 
     results: list[PublishResult]
 
@@ -141,6 +146,7 @@ def _request_body(model: type[RequestModel], example: Any) -> dict[str, Any]:
     response_model=PublishResult,
     openapi_extra=_request_body(PublishRequest, EXAMPLE),
     summary="Publish a message",
+    responses=responses(409, 415),
 )
 async def publish_message(request: Request, caller: Publisher, idempotency_key: IdempotencyKey = None) -> Response:
     """Publish one message. It is committed when the response is sent."""
@@ -155,6 +161,7 @@ async def publish_message(request: Request, caller: Publisher, idempotency_key: 
     response_model=PublishBatchResult,
     openapi_extra=_request_body(PublishBatchRequest, {"messages": [EXAMPLE]}),
     summary="Publish many messages",
+    responses=responses(409, 415),
 )
 async def publish_messages(request: Request, caller: Publisher, idempotency_key: IdempotencyKey = None) -> Response:
     """Publish up to 1,000 messages in one transaction."""
@@ -165,15 +172,8 @@ async def publish_messages(request: Request, caller: Publisher, idempotency_key:
     )
 
 
-ANY_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {}, "example": {"id": 7}},
-            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-        },
-    }
-}
+# Only JSON: beside JSON of any type, generators cannot tell whether a value is JSON or bytes. The description says that bytes are possible.
+ANY_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {}, "example": {"id": 7}}}}}
 
 
 @router.post(
@@ -182,6 +182,7 @@ ANY_BODY = {
     response_model=PublishResult,
     openapi_extra=ANY_BODY,
     summary="Publish a payload",
+    responses=responses(409),
 )
 async def publish_payload(
     request: Request,
@@ -195,7 +196,7 @@ async def publish_payload(
     on_conflict: OnConflict = "error",
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Publish the request body: JSON as the payload, every other content type as bytes. For webhooks and simple clients."""
+    """Publish the request body: JSON as the payload; with any other `Content-Type`, its bytes. For webhooks and simple clients."""
     check_permission(caller, Role.PUBLISHER, topic)
     content = await request.body()
     about = NewMessage(
@@ -384,17 +385,19 @@ def _digests(request: Request, content: bytes) -> list[bytes]:
 
 
 async def _begin(conn: Connection, caller: Caller, key: str, digests: list[bytes]) -> SavedAnswer | None:
-    """Begin an idempotent request; return its stored response, if there is one."""
-    first, *others = digests
-    if not others:
-        return await run_async(conn, begin_request(caller.name, key, first))
-    try:
-        async with conn.transaction():
-            return await run_async(conn, begin_request(caller.name, key, first))
-    except InvalidParameterValue:
-        # The stored digest differs: it may have been made with another encryption key, or the request is another one.
-        for digest in others:
-            with suppress(InvalidParameterValue):
-                async with conn.transaction():
-                    return await run_async(conn, begin_request(caller.name, key, digest))
-        raise
+    """Begin an idempotent request; return its stored response, if there is one.
+
+    Raises:
+        Problem: 422, the key was used for another request.
+    """
+    # If the stored digest differs, it may have been made with another encryption key, or the request is another one.
+    for digest in digests:
+        with suppress(InvalidParameterValue):
+            # A savepoint costs two round trips, and is only needed if there is another digest to try.
+            async with conn.transaction() if len(digests) > 1 else nullcontext():
+                return await run_async(conn, begin_request(caller.name, key, digest))
+    raise Problem(
+        422,
+        "this Idempotency-Key was used for another request: use a new key for each request, and the same one only to send it again",
+        "idempotency_key_reused",
+    )

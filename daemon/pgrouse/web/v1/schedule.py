@@ -21,7 +21,6 @@ from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
-    ERROR_RESPONSES,
     Cursor,
     Json,
     JsonObject,
@@ -30,16 +29,18 @@ from pgrouse.web.v1.model import (
     RequestModel,
     ResponseModel,
     Text,
+    TimestampText,
     Topic,
     Wait,
     example,
 )
+from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse, with_raw
 from pgrouse.web.v1.route import StrictRoute
 
 T = TypeVar("T")
 
-router = APIRouter(prefix="/v1/schedules", tags=["schedules"], responses=ERROR_RESPONSES, route_class=StrictRoute)
+router = APIRouter(prefix="/v1/schedules", tags=["schedules"], route_class=StrictRoute)
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$", examples=["nightly"])]
 
@@ -55,6 +56,7 @@ class NewSchedule(RequestModel):
     cron: Annotated[Text, Field(max_length=200, examples=["0 3 * * *"])]
     """The five fields of cron."""
     topic: Topic
+    """The topic that it publishes to."""
     payload: Json = Field(default_factory=lambda: Raw("{}"))
     time_zone: Annotated[Text, Field(max_length=100)] = "UTC"
     channel: Label | None = None
@@ -70,19 +72,35 @@ class NewSchedule(RequestModel):
 class ScheduleDetail(ResponseModel):
     """A schedule."""
 
+    model_config = example(
+        name="nightly",
+        cron="0 3 * * *",
+        time_zone="Europe/Berlin",
+        topic="reports.build",
+        payload={"kind": "daily"},
+        paused_at=None,
+        next_tick="2027-02-01T02:00:00+00:00",
+        last_tick="2027-01-31T02:00:00+00:00",
+        last_error=None,
+    )
+
     name: str
+    """The name of the schedule."""
     cron: str
     time_zone: str
     topic: str
+    """The topic that it publishes to."""
     payload: Any
-    paused_at: str | None
-    next_tick: str | None
-    last_tick: str | None
+    paused_at: TimestampText | None
+    next_tick: TimestampText | None
+    last_tick: TimestampText | None
     last_error: str | None
 
 
 class SchedulePage(ResponseModel):
     """A page of schedules, ordered by name."""
+
+    model_config = example(schedules=[], next=None)
 
     schedules: list[ScheduleDetail]
     next: str | None
@@ -91,11 +109,15 @@ class SchedulePage(ResponseModel):
 class SchedulePauseRequest(RequestModel):
     """Why the schedule is paused."""
 
+    model_config = example(reason="the warehouse is being moved")
+
     reason: Text | None = None
 
 
 class SchedulePauseResult(ResponseModel):
     """Whether the schedule was running before."""
+
+    model_config = example(was_running=True)
 
     was_running: bool
 
@@ -103,18 +125,26 @@ class SchedulePauseResult(ResponseModel):
 class ScheduleResumeResult(ResponseModel):
     """Whether the schedule was paused before."""
 
+    model_config = example(was_paused=True)
+
     was_paused: bool
 
 
 class RunResult(ResponseModel):
     """The outcome of publishing the message of the schedule."""
 
+    model_config = example(id=7, outcome="inserted")
+
     id: int | None
+    """The id of the message; null if it was dropped."""
     outcome: str
+    """As of a publish: inserted, replaced, ignored, appended, held, or dropped."""
 
 
 class ScheduleRemoval(ResponseModel):
     """The schedule that was removed."""
+
+    model_config = example(removed="nightly")
 
     removed: str
 
@@ -146,7 +176,7 @@ async def list_schedules(
     return ApiResponse({"schedules": [with_raw(row, "payload", "headers") for row in rows], "next": end})
 
 
-@router.get("/{name}", response_model=ScheduleDetail, summary="Show a schedule")
+@router.get("/{name}", response_model=ScheduleDetail, summary="Show a schedule", responses=responses(404))
 async def get_schedule(request: Request, caller: Viewer, name: Name) -> Response:
     """Return a schedule."""
     async with request.app.state.db.read() as conn:
@@ -162,7 +192,7 @@ async def _read_visible(conn: Connection, caller: Caller, role: Role, name: str)
     return row
 
 
-@router.post("", status_code=201, response_model=ScheduleDetail, summary="Add a schedule")
+@router.post("", status_code=201, response_model=ScheduleDetail, summary="Add a schedule", responses=responses(409))
 async def add_schedule(request: Request, caller: Operator, body: NewSchedule) -> Response:
     """Add a schedule that publishes a message at the times of a cron expression."""
     check_permission(caller, Role.OPERATOR, body.topic)
@@ -181,7 +211,7 @@ async def add_schedule(request: Request, caller: Operator, body: NewSchedule) ->
     )
 
 
-@router.delete("/{name}", response_model=ScheduleRemoval, summary="Remove a schedule")
+@router.delete("/{name}", response_model=ScheduleRemoval, summary="Remove a schedule", responses=responses(404))
 async def remove_schedule(request: Request, caller: Operator, name: Name) -> Response:
     """Remove a schedule; messages that it published stay."""
     async with request.app.state.db.write(caller) as conn:
@@ -190,20 +220,22 @@ async def remove_schedule(request: Request, caller: Operator, name: Name) -> Res
     return ApiResponse({"removed": name})
 
 
-@router.post("/{name}/pause", response_model=SchedulePauseResult, summary="Pause a schedule")
+@router.post("/{name}/pause", response_model=SchedulePauseResult, summary="Pause a schedule", responses=responses(404))
 async def pause_schedule(request: Request, caller: Operator, name: Name, body: SchedulePauseRequest) -> Response:
     """Pause a schedule until it is resumed."""
     was_running = await _run(request, caller, name, schedule.pause_schedule(name, body.reason))
     return ApiResponse({"was_running": was_running})
 
 
-@router.post("/{name}/resume", response_model=ScheduleResumeResult, summary="Resume a schedule")
+@router.post(
+    "/{name}/resume", response_model=ScheduleResumeResult, summary="Resume a schedule", responses=responses(404)
+)
 async def resume_schedule(request: Request, caller: Operator, name: Name) -> Response:
     """Resume a schedule; it continues with its next tick."""
     return ApiResponse({"was_paused": await _run(request, caller, name, schedule.resume_schedule(name))})
 
 
-@router.post("/{name}/run", response_model=RunResult, summary="Run a schedule now")
+@router.post("/{name}/run", response_model=RunResult, summary="Run a schedule now", responses=responses(404))
 async def run_schedule(request: Request, caller: Operator, name: Name) -> Response:
     """Publish the message of a schedule now; its next ticks do not change."""
     ran = await _run(request, caller, name, schedule.run_schedule(name))

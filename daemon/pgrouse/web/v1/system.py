@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import maintenance, worker
-from pgrouse.client.calls.stats import stats
+from pgrouse.client.calls.stats import COUNT_BOUND, stats
 from pgrouse.client.worker_list import RegisteredWorker, find_workers
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Row, read_rows
@@ -19,11 +19,12 @@ from pgrouse.web.problem import Problem
 from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
-from pgrouse.web.v1.model import ERROR_RESPONSES, Cursor, Label, Limit, RequestModel, ResponseModel, Topic
+from pgrouse.web.v1.model import Cursor, Label, Limit, RequestModel, ResponseModel, TimestampText, Topic, example
+from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse, with_raw
 from pgrouse.web.v1.route import StrictRoute
 
-router = APIRouter(prefix="/v1", responses=ERROR_RESPONSES, route_class=StrictRoute)
+router = APIRouter(prefix="/v1", route_class=StrictRoute)
 
 
 class WorkerInfo(ResponseModel):
@@ -34,9 +35,10 @@ class WorkerInfo(ResponseModel):
     pid: int
     version: str
     topics: list[str]
+    """The topics that it handles."""
     concurrency: int
-    started_at: str
-    seen_at: str
+    started_at: TimestampText
+    seen_at: TimestampText
     state: str
     """working, draining, stopping, or silent: not seen for 30 seconds (workers over HTTP: two minutes)."""
     kind: str
@@ -47,11 +49,31 @@ class WorkerInfo(ResponseModel):
 class WorkerList(ResponseModel):
     """The workers that were seen in the last hour."""
 
+    model_config = example(
+        workers=[
+            {
+                "name": "host-1:4711",
+                "host": "host-1",
+                "pid": 4711,
+                "version": "0.1.0",
+                "topics": ["orders.created"],
+                "concurrency": 10,
+                "started_at": "2027-01-31T07:00:00+00:00",
+                "seen_at": "2027-01-31T08:00:00+00:00",
+                "state": "working",
+                "kind": "daemon",
+                "status": {"in_flight": 3},
+            }
+        ]
+    )
+
     workers: list[WorkerInfo]
 
 
 class DrainRequest(RequestModel):
     """The worker to drain."""
+
+    model_config = example(name="host-1:4711")
 
     name: Label
 
@@ -59,17 +81,39 @@ class DrainRequest(RequestModel):
 class DrainResult(ResponseModel):
     """The worker that was asked to drain."""
 
+    model_config = example(draining="host-1:4711")
+
     draining: str
 
 
 class QueueStats(ResponseModel):
     """The message counts of the queue by topic."""
 
+    model_config = example(
+        exact_below=1_000,
+        topics=[
+            {
+                "topic": "orders.created",
+                "ready": 3,
+                "delayed": 0,
+                "running": 1,
+                "dead_last_day": 0,
+                "oldest_ready_s": 0.4,
+                "handled": True,
+            }
+        ],
+    )
+
+    exact_below: int
+    """From here on, `ready` and `delayed` are estimates."""
     topics: list[dict[str, Any]]
+    """A row for each topic."""
 
 
 class MaintenanceTask(ResponseModel):
     """How much a maintenance task did; -1: it failed, and the next tick tries it again."""
+
+    model_config = example(task="expire_locks", count=2)
 
     task: str
     count: int
@@ -78,6 +122,8 @@ class MaintenanceTask(ResponseModel):
 class MaintenanceResult(ResponseModel):
     """What each task did; empty if another tick is running."""
 
+    model_config = example(tasks=[{"task": "expire_locks", "count": 2}])
+
     tasks: list[MaintenanceTask]
 
 
@@ -85,34 +131,58 @@ class AuditEntry(ResponseModel):
     """One action of an operator."""
 
     id: int
-    at: str
+    """The number of the entry."""
+    at: TimestampText
     actor: str
     action: str
     topic: str | None
     target: str | None
     detail: Any
+    """Old and new values, the reason, and what else belongs to the action."""
 
 
 class DoctorFinding(ResponseModel):
     """The result of one check."""
 
     code: str
+    """The name of the check."""
     level: str
     """ok, warn, or fail."""
     what: str
     fix: str | None
     detail: str
+    """More about it, as a list of the rows that were found; may be empty."""
 
 
 class DoctorReport(ResponseModel):
     """The findings of the doctor."""
 
-    at: str
+    model_config = example(
+        at="2027-01-31T08:00:00+00:00",
+        findings=[{"code": "cron", "level": "ok", "what": "pg_cron ticks each minute", "fix": None, "detail": ""}],
+    )
+
+    at: TimestampText
     findings: list[DoctorFinding]
 
 
 class AuditPage(ResponseModel):
     """A page of the audit log, latest first."""
+
+    model_config = example(
+        entries=[
+            {
+                "id": 12,
+                "at": "2027-01-31T08:00:00+00:00",
+                "actor": "anna",
+                "action": "pause",
+                "topic": "orders.created",
+                "target": None,
+                "detail": {"reason": "the relay is down"},
+            }
+        ],
+        next=None,
+    )
 
     entries: list[AuditEntry]
     next: str | None
@@ -137,7 +207,9 @@ def _worker(found: RegisteredWorker, caller: Caller) -> Row:
     return row | {"status": row.pop("status_json"), "topics": [each for each in found.topics if caller.sees(each)]}
 
 
-@router.post("/workers/drain", response_model=DrainResult, tags=["workers"], summary="Drain a worker")
+@router.post(
+    "/workers/drain", response_model=DrainResult, tags=["workers"], summary="Drain a worker", responses=responses(404)
+)
 async def drain_worker(request: Request, caller: Operator, body: DrainRequest) -> Response:
     """Ask a worker to claim nothing more, to finish its running messages, and to stop. It starts within seconds. Needs permission for all topics of the worker."""
     async with request.app.state.db.write(caller) as conn:
@@ -153,10 +225,10 @@ async def drain_worker(request: Request, caller: Operator, body: DrainRequest) -
 
 @router.get("/stats", response_model=QueueStats, tags=["stats"], summary="Get queue statistics")
 async def get_stats(request: Request, caller: Viewer) -> Response:
-    """Return the message counts by topic. A count stops at 10,000, which then means "at least"."""
+    """Return the message counts by topic. From `exact_below` (1,000) on, `ready` and `delayed` are estimates; all else is exact."""
     async with request.app.state.db.read() as conn:
         rows = await read_rows(conn, stats())
-    return ApiResponse({"topics": [row for row in rows if caller.sees(row["topic"])]})
+    return ApiResponse({"exact_below": COUNT_BOUND, "topics": [row for row in rows if caller.sees(row["topic"])]})
 
 
 @router.post("/maintenance/run", response_model=MaintenanceResult, tags=["maintenance"], summary="Run the maintenance")

@@ -26,7 +26,6 @@ from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (
-    ERROR_RESPONSES,
     AnyTopic,
     Cursor,
     Id,
@@ -36,18 +35,20 @@ from pgrouse.web.v1.model import (
     ResponseModel,
     Text,
     Timestamp,
+    TimestampText,
     Topic,
     Wait,
     example,
 )
+from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse
 from pgrouse.web.v1.route import StrictRoute
 
-router = APIRouter(prefix="/v1/topics", tags=["topics"], responses=ERROR_RESPONSES, route_class=StrictRoute)
+router = APIRouter(prefix="/v1/topics", tags=["topics"], route_class=StrictRoute)
 
 
 class TopicCounts(ResponseModel):
-    """The message counts of a topic. A count stops at 10,000, which then means "at least"."""
+    """The message counts of a topic. From 1,000 on, `ready` and `delayed` are estimates; all else is exact."""
 
     topic: str
     ready: int
@@ -63,6 +64,22 @@ class TopicCounts(ResponseModel):
 class TopicPage(ResponseModel):
     """A page of topics, ordered by name."""
 
+    model_config = example(
+        topics=[
+            {
+                "topic": "orders.created",
+                "ready": 3,
+                "delayed": 0,
+                "running": 1,
+                "dead_last_day": 0,
+                "oldest_ready_s": 0.4,
+                "handled": True,
+                "paused": False,
+            }
+        ],
+        next=None,
+    )
+
     topics: list[TopicCounts]
     next: str | None
 
@@ -70,12 +87,17 @@ class TopicPage(ResponseModel):
 class TopicDetail(ResponseModel):
     """The policy of a topic. Durations are in seconds."""
 
+    model_config = example(
+        topic="orders.created", policy={"max_attempts": 5, "lock_duration": 30.0}, own={"max_attempts": 5}, paused=None
+    )
+
     topic: str
     policy: dict[str, Any]
     """The effective policy: the topic's own values, else the defaults."""
     own: dict[str, Any]
     """The values that the topic itself sets."""
     paused: dict[str, Any] | None
+    """Since when, until when, by whom and why it is paused; null: it is not."""
 
 
 class PauseRequest(RequestModel):
@@ -101,12 +123,18 @@ class PauseRequest(RequestModel):
 class PauseResult(ResponseModel):
     """When the pause ends; null: when an operator resumes it."""
 
+    model_config = example(paused=True, until="2027-01-31T09:00:00+00:00")
+
     paused: bool
-    until: str | None
+    """Always true."""
+    until: TimestampText | None
+    """When it resumes by itself, in ISO 8601; null: when an operator resumes it."""
 
 
 class ResumeResult(ResponseModel):
     """Whether the topic or channel was paused."""
+
+    model_config = example(was_paused=True)
 
     was_paused: bool
 
@@ -123,11 +151,15 @@ class PolicyChange(RootModel[dict[str, Any]]):
 class PolicyChangeResult(ResponseModel):
     """The changes, one line for each."""
 
+    model_config = example(changes=['topics."orders.created": max_attempts 3 -> 5'])
+
     changes: list[str]
 
 
 class PolicyRemoval(ResponseModel):
     """The topic that now inherits all defaults."""
+
+    model_config = example(removed="orders.created")
 
     removed: str
 
@@ -145,11 +177,15 @@ class PurgeRequest(RequestModel):
 class PurgeResult(ResponseModel):
     """How many messages were deleted."""
 
+    model_config = example(deleted=1000)
+
     deleted: int
 
 
 class ChannelRequest(RequestModel):
     """One channel of the topic."""
+
+    model_config = example(channel="customer-7")
 
     channel: Label
 
@@ -189,12 +225,18 @@ class ChannelLimits(ResponseModel):
 class ChannelPage(ResponseModel):
     """A page of the channels that differ from the topic's policy, ordered by name."""
 
+    model_config = example(
+        channels=[{"channel": "customer-7", "concurrency": 1, "min_interval": None, "paused": False}], next=None
+    )
+
     channels: list[ChannelLimits]
     next: str | None
 
 
 class ChannelSkipRequest(RequestModel):
     """The channel whose oldest waiting message to skip, and why."""
+
+    model_config = example(channel="customer-7", reason="the customer is gone")
 
     channel: Label
     reason: Text | None = None
@@ -203,7 +245,10 @@ class ChannelSkipRequest(RequestModel):
 class ChannelSkipResult(ResponseModel):
     """The message that was skipped; null: no message waits in the channel."""
 
+    model_config = example(id=7)
+
     id: int | None
+    """The id of the message; null: none waits."""
 
 
 # The statement timeout of one batch of a purge.
@@ -271,7 +316,15 @@ def _check_permission(caller: Caller, role: Role, topic: str) -> None:
     check_permission(caller, role, None if topic == DEFAULTS else topic)
 
 
-@router.patch("/{topic}", response_model=PolicyChangeResult, summary="Change a policy")
+POLICY_EXAMPLE = {"max_attempts": 5, "timeout": "30s", "max_concurrency": "inherit"}
+
+
+@router.patch(
+    "/{topic}",
+    response_model=PolicyChangeResult,
+    summary="Change a policy",
+    openapi_extra={"requestBody": {"content": {"application/json": {"example": POLICY_EXAMPLE}}}},
+)
 async def change_policy(request: Request, caller: Operator, topic: AnyTopic, body: PolicyChange) -> Response:
     """Set policy settings of a topic, as `[topics."NAME"]` of the configuration has them; also "inherit" (or null) and "none". Settings that are not given stay as they are."""
     _check_permission(caller, Role.OPERATOR, topic)
@@ -301,7 +354,7 @@ def _inheriting(given: dict[str, Any]) -> dict[str, Any]:
     return {setting: Keyword.INHERIT.value if value is None else value for setting, value in given.items()}
 
 
-@router.delete("/{topic}", response_model=PolicyRemoval, summary="Remove a topic's policy")
+@router.delete("/{topic}", response_model=PolicyRemoval, summary="Remove a topic's policy", responses=responses(404))
 async def remove_policy(request: Request, caller: Operator, topic: Topic) -> Response:
     """Remove the policy that a topic itself sets, and its pause: it inherits the defaults. Its messages and channels stay."""
     check_permission(caller, Role.OPERATOR, topic)

@@ -26,12 +26,11 @@ from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.settlement import SettleKind, settle_call
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, DatabasePool
-from pgrouse.web.long_poll import Waiter
+from pgrouse.web.long_poll import WaitingRequest
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import check_permission, client_address
 from pgrouse.web.v1.caller import Worker
 from pgrouse.web.v1.model import (
-    ERROR_RESPONSES,
     MAX_ITEMS,
     EncryptedContent,
     Id,
@@ -47,10 +46,11 @@ from pgrouse.web.v1.model import (
     Wait,
     example,
 )
+from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse, encrypted, with_raw
 from pgrouse.web.v1.route import StrictRoute
 
-router = APIRouter(prefix="/v1", tags=["work"], responses=ERROR_RESPONSES, route_class=StrictRoute)
+router = APIRouter(prefix="/v1", tags=["work"], route_class=StrictRoute)
 
 MAX_WAIT_S = 30
 # A claim stops after the message that reaches this many bytes.
@@ -63,6 +63,7 @@ class ClaimMessagesRequest(RequestModel):
     model_config = example(topics=["orders.created"], limit=10, wait=20, worker="rust-1")
 
     topics: list[Topic] = Field(min_length=1, max_length=100)
+    """The topics to claim from."""
     limit: int = Field(default=1, ge=1, le=MAX_ITEMS)
     """How many messages to claim at most."""
     wait: float = Field(default=0, ge=0, le=MAX_WAIT_S)
@@ -75,6 +76,25 @@ class ClaimMessagesRequest(RequestModel):
 
 class ClaimedMessage(ResponseModel):
     """A claimed message; the caller holds its lock."""
+
+    model_config = example(
+        id=7,
+        claim_id=2057183900031095,
+        topic="orders.created",
+        channel=None,
+        key="order-7",
+        priority=5,
+        attempt=1,
+        max_attempts=5,
+        payload={"id": 7, "total": 9.5},
+        body=None,
+        encrypted=None,
+        headers=None,
+        state=None,
+        lock_duration_s=30.0,
+        timeout_s=None,
+        runs=1,
+    )
 
     id: int
     claim_id: int
@@ -101,6 +121,8 @@ class ClaimedMessage(ResponseModel):
 class ClaimResult(ResponseModel):
     """The claimed messages, at most `limit`; may be empty."""
 
+    model_config = example(messages=[], draining=False)
+
     messages: list[ClaimedMessage]
     draining: bool
     """The worker was asked to drain: it gets no more messages."""
@@ -125,6 +147,7 @@ class SettleRequest(RequestModel):
 
     claim_id: Id
     outcome: SettleKind
+    """How the attempt ended."""
     output: Json = None
     """For complete: any JSON value to store."""
     error: Text | None = None
@@ -186,6 +209,8 @@ class SettleBatchRequest(RequestModel):
 class HeartbeatRequest(RequestModel):
     """A lock to extend."""
 
+    model_config = example(claim_id=2057183900031095, progress={"done": 40, "total": 100})
+
     claim_id: Id
     lock_duration: Lock | None = None
     """How long from now; the topic's lock duration unless given."""
@@ -195,6 +220,8 @@ class HeartbeatRequest(RequestModel):
 
 class HeartbeatItem(RequestModel):
     """One lock to extend."""
+
+    model_config = example(id=7, claim_id=2057183900031095)
 
     id: Id
     claim_id: Id
@@ -213,6 +240,8 @@ class HeartbeatBatchRequest(RequestModel):
 class HeartbeatResult(ResponseModel):
     """Which locks were not extended."""
 
+    model_config = example(lost=[], cancelled=[])
+
     lost: list[int]
     """Messages whose lock the caller has lost: stop working on them."""
     cancelled: list[int]
@@ -221,6 +250,8 @@ class HeartbeatResult(ResponseModel):
 
 class SettleResult(ResponseModel):
     """Which attempts were settled."""
+
+    model_config = example(settled=[7], lost=[])
 
     settled: list[int]
     lost: list[int]
@@ -276,7 +307,7 @@ async def _poll(request: Request, caller: Caller, body: ClaimMessagesRequest, of
 
 
 async def _claim_with_slot(
-    request: Request, body: ClaimMessagesRequest, of_worker: ClaimOf, until: float, waiter: Waiter | None = None
+    request: Request, body: ClaimMessagesRequest, of_worker: ClaimOf, until: float, waiter: WaitingRequest | None = None
 ) -> list[Message]:
     """Claim once a slot is free; a woken request does not claim if others have found the topics empty since."""
     long_poll, stopping = request.app.state.long_poll, request.app.state.stopping
@@ -359,7 +390,9 @@ async def settle_messages(request: Request, caller: Worker, body: SettleBatchReq
     return ApiResponse({"settled": [each.id for each in body.messages if each.id not in lost], "lost": sorted(lost)})
 
 
-@router.post("/messages/{message_id}/settle", response_model=SettleResult, summary="Settle a message")
+@router.post(
+    "/messages/{message_id}/settle", response_model=SettleResult, summary="Settle a message", responses=responses(409)
+)
 async def settle_message(request: Request, caller: Worker, message_id: PathId, body: SettleRequest) -> Response:
     """Settle an attempt. 409 `lock_lost`: the caller had lost the lock, and nothing was changed."""
     ended = SettleItem(id=message_id, **{name: getattr(body, name) for name in body.model_fields_set})
@@ -400,7 +433,12 @@ async def extend_locks(request: Request, caller: Worker, body: HeartbeatBatchReq
         return ApiResponse(await _extend(conn, caller, claims, body.lock_duration))
 
 
-@router.post("/messages/{message_id}/heartbeat", response_model=HeartbeatResult, summary="Extend a lock")
+@router.post(
+    "/messages/{message_id}/heartbeat",
+    response_model=HeartbeatResult,
+    summary="Extend a lock",
+    responses=responses(409),
+)
 async def extend_lock(request: Request, caller: Worker, message_id: PathId, body: HeartbeatRequest) -> Response:
     """Extend a lock, and optionally report progress. 409 `lock_lost`: the caller no longer holds it; `cancelled` says whether the message was cancelled."""
     async with request.app.state.db.write(caller) as conn:

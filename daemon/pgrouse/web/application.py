@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import structlog
 from fastapi import FastAPI
@@ -14,9 +13,12 @@ from starlette.types import ASGIApp
 
 from pgrouse import events
 from pgrouse.config.config import Config
+from pgrouse.crypto.cipher import Cipher
+from pgrouse.crypto.keyless_cipher import load_cipher_or_keyless
 from pgrouse.process import loop
 from pgrouse.web import live_updates, metrics, pages, probes, problem_answer, static_files, v1
 from pgrouse.web.database_pool import DatabasePool
+from pgrouse.web.head_method import with_head
 from pgrouse.web.http_workers import HttpWorkers
 from pgrouse.web.large_body import LargeBodyReader
 from pgrouse.web.live_updates import LiveUpdates
@@ -24,20 +26,22 @@ from pgrouse.web.long_poll import LongPoll
 from pgrouse.web.maintenance import WebMaintenance
 from pgrouse.web.publish_batcher import PublishBatcher
 from pgrouse.web.publish_fast_path import with_publish_fast_path
-from pgrouse.web.security import Authenticator, SecurityMiddleware
+from pgrouse.web.security import Authenticate, Authenticator, SecurityMiddleware
 from pgrouse.web.token_cache import TokenCache
-
-if TYPE_CHECKING:
-    from pgrouse.crypto.cipher import Cipher
 
 log = structlog.get_logger()
 
 
-def create_app(settings: Config) -> FastAPI:
+def create_app(settings: Config, authenticate: Authenticate | None = None, *, is_mounted: bool = False) -> FastAPI:
     """Return the app. What its routes work with is in `request.app.state`.
 
     `settings`, `db` (see DatabasePool), `token_cache`, `authenticator`, `live_updates` (see LiveUpdates), and `stopping`: an asyncio.Event that is set when the server is asked to stop,
     at which streams end.
+
+    Args:
+        settings: sections `web`, `database` and `crypto`.
+        authenticate: says whom another application knows a caller to be.
+        is_mounted: whether another application is around it, which anyone may reach: then none is the local user.
     """
     app = FastAPI(
         title="pgrouse",
@@ -51,7 +55,9 @@ def create_app(settings: Config) -> FastAPI:
     app.state.settings = settings
     app.state.db = DatabasePool(settings)
     app.state.token_cache = TokenCache(app.state.db, settings.web.session_ttl)
-    app.state.authenticator = Authenticator(settings, app.state.token_cache)
+    app.state.authenticator = Authenticator(
+        settings, app.state.token_cache, authenticate, trusts_loopback=not is_mounted
+    )
     app.state.large_bodies = LargeBodyReader()
     app.state.publish_batcher = PublishBatcher(app.state.db)
     app.state.cipher = _cipher(settings)
@@ -71,16 +77,12 @@ def create_app(settings: Config) -> FastAPI:
 
 
 def _cipher(settings: Config) -> Cipher | None:
-    if settings.crypto.current is None:
-        return None
-    from pgrouse.crypto.keyless_cipher import load_cipher_or_keyless  # noqa: PLC0415 - extra crypto
-
-    return load_cipher_or_keyless(settings)
+    return None if settings.crypto.current is None else load_cipher_or_keyless(settings)
 
 
 def with_security(app: FastAPI) -> ASGIApp:
-    """Return the app with the fast path and the security middleware: what the server runs."""
-    return SecurityMiddleware(with_publish_fast_path(app), app.state.settings, app.state.authenticator)
+    """Return the app with the fast path, the security middleware and HEAD: what the server runs."""
+    return with_head(SecurityMiddleware(with_publish_fast_path(app), app.state.settings, app.state.authenticator))
 
 
 @asynccontextmanager

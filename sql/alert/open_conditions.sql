@@ -1,0 +1,18 @@
+-- List what is wrong: the conditions that the last tick found, and the breakers that are open now. What conditions would list, for a few rows
+-- that are read each second.
+-- Called by: the web. Locks: nothing. Result: the worst first, then the oldest; at most 200. topic NULL = it is about none.
+CREATE OR REPLACE FUNCTION messages.open_conditions()
+RETURNS TABLE (kind text, level text, topic text, since timestamptz, what text, fix text)
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+AS $$
+  SELECT o.kind, messages.condition_level(o.kind) AS level, o.topic, o.since, o.what, o.fix
+  FROM (
+    SELECT c.kind, nullif(c.topic, '') AS topic, c.since, c.what, c.fix FROM messages.condition AS c
+    UNION ALL
+    SELECT 'breaker', b.topic, b.since, b.what, b.fix FROM messages.open_breakers() AS b
+  ) AS o
+  ORDER BY level, o.since, o.kind, o.topic
+  LIMIT 200
+$$;
