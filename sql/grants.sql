@@ -19,26 +19,28 @@ BEGIN
     ['messages_publisher', 'SELECT ON SEQUENCE messages.armed_until, messages.policy_flag, messages.policy_topic_bits'],
     ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes, payload_schema) ON messages.topic'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.payload_schema_digest, messages.new_message, messages.notify_inserted, messages.notify_policy, messages.long_number_bytes, messages.notify'],
+    -- It tells a publisher nothing but the ends of those of its messages for which it asked when it published.
+    ['messages_publisher', 'EXECUTE ON FUNCTION messages.wait_for_many'],
     -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. No role reads the stage.
     ['messages_publisher', 'INSERT ON messages.publish_stage'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.begin_staging, messages.publish_staged, messages.delete_staged, messages.job_result, messages.job_rejected'],
 
     ['messages_worker', 'USAGE ON SCHEMA messages'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.claim_with_next_due, messages.next_due, messages.complete, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_orphaned, messages.heartbeat, messages.set_progress, messages.cancelled_ids, messages.count_runs, messages.save_step, messages.load_steps'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.now, messages.claim, messages.claim_with_next_due, messages.next_due, messages.complete, messages.completion_states, messages.reject, messages.fail, messages.retry, messages.defer, messages.release, messages.release_orphaned, messages.heartbeat, messages.set_progress, messages.cancelled_ids, messages.count_runs, messages.save_step, messages.load_steps, messages.predecessors'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.read_claimed, messages.claimed_ids, messages.results, messages.count_ready, messages.lock_consumer'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.ready_topics, messages.draw_xid, messages.oldest_running_xid, messages.notify'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.register_worker, messages.touch_worker, messages.record_measures, messages.unregister_worker, messages.touch_http_worker, messages.touch_http_holders, messages.tick, messages.raise_low_water'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due'],
     -- Alerts are delivered by daemons, or by a process apart that an operator runs.
     ['messages_worker', 'EXECUTE ON FUNCTION messages.claim_delivery, messages.settle_delivery'],
-    ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.subscription, messages.worker'],
+    ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.subscription, messages.schedule, messages.worker'],
 
     ['messages_operator', 'USAGE ON SCHEMA messages'],
     ['messages_operator', 'SELECT ON ALL TABLES IN SCHEMA messages'],
     ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.topic, messages.channel, messages.schedule, messages.subscription'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.now, messages.cancel, messages.skip, messages.redrive, messages.tick, messages.stats, messages.unhandled_topics'],
-    -- A publisher may be given this too; it shows outputs and errors of every message.
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.wait_for'],
+    -- A publisher may be given the first one too; it shows outputs and errors of every message.
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.wait_for, messages.wait_for_many'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.redrive_where, messages.redrive_edited, messages.requeue_dead_letters, messages.replay, messages.purge_archive, messages.delete, messages.purge_topic'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.find_messages, messages.retry_now, messages.unblock, messages.workflow, messages.edit, messages.reencrypt, messages.display_json'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.preview_redrive, messages.dead_groups, messages.lineage'],
@@ -46,7 +48,7 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.explain, messages.lock_policies, messages.lock_holders'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile, messages.unpack_histogram, messages.snapshot_age'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.open_export, messages.advance_export, messages.delete_export, messages.list_exports, messages.lock_export, messages.unlock_export'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.silence, messages.unsilence, messages.silenced_until, messages.conditions, messages.replay_alerts, messages.delete_sink, messages.claim_delivery, messages.settle_delivery'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.silence, messages.unsilence, messages.silenced_until, messages.conditions, messages.open_conditions, messages.replay_alerts, messages.delete_sink, messages.claim_delivery, messages.settle_delivery'],
     ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.alert_bound'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.next_ticks, messages.run_schedule, messages.pause_schedule, messages.resume_schedule'],
 
@@ -55,9 +57,9 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.doctor, messages.examine_server, messages.examine_connections, messages.examine_settings, messages.examine_holders, messages.examine_snapshots, messages.examine_tables, messages.examine_schema, messages.examine_archive, messages.examine_ticks, messages.examine_workers, messages.examine_topics, messages.examine_conditions'],
 
     ['messages_analyst', 'USAGE ON SCHEMA messages'],
-    ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, claim_id, locked_by, locked_at, lock_expires_at, history) ON messages.message'],
-    ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, locked_at, history, result, error, error_fingerprint, handled_by, archived_at, archive_xid, redriven_from) ON messages.message_archive'],
-    ['messages_analyst', 'SELECT ON messages.state, messages.topic, messages.channel, messages.subscription, messages.worker, messages.tick_mark, messages.measure'],
+    ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, claim_id, locked_by, locked_at, lock_expires_at, history, expires_at, max_attempts, origin_id, original_topic, dlq_moved_at, redriven_from, redrives) ON messages.message'],
+    ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, claim_id, locked_at, history, result, error, error_fingerprint, handled_by, archived_at, archive_xid, redriven_from, expires_at, max_attempts, origin_id, original_topic, dlq_moved_at, redrives) ON messages.message_archive'],
+    ['messages_analyst', 'SELECT ON messages.state, messages.ended, messages.topic, messages.channel, messages.subscription, messages.worker, messages.tick_mark, messages.measure'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile, messages.unpack_histogram, messages.snapshot_age'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.dead_groups, messages.lineage'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.now, messages.doctor, messages.examine_server, messages.examine_connections, messages.examine_settings, messages.examine_holders, messages.examine_snapshots, messages.examine_tables, messages.examine_schema, messages.examine_archive, messages.examine_ticks, messages.examine_workers, messages.examine_topics, messages.examine_conditions'],

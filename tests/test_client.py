@@ -13,9 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.rows import namedtuple_row
-from pydantic import ValidationError
 
 from pgrouse import AsyncClient, Client, MessageNotFound, NewMessage
+from pgrouse.errors import DatabaseUnreachable, InvalidSetting, RequestRefused
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -219,7 +219,7 @@ def test_a_policy_is_set_and_read(queue: Queue, client: Client) -> None:
 def test_an_unknown_setting_or_an_invalid_value_is_refused_by_name(client: Client, settings: dict[str, Any]) -> None:
     (setting,) = settings
 
-    with pytest.raises(ValidationError, match=setting):
+    with pytest.raises(InvalidSetting, match=setting):
         client.set_policy("t", **settings)
 
 
@@ -268,8 +268,28 @@ def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client
 
 
 def test_a_refusal_of_the_server_is_an_error_of_its_own(client: Client) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="cron"):
+    with pytest.raises(RequestRefused, match="cron") as refused:
         client.add_schedule("nightly", "61 2 * * *", "report")
+
+    assert refused.value.sqlstate == "22023"
+    assert isinstance(refused.value.__cause__, psycopg.errors.InvalidParameterValue)
+
+
+def test_a_misspelt_setting_names_the_nearest(client: Client) -> None:
+    with pytest.raises(InvalidSetting, match="max_atempts: there is no such setting; did you mean 'max_attempts'"):
+        client.set_policy("t", max_atempts=3)
+
+
+def test_a_server_that_cannot_be_reached_is_an_error_of_its_own() -> None:
+    with pytest.raises(DatabaseUnreachable):
+        Client("host=127.0.0.1 port=1")
+    with pytest.raises(DatabaseUnreachable):
+        asyncio.run(_enter(AsyncClient("host=127.0.0.1 port=1")))
+
+
+async def _enter(client: AsyncClient) -> None:
+    async with client:
+        pass
 
 
 # Publishing, and coroutines
@@ -419,5 +439,5 @@ def test_an_invalid_list_of_ids_is_refused(client: Client, ids: Any) -> None:
 
 
 def test_an_id_out_of_range_is_an_error_of_the_server(client: Client) -> None:
-    with pytest.raises(psycopg.errors.NumericValueOutOfRange):
+    with pytest.raises(RequestRefused):
         client.cancel([2**70])

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from pgrouse.config import config
 from pgrouse.config.config import Config, HandlersSettings, flat_items, load
+from pgrouse.config.schedules import ScheduleSettings
 from pgrouse.config.source import ConfigProblems, show_key
 from pgrouse.errors import ConfigError, ExitCode
 
@@ -189,6 +190,9 @@ WRONG = {
     "[[worker]]\nthreads = 1": "pgrouse.toml:1: worker: expected a table of keys, found a list",
     "[log]\nlevel = 3": "pgrouse.toml:2: log.level: expected 'debug', 'info', 'warning' or 'error', found 3",
     "[database]\ndsn = 4711": "pgrouse.toml:2: database.dsn: expected text in quotes",
+    "[topics.order.created]\nhandler = 'm:f'": "pgrouse.toml:1: unknown key 'created' in [topics.order]; if the topic is order.created, "
+    'quote its name: [topics."order.created"]',
+    '[database]\ndsn = "postgresql+asyncpg://shop@db/app"': "pgrouse.toml:2: database.dsn: this is an address for SQLAlchemy: leave out +asyncpg",
     '[database]\ndsn = "not one"': "pgrouse.toml:2: database.dsn: expected a connection string like "
     '"postgresql://user@host/database" or "host=... dbname=..."',
 }
@@ -388,12 +392,14 @@ def test_handlers_are_imported_from_folders_or_named_modules(
 def test_the_reference_page_has_every_key_with_its_default() -> None:
     page = (Path(__file__).parents[1] / "docs/reference/configuration.md").read_text()
     documented = dict(re.findall(r"^\| `([^`]+\.[^`]+)` \| [^|]+ \| ([^|]+) \|", page, re.MULTILINE))
-    sample = Config(topics={"NAME": config.Topic(handler="module:function")})
+    schedule = ScheduleSettings(topic="t", cron="@daily", payload=None)
+    sample = Config(topics={"NAME": config.TopicSettings(handler="module:function")}, schedules={"NAME": schedule})
     handlers = {"handlers.import_path": ["."]}
 
     expected = {show_key(key): _shown(handlers.get(show_key(key), value)) for key, value in flat_items(sample)}
 
-    expected["topics.NAME.handler"] = "none"
+    expected |= dict.fromkeys(("topics.NAME.handler", "schedules.NAME.topic", "schedules.NAME.cron"), "none")
+    expected["schedules.NAME.payload"] = "`{}`"
     assert documented == expected
 
 

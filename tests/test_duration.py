@@ -77,7 +77,7 @@ def test_an_invalid_duration_is_reported_with_its_value_and_the_forms(given: Any
 
 @pytest.mark.parametrize("given", [True, None, [], b"5s"])
 def test_a_value_of_another_type_is_a_type_error(given: Any) -> None:
-    with pytest.raises(TypeError, match=r"^delay is a \w+: give a timedelta, a number of seconds, or a text"):
+    with pytest.raises(TypeError, match=r"^delay has the type \w+: give a timedelta, a number of seconds, or a text"):
         duration.to_timedelta(given, "delay")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import io
 import json
 import logging
@@ -15,8 +16,10 @@ import pytest
 import structlog
 
 from pgrouse import log
+from pgrouse.client.message import Message
 from pgrouse.config.alerts import AlertsSettings
 from pgrouse.config.config import Config, DatabaseSettings, LogSettings
+from pgrouse.handlers import current_attempt
 
 Setup = Callable[..., io.StringIO]
 
@@ -45,6 +48,13 @@ def setup() -> Setup:
         return stream
 
     return setup
+
+
+@pytest.fixture
+def message() -> Callable[..., Message]:
+    """`message("mail")` is a claimed message."""
+    defaults = dict.fromkeys(Message._fields)
+    return lambda topic, **fields: Message(**{**defaults, "id": 7, "topic": topic, "attempt": 1, **fields})
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
@@ -98,14 +108,44 @@ def test_events_below_the_level_are_omitted(setup: Setup) -> None:
     assert [event["event"] for event in lines(stream)] == ["message.failed"]
 
 
-def test_verbose_libraries_are_logged_only_at_debug(setup: Setup) -> None:
-    stream = setup(level="info")
-    logging.getLogger("psycopg.pool").info("connection given by pool")
-    assert lines(stream) == []
+@pytest.mark.parametrize("level", ["debug", "info"])
+def test_verbose_libraries_are_logged_from_warning_on_at_any_level(setup: Setup, level: str) -> None:
+    stream = setup(level=level)
 
-    stream = setup(level="debug")
+    logging.getLogger("psycopg").debug("sending")
     logging.getLogger("psycopg.pool").info("connection given by pool")
-    assert len(lines(stream)) == 1
+    logging.getLogger("psycopg.pool").warning("no connection for 30 s")
+
+    assert [event["event"] for event in lines(stream)] == ["no connection for 30 s"]
+
+
+def test_lines_within_a_handler_name_its_message(setup: Setup, message: Callable[..., Message]) -> None:
+    stream, context = setup(), contextvars.copy_context()
+    first = message("mail", attempt=2)
+
+    context.run(current_attempt.set_messages, [first])
+    context.run(logging.getLogger("shop").warning, "slow")
+    context.run(structlog.get_logger().info, "greeting.said", topic="its own")
+    context.run(structlog.get_logger().info, "about another", message_id=999)
+    logging.getLogger("shop").warning("outside")
+
+    within, own, other, outside = lines(stream)
+    assert (within["message_id"], within["topic"], within["attempt"]) == (first.id, "mail", 2)
+    assert (own["message_id"], own["topic"]) == (first.id, "its own")
+    assert "attempt" not in other
+    assert "message_id" not in outside
+
+
+def test_lines_within_a_batch_handler_say_how_many_messages_it_has(
+    setup: Setup, message: Callable[..., Message]
+) -> None:
+    stream, context = setup(), contextvars.copy_context()
+
+    context.run(current_attempt.set_messages, [message("mail"), message("mail")])
+    context.run(logging.getLogger("shop").warning, "slow")
+
+    (event,) = lines(stream)
+    assert (event["topic"], event["messages"], event.get("message_id")) == ("mail", 2, None)
 
 
 def test_a_second_setup_replaces_the_first(setup: Setup) -> None:

@@ -202,7 +202,7 @@ def test_other_connections_are_refused_by_their_type() -> None:
 def test_publish_has_the_parameters_of_new_message() -> None:
     options = inspect.get_annotations(PublishOptions)
 
-    assert ["topic", "payload", *options] == list(NewMessage.__slots__)
+    assert sorted(["topic", "payload", *options]) == sorted(NewMessage.__slots__)
 
 
 # Refused messages
@@ -218,9 +218,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"topic": 7}, "topic 7 is no topic name"),
     ({"payload": {"x": "\0"}}, "payload['x'] contains a NUL"),
     ({"payload": 1, "body": b"x"}, "payload and body were both given"),
-    ({"body": "text"}, "body is a str, not bytes"),
+    ({"body": "text"}, "body has the type str, not bytes"),
     ({"body": b"x" * (16 * 1024 * 1024 + 1)}, "body has 16,777,217 bytes"),
-    ({"headers": [1]}, "headers is a list"),
+    ({"headers": [1]}, "headers has the type list"),
     ({"headers": {"a": "\0"}}, "headers['a'] contains a NUL"),
     ({"headers": {"a": "x" * 65536}}, "headers has 65,544 bytes, 65,536 is the limit"),
     ({"key": ""}, "key '' cannot be used"),

@@ -68,7 +68,7 @@ def test_a_missing_dependency_has_its_own_error(conn: Connection) -> None:
         ({"after": [True]}, "no id of a message"),
         ({"after": ["7"]}, "no id of a message"),
         ({"after": [2**63]}, "no id of a message"),
-        ({"after": range(1, 1002)}, "1000 is the limit"),
+        ({"after": range(1, 100_002)}, "100,000 is the limit"),
         ({"after": [1], "after_failed": "wait"}, "hold, cancel, run"),
         ({"after": [1], "key": "k", "on_conflict": "append"}, "keeps its place"),
     ],

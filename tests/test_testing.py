@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from pydantic import BaseModel
 
-from pgrouse import Context, Defer, Fail, Reject, Retry, publish, publish_many
+from pgrouse import AsyncContext, Context, Defer, Fail, Reject, Retry, publish, publish_many
 from pgrouse.client.settlement import SettleKind
 from pgrouse.errors import ConfigError, InvalidMessage
 from pgrouse.publishing.new_message import NewMessage
@@ -192,7 +192,7 @@ def test_an_sql_error_in_a_handlers_transaction_leaves_that_of_the_test_usable(c
 
 
 async def on_async_connection(dsn: str) -> tuple[list[Attempt], list[Any], Any]:
-    async def work(payload: int, ctx: Context) -> int:
+    async def work(payload: int, ctx: AsyncContext) -> int:
         async with ctx.transaction() as own:
             await own.execute("INSERT INTO points VALUES (1)")
             await ctx.publish("next", payload)
@@ -228,7 +228,7 @@ def test_an_async_handler_on_a_blocking_connection_runs_without_a_transaction(
         await asyncio.sleep(0)
         return payload
 
-    async def deep(payload: int, ctx: Context) -> None:
+    async def deep(payload: int, ctx: AsyncContext) -> None:
         async with ctx.transaction():
             pass
 
@@ -242,7 +242,7 @@ def test_an_async_handler_on_a_blocking_connection_runs_without_a_transaction(
 
 @pytest.mark.parametrize("on_a_loop", [False, True])
 def test_a_connection_string_runs_both_kinds_of_handlers_and_commits(shared: Database, on_a_loop: bool) -> None:
-    async def on_the_loop(payload: int, ctx: Context) -> None:
+    async def on_the_loop(payload: int, ctx: AsyncContext) -> None:
         async with ctx.transaction() as own:
             await own.execute("INSERT INTO points VALUES (1)")
 
@@ -380,7 +380,7 @@ def test_a_misused_outcome_is_an_error() -> None:
 
 
 def test_async_handlers_run_with_or_without_a_running_loop() -> None:
-    async def work(payload: int, ctx: Context) -> int:
+    async def work(payload: int, ctx: AsyncContext) -> int:
         await ctx.heartbeat(5)
         return payload + 1
 

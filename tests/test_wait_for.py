@@ -23,7 +23,7 @@ NOTIFIED_S = 30.0
 WAITERS = "SELECT count(*) FROM messages.waiter"
 SESSIONS = """
     FROM pg_stat_activity AS a
-    WHERE a.datname = current_database() AND a.query LIKE '%%messages.wait_for(%%' AND a.state = 'idle' AND a.pid <> pg_backend_pid()
+    WHERE a.datname = current_database() AND a.query LIKE '%%messages.wait_for_many(%%' AND a.state = 'idle' AND a.pid <> pg_backend_pid()
 """
 
 
@@ -134,7 +134,7 @@ def test_the_ends_of_other_messages_cause_no_query(
     complete(queue)
     waiter.result(timeout=NOTIFIED_S)
 
-    assert sum(b"messages.wait_for(" in statement for statement in made) == 2
+    assert sum(b"messages.wait_for_many(" in statement for statement in made) == 2
 
 
 def test_a_retry_is_no_end(
@@ -230,9 +230,42 @@ def test_a_cancelled_wait_leaves_the_connection_usable(queue: Queue, database: D
     assert asyncio.run(cancel_and_go_on()) == (0,)
 
 
-def test_a_wait_in_a_transaction_is_refused(database: Database) -> None:
-    with pytest.raises(ValueError, match="autocommit"):
-        wait_for(database.connect(autocommit=False), 1)
+def test_a_wait_in_a_transaction_that_has_written_is_refused(database: Database) -> None:
+    conn = database.connect(autocommit=False)
+    published = publish(conn, "t", 1)
+
+    with pytest.raises(ValueError, match="the transaction of this connection has written something"):
+        wait_for(conn, published)
+
+
+def test_a_wait_above_read_committed_is_refused(database: Database) -> None:
+    conn = database.connect(autocommit=False)
+    conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+
+    with pytest.raises(ValueError, match="is REPEATABLE READ, so that it would never see the end"):
+        wait_for(conn, 1)
+
+
+def test_a_blocking_wait_on_an_event_loop_is_refused(database: Database) -> None:
+    async def block(where: Any) -> None:
+        with pytest.raises(RuntimeError, match=r"wait_for would block the event loop .*: use an async connection, or"):
+            wait_for(where, 1)
+
+    asyncio.run(block(database.dsn))
+    asyncio.run(block(database.connect()))
+
+
+def test_a_message_that_another_transaction_is_ending_delays_its_waiter_only_until_the_commit(
+    queue: Queue, database: Database, threads: ThreadPoolExecutor, eventually: Callable[..., Any]
+) -> None:
+    published = queue.publish()
+    ending = Queue(database.connect())
+    with ending.conn.transaction():
+        complete(ending)
+        waiter = threads.submit(wait_for, database.dsn, published, LONG)
+        eventually(lambda: queue.value("SELECT count(*)" + SESSIONS) == 1)
+
+    assert waiter.result(timeout=NOTIFIED_S).succeeded
 
 
 @pytest.mark.parametrize(

@@ -153,4 +153,6 @@ def _right_needed(message: str) -> str:
         return "the schema belongs to another role; connect as its owner, or as a superuser"
     if re.search(r"table message(_archive)?\b|view dead", message):
         return "this needs messages_operator; GRANT it to this user, or add --no-payload where there is that option"
+    if "for schema" in message:
+        return "GRANT this user messages_worker (for `pgrouse run`), messages_publisher (to publish), or messages_operator (for all else)"
     return "this needs messages_operator; GRANT it to this user"

@@ -11,6 +11,7 @@ class ExitCode(IntEnum):
     OK = 0
     FOUND_A_PROBLEM = 1
     USAGE = 2
+    LAG_EXCEEDED = 3
     DATABASE_UNREACHABLE = 69
     TRY_AGAIN = 75
     BAD_CONFIG = 78
@@ -27,6 +28,10 @@ class ConfigError(PgrouseError):
     """The configuration cannot be used."""
 
     exit_code = ExitCode.BAD_CONFIG
+
+
+class LifespanFailed(PgrouseError):
+    """The lifespan of the handlers did not start."""
 
 
 class DatabaseUnreachable(PgrouseError):
@@ -122,6 +127,26 @@ class InvalidStep(PgrouseError, ValueError):
 
 class MessageNotFound(PgrouseError, LookupError):
     """There is no such message: it was never published, or ended and nothing of it is kept."""
+
+
+class RequestRefused(PgrouseError):
+    """The server refused what a Client asked for. The error of psycopg is its `__cause__`.
+
+    Attributes:
+        sqlstate: its code; None if it has none.
+    """
+
+    def __init__(self, text: str, sqlstate: str | None = None) -> None:
+        super().__init__(text)
+        self.sqlstate = sqlstate
+
+
+class InvalidSetting(PgrouseError, ValueError):
+    """A setting of a policy that there is not, or a value that it cannot have."""
+
+
+class ResultForbidden(PgrouseError, PermissionError):
+    """This role may not know how the message ended: it did not publish it, or not with `expect_result`."""
 
 
 class EncryptionKeyMissing(PgrouseError):

@@ -33,6 +33,17 @@ def show_count(bound: int) -> Callable[[int], str]:
     return lambda count: f"{count:,}" + ("+" if count >= bound else "")
 
 
+def show_estimate(count: int, *, is_estimate: bool) -> str:
+    """Write a count, or an estimate with two digits: `9,999`, `≈ 52,000`, `≈ 520k`, `≈ 1.2M`."""
+    if not is_estimate:
+        return f"{count:,}"
+    rounded = round(count, 2 - len(str(count)))
+    for unit, size, least in (("G", 10**9, 10**9), ("M", 10**6, 10**6), ("k", 10**3, 10**5)):
+        if rounded >= least:
+            return f"≈ {rounded / size:.1f}".removesuffix(".0") + unit
+    return f"≈ {rounded:,}"
+
+
 def plural(count: int, noun: str) -> str:
     """Write how many there are of what: `1 message`, `1,200 messages`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")

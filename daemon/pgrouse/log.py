@@ -1,6 +1,7 @@
 """How pgrouse logs: events by name with keys, for people on a terminal, as JSON lines everywhere else.
 
 One handler writes everything, the standard library's loggers too. Passwords are hidden on the way; payloads are never logged.
+Every line that is logged while a handler runs names its message.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from psycopg.conninfo import make_conninfo
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from pgrouse.alerts.secret import SHORTEST_SECRET
-from pgrouse.alerts.sinks import read_sinks
 from pgrouse.config import dsn
-from pgrouse.config.config import Config
+from pgrouse.config.config import Config, LogSettings
+from pgrouse.handlers import current_attempt
 
-# Libraries that say too much at INFO.
-VERBOSE_LIBRARIES = ("asyncio", "psycopg", "psycopg.pool")
-# Libraries that write addresses and requests of sinks at DEBUG, with the tokens in them: logged from WARNING on, at any level.
+# Libraries that say too much below WARNING: of every use of a connection, say.
+VERBOSE_LIBRARIES = ("asyncio", "psycopg", "psycopg.pool", "watchfiles")
+# Libraries that write addresses and requests of sinks at DEBUG, with the tokens in them.
 LIBRARIES_LOGGING_SECRETS = ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib")
 
 
@@ -32,16 +33,31 @@ def setup(config: Config, stream: TextIO | None = None) -> None:
         config: sections `log` (what and how) and `database` (passwords to hide).
         stream: where to write; the standard error unless given.
     """
-    stream = stream or sys.stderr
-    level = logging.getLevelNamesMapping()[config.log.level.upper()]
-    of_environment = make_conninfo(password=os.environ.get("PGPASSWORD"))
+    from pgrouse.alerts.sinks import read_sinks  # noqa: PLC0415 - slow to import: children do without it
+
     of_sinks = [secret for each in read_sinks(config) for secret in each.secrets()]
-    of_databases = dsn.secrets(config.database.dsn, config.database.listen_dsn, config.web.dsn, of_environment)
+    of_databases = dsn.secrets(config.database.dsn, config.database.listen_dsn, config.web.dsn)
     named = [key.env for key in config.crypto.keys.values() if key.env]
     of_keys = [key for name in named if len(key := os.environ.get(name, "")) >= SHORTEST_SECRET]
-    hide = Redaction([*of_sinks, *of_databases, *of_keys])
+    _configure(config.log, [*of_sinks, *of_databases, *_secrets_of_environment(), *of_keys], stream or sys.stderr)
+
+
+def setup_child(settings: LogSettings) -> None:
+    """Configure the logs of a handler's child process. It is not told the secrets of the daemon, and hides those that it can find out."""
+    _configure(settings, _secrets_of_environment(), sys.stderr)
+
+
+def _secrets_of_environment() -> list[str]:
+    of_libpq = make_conninfo(password=os.environ.get("PGPASSWORD"))
+    return dsn.secrets(of_libpq, os.environ.get("PGROUSE_DSN"), os.environ.get("DATABASE_URL"))
+
+
+def _configure(settings: LogSettings, secrets: list[str], stream: TextIO) -> None:
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    hide = Redaction(secrets)
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        _add_attempt,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,  # as text, before it is redacted; without the values of variables
@@ -52,11 +68,18 @@ def setup(config: Config, stream: TextIO | None = None) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
-    _route_standard_library(level, stream, _formatter(config, stream, common))
+    _route_standard_library(level, stream, _formatter(settings, stream, common))
 
 
-def _formatter(config: Config, stream: TextIO, common: list[Processor]) -> logging.Formatter:
-    as_console = config.log.format == "console" or (config.log.format == "auto" and stream.isatty())
+def _add_attempt(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Add which message the running handler works, unless the event names a message itself."""
+    if "message_id" in event or not (keys := current_attempt.log_keys()):
+        return event
+    return {**event, **{key: value for key, value in keys.items() if key not in event}}
+
+
+def _formatter(settings: LogSettings, stream: TextIO, common: list[Processor]) -> logging.Formatter:
+    as_console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name, *common],
         processors=[
@@ -90,9 +113,7 @@ def _route_standard_library(level: int, stream: TextIO, formatter: logging.Forma
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for name in VERBOSE_LIBRARIES:
-        logging.getLogger(name).setLevel(level if level == logging.DEBUG else max(level, logging.WARNING))
-    for name in LIBRARIES_LOGGING_SECRETS:
+    for name in (*VERBOSE_LIBRARIES, *LIBRARIES_LOGGING_SECRETS):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
     logging.captureWarnings(True)
 

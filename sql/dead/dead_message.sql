@@ -1,34 +1,31 @@
--- React to messages that end badly: add an alert to the outbox and NOTIFY dead_message.
+-- React to messages that ended badly: add an alert to the outbox and NOTIFY dead_message.
 -- (The WARNING in the server's log is raised by archive.) One alert and one notification per topic, result and fingerprint of the
 -- statement; payload: the id when it is one, else topic and count.
 -- All deaths are counted by topic and result (messages.dead_count).
 -- Topics with dead_letter also get a live copy in <topic>.dlq, for a handler of that topic or for requeue_dead_letters. The copy has one
 -- attempt and no key, so it never conflicts. What dies in a .dlq topic gets no further copy, and neither do topics whose name is too long
 -- for the suffix.
+-- Called by: archive, when their rows are in the archive. p_ids: theirs. Not granted to any role.
+-- (It is not a trigger of the archive: that would copy each row of each success, only to find none to react to.)
 -- Locks: nothing but the rows it inserts.
-CREATE OR REPLACE FUNCTION messages.dead_message()
-RETURNS trigger
+CREATE OR REPLACE FUNCTION messages.dead_message(p_ids bigint[])
+RETURNS void
 LANGUAGE plpgsql
-SECURITY DEFINER
 AS $$
 DECLARE
   v_dead record;
 BEGIN
-  IF NOT EXISTS (SELECT FROM fresh AS f WHERE f.result NOT IN ('success', 'cancelled')) THEN
-    RETURN NULL;
-  END IF;
-
   FOR v_dead IN
     WITH raised AS (
       INSERT INTO messages.alert (topic, result, error_fingerprint, count, first_message_id, last_message_id, sample_error)
-      SELECT f.topic, f.result, f.error_fingerprint, count(*), min(f.id), max(f.id), messages.cut_error(min(f.error), 1000)
-      FROM fresh AS f
-      WHERE f.result NOT IN ('success', 'cancelled')
-      GROUP BY f.topic, f.result, f.error_fingerprint
+      SELECT a.topic, a.result, a.error_fingerprint, count(*), min(a.id), max(a.id), messages.cut_error(min(a.error), 1000)
+      FROM messages.message_archive AS a
+      WHERE a.id = ANY (p_ids) AND a.archived_at = now()
+      GROUP BY a.topic, a.result, a.error_fingerprint
       RETURNING alert.topic, alert.result, alert.count, alert.first_message_id
     ), counted AS (
-      INSERT INTO messages.dead_count (topic, result, count)
-      SELECT r.topic, r.result, sum(r.count) FROM raised AS r GROUP BY r.topic, r.result
+      INSERT INTO messages.dead_count (topic, result, count, died_at)
+      SELECT r.topic, r.result, sum(r.count), date_bin('10 minutes', now(), 'epoch') FROM raised AS r GROUP BY r.topic, r.result
     )
     SELECT r.topic, r.count, r.first_message_id FROM raised AS r
   LOOP
@@ -39,26 +36,20 @@ BEGIN
   WITH copied AS (
     INSERT INTO messages.message (
       topic, channel, priority, payload, body, headers, state, available_at, max_attempts, origin_id, original_topic, dlq_moved_at, redrives)
-    SELECT f.topic || '.dlq', f.channel, f.priority, f.payload, f.body, f.headers, f.state, messages.now(), 1, f.id, f.topic, messages.now(), f.redrives
-    FROM fresh AS f
+    SELECT a.topic || '.dlq', a.channel, a.priority, a.payload, a.body, a.headers, a.state, messages.now(), 1, a.id, a.topic, messages.now(), a.redrives
+    FROM messages.message_archive AS a
     CROSS JOIN messages.topic AS d
-    LEFT JOIN messages.topic AS t ON t.topic = f.topic
-    WHERE d.topic = '*' AND coalesce(t.dead_letter, d.dead_letter)
-      AND f.result NOT IN ('success', 'cancelled')
-      AND right(f.topic, 4) <> '.dlq' AND octet_length(f.topic) <= 196
-      AND num_nonnulls(f.payload, f.body) = 1
+    LEFT JOIN messages.topic AS t ON t.topic = a.topic
+    WHERE a.id = ANY (p_ids) AND a.archived_at = now()
+      AND d.topic = '*' AND coalesce(t.dead_letter, d.dead_letter)
+      AND right(a.topic, 4) <> '.dlq' AND octet_length(a.topic) <= 196
+      AND num_nonnulls(a.payload, a.body) = 1
       -- What is too large as text, since it came before that was refused, would be refused now.
-      AND messages.is_within_size_limit(f.payload, f.headers)
-    ORDER BY f.id
+      AND messages.is_within_size_limit(a.payload, a.headers)
+    ORDER BY a.id
     RETURNING message.id, message.origin_id
   )
   INSERT INTO messages.dead_letter (origin_id, message_id)
   SELECT c.origin_id, c.id FROM copied AS c;
-  RETURN NULL;
 END
 $$;
-
-CREATE OR REPLACE TRIGGER dead_message
-AFTER INSERT ON messages.message_archive
-REFERENCING NEW TABLE AS fresh
-FOR EACH STATEMENT EXECUTE FUNCTION messages.dead_message();

@@ -97,6 +97,10 @@ BEGIN
   )
   SELECT array_agg(b.id) INTO v_back FROM back AS b;
   v_back := coalesce(v_back, '{}');
+  UPDATE messages.predecessor_list AS p
+  SET message_id = l.message_id
+  FROM unnest(v_logged) AS l
+  WHERE p.message_id = l.archived_id AND l.message_id = ANY (v_back);
   IF pg_sequence_last_value('messages.awaited_flag') > 1 THEN
     PERFORM messages.transfer_to_redriven(array_agg(l.archived_id), array_agg(l.message_id)) FROM unnest(v_logged) AS l WHERE l.message_id = ANY (v_back);
   END IF;

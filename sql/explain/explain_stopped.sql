@@ -26,7 +26,7 @@ BEGIN
 
   RETURN QUERY
   SELECT 'breaker_open',
-         format('the breaker of topic %s is open since %s%s; it lets a probe through in %s', b.topic,
+         format('the breaker of topic %s has been open for %s%s; it lets a probe through in %s', b.topic,
                 messages.format_interval(p_now - b.changed_at), ': ' || b.reason, messages.format_interval(b.probe_at - p_now)),
          jsonb_build_object('changed_at', b.changed_at, 'probe_at', b.probe_at, 'reason', b.reason)
   FROM messages.breaker AS b

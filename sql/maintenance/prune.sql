@@ -1,5 +1,5 @@
 -- Delete what is over: workers that were not seen for an hour (over HTTP: for five minutes), sleepers whose flag expired a minute ago or
--- that have not armed for an hour, low-water marks without messages, expired waiters, steps whose message is gone, free keys, pauses of
+-- that have not armed for an hour, low-water marks without messages, expired waiters, steps and lists of predecessors whose message is gone, free keys, pauses of
 -- channels that are over, jobs of bulk publishing and their leftovers, cursors of earlier claims, expired sessions and saved answers.
 -- Called by: tick. Locks: the rows it deletes. Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune()
@@ -27,6 +27,7 @@ BEGIN
     PERFORM messages.raise_awaited_flag();
   END IF;
   v_all := v_all + messages.prune_steps();
+  v_all := v_all + messages.prune_predecessors();
   v_all := v_all + messages.prune_waiters();
   v_all := v_all + messages.prune_keys();
   PERFORM messages.lower_policy_flag();

@@ -29,10 +29,12 @@ CREATE INDEX redrive_log_time ON messages.redrive_log (redriven_at);
 
 -- How many messages ever died, by topic and result: a counter that only rises, whatever becomes of the messages and of their alerts.
 -- Transactions that archive dead messages only add rows, so that none waits for another; the tick folds the rows (messages.merge_dead_counts).
--- The count is the sum of the rows.
+-- The count is the sum of the rows. died_at: the beginning of the ten minutes in which they died; NULL = more than a day ago, in one row.
 CREATE TABLE messages.dead_count (
-  topic  text   COLLATE "C" NOT NULL,
-  result text   NOT NULL,
-  count  bigint NOT NULL CHECK (count > 0)
+  topic   text        COLLATE "C" NOT NULL,
+  result  text        NOT NULL,
+  count   bigint      NOT NULL CHECK (count > 0),
+  died_at timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX dead_count_topic ON messages.dead_count (topic, result);
+CREATE INDEX dead_count_time ON messages.dead_count (died_at) WHERE died_at IS NOT NULL;

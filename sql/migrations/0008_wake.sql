@@ -28,6 +28,16 @@ CREATE TABLE messages.waiter (
 );
 CREATE INDEX waiter_until ON messages.waiter (until);
 
+-- Which publisher may know how which of its messages ended: it asked for that when it published. role: that which logged in. Rows are deleted
+-- a day after they were last of use.
+CREATE TABLE messages.expected_result (
+  message_id bigint      NOT NULL,
+  role       name        NOT NULL,
+  until      timestamptz NOT NULL,
+  PRIMARY KEY (message_id, role)
+);
+CREATE INDEX expected_result_until ON messages.expected_result (until);
+
 -- Whether there may be waiters: 2 = yes. A sequence, for the reasons of messages.policy_flag, and one of its own, so that waiters cost publishers
 -- nothing. It is raised before the waiter is committed, and lowered by the tick once none is left.
 CREATE SEQUENCE messages.awaited_flag AS smallint;

@@ -1,6 +1,7 @@
 -- Messages that publish themselves by the clock. The key of schedule_run is the guard against double firing, never leadership.
 
 -- A BEFORE trigger checks the values and says what is wrong with them; the CHECKs here are what nothing gets around.
+-- declared_by: the file, module or application whose configuration has it, which removes it when that has it no more; NULL = made by hand.
 -- next_tick: the first tick that was not looked at yet. Whatever is due is found by it; NULL = no tick will ever come.
 CREATE TABLE messages.schedule (
   name            text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(name) <= 100),
@@ -27,7 +28,8 @@ CREATE TABLE messages.schedule (
   failures        integer     NOT NULL DEFAULT 0,
   retry_at        timestamptz,
   created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
-  created_by      text        NOT NULL DEFAULT session_user
+  created_by      text        NOT NULL DEFAULT session_user,
+  declared_by     text
 ) WITH (fillfactor = 50);
 CREATE INDEX schedule_due ON messages.schedule (next_tick) WHERE paused_at IS NULL;
 

@@ -24,6 +24,7 @@ CREATE TABLE messages.dependency (
   PRIMARY KEY (successor_id, predecessor_id)
 );
 CREATE INDEX dependency_predecessor ON messages.dependency (predecessor_id, successor_id);
+CREATE INDEX dependency_failed ON messages.dependency (successor_id, failed_result) WHERE failed_result IS NOT NULL;
 
 -- Ends that were not passed on to the successors yet. result: as in the archive, or redriven: its edges go to the message that it became.
 CREATE TABLE messages.end_event (
@@ -31,6 +32,14 @@ CREATE TABLE messages.end_event (
   result text   NOT NULL
     CHECK (result IN ('success', 'rejected', 'failed', 'lock_expired', 'expired', 'cancelled', 'redriven'))
 );
+
+-- After which messages a message was published, in the order of its publisher: its worker may ask how they ended. A redrive takes it along.
+CREATE TABLE messages.predecessor_list (
+  message_id bigint   PRIMARY KEY,
+  ids        bigint[] NOT NULL
+);
+-- How far messages.prune_predecessors has come: it goes round.
+CREATE SEQUENCE messages.predecessor_cursor MINVALUE 0;
 
 -- What the steps of a handler returned: a later attempt gets it instead of doing the step again.
 CREATE TABLE messages.step (

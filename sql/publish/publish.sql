@@ -6,6 +6,8 @@
 -- p_after: ids of predecessors; the message is not claimed before all of them succeeded, and its times count from then. p_after_failed:
 -- what happens if one of them ends otherwise: hold = the message stays blocked until that one is redriven; cancel = it is cancelled; run =
 -- that one counts as done.
+-- p_expect_result: the role that logged in may learn how the message ends (wait_for_many), for a day, and for as long as it waits; not with the
+-- outcomes ignored and held, where the message is another one.
 -- Result: id and outcome: inserted, replaced, ignored, appended, held (by the key_ttl of the topic: id is the message that holds the key), or
 -- dropped (the topic is full and drops: no id). Errors: 23505 the key is in use or held; PGR01 to PGR05 as every INSERT; PGR08 there is no
 -- message of an id in p_after.
@@ -25,6 +27,7 @@ CREATE OR REPLACE FUNCTION messages.publish(
   p_max_attempts integer     DEFAULT NULL,
   p_after        bigint[]    DEFAULT NULL,
   p_after_failed text        DEFAULT 'hold',
+  p_expect_result boolean    DEFAULT false,
   OUT id         bigint,
   OUT outcome    text
 )
@@ -85,6 +88,13 @@ BEGIN
     PERFORM set_config('messages.on_conflict', p_on_conflict, true);
     SELECT p.id, p.outcome INTO publish.id, publish.outcome FROM messages.publish_with_key(v_new, p_on_conflict) AS p;
     PERFORM set_config('messages.on_conflict', '', true);
+  END IF;
+  IF p_expect_result AND publish.outcome IN ('inserted', 'replaced', 'appended') THEN
+    INSERT INTO messages.expected_result AS x (message_id, role, until) VALUES (publish.id, session_user, messages.now() + interval '1 day')
+    ON CONFLICT (message_id, role) DO UPDATE SET until = greatest(x.until, excluded.until);
+  END IF;
+  IF cardinality(p_after) > 0 AND publish.outcome = 'inserted' THEN
+    INSERT INTO messages.predecessor_list (message_id, ids) VALUES (publish.id, p_after);
   END IF;
   IF v_before IS NOT NULL AND publish.outcome = 'inserted' THEN
     PERFORM messages.add_dependencies(publish.id, v_before, v_failed_results, p_after_failed, p_available_at, p_delay, p_ttl);

@@ -12,9 +12,9 @@ DECLARE
   v_each    record;
   v_highest bigint := coalesce(pg_sequence_last_value('messages.message_id_seq'), 0);
 BEGIN
-  IF cardinality(p_ids) > 1000 THEN
+  IF cardinality(p_ids) > 100000 THEN
     RAISE EXCEPTION 'publish: after has % messages', cardinality(p_ids)
-      USING ERRCODE = '22023', HINT = 'use at most 1000; more are gathered by messages between, each of which comes after a part of them';
+      USING ERRCODE = '22023', HINT = 'use at most 100000; more are gathered by messages between, each of which comes after a part of them';
   END IF;
   FOR v_each IN
     WITH RECURSIVE line AS (

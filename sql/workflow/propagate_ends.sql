@@ -40,26 +40,26 @@ BEGIN
 
   -- From here on each statement sees what anyone who held these rows before has committed.
   DELETE FROM messages.dependency AS g
-  USING messages.end_event AS n, messages.blocked_message AS k
-  WHERE n.id = ANY (p_ids) AND g.predecessor_id = n.id AND g.successor_id = ANY (v_parked) AND k.id = g.successor_id
-    AND (n.result = 'success' OR (k.after_failed = 'run' AND n.result <> 'redriven')
+  USING messages.ended_dependencies(p_ids, v_parked) AS d
+  WHERE g.predecessor_id = d.predecessor_id AND g.successor_id = d.successor_id
+    AND (d.result = 'success' OR (d.after_failed = 'run' AND d.result <> 'redriven')
       -- Not EXISTS: PostgreSQL 18 would read both tables whole once to know all that could be asked for, whatever its settings say.
       OR (SELECT true FROM messages.redrive_log AS r JOIN messages.dependency AS b ON b.predecessor_id = r.message_id
-          WHERE r.archived_id = n.id AND b.successor_id = g.successor_id LIMIT 1));
+          WHERE r.archived_id = d.predecessor_id AND b.successor_id = d.successor_id LIMIT 1));
   -- It may have ended already, if this was left to a tick: the next one looks.
   WITH handed AS (
     UPDATE messages.dependency AS g
     SET predecessor_id = r.message_id, failed_result = NULL
-    FROM messages.end_event AS n
-    JOIN messages.redrive_log AS r ON r.archived_id = n.id
-    WHERE n.id = ANY (p_ids) AND n.result = 'redriven' AND g.predecessor_id = n.id AND g.successor_id = ANY (v_parked)
+    FROM messages.ended_dependencies(p_ids, v_parked) AS d
+    JOIN messages.redrive_log AS r ON r.archived_id = d.predecessor_id
+    WHERE d.result = 'redriven' AND g.predecessor_id = d.predecessor_id AND g.successor_id = d.successor_id
     RETURNING g.successor_id
   )
   UPDATE messages.blocked_message AS k SET check_at = messages.now(), checked_below = NULL FROM handed AS h WHERE k.id = h.successor_id;
   UPDATE messages.dependency AS g
-  SET failed_result = n.result
-  FROM messages.end_event AS n
-  WHERE n.id = ANY (p_ids) AND n.result NOT IN ('success', 'redriven') AND g.predecessor_id = n.id AND g.successor_id = ANY (v_parked);
+  SET failed_result = d.result
+  FROM messages.ended_dependencies(p_ids, v_parked) AS d
+  WHERE d.result NOT IN ('success', 'redriven') AND g.predecessor_id = d.predecessor_id AND g.successor_id = d.successor_id;
   PERFORM messages.resolve_blocked(v_parked);
 
   DELETE FROM messages.end_event AS n
@@ -68,4 +68,20 @@ BEGIN
     AND NOT EXISTS (SELECT FROM messages.dependency AS g WHERE g.predecessor_id = n.id AND (g.failed_result IS NULL OR n.result = 'redriven'));
   RETURN cardinality(v_parked);
 END
+$$;
+
+-- The dependencies of some blocked messages on some ends, with what decides about them.
+-- Called by: propagate_ends. Locks: nothing. From each end to its dependencies, never from a blocked message, which may have 100,000 others:
+-- OFFSET keeps the planner from turning this round.
+CREATE OR REPLACE FUNCTION messages.ended_dependencies(p_ids bigint[], p_successors bigint[])
+RETURNS TABLE (predecessor_id bigint, successor_id bigint, result text, after_failed text)
+LANGUAGE sql
+STABLE
+AS $$
+  SELECT n.id, e.successor_id, n.result, k.after_failed
+  FROM messages.end_event AS n
+  CROSS JOIN LATERAL (
+    SELECT g.successor_id FROM messages.dependency AS g WHERE g.predecessor_id = n.id AND g.successor_id = ANY (p_successors) OFFSET 0) AS e
+  JOIN messages.blocked_message AS k ON k.id = e.successor_id
+  WHERE n.id = ANY (p_ids)
 $$;

@@ -25,12 +25,16 @@ BEGIN
     RETURN;
   END IF;
   -- Where an OR is, not EXISTS: PostgreSQL 18 would read the whole table once to know all that could be asked for, whatever its settings say.
+  -- The last dependency is asked for, because messages end in about the order of their ids: of a large group the first index entries are those
+  -- of deleted rows, which are read again and again while a snapshot is held. And a failed one by the order of its index.
   v_settled := ARRAY(
     SELECT k.id FROM messages.blocked_message AS k
     WHERE k.id = ANY (p_ids)
       AND ((SELECT true FROM messages.message AS m WHERE m.id = k.id) IS NULL
-        OR (SELECT true FROM messages.dependency AS g WHERE g.successor_id = k.id LIMIT 1) IS NULL
-        OR (k.after_failed = 'cancel' AND (SELECT true FROM messages.dependency AS g WHERE g.successor_id = k.id AND g.failed_result IS NOT NULL LIMIT 1))));
+        OR (SELECT true FROM messages.dependency AS g WHERE g.successor_id = k.id ORDER BY g.predecessor_id DESC LIMIT 1) IS NULL
+        OR (k.after_failed = 'cancel' AND (
+          SELECT true FROM messages.dependency AS g WHERE g.successor_id = k.id AND g.failed_result IS NOT NULL
+          ORDER BY g.failed_result LIMIT 1))));
   IF v_settled = '{}' THEN
     RETURN;
   END IF;

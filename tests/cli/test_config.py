@@ -11,6 +11,7 @@ import pytest
 
 from pgrouse.config.config import Config
 from tests.cli.shell import Shell
+from tests.sql.queue import Queue
 
 Write = Callable[[str], None]
 
@@ -68,7 +69,7 @@ def test_json_has_file_line_and_key_of_each_problem(
         ("import no_such_module_at_all", "cli_bad_handlers:work", "No module named 'no_such_module_at_all'"),
         ("def work(", "cli_bad_handlers:work", "SyntaxError"),
         ("raise SystemExit(3)", "cli_bad_handlers:work", "SystemExit: 3"),
-        ("work = 7", "cli_bad_handlers:work", "is a int, not a function"),
+        ("work = 7", "cli_bad_handlers:work", "is not a function: its type is int"),
         ("def work(a, b, c): ...", "cli_bad_handlers:work", "needs 3 arguments"),
         ("", "os:system", "module os may not be used"),
         ("", "click:echo", "module click may not be used"),
@@ -157,3 +158,24 @@ def test_a_valid_but_surprising_setting_is_a_warning(shell: Shell, write: Write,
 
     assert (ended.code, ended.out.partition(":")[0]) == (0, "ok")
     assert ended.err.startswith("warning: pgrouse.toml:3: topics.a.ack_policy: ")
+
+
+def test_config_show_has_what_is_in_force_where_that_differs(pgrouse: Shell, folder: Path, queue: Queue) -> None:
+    queue.policy("job", max_attempts=7)
+    (folder / "pgrouse.toml").write_text('[topics.job]\nmax_attempts = 5\ntimeout = "5s"')
+
+    shown = {row["key"]: row for row in pgrouse("config", "show", "--json").objects}
+
+    assert (shown["topics.job.max_attempts"]["value"], shown["topics.job.max_attempts"]["in_force"]) == (5, "7")
+    assert shown["topics.job.timeout"]["in_force"] == "inherit"
+
+
+def test_config_show_has_the_line_of_code_of_each_value(shell: Shell, write: Write, folder: Path) -> None:
+    (folder / "cli_jobs.py").write_text(
+        'from pgrouse import topic\n\n@topic("a", max_attempts=3)\ndef work(payload): ...\n'
+    )
+    write('[handlers]\nmodules = ["cli_jobs"]')
+
+    shown = {row["key"]: row["origin"] for row in shell("config", "show", "--json").objects}
+
+    assert shown["topics.a.max_attempts"] == "cli_jobs.py:3"

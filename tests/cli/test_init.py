@@ -21,6 +21,12 @@ def test_init_writes_a_configuration_that_passes_its_check(shell: Shell, folder:
     assert shell("config", "check", "--config", "shop/pgrouse.toml").code == 0
 
 
+def test_failed_messages_are_tried_again_by_the_file_that_it_writes(shell: Shell, folder: Path) -> None:
+    shell("init")
+
+    assert tomllib.loads((folder / "pgrouse.toml").read_text())["topics"]["*"]["max_attempts"] == 5
+
+
 def test_init_prints_the_next_steps(shell: Shell) -> None:
     lines = shell("init").out.splitlines()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 import pytest
 
@@ -89,3 +91,33 @@ def test_with_cron_schedules_the_jobs(pgrouse: Shell) -> None:
     assert ended.code == 0
     assert "the jobs of pg_cron are up to date" in ended.out
     assert pgrouse("cron", "remove").code == 0
+
+
+# Schedules
+
+
+def test_migrate_applies_schedules_and_removes_those_that_are_gone(pgrouse: Shell, folder: Path) -> None:
+    pgrouse("migrate")
+    file = folder / "pgrouse.toml"
+    file.write_text('[schedules.nightly]\ncron = "0 2 * * *"\ntopic = "report"')
+    before = pgrouse("config", "check")
+    planned = pgrouse("migrate", "--dry-run")
+    applied = pgrouse("migrate")
+    after = pgrouse("config", "check")
+    file.write_text("")
+    removed = pgrouse("migrate", "--json")
+
+    added = "+ schedule nightly: 0 2 * * * (UTC), topic report"
+    assert (before.code, before.out.splitlines()[0]) == (1, f"not in force: {added}")
+    assert f"would change {added}" in planned.out
+    assert added in applied.out.splitlines()
+    assert after.code == 0
+    assert removed.objects[-1]["changes"] == [
+        {
+            "schedule": "nightly",
+            "action": "remove",
+            "old": {"topic": "report", "declared_by": f"file {file}"},
+            "new": {},
+        }
+    ]
+    assert pgrouse("migrate").out == "the schema `messages` is up to date\n"

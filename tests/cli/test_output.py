@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from pgrouse.cli import output
 from pgrouse.cli.output import to_json
 from pgrouse.cli.rich_table import rich_table
 from pgrouse.cli.table import Column, plain_table
@@ -88,3 +89,14 @@ def test_json_has_iso_times_seconds_base64_and_exact_numbers() -> None:
         "path": "/x",
         "none": None,
     }
+
+
+def test_a_terminal_without_rich_gets_the_table_of_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output.Output, "on_terminal", True)
+    monkeypatch.setattr(output, "has_rich", lambda: False)
+
+    output.Output(as_json=False).rows(COLUMNS, ROWS, "nothing")
+
+    assert capsys.readouterr().out == f"{plain_table(COLUMNS, ROWS)}\n"

@@ -271,6 +271,17 @@ def test_a_connection_that_breaks_during_a_command_is_exit_code_75(
     assert "the server is starting or stopping, try again" in ended.err
 
 
+def test_a_user_without_any_right_is_told_which_role_does_what(
+    pgrouse: Shell, database: Database, user_without_rights: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGROUSE_DSN", f"{database.dsn} user={user_without_rights}")
+
+    ended = pgrouse("stats")
+
+    assert ended.code == 1
+    assert "GRANT this user messages_worker (for `pgrouse run`), messages_publisher (to publish)" in ended.err
+
+
 @pytest.mark.parametrize(
     ("role", "command", "needed"),
     [

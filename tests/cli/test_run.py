@@ -24,7 +24,7 @@ def test_run_without_a_handler_exits_with_an_error(shell: Shell, folder: Path) -
     assert (without_file.code, with_file.code) == (78, 78)
     assert without_file.err == (
         'pgrouse: there is no handler: add a table [topics."orders.created"] with its handler to a pgrouse.toml '
-        "(`pgrouse init` writes one)\n"
+        "(`pgrouse init` writes one), or name a module with @topic by -m\n"
     )
     assert f"to {folder}/pgrouse.toml" in with_file.err
 

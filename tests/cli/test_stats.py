@@ -61,11 +61,18 @@ def test_topics_without_a_handler_are_named(pgrouse: Shell, queue: Queue) -> Non
     assert [line.split()[-1] for line in ended.out.splitlines()[1:]] == ["no", "yes", "no", "no"]
 
 
-def test_counts_stop_at_a_limit(pgrouse: Shell, queue: Queue) -> None:
-    queue.publish_many(10_001, "big")
+def test_from_a_thousand_on_a_number_is_an_estimate(pgrouse: Shell, queue: Queue) -> None:
+    queue.publish_many(999, "exact")
+    queue.publish_many(12_345, "large")
 
-    assert pgrouse("stats").out.splitlines()[1].split()[:2] == ["big", "10,000+"]
-    assert pgrouse("stats", "--json").object["count_bound"] == 10_000
+    exact, large = pgrouse("stats").out.splitlines()[1:]
+    found = pgrouse("stats", "--json").object
+
+    assert exact.split()[:2] == ["exact", "999"]
+    assert large.split()[:3] == ["large", "≈", "12,000"]
+    # The table has few pages: the estimate is the count.
+    assert {row["topic"]: row["ready"] for row in found["topics"]} == {"exact": 999, "large": 12_345}
+    assert found["exact_below"] == 1_000
 
 
 def test_the_last_maintenance_is_shown(pgrouse: Shell, queue: Queue) -> None:
@@ -82,7 +89,7 @@ def test_an_empty_queue_is_no_error(pgrouse: Shell) -> None:
     ended = pgrouse("stats")
 
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err.startswith("no topic yet: publish a message\n")
+    assert ended.err.startswith("no message waits or runs: publish one\n")
 
 
 def test_an_analyst_may_read_the_counts(pgrouse: Shell, queue: Queue, acting_as: Callable[[str], None]) -> None:

@@ -358,7 +358,7 @@ def test_config_check_reports_differences_and_exits_with_1(pgrouse: Shell, queue
 
     assert (before.code, as_json.code, after.code) == (1, 1, 0)
     assert before.out.splitlines()[:-1] == [f"not in force: {each}" for each in SAID]
-    assert before.out.splitlines()[-1].endswith("the policies above are not in force: run `pgrouse topic apply`")
+    assert before.out.splitlines()[-1].endswith("what stands above is not in force: run `pgrouse topic apply`")
     assert (as_json.object["ok"], len(as_json.object["not_in_force"])) == (False, len(SAID))
     assert after.out.startswith("ok: ")
     assert row(queue) is not None
@@ -373,7 +373,7 @@ def test_config_check_reports_what_it_could_not_read_from_the_database(
     ended, as_json = shell("config", "check"), shell("config", "check", "--json")
 
     assert (ended.code, as_json.code) == (0, 0)
-    assert ended.err.startswith("not checked: whether the policies are in force: ")
+    assert ended.err.startswith("not checked: whether policies and schedules are in force: ")
     assert "127.0.0.1" in as_json.object["not_checked"]
 
 

@@ -45,7 +45,8 @@ class Collector:
         for body in list(self._bodies["/v1/metrics"]):
             for each in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                 for metric in (metric for scope in each.scope_metrics for metric in scope.metrics):
-                    found.setdefault(metric.name, []).extend(metric.sum.data_points or metric.histogram.data_points)
+                    kind = getattr(metric, metric.WhichOneof("data"))
+                    found.setdefault(metric.name, []).extend(kind.data_points)
         return found
 
     def _traces(self) -> list[Any]:

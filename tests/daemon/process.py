@@ -79,6 +79,7 @@ class Daemon:
         settings: the configuration, by section; `topics` maps a topic to the name of its handler, or to its whole table.
         environ: further environment variables.
         begin: starts the process.
+        arguments: of `pgrouse run`.
     """
 
     def __init__(
@@ -88,12 +89,13 @@ class Daemon:
         settings: Mapping[str, Any],
         environ: Mapping[str, str] | None = None,
         begin: Begin = Forked,
+        arguments: tuple[str, ...] = (),
     ) -> None:
         self.folder, self.journal = folder, journal
         self.log = folder / "log"
         self.configure(settings)
         env = {**os.environ, "JOURNAL": str(journal.path), "GATES": str(folder), **(environ or {})}
-        self.process = begin(PGROUSE, "run", cwd=folder, env=env, log=self.log)
+        self.process = begin(PGROUSE, "run", *arguments, cwd=folder, env=env, log=self.log)
         self.pid = self.process.pid
 
     def configure(self, settings: Mapping[str, Any]) -> None:
@@ -182,9 +184,10 @@ class Fleet:
         environ: Mapping[str, str] | None = None,
         log_level: str = "info",
         sections: Mapping[str, Any] | None = None,
+        arguments: tuple[str, ...] = (),
         **worker: Any,
     ) -> Daemon:
-        """Start a daemon and return at once. sections: further tables of its configuration."""
+        """Start a daemon and return at once. sections: further tables of its configuration; arguments: of `pgrouse run`."""
         folder = self.folder / f"daemon-{len(self.daemons) + 1}"
         folder.mkdir()
         settings = {
@@ -194,7 +197,7 @@ class Fleet:
             "log_level": log_level,
             "sections": sections or {},
         }
-        self.daemons.append(Daemon(folder, self.journal, settings, environ, self.begin))
+        self.daemons.append(Daemon(folder, self.journal, settings, environ, self.begin, arguments))
         return self.daemons[-1]
 
     def start(self, conn: psycopg.Connection[Any], topics: Mapping[str, Any], **settings: Any) -> Daemon:

@@ -216,7 +216,7 @@ def test_a_handler_without_a_context_has_a_policy_too(queue: Queue, archived: Ca
 @pytest.mark.parametrize(
     ("topic", "payload", "error"),
     [
-        ("again", {"nack": True}, "use one of them or ctx.transaction(), not both"),
+        ("again", {"nack": True}, "use one of them or ctx.transaction() or ctx.complete(), not both"),
         ("again.first", {}, "is completed already"),
     ],
 )

@@ -296,8 +296,11 @@ def test_a_condition_is_reported_when_it_begins_and_when_it_ends(
     queue.rows("SELECT * FROM messages.tick()")
 
     ended = receiver.wait_for(2)[1]
-    assert (begun.json["status"], begun.json["title"]) == ("firing", "no worker: t")
-    assert (ended.json["status"], ended.json["title"]) == ("resolved", "over: no worker: t")
+    assert (begun.json["status"], begun.json["title"]) == (
+        "firing",
+        "no worker: messages of t are ready, and no worker handles the topic",
+    )
+    assert (ended.json["status"], ended.json["title"]) == ("resolved", "resolved: no worker: t")
 
 
 def test_a_flood_is_sent_as_a_few_alerts_with_the_exact_count(

@@ -134,13 +134,13 @@ class TestAckFirst:
         eventually(lambda: queue.message(ids[0]).claim_id)
 
         queue.call("cancel", ids)
-        daemon.event("message.lock_lost", message_id=ids[0])
+        daemon.event("message.cancelled", message_id=ids[0])
         # The batch is full with these.
         ids += publish(queue, 2, 3)
 
         assert results(queue, ids) == ["cancelled", "success", "success"]
         assert [each["size"] for each in journal.entries("start")] == [2]
-        assert daemon.events("message.lock_lost", message_id=ids[0])
+        assert daemon.events("message.cancelled", message_id=ids[0])
 
 
 class TestGathering:
@@ -275,7 +275,7 @@ class TestCancelling:
         journal.entry("start")
 
         queue.call("cancel", [ids[1]])
-        daemon.event("message.lock_lost", message_id=ids[1])
+        daemon.event("message.cancelled", message_id=ids[1])
         daemon.open_gate()
 
         assert results(queue, ids) == ["success", "cancelled", "success"]

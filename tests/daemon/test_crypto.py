@@ -16,6 +16,7 @@ import pytest
 from pgrouse import Cipher, NewMessage, publish, publish_many
 from pgrouse.client.key_rotation import RotationResult, rotate
 from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
+from tests.daemon.process import HANDLERS as FOLDER
 from tests.daemon.process import Daemon, Fleet, Journal
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -202,6 +203,27 @@ def test_a_message_waits_for_the_key_of_a_step_and_the_step_does_not_run_again(
     assert not journal.entries("charged")
 
 
+def test_a_handler_gets_the_outputs_of_its_predecessors_decrypted_and_waits_for_their_key(
+    work: Start, queue: Queue, database: Database, journal: Journal, old: Cipher
+) -> None:
+    first = work("old", "old", topics={"pay": "encrypted:pay"})
+    conn = database.connect()
+    paid = publish(conn, "pay", {"number": "1"}, cipher=old)
+    joined = publish(conn, "join", 0, after=[paid])
+    eventually(lambda: queue.archived(paid))
+    assert first.stop() == 0
+
+    without = work("new", "new", topics={"join": {"handler": "encrypted:join", "ack_policy": "ack"}})
+    assert without.event("crypto.key_missing")["key"] == "old"
+    eventually(lambda: queue.value("SELECT available_at > now() + interval '30 s' FROM messages.message"))
+    assert without.stop() == 0
+    work("new", "new", "old", topics={"join": "encrypted:join"})
+    queue.call("retry_now", [joined])
+
+    assert eventually(lambda: queue.archived(joined)).result == "success"
+    assert [entry["outputs"] for entry in journal.entries("joined")] == [[{"number": "1"}]]
+
+
 def test_headers_of_an_encrypted_message_may_be_passed_on(
     work: Start, queue: Queue, database: Database, old: Cipher
 ) -> None:
@@ -266,3 +288,28 @@ def test_a_daemon_whose_key_cannot_be_read_does_not_start_and_names_the_key(flee
 
     assert daemon.exit_code() == 78
     assert "key old: the environment variable OLD_KEY is not set" in daemon.log.read_text()
+
+
+@pytest.mark.parametrize(("error_detail", "is_logged"), [("type", False), ("text", True)])
+def test_the_traceback_of_an_encrypted_message_is_logged_and_reported_only_if_that_is_wanted(
+    start: Start,
+    queue: Queue,
+    database: Database,
+    journal: Journal,
+    old: Cipher,
+    error_detail: str,
+    is_logged: bool,
+) -> None:
+    hooked = {"handlers": {"import_path": [str(FOLDER)], "on_death": ["hooks:on_death"]}}
+    daemon = start(
+        {"pay.fail": "hooks:fail"},
+        environ=ENVIRON,
+        sections={**sections("old", "old", error_detail=error_detail), **hooked},
+    )
+
+    died = publish(database.connect(), "pay.fail", "card-4711-0815", cipher=old)
+
+    failed = daemon.event("attempt.failed", message_id=died)
+    assert ("exception" in failed) == is_logged
+    assert ("card-4711-0815" in journal.entry("death", died)["exception"]) == is_logged
+    assert ("card-4711-0815" in daemon.log.read_text()) == is_logged

@@ -47,3 +47,39 @@ def test_a_settle_waits_for_the_disk_a_flag_does_not_and_a_claim_only_for_the_la
 
     commits = set(conn.execute("SELECT what, synchronous_commit FROM public.commits").fetchall())
     assert commits == {("sleeper INSERT", "off"), ("message UPDATE", waits), ("message DELETE", "on")}
+
+
+async def claim_two_parts(dsn: str) -> None:
+    async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
+        request = ClaimRequest(["once"], 10, batches=ClaimRequest(["often"], 10))
+        assert len((await WorkerClient(conn, "w").settle_and_claim([], request)).claimed) == 2
+
+
+def test_the_second_claim_of_a_turn_does_not_revoke_that_the_first_one_waits_for_the_disk(database: Database) -> None:
+    conn = database.connect()
+    conn.execute(WATCH)
+    conn.execute(
+        "INSERT INTO messages.message (topic, payload, max_attempts) VALUES ('once', '1', 1), ('often', '1', 2)"
+    )
+
+    asyncio.run(claim_two_parts(database.dsn))
+
+    assert set(conn.execute("SELECT what, synchronous_commit FROM public.commits")) == {("message UPDATE", "on")}
+
+
+async def claim_alone(dsn: str) -> None:
+    async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
+        await WorkerClient(conn, "w").settle_and_claim([], ClaimRequest(["t"], 10))
+
+
+@pytest.mark.parametrize(("attempts", "waits"), [(1, "on"), (2, "off")])
+def test_a_claim_without_anything_else_waits_for_the_last_attempt_only(
+    database: Database, attempts: int, waits: str
+) -> None:
+    conn = database.connect()
+    conn.execute(WATCH)
+    conn.execute("INSERT INTO messages.message (topic, payload, max_attempts) VALUES ('t', '1', %s)", [attempts])
+
+    asyncio.run(claim_alone(database.dsn))
+
+    assert set(conn.execute("SELECT what, synchronous_commit FROM public.commits")) == {("message UPDATE", waits)}

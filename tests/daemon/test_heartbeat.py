@@ -84,7 +84,7 @@ def test_cancelling_a_running_message_stops_its_handler_promptly(
     began = now()
     queue.call("cancel", [published])
 
-    daemon.event("message.lock_lost", within_s=AT_ONCE_S, message_id=published)
+    daemon.event("message.cancelled", within_s=AT_ONCE_S, message_id=published)
     if handler == "holding:hold":
         assert journal.entry("cancelled", published)["at"] - began < AT_ONCE_S
     assert queue.archived(published).result == "cancelled"
@@ -101,7 +101,7 @@ def test_a_cancelled_message_that_waits_for_a_slot_is_never_started(
 
     queue.call("cancel", waiting)
     for each in waiting:
-        daemon.event("message.lock_lost", message_id=each)
+        daemon.event("message.cancelled", message_id=each)
     daemon.open_gate()
 
     following = queue.publish_many(5, "job")

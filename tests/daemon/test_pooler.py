@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pgrouse.client.database
-from pgrouse import wait_for
+from pgrouse import MessageResult, Waiter, wait_for
 from pgrouse.config import config
 from tests.daemon import pgbouncer
 from tests.daemon.locks import LOCKS_ARE_NEVER_ENDED, is_kept
@@ -73,8 +73,14 @@ def test_a_listener_behind_the_pooler_is_detected_and_messages_are_polled(
     eventually(lambda: queue.value("SELECT status ->> 'listener' FROM messages.worker") == "degraded")
 
 
+def wait_by_a_waiter(dsn: str, message_id: int, timeout: timedelta) -> MessageResult:
+    with Waiter(dsn) as waiter:
+        return waiter.wait_for(message_id, timeout)
+
+
+@pytest.mark.parametrize("wait", [wait_for, wait_by_a_waiter], ids=["wait_for", "Waiter"])
 def test_a_wait_for_an_end_through_a_pooler_warns_and_polls_each_second(
-    start: Start, pooled: str, database: Database, queue: Queue
+    start: Start, pooled: str, database: Database, queue: Queue, wait: Callable[..., MessageResult]
 ) -> None:
     daemon = start({"job": "holding:hold"}, dsn=database.dsn)
     published = queue.publish("job")
@@ -86,7 +92,7 @@ def test_a_wait_for_an_end_through_a_pooler_warns_and_polls_each_second(
     threading.Thread(target=end_once_waited_for).start()
     began = now()
     with pytest.warns(RuntimeWarning, match="through a pooler"):
-        ending = wait_for(pooled, published, timedelta(seconds=60))
+        ending = wait(pooled, published, timedelta(seconds=60))
 
     assert ending.succeeded
     assert now() - began < 30

@@ -80,7 +80,7 @@ MISTAKES = {
     "a word as a time": "ValueError: Retry(after=...) is 'soon': give a timedelta, a number of seconds, or a text like",
     "not a number": "ValueError: Defer(after=...) is nan: give a timedelta, a number of seconds, or a text like",
     "a time in the past": "ValueError: Retry(after=...) is -1: give a timedelta",
-    "a naive word": "TypeError: Defer(until=...) is a str: give a datetime with its time zone",
+    "a naive word": "TypeError: Defer(until=...) has the type str: give a datetime with its time zone",
     "an unawaited coroutine": "TypeError: the handler returned a coroutine, which is never awaited",
     "an unused generator": "TypeError: the handler returned a generator, which has not run",
 }

@@ -94,14 +94,18 @@ def test_what_a_worker_claimed_ahead_goes_to_others_when_its_handlers_become_slo
 ) -> None:
     first = start({"job": handler}, concurrency=2, threads=2)
     first.open_gate("open")
-    queue.publish_many(2000, "job", payload=sql.SQL("'\"open\"'"))
-    queue.publish_many(100, "job")
-    eventually(lambda: len(journal.entries("end")) == 2000, within_s=60)
+    published = queue.publish_many(2000, "job", payload=sql.SQL("'\"open\"'"))
+    slow = queue.publish_many(100, "job")
+    # Two claim loops: which two of the slow ones begin, and how many of the others before them, is open.
+    eventually(lambda: len([each for each in journal.entries("start") if each["id"] in slow]) == 2, within_s=60)
 
     second = start({"job": "work:echo"})
 
     eventually(lambda: len(queue.ids()) == 2, within_s=60)
-    assert len([each for each in journal.entries("start") if each["pid"] == second.pid]) == 98
+    started = journal.entries("start")
+    assert sorted(each["id"] for each in started) == [*published, *slow]
+    assert {each["pid"] for each in started if each["id"] in queue.ids()} == {first.pid}
+    assert len([each for each in started if each["id"] in slow and each["pid"] == second.pid]) == 98
     first.open_gate()
 
 

@@ -13,6 +13,12 @@ from tests.server.deadline import eventually
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
+# Waits until they have ended.
+END_IDLE_CONNECTIONS = """
+    SELECT count(*) FROM pg_stat_activity AS a
+    WHERE a.datname = current_database() AND a.application_name LIKE 'pgrouse handler %%' AND a.state = 'idle'
+      AND pg_terminate_backend(a.pid, 30000)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +42,18 @@ def test_effects_and_completion_are_committed_together(
     archived = queue.archived(published)
     assert (archived.result, archived.output) == ("success", {"stored": published})
     assert effects(queue, published) == 1
+
+
+def test_statements_in_a_pipeline_are_committed_with_the_completion(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    start({"job": "effects:store_in_pipeline"})
+
+    published = queue.publish("job")
+
+    journal.entry("done", published)
+    assert queue.archived(published).result == "success"
+    assert effects(queue, published) == 3
 
 
 @pytest.mark.parametrize("handler", ["store_and_raise", "store_in_thread_and_raise"])
@@ -66,6 +84,21 @@ def test_effects_are_rolled_back_if_the_lock_was_lost(
     eventually(lambda: journal.entries("cancelled", published) or journal.entries("broken", published))
     assert effects(queue, published) == 0
     assert queue.archived(published).result == "cancelled"
+
+
+@pytest.mark.parametrize("handler", ["store", "store_in_thread"])
+def test_a_connection_that_ended_while_it_was_idle_costs_no_attempt(
+    start: Start, queue: Queue, journal: Journal, handler: str
+) -> None:
+    queue.policy("job", max_attempts=1)
+    start({"job": f"effects:{handler}"})
+    journal.entry("done", queue.publish("job"))
+
+    assert queue.value(END_IDLE_CONNECTIONS) == 1
+    published = queue.publish("job")
+
+    journal.entry("done", published)
+    assert queue.archived(published).result == "success"
 
 
 def test_effects_of_a_daemon_killed_before_the_commit_are_done_again_by_another(

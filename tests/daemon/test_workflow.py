@@ -43,7 +43,7 @@ def test_diamonds_run_in_order_over_two_daemons_that_sleep_for_long(
 
 def test_a_dead_message_that_is_redriven_releases_its_dependents(start: Start, queue: Queue) -> None:
     start({"job": "work:echo", "bad": "work:fail_until_gate"}).open_gate("unused")
-    first = queue.publish("bad")
+    first = queue.publish("bad", payload='{"do": "fail"}')
     last = after(queue, first)
     eventually(lambda: queue.archived(first))
     held = queue.message(last).available_at.year
@@ -53,6 +53,33 @@ def test_a_dead_message_that_is_redriven_releases_its_dependents(start: Start, q
     assert held == 9000
     assert eventually(lambda: queue.archived(again)).result == "success"
     assert eventually(lambda: queue.archived(last)).result == "success"
+
+
+def test_handlers_get_the_results_of_the_messages_before_theirs(start: Start, queue: Queue) -> None:
+    joins = {
+        "join": "work:join",
+        "join.thread": "work:join_in_thread",
+        "join.transaction": "work:join_in_a_transaction",
+    }
+    start({**TOPICS, **joins, "bad": "work:act"})
+    one, two, bad = (
+        queue.publish("job", payload='"one"'),
+        queue.publish("job", payload='"two"'),
+        queue.publish("bad", payload='{"do": "fail"}'),
+    )
+    last = [queue.send(topic=topic, after=[two, bad, one], after_failed="run").id for topic in joins]
+    alone = queue.publish("join")
+
+    outputs = [eventually(lambda each=each: queue.archived(each)).output for each in last]
+
+    error = queue.archived(bad).error
+    expected = [
+        [two, "job", "two", None, None, True],
+        [bad, "bad", None, error, None, False],
+        [one, "job", "one", None, None, True],
+    ]
+    assert outputs == [expected] * 3
+    assert eventually(lambda: queue.archived(alone)).output == []
 
 
 def test_the_tick_releases_messages_that_a_long_open_publish_missed(

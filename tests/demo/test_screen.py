@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgrouse.demo import hints, live
+from pgrouse.demo import hints, screen
 from pgrouse.demo.live import LiveScreen
 from pgrouse.demo.screen import Gauge, PlainScreen
 
@@ -38,24 +38,24 @@ def _ordinary_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_terminal_gets_a_live_screen() -> None:
-    assert isinstance(live.choose(Terminal()), LiveScreen)
+    assert isinstance(screen.choose(Terminal()), LiveScreen)
 
 
 @pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("CI", "true"), ("TERM", "dumb")])
 def test_no_color_prints_plain_lines(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
     monkeypatch.setenv(variable, value)
 
-    assert isinstance(live.choose(Terminal()), PlainScreen)
+    assert isinstance(screen.choose(Terminal()), PlainScreen)
 
 
 def test_a_pipe_gets_plain_lines() -> None:
-    assert isinstance(live.choose(io.StringIO()), PlainScreen)
+    assert isinstance(screen.choose(io.StringIO()), PlainScreen)
 
 
 def test_lines_fit_the_terminal_and_ongoing_steps_are_indented() -> None:
     terminal = Terminal()
 
-    with live.choose(terminal) as shown:
+    with screen.choose(terminal) as shown:
         shown.tell("publish", "word " * 30)
         shown.show(GAUGE)
         shown.table(ROWS)
@@ -72,7 +72,7 @@ def test_lines_fit_the_terminal_and_ongoing_steps_are_indented() -> None:
 def test_the_bar_is_removed_at_the_end() -> None:
     terminal = Terminal()
 
-    with live.choose(terminal) as shown:
+    with screen.choose(terminal) as shown:
         shown.show(GAUGE)
 
     assert terminal.getvalue().endswith(("\x1b[2K", "\x1b[2K\x1b[?25h", "\x1b[?25h"))
@@ -83,7 +83,7 @@ def test_control_characters_never_reach_the_terminal() -> None:
     terminal, pipe = Terminal(), io.StringIO()
 
     for stream in (terminal, pipe):
-        with live.choose(stream) as shown:
+        with screen.choose(stream) as shown:
             shown.tell("alert", "a file called \x1b]0;evil\x07")
 
     assert "\x1b]0;" not in terminal.getvalue()
@@ -93,7 +93,7 @@ def test_control_characters_never_reach_the_terminal() -> None:
 def test_plain_progress_is_printed_at_intervals() -> None:
     pipe = io.StringIO()
 
-    with live.choose(pipe) as shown:
+    with screen.choose(pipe) as shown:
         for _ in range(100):
             shown.show(GAUGE)
 
@@ -103,7 +103,7 @@ def test_plain_progress_is_printed_at_intervals() -> None:
 def test_a_plain_table_is_aligned() -> None:
     pipe = io.StringIO()
 
-    with live.choose(pipe) as shown:
+    with screen.choose(pipe) as shown:
         shown.table(ROWS)
 
     assert pipe.getvalue().splitlines() == [
@@ -118,7 +118,7 @@ def test_a_plain_table_is_aligned() -> None:
 def test_a_password_of_the_user_is_not_shown_with_keep() -> None:
     pipe, dsn = io.StringIO(), "postgresql://me:hunter22@db/queue"
 
-    with live.choose(pipe) as shown:
+    with screen.choose(pipe) as shown:
         hints.tell(dsn, dsn, Path("/logs"), None, shown)
 
     assert "hunter22" not in pipe.getvalue()

@@ -1,4 +1,4 @@
-"""docs/publishing.md and docs/testing.md: their examples run, and they name everything that exists."""
+"""docs/publishing.md, docs/exactly-once.md and docs/testing.md: their examples run, and they name everything that exists."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import sys
 from dataclasses import fields
 from typing import Any
 
+import pytest
+
 from pgrouse import testing
 from pgrouse.testing import Attempt
 from tests.docs.page import Page
 from tests.server.postgres import Database
 
-PUBLISHING, TESTING = Page("docs/publishing.md"), Page("docs/testing.md")
+PUBLISHING, TESTING, EXACTLY_ONCE = Page("docs/publishing.md"), Page("docs/testing.md"), Page("docs/exactly-once.md")
 # What the page leaves to its reader: where the database is. In its own process: Django is configured once in a process.
 BEGIN = """
 import sys
@@ -29,14 +31,15 @@ database = {name: parts[ours] for name, ours in names.items() if ours in parts}
 """
 
 
-def test_the_examples_of_publishing_run(database: Database) -> None:
-    examples = [block.text for block in PUBLISHING.blocks if block.kind == "python runnable"]
+@pytest.mark.parametrize(("page", "count"), [(PUBLISHING, 8), (EXACTLY_ONCE, 5)], ids=["publishing", "exactly once"])
+def test_the_examples_run(database: Database, page: Page, count: int) -> None:
+    examples = [block.text for block in page.blocks if block.kind == "python runnable"]
     run = "\n\n".join([BEGIN, *examples])
 
     done = subprocess.run([sys.executable, "-c", run, database.dsn], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(examples) == 7
+    assert len(examples) == count
 
 
 def test_the_examples_of_testing_run(database: Database) -> None:

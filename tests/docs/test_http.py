@@ -27,7 +27,7 @@ headers = dict(each.split(": ", 1) for each in options.H)
 if options.d is not None:
     headers = {{"Content-Type": "application/x-www-form-urlencoded", **headers}}
 method = options.X or ("GET" if options.d is None else "POST")
-sys.stdout.write(httpx.request(method, options.url, headers=headers, content=options.d).text)
+sys.stdout.write(httpx.request(method, options.url, headers=headers, content=options.d, timeout=60).text)
 """
 
 
@@ -89,7 +89,7 @@ def test_the_worker_on_the_page_works_and_stops_on_request(
 
 
 def test_every_route_is_on_the_page(site: Site) -> None:
-    paths = httpx.get(f"{site.url}/v1/openapi.json").json()["paths"]
+    paths = httpx.get(f"{site.url}/v1/openapi.json", timeout=60).json()["paths"]
     words = PAGE.text.replace("{id}", "{message_id}")
 
     missing = [path for path in paths if path not in words and path.rsplit("/", 1)[1] not in re.findall(r"\w+", words)]

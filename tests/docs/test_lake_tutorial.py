@@ -31,7 +31,7 @@ HIDDEN = """
 VARIES = (
     (r"/[^ ]*/(lake|report)\b", r"/FOLDER/\1"),
     (r"\d{4}-\d\d-\d\d", "DAY"),
-    (r"(\d{20}-\d{4})-[0-9a-f]{12}", r"\1-ATTEMPT"),
+    (r"(part-\d{5})-[0-9a-f]{32}-[0-9a-f]{12}", r"\1-ATTEMPT"),
     (r"[\d,]+ a second", "SPEED"),
 )
 # For a hundred rows compilers cost more than they save: Java's, and Spark's own.

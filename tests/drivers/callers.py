@@ -40,8 +40,8 @@ class Caller:
     def publish(self, *args: Any, **options: Any) -> Any:
         return self.wait(publish(self.conn, *args, **options))
 
-    def publish_many(self, messages: Any) -> Any:
-        return self.wait(publish_many(self.conn, messages))
+    def publish_many(self, messages: Any, **options: Any) -> Any:
+        return self.wait(publish_many(self.conn, messages, **options))
 
 
 def url(dsn: str, driver: str) -> sqlalchemy.URL:

@@ -24,9 +24,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from pgrouse import NewMessage, publish, publish_many
+from pgrouse import MessageResult, NewMessage, publish, publish_many, wait_for
 from pgrouse.crypto.envelope import ENCRYPTED_BY
-from pgrouse.errors import InvalidMessage, InvalidPayload, KeyTaken, TopicClosed, TopicFull
+from pgrouse.errors import InvalidMessage, InvalidPayload, KeyTaken, SchemaMismatch, TopicClosed, TopicFull
 from pgrouse.printable import INVISIBLE
 from pgrouse.publishing.drivers import django_driver, sqlalchemy_driver
 from tests.drivers.callers import CALLERS, DISTINCT, Caller, django_connection, for_asyncpg, url
@@ -390,6 +390,85 @@ def test_any_other_error_is_the_drivers(shared: Database, table: Connection) -> 
         with pytest.raises(kind, match="permission denied"), CALLERS[name](shared.dsn) as it:  # noqa: PT012 - a transaction
             it.execute("SET LOCAL ROLE messages_analyst")
             it.publish("t")
+
+
+def test_a_missing_schema_is_an_error_of_pgrouse_with_the_fix(empty_database: Database) -> None:
+    for caller in CALLERS.values():
+        for call in (lambda it: it.publish("t"), lambda it: it.publish_many([NewMessage(topic="t")])):
+            with pytest.raises(SchemaMismatch, match="run `pgrouse migrate`"), caller(empty_database.dsn) as it:
+                call(it)
+
+
+# Ids of many
+
+
+def test_many_give_their_ids_on_every_connection(distinct: Open, table: Connection) -> None:
+    many = [NewMessage(topic="t", payload=n, delay=None if n < 700 else timedelta(1)) for n in range(1200)]
+
+    with distinct() as it:
+        published = it.publish_many(many, returning=True)
+
+    assert stored(table, "id, payload") == [(each, n) for n, each in enumerate(published)]
+    assert {each.outcome for each in published} == {"inserted"}
+
+
+def test_what_a_full_topic_dropped_of_many_has_no_id(distinct: Open, table: Connection) -> None:
+    table.execute(
+        "INSERT INTO messages.topic (topic, max_depth, on_full) VALUES ('full', 2, 'drop'), ('none', 1, 'drop')"
+    )
+    table.execute("INSERT INTO messages.message (topic, payload) VALUES ('none', '1')")
+    topics = ["full", "a", "none", "full", "full", "a", "full"]
+
+    with distinct() as it:
+        published = it.publish_many([NewMessage(topic=topic) for topic in topics], returning=True)
+        dropped = it.publish_many([NewMessage(topic="none")] * 2, returning=True)
+
+    assert [each.outcome == "inserted" for each in published] == [True, True, False, True, False, True, False]
+    assert stored(table, "id, topic")[1:] == [
+        (each, topic) for each, topic in zip(published, topics, strict=True) if each
+    ]
+    assert dropped == [0, 0]
+
+
+def test_many_with_ids_are_published_or_none(distinct: Open, table: Connection) -> None:
+    keyed = [NewMessage(topic="t", payload=n) for n in range(600)] + [NewMessage(topic="t", key="k")] * 2
+
+    with distinct() as it:
+        with pytest.raises(KeyTaken):
+            it.publish_many(keyed, returning=True)
+        none = it.publish_many([], returning=True)
+
+    assert none == []
+    assert stored(table) == []
+
+
+# Waiting
+
+
+def test_a_wait_on_every_connection_returns_the_result(distinct: Open, table: Connection) -> None:
+    (published,) = (
+        table.execute("INSERT INTO messages.message (topic, payload) VALUES ('t', '1') RETURNING id").fetchone() or ()
+    )
+
+    with distinct() as it:
+        with pytest.raises(TimeoutError, match=f"message {published} had not ended after"):
+            it.wait(wait_for(it.conn, published, 0.1))
+        table.execute(
+            "SELECT messages.complete(ARRAY[id], ARRAY[claim_id], ARRAY['[1]']::jsonb[]) FROM messages.claim('w', ARRAY['t'], 1)"
+        )
+        ending = it.wait(wait_for(it.conn, published, 30))
+
+    archived = table.execute("SELECT archived_at FROM messages.message_archive WHERE id = %s", [published])
+    (archived_at,) = archived.fetchone() or ()
+    assert ending == MessageResult(published, "success", [1], None, 1, archived_at)
+
+
+def test_a_wait_for_what_the_transaction_itself_published_is_refused(distinct: Open) -> None:
+    with distinct() as it:
+        published = it.publish("t")
+
+        with pytest.raises(ValueError, match="the transaction of this connection has written something"):
+            it.wait(wait_for(it.conn, published))
 
 
 # Drivers without COPY

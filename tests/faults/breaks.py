@@ -80,7 +80,7 @@ BREAKS = {
     "a depth that is not lowered": Break("subtract_depth", (("-e.ended", "0"),)),
     "a death without an alert": Break(
         "dead_message",
-        (("WHERE f.result NOT IN ('success', 'cancelled')\n      GROUP BY", "WHERE f.result IN ('failed')\n      GROUP BY"),),
+        (("AND a.archived_at = now()\n      GROUP BY", "AND a.result = 'failed'\n      GROUP BY"),),
     ),
-    "a death without its copy": Break("dead_message", (("AND right(f.topic, 4) <> '.dlq'", "AND f.result = 'lock_expired'"),)),
+    "a death without its copy": Break("dead_message", (("AND right(a.topic, 4) <> '.dlq'", "AND a.result = 'lock_expired'"),)),
 }  # fmt: skip

@@ -97,6 +97,21 @@ def test_the_wheel_has_all_scripts_of_the_checkout(installed: Path, editable: Pa
     assert from_wheel["root"].startswith(str(installed))
 
 
+def test_a_base_install_is_small(installed: Path) -> None:
+    """And its bytecode with it. The largest parts that are left are libpq with its libraries, and pydantic."""
+    [packages] = installed.glob("lib/python3*/site-packages")
+    subprocess.run([installed / "bin" / "python", "-m", "compileall", "-q", packages], check=False)
+
+    assert sum(file.stat().st_size for file in packages.rglob("*") if file.is_file()) < 45_000_000
+
+
+def test_the_import_of_the_package_imports_nothing_else(installed: Path) -> None:
+    """It takes about a millisecond: names are imported when they are first used."""
+    code = "import sys; import pgrouse; print([each for each in sys.modules if each.startswith('pgrouse') or each in ('psycopg', 'pydantic')])"
+
+    assert python(installed, code) == "['pgrouse']"
+
+
 def test_an_editable_install_reads_the_scripts_of_the_checkout(editable: Path) -> None:
     assert json.loads(python(editable, LIST_SCRIPTS))["root"] == str(CHECKOUT / "sql")
 

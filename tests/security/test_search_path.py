@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgrouse import AsyncClient, Client, NewMessage, publish, publish_many, testing, wait_for
+from pgrouse import AsyncClient, Client, NewMessage, Waiter, publish, publish_many, testing, wait_for
 from pgrouse.install import pg_cron as cron
 from pgrouse.install import schema
 from pgrouse.publishing.copy_rows import READ_START, CopyRows
@@ -376,15 +376,20 @@ def test_no_call_of_a_client_calls_a_trap(trapped: Database, queue: Queue, how: 
 
 
 def test_no_wait_calls_a_trap(trapped: Database, queue: Queue) -> None:
-    async def work() -> None:
+    async def cancelled() -> int:
         async with AsyncClient(trapped.dsn) as client:
             published = await client.publish("t", 1)
             await client.cancel([published])
             assert (await client.wait_for(published)).result == "cancelled"
-            assert wait_for(trapped.dsn, published).result == "cancelled"
-            assert wait_for(trapped.connect(), published).result == "cancelled"
+            return int(published)
 
-    asyncio.run(work())
+    ended = asyncio.run(cancelled())
+
+    assert wait_for(trapped.dsn, ended).result == "cancelled"
+    assert wait_for(trapped.connect(), ended).result == "cancelled"
+    assert wait_for(trapped.connect(autocommit=False), ended).result == "cancelled"
+    with Waiter(trapped.dsn) as waiter:
+        assert waiter.wait_for(ended).result == "cancelled"
 
 
 def test_no_test_of_a_user_calls_a_trap(trapped: Database, queue: Queue) -> None:

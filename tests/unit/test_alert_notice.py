@@ -68,8 +68,19 @@ def notice(
         (group(count=1, total=1, result="lock_expired", error=None), "1 message lost its lock in orders"),
         (group(total=1234, error=None), "5 messages failed in orders (1,234 since it began)"),
         (group(topic=None, result=None, error=None), "5 messages died"),
-        (group(kind="backlog", result=None), "backlog: orders"),
-        (group(kind="cron_late", topic=None, status="resolved"), "over: pg_cron is late"),
+        (
+            group(kind="backlog", result=None, error="messages of orders have been ready for more than 15m"),
+            "backlog: messages of orders have been ready for more than 15m",
+        ),
+        (
+            group(kind="breaker", result="open", error="12 of 20 attempts failed"),
+            "breaker open: orders: 12 of 20 attempts failed",
+        ),
+        (
+            group(kind="cron_late", topic=None, result="begun", error="no tick since 03:00"),
+            "pg_cron is late: no tick since 03:00",
+        ),
+        (group(kind="cron_late", topic=None, status="resolved"), "resolved: pg_cron is late"),
     ],
 )
 def test_the_title_states_the_event_in_one_line(given: dict[str, Any], title: str) -> None:
@@ -174,8 +185,21 @@ def test_many_groups_are_listed_as_the_largest_ten_and_a_count() -> None:
     shown = notice(*(group(topic=f"t{n}", count=n) for n in range(30, 0, -1)))
 
     assert shown.title.startswith("465 in 30 groups, first: 30 messages failed in t30")
-    assert len(shown.body.splitlines()) == 11
+    assert [line for line in shown.body.splitlines() if line.startswith("- ")] == [
+        *(f"- {n} messages failed in t{n} (5 since it began): ValueError: bad price" for n in range(30, 20, -1)),
+        "- and 20 more groups",
+    ]
     assert shown.body.splitlines()[-1] == "- and 20 more groups"
+
+
+def test_each_of_several_groups_has_its_advice() -> None:
+    shown = notice(group(kind="no_worker", error="no worker handles it", fix="start a daemon"), group())
+
+    assert shown.body.splitlines()[:2] == [
+        "- no worker: orders: no worker handles it",
+        "  to do: start a daemon",
+    ]
+    assert shown.body.splitlines()[3].startswith("  to do: see why: `pgrouse dead group --topic orders`")
 
 
 def test_a_test_and_a_replay_are_marked() -> None:

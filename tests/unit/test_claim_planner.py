@@ -14,6 +14,7 @@ from pgrouse.worker.claim_planner import (
     LIMITED_POLL_S,
     RECHECK_BACKOFF_S,
     SETTLE_FOR_FIRST_S,
+    SHARE_AT_LEAST,
     STEADY_CLAIM_S,
     Capacity,
     ClaimPlanner,
@@ -480,19 +481,28 @@ class TestRoom:
     def test_concurrent_claims_request_no_more_than_the_room(self, clock: Clock, claimed: Claimed) -> None:
         rig = Rig(clock, connections=2)
         rig.find(*[claimed() for _ in range(100)])
-        rig.capacity = Capacity(["job"], None, 5)
+        rig.capacity = Capacity(["job"], None, 201)
 
         wants = [rig.next_turn(claim_loop=0).request, rig.next_turn(claim_loop=1).request]
 
-        assert [want and want.limit for want in wants] == [3, 2]
+        assert [want and want.limit for want in wants] == [101, 100]
         assert rig.next_turn(claim_loop=0).request is None
+
+    def test_a_small_claim_is_not_shared_among_the_claim_loops(self, clock: Clock, claimed: Claimed) -> None:
+        rig = Rig(clock, connections=2)
+        rig.find(*[claimed() for _ in range(100)])
+        rig.capacity = Capacity(["job"], None, SHARE_AT_LEAST)
+
+        wants = [rig.next_turn(claim_loop=0).request, rig.next_turn(claim_loop=1).request]
+
+        assert [want and want.limit for want in wants] == [SHARE_AT_LEAST, None]
 
     def test_concurrent_claims_request_no_more_than_the_room_of_each_topic(
         self, clock: Clock, claimed: Claimed
     ) -> None:
         rig = Rig(clock, connections=2)
         rig.find(*[claimed() for _ in range(100)])
-        rig.capacity = Capacity(["narrow", "wide"], [2, None], 50)
+        rig.capacity = Capacity(["narrow", "wide"], [2, None], 100)
 
         first, second = rig.next_turn(claim_loop=0).request, rig.next_turn(claim_loop=1).request
 
@@ -534,16 +544,16 @@ class TestRoom:
 
     def test_a_batch_is_never_claimed_in_two_halves(self, clock: Clock, claimed: Claimed) -> None:
         rig = Rig(clock, connections=2)
-        rig.capacity = Capacity(["job"], None, 10, Capacity(["bulk"], [500], 500))
-        rig.find(*[claimed("job") for _ in range(10)])
+        rig.capacity = Capacity(["job"], None, 200, Capacity(["bulk"], [500], 500))
+        rig.find(*[claimed("job") for _ in range(200)])
 
         first, second = rig.next_turn(claim_loop=0).request, rig.next_turn(claim_loop=1).request
 
         assert first is not None
         assert first.batches is not None
-        assert (first.limit, first.batches.limit) == (5, 500)
+        assert (first.limit, first.batches.limit) == (100, 500)
         assert second is not None
-        assert (second.limit, second.batches) == (5, None)
+        assert (second.limit, second.batches) == (100, None)
 
     def test_a_full_batch_lets_the_other_claim_loops_claim(self, clock: Clock, claimed: Claimed) -> None:
         rig = Rig(clock, connections=2)

@@ -27,7 +27,8 @@ from hypothesis import strategies as st
 from structlog.testing import LogCapture
 
 from pgrouse import (
-    BatchContext,
+    AsyncBatchContext,
+    AsyncContext,
     Cipher,
     Context,
     DecryptionFailed,
@@ -521,7 +522,7 @@ def test_the_digest_of_a_request_depends_on_keys_and_survives_a_rotation() -> No
 
 
 def ways() -> Iterator[Any]:
-    async def on_the_loop(payload: Any, ctx: Context) -> None:
+    async def on_the_loop(payload: Any, ctx: AsyncContext) -> None:
         ctx.completed = True
         raise ValueError(f"card {payload}")
 
@@ -529,17 +530,23 @@ def ways() -> Iterator[Any]:
         ctx.completed = True
         raise ValueError(f"card {payload}")
 
-    async def batch(payloads: list[Any], ctx: BatchContext) -> None:
+    async def batch(payloads: list[Any], ctx: AsyncBatchContext) -> None:
         raise ValueError(f"card {payloads}")
 
     first = AckRules(AckPolicy.ACK_FIRST)
-    yield pytest.param(Handler("t", "m:f", on_the_loop, ExecutionMode.ASYNC, 2, None), id="its transaction")
+    yield pytest.param(
+        Handler("t", "m:f", on_the_loop, ExecutionMode.ASYNC, 2, None, is_async=True), id="its transaction"
+    )
     yield pytest.param(
         Handler("t", "m:f", in_a_thread, ExecutionMode.THREAD, 2, None), id="its transaction in a thread"
     )
-    yield pytest.param(Handler("t", "m:f", on_the_loop, ExecutionMode.ASYNC, 2, None, rules=first), id="ack_first")
+    yield pytest.param(
+        Handler("t", "m:f", on_the_loop, ExecutionMode.ASYNC, 2, None, rules=first, is_async=True), id="ack_first"
+    )
     batch_options = BatchOptions(1, 0.0, as_items=False)
-    yield pytest.param(Handler("t", "m:f", batch, ExecutionMode.ASYNC, 2, None, 1, first, batch_options), id="batch")
+    yield pytest.param(
+        Handler("t", "m:f", batch, ExecutionMode.ASYNC, 2, None, 1, first, batch_options, is_async=True), id="batch"
+    )
 
 
 class RecordingObserver(NoObserver):

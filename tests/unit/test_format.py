@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from pgrouse.format import show_age, show_ago, sparkline
+from pgrouse.format import show_age, show_ago, show_estimate, sparkline
 from tests.durations import DURATIONS
 
 
@@ -24,3 +24,21 @@ def test_the_highest_bar_of_a_sparkline_is_full_zero_is_a_dot_and_nothing_a_blan
     assert sparkline([0, 1, 40, 80, None, 79]) == "·▁▅█ █"
     assert sparkline([0, None]) == "· "
     assert sparkline([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (9_999, "≈ 10,000"),
+        (10_000, "≈ 10,000"),
+        (52_113, "≈ 52,000"),
+        (99_600, "≈ 100k"),
+        (521_130, "≈ 520k"),
+        (999_999, "≈ 1M"),
+        (1_249_000, "≈ 1.2M"),
+        (12_490_000, "≈ 12M"),
+    ],
+)
+def test_an_estimate_has_two_digits(count: int, shown: str) -> None:
+    assert show_estimate(count, is_estimate=True) == shown
+    assert show_estimate(count, is_estimate=False) == f"{count:,}"

@@ -11,6 +11,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter
 from pydantic_core import PydanticCustomError
 
+import pgrouse
 from pgrouse.client.message import Message
 from pgrouse.config import config
 from pgrouse.errors import ConfigError
@@ -18,6 +19,7 @@ from pgrouse.handlers import loader as handlers
 from pgrouse.handlers.call import to_call
 from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.handlers.outcome import Reject
+from pgrouse.handlers.single import Single
 from pgrouse.testing.runtime import TestRuntime
 
 Claimed = Callable[..., Message]
@@ -35,6 +37,7 @@ class Order(pydantic.BaseModel):
 
 class Shop:
     async def method(self, payload): ...
+    async def given(self, payload, ctx): ...
     @staticmethod
     def static(payload): ...
     async def __call__(self, payload): ...
@@ -56,9 +59,17 @@ def perhaps(payload, ctx: "pgrouse.Context | None" = None): ...
 def nothing_said(payload, ctx=None): ...
 def any_object(payload, ctx: object): ...
 def of_batches(payload, ctx: pgrouse.BatchContext): ...
+async def with_sync_context(payload, ctx: pgrouse.Context): ...
+def with_async_context(payload, ctx: "pgrouse.AsyncContext[int] | None" = None): ...
+async def with_async(payload, ctx: pgrouse.AsyncContext[int]): ...
+def with_either(payload, ctx: pgrouse.Context | pgrouse.AsyncContext): ...
+def batch_with_async(payloads: list[int], ctx: pgrouse.AsyncBatchContext): ...
+def batch_with_single(payloads: list[int], ctx: pgrouse.Context): ...
 def generator(payload): yield payload
 async def async_generator(payload): yield payload
 def keyword(payload, *, when): ...
+class Struct: pass
+def struct(payload: Struct): ...
 def optional_keyword(payload, *, when=1): return when
 def unknown(payload: "Missing"): ...
 def body(payload: bytes): return payload
@@ -91,7 +102,7 @@ def find(folder: Path) -> Callable[..., Handler]:
         full = name if ":" in name else f"shop_jobs:{name}"
         sys.path.insert(0, str(folder))
         return handlers.find_handler(
-            "job", config.Topic(handler=full, **chosen), config.HandlersSettings(import_path=[folder])
+            "job", config.TopicSettings(handler=full, **chosen), config.HandlersSettings(import_path=[folder])
         )
 
     return find
@@ -113,7 +124,8 @@ class TestSignature:
             ("perhaps", 2),
             ("nothing_said", 2),
             ("any_object", 2),
-            ("of_batches", 2),
+            ("with_async", 2),
+            ("with_either", 2),
         ],
     )
     def test_a_handler_gets_as_many_arguments_as_it_takes(
@@ -155,7 +167,7 @@ class TestRefused:
         ("name", "reason"),
         [
             ("shop_jobs:onne", r"shop_jobs has no function onne \(it has: .*\bone\b"),
-            ("shop_jobs:constant", "shop_jobs:constant is a int, not a function"),
+            ("shop_jobs:constant", "shop_jobs:constant is not a function: its type is int"),
             ("shop_jobs:unknown", "the signature of shop_jobs:unknown cannot be read: name 'Missing' is not defined"),
             (
                 "shop_jobs:lone",
@@ -169,11 +181,24 @@ class TestRefused:
                 "gets the context as its second argument, and total is none: annotate it as Context",
             ),
             ("shop_jobs:listed", "gets the context as its second argument, and total is none"),
+            (
+                "shop_jobs:with_sync_context",
+                "shop_jobs:with_sync_context is async: annotate ctx as AsyncContext, not as Context",
+            ),
+            (
+                "shop_jobs:with_async_context",
+                "shop_jobs:with_async_context is not async: annotate ctx as Context, not as AsyncContext",
+            ),
+            ("shop_jobs:of_batches", "is not async: annotate ctx as Context, not as BatchContext"),
             ("shop_jobs:generator", "shop_jobs:generator has a yield, so that a call of it does nothing"),
             ("shop_jobs:async_generator", "shop_jobs:async_generator has a yield"),
+            (
+                "shop_jobs:struct",
+                "payload type of shop_jobs:struct cannot be validated: use a pydantic model, .* not Struct$",
+            ),
             ("shop_broken:one", "module shop_broken cannot be imported: ModuleNotFoundError: .*nothing_of_that_name"),
             ("shop_leaves:one", "module shop_leaves cannot be imported: SystemExit: 4"),
-            ("shop_nowhere:one", "module shop_nowhere may not be used"),
+            ("shop_nowhere:one", "there is no module shop_nowhere: none in a folder of handlers.import_path"),
             ("os:system", "module os may not be used: .*handlers.allowed_modules"),
             ("subprocess:run", "module subprocess may not be used"),
             ("pydantic:BaseModel", "module pydantic may not be used"),
@@ -184,6 +209,11 @@ class TestRefused:
     ) -> None:
         with pytest.raises(ConfigError, match=reason):
             find(name)
+
+    @pytest.mark.parametrize("name", ["batch_with_async", "batch_with_single"])
+    def test_the_context_of_a_batch_is_one_of_batches(self, find: Callable[..., Handler], name: str) -> None:
+        with pytest.raises(ConfigError, match="is not async and takes batches: annotate ctx as BatchContext, not as "):
+            find(name, batch_size=10)
 
     def test_all_errors_are_reported_together_with_their_lines(self, folder: Path) -> None:
         (folder / "pgrouse.toml").write_text(
@@ -196,6 +226,28 @@ class TestRefused:
         first, second = str(refused.value).splitlines()
         assert "pgrouse.toml:2: topics.a.handler: shop_jobs has no function onne" in first
         assert "pgrouse.toml:6: topics.c.handler: module shop_broken cannot be imported" in second
+
+
+class TestContextKind:
+    @pytest.mark.parametrize(
+        ("name", "chosen", "kind"),
+        [
+            ("two", {}, pgrouse.Context),
+            ("shop.given", {}, pgrouse.AsyncContext),
+            ("with_async", {"isolation": "process"}, pgrouse.AsyncContext),
+        ],
+    )
+    def test_an_async_handler_gets_an_async_context_wherever_it_runs(
+        self, find: Callable[..., Handler], claimed: Claimed, name: str, chosen: dict[str, Any], kind: type
+    ) -> None:
+        call = to_call(find(name, **chosen), [claimed()], TestRuntime(None))
+
+        returned = call.call()
+
+        if hasattr(returned, "close"):
+            returned.close()
+        assert isinstance(call, Single)
+        assert type(call.context) is kind
 
 
 def called(handler: Handler, message: Message) -> Any:

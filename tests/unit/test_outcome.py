@@ -149,7 +149,8 @@ class TestKinds:
     )
     def test_an_invalid_time_raises_at_the_call(self, kind: Any, after: Any, error: type[Exception]) -> None:
         with pytest.raises(
-            error, match=rf"{kind.__name__}\(after=...\) is .*give a timedelta, a number of seconds, or a text"
+            error,
+            match=rf"{kind.__name__}\(after=...\) (has the type|is) .*give a timedelta, a number of seconds, or a text",
         ):
             kind(after=after)
 

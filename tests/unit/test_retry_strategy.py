@@ -85,7 +85,7 @@ async def a_coroutine(attempt: int, elapsed: timedelta, error: BaseException) ->
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        (5, "m:f is a int, not a function"),
+        (5, "m:f is not a function: its type is int"),
         (a_coroutine, "m:f is a coroutine function: a retry strategy is a plain function that returns at once"),
         (
             lambda attempt, elapsed: 0,

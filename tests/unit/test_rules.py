@@ -73,7 +73,7 @@ def test_a_strategy_is_found_like_a_handler(settings: Callable[[str], config.Con
         ('retry_strategy = "soon"', "pgrouse.toml:3: topics.job.retry_strategy: expected \"module:function\", found 'soon'"),
         ('retry_strategy = "rules_jobs:later"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs has no function later"),
         ('retry_strategy = "os:system"', "pgrouse.toml:3: topics.job.retry_strategy: module os may not be used: put it into a folder of handlers.import_path"),
-        ('retry_strategy = "rules_jobs:constant"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:constant is a int, not a function"),
+        ('retry_strategy = "rules_jobs:constant"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:constant is not a function: its type is int"),
         ('retry_strategy = "rules_jobs:short"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:short cannot be called with (attempt, elapsed, error): give it three"),
         ('retry_strategy = "rules_jobs:slow"', "pgrouse.toml:3: topics.job.retry_strategy: rules_jobs:slow is a coroutine function: a retry strategy is a plain function"),
         (

@@ -26,7 +26,8 @@ def test_the_claims_of_one_turn_are_combined(
 ) -> None:
     result = TurnResult()
 
-    for left in lefts:
-        result.add_claim(claim_with_next_due("w", ["t"], 1).read([(*NO_MESSAGE, *left)]))
+    for oldest_xid, left in enumerate(lefts, start=7):
+        result.add_claim(claim_with_next_due("w", ["t"], 1).read([(*NO_MESSAGE, *left, oldest_xid)]))
 
     assert (result.claimed, result.held_back, result.next_due_s) == ([], held_back, next_due_s)
+    assert result.oldest_xid == 7  # that of the claim which began first

@@ -37,7 +37,7 @@ KINDS = {
     "dead_rate": "many dead messages",
     "alerts_undelivered": "alerts are not delivered",
 }
-# As in the Prometheus rules. page: messages do not move, or many die. ticket: look at it today.
+# As in the Prometheus rules. page: messages are not processed, or many die. ticket: look at it today.
 PAGE = frozenset({"breaker", "backlog", "no_worker", "dead_rate", "alerts_undelivered"})
 
 
@@ -175,9 +175,9 @@ class Notice:
         if self.content["group_count"] == 1:
             group = self.groups[0]
             return [*_facts({**_group_facts(group), **self._queue_facts()}), "", excerpt(group["error"])]
-        listed = [f"- {summary(group)}" for group in self.groups[:MAX_LISTED]]
-        more = self.content["group_count"] - len(listed)
-        return [*listed, *([f"- and {more:,} more groups"] if more else []), "", *_facts(self._queue_facts())]
+        listed = [line for group in self.groups[:MAX_LISTED] for line in _listed(group)]
+        more = self.content["group_count"] - MAX_LISTED
+        return [*listed, *([f"- and {more:,} more groups"] if more > 0 else []), "", *_facts(self._queue_facts())]
 
     def _queue_facts(self) -> dict[str, Any]:
         return {"environment": self.queue.environment, "database": self.queue.database, "link": self.link}
@@ -210,9 +210,20 @@ def make_test_notice(sink: str, title: str | None, body: str | None, queue: Queu
 
 def summary(group: Mapping[str, Any]) -> str:
     """Describe one group in one line."""
-    if group["kind"] != DEAD:
-        what = KINDS.get(group["kind"], group["kind"]) + (f": {group['topic']}" if group["topic"] else "")
-        return one_line(("over: " if group["status"] != "firing" else "") + what)
+    return _dead_summary(group) if group["kind"] == DEAD else _condition_summary(group)
+
+
+def _condition_summary(group: Mapping[str, Any]) -> str:
+    """Describe a condition: its kind, its topic, and what is wrong."""
+    kind, topic = KINDS.get(group["kind"], group["kind"]), group["topic"] or ""
+    if group["status"] != "firing":
+        return one_line("resolved: " + ": ".join(filter(None, [kind, topic])))
+    text = one_line(sanitize(error_line.last_line(group["error"] or "")), 150)
+    return one_line(": ".join(filter(None, [kind, "" if topic in text else topic, text])), 300)
+
+
+def _dead_summary(group: Mapping[str, Any]) -> str:
+    """Describe dead messages: how many, how they ended, in which topic, and the line that names the error."""
     ended = RESULTS.get(group["result"] or "", "died")
     many = group["count"] != 1
     verb = ended if many else ended.replace("were", "was").replace("their", "its")
@@ -269,6 +280,11 @@ def _group_facts(group: Mapping[str, Any]) -> dict[str, Any]:
         "to do": advice(group),
         "escalated": "yes" if group["escalated"] else None,
     }
+
+
+def _listed(group: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a group in the text about several."""
+    return [f"- {summary(group)}", *(f"  {line}" for line in _facts({"to do": advice(group)}))]
 
 
 def _facts(facts: Mapping[str, Any]) -> list[str]:

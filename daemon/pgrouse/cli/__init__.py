@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -13,25 +14,31 @@ from pgrouse.cli.root import root
 from pgrouse.errors import ExitCode
 
 
-def main() -> int:
-    """Run the command line, and return its exit code. Every error becomes one clear line on the standard error, here."""
+def main(arguments: Sequence[str] | None = None, session: object = None, program: str = "pgrouse") -> int:
+    """Run the command line, and return its exit code. Every error becomes one clear line on the standard error, here.
+
+    Args:
+        arguments: those of the process, unless given.
+        session: a CliSession, if not the usual one.
+        program: what the user calls it by.
+    """
     if "_PGROUSE_COMPLETE" in os.environ:
-        root.main(prog_name="pgrouse")  # ends the process
+        root.main(prog_name=program)  # ends the process
     try:
-        return int(_run() or ExitCode.OK)
+        return int(_run(sys.argv[1:] if arguments is None else list(arguments), session, program) or ExitCode.OK)
     except click.exceptions.Exit as ended:  # as of --help
         return ended.exit_code
     except BaseException as error:  # noqa: BLE001 - what is not explained there is raised again
         return int(load("pgrouse.cli.error_report:report")(error, sys.stderr))
 
 
-def _run() -> int | None:
+def _run(arguments: list[str], session: object, program: str) -> int | None:
     """Call the command. Not by `root.main`, which has exit codes of its own for an interrupt and a closed pipe."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character shows its number: rather that than no output at all.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    with root.make_context("pgrouse", sys.argv[1:]) as ctx:
+    with root.make_context(program, arguments, obj=session) as ctx:
         code: int | None = root.invoke(ctx)
         sys.stdout.flush()  # here a closed pipe can still be reported
         return code

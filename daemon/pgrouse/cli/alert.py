@@ -164,7 +164,7 @@ def list_incidents(session: CliSession, sink: str | None, over: bool, limit: int
         Column("RESULT", "result", optional=True),
         Column("FINGERPRINT", "error_fingerprint", optional=True, spare=True),
         Column("COUNT", "count", "{:,}".format, right=True),
-        Column("UNTOLD", "pending", "{:,}".format, right=True),
+        Column("PENDING", "pending", "{:,}".format, right=True),
         Column("LAST", "age", show_ago),
         Column("ERROR", "sample_error", last_line, wide=True, optional=True),
     ]

@@ -15,10 +15,10 @@ import psycopg
 
 from pgrouse.cli.command import CliSession
 from pgrouse.cli.param_types import DURATION
-from pgrouse.cli.progress_bar import ProgressBar
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls.dead import Redriven, Requeued
 from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, SKIP_REASONS, RateSpreader
+from pgrouse.extras import has_rich
 from pgrouse.format import plural
 
 R = TypeVar("R", Redriven, Requeued)
@@ -55,8 +55,9 @@ class NoProgress:
 
 def show_progress(title: str, known: int) -> AbstractContextManager[ProgressDisplay]:
     """Return a progress bar on a terminal if there is more than one batch. known: the least number of messages."""
-    if known <= BATCH or not sys.stderr.isatty():
+    if known <= BATCH or not sys.stderr.isatty() or not has_rich():
         return nullcontext(NoProgress())
+    from pgrouse.cli.progress_bar import ProgressBar  # noqa: PLC0415 - extra rich
 
     return ProgressBar(title, total=0)
 

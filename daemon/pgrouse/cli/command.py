@@ -41,8 +41,18 @@ class CliSession:
     @cached_property
     def config(self) -> Config:
         """The configuration, read when it is first needed."""
-        config = load(self.config_path, overrides=self.overrides)
-        return with_sinks(config) if config.alerts.to else config
+        return _with_sinks(self.read_config())
+
+    @cached_property
+    def config_with_code(self) -> Config:
+        """The configuration with what its modules declare: for commands that need handlers, policies or schedules."""
+        from pgrouse.handlers.discovery import with_declared  # noqa: PLC0415 - slow to import: what handlers and publishers need
+
+        return _with_sinks(with_declared(self.config))
+
+    def read_config(self) -> Config:
+        """Read the configuration."""
+        return load(self.config_path, overrides=self.overrides)
 
     @cached_property
     def output(self) -> Output:
@@ -73,6 +83,10 @@ class CliSession:
             conn.execute(search_path.LOCAL)
             conn.execute(READ_TIMEOUT)
             yield conn
+
+
+def _with_sinks(config: Config) -> Config:
+    return with_sinks(config) if config.alerts.to else config
 
 
 class Command(click.Command):

@@ -7,6 +7,7 @@ import click
 from pgrouse.cli import policy_diff
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.cron import install_jobs
+from pgrouse.client.schedule_change import schedule_differences
 from pgrouse.install import schema
 
 
@@ -15,7 +16,11 @@ from pgrouse.install import schema
 @click.option(
     "--cron", "with_cron", is_flag=True, help="Install the jobs of pg_cron too, as `pgrouse cron install` does."
 )
-@click.option("--apply-policies", is_flag=True, help="Then write the policies of the file into the database.")
+@click.option(
+    "--apply-policies",
+    is_flag=True,
+    help="Then write the policies and schedules of the configuration into the database.",
+)
 @click.pass_obj
 def migrate(session: CliSession, dry_run: bool, with_cron: bool, apply_policies: bool) -> int:
     """Install the schema, or bring it up to date.
@@ -23,22 +28,28 @@ def migrate(session: CliSession, dry_run: bool, with_cron: bool, apply_policies:
     It runs in one transaction, under a lock: several processes may call it at once.
     """
     session.overrides["database"] = {"apply_policies": "migrate" if apply_policies else None}
+    applies = session.config.database.apply_policies != "never"
+    if applies:
+        _ = session.config_with_code  # so that what is wrong there is said before anything is changed
     with session.connect() as conn:
         applied = schema.migrate(conn, dry_run=dry_run)
     _report(session, applied, dry_run)
-    if session.config.database.apply_policies != "never" and (apply_policies or session.config.policies):
-        _apply_policies(session, dry_run)
+    if applies:
+        _apply_configuration(session, dry_run, is_asked=apply_policies)
     if with_cron and not dry_run:
         return install_jobs(session)
     return 0
 
 
-def _apply_policies(session: CliSession, dry_run: bool) -> None:
+def _apply_configuration(session: CliSession, dry_run: bool, *, is_asked: bool) -> None:
+    """Apply the policies and schedules. Who has none, and did not ask, need not read of it unless some are gone."""
+    settings = session.config_with_code
     with session.connect() as conn:
         if conn.execute("SELECT to_regclass('messages.topic')").fetchone() == (None,):
-            session.output.say("the policies cannot be compared before the schema is installed")
-        else:
-            policy_diff.apply_policies(session, conn, session.config.policies, dry_run=dry_run)
+            if is_asked or settings.policies or settings.schedules:
+                session.output.say("the policies cannot be compared before the schema is installed")
+        elif is_asked or settings.policies or settings.schedules or schedule_differences(conn, settings):
+            policy_diff.apply_configuration(session, conn, dry_run=dry_run)
 
 
 def _report(session: CliSession, applied: list[str], dry_run: bool) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pgrouse.cli.table import Column, Row, plain_table
+from pgrouse.extras import has_rich
 from pgrouse.format import harmless
 from pgrouse.jsonb import Raw
 
@@ -45,7 +46,7 @@ class Output:
 
     def _table(self, columns: list[Column], rows: list[Row]) -> None:
         columns = [c for c in columns if not c.optional or any(row[c.key] is not None for row in rows)]
-        if not self.on_terminal:
+        if not self.on_terminal or not has_rich():
             print(plain_table(columns, rows))  # noqa: T201
             return
         from pgrouse.cli.rich_table import print_table  # noqa: PLC0415 - slow to import: only terminals need rich

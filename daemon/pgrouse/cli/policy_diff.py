@@ -1,18 +1,22 @@
-"""The difference that a change of policies makes, setting by setting."""
+"""The difference that a change of policies and schedules makes, setting by setting."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pgrouse.cli.command import CliSession
-from pgrouse.client import policy_change
+from pgrouse.client import configuration_change, policy_change
+from pgrouse.client.schedule_change import ScheduleChange
+from pgrouse.config.duration import show
 from pgrouse.config.policy_settings import PolicyTable
 from pgrouse.config.topic_policy import DesiredPolicy, given_settings
 
 if TYPE_CHECKING:
     import psycopg
 
+    from pgrouse.client.configuration_change import AnyChange
     from pgrouse.client.policy_change import SettingChange
 
 
@@ -21,17 +25,36 @@ def apply_policies(
 ) -> list[SettingChange]:
     """Write the policies into the database, or only compare; print the difference."""
     changes = policy_change.differences(conn, wanted) if dry_run else policy_change.apply(conn, wanted)
+    _say(session, changes, "the policies are up to date: nothing to change", dry_run=dry_run)
+    return changes
+
+
+def apply_configuration(session: CliSession, conn: psycopg.Connection, *, dry_run: bool) -> None:
+    """Write the policies and schedules of the configuration into the database, or only compare; print the difference."""
+    settings = session.config_with_code
+    change = configuration_change.differences if dry_run else configuration_change.apply
+    what = "policies and schedules" if settings.schedules else "policies"
+    _say(session, change(conn, settings), f"the {what} are up to date: nothing to change", dry_run=dry_run)
+
+
+def _say(session: CliSession, changes: Sequence[AnyChange], nothing: str, *, dry_run: bool) -> None:
     if session.as_json:
         session.output.record({"changes": [change_as_json(each) for each in changes], "dry_run": dry_run})
     for each in changes:
         session.output.say(f"{'would change ' if dry_run else ''}{each}")
     if not changes:
-        session.output.say("the policies are up to date: nothing to change")
-    return changes
+        session.output.say(nothing)
 
 
-def change_as_json(change: SettingChange) -> dict[str, Any]:
+def change_as_json(change: AnyChange) -> dict[str, Any]:
     """Return a change as JSON has it."""
+    if isinstance(change, ScheduleChange):
+        return {
+            "schedule": change.name,
+            "action": change.action,
+            "old": _values(change.old),
+            "new": _values(change.new),
+        }
     return {
         "topic": change.topic,
         "channel": change.channel,
@@ -39,6 +62,10 @@ def change_as_json(change: SettingChange) -> dict[str, Any]:
         "old": _value(change.old),
         "new": _value(change.new),
     }
+
+
+def _values(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: show(value) if isinstance(value, timedelta) else value for name, value in row.items()}
 
 
 def _value(value: Any) -> Any:

@@ -35,7 +35,10 @@ COMMANDS = {
     "config": ("pgrouse.cli.config:config", "Check and show the configuration."),
     "cron": ("pgrouse.cli.cron:cron", "Install, check and remove the jobs of pg_cron."),
     "maintenance": ("pgrouse.cli.maintenance:maintenance", "Run the maintenance by hand."),
-    "pipeline": ("pgrouse.cli.pipeline:pipeline", "Run the data pipeline over the archive, on Spark."),
+    "pipeline": (
+        "pgrouse.cli.pipeline:pipeline",
+        "Run the data pipeline over the archive: on Spark, the report with DuckDB.",
+    ),
     "demo": ("pgrouse.demo.command:demo", "See pgrouse work on real files, with a database of its own."),
     "completion": ("pgrouse.cli.completion:completion", "Print the completion script of a shell."),
 }

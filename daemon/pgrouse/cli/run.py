@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import click
 
 from pgrouse import log
 from pgrouse.alerts.validate import validate_sinks
 from pgrouse.cli.command import CliSession, Command
-from pgrouse.errors import ConfigError
+from pgrouse.cli.error_report import report
+from pgrouse.errors import ConfigError, LifespanFailed
+from pgrouse.process import file_watch
 from pgrouse.worker import daemon as service
+from pgrouse.worker import supervisor
+from pgrouse.worker.process_exit import reexec
+
+# With --reload running handlers have this long to end, whatever the file says: a developer waits for them.
+RELOAD_SHUTDOWN_TIMEOUT = "2s"
 
 
 @click.command(cls=Command)
+@click.option(
+    "-m",
+    "--module",
+    "modules",
+    multiple=True,
+    help="A module whose @topic functions are handlers: instead of handlers.modules.",
+)
 @click.option("--concurrency", type=int, help="Handlers that run at once, per process: instead of worker.concurrency.")
 @click.option("--processes", type=int, help="Daemon processes: instead of worker.processes.")
 @click.option("--name", help="The worker's name: instead of worker.name.")
@@ -19,29 +36,67 @@ from pgrouse.worker import daemon as service
     "--log-level", "level", type=click.Choice(["debug", "info", "warning", "error"]), help="Instead of log.level."
 )
 @click.option("--log-format", "format_", type=click.Choice(["auto", "console", "json"]), help="Instead of log.format.")
-@click.option("--apply-policies", is_flag=True, help="Write the policies of the file into the database first.")
+@click.option(
+    "--apply-policies",
+    is_flag=True,
+    help="Write the policies and schedules of the configuration into the database first.",
+)
+@click.option(
+    "--reload",
+    is_flag=True,
+    help="For development: restart when a file of the handlers changes, and log every message.",
+)
 @click.pass_obj
 def run(
     session: CliSession,
+    modules: tuple[str, ...],
     concurrency: int | None,
     processes: int | None,
     name: str | None,
     level: str | None,
     format_: str | None,
     apply_policies: bool,
+    reload: bool,
 ) -> int:
     """Run the daemon: process messages until it is stopped.
 
     SIGTERM or Ctrl-C lets running handlers end (worker.shutdown_timeout), a second one stops at once, SIGHUP reads the configuration again.
     """
-    session.overrides["worker"] = {"concurrency": concurrency, "processes": processes, "name": name}
+    patience = RELOAD_SHUTDOWN_TIMEOUT if reload else None
+    worker = {"concurrency": concurrency, "processes": processes, "name": name, "shutdown_timeout": patience}
+    session.overrides["worker"] = worker
+    session.overrides["handlers"] = {"modules": list(modules) or None}
+    level = level or ("debug" if reload else None)
     session.overrides["log"] = {"level": level, "format": format_ or ("json" if session.as_json else None)}
     session.overrides["database"] = {"apply_policies": "run" if apply_policies else None}
-    config = session.config
+    return _run_reloading(session) if reload and not supervisor.is_supervised() else _run(session)
+
+
+def _run(session: CliSession) -> int:
+    # First: what goes wrong while modules are imported is logged.
+    log.setup(session.config)
+    config = session.config_with_code
     if not config.topics_with_handler:
         where = config.path or "a pgrouse.toml (`pgrouse init` writes one)"
-        raise ConfigError(f'there is no handler: add a table [topics."orders.created"] with its handler to {where}')
+        raise ConfigError(
+            f'there is no handler: add a table [topics."orders.created"] with its handler to {where}, or name a module with @topic by -m'
+        )
     if config.alerts.to:
         validate_sinks(config)
-    log.setup(config)
     return service.run(config)
+
+
+def _run_reloading(session: CliSession) -> int:
+    """Run the daemon and restart it after changes, also when a change fixes what kept it from starting."""
+    file_watch.check_installed()
+    # What can be read of the configuration says what to watch, should the rest have an error.
+    paths = [session.config_path or Path.cwd()]
+    try:
+        config = session.config
+        paths = [*config.handlers.import_path, *([config.path] if config.path else [])]
+        file_watch.send_sighup_on_change(paths)
+        return _run(session)
+    except (ConfigError, LifespanFailed) as error:
+        report(error, sys.stderr)
+        file_watch.wait_for_change(paths)
+        reexec()

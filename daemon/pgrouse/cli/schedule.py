@@ -244,6 +244,7 @@ def _print(
         "payload": found.payload_json,
         "headers": found.headers_json,
         "jitter": show_age(found.jitter) if found.jitter else None,
+        "declared": found.declared_by and f"by {found.declared_by}",
         "missed": found.missed + (f", {found.missed_limit} at most" if found.missed == "all" else ""),
         "paused": found.paused_at
         and f"{_ago(found.paused_at, clock)} by {found.paused_by}: {found.paused_reason or 'no reason given'}",

@@ -17,9 +17,8 @@ from pgrouse.client.call import run
 from pgrouse.client.calls import stats as stats_calls
 from pgrouse.client.calls.export import ExportStatus, list_exports
 from pgrouse.client.clock import tick_ages
-from pgrouse.format import show_age, show_count
-
-BOUND = 10_000  # no topic is counted further
+from pgrouse.extras import has_rich
+from pgrouse.format import show_age, show_estimate
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,12 @@ class Stats:
 def stats(session: CliSession, watch: bool, interval: timedelta) -> None:
     """Show how many messages are in the queue, by topic.
 
-    Counts stop at 10,000 (shown as 10,000+): nothing here reads a big table to its end.
+    From 1,000 on, the ready and delayed messages of a topic are estimated (shown as ≈ 52,000): nothing here reads a big table to its end.
     """
     with session.connect() as conn:
         if not watch:
             _print(session, _read(conn))
-        elif session.output.on_terminal:
+        elif session.output.on_terminal and has_rich():
             _watch_on_terminal(conn, interval)
         else:
             _watch_in_pipe(session, conn, interval)
@@ -58,19 +57,18 @@ def stats(session: CliSession, watch: bool, interval: timedelta) -> None:
 def _read(conn: psycopg.Connection) -> Stats:
     with conn.transaction():
         conn.execute(READ_TIMEOUT)
-        topics = [asdict(each) for each in run(conn, stats_calls.stats(BOUND))]
+        topics = [asdict(each) for each in run(conn, stats_calls.stats())]
         held = [each for each in run(conn, list_exports()) if each.held_since is not None]
         return Stats(topics, run(conn, tick_ages()), held)
 
 
 def _columns() -> list[Column]:
-    count = show_count(BOUND)
     return [
         Column("TOPIC", "topic", wide=True),
-        Column("READY", "ready", count, right=True),
+        Column("READY", "ready", _waiting, right=True),
         Column("RUNNING", "running", "{:,}".format, right=True),
-        Column("DELAYED", "delayed", count, right=True),
-        Column("DEAD 24H", "dead_last_day", count, right=True, style=lambda dead: "red" if dead else ""),
+        Column("DELAYED", "delayed", _waiting, right=True),
+        Column("DEAD 24H", "dead_last_day", "{:,}".format, right=True, style=lambda dead: "red" if dead else ""),
         Column("OLDEST", "oldest_ready_s", show_age, right=True),
         Column(
             "HANDLED",
@@ -81,18 +79,22 @@ def _columns() -> list[Column]:
     ]
 
 
+def _waiting(count: int) -> str:
+    return show_estimate(count, is_estimate=count >= stats_calls.COUNT_BOUND)
+
+
 def _print(session: CliSession, found: Stats) -> None:
     if session.as_json:
         session.output.record(
             {
                 "topics": found.topics,
-                "count_bound": BOUND,
+                "exact_below": stats_calls.COUNT_BOUND,
                 "maintenance_age_s": found.maintenance,
                 "list_exports": [asdict(each) for each in found.held],
             }
         )
         return
-    session.output.rows(_columns(), found.topics, "no topic yet: publish a message")
+    session.output.rows(_columns(), found.topics, "no message waits or runs: publish one")
     for line in _remarks(found):
         session.output.note(line)
 

@@ -12,7 +12,7 @@ import psycopg
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
 from pgrouse.cli.policy_args import PolicyCommand, PolicySettingType, assignments, read_policy
-from pgrouse.cli.policy_diff import apply_policies
+from pgrouse.cli.policy_diff import apply_configuration, apply_policies
 from pgrouse.cli.policy_view import policies, read_pause, read_policy_view, show_policy
 from pgrouse.cli.table import Column
 from pgrouse.client.call import run
@@ -112,14 +112,14 @@ def _put(session: CliSession, topic_name: str, channel: str | None, assigned: di
 @DRY_RUN
 @click.pass_obj
 def apply(session: CliSession, dry_run: bool) -> None:
-    """Write the policies of the configuration into the database.
+    """Write the configuration's policies and schedules.
 
-    Policies that it does not name stay as they are.
+    They are written into the database. Policies that it does not name stay as they are. Schedules that it has no more are removed.
     """
-    if not session.config.policies:
+    if not session.config_with_code.policies and not session.config_with_code.schedules:
         session.output.note("the configuration has no policies: write settings into its [topics] tables")
     with session.connect() as conn:
-        apply_policies(session, conn, session.config.policies, dry_run=dry_run)
+        apply_configuration(session, conn, dry_run=dry_run)
 
 
 @topic.command()
@@ -169,6 +169,7 @@ def resume(session: CliSession, topic_name: str, channel: str | None) -> int:
 
 
 BOUND = 10_000  # counting stops here
+BATCH = 1_000  # messages in one transaction
 COUNT = """
   SELECT count(*), coalesce(max(f.id), 0) FROM (
     SELECT m.id FROM messages.message AS m WHERE m.topic = %s AND m.claim_id IS NULL LIMIT %s) AS f"""
@@ -196,7 +197,7 @@ def purge(session: CliSession, topic_name: str, dry_run: bool, yes: bool) -> int
             return _would_purge(session, found, what)
         if not yes:
             click.confirm(f"delete {what} for good?", abort=True, err=True)
-        return _purge(session, conn, topic_name, upto)
+        return _purge(session, conn, topic_name, upto, found if found < BOUND else None)
 
 
 def _would_purge(session: CliSession, found: int, what: str) -> int:
@@ -206,9 +207,14 @@ def _would_purge(session: CliSession, found: int, what: str) -> int:
     return ExitCode.OK
 
 
-def _purge(session: CliSession, conn: psycopg.Connection, topic_name: str, upto: int) -> int:
+def _purge(session: CliSession, conn: psycopg.Connection, topic_name: str, upto: int, most: int | None) -> int:
+    """Delete waiting messages, batch by batch. most: no more than were confirmed; None: all, since the question said "all"."""
     deleted = 0
-    while batch := run(conn, operate.purge_topic(topic_name, upto=upto)):
+    while most is None or deleted < most:
+        limit = BATCH if most is None else min(BATCH, most - deleted)
+        batch = run(conn, operate.purge_topic(topic_name, limit, upto))
+        if not batch:
+            break
         deleted += batch
     if session.as_json:
         session.output.record({"deleted": deleted})

@@ -19,9 +19,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
-from pgrouse import search_path
 from pgrouse.client.client import Client
-from pgrouse.client.wait_for import MessageResult, wait_for
+from pgrouse.client.client_errors import own_errors
+from pgrouse.client.message_result import MessageResult
+from pgrouse.client.waiter import Waiter
 from pgrouse.config.duration import AnyDuration
 
 P = ParamSpec("P")
@@ -55,6 +56,9 @@ class AsyncClient:
         self._dsn = dsn
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pgrouse client")
         self._client: Client
+        # Opened by the first wait.
+        self._waiter: Waiter | None = None
+        self._opening = asyncio.Lock()
         # Held while a cancellation is sent, so that no call begins which it could meet.
         self._turn = threading.Lock()
 
@@ -65,6 +69,8 @@ class AsyncClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._waiter is not None:
+            await asyncio.to_thread(self._waiter.close)
         await asyncio.get_running_loop().run_in_executor(self._thread, self._in_turn, self._client.close)
         self._thread.shutdown(wait=False)
 
@@ -112,11 +118,12 @@ class AsyncClient:
     next_ticks = _in_thread(Client.next_ticks)
 
     async def wait_for(self, id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: A002, ASYNC109 - as of Client
-        """Wait until a message has ended, and return how; on a connection of its own, so that other calls go on meanwhile."""
-        async with await search_path.fix_async(
-            await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
-        ) as conn:
-            return await wait_for(conn, id, timeout)
+        """Wait until a message has ended, and return how; any number of waits by one connection, so that other calls go on meanwhile."""
+        with own_errors():
+            async with self._opening:
+                if self._waiter is None:
+                    self._waiter = await Waiter(self._dsn).__aenter__()
+            return await self._waiter.ended(id, timeout)
 
     async def _call(self, method: Callable[[], T]) -> T:
         going = self._thread.submit(self._in_turn, method)

@@ -143,6 +143,27 @@ def bigints(numbers: Iterable[int]) -> str:
     return "{" + ",".join(map(str, map(index, numbers))) + "}"
 
 
+def integers(numbers: Iterable[int | None] | None) -> str | None:
+    """Return an array of the server that may have NULLs, as text, as `bigints` does; None if there is none."""
+    if numbers is None:
+        return None
+    return "{" + ",".join("NULL" if each is None else str(index(each)) for each in numbers) + "}"
+
+
+def names(each: Sequence[str]) -> str:
+    """Return an array of texts of the server, as text, which is kept for the next call: a list of thousands is sent again and again."""
+    return _names(tuple(each))
+
+
+@lru_cache(maxsize=64)
+def _names(each: tuple[str, ...]) -> str:
+    return "{" + ",".join(map(_quoted, each)) + "}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def json_text(text: str | None) -> Jsonb | None:
     """Return JSON that is text already as a value of the type jsonb."""
     return None if text is None else Jsonb(text, dumps=str)

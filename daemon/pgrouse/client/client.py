@@ -8,8 +8,8 @@ Blocking; for coroutines there is `AsyncClient`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack
@@ -25,9 +25,11 @@ from pgrouse.client.calls import explain as explain_calls
 from pgrouse.client.calls import schedule as schedule_calls
 from pgrouse.client.calls import stats as stats_calls
 from pgrouse.client.calls import workflow as workflow_calls
+from pgrouse.client.client_errors import own_errors
 from pgrouse.client.message_query import MessageRecord
+from pgrouse.client.message_result import MessageResult
 from pgrouse.client.schedule import Schedule
-from pgrouse.client.wait_for import MessageResult, wait_for
+from pgrouse.client.wait_for import wait_for
 from pgrouse.config.duration import AnyDuration
 from pgrouse.config.policy_settings import TopicPolicy
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy
@@ -57,7 +59,7 @@ def _method(binding: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T
 class Client:
     """The queue of one database, for those who operate it (the role messages_operator).
 
-    As a context manager it closes the connection that it made. Errors of the server are psycopg's; their hint is the fix.
+    As a context manager it closes the connection that it made. Every error is a PgrouseError, but for arguments of wrong types.
 
     Args:
         where: a connection string, for a connection of its own in autocommit mode; or a connection of the caller, who then begins
@@ -66,9 +68,10 @@ class Client:
 
     def __init__(self, where: str | psycopg.Connection[Any]) -> None:
         self._is_own = isinstance(where, str)
-        self.conn: psycopg.Connection[Any] = (
-            search_path.fix(psycopg.connect(where, autocommit=True)) if isinstance(where, str) else where
-        )
+        with own_errors():
+            self.conn: psycopg.Connection[Any] = (
+                search_path.fix(psycopg.connect(where, autocommit=True)) if isinstance(where, str) else where
+            )
 
     def __enter__(self) -> Client:
         return self
@@ -89,11 +92,13 @@ class Client:
         self, topic: str, payload: Any = None, *, cipher: Cipher | None = None, **options: Unpack[PublishOptions]
     ) -> Published:
         """Publish one message: `pgrouse.publish` on the connection of this client."""
-        return publish(self.conn, topic, payload, cipher=cipher, **options)
+        with own_errors():
+            return publish(self.conn, topic, payload, cipher=cipher, **options)
 
     def publish_many(self, messages: Iterable[NewMessage], *, cipher: Cipher | None = None) -> PublishedMany:
         """Publish any number of messages: `pgrouse.publish_many` on the connection of this client."""
-        return publish_many(self.conn, messages, cipher=cipher)
+        with own_errors():
+            return publish_many(self.conn, messages, cipher=cipher)
 
     def message(self, id: int) -> MessageRecord:  # noqa: A002 - as in SQL
         """Return all that is known of a message, live or archived.
@@ -108,7 +113,8 @@ class Client:
 
     def wait_for(self, id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: A002 - as in SQL
         """Wait until a message has ended, and return how: `pgrouse.wait_for` on the connection of this client."""
-        return wait_for(self.conn, id, timeout)
+        with own_errors():
+            return wait_for(self.conn, id, timeout)
 
     def edit(
         self,
@@ -193,10 +199,10 @@ class Client:
             **settings: as `[topics."NAME"]` of the configuration takes them; "inherit" and "none" too.
 
         Raises:
-            pydantic.ValidationError: a setting that there is not, or a value that it cannot have.
+            InvalidSetting: a setting that there is not, or a value that it cannot have.
         """
-        wanted = {topic: DesiredPolicy(TopicPolicy(**settings))}
         with self._path():
+            wanted = {topic: DesiredPolicy(TopicPolicy(**settings))}
             return [str(change) for change in policy_change.apply(self.conn, wanted)]
 
     pause = _method(operate.pause)
@@ -286,8 +292,14 @@ class Client:
             return run(self.conn, call)
 
     def _path(self) -> AbstractContextManager[None]:
-        """Fix what names mean; on the caller's connection only meanwhile."""
-        return nullcontext() if self._is_own else search_path.fixed(self.conn)
+        """Fix what names mean; on the caller's connection only meanwhile. Errors are ours."""
+        return _fixed_path(None if self._is_own else self.conn)
+
+
+@contextmanager
+def _fixed_path(conn: psycopg.Connection[Any] | None) -> Iterator[None]:
+    with own_errors(), nullcontext() if conn is None else search_path.fixed(conn):
+        yield
 
 
 def _json(value: Any, name: str) -> str | None:

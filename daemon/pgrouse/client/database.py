@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgrouse import search_path
+from pgrouse.client.idle_check import check_idle, check_idle_async
 from pgrouse.errors import ConfigError, DatabaseUnreachable
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class Database:
             max_size=self.settings.pool_size,
             open=False,
             timeout=30,
-            check=AsyncConnectionPool.check_connection,
+            check=check_idle_async,
         )
 
     def blocking_pool(self) -> ConnectionPool:
@@ -184,7 +185,7 @@ class Database:
             max_size=self.settings.pool_size,
             open=False,
             timeout=30,
-            check=ConnectionPool.check_connection,
+            check=check_idle,
         )
 
 

@@ -21,7 +21,7 @@ FIND = b"""
            ELSE 'on'
          END,
          s.paused_at, s.paused_by, s.paused_reason, s.next_tick, s.last_tick, s.last_fired_at, s.last_message_id,
-         s.last_error, s.failed_at, s.failures, s.retry_at, s.created_at, s.created_by,
+         s.last_error, s.failed_at, s.failures, s.retry_at, s.created_at, s.created_by, s.declared_by,
          s.payload::pg_catalog.text, s.headers::pg_catalog.text
   FROM messages.schedule AS s
   WHERE %(name)s::pg_catalog.text IS NULL OR s.name OPERATOR(pg_catalog.=) %(name)s
@@ -32,7 +32,7 @@ LOCAL_TIMES = b"""
 DELETE = b"DELETE FROM messages.schedule AS s WHERE s.name OPERATOR(pg_catalog.=) %(name)s RETURNING true"
 COLUMNS = (
     *("name", "cron", "time_zone", "topic", "channel", "key"),
-    *("priority", "payload", "headers", "jitter", "missed", "missed_limit"),
+    *("priority", "payload", "headers", "jitter", "missed", "missed_limit", "declared_by"),
 )
 
 
@@ -41,6 +41,7 @@ class Schedule:
     """A schedule, and what it did.
 
     Attributes:
+        declared_by: the file, module or application whose configuration has it; None = it was made by hand.
         state: on, paused, failing or over (it has no next tick).
         payload_json: of each message.
     """
@@ -69,6 +70,7 @@ class Schedule:
     retry_at: datetime | None
     created_at: datetime
     created_by: str
+    declared_by: str | None
     payload_json: str
     headers_json: str | None
 

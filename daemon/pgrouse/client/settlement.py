@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -35,6 +35,7 @@ class Settlement:
         progress: the last progress that the handler noted; written before it is settled.
         warnings: what there is to log of it besides its error: names of events, and why.
         error_type: the class of the exception that ended it, if one did that is no outcome, or that its error quotes.
+        exception: that exception, until the hooks know it.
     """
 
     message: Message
@@ -48,6 +49,7 @@ class Settlement:
     progress: str | None = None
     warnings: tuple[tuple[str, str], ...] = ()
     error_type: str | None = None
+    exception: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 # The SQL function of each kind, and its arguments besides ids and claims, each with the field of a settlement that it has.

@@ -1,174 +1,172 @@
-"""Wait for the end of a message without polling: the end of a message notifies those that wait for it.
+"""Wait for the end of one message, on a connection string or on the caller's connection.
 
-`wait_for(dsn, message_id, timeout)` returns how it ended. Instead of a connection string it takes an idle autocommit connection, which this
-wait then uses alone; on an AsyncConnection the result is awaited.
+Where the connection can listen, the end of the message notifies it: a connection string, or an idle autocommit connection of psycopg, which
+this wait then uses alone. On all others this asks again and again. For many waits at once see `Waiter`.
 """
 
 from __future__ import annotations
 
-import math
+import asyncio
 import time
 import warnings
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, cast, overload
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import psycopg
-from pydantic_core import from_json
+from psycopg.pq import TransactionStatus
 
 from pgrouse import search_path
-from pgrouse.client.call import Call, run, run_async, value
+from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls import wake as calls
-from pgrouse.config import duration
+from pgrouse.client.message_result import LISTEN, PROCESS, REGISTER_FOR, UNLISTEN, MessageResult, Wait
+from pgrouse.client.waiter import refuse_on_event_loop
 from pgrouse.config.duration import AnyDuration
-from pgrouse.errors import MessageNotFound
+from pgrouse.publishing.drivers import find_driver
+from pgrouse.publishing.new_message import FIRST
+from pgrouse.publishing.statement import Statement
 
-LISTEN, UNLISTEN = b"LISTEN settled", b"UNLISTEN settled"
-PROCESS: Call[int] = Call(b"SELECT pg_catalog.pg_backend_pid()", [], value)
-# A call registers the waiter for two minutes and is repeated each minute: a lost notification costs a minute, and a waiter that died is soon dropped.
-REGISTER_FOR = timedelta(minutes=2)
+if TYPE_CHECKING:
+    from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
+    from pgrouse.publishing.drivers.driver import Driver
+
+# A call registers the wait for two minutes and is repeated each minute: a lost notification costs a minute, and a waiter that died is soon dropped.
 CHECK_EVERY_S = 60.0
 POLL_EVERY_S = 1.0
+# Of a message that is locked at the moment: it is about to end.
+ENDING_S = 0.05
+# Where nothing notifies: from the first to the longest pause between two looks.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 1.0
 THROUGH_A_POOLER = "wait_for is connected through a pooler, where no notification arrives: it polls each second; connect to the server itself"
 
-AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+TRANSACTION = Statement(
+    "SELECT pg_catalog.current_setting('transaction_isolation'), pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text",
+    {},
+)
 # What a wait asks for: a call, answered with its result; or so many seconds of listening, answered with the payloads of the notifications.
 _Request = Call[Any] | float
 
 
-@dataclass(frozen=True, slots=True)
-class MessageResult:
-    """How a message ended.
-
-    Attributes:
-        id: the message.
-        result: success, rejected, failed, lock_expired, expired or cancelled.
-        output: what its handler returned.
-        error: why it is no success.
-        attempts: how many there were; None if nothing of the message is kept.
-        archived_at: when it ended; None if nothing of it is kept.
-    """
-
-    id: int
-    result: str
-    output: Any = None
-    error: str | None = None
-    attempts: int | None = None
-    archived_at: datetime | None = None
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether the result is success."""
-        return self.result == "success"
-
-
 @overload
-def wait_for(
-    where: str | psycopg.Connection[Any], message_id: int, timeout: AnyDuration | None = None
-) -> MessageResult: ...
-
-
-@overload
-def wait_for(
-    where: psycopg.AsyncConnection[Any], message_id: int, timeout: AnyDuration | None = None
+def wait_for(  # type: ignore[overload-overlap]  # an async connection of SQLAlchemy has all that a blocking one has
+    where: AnyAsyncConnection, message_id: int, timeout: AnyDuration | None = None
 ) -> Coroutine[Any, Any, MessageResult]: ...
 
 
+@overload
 def wait_for(
-    where: str | AnyConnection,
-    message_id: int,
-    timeout: AnyDuration | None = None,
+    where: str | AnyBlockingConnection, message_id: int, timeout: AnyDuration | None = None
+) -> MessageResult: ...
+
+
+def wait_for(
+    where: Any, message_id: int, timeout: AnyDuration | None = None
 ) -> MessageResult | Coroutine[Any, Any, MessageResult]:
-    """Wait until a message has ended, and return how; await it on an AsyncConnection.
+    """Wait until a message has ended, and return how; await it on an async connection.
 
     A message that is retried has not ended; one that is redriven has, and its successor is another message.
 
     Args:
-        where: a connection string, or a connection in autocommit mode that nothing else uses meanwhile. It must lead to the server
-            itself: through a pooler no notification arrives; then this warns and polls each second.
+        where: a connection string; or a connection of psycopg, SQLAlchemy, Django or asyncpg that nothing else uses meanwhile. A connection
+            string, and a connection of psycopg in autocommit mode, must lead to the server itself: through a pooler no notification
+            arrives; then this warns and polls each second. On the others it polls, with pauses from 10 ms to 1 s.
         message_id: what publish returned. The publish must be committed.
         timeout: how long to wait at most: a timedelta, seconds, or "5s"; None = as long as it takes.
 
     Raises:
         TimeoutError: it has not ended by then. It goes on; so can the waiting, by another call.
         MessageNotFound: it was never published, or ended and nothing of it is kept.
-        psycopg.Error: no right to call messages.wait_for, or no connection.
+        ResultForbidden: this role may not know its result: it is neither an operator, nor published it with `expect_result`.
+        ValueError: the connection's transaction has written something, or is above READ COMMITTED: it would never see the end.
+        RuntimeError: the connection is a blocking one, and an event loop runs in this thread.
+        psycopg.Error, or that of the other drivers: no connection.
+        TypeError: the connection is none of these.
     """
-    wait = _WaitProtocol(message_id, timeout)
-    match where:
-        case str():
-            with search_path.fix(psycopg.connect(where, autocommit=True)) as conn:
-                return _run(conn, wait)
-        case psycopg.AsyncConnection():
-            _refuse_transactions(where)
-            return _run_async(where, wait)
-        case psycopg.Connection():
-            _refuse_transactions(where)
-            return _run(where, wait)
-        case _:
-            raise TypeError(
-                f"wait_for needs a connection string, a psycopg Connection or an AsyncConnection, not a {type(where).__qualname__}"
-            )
+    wait = Wait(message_id, timeout)
+    if isinstance(where, psycopg.AsyncConnection) and _can_listen(where):
+        return _run_async(where, wait)
+    driver = None if isinstance(where, str) else find_driver(where)
+    if driver is not None and driver.is_async:
+        return _poll(driver, wait)
+    if driver is None and not isinstance(where, str):
+        raise TypeError(
+            "wait_for needs a connection string, or a connection of psycopg, SQLAlchemy (Connection, Session and their async kinds), "
+            f"Django or asyncpg, not a {type(where).__qualname__}"
+        )
+    refuse_on_event_loop("wait_for", "an async connection, or await Waiter.ended()")
+    if isinstance(where, str):
+        with search_path.fix(psycopg.connect(where, autocommit=True)) as conn:
+            return _run(conn, wait)
+    if isinstance(where, psycopg.Connection) and _can_listen(where):
+        return _run(where, wait)
+    return cast("Driver", driver).run(_poll(cast("Driver", driver), wait))
 
 
-def _refuse_transactions(conn: AnyConnection) -> None:
-    if not conn.autocommit:
+def _can_listen(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether notifications arrive on a connection: in a transaction there are none, and the end would wait for the waiter."""
+    return conn.autocommit and conn.info.transaction_status is TransactionStatus.IDLE
+
+
+async def _poll(driver: Driver, wait: Wait) -> MessageResult:
+    """Look again and again. A blocking driver never waits here, so that `run_sync` runs this to its end."""
+    isolation, written = await driver.fetch_row(TRANSACTION) or (None, None)
+    if isolation != "read committed" or written is not None:
+        why = f"is {isolation.upper()}" if isolation != "read committed" else "has written something"
         raise ValueError(
-            "wait_for needs a connection in autocommit mode: in a transaction no notification arrives, and the end would wait for the waiter"
+            f"wait_for: the transaction of this connection {why}, so that it would never see the end: commit it first, or use a Waiter"
         )
+    pause_s = FIRST_PAUSE_S
+    while (result := wait.take(await _look(driver, wait.message_id))) is None:
+        if wait.left_s() == 0:
+            raise wait.expired()
+        await _pause(driver, min(pause_s, wait.left_s()))
+        pause_s = min(1.5 * pause_s, LONGEST_PAUSE_S)
+    return result
 
 
-class _WaitProtocol:
-    """The protocol of one wait, without input and output.
-
-    Args:
-        message_id: for whose end.
-        timeout: how long at most; None = as long as it takes.
-    """
-
-    def __init__(self, message_id: int, timeout: AnyDuration | None) -> None:
-        self.message_id = int(message_id)
-        self.timeout = None if timeout is None else duration.to_timedelta(timeout, "timeout")
-        self.deadline = time.monotonic() + (math.inf if self.timeout is None else self.timeout.total_seconds())
-
-    def steps(self, connected_to: int) -> Generator[_Request, Any, MessageResult]:
-        """Yield what is to be done next, take what came of it, return the ending. connected_to: the server process that libpq knows."""
-        process = yield PROCESS
-        pause_s = CHECK_EVERY_S if process == connected_to else POLL_EVERY_S
-        if process != connected_to:
-            warnings.warn(THROUGH_A_POOLER, RuntimeWarning, stacklevel=4)
-        was_seen = False
-        while (end := (yield calls.wait_for(self.message_id, REGISTER_FOR))) and end.result is None:
-            was_seen = True
-            if time.monotonic() >= self.deadline:
-                raise TimeoutError(f"message {self.message_id} had not ended after {self.timeout}")
-            yield from self._listen(pause_s)
-        return self._result(end, was_seen)
-
-    def _listen(self, pause_s: float) -> Generator[_Request, Any, None]:
-        """Listen until the end of the message is notified, at most until the next query or the deadline."""
-        until = min(time.monotonic() + pause_s, self.deadline)
-        while (left := until - time.monotonic()) > 0:
-            notified = yield left
-            if str(self.message_id) in notified:
-                return
-
-    def _result(self, end: calls.EndOfMessage | None, was_seen: bool) -> MessageResult:
-        if end is not None and end.result is not None:
-            output = end.output_json and from_json(end.output_json)
-            return MessageResult(self.message_id, end.result, output, end.error, end.attempts, end.archived_at)
-        if was_seen:
-            # Only a success can leave nothing behind.
-            return MessageResult(self.message_id, "success")
-        raise MessageNotFound(
-            f"there is no message {self.message_id}: it was never published, its publish is not committed, or nothing of it is kept"
-        )
+async def _look(driver: Driver, message_id: int) -> calls.StateOfMessage:
+    found = await driver.fetch_row(Statement(calls.LOOK, {"ids": f"{{{message_id}}}"}))
+    assert found is not None  # noqa: S101 - there is a row for each id
+    archived_at = None if found[-1] is None else FIRST + timedelta(microseconds=found[-1])
+    values = (*found[:-1], archived_at)
+    return calls.StateOfMessage(*values)
 
 
-def _run(conn: psycopg.Connection[Any], wait: _WaitProtocol) -> MessageResult:
-    steps = wait.steps(conn.info.backend_pid)
+async def _pause(driver: Driver, seconds: float) -> None:
+    if driver.is_async:
+        await asyncio.sleep(seconds)
+    else:
+        time.sleep(seconds)  # noqa: ASYNC251 - there is no loop that it would hold up
+
+
+def _steps(wait: Wait, connected_to: int) -> Generator[_Request, Any, MessageResult]:
+    """Yield what is to be done next, take what came of it, return the ending. connected_to: the server process that libpq knows."""
+    process = yield PROCESS
+    pause_s = CHECK_EVERY_S if process == connected_to else POLL_EVERY_S
+    if process != connected_to:
+        warnings.warn(THROUGH_A_POOLER, RuntimeWarning, stacklevel=4)
+    while True:
+        (row,) = yield calls.wait_for_many([wait.message_id], REGISTER_FOR)
+        result = wait.take(row)
+        if result is not None:
+            return result
+        if wait.left_s() == 0:
+            raise wait.expired()
+        yield from _listen(wait, ENDING_S if row.state == "ending" else pause_s)
+
+
+def _listen(wait: Wait, pause_s: float) -> Generator[_Request, Any, None]:
+    """Listen until the end of the message is notified, at most until the next query or the deadline."""
+    until = min(time.monotonic() + pause_s, wait.deadline)
+    while (left := until - time.monotonic()) > 0:
+        notified = yield left
+        if str(wait.message_id) in notified:
+            return
+
+
+def _run(conn: psycopg.Connection[Any], wait: Wait) -> MessageResult:
+    steps = _steps(wait, conn.info.backend_pid)
     answer: Any = None
     try:
         conn.execute(LISTEN)
@@ -187,8 +185,8 @@ def _do(conn: psycopg.Connection[Any], request: _Request) -> Any:
     return run(conn, request)
 
 
-async def _run_async(conn: psycopg.AsyncConnection[Any], wait: _WaitProtocol) -> MessageResult:
-    steps = wait.steps(conn.info.backend_pid)
+async def _run_async(conn: psycopg.AsyncConnection[Any], wait: Wait) -> MessageResult:
+    steps = _steps(wait, conn.info.backend_pid)
     answer: Any = None
     try:
         await conn.execute(LISTEN)

@@ -91,6 +91,7 @@ class TurnResult:
         self.held_back = self.held_back or claimed.held_back_json is not None
         dues = [each for each in (self.next_due_s, claimed.next_due_s) if each is not None]
         self.next_due_s = min(dues, default=None)
+        self.oldest_xid = claimed.oldest_xid if self.oldest_xid is None else self.oldest_xid
 
 
 class UnwritableValue(DataError):
@@ -139,6 +140,9 @@ class WorkerClient:
             arm: topics and seconds until the next poll: commit the flag and draw an own transaction id, before the claim.
             disarm: lower the flag, in the transaction of the claim.
         """
+        others = settlements or started or arm is not None or disarm
+        if request is not None and len(request.parts) == 1 and not others:
+            return await self._claim_only(request.parts[0])
         result = TurnResult()
         async with self.conn.pipeline() as pipeline:
             if arm is not None:
@@ -156,18 +160,24 @@ class WorkerClient:
             if started:
                 await self._send(run.count_runs(*claim_refs(started)))
             settled = [await self._settle(kind, batch) for kind, batch in _grouped_by_kind(settlements)]
-            if request is not None:
-                oldest_xid = wake.oldest_running_xid()
-                oldest = await self._send(oldest_xid if settlements else _without_flush(oldest_xid))
-                claims = [await self._send(self._claim(each)) for each in request.parts]
+            claims = await self._send_claims(request, flush=bool(settlements)) if request is not None else []
         if arm is not None:
             result.own_xid = await own.read()
         for each in settled:
             result.lost += await each.read()
-        if request is not None:
-            result.oldest_xid = await oldest.read()
-            for claimed in claims:
-                result.add_claim(await claimed.read())
+        for claimed in claims:
+            result.add_claim(await claimed.read())
+        return result
+
+    async def _send_claims(self, request: ClaimRequest, *, flush: bool) -> list[_Answer[claim.Claimed]]:
+        # Only the first says that nothing waits for the disk: the next would revoke what the first has found out since.
+        return [await self._send(self._claim(each, flush=flush or nth > 0)) for nth, each in enumerate(request.parts)]
+
+    async def _claim_only(self, request: ClaimRequest) -> TurnResult:
+        """Claim by one statement, without the cost of a pipeline: that is what a notification waits for."""
+        result = TurnResult()
+        claimed = await self._send(self._claim(request, flush=False))
+        result.add_claim(await claimed.read())
         return result
 
     async def end_backends(self, pids: Collection[int]) -> set[int]:
@@ -192,8 +202,8 @@ class WorkerClient:
         """Archive a message as rejected. A message whose lock was lost is not changed."""
         await run_async(self.conn, settle.reject(*claim_refs([message]), [reason]))
 
-    def _claim(self, request: ClaimRequest) -> Call[claim.Claimed]:
-        return claim.claim_with_next_due(
+    def _claim(self, request: ClaimRequest, *, flush: bool) -> Call[claim.Claimed]:
+        call = claim.claim_with_next_due(
             self.worker,
             request.topics,
             request.limit,
@@ -204,6 +214,7 @@ class WorkerClient:
             prefetch=request.prefetch,
             contents=request.contents,
         )
+        return call if flush else Call(claim.CLAIM_WITHOUT_FLUSH, call.values, call.read)
 
     async def _settle(self, kind: SettleKind, batch: list[Settlement]) -> _Answer[list[int]]:
         call = settlement_call(kind, batch)

@@ -22,6 +22,7 @@ from pydantic import (
     PrivateAttr,
     StringConstraints,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import ErrorDetails
@@ -32,11 +33,13 @@ from pgrouse.config.dsn import is_dsn
 from pgrouse.config.duration import Duration, between
 from pgrouse.config.policy_settings import ChannelPolicy, TopicPolicy
 from pgrouse.config.problem import to_problem
+from pgrouse.config.schedules import ScheduleName, ScheduleSettings
 from pgrouse.config.section import S, Section
 from pgrouse.config.source import (
     ConfigProblem,
     ConfigProblems,
     ConfigSource,
+    HostProgram,
     Key,
     Origin,
     read_environment,
@@ -51,6 +54,8 @@ DEFAULT_PATH = Path("pgrouse.toml")
 
 def _dsn(text: str) -> str:
     """Check a connection string. libpq's own error text is not passed on: it repeats parts of the string, which may be the password."""
+    if (scheme := re.match(r"postgres(?:ql)?(\+\w+)://", text)) is not None:
+        raise ValueError(f"this is an address for SQLAlchemy: leave out {scheme[1]}")
     if not is_dsn(text):
         raise ValueError('expected a connection string like "postgresql://user@host/database" or "host=... dbname=..."')
     return text
@@ -73,6 +78,7 @@ WorkerName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}
 HandlerName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 ]
+DeclaringModule = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")]
 ModuleName = Annotated[str, StringConstraints(pattern=r"^(\*|[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)$")]
 # An address, a name, or an IPv6 address in brackets; then the port.
 ListenAddress = Annotated[str, StringConstraints(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
@@ -95,7 +101,9 @@ class DatabaseSettings(Section):
     pool_size: int = Field(default=10, ge=1, le=1000)
     """Connections for handlers' own transactions, per process; opened when needed."""
     apply_policies: Literal["never", "migrate", "run"] = "migrate"
-    """When the policies in the file are written into the database: by `pgrouse migrate`, or by `pgrouse run` too."""
+    """When the policies and schedules of the file and of the code are written into the database: by `pgrouse migrate`, or by `pgrouse run` too."""
+    application: WorkerName | None = None
+    """Whose schedules these are, if several applications with files or code of their own declare schedules in one database: each removes only its own."""
 
 
 class WorkerSettings(Section):
@@ -133,13 +141,30 @@ class HandlersSettings(Section):
     """Folders that are put on the import path, relative to the file (without a file, to the working directory)."""
     allowed_modules: list[ModuleName] = []
     """Modules outside `import_path` that handlers may come from: `"shop"` permits `shop` and `shop.jobs`, `"*"` every module."""
+    modules: list[DeclaringModule] = []
+    """Modules whose `@topic` functions are handlers. They are imported, and may be installed ones."""
+
+    lifespan: HandlerName | None = None
+    """A function, as `module:function`, that returns an (async) context manager: what it yields is `ctx.resources`. It is opened before the first handler of a process, and closed after the last."""
+    startup_timeout: Annotated[Duration, between(S, 3600 * S)] = 60 * S
+    """How long the start of `lifespan` may take; its end has the rest of `worker.shutdown_timeout`."""
+
+    middleware: list[HandlerName] = []
+    """Functions, as `module:function`, that are called around every handler, the outermost first: `async def` ones around async handlers, the others around the others."""
+
+    on_failure: list[HandlerName] = []
+    """Functions, as `module:function`, that are called with a `Failure` after every failed attempt."""
+    on_death: list[HandlerName] = []
+    """The same, after an attempt that no other follows."""
 
     def permits(self, module: str) -> bool:
         """Say whether a handler may come from this module, without importing anything.
 
         A module found in one of the folders of `import_path` may be used; an installed one, or one of the standard library, only if
-        `allowed_modules` names it.
+        `allowed_modules` or `modules` names it.
         """
+        if self.declares(module):
+            return True
         if any(name in ("*", module) or module.startswith(f"{name}.") for name in self.allowed_modules):
             return True
         top = module.partition(".")[0]
@@ -148,8 +173,12 @@ class HandlersSettings(Section):
             and PathFinder.find_spec(top, [str(folder) for folder in self.import_path]) is not None
         )
 
+    def declares(self, module: str) -> bool:
+        """Say whether the topics of a module are looked for: `modules` names it or what it is a part of."""
+        return any(module == name or module.startswith(f"{name}.") for name in self.modules)
 
-class Topic(TopicPolicy):
+
+class TopicSettings(TopicPolicy):
     """The handler of one topic, and the topic's policy: `[topics."orders.created"]`; `[topics."*"]` has the defaults of policies."""
 
     handler: HandlerName = ""
@@ -177,14 +206,18 @@ class Topic(TopicPolicy):
         return DesiredPolicy(self, self.channels, tuple(self.subscriptions))
 
     @model_validator(mode="after")
-    def _check_not_empty(self) -> Topic:
+    def _check_not_empty(self, info: ValidationInfo) -> TopicSettings:
+        if (info.context or {}).get("before_code"):
+            return self  # code may name the handler
         if not self.handler and (not self.desired_policy or self.model_fields_set & WITH_HANDLER):
             raise ValueError('handler is missing: name the function like "module:function"')
         return self
 
 
 # Keys of a topic's table that set how its handler is run.
-WITH_HANDLER = frozenset(Topic.model_fields) - frozenset([*TopicPolicy.names(), "handler", "channels", "subscriptions"])
+WITH_HANDLER = frozenset(TopicSettings.model_fields) - frozenset(
+    [*TopicPolicy.names(), "handler", "channels", "subscriptions"]
+)
 
 
 class LogSettings(Section):
@@ -245,7 +278,8 @@ class Config(Section):
     database: DatabaseSettings = DatabaseSettings()
     worker: WorkerSettings = WorkerSettings()
     handlers: HandlersSettings = HandlersSettings()
-    topics: dict[PolicyName, Topic] = {}
+    topics: dict[PolicyName, TopicSettings] = {}
+    schedules: dict[ScheduleName, ScheduleSettings] = {}
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
     otel: OtelSettings = OtelSettings()
@@ -254,6 +288,12 @@ class Config(Section):
     crypto: CryptoSettings = CryptoSettings()
     _path: Path | None = PrivateAttr(default=None)
     _source: ConfigSource = PrivateAttr(default_factory=ConfigSource)
+    _has_code: bool = PrivateAttr(default=True)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The arguments of the interpreter that run the command line with this configuration."""
+        return self._source.command
 
     @property
     def path(self) -> Path | None:
@@ -261,7 +301,12 @@ class Config(Section):
         return self._path
 
     @property
-    def topics_with_handler(self) -> dict[str, Topic]:
+    def has_code(self) -> bool:
+        """Whether it has all that its modules declare, if it names any."""
+        return self._has_code
+
+    @property
+    def topics_with_handler(self) -> dict[str, TopicSettings]:
         """The topics that a daemon with this configuration handles: those with a handler."""
         return {topic: chosen for topic, chosen in self.topics.items() if chosen.handler}
 
@@ -272,7 +317,22 @@ class Config(Section):
 
     def origin(self, *key: str | int) -> Origin:
         """Return where a value was set, like `pgrouse.toml:7`: `origin("topics", "orders.created", "handler")`."""
-        return self._source.origins.get(key, Origin())
+        return self._source.exact_origin(key)
+
+    def declared_by(self, schedule: str) -> str:
+        """Return what the database records as the one that declares a schedule."""
+        if self.database.application is not None:
+            return f"application {self.database.application}"
+        module = self._source.modules.get(schedule)
+        return f"file {self.path}" if module is None else f"module {module}"
+
+    def over(self, code: ConfigSource) -> Config:
+        """Return this configuration over what code declares.
+
+        Raises:
+            ConfigProblems: everything that is wrong, with file, line and key.
+        """
+        return _validated(self._source.over(code), self.path)
 
     def problems(self, error: ValidationError, table: Key, known: list[str]) -> list[ConfigProblem]:
         """Describe what is wrong with a table that is read later, with file and line. known: the keys that it may have."""
@@ -284,6 +344,7 @@ def load(
     path: Path | None = None,
     environ: Mapping[str, str] = os.environ,
     overrides: Mapping[str, Mapping[str, Any]] | None = None,
+    host: HostProgram | None = None,
 ) -> Config:
     """Read the configuration.
 
@@ -291,24 +352,60 @@ def load(
         path: the file; None means $PGROUSE_CONFIG, else `pgrouse.toml` in the working directory if there is one.
         environ: environment variables: `PGROUSE_SECTION__KEY`, `PGROUSE_DSN`, `DATABASE_URL`, and those that the file names.
         overrides: values of flags by section and key; None as a value means that the flag was not given.
+        host: the program that runs this.
 
     Raises:
         ConfigProblems: everything that is wrong, with file, line and key.
     """
-    path = _find(path, environ)
+    return _load(find(path, environ), environ, overrides or {}, "--", host)
+
+
+def load_for_worker(path: Path | None, overrides: Mapping[str, Mapping[str, Any]]) -> Config:
+    """Read the configuration of a Worker in the code of an application: of this file, or of no file. overrides: what the code gives.
+
+    Raises:
+        ConfigProblems: everything that is wrong, with file, line and key.
+    """
+    return _load(path, os.environ, overrides, "argument ")
+
+
+def _load(
+    path: Path | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, Mapping[str, Any]],
+    prefix: str,
+    host: HostProgram | None = None,
+) -> Config:
     source = read_file(path, environ) if path else ConfigSource()
+    if host is not None:
+        source = _over_host(source, host)
     _add_environment(source, environ)
-    _add_overrides(source, overrides or {})
+    _add_overrides(source, overrides, prefix)
+    return _validated(source, path, before_code=bool(_table(source.values, "handlers").get("modules")))
+
+
+def _validated(source: ConfigSource, path: Path | None, *, before_code: bool = False) -> Config:
+    """Return the configuration. before_code: what code may still add is not missing."""
+    context = {"folder": path.absolute().parent if path else Path.cwd(), "before_code": before_code}
     try:
-        config = Config.model_validate(
-            source.values, context={"folder": path.absolute().parent if path else Path.cwd()}
-        )
+        config = Config.model_validate(source.values, context=context)
     except ValidationError as error:
         problems = [to_problem(each, source, _known(each["loc"][:-1])) for each in error.errors(include_url=False)]
         raise ConfigProblems(_in_order(source.problems + problems)) from None
     if source.problems or (misplaced := list(_find_misplaced(config, source))):
         raise ConfigProblems(_in_order(source.problems or misplaced))
-    return _placed(config, path, source)
+    placed = _placed(config, path, source)
+    placed._has_code = not before_code  # noqa: SLF001 - its own
+    return placed
+
+
+def _over_host(source: ConfigSource, host: HostProgram) -> ConfigSource:
+    merged = source.over(host.source)
+    merged.command = host.command
+    permitted = _table(merged.values, "handlers").get("allowed_modules", [])
+    if host.modules and isinstance(permitted, list):
+        merged.put_value(("handlers", "allowed_modules"), [*permitted, *host.modules])
+    return merged
 
 
 def _find_misplaced(config: Config, source: ConfigSource) -> Iterator[ConfigProblem]:
@@ -328,7 +425,8 @@ def _find_misplaced(config: Config, source: ConfigSource) -> Iterator[ConfigProb
             yield ConfigProblem(source.origin(key), show_key(key), f"{show_key(key)}: {text}")
 
 
-def _find(path: Path | None, environ: Mapping[str, str]) -> Path | None:
+def find(path: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the file to read: the given one, else $PGROUSE_CONFIG, else `pgrouse.toml` in the working directory; None if there is none."""
     if path is None and environ.get("PGROUSE_CONFIG"):
         path = Path(environ["PGROUSE_CONFIG"])
     return path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
@@ -349,11 +447,17 @@ def _table(values: dict[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _add_overrides(source: ConfigSource, overrides: Mapping[str, Mapping[str, Any]]) -> None:
+def _add_overrides(source: ConfigSource, overrides: Mapping[str, Mapping[str, Any]], prefix: str) -> None:
     for section, values in overrides.items():
         for name, value in values.items():
             if value is not None:
-                source.put((section, name), value, Origin("flag", variable=f"--{name.replace('_', '-')}"))
+                source.put((section, name), value, Origin("flag", variable=f"{prefix}{_shown_name(name, prefix)}"))
+
+
+def _shown_name(name: str, prefix: str) -> str:
+    if prefix != "--":
+        return name
+    return "module" if name == "modules" else name.replace("_", "-")
 
 
 def _from_text(text: str, annotation: Any) -> Any:

@@ -43,7 +43,7 @@ def to_timedelta(value: AnyDuration, name: str) -> timedelta:
         ValueError: it is negative, a text that is no duration, or longer than a timedelta can be.
     """
     if not isinstance(value, timedelta | int | float | str) or isinstance(value, bool):
-        raise TypeError(f"{name} is a {type(value).__name__}: give {WAYS}")
+        raise TypeError(f"{name} has the type {type(value).__name__}: give {WAYS}")
     seconds = _seconds(value)
     if not 0 <= seconds < timedelta.max.total_seconds():  # NaN fails too
         raise ValueError(f"{name} is {_shown(value)}: give {WAYS}, of at least 0")

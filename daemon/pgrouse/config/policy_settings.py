@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from pgrouse.config import duration
 from pgrouse.config.duration import Bounds, Duration, between
-from pgrouse.config.setting_types import MIN_RATE, Count, Jitter, JsonSchema, Rate, Switch, TakesKeywords
+from pgrouse.config.setting_types import MIN_RATE, Count, Jitter, JsonSchema, Rate, Switch, TakesKeywords, TakesKind
 
 S = timedelta(seconds=1)
 DAY = timedelta(days=1)
@@ -171,7 +171,7 @@ class TopicPolicy(PolicyTable):
     ] = None
     """How long an attempt may run."""
     backoff: Annotated[
-        Annotated[Backoff, TakesKeywords()] | None,
+        Annotated[Backoff, TakesKind("constant", "linear", "exponential"), TakesKeywords()] | None,
         PolicySetting(
             group="Attempts",
             default={"kind": "exponential", "base": "1s", "factor": 2, "cap": "10m", "jitter": "full"},

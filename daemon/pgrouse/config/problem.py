@@ -38,6 +38,8 @@ NAMES = {
     "handler": 'expected "module:function"',
     "retry_strategy": 'expected "module:function"',
     "allowed_modules": 'expected the name of a module like "shop.jobs", or "*"',
+    "modules": 'expected the name of a module like "shop.jobs"',
+    "schedules": "is no name of a schedule: 1 to 100 of A-Z a-z 0-9 . _ : - and a letter or digit first",
     "name": "must be 1 to 200 printable characters",
     "channels": "is no channel name: 1 to 200 printable characters",
     "subscriptions": "is no topic name: 1 to 200 of A-Z a-z 0-9 . _ : - and a letter or digit first",
@@ -51,7 +53,7 @@ def to_problem(error: ErrorDetails, source: ConfigSource, known: list[str]) -> C
     origin, key = source.origin(key), _showable(key)
     match error["type"]:
         case "extra_forbidden":
-            text = _unknown(key, known)
+            text = _unquoted(key) if _has_a_dot(key, error["input"]) else _unknown(key, known)
         case "missing":
             text = f"{show_key(key)} is missing"
         case "value_error":
@@ -70,6 +72,16 @@ def _showable(key: Key) -> Key:
     if HIDING not in key[:1]:
         return key
     return tuple("..." if isinstance(part, str) and len(part) > LONGEST_NAME else part for part in key)
+
+
+def _has_a_dot(key: Key, value: Any) -> bool:
+    """Whether this is [topics.order.created], which TOML reads as a table `created` of the topic `order`."""
+    return key[:1] == ("topics",) and len(key) == len(("topics", "order", "created")) and isinstance(value, dict)
+
+
+def _unquoted(key: Key) -> str:
+    table, *parts = (str(each) for each in key)
+    return f'unknown key {parts[-1]!r} in [{table}.{parts[0]}]; if the topic is {".".join(parts)}, quote its name: [{table}."{".".join(parts)}"]'
 
 
 def _unknown(key: Key, known: list[str]) -> str:

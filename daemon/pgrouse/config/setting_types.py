@@ -49,6 +49,24 @@ class TakesKeywords:
         return {"anyOf": [handler(schema), {"enum": [each.value for each in Keyword]}]}
 
 
+class TakesKind:
+    """Lets a setting that is a table be given as its `kind`: `backoff = "linear"`."""
+
+    def __init__(self, *kinds: str) -> None:
+        self._kinds = kinds
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Read a kind as the table that has nothing else."""
+        return core_schema.no_info_before_validator_function(self._to_table, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Describe the table or the kinds."""
+        return {"anyOf": [handler(schema), {"enum": list(self._kinds)}]}
+
+    def _to_table(self, value: Any) -> Any:
+        return {"kind": value} if value in self._kinds else value
+
+
 def _read(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     if isinstance(value, Keyword) or value == Keyword.INHERIT.value:
         return Keyword(value)

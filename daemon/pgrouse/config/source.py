@@ -16,11 +16,12 @@ Key = tuple[str | int, ...]
 
 PREFIX = "PGROUSE_"
 SEPARATOR = "__"
+COMMAND = ("-m", "pgrouse")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where one value was given: a line of the file, an environment variable, a flag, or nowhere (the default)."""
+    """Where one value was given: a line of the file or of code, an environment variable, a flag, or nowhere (the default)."""
 
     kind: str = "default"
     file: Path | None = None
@@ -63,26 +64,105 @@ class TopicKeyError(ConfigError):
 
 @dataclass
 class ConfigSource:
-    """Values, and for each key where it was given."""
+    """Values, and for each key where it was given.
+
+    Attributes:
+        modules: of schedules that code declares, by name.
+        command: the arguments of the interpreter that run the command line with these values.
+    """
 
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[Key, Origin] = field(default_factory=dict)
     problems: list[ConfigProblem] = field(default_factory=list)
+    modules: dict[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = COMMAND
 
     def put(self, key: Key, value: Any, origin: Origin) -> None:
         """Set one value over what was there."""
+        self.put_value(key, value)
+        self.origins[key] = origin
+
+    def put_value(self, key: Key, value: Any) -> None:
+        """Set one value, and leave where it is said to be from."""
         table = self.values
         for name in key[:-1]:
             inner = table.get(name)  # type: ignore[arg-type]
             table[name] = table = inner if isinstance(inner, dict) else {}  # type: ignore[index]
         table[key[-1]] = value  # type: ignore[index]
-        self.origins[key] = origin
 
     def origin(self, key: Key) -> Origin:
         """Return where the key was given, or else the nearest table around it."""
         while key and key not in self.origins:
             key = key[:-1]
         return self.origins.get(key, Origin())
+
+    def exact_origin(self, key: Key) -> Origin:
+        """Return where this value was given: by itself, or as a part of a value that is no table, as in `backoff = "linear"`."""
+        if key in self.origins:
+            return self.origins[key]
+        outer = key[:-1]
+        while outer and outer not in self.origins:
+            outer = outer[:-1]
+        return Origin() if not outer or isinstance(self._value(outer), dict) else self.origins[outer]
+
+    def _value(self, key: Key) -> Any:
+        found: Any = self.values
+        for name in key:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found
+
+    def over(self, lower: ConfigSource) -> ConfigSource:
+        """Return the values of both; where both have a setting, that of this one, as a whole."""
+        merged = ConfigSource(
+            _copied(self.values), dict(self.origins), list(self.problems), dict(lower.modules), self.command
+        )
+        for key, value in _settings(lower.values, ()):
+            if self._has_no_table_or_setting(key):
+                merged.put(key, value, lower.origin(key))
+                below = {each: origin for each, origin in lower.origins.items() if each[: len(key)] == key}
+                merged.origins |= below
+        return merged
+
+    def _has_no_table_or_setting(self, key: Key) -> bool:
+        """Whether a setting can be put under these values: it is not there, and what is around it are tables."""
+        found: Any = self.values
+        for name in key:
+            if not isinstance(found, dict):
+                return False
+            if name not in found:
+                return True
+            found = found[name]
+        return False
+
+
+@dataclass(frozen=True)
+class HostProgram:
+    """A program with settings of its own that runs pgrouse, as a project of Django does.
+
+    Attributes:
+        command: the arguments of the interpreter that run the command line within the program.
+        source: what the program sets. The file, the environment and the flags win over it.
+        modules: where handlers may come from, besides those that the file permits.
+    """
+
+    command: tuple[str, ...]
+    source: ConfigSource
+    modules: tuple[str, ...] = ()
+
+
+def _copied(value: Any) -> Any:
+    return {name: _copied(inner) for name, inner in value.items()} if isinstance(value, dict) else value
+
+
+def _settings(values: dict[str, Any], table: Key) -> Iterator[tuple[Key, Any]]:
+    """Yield the settings of topics and schedules. A setting may be a table itself, as backoff and payload are."""
+    for name, value in values.items():
+        key = (*table, name)
+        is_table = len(key) <= 2 or (key[2] == "channels" and len(key) <= 4)  # noqa: PLR2004 - topics, name, channels, name
+        if is_table and isinstance(value, dict):
+            yield from _settings(value, key)
+        else:
+            yield key, value
 
 
 def show_key(key: Key) -> str:

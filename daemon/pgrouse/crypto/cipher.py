@@ -1,17 +1,12 @@
-"""Encrypts and decrypts the contents of messages: AES-256-GCM, with its own key for each message.
-
-That key is HKDF-Expand of the configured key, by SHA-256, with the random salt of the message. The reason, and how many messages one
-key is good for: docs/decisions/0017-a-key-for-each-message.md.
-"""
+"""Encrypts and decrypts the contents of messages with configured keys."""
 
 from __future__ import annotations
 
-import hmac
 import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from pgrouse import jsonb
 from pgrouse.config.config import Config, load
@@ -21,20 +16,7 @@ from pgrouse.crypto.envelope import ENCRYPTED_BY, NONCE, SALT, ContentKind, Enve
 from pgrouse.crypto.keys import accepted_topics, read_keys
 from pgrouse.errors import ConfigError, DecryptionFailed, EncryptionKeyMissing, InvalidMessage
 
-try:
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-except ModuleNotFoundError as error:
-    if error.name != "cryptography":
-        raise
-    raise ConfigError("encryption needs cryptography: pip install 'pgrouse[crypto]'") from error
-
 DLQ_SUFFIX = ".dlq"
-PURPOSE = b"pgrouse message 1 "
-PURPOSE_OF_REQUEST = b"pgrouse request 1 "
-PURPOSE_OF_FINGERPRINT = b"pgrouse fingerprint 1"
-# The only block of HKDF-Expand: a key is as long as SHA-256.
-FIRST_BLOCK = b"\x01"
 PAYLOADS = frozenset({ContentKind.JSON, ContentKind.BYTES})
 
 
@@ -43,30 +25,6 @@ class Decrypted(NamedTuple):
 
     kind: ContentKind
     data: bytes
-
-
-class EncryptionKey:
-    """One key. Only its name and its fingerprint can be seen."""
-
-    __slots__ = ("_secret", "fingerprint", "name")
-
-    def __init__(self, name: str, secret: bytes) -> None:
-        self.name, self._secret = name, secret
-        self.fingerprint = hmac.digest(secret, PURPOSE_OF_FINGERPRINT, "sha256")[: envelope.FINGERPRINT]
-
-    def __repr__(self) -> str:
-        return f"EncryptionKey({self.name!r})"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a key cannot be pickled: make the Cipher where it is used")
-
-    def message_cipher(self, salt: bytes) -> AESGCM:
-        """Return the cipher of one message."""
-        return AESGCM(hmac.digest(self._secret, PURPOSE + salt + FIRST_BLOCK, "sha256"))
-
-    def request_digest(self, digest: bytes) -> bytes:
-        """Return the keyed digest that identifies a request."""
-        return hmac.digest(self._secret, PURPOSE_OF_REQUEST + digest, "sha256")
 
 
 class Cipher:
@@ -79,7 +37,7 @@ class Cipher:
         accept_from: topics that accept messages which were encrypted for other topics, as patterns.
 
     Raises:
-        ConfigError: a name or a key cannot be used; it says which one, and never shows the key.
+        ConfigError: a name or a key cannot be used; it says which one, and never shows the key. Or cryptography is not installed.
     """
 
     def __init__(
@@ -89,6 +47,9 @@ class Cipher:
         topics: Iterable[str] = ("*",),
         accept_from: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
+        # A process that has no cipher needs no package for it.
+        from pgrouse.crypto.encryption_key import EncryptionKey  # noqa: PLC0415 - extra crypto
+
         self._keys = {name: EncryptionKey(name, _secret(name, given)) for name, given in keys.items()}
         if current not in self._keys:
             raise ConfigError(f"there is no key {current!r:.80}: known are {', '.join(self._keys) or 'none'}")
@@ -134,8 +95,7 @@ class Cipher:
         drawn = os.urandom(SALT + NONCE) if randomness is None else randomness
         key = self._current
         header = EnvelopeHeader(kind, key.fingerprint, key.name, topic, drawn[:SALT], drawn[SALT:])
-        public = bytes(header)
-        return public + key.message_cipher(header.salt).encrypt(header.nonce, data, public)
+        return key.encrypt(header, data)
 
     def decrypt(self, data: bytes, topic: str | None = None, kinds: frozenset[ContentKind] = PAYLOADS) -> Decrypted:
         """Return what is in an envelope.
@@ -155,11 +115,7 @@ class Cipher:
         key = self._keys.get(header.key)
         if key is None or key.fingerprint != header.fingerprint:
             raise EncryptionKeyMissing(header.key, is_another=key is not None)
-        public = bytes(header)
-        try:
-            plain = key.message_cipher(header.salt).decrypt(header.nonce, data[len(public) :], public)
-        except InvalidTag:
-            raise DecryptionFailed("the encrypted data was changed") from None
+        plain = key.decrypt(header, data)
         if header.kind not in kinds:
             raise DecryptionFailed(f"it is the encrypted {ContentKind(header.kind).name.lower()} of something else")
         if topic is not None and not self._is_accepted(header.topic, topic):

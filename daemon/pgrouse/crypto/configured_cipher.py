@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pgrouse.config.config import Config
-
-if TYPE_CHECKING:
-    from pgrouse.crypto.cipher import Cipher
+from pgrouse.crypto.cipher import Cipher
 
 
 def load_cipher(settings: Config) -> Cipher | None:
@@ -25,6 +21,4 @@ def require_cipher(settings: Config) -> Cipher:
     Raises:
         ConfigError: it has no `[crypto]`, or a key cannot be read.
     """
-    from pgrouse.crypto.cipher import Cipher  # noqa: PLC0415 - extra crypto
-
     return Cipher.from_config(settings)

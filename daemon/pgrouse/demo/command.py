@@ -10,7 +10,7 @@ from types import FrameType
 import click
 
 from pgrouse.demo import run
-from pgrouse.demo.live import choose
+from pgrouse.demo.screen import choose
 from pgrouse.errors import ExitCode
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Self, TextIO
 
 from rich.console import Console, Group
@@ -12,20 +11,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pgrouse.demo.screen import LABEL_WIDTH, Gauge, PlainScreen, Screen
+from pgrouse.demo.screen import LABEL_WIDTH, Gauge
 from pgrouse.format import harmless
 
 # Lines longer than this are hard to read, however wide the terminal is.
 WIDEST = 110
 STYLES = {"SUCCESS": "green", "REJECTED": "red", "FAILED": "red", "LOCK_EXPIRED": "red", "WAITING": "yellow"}
-
-
-def choose(stream: TextIO) -> Screen:
-    """Return a live screen for a terminal that can have one, else plain lines: also where CI or NO_COLOR is set."""
-    plain = not stream.isatty() or any(os.environ.get(name) for name in ("CI", "NO_COLOR"))
-    if plain or os.environ.get("TERM", "dumb") == "dumb" or "utf" not in (stream.encoding or "").lower():
-        return PlainScreen(stream)
-    return LiveScreen(stream)
 
 
 class LiveScreen:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from typing import Protocol, Self, TextIO
 
+from pgrouse.extras import has_rich
 from pgrouse.format import harmless
 
 LABEL_WIDTH = 10
@@ -100,3 +102,13 @@ class PlainScreen:
     def _write(self, text: str) -> None:
         self._stream.write(f"{text}\n")
         self._stream.flush()
+
+
+def choose(stream: TextIO) -> Screen:
+    """Return a live screen for a terminal that can have one, else plain lines: also where CI or NO_COLOR is set."""
+    plain = not stream.isatty() or any(os.environ.get(name) for name in ("CI", "NO_COLOR")) or not has_rich()
+    if plain or os.environ.get("TERM", "dumb") == "dumb" or "utf" not in (stream.encoding or "").lower():
+        return PlainScreen(stream)
+    from pgrouse.demo.live import LiveScreen  # noqa: PLC0415 - extra rich
+
+    return LiveScreen(stream)

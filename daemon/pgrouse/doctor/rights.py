@@ -66,7 +66,7 @@ def check_user(target: DoctorTarget) -> Iterator[Finding]:
     """Report rights that the user lacks and that workers with this configuration need."""
     with target.reading() as conn:
         user, lacking = conn.execute(ME, [list(granted()["messages_worker"])]).fetchone() or ("the user", None)
-    if not target.settings.topics_with_handler:
+    if not target.settings.topics_with_handler and not target.settings.handlers.modules:
         yield ok("rights", f"this configuration has no handlers, {user} needs no worker rights")
     elif lacking:
         what = f"{user} may not call {_few(lacking)}, which the handlers of this configuration need"

@@ -6,34 +6,28 @@ The outcomes of its messages are settled together when it ends; `ctx.transaction
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Generic, TypeVar, Unpack, cast
+from typing import Any, Generic, TypeVar
 
 import structlog
-from psycopg import AsyncConnection, Connection
 
 from pgrouse import events
-from pgrouse.client.call import Call
-from pgrouse.client.calls.settle import complete
-from pgrouse.client.message import Message, claim_refs
+from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config.duration import AnyDuration
 from pgrouse.error_line import ERROR_BYTES
 from pgrouse.errors import LockLost
 from pgrouse.handlers.ack_rules import AckPolicy
-from pgrouse.handlers.context_publish import ContextPublish
+from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.message_view import MessageView
-from pgrouse.handlers.outcome import UNCHANGED, Ack, Defer, Fail, Outcome, Reject, Retry, encode_output
+from pgrouse.handlers.outcome import UNCHANGED, Ack, Defer, Fail, Outcome, Reject, Retry
+from pgrouse.handlers.own_completion import NotCommitted
 from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.suspended import Suspended
-from pgrouse.handlers.transaction import Transaction
-from pgrouse.publishing.new_message import PublishOptions
-from pgrouse.telemetry import trace_context
 
 log = structlog.get_logger()
 
@@ -95,127 +89,6 @@ class Item(MessageView, Generic[P]):
         return self._batch.record_outcome(self, Defer(after, until=until, state=state))
 
 
-class BatchContext:
-    """The second argument of a batch handler.
-
-    Attributes:
-        connection: that of the open block of `transaction()`, if there is one.
-    """
-
-    __slots__ = ("_batch", "_since", "_tracker", "connection")
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-        self.connection: AsyncConnection[Any] | Connection[Any] | None = None
-        self._tracker = batch.tracker
-        self._since = time.monotonic()
-
-    @property
-    def topic(self) -> str:
-        """The topic of all its messages."""
-        return self._batch.handler.topic
-
-    @property
-    def time_left_s(self) -> float | None:
-        """How long the handler may still run before the shortest timeout of its messages ends it; None = as long as it takes."""
-        limit = self._batch.limit_s
-        return None if limit is None else max(0.0, self._since + limit - time.monotonic())
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the daemon wants to stop. A long handler should check it, and `defer` what it has not begun."""
-        return self._batch.runtime.stopping
-
-    @property
-    def completed(self) -> bool:
-        """Whether `transaction()` has completed the batch."""
-        return self._batch.committed
-
-    @property
-    def lost(self) -> bool:
-        """Whether no message of the batch is this worker's any more."""
-        return not self.completed and all(item.lost for item in self._batch.items)
-
-    @property
-    def log(self) -> structlog.stdlib.BoundLogger:
-        """A logger that names the topic and tells how many messages the batch has."""
-        return cast(
-            "structlog.stdlib.BoundLogger",
-            structlog.get_logger().bind(topic=self.topic, messages=len(self._batch.items), **trace_context.log_keys()),
-        )
-
-    def heartbeat(self) -> None:
-        """Make sure that there is still something to do. Locks are extended without this; it is a place to stop at.
-
-        Raises:
-            LockLost: no message of the batch is this worker's any more.
-        """
-        if self.lost:
-            raise LockLost("no message of this batch is this worker's any more: stop working on it")
-
-    def publish(self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]) -> Any:
-        """Publish a message, as `ctx.publish` of other handlers does; of no trace but that of the batch. An async handler awaits it."""
-        return ContextPublish(self._batch.runtime, {}, topic, payload, options).publish(self.connection, self._tracker)
-
-    def transaction(self) -> Transaction:
-        """Open a transaction that also completes the batch: `[async] with ctx.transaction() as conn`.
-
-        It completes all messages without another outcome, each with the output of its `complete()`. Everything done on `conn` and
-        the completions commit together when the block ends, or not at all. In an async handler use `async with`.
-
-        Raises:
-            LockLost: at the end of the block, if one of them is not this worker's any more; everything was rolled back.
-        """
-        return Transaction(self, BatchCompletion(self._batch), self._batch.runtime)
-
-
-class BatchCompletion:
-    """The completion of a batch by its transaction: see `Completion`. If it is rolled back nothing is left, no `complete()` either."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-        self._completing: list[Message] = []
-
-    def check_open(self) -> None:
-        """Make sure that the batch is not completed."""
-        if self._batch.committed:
-            raise RuntimeError("this batch is completed already: do all its writes in one ctx.transaction()")
-
-    def messages(self) -> list[Message]:
-        """Return the messages without another outcome."""
-        return self._batch.completing()
-
-    def call(self) -> Call[list[int]]:
-        """Return the call that completes these messages, each with the output of its `complete()`."""
-        self._completing = self._batch.completing()
-        keep = self._batch.runtime.encryption.encrypt_output
-        outcomes = self._batch.outcomes
-        outputs = [keep(message, _output(message, outcomes.get(message.id))) for message in self._completing]
-        return complete(*claim_refs(self._completing), outputs)
-
-    def check(self, lost: list[int]) -> None:
-        """Check that none of them was lost."""
-        if lost:
-            self._batch.was_rolled_back = True
-            named = ", ".join(map(str, lost[:MAX_IDS_SHOWN])) + (" and others" if len(lost) > MAX_IDS_SHOWN else "")
-            raise LockLost(
-                f"{len(lost)} of the batch's messages are not this worker's any more ({named}): everything in the transaction was rolled back"
-            )
-
-    def begin(self) -> None:
-        """From now on `complete()` of the items is about this transaction."""
-        self._batch.in_transaction = True
-
-    def committed(self) -> None:
-        """The messages are completed."""
-        self._batch.complete(self._completing)
-
-    def end(self) -> None:
-        """The transaction was committed or rolled back."""
-        if self._batch.in_transaction:
-            self._batch.leave_transaction()
-
-
 class Batch:
     """One run of a batch handler: its messages and their outcomes. The handler may be in a thread.
 
@@ -230,6 +103,7 @@ class Batch:
         limit_s: how long it may run: the shortest timeout of its messages; None = as long as it takes.
         in_transaction: whether a transaction is open.
         committed: whether a transaction has completed the batch.
+        completing_own: the ids of the messages that `ctx.complete()` completes, if its transaction is committed.
         was_called: whether the handler was called: not if no payload fits.
         tracker: what the handler has published and has to await.
         was_rolled_back: whether a transaction was rolled back because messages had been lost.
@@ -246,6 +120,7 @@ class Batch:
         self.limit_s = min((m.timeout_s for m in messages if m.timeout_s is not None), default=None)
         self.in_transaction = False
         self.committed = False
+        self.completing_own: frozenset[int] = frozenset()
         self.was_called = False
         self.was_rolled_back = False
         self.tracker = PublishTracker()
@@ -265,12 +140,13 @@ class Batch:
         listed = list(self.valid_items) if as_items else [item.payload for item in self.valid_items]
         if self.handler.arguments == 1:
             return self.handler.function(listed)
-        return self.handler.function(listed, BatchContext(self))
+        context = AsyncBatchContext if self.handler.is_async else BatchContext
+        return self.handler.function(listed, context(self))
 
     def record_outcome(self, item: Item[Any], result: BaseException) -> bool:
         """Record the outcome of one message; return whether it counts."""
         with self._lock:
-            if self._over or item.settled:
+            if self._over or item.settled or item.id in self.completing_own:
                 return False
             self.outcomes[item.id] = result
             return True
@@ -278,6 +154,11 @@ class Batch:
     def completing(self) -> list[Message]:
         """Return what a transaction completes: the messages without another outcome."""
         return [each for each in self.messages if isinstance(self.outcomes.get(each.id), Ack | None)]
+
+    def begin_completing(self) -> None:
+        """`ctx.complete()` is about to complete the messages without another outcome."""
+        with self._lock:
+            self.completing_own = frozenset(message.id for message in self.completing())
 
     def complete(self, messages: list[Message]) -> None:
         """These are completed in the database."""
@@ -308,6 +189,7 @@ class Batch:
             self.log_after_completion(reason)
         if isinstance(result, list | tuple) and len(result) == len(self.valid_items):
             each = {item.id: one for item, one in zip(self.valid_items, result, strict=True)}
+            each |= {message_id: NotCommitted() for message_id in self.completing_own}
             return self._close(lambda message: self.handler.rules.to_settlement(message, each.get(message.id)))
         return self._close(self._default_outcome(result))
 
@@ -347,6 +229,8 @@ class Batch:
         """Return how messages without an outcome of their own end."""
         rules = self.handler.rules
         match result:
+            case None if self.completing_own:
+                return self._raised(NotCommitted())
             case None | Outcome():
                 return lambda message: rules.to_settlement(message, result)
             case LockLost() if self.was_rolled_back:
@@ -374,8 +258,11 @@ class Batch:
         with self._lock:
             self._over = True
             # A handler that is stopped in its transaction has completed nothing.
+            is_over = not self.in_transaction
             result = {
-                each: it for each, it in self.outcomes.items() if not (self.in_transaction and isinstance(it, Ack))
+                each: it
+                for each, it in self.outcomes.items()
+                if not isinstance(it, Ack) or (is_over and each not in self.completing_own)
             }
             open_ = [m for m, item in zip(self.messages, self.items, strict=True) if not item.completed]
         return [self._ended(m, result[m.id]) if m.id in result else rest(m) for m in open_]
@@ -412,12 +299,3 @@ class Batch:
 
 def _release(message: Message) -> Settlement:
     return Settlement(message, SettleKind.RELEASE, ran=True)
-
-
-def _output(message: Message, result: BaseException | None) -> str | None:
-    if not isinstance(result, Ack) or result.output is None:
-        return None
-    try:
-        return encode_output(result.output)
-    except ValueError as error:
-        raise ValueError(f"the output of message {message.id} cannot be kept: {error}") from error

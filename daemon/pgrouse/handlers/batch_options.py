@@ -12,7 +12,7 @@ from pgrouse.handlers.batch import Item
 from pgrouse.handlers.handler import BatchOptions
 
 
-def to_batch_options(chosen: config.Topic, arguments: int, wanted: Any) -> tuple[BatchOptions | None, Any]:
+def to_batch_options(chosen: config.TopicSettings, arguments: int, wanted: Any) -> tuple[BatchOptions | None, Any]:
     """Return how the messages of a topic are gathered, and the type of one payload.
 
     Args:
@@ -63,7 +63,7 @@ def _problem(settings: config.Config, topic: str, name: str, text: str) -> Confi
     return ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {text}")
 
 
-def _not_a_list(chosen: config.Topic, wanted: Any) -> str:
+def _not_a_list(chosen: config.TopicSettings, wanted: Any) -> str:
     shown = "nothing" if wanted is None else _annotation_text(wanted)
     fix = "let it take one" if wanted is None else f"annotate its first argument as list[{shown}]"
     return (

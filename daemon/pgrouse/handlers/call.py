@@ -42,6 +42,9 @@ class HandlerCall(Protocol):
     def call(self) -> Any:
         """Call the function; of an async one this returns the coroutine, or None if it was not called."""
 
+    def complete(self, messages: list[Message]) -> None:
+        """These messages are completed in the database, by `ctx.complete()`."""
+
     def start_completed(self, lost: list[int]) -> None:
         """The messages were completed before the handler begins (ack_first), except the lost ones, which the handler does not get."""
 

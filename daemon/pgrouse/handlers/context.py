@@ -1,15 +1,16 @@
-"""What a handler can know and do besides its payload."""
+"""What a handler can know and do besides its payload: `Context` in sync handlers, `AsyncContext` in async ones."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from datetime import timedelta
-from typing import Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 import psycopg
 import structlog
+from typing_extensions import TypeVar
 
 from pgrouse import events
 from pgrouse.client.call import Call
@@ -19,31 +20,53 @@ from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
 from pgrouse.errors import LockLost
 from pgrouse.handlers.context_publish import ContextPublish
-from pgrouse.handlers.event_loop import DONE, is_on_event_loop
+from pgrouse.handlers.event_loop import DONE
 from pgrouse.handlers.message_view import MessageView
 from pgrouse.handlers.outcome import UNCHANGED, Ack, Outcome, Reject, Retry, encode_output
+from pgrouse.handlers.own_completion import OwnCompletion
+from pgrouse.handlers.predecessors import Predecessor, read_predecessors, read_predecessors_async
 from pgrouse.handlers.progress import progress_json
 from pgrouse.handlers.publish_tracker import PublishTracker
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.step import Steps, to_step
 from pgrouse.handlers.transaction import Transaction
 from pgrouse.publishing.new_message import PublishOptions
+from pgrouse.publishing.published import Published
+from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
 from pgrouse.telemetry import trace_context
+
+if TYPE_CHECKING:
+    from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
+
+# The type of the resources of an application; a context without one takes any.
+R = TypeVar("R", default=Any)
+C = TypeVar("C", bound=psycopg.Connection[Any] | psycopg.AsyncConnection[Any])
 
 # What messages.heartbeat takes.
 MAX_LOCK = timedelta(days=7)
 
 
-class Context(MessageView):
-    """The second argument of a handler.
+class SharedContext(MessageView, Generic[C, R]):
+    """What both kinds of contexts are.
 
     Attributes:
         output: what `transaction()` stores as the message's output. A handler without one just returns it.
         completed: whether the message is completed already, by `transaction()` or before the handler began (ack_first).
+        completing: whether `complete()` was called: the message is completed if its transaction is committed.
         action: the outcome of the first of `ack()`, `nack()` and `reject()`; None if none was called.
     """
 
-    __slots__ = ("_connection", "_runtime", "_since", "_steps", "_tracker", "action", "completed", "output")
+    __slots__ = (
+        "_connection",
+        "_runtime",
+        "_since",
+        "_steps",
+        "_tracker",
+        "action",
+        "completed",
+        "completing",
+        "output",
+    )
 
     def __init__(self, message: Message, runtime: HandlerRuntime, *, completed: bool = False) -> None:
         self._message = message
@@ -51,8 +74,9 @@ class Context(MessageView):
         self._since = time.monotonic()
         self.output: Any = None
         self.completed = completed
+        self.completing = False
         self.action: Outcome | None = None
-        self._connection: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None = None
+        self._connection: C | None = None
         self._steps: Steps | None = None
         self._tracker: PublishTracker | None = None
 
@@ -62,17 +86,22 @@ class Context(MessageView):
         return self._message.topic
 
     @property
+    def resources(self) -> R:
+        """What `handlers.lifespan` yielded: what all handlers of the process share; None without a lifespan."""
+        return cast("R", self._runtime.resources)
+
+    @property
     def waited_s(self) -> float:
         """How long it had been ready when it was claimed."""
         return self._message.waited_s
 
     @property
-    def connection(self) -> psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None:
+    def connection(self) -> C | None:
         """That of the block of `transaction()` that is open, or None."""
         return self._connection
 
     @connection.setter
-    def connection(self, conn: psycopg.AsyncConnection[Any] | psycopg.Connection[Any] | None) -> None:
+    def connection(self, conn: C | None) -> None:
         self._connection = conn
         if self._steps is not None:
             # A transaction that has ended and did not complete the message was rolled back, and its steps with it.
@@ -108,24 +137,6 @@ class Context(MessageView):
                 message_id=self.id, topic=self.topic, attempt=self.attempt, **trace_context.log_keys()
             ),
         )
-
-    def heartbeat(self, extend: AnyDuration | None = None) -> Awaitable[None]:
-        """Make sure that the message is still this worker's. Locks are extended without this; it is a place to stop at.
-
-        Args:
-            extend: lock it until so long from now, at most 7 days, if it is not locked for longer already: a timedelta, seconds, or "30s".
-                A handler in a thread waits here until that is done, an async one awaits what is returned.
-
-        Raises:
-            LockLost: it is not.
-            ValueError: extend is no such time.
-        """
-        wished = None if extend is None else _lock_time(extend)
-        if self.lost:
-            raise LockLost(f"message {self.id} is not this worker's any more: stop working on it")
-        if wished is None or self.completed:
-            return DONE
-        return self._runtime.extend(self._message, wished)
 
     def progress(self, done: float, total: float | None = None, unit: str | None = None) -> None:
         """Note how far the work is. Others see it within about a second; nothing waits for that.
@@ -166,12 +177,93 @@ class Context(MessageView):
         return self._act(Reject(reason))
 
     def _act(self, action: Outcome) -> bool:
-        if self.completed or self.action is not None:
-            first = "it is completed" if self.completed else type(self.action).__name__
+        if self.completed or self.completing or self.action is not None:
+            first = "it is completed" if self.action is None else type(self.action).__name__
             self.log.warning(events.ATTEMPT_ACTION_IGNORED, action=type(action).__name__, first=first)
             return False
         self.action = action
         return True
+
+    def _heartbeat(self, extend: AnyDuration | None) -> Awaitable[None]:
+        wished = None if extend is None else _lock_time(extend)
+        if self.lost:
+            raise LockLost(f"message {self.id} is not this worker's any more: stop working on it")
+        if wished is None or self.completed or self.completing:
+            return DONE
+        return self._runtime.extend(self._message, wished)
+
+    @overload
+    def complete(  # type: ignore[overload-overlap]  # as of publish
+        self, conn: AnyAsyncConnection, output: Any = None
+    ) -> Coroutine[Any, Any, None]: ...
+
+    @overload
+    def complete(self, conn: AnyBlockingConnection, output: Any = None) -> None: ...
+
+    def complete(self, conn: Any, output: Any = None) -> Coroutine[Any, Any, None] | None:
+        """Complete the message in a transaction of the handler's own; await it on an async connection.
+
+        What is done in that transaction and the completion are committed together, or not at all: effects in this database happen exactly
+        once. Call it last: the transaction holds the message from then on. Nothing is committed here, unless the connection is in
+        autocommit mode. If the transaction is not committed before the handler ends, the attempt fails. A second call in the same
+        transaction does nothing; after a rollback, it completes the message again.
+
+        Args:
+            conn: a connection or session, as `pgrouse.publish` takes them; its role needs the rights of `messages_worker`.
+            output: what to keep of the message; `ctx.output` unless given.
+
+        Raises:
+            LockLost: the message is not this worker's any more: roll the transaction back.
+            RuntimeError: it is completed already, by `ctx.transaction()` or ack_first, or has another outcome.
+            TypeError: the connection is none of these.
+            ValueError: the output cannot be kept.
+        """
+        if self._connection is not None:
+            raise RuntimeError("ctx.transaction() completes the message itself: use it or ctx.complete(), not both")
+        if output is not None:
+            self.output = output
+        completion = MessageCompletion(self, self._message, self._runtime)
+        return OwnCompletion(completion, self.topic, self._runtime, self._set_completing).run(conn, self._get_tracker())
+
+    def _set_completing(self) -> None:
+        self.completing = True
+
+    def _get_tracker(self) -> PublishTracker:
+        self._tracker = self._tracker or PublishTracker()
+        return self._tracker
+
+    def _get_steps(self) -> Steps:
+        if self.completing:
+            raise RuntimeError("ctx.step() after ctx.complete(): do all steps before it")
+        if self._steps is None:
+            self._steps = Steps(self._message, self._runtime)
+        return self._steps
+
+    def _to_publish(self, topic: str, payload: Any, options: PublishOptions) -> ContextPublish:
+        return ContextPublish(self._runtime, self.headers, topic, payload, options)
+
+    def _to_transaction(self) -> Transaction:
+        if self.completing:
+            raise RuntimeError("ctx.complete() completes the message: use it or ctx.transaction(), not both")
+        return Transaction(self, MessageCompletion(self, self._message, self._runtime), self._runtime)
+
+
+class Context(SharedContext[psycopg.Connection[Any], R]):
+    """The second argument of a sync handler: what takes time waits for its end. `Context[Resources]` says what `resources` is."""
+
+    __slots__ = ()
+
+    def heartbeat(self, extend: AnyDuration | None = None) -> None:
+        """Make sure that the message is still this worker's. Locks are extended without this; it is a place to stop at.
+
+        Args:
+            extend: lock it until so long from now, at most 7 days, if it is not locked for longer already: a timedelta, seconds, or "30s".
+
+        Raises:
+            LockLost: it is not.
+            ValueError: extend is no such time.
+        """
+        self._heartbeat(extend)
 
     def step(
         self,
@@ -185,8 +277,8 @@ class Context(MessageView):
     ) -> Any:
         """Do a step once: return what `function(*args, **named)` returned to an earlier attempt of this message, or call it and keep that.
 
-        An async handler awaits it, and its function may be async too. Later attempts are those after a retry, a deferral, a lost lock and
-        a redrive. The function runs at least once: if the worker dies before the result is kept, it runs again.
+        Later attempts are those after a retry, a deferral, a lost lock and a redrive. The function runs at least once: if the worker dies
+        before the result is kept, it runs again.
 
         Args:
             name: of the step, unique in its message: 1 to 200 characters, at most 1000 steps.
@@ -203,13 +295,21 @@ class Context(MessageView):
             RuntimeError: the handler runs with isolation = "process".
         """
         step = to_step(name, function, args, named, returns, transaction, not self.completed)
-        if self._steps is None:
-            self._steps = Steps(self._message, self._runtime)
-        done = self._steps.run_async if is_on_event_loop() else self._steps.run_blocking
-        return done(step, self.connection)  # type: ignore[arg-type]
+        return self._get_steps().run_blocking(step, self.connection)
 
-    def publish(self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]) -> Any:
-        """Publish another message, as `pgrouse.publish` does; an async handler awaits it.
+    def predecessors(self) -> list[Predecessor]:
+        """Return how the messages ended after which this one was published, and their outputs, in the order of `after`.
+
+        Each call asks the database once. Outputs of encrypted topics are decrypted.
+
+        Raises:
+            LockLost: the message is not this worker's any more.
+            RuntimeError: the handler runs with isolation = "process".
+        """
+        return read_predecessors(self._message, self._runtime, self.connection)
+
+    def publish(self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]) -> Published:
+        """Publish another message, as `pgrouse.publish` does.
 
         Inside of `ctx.transaction()` it is published with the completion of this one, or not at all: exactly once. Outside of it, at once, on
         a connection of the worker: a handler that fails behind it, and is tried again, publishes again. It belongs to the trace of this
@@ -223,33 +323,64 @@ class Context(MessageView):
         Raises:
             InvalidMessage, PublishRejected: as `pgrouse.publish`.
             RuntimeError: the handler runs with isolation = "process".
-
-        What an async handler does not await is not published, and fails its attempt.
         """
-        return ContextPublish(self._runtime, self.headers, topic, payload, options).publish(
-            self.connection, self._get_tracker()
-        )
+        return self._to_publish(topic, payload, options).publish(self.connection)
 
-    def _get_tracker(self) -> PublishTracker:
-        self._tracker = self._tracker or PublishTracker()
-        return self._tracker
-
-    def transaction(self) -> Transaction:
-        """Open a transaction that also completes the message: `[async] with ctx.transaction() as conn`.
+    def transaction(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+        """Open a transaction that also completes the message: `with ctx.transaction() as conn`.
 
         Everything done on `conn` and the completion commit together when the block ends, or not at all: effects in this database
-        happen exactly once. Set `ctx.output` before the block ends to keep an output. In an async handler use `async with`.
+        happen exactly once. Set `ctx.output` before the block ends to keep an output.
 
         Raises:
             LockLost: at the end of the block, if the message is not this worker's any more; everything was rolled back.
         """
-        return Transaction(self, MessageCompletion(self, self._message, self._runtime), self._runtime)
+        return self._to_transaction().open()
+
+
+class AsyncContext(SharedContext[psycopg.AsyncConnection[Any], R]):
+    """The second argument of an async handler: as `Context`, but that what takes time is awaited."""
+
+    __slots__ = ()
+
+    def heartbeat(self, extend: AnyDuration | None = None) -> Awaitable[None]:
+        """Make sure that the message is still this worker's, as `Context.heartbeat` does: at the call. Await it to know that its lock is extended."""
+        return self._heartbeat(extend)
+
+    def step(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        returns: Any = None,
+        transaction: bool = False,
+        **named: Any,
+    ) -> Coroutine[Any, Any, Any]:
+        """Do a step once, as `Context.step` does. The function may be async too."""
+        step = to_step(name, function, args, named, returns, transaction, not self.completed)
+        done = self._get_steps().run_async(step, self.connection)
+        return self._get_tracker().track(TrackedCoroutine(done, self.topic, "step"))
+
+    def predecessors(self) -> Coroutine[Any, Any, list[Predecessor]]:
+        """Return how the messages ended after which this one was published, as `Context.predecessors` does."""
+        return read_predecessors_async(self._message, self._runtime, self.connection)
+
+    def publish(
+        self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]
+    ) -> Coroutine[Any, Any, Published]:
+        """Publish another message, as `Context.publish` does. What is not awaited is not published, and fails the attempt."""
+        return self._to_publish(topic, payload, options).publish_async(self.connection, self._get_tracker())
+
+    def transaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
+        """Open a transaction that also completes the message, as `Context.transaction` does: `async with ctx.transaction() as conn`."""
+        return self._to_transaction().open_async()
 
 
 class MessageCompletion:
     """The completion of a handler's message by its transaction: see `Completion`."""
 
-    def __init__(self, context: Context, message: Message, runtime: HandlerRuntime) -> None:
+    def __init__(self, context: SharedContext[Any, Any], message: Message, runtime: HandlerRuntime) -> None:
         self._context, self._message, self._runtime = context, message, runtime
 
     def check_open(self) -> None:
@@ -257,7 +388,7 @@ class MessageCompletion:
         if self._context.action is not None:
             raise RuntimeError(
                 f"message {self._message.id} has an outcome by ctx.ack(), ctx.nack() or ctx.reject(): "
-                "use one of them or ctx.transaction(), not both"
+                "use one of them or ctx.transaction() or ctx.complete(), not both"
             )
         if self._context.completed:
             raise RuntimeError(
@@ -268,18 +399,21 @@ class MessageCompletion:
         """Return the message."""
         return [self._message]
 
-    def call(self) -> Call[list[int]]:
-        """Return the call that completes the message with `ctx.output`."""
+    def outputs(self) -> list[str | None]:
+        """Return `ctx.output` as it is stored."""
         output = self._context.output
         text = None if output is None else encode_output(output)
-        return complete(*claim_refs([self._message]), [self._runtime.encryption.encrypt_output(self._message, text)])
+        return [self._runtime.encryption.encrypt_output(self._message, text)]
 
-    def check(self, lost: list[int]) -> None:
+    def call(self) -> Call[list[int]]:
+        """Return the call that completes the message with `ctx.output`."""
+        stored = self.outputs()
+        return complete(*claim_refs([self._message]), None if stored == [None] else stored)
+
+    def check(self, lost: list[int], what_now: str) -> None:
         """Check that the message was not lost."""
         if lost:
-            raise LockLost(
-                f"message {self._message.id} is not this worker's any more: everything in the transaction was rolled back"
-            )
+            raise LockLost(f"message {self._message.id} is not this worker's any more: {what_now}")
 
     def begin(self) -> None:
         """Do nothing: until the commit the message is what it was."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection, Connection
 
-from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.publish_tracker import PublishTracker
 from pgrouse.handlers.runtime import HandlerRuntime
-from pgrouse.publishing.drivers.connection_types import AsyncPsycopgConnection, PsycopgConnection
 from pgrouse.publishing.new_message import PublishOptions
 from pgrouse.publishing.publish import publish
 from pgrouse.publishing.published import Published
@@ -36,41 +34,23 @@ class ContextPublish:
         if inherited and (given is None or isinstance(given, Mapping)):
             self._options = {**options, "headers": {**inherited, **(given or {})}}
 
-    def publish(
-        self, conn: AsyncPsycopgConnection | PsycopgConnection | None, tracker: PublishTracker
-    ) -> Published | TrackedCoroutine[Published]:
-        """Publish it on an open connection, else on one of the pools; something to await on the event loop, which the handler has tracker to.
-
-        Raises:
-            RuntimeError: the open connection is async and the caller is not, or the reverse.
-        """
-        published = self._publish(conn)
-        return tracker.track(published) if isinstance(published, TrackedCoroutine) else published
-
-    def _publish(
-        self, conn: AsyncPsycopgConnection | PsycopgConnection | None
-    ) -> Published | TrackedCoroutine[Published]:
+    def publish(self, conn: Connection[Any] | None) -> Published:
+        """Publish it on an open connection, else on one of the pool."""
         if conn is not None:
-            _check_same_kind(conn)
-            published: Published | TrackedCoroutine[Published] = self._on(conn)
-            return published
-        return TrackedCoroutine(self._publish_async(), self._topic) if is_on_event_loop() else self._publish_blocking()
+            return cast("Published", self._on(conn))
+        with self._runtime.blocking_pool.connection() as own:
+            return cast("Published", self._on(own))
+
+    def publish_async(self, conn: AsyncConnection[Any] | None, tracker: PublishTracker) -> TrackedCoroutine[Published]:
+        """The same, to be awaited: tracker knows whether it is."""
+        return tracker.track(
+            self._on(conn) if conn is not None else TrackedCoroutine(self._publish_async(), self._topic)
+        )
+
+    async def _publish_async(self) -> Published:
+        async with self._runtime.pool.connection() as own:
+            return cast("Published", await self._on(own))
 
     def _on(self, conn: Any) -> Any:
         cipher = self._runtime.encryption.cipher
         return publish(conn, self._topic, self._payload, cipher=cipher, **self._options)
-
-    async def _publish_async(self) -> Published:
-        async with self._runtime.pool.connection() as conn:
-            published: Published = await self._on(conn)
-            return published
-
-    def _publish_blocking(self) -> Published:
-        with self._runtime.blocking_pool.connection() as conn:
-            published: Published = self._on(conn)
-            return published
-
-
-def _check_same_kind(conn: object) -> None:
-    if isinstance(conn, AsyncConnection | AsyncCursor) != is_on_event_loop():
-        raise RuntimeError("ctx.publish inside of ctx.transaction(): call it where the transaction was opened")

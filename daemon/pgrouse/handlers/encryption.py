@@ -29,8 +29,8 @@ class Encryption(Protocol):
     def encrypt_output(self, message: Message, text: str | None) -> str | None:
         """Return an output as it may be stored."""
 
-    def decrypt_output(self, message: Message, text: str) -> str:
-        """Return an output as it was before `encrypt_output`."""
+    def decrypt_output(self, message: Message, text: str, topic: str | None = None) -> str:
+        """Return an output as it was before `encrypt_output`. topic: where it was found, if that is not the message's."""
 
     def describe_error(self, message: Message, error: BaseException) -> str:
         """Return what may be logged of an exception that has no effect any more."""
@@ -53,7 +53,7 @@ class NoEncryption:
         """Return the output unchanged."""
         return text
 
-    def decrypt_output(self, message: Message, text: str) -> str:
+    def decrypt_output(self, message: Message, text: str, topic: str | None = None) -> str:
         """Return the output unchanged."""
         return text
 

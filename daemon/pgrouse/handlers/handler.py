@@ -1,6 +1,6 @@
 """What is known of a handler before its first message.
 
-A handler takes up to two arguments: the payload, then a `Context`. Its payload's annotation, if it has one, is what the payload is validated
+A handler takes up to two arguments: the payload, then a context. Its payload's annotation, if it has one, is what the payload is validated
 against (pydantic); what does not fit is rejected with the list of errors. A `bytes` payload is the message's body.
 """
 
@@ -63,6 +63,7 @@ class Handler:
         concurrency: at most so many at once in this process; None = the worker's.
         rules: how its attempts end.
         batch_options: how its messages are gathered, if it takes lists of them.
+        is_async: whether the function is async, wherever it runs.
     """
 
     topic: str
@@ -74,6 +75,7 @@ class Handler:
     concurrency: int | None = None
     rules: AckRules = DEFAULT_ACK_RULES
     batch_options: BatchOptions | None = None
+    is_async: bool = False
 
     def decode(self, message: Message) -> Any:
         """Return the message's payload as the handler wants it.

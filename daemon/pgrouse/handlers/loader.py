@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+import structlog
 from pydantic import TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError
 
+from pgrouse import events
 from pgrouse.config import config
 from pgrouse.config.source import ConfigProblem, ConfigProblems, TopicKeyError, show_key
 from pgrouse.errors import ConfigError
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
-from pgrouse.handlers.batch import BatchContext
+from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext, SharedBatchContext
 from pgrouse.handlers.batch_options import find_batch_problems, to_batch_options
-from pgrouse.handlers.context import Context
+from pgrouse.handlers.context import AsyncContext, Context, SharedContext
+from pgrouse.handlers.discovery import extend_import_path, import_module, settings_of
+from pgrouse.handlers.failure import Hook
 from pgrouse.handlers.handler import ExecutionMode, Handler
+from pgrouse.handlers.lifespan import LifespanFunction
+from pgrouse.handlers.middleware import with_middleware
 from pgrouse.handlers.retry_strategy import RetryStrategy, to_strategy
+from pgrouse.handlers.topic import Topic
+
+log = structlog.get_logger()
+
+# The context of a handler, by whether it is async and whether it works batches.
+CONTEXTS: dict[tuple[bool, bool], type] = {
+    (False, False): Context,
+    (True, False): AsyncContext,
+    (False, True): BatchContext,
+    (True, True): AsyncBatchContext,
+}
 
 # Children of one topic with isolation = "process", unless its concurrency says otherwise.
 DEFAULT_CHILDREN = 4
+# Payload and context.
+TAKES_CONTEXT = 2
 
 
 def load(settings: config.Config) -> dict[str, Handler]:
@@ -32,14 +52,14 @@ def load(settings: config.Config) -> dict[str, Handler]:
     Raises:
         ConfigProblems: those that may not be used, cannot be imported, or do not take a payload and a context; with which and where.
     """
-    for folder in reversed(settings.handlers.import_path):
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
-    problems: list[ConfigProblem] = find_batch_problems(settings)
+    extend_import_path(settings.handlers)
+    problems = [*find_batch_problems(settings), *_find_problems_around(settings)]
+    # A middleware that cannot be used is one problem, and not one of each topic.
+    rules = settings.handlers.model_copy(update={"middleware": []}) if problems else settings.handlers
     handlers: dict[str, Handler] = {}
     for topic, chosen in settings.topics_with_handler.items():
         try:
-            handlers[topic] = find_handler(topic, chosen, settings.handlers)
+            handlers[topic] = find_handler(topic, chosen, rules)
         except ConfigError as error:
             key = ("topics", topic, error.key if isinstance(error, TopicKeyError) else "handler")
             problems.append(ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {error}"))
@@ -48,7 +68,81 @@ def load(settings: config.Config) -> dict[str, Handler]:
     return handlers
 
 
-def find_handler(topic: str, chosen: config.Topic, rules: config.HandlersSettings) -> Handler:
+def _find_problems_around(settings: config.Config) -> Iterator[ConfigProblem]:
+    """Yield what is wrong with the functions that are called around handlers."""
+    for name, find in AROUND.items():
+        try:
+            find(settings.handlers)
+        except ConfigError as error:
+            key = ("handlers", name)
+            yield ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {error}")
+
+
+def find_lifespan(rules: config.HandlersSettings) -> LifespanFunction | None:
+    """Import the lifespan, if there is one.
+
+    Raises:
+        ConfigError: why it cannot be used, and the fix.
+    """
+    if rules.lifespan is None:
+        return None
+    function = _find_function(rules.lifespan, rules)
+    if not callable(function):
+        raise ConfigError(f"{rules.lifespan} is not a function: its type is {type(function).__name__}")
+    if _is_a_generator(function) or inspect.iscoroutinefunction(function):
+        raise ConfigError(f"{rules.lifespan} is no context manager: decorate it with @contextlib.asynccontextmanager")
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{rules.lifespan} is called without arguments: {error}") from error
+    return cast("LifespanFunction", function)
+
+
+def find_middleware(rules: config.HandlersSettings) -> list[Callable[..., Any]]:
+    """Import the middleware, the outermost first.
+
+    Raises:
+        ConfigError: why one cannot be used, and the fix.
+    """
+    found = [(name, _find_function(name, rules)) for name in rules.middleware]
+    for name, function in found:
+        _check_callable_with(name, function, ("ctx", "call_next"))
+    return [function for _, function in found]
+
+
+def find_hooks(rules: config.HandlersSettings, key: str) -> list[Hook]:
+    """Import the hooks that `on_failure` or `on_death` names.
+
+    Raises:
+        ConfigError: why one cannot be used, and the fix.
+    """
+    found = [(name, _find_function(name, rules)) for name in getattr(rules, key)]
+    for name, function in found:
+        _check_callable_with(name, function, ("failure",))
+    return found
+
+
+def _check_callable_with(name: str, function: Any, arguments: tuple[str, ...]) -> None:
+    if not callable(function):
+        raise ConfigError(f"{name} is not a function: its type is {type(function).__name__}")
+    if _is_a_generator(function):
+        raise ConfigError(f"{name} has a yield, so that a call of it does nothing")
+    try:
+        inspect.signature(function).bind(*arguments)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name} is called as {name.rpartition(':')[2]}({', '.join(arguments)}): {error}") from error
+
+
+# What finds the functions that are called around handlers, by the keys that name them.
+AROUND: dict[str, Callable[[config.HandlersSettings], object]] = {
+    "lifespan": find_lifespan,
+    "middleware": find_middleware,
+    "on_failure": partial(find_hooks, key="on_failure"),
+    "on_death": partial(find_hooks, key="on_death"),
+}
+
+
+def find_handler(topic: str, chosen: config.TopicSettings, rules: config.HandlersSettings) -> Handler:
     """Import one handler and see what it is.
 
     Raises:
@@ -57,8 +151,19 @@ def find_handler(topic: str, chosen: config.Topic, rules: config.HandlersSetting
     return inspect_handler(topic, chosen.handler, _find_function(chosen.handler, rules), chosen, rules)
 
 
+def find_declared(topic: str, declared: Topic[Any, ..., Any]) -> Handler:
+    """See what a topic of code is as a handler, with the settings of its decorator.
+
+    Raises:
+        ConfigError: why it cannot be used, and the fix.
+    """
+    rules = config.HandlersSettings(modules=[declared.place.module])
+    name = f"{declared.place.module}:{declared.__name__}"
+    return inspect_handler(topic, name, declared.function, settings_of(topic, declared), rules)
+
+
 def inspect_handler(
-    topic: str, name: str, function: Any, chosen: config.Topic, rules: config.HandlersSettings
+    topic: str, name: str, function: Any, chosen: config.TopicSettings, rules: config.HandlersSettings
 ) -> Handler:
     """See what a function is as the handler of a topic. name: as errors call it.
 
@@ -66,18 +171,21 @@ def inspect_handler(
         ConfigError: why it cannot be used, and the fix.
     """
     if not callable(function):
-        raise ConfigError(f"{name} is a {type(function).__name__}, not a function")
+        raise ConfigError(f"{name} is not a function: its type is {type(function).__name__}")
     if any(map(_is_a_generator, (function, getattr(function, "__call__", None)))):  # noqa: B004
         raise ConfigError(f"{name} has a yield, so that a call of it does nothing: a handler returns its result")
-    arguments, wanted = _signature(name, function)
+    is_async = _is_async(function)
+    arguments, wanted = _signature(name, function, is_async, chosen.batch_size is not None)
     batch_options, wanted = to_batch_options(chosen, arguments, wanted)
     payload = _adapter(name, wanted)
-    mode = _mode(chosen, function)
+    mode = _mode(chosen, is_async)
     usual = 1 if batch_options else DEFAULT_CHILDREN if mode is ExecutionMode.PROCESS else None
     concurrency = chosen.concurrency or usual
     # A batch handler acknowledges by its items, not by its context.
     ends = _rules(chosen, rules, 2 if batch_options else arguments)
-    return Handler(topic, name, function, mode, arguments, payload, concurrency, ends, batch_options)
+    if middleware := [each for each in find_middleware(rules) if _is_async(each) is is_async]:
+        function, arguments = with_middleware(function, arguments, middleware, is_async=is_async), TAKES_CONTEXT
+    return Handler(topic, name, function, mode, arguments, payload, concurrency, ends, batch_options, is_async)
 
 
 def _is_a_generator(function: Any) -> bool:
@@ -88,13 +196,36 @@ def find_suspicious_settings(settings: config.Config) -> list[ConfigProblem]:
     """Return what is allowed but surprises: keys of topics that mean nothing together, or more than their author may think."""
     found = []
     for topic, chosen in settings.topics.items():
-        key = ("topics", topic, "retry_strategy" if chosen.retry_strategy else "ack_policy")
+        key: tuple[str, ...] = ("topics", topic, "retry_strategy" if chosen.retry_strategy else "ack_policy")
         if text := _suspicion(chosen):
             found.append(ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {text}"))
+    if text := _middleware_suspicion(settings):
+        key = ("handlers", "middleware")
+        found.append(ConfigProblem(settings.origin(*key), show_key(key), f"{show_key(key)}: {text}"))
     return found
 
 
-def _suspicion(chosen: config.Topic) -> str | None:
+def log_suspicious_settings(settings: config.Config) -> None:
+    """Log, once, what is valid in the configuration but may surprise."""
+    for each in find_suspicious_settings(settings):
+        log.warning(events.HANDLER_CONFIG_SUSPICIOUS, where=str(each.origin), key=each.key, reason=each.text)
+
+
+def _middleware_suspicion(settings: config.Config) -> str | None:
+    """Find middleware of one kind only where handlers are of both kinds: it may be forgotten that the others run without."""
+    kinds = {_is_async(each) for each in find_middleware(settings.handlers)}
+    if len(kinds) != 1:
+        return None
+    bare = [
+        topic
+        for topic, chosen in settings.topics_with_handler.items()
+        if _is_async(_find_function(chosen.handler, settings.handlers)) not in kinds
+    ]
+    kind = "async" if True in kinds else "not async"
+    return f"all of it is {kind}: it is not around the handlers of {', '.join(bare)}" if bare else None
+
+
+def _suspicion(chosen: config.TopicSettings) -> str | None:
     match chosen.ack_policy, chosen.retry_strategy:
         case "ack_first", _:
             return (
@@ -105,7 +236,7 @@ def _suspicion(chosen: config.Topic) -> str | None:
     return None
 
 
-def _rules(chosen: config.Topic, rules: config.HandlersSettings, arguments: int) -> AckRules:
+def _rules(chosen: config.TopicSettings, rules: config.HandlersSettings, arguments: int) -> AckRules:
     policy = AckPolicy(chosen.ack_policy)
     if policy is AckPolicy.MANUAL and arguments < 2:  # noqa: PLR2004 - payload and context
         raise TopicKeyError(
@@ -127,23 +258,29 @@ def _strategy(name: str, rules: config.HandlersSettings) -> RetryStrategy:
         raise TopicKeyError("retry_strategy", str(error)) from error
 
 
+def _why_not(module: str) -> str:
+    """Return why a module may not be used. Only its package is looked for, so that nothing of it is imported."""
+    top = module.partition(".")[0]
+    if top not in sys.modules and importlib.util.find_spec(top) is None:
+        return f"there is no module {module}: none in a folder of handlers.import_path, and none is installed"
+    return f"module {module} may not be used: put it into a folder of handlers.import_path, or name it in handlers.allowed_modules"
+
+
 def _find_function(name: str, rules: config.HandlersSettings) -> Any:
     """Import what a name like `module:function` means, if it may be used."""
     module_name, _, function_name = name.partition(":")
     if not rules.permits(module_name):
-        raise ConfigError(
-            f"module {module_name} may not be used: put it into a folder of handlers.import_path, or name it in handlers.allowed_modules"
-        )
-    return _import(module_name, function_name)
+        raise ConfigError(_why_not(module_name))
+    found = _import(module_name, function_name)
+    if not isinstance(found, Topic):
+        return found
+    if not rules.declares(module_name):
+        raise ConfigError(f"{name} is declared by @topic, with options: name {module_name} in handlers.modules")
+    return found.function
 
 
 def _import(module_name: str, function_name: str) -> Any:
-    try:
-        found: Any = importlib.import_module(module_name)
-    except BaseException as error:  # sys.exit in a module is no reason for us to exit
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        raise ConfigError(f"module {module_name} cannot be imported: {type(error).__name__}: {error}") from error
+    found: Any = import_module(module_name)
     for part in function_name.split("."):
         if not hasattr(found, part):
             known = sorted(name for name, value in vars(found).items() if inspect.isfunction(value))
@@ -154,8 +291,11 @@ def _import(module_name: str, function_name: str) -> Any:
     return found
 
 
-def _mode(chosen: config.Topic, function: Callable[..., Any]) -> ExecutionMode:
-    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _mode(chosen: config.TopicSettings, is_async: bool) -> ExecutionMode:
     if chosen.isolation == "process":
         return ExecutionMode.PROCESS
     return ExecutionMode.ASYNC if is_async else ExecutionMode.THREAD
@@ -168,7 +308,7 @@ def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
     return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
 
 
-def _signature(name: str, function: Callable[..., Any]) -> tuple[int, Any]:
+def _signature(name: str, function: Callable[..., Any], is_async: bool, is_batch: bool) -> tuple[int, Any]:
     """Return how many of payload and context a function takes, and the type of the first; Any if it has none."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -184,37 +324,59 @@ def _signature(name: str, function: Callable[..., Any]) -> tuple[int, Any]:
             f"{name} needs {len(required)} arguments: a handler takes the payload and, if it likes, a context"
         )
     wanted = [hints.get(each.name, Any) for each in positional[:2]]
-    if wanted and _is_a_context(wanted[0]):
+    if wanted and any(map(_is_a_context, _alternatives(wanted[0]))):
         raise ConfigError(
             f"{name} gets the payload first, and then the context: {positional[0].name} is the wrong way round"
         )
-    if len(wanted) > 1 and not _takes_a_context(positional[1], wanted[1]):
-        raise ConfigError(
-            f"{name} gets the context as its second argument, and {positional[1].name} is none: annotate it as Context, or let it be "
-            "keyword-only"
-        )
+    if len(wanted) > 1:
+        _check_context(name, positional[1], wanted[1], is_async, is_batch)
     return len(wanted), wanted[0] if wanted else Any
 
 
-def _takes_a_context(second: inspect.Parameter, wanted: Any) -> bool:
-    """Whether a context fits what a second parameter says of itself. One without an annotation takes any."""
+def _check_context(name: str, second: inspect.Parameter, wanted: Any, is_async: bool, is_batch: bool) -> None:
+    """Check that the context fits what a second parameter says of itself."""
+    context, alternatives = CONTEXTS[is_async, is_batch], _alternatives(wanted)
+    if any(_fits(second, each, context) for each in alternatives):
+        return
+    if found := next(filter(_is_a_context, alternatives), None):
+        kind = ("async" if is_async else "not async") + (" and takes batches" if is_batch else "")
+        raise ConfigError(f"{name} is {kind}: annotate {second.name} as {context.__name__}, not as {found.__name__}")
+    raise ConfigError(
+        f"{name} gets the context as its second argument, and {second.name} is none: annotate it as {context.__name__}, or let it be "
+        "keyword-only"
+    )
+
+
+def _alternatives(wanted: Any) -> list[Any]:
+    """Return the types that an annotation permits, without their parameters."""
+    if get_origin(wanted) is Annotated:
+        return _alternatives(get_args(wanted)[0])
+    if get_origin(wanted) in (Union, UnionType):
+        return [found for each in get_args(wanted) for found in _alternatives(each)]
+    return [get_origin(wanted) or wanted]
+
+
+def _fits(second: inspect.Parameter, wanted: Any, context: type) -> bool:
+    """Whether a context is what a second parameter permits. One without an annotation takes any."""
     if wanted is Any:
         return second.default in (second.empty, None)
-    if get_origin(wanted) is Annotated:
-        return _takes_a_context(second, get_args(wanted)[0])
-    if get_origin(wanted) in (Union, UnionType):
-        return any(_takes_a_context(second, each) for each in get_args(wanted))
     if not inspect.isclass(wanted):
         return isinstance(wanted, TypeVar)
-    return _is_a_context(wanted) or wanted is object or getattr(wanted, "_is_protocol", False)
+    return getattr(wanted, "_is_protocol", False) or issubclass(context, wanted)
 
 
 def _is_a_context(wanted: Any) -> bool:
-    return inspect.isclass(wanted) and issubclass(wanted, Context | BatchContext)
+    return inspect.isclass(wanted) and issubclass(wanted, SharedContext | SharedBatchContext)
 
 
 def _adapter(name: str, wanted: Any) -> TypeAdapter[Any] | None:
     try:
         return None if wanted is Any else TypeAdapter(wanted)
+    except PydanticSchemaGenerationError as error:
+        raise ConfigError(
+            f"the payload type of {name} cannot be validated: use a pydantic model, a dataclass, a TypedDict or plain types, "
+            f"or no annotation, not {getattr(wanted, '__name__', wanted)}"
+        ) from error
     except Exception as error:
-        raise ConfigError(f"the payload type of {name} cannot be validated: {error}") from error
+        reason, *_ = str(error).splitlines() or [""]
+        raise ConfigError(f"the payload type of {name} cannot be validated: {reason}") from error

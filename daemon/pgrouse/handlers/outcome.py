@@ -94,7 +94,7 @@ class Defer(Outcome):
     ) -> None:
         super().__init__("deferred")
         if until is not None and not isinstance(until, datetime):
-            raise TypeError(f"Defer(until=...) is a {type(until).__name__}: give a datetime with its time zone")
+            raise TypeError(f"Defer(until=...) has the type {type(until).__name__}: give a datetime with its time zone")
         if until is not None and until.tzinfo is None:
             raise ValueError("Defer(until=...) needs a time zone: a naive time means another moment on another machine")
         self.after = None if after is None else duration.to_timedelta(after, "Defer(after=...)")
@@ -144,7 +144,9 @@ def to_settlement(message: Message, returned: object) -> Settlement:
         case Retry() | Defer() as it:
             return _retry_or_defer(message, it)
         case BaseException() as it:
-            return Settlement(message, SettleKind.RETRY, error=describe(it), error_type=type(it).__qualname__)
+            return Settlement(
+                message, SettleKind.RETRY, error=describe(it), error_type=type(it).__qualname__, exception=it
+            )
         case it:
             return _completed(message, it)
 

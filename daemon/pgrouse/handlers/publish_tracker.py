@@ -1,4 +1,4 @@
-"""What a handler has published and has to await before it ends."""
+"""What a handler has to await before it ends: what it publishes, completes, and its steps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 class PublishTracker:
-    """What the handler of one message or batch has published and has to await before it ends."""
+    """What the handler of one message or batch has to await before it ends."""
 
     def __init__(self) -> None:
         self._open: list[ref[TrackedCoroutine[Any]]] = []
-        self._never_awaited: list[str | None] = []
+        self._never_awaited: list[str] = []
 
     def track(self, coroutine: TrackedCoroutine[T]) -> TrackedCoroutine[T]:
         """Track a coroutine."""
@@ -30,11 +30,11 @@ class PublishTracker:
         """Make sure that everything was awaited.
 
         Raises:
-            RuntimeError: something was not, and was not published.
+            RuntimeError: something was not, and was not done.
         """
-        topics = [*self._never_awaited, *(each.topic for each in self._not_started())]
-        if topics:
-            raise RuntimeError(f"ctx.publish({topics[0]!r}, ...) was not awaited, and published nothing: await it")
+        forgotten = [*self._never_awaited, *(each.forgotten for each in self._not_started())]
+        if forgotten:
+            raise RuntimeError(forgotten[0])
 
     def _not_started(self) -> list[TrackedCoroutine[Any]]:
         """Return those that are not started and that no task is about to start."""

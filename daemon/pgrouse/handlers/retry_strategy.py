@@ -55,7 +55,7 @@ def to_strategy(name: str, function: Any) -> RetryStrategy:
         ConfigError: why it cannot be one, and the fix.
     """
     if not callable(function):
-        raise ConfigError(f"{name} is a {type(function).__name__}, not a function")
+        raise ConfigError(f"{name} is not a function: its type is {type(function).__name__}")
     if inspect.iscoroutinefunction(function):
         raise ConfigError(f"{name} is a coroutine function: a retry strategy is a plain function that returns at once")
     try:

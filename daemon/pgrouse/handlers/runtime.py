@@ -35,6 +35,10 @@ class HandlerRuntime(Protocol):
         """Whether the worker is shutting down."""
 
     @property
+    def resources(self) -> Any:
+        """What the lifespan yielded; None without one."""
+
+    @property
     def encryption(self) -> Encryption:
         """What encrypts that which handlers store."""
 
@@ -68,6 +72,9 @@ class HandlerRuntime(Protocol):
 
     def extend(self, message: Message, lock_duration: timedelta) -> Awaitable[None]:
         """Extend the message's lock. On the event loop the result is awaited; in a thread this call waits."""
+
+    def mark_completing(self, *messages: Message) -> None:
+        """The handler is about to complete these messages in a transaction of its own: from now on only the database knows how they end."""
 
     def completed(self, *messages: Message) -> None:
         """The transaction that completed these messages was committed: nothing is left to settle."""

@@ -11,9 +11,10 @@ from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.handlers import outcome
 from pgrouse.handlers.ack_rules import AckPolicy
-from pgrouse.handlers.context import Context
+from pgrouse.handlers.context import AsyncContext, Context
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.outcome import Ack
+from pgrouse.handlers.own_completion import NotCommitted
 from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited, tracker_of
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.suspended import Suspended
@@ -37,7 +38,7 @@ class Single:
         self.handler, self.messages, self.runtime = handler, messages, runtime
         self.message = messages[0]
         self.limit_s = self.message.timeout_s
-        self.context: Context | None = None
+        self.context: Context | AsyncContext | None = None
         self.was_called = False
 
     @property
@@ -61,10 +62,17 @@ class Single:
             self.was_called = True
             return handler.function()
         if handler.arguments > 1:
-            self.context = Context(self.message, self.runtime, completed=self._is_completed_first)
+            context = AsyncContext if handler.is_async else Context
+            self.context = context(self.message, self.runtime, completed=self._is_completed_first)
         payload = handler.decode(self.message)
         self.was_called = True
         return handler.function(payload) if self.context is None else handler.function(payload, self.context)
+
+    def complete(self, messages: list[Message]) -> None:
+        """The message is completed in the database, by `ctx.complete()`."""
+        if self.context is not None:
+            self.context.completed = True
+        self.runtime.completed(*messages)
 
     def start_completed(self, lost: list[int]) -> None:
         """The message was completed before the handler begins, unless it was lost."""
@@ -77,6 +85,11 @@ class Single:
         if context is None:
             return [rules.to_settlement(self.message, returned)]
         returned = check_awaited(tracker_of(context), returned)
+        if context.completing and not isinstance(returned, BaseException):
+            # Settled only if it turns out to be so: see worker/completion_check.py.
+            if returned is not None:
+                self.log_after_completion("it returned an output: give it to ctx.complete()")
+            returned = NotCommitted()
         if not context.completed or self._is_completed_first:
             return [rules.to_settlement(self.message, returned, context.action)]
         if isinstance(returned, BaseException):

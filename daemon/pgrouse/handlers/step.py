@@ -165,23 +165,7 @@ class Steps:
             )
 
     async def _ask(self, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None, call: Call[T]) -> T:
-        """Ask; outside of a transaction until the database answers, or the message is lost."""
-        if conn is not None:
-            return await _answer(access, conn, call)
-        failures = 0
-        while True:
-            try:
-                async with access.connection() as own:
-                    return await _answer(access, own, call)
-            except psycopg.OperationalError as error:
-                failures = self._failed(failures, error)
-            await access.pause(backoff_s(failures))
-
-    def _failed(self, failures: int, error: psycopg.OperationalError) -> int:
-        log_failure("step", failures + 1, error)
-        if not self._runtime.holds(self._message):
-            raise LockLost(f"message {self._message.id} is not this worker's any more: stop working on it") from error
-        return failures + 1
+        return await ask(self._message, self._runtime, access, conn, call)
 
 
 class AsyncStepConnection:
@@ -253,6 +237,33 @@ class BlockingStepConnection:
     async def pause(self, seconds: float) -> None:
         """Wait."""
         time.sleep(seconds)  # noqa: ASYNC251 - there is no loop that it would hold up
+
+
+async def ask(
+    message: Message,
+    runtime: HandlerRuntime,
+    access: AsyncStepConnection | BlockingStepConnection,
+    conn: Conn | None,
+    call: Call[T],
+) -> T:
+    """Make a call about a message that is held: on an open transaction, or else until the database answers or the message is lost."""
+    if conn is not None:
+        return await _answer(access, conn, call)
+    failures = 0
+    while True:
+        try:
+            async with access.connection() as own:
+                return await _answer(access, own, call)
+        except psycopg.OperationalError as error:
+            failures += 1
+            log_failure("step", failures, error)
+            _check_held(message, runtime, error)
+        await access.pause(backoff_s(failures))
+
+
+def _check_held(message: Message, runtime: HandlerRuntime, error: psycopg.OperationalError) -> None:
+    if not runtime.holds(message):
+        raise LockLost(f"message {message.id} is not this worker's any more: stop working on it") from error
 
 
 async def _answer(access: AsyncStepConnection | BlockingStepConnection, conn: Conn, call: Call[T]) -> T:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
-from types import TracebackType
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
 from psycopg import AsyncConnection, Connection
@@ -15,15 +14,17 @@ from pgrouse.client.message import Message, claim_refs
 from pgrouse.handlers.publish_tracker import Publisher, tracker_of
 from pgrouse.handlers.runtime import HandlerRuntime
 
+ROLLED_BACK = "everything in the transaction was rolled back"
+
 
 class TransactionContext(Publisher, Protocol):
     """The context that opens a transaction.
 
     Attributes:
-        connection: that of the open block, or None.
+        connection: that of the open block, of the handler's kind, or None.
     """
 
-    connection: AsyncConnection[Any] | Connection[Any] | None
+    connection: Any
 
 
 class Completion(Protocol):
@@ -39,11 +40,18 @@ class Completion(Protocol):
     def messages(self) -> list[Message]:
         """Return what is completed."""
 
+    def outputs(self) -> list[str | None]:
+        """Return what is kept of each message, as it is stored.
+
+        Raises:
+            ValueError: an output cannot be kept.
+        """
+
     def call(self) -> Call[list[int]]:
         """Return the call that completes it, and returns the ids of what is lost."""
 
-    def check(self, lost: list[int]) -> None:
-        """Check that nothing was lost.
+    def check(self, lost: list[int], what_now: str) -> None:
+        """Check that nothing was lost; what_now: what an error adds.
 
         Raises:
             LockLost: something of it is not this worker's any more.
@@ -60,48 +68,14 @@ class Completion(Protocol):
 
 
 class Transaction:
-    """`async with` gives an async connection, `with` (in sync handlers) a blocking one."""
+    """A block that completes what its context is about."""
 
     def __init__(self, context: TransactionContext, completion: Completion, runtime: HandlerRuntime) -> None:
         self._context, self._completion, self._runtime = context, completion, runtime
-        self._async: AbstractAsyncContextManager[AsyncConnection]
-        self._blocking: AbstractContextManager[Connection]
-
-    async def __aenter__(self) -> AsyncConnection:
-        self._async = self._open_async()
-        return await self._async.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._async.__aexit__(kind, error, trace)
-
-    def __enter__(self) -> Connection:
-        self._blocking = self._open_blocking()
-        return self._blocking.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return self._blocking.__exit__(kind, error, trace)
-
-    @asynccontextmanager
-    async def _open_async(self) -> AsyncIterator[AsyncConnection]:
-        completion = self._completion
-        completion.check_open()
-        try:
-            async with self._runtime.pool.connection() as conn, conn.transaction():
-                with self._block(conn):
-                    yield conn
-                if progress := self._progress_at_end():
-                    await run_async(conn, progress)
-                completion.check(await run_async(conn, completion.call()))
-            completion.committed()
-        finally:
-            completion.end()
 
     @contextmanager
-    def _open_blocking(self) -> Iterator[Connection]:
+    def open(self) -> Iterator[Connection]:
+        """Open it in a sync handler."""
         completion = self._completion
         completion.check_open()
         try:
@@ -110,7 +84,23 @@ class Transaction:
                     yield conn
                 if progress := self._progress_at_end():
                     run(conn, progress)
-                completion.check(run(conn, completion.call()))
+                completion.check(run(conn, completion.call()), ROLLED_BACK)
+            completion.committed()
+        finally:
+            completion.end()
+
+    @asynccontextmanager
+    async def open_async(self) -> AsyncIterator[AsyncConnection]:
+        """Open it in an async handler."""
+        completion = self._completion
+        completion.check_open()
+        try:
+            async with self._runtime.pool.connection() as conn, conn.transaction():
+                with self._block(conn):
+                    yield conn
+                if progress := self._progress_at_end():
+                    await run_async(conn, progress)
+                completion.check(await run_async(conn, completion.call()), ROLLED_BACK)
             completion.committed()
         finally:
             completion.end()

@@ -121,6 +121,17 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
     return [each.name for each in pending]
 
 
+def is_up_to_date(conn: psycopg.Connection[Any]) -> bool:
+    """Say whether `migrate` would apply nothing. It needs the right to read the ledger, and none to change anything.
+
+    Raises:
+        SchemaMismatch, MigrationEdited: as `migrate`.
+    """
+    if conn.execute("SELECT pg_catalog.to_regclass('messages.migration')").fetchone() == (None,):
+        return False
+    return not list(_pending(conn))
+
+
 def check(conn: psycopg.Connection) -> None:
     """Make sure that the installed schema is the one of this version.
 
@@ -195,7 +206,7 @@ def _act_as_owner(conn: psycopg.Connection) -> None:
     conn.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.SQL(owner)))
 
 
-def _pending(conn: psycopg.Connection) -> Iterator[Script]:
+def _pending(conn: psycopg.Connection[Any]) -> Iterator[Script]:
     """Yield what the ledger does not have, or has with another text."""
     ledger = {
         (kind, name): digest for kind, name, digest in conn.execute("SELECT kind, name, digest FROM messages.migration")

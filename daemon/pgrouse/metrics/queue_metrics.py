@@ -47,7 +47,6 @@ ALERTS = b"""
       WHERE d.delivered_at IS NULL AND d.abandoned_at IS NULL LIMIT 10000) AS d"""
 CONDITIONS = b"SELECT kind, topic FROM messages.condition ORDER BY kind, topic"
 
-BOUND = 10_000  # no topic is counted further
 STATES = ("ready", "delayed", "running")
 DEAD_RESULTS = ("rejected", "failed", "lock_expired", "expired")
 
@@ -70,7 +69,7 @@ async def read_queue_metrics(conn: AsyncConnection[Row], sees: Callable[[str], b
         conn: a connection with dict rows, in a transaction that bounds its statements.
         sees: whether the caller may see a topic.
     """
-    topics = [each for each in await run_async(conn, stats(BOUND)) if sees(each.topic)]
+    topics = [each for each in await run_async(conn, stats()) if sees(each.topic)]
     died = [row for row in await _rows(conn, DIED) if sees(row["topic"])]
     policies = await _rows(conn, POLICIES, [each.topic for each in topics])
     conditions = [row for row in await _rows(conn, CONDITIONS) if not row["topic"] or sees(row["topic"])]

@@ -13,7 +13,7 @@ from pgrouse.database_errors import CONNECTION_ERRORS
 from pgrouse.errors import DatabaseUnreachable
 
 if TYPE_CHECKING:
-    from pgrouse.process.shutdown_signals import ShutdownSignals
+    from pgrouse.process.shutdown import Shutdown
 
 
 class Loop(Protocol):
@@ -45,7 +45,7 @@ async def run(loop: Loop) -> None:
         await loop.reset()
 
 
-async def wait_for_database(check: Callable[[], None], shutdown: ShutdownSignals) -> bool:
+async def wait_for_database(check: Callable[[], None], shutdown: Shutdown) -> bool:
     """Call `check` in a thread until the database answers; return False if asked to stop in the meantime.
 
     Raises:
@@ -61,7 +61,7 @@ async def wait_for_database(check: Callable[[], None], shutdown: ShutdownSignals
     return False
 
 
-async def _finishes_before_shutdown(shutdown: ShutdownSignals, check: Callable[[], None]) -> bool:
+async def _finishes_before_shutdown(shutdown: Shutdown, check: Callable[[], None]) -> bool:
     """Call `check` in a thread; return False if a shutdown is requested first, and drop the check's result then."""
     check_done = asyncio.ensure_future(asyncio.to_thread(check))
     stop_requested = asyncio.ensure_future(shutdown.requested.wait())

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from pgrouse import events
+from pgrouse.process.shutdown import Shutdown
 from pgrouse.process.wake_event import WakeEvents
 
 log = structlog.get_logger()
@@ -22,7 +23,7 @@ log = structlog.get_logger()
 SUPERVISOR_GONE = signal.SIGUSR2
 
 
-class ShutdownSignals:
+class ShutdownSignals(Shutdown):
     """Which signals have arrived.
 
     Args:
@@ -30,16 +31,13 @@ class ShutdownSignals:
         can_reload: called at SIGHUP; False keeps the running configuration. The daemon works on meanwhile.
 
     Attributes:
-        requested: set by the first signal.
         signal: the first signal.
-        is_immediate: whether a second signal arrived.
     """
 
     def __init__(self, wake_events: WakeEvents, can_reload: Callable[[], Awaitable[bool]]) -> None:
-        self.requested = asyncio.Event()
+        super().__init__(wake_events)
         self.signal: signal.Signals | None = None
-        self.is_immediate = False
-        self._wake_events, self._can_reload = wake_events, can_reload
+        self._can_reload = can_reload
         self._reload_task: asyncio.Future[None]
 
     def install(self) -> None:
@@ -63,19 +61,7 @@ class ShutdownSignals:
         if self.signal is None:
             self.signal = which
             log.info(events.DAEMON_STOPPING, signal=which.name)
-        else:
-            self.is_immediate = True
-        self.requested.set()
-        self._wake_events.set()
-
-    async def within(self, seconds: float) -> bool:
-        """Wait for a signal, at most this long; return whether one arrived."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self.requested.wait()
-        except TimeoutError:
-            return False
-        return True
+        self.request()
 
     @property
     def is_reload(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pgrouse.errors import InvalidMessage, InvalidPayload
 from pgrouse.publishing import schema_cache
 from pgrouse.publishing.new_message import FIRST, NewMessage, to_columns
+from pgrouse.publishing.published import Published
 from pgrouse.publishing.schema_cache import SchemaSnapshot
 from pgrouse.publishing.statement import Statement
 from pgrouse.telemetry.trace_context import NO_TRACE, NoTrace
@@ -47,6 +48,28 @@ READ_START = Statement(
     f"({schema_cache.READ_ALL}) FROM pg_catalog.pg_current_xact_id()",
     {},
 )
+# As text, which no driver converts in a way of its own. One session draws ids in ascending order. The topics are needed only if a full topic
+# dropped some.
+IDS = (
+    "pg_catalog.string_agg(id::pg_catalog.text, ',' ORDER BY id), "
+    "CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.<>) %(expected)s::bigint "
+    "THEN pg_catalog.string_agg(topic::pg_catalog.text, ',' ORDER BY id) END"
+)
+
+
+def read_ids(topics: list[str], ids: str | None, stored: str | None) -> Iterator[Published]:
+    """Yield what became of each row of one INSERT. Of each topic those that a full topic dropped are the last ones.
+
+    Args:
+        topics: of its rows.
+        ids: of the rows that were stored, in their order.
+        stored: their topics; None if all were stored.
+    """
+    numbers = map(int, ids.split(",")) if ids else iter(())
+    left = Counter(topics if ids and stored is None else (stored or "").split(","))
+    for topic in topics:
+        left[topic] -= 1
+        yield Published(next(numbers)) if left[topic] >= 0 else Published(None, "dropped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +110,29 @@ class CopyPart:
 
     def inserts(self) -> Iterator[Statement]:
         """Yield statements that publish the same where there is no COPY; each answers with how many rows there are."""
-        sql = self._insert()
-        gathered, chars = [], 0
+        sql = self._insert("1", "pg_catalog.count(*)")
+        return (Statement(sql, {"rows": f"[{','.join(records)}]"}) for _, records in self._gathered())
+
+    def inserts_with_ids(self) -> Iterator[tuple[list[str], Statement]]:
+        """Yield statements that publish the same, each with the topics of its rows; `read_ids` reads what it answers."""
+        sql = self._insert("id, topic", IDS)
+        for topics, records in self._gathered():
+            yield topics, Statement(sql, {"rows": f"[{','.join(records)}]", "expected": len(records)})
+
+    def _gathered(self) -> Iterator[tuple[list[str], list[str]]]:
+        """Yield the rows for each INSERT: their topics, and they as JSON."""
+        topics: list[str] = []
+        records: list[str] = []
+        chars = 0
         for each in self.rows:
-            gathered.append(self._record({"priority": DEFAULT_PRIORITY} | each))
-            chars += len(gathered[-1])
-            if len(gathered) >= INSERT_ROWS or chars >= INSERT_CHARS:
-                yield Statement(sql, {"rows": f"[{','.join(gathered)}]"})
-                gathered, chars = [], 0
-        if gathered:
-            yield Statement(sql, {"rows": f"[{','.join(gathered)}]"})
+            topics.append(each["topic"])
+            records.append(self._record({"priority": DEFAULT_PRIORITY} | each))
+            chars += len(records[-1])
+            if len(records) >= INSERT_ROWS or chars >= INSERT_CHARS:
+                yield topics, records
+                topics, records, chars = [], [], 0
+        if records:
+            yield topics, records
 
     def _next_text(self, most_rows: int | None, enough_chars: int) -> bytes:
         """Return the lines of the next rows; nothing after the last one. No string has a line break or a tab: JSON escapes them, names have none."""
@@ -116,7 +152,7 @@ class CopyPart:
     def _record(self, row: dict[str, Any]) -> str:
         return json.dumps({column: _text(row[column]) for column in self.columns if column in row}, ensure_ascii=False)
 
-    def _insert(self) -> str:
+    def _insert(self, returning: str, answer: str) -> str:
         record = ", ".join(
             f"{name} {'int' if name in ('priority', 'max_attempts') else 'pg_catalog.text'}" for name in self.columns
         )
@@ -124,7 +160,7 @@ class CopyPart:
         return (
             f"WITH published AS (INSERT INTO messages.message ({', '.join(self.columns)}) SELECT {values} "  # noqa: S608
             f"FROM ROWS FROM (pg_catalog.json_to_recordset(%(rows)s::pg_catalog.text::pg_catalog.json) AS ({record})) WITH ORDINALITY AS r "
-            "ORDER BY r.ordinality RETURNING 1) SELECT pg_catalog.count(*) FROM published"
+            f"ORDER BY r.ordinality RETURNING {returning}) SELECT {answer} FROM published"
         )
 
 
@@ -212,8 +248,9 @@ def _columns_of_many(message: NewMessage) -> dict[str, Any]:
     if message.on_conflict != "error":
         raise InvalidMessage(f"on_conflict {message.on_conflict!r} is not for many at once: call publish for each")
     columns = to_columns(message)
-    if "after" in columns:
-        raise InvalidMessage("after is not for many at once: call publish for each")
+    for option in ("after", "expect_result"):
+        if option in columns:
+            raise InvalidMessage(f"{option} is not for many at once: call publish for each")
     return columns
 
 

@@ -29,7 +29,7 @@ OnConflict = Literal["error", "replace", "ignore", "append"]
 ON_CONFLICT: tuple[OnConflict, ...] = ("error", "replace", "ignore", "append")
 AfterFailed = Literal["hold", "cancel", "run"]
 AFTER_FAILED: tuple[AfterFailed, ...] = ("hold", "cancel", "run")
-MAX_AFTER = 1000
+MAX_AFTER = 100_000
 MAX_ID = 2**63 - 1
 FIRST, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
@@ -52,9 +52,10 @@ class NewMessage:
         max_attempts: instead of the topic's; 0 is no limit.
         on_conflict: what happens if a message with this key waits already: `error`; `replace` its content and TTL, not its place;
             `ignore` this one; `append`: the payloads become one array.
-        after: ids of messages, at most 1000: it is not claimed before all of them ended with success. delay and ttl count from then.
+        after: ids of messages, at most 100,000: it is not claimed before all of them ended with success. delay and ttl count from then.
         after_failed: what happens if one of those ends otherwise: `hold`: it waits for a redrive of that; `cancel`: it ends as cancelled,
             too; `run`: that counts as done.
+        expect_result: whether this role may wait for its result (`wait_for`, `Waiter`); operators may wait for any.
     """
 
     topic: str
@@ -71,6 +72,7 @@ class NewMessage:
     on_conflict: OnConflict = "error"
     after: Iterable[int] | None = None
     after_failed: AfterFailed = "hold"
+    expect_result: bool = False
 
 
 # Most messages have none of these, and to see that at once takes less time than to check each.
@@ -79,10 +81,9 @@ _options = attrgetter(*(each.name for each in _OPTIONAL))
 NO_OPTIONS = tuple(each.default for each in _OPTIONAL)
 
 
-class PublishOptions(TypedDict, total=False):
-    """What `publish` takes by name, as in NewMessage."""
+class ManyOptions(TypedDict, total=False):
+    """What each message of a `publish_many` may have besides its topic and its payload, as in NewMessage."""
 
-    body: bytes | None
     headers: Mapping[str, Any] | None
     key: str | None
     channel: str | None
@@ -91,16 +92,28 @@ class PublishOptions(TypedDict, total=False):
     available_at: datetime | None
     ttl: AnyDuration | None
     max_attempts: int | None
+
+
+class MessageOptions(ManyOptions, total=False):
+    """What a message may have besides its topic and its payload, as in NewMessage."""
+
     on_conflict: OnConflict
     after: Iterable[int] | None
     after_failed: AfterFailed
+    expect_result: bool
+
+
+class PublishOptions(MessageOptions, total=False):
+    """What `publish` takes by name, as in NewMessage."""
+
+    body: bytes | None
 
 
 def to_columns(message: NewMessage) -> dict[str, Any]:
     """Check a message; return its columns, without those that were not given.
 
     A timedelta as available_at counts from the server's now; `ttl`, which is no column, from available_at. Nor are `after` and
-    `after_failed`, which stand there together or not at all.
+    `after_failed`, which stand there together or not at all, nor `expect_result`.
     """
     if all(map(is_, _options(message), NO_OPTIONS)):
         return plain_columns(message.topic, message.payload)
@@ -120,6 +133,7 @@ def to_columns(message: NewMessage) -> dict[str, Any]:
         "ttl": _ttl(message),
         "after": after,
         "after_failed": message.after_failed if after else None,
+        "expect_result": "true" if message.expect_result else None,
     }
     return {column: value for column, value in row.items() if value is not None}
 
@@ -164,7 +178,7 @@ def _body(message: NewMessage) -> bytes | None:
         return None
     if not isinstance(message.body, bytes | bytearray | memoryview):
         raise InvalidMessage(
-            f"body is a {type(message.body).__name__}, not bytes: encode it, or publish it as the payload"
+            f"body has the type {type(message.body).__name__}, not bytes: encode it, or publish it as the payload"
         )
     body = bytes(message.body)
     if len(body) > jsonb.MAX_BYTES:
@@ -178,7 +192,7 @@ def _headers(headers: Mapping[str, Any] | None, body: bytes | None) -> str | Non
     if headers is None:
         return None
     if not isinstance(headers, Mapping):
-        raise InvalidMessage(f"headers is a {type(headers).__name__}: it must be a mapping of names to values")
+        raise InvalidMessage(f"headers has the type {type(headers).__name__}: it must be a mapping of names to values")
     given = dict(headers)
     if body is None or not body.startswith(MAGIC):
         # Of a message whose headers were passed on: it was encrypted, and this one is not, or not yet.
@@ -234,7 +248,7 @@ def _after(message: NewMessage) -> str | None:
             raise InvalidMessage(f"after has {each!r:.50}, which is no id of a message (0 is one that was dropped)")
     if len(ids) > MAX_AFTER:
         raise InvalidMessage(
-            f"after has {len(ids)} messages, {MAX_AFTER} is the limit: gather them by messages between"
+            f"after has {len(ids):,} messages, {MAX_AFTER:,} is the limit: gather them by messages between"
         )
     if ids and message.on_conflict in ("replace", "append"):
         raise InvalidMessage(

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from pgrouse.errors import InvalidMessage, InvalidPayload
 from pgrouse.publishing import schema_cache
-from pgrouse.publishing.copy_rows import READ_START, CopyRows
+from pgrouse.publishing.copy_rows import READ_START, CopyRows, read_ids
 from pgrouse.publishing.drivers import driver_of
 from pgrouse.publishing.new_message import NewMessage, OnConflict, PublishOptions, plain_columns, to_columns
 from pgrouse.publishing.publish_statement import publish_statement
@@ -115,27 +115,53 @@ async def publish_columns(
 
 @overload
 def publish_many(  # type: ignore[overload-overlap]  # as of publish
-    conn: AnyAsyncConnection, messages: Iterable[NewMessage], *, cipher: Cipher | None = None
+    conn: AnyAsyncConnection,
+    messages: Iterable[NewMessage],
+    *,
+    cipher: Cipher | None = None,
+    returning: Literal[False] = False,
 ) -> Coroutine[Any, Any, PublishedMany]: ...
 
 
 @overload
+def publish_many(  # type: ignore[overload-overlap]  # as of publish
+    conn: AnyAsyncConnection, messages: Iterable[NewMessage], *, cipher: Cipher | None = None, returning: Literal[True]
+) -> Coroutine[Any, Any, list[Published]]: ...
+
+
+@overload
 def publish_many(
-    conn: AnyBlockingConnection, messages: Iterable[NewMessage], *, cipher: Cipher | None = None
+    conn: AnyBlockingConnection,
+    messages: Iterable[NewMessage],
+    *,
+    cipher: Cipher | None = None,
+    returning: Literal[False] = False,
 ) -> PublishedMany: ...
 
 
+@overload
 def publish_many(
-    conn: Any, messages: Iterable[NewMessage], *, cipher: Cipher | None = None
-) -> PublishedMany | Coroutine[Any, Any, PublishedMany]:
+    conn: AnyBlockingConnection,
+    messages: Iterable[NewMessage],
+    *,
+    cipher: Cipher | None = None,
+    returning: Literal[True],
+) -> list[Published]: ...
+
+
+def publish_many(
+    conn: Any, messages: Iterable[NewMessage], *, cipher: Cipher | None = None, returning: bool = False
+) -> PublishedMany | list[Published] | Coroutine[Any, Any, PublishedMany | list[Published]]:
     """Publish any number of messages by COPY in the connection's transaction; return how many. Await it on an async connection.
 
     The messages are streamed, and become available in their order. All are published or none, but for those that a full topic drops.
     The iterable may read from the same blocking connection. A list or tuple may not: each message is encoded while the server stores those
     before it, so that it takes half of the time.
-    COPY gives no ids back and knows no `on_conflict`: if you need one, call `publish` for each, best within `conn.pipeline()`.
-    Where SQLAlchemy or Django is on another driver than psycopg or asyncpg there is no COPY: then it is an INSERT for each 500.
-    A `cipher` encrypts those whose topics are its topics.
+    With `returning` the result is a list: what `publish` would have returned for each message, in their order. COPY gives no ids back, so
+    this is an INSERT for each 500 messages. Where SQLAlchemy or Django is on another driver than psycopg or asyncpg there is no COPY, and it
+    always is.
+    A `cipher` encrypts those whose topics are its topics. There is no `on_conflict` and no `after` here: if you need one, call `publish` for
+    each, best within `conn.pipeline()`.
 
     Raises:
         InvalidMessage: with the number of the message; none was published, and the transaction can still be used.
@@ -145,7 +171,10 @@ def publish_many(
     """
     driver = driver_of(conn)
     sending = trace_context.start_publish_span(conn)
-    return _run(driver, _publish_many(driver, CopyRows(messages, sending, cipher), sending), None)
+    rows = CopyRows(messages, sending, cipher)
+    if returning:
+        return _run(driver, _publish_with_ids(driver, rows, sending), None)
+    return _run(driver, _publish_many(driver, rows, sending), None)
 
 
 def _run(driver: Driver, coroutine: Coroutine[Any, Any, T], topic: str | None) -> T | Coroutine[Any, Any, T]:
@@ -208,6 +237,18 @@ async def _publish_many(driver: Driver, rows: CopyRows, sending: NoTrace | Publi
             for part in rows.parts(await bulk.fetch_row(READ_START)):
                 published += await bulk.copy_in(part)
         return sending.sent_many(PublishedMany(published, rows.count - published))
+
+
+async def _publish_with_ids(driver: Driver, rows: CopyRows, sending: NoTrace | PublishSpan) -> list[Published]:
+    published: list[Published] = []
+    with sending, ErrorTranslation(lambda _: None):
+        async with driver.bulk() as bulk:
+            for part in rows.parts(await bulk.fetch_row(READ_START)):
+                for topics, insert in part.inserts_with_ids():
+                    published += read_ids(topics, *(await bulk.fetch_row(insert) or (None, None)))
+        stored = sum(map(bool, published))
+        sending.sent_many(PublishedMany(stored, rows.count - stored))
+        return published
 
 
 async def _check_inline(known: CachedSchema, columns: dict[str, Any]) -> list[str]:

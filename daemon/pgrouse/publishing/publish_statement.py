@@ -21,6 +21,7 @@ CASTS = {
     "delay": "pg_catalog.text::interval",
     "ttl": "pg_catalog.text::interval",
     "after": "pg_catalog.text::bigint[]",
+    "expect_result": "pg_catalog.text::boolean",
 }
 
 # While no topic has a policy that publishing must look at, it has no schema either: to know that costs next to nothing. Who may not read
@@ -53,7 +54,7 @@ def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: C
 def _sql(names: tuple[str, ...], on_conflict: OnConflict, has_schema: bool) -> str:
     """Return the same text for the same columns: drivers prepare what comes again, and keep what they found in it."""
     given = {name: f"%({name})s::{CASTS.get(name, 'pg_catalog.text')}" for name in names}
-    is_a_row = on_conflict == "error" and "after" not in given
+    is_a_row = on_conflict == "error" and "after" not in given and "expect_result" not in given
     publish = _by_row(given) if is_a_row else _by_function(given, on_conflict)
     return publish.format(SCHEMA_IS_KNOWN if has_schema else HAS_NO_SCHEMA)
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from pgrouse.errors import (
     KeyTaken,
     PayloadTooLarge,
+    PgrouseError,
     PredecessorNotFound,
     PublishRateExceeded,
-    PublishRejected,
+    SchemaMismatch,
     TopicClosed,
     TopicFull,
     TopicReserved,
@@ -26,6 +27,9 @@ ERROR_CLASSES = (
     PredecessorNotFound,
 )
 KEY_CONSTRAINTS = ("message_key", "held_key_pkey")
+# No such table, schema or function.
+NOT_INSTALLED = ("42P01", "3F000", "42883")
+OURS = re.compile(r"\bmessages\b")
 # In no language are these words translated, nor their order changed.
 TOPIC_AND_KEY = re.compile(r"\(topic, key\)=\(([^,]+), (.*)\)", re.DOTALL)
 COPY_LINE = re.compile(r"COPY message, \S+ (\d+)")
@@ -53,7 +57,9 @@ TopicAndKey = tuple[str, str | None]
 
 
 class ErrorTranslation:
-    """A block that raises a rejection by a policy of the topic as PublishRejected, with the error of the driver as its cause; all else passes.
+    """A block that raises refusals of a publish as errors of pgrouse, with the error of the driver as their cause; all else passes.
+
+    They are a PublishRejected for a policy of the topic, and a SchemaMismatch for a missing schema.
 
     It is no `contextmanager`: every publish enters one, and a generator would take longer than the rest of the check.
 
@@ -76,13 +82,23 @@ class ErrorTranslation:
             raise refused from error
 
 
-def _translated(answer: ServerError, find_key: Callable[[ServerError], TopicAndKey | None]) -> PublishRejected | None:
+def sqlstate_of(error: BaseException) -> str | None:
+    """Return the code of the error of the server that this is, or that caused it; None if there is none."""
+    answer = _server_error(error)
+    return None if answer is None else answer.sqlstate
+
+
+def _translated(answer: ServerError, find_key: Callable[[ServerError], TopicAndKey | None]) -> PgrouseError | None:
     text = ": ".join(filter(None, [answer.text, answer.hint]))
     for kind in ERROR_CLASSES:
         if answer.sqlstate == kind.sqlstate:
             return kind(text)
     if answer.sqlstate == KeyTaken.sqlstate and answer.constraint in KEY_CONSTRAINTS and answer.schema == "messages":
         return KeyTaken(text if answer.hint else _key_taken(_key_in_detail(answer) or find_key(answer)))
+    if answer.sqlstate in NOT_INSTALLED and OURS.search(answer.text):
+        return SchemaMismatch(
+            f"the schema of this database is missing or older than this version: run `pgrouse migrate` ({answer.text})"
+        )
     return None
 
 

@@ -1,4 +1,4 @@
-"""A coroutine that logs an error if it is never awaited: what it would have published was not published."""
+"""A coroutine that logs an error if it is never awaited: what it would have done was not done."""
 
 from __future__ import annotations
 
@@ -6,14 +6,34 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
 from pgrouse import events
 
 T = TypeVar("T")
-FIX = "write `await` before it: nothing was published"
+
+
+class AwaitedCall(NamedTuple):
+    """What a coroutine does.
+
+    Attributes:
+        event: logged when it is never awaited.
+        undone: what it did then, as its handler is told.
+        nothing: the same, in the log.
+    """
+
+    event: str
+    undone: str
+    nothing: str
+
+
+ACTIONS = {
+    "publish": AwaitedCall(events.PUBLISH_NEVER_AWAITED, "published nothing", "nothing was published"),
+    "complete": AwaitedCall(events.COMPLETE_NEVER_AWAITED, "completed nothing", "nothing was completed"),
+    "step": AwaitedCall(events.STEP_NEVER_AWAITED, "did nothing", "the step was not done"),
+}
 
 
 class TrackedCoroutine(Coroutine[Any, Any, T]):
@@ -21,17 +41,24 @@ class TrackedCoroutine(Coroutine[Any, Any, T]):
 
     Args:
         coroutine: what is awaited.
-        topic: the topic that it would publish to; None = several.
+        topic: the topic that it would publish to, or whose message it is about; None = several.
+        action: one of ACTIONS.
 
     Attributes:
         is_started: whether it is awaited, or was closed.
-        on_never_awaited: called with the topic when it is destroyed and was never awaited.
+        on_never_awaited: called with the text `forgotten` when it is destroyed and was never awaited.
     """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], topic: str | None) -> None:
-        self._coroutine, self.topic = coroutine, topic
+    def __init__(self, coroutine: Coroutine[Any, Any, T], topic: str | None, action: str = "publish") -> None:
+        self._coroutine, self.topic, self.action = coroutine, topic, action
         self.is_started = False
-        self.on_never_awaited: Callable[[str | None], None] | None = None
+        self.on_never_awaited: Callable[[str], None] | None = None
+
+    @property
+    def forgotten(self) -> str:
+        """What there is to say of it if it is not awaited."""
+        shown = f"{self.topic!r}, ..." if self.action == "publish" else "..."
+        return f"ctx.{self.action}({shown}) was not awaited, and {ACTIONS[self.action].undone}: await it"
 
     def __await__(self) -> Generator[Any, Any, T]:
         self.is_started = True
@@ -56,15 +83,18 @@ class TrackedCoroutine(Coroutine[Any, Any, T]):
         if self.is_started or sys.is_finalizing():
             return
         if self.on_never_awaited is not None:
-            self.on_never_awaited(self.topic)
+            self.on_never_awaited(self.forgotten)
         # A destructor must not raise, and a logger of the application may do anything.
         with suppress(Exception):
-            _log_never_awaited(self.topic)
+            # Otherwise the interpreter would warn of the same, without a level and a place.
+            self._coroutine.close()
+            _log_never_awaited(ACTIONS[self.action], self.topic)
 
 
-def _log_never_awaited(topic: str | None) -> None:
+def _log_never_awaited(action: AwaitedCall, topic: str | None) -> None:
     """Log it as this process logs: a library does not write where its caller has not asked it to."""
+    fix = f"write `await` before it: {action.nothing}"
     if structlog.is_configured():
-        structlog.get_logger().error(events.PUBLISH_NEVER_AWAITED, topic=topic, fix=FIX)
+        structlog.get_logger().error(action.event, topic=topic, fix=fix)
     else:
-        logging.getLogger("pgrouse").error("%s topic=%s: %s", events.PUBLISH_NEVER_AWAITED, topic, FIX)
+        logging.getLogger("pgrouse").error("%s topic=%s: %s", action.event, topic, fix)

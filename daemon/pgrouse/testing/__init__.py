@@ -6,6 +6,7 @@ nothing is; `at` sets the time by which the queue lives; `database` makes a data
 
 from pgrouse.testing.attempt import Attempt
 from pgrouse.testing.clock import at
+from pgrouse.testing.database_url import DatabaseUrl
 from pgrouse.testing.drain import drain
 from pgrouse.testing.fixtures import clean, database
 from pgrouse.testing.perform import perform
@@ -13,6 +14,7 @@ from pgrouse.testing.published import assert_not_published, assert_published, pu
 
 __all__ = [
     "Attempt",
+    "DatabaseUrl",
     "assert_not_published",
     "assert_published",
     "at",

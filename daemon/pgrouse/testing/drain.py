@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 import psycopg
 
 from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls.claim import claim
-from pgrouse.client.message import Message
+from pgrouse.client.calls.settle import completion_states
+from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.settlement import SettleKind, Settlement, settlement_call
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.handler import Handler
+from pgrouse.handlers.lifespan import Lifespan
 from pgrouse.run_sync import run_sync
 from pgrouse.testing.attempt import Attempt, attempt
 from pgrouse.testing.handler_call import (
     HandlersSource,
+    RunCoroutine,
+    completed_by,
     handlers_of,
+    lifespan_of,
     run_handler,
     run_handler_async,
-    settlements_of,
 )
 from pgrouse.testing.runtime import AnyConnection, TestRuntime
 
 WORKER = "pgrouse.testing"
+# How long a lifespan may take to start, and to end.
+LIFESPAN_S = 60.0
 T = TypeVar("T")
 
 
 @overload
-def drain(where: psycopg.Connection[Any], handlers: HandlersSource, *, limit: int = 1000) -> list[Attempt]: ...
+def drain(
+    where: psycopg.Connection[Any], handlers: HandlersSource, *, resources: Any = None, limit: int = 1000
+) -> list[Attempt]: ...
 
 
 @overload
@@ -41,11 +51,11 @@ def drain(
 
 
 @overload
-def drain(where: str, handlers: HandlersSource, *, limit: int = 1000) -> Any: ...
+def drain(where: str, handlers: HandlersSource, *, resources: Any = None, limit: int = 1000) -> Any: ...
 
 
 def drain(
-    where: str | AnyConnection, handlers: HandlersSource, *, limit: int = 1000
+    where: str | AnyConnection, handlers: HandlersSource, *, resources: Any = None, limit: int = 1000
 ) -> list[Attempt] | Coroutine[Any, Any, list[Attempt]]:
     """Process the ready messages of these topics, and those that handlers publish, until none is left; return all attempts in their order.
 
@@ -58,35 +68,77 @@ def drain(
             it is committed; await the result on an AsyncConnection. Handlers of its kind get it by `ctx.transaction()`, the others cannot
             work in the database. Or a connection string: everything is committed, and both kinds of handlers get connections; await the
             result where an event loop runs.
-        handlers: functions by topic; or a configuration or its file, with all its settings.
+        handlers: functions by topic; or a configuration or its file, with all its settings, its lifespan too.
+        resources: what `ctx.resources` is, instead of what the lifespan yields.
         limit: at most so many attempts.
 
     Raises:
         RuntimeError: there is more to do after `limit` attempts.
         ConfigError: a function is no handler; says why.
     """
-    found = handlers_of(handlers)
+    work = _Work(handlers_of(handlers), lifespan_of(handlers) if resources is None else None, resources, limit)
     match where:
         case psycopg.AsyncConnection():
-            return _Drain(where, found, TestRuntime(where), limit).run()
+            return work.run_async(where)
         case psycopg.Connection():
-            return run_sync(_Drain(where, found, TestRuntime(where), limit).run())
+            return work.run_blocking(where)
     if is_on_event_loop():
-        return _connected(where, found, limit)
+        return _connected(where, work)
     with psycopg.connect(where, autocommit=True) as conn:
-        return run_sync(_Drain(conn, found, TestRuntime(conn, where), limit).run())
+        return work.run_blocking(conn, where)
 
 
-async def _connected(dsn: str, found: dict[str, Handler], limit: int) -> list[Attempt]:
+async def _connected(dsn: str, work: _Work) -> list[Attempt]:
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
-        return await _Drain(conn, found, TestRuntime(conn, dsn), limit).run()
+        return await work.run_async(conn, dsn)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What one call of drain() works with."""
+
+    handlers: dict[str, Handler]
+    lifespan: Lifespan | None
+    resources: Any
+    limit: int
+
+    async def run_async(self, conn: psycopg.AsyncConnection[Any], dsn: str | None = None) -> list[Attempt]:
+        if self.lifespan is None:
+            return await self._drain(conn, TestRuntime(conn, dsn, self.resources)).run()
+        resources = await self.lifespan.start(LIFESPAN_S)
+        try:
+            return await self._drain(conn, TestRuntime(conn, dsn, resources)).run()
+        finally:
+            await self.lifespan.end(LIFESPAN_S)
+
+    def run_blocking(self, conn: psycopg.Connection[Any], dsn: str | None = None) -> list[Attempt]:
+        if self.lifespan is None:
+            return run_sync(self._drain(conn, TestRuntime(conn, dsn, self.resources)).run())
+        # One loop for all: what the lifespan has opened may be bound to it.
+        with asyncio.Runner() as runner:
+            runtime = TestRuntime(conn, dsn, runner.run(self.lifespan.start(LIFESPAN_S)))
+            try:
+                return run_sync(self._drain(conn, runtime, runner.run).run())
+            finally:
+                runner.run(self.lifespan.end(LIFESPAN_S))
+
+    def _drain(self, conn: AnyConnection, runtime: TestRuntime, run_coroutine: RunCoroutine = asyncio.run) -> _Drain:
+        return _Drain(conn, self.handlers, runtime, self.limit, run_coroutine)
 
 
 class _Drain:
     """One call of drain(). On a blocking connection its coroutines never wait."""
 
-    def __init__(self, conn: AnyConnection, handlers: dict[str, Handler], runtime: TestRuntime, limit: int) -> None:
+    def __init__(
+        self,
+        conn: AnyConnection,
+        handlers: dict[str, Handler],
+        runtime: TestRuntime,
+        limit: int,
+        run_coroutine: RunCoroutine,
+    ) -> None:
         self.conn, self.handlers, self.runtime, self.limit = conn, handlers, runtime, limit
+        self.run_coroutine = run_coroutine
         self.attempts: list[Attempt] = []
 
     async def run(self) -> list[Attempt]:
@@ -106,14 +158,27 @@ class _Drain:
         if is_first:
             await self._settle([Settlement(each, SettleKind.COMPLETE) for each in claimed])
         call = to_call(handler, claimed, self.runtime)
-        settlements = settlements_of(call, await self._run_handler(handler, call))
+        returned = await self._run_handler(handler, call)
+        settlements = await self._confirmed(call, call.to_settlements(returned))
         if not is_first:
             await self._settle([each for each in settlements if each.message.id not in self.runtime.done])
         self.attempts += map(attempt, settlements)
 
+    async def _confirmed(self, call: HandlerCall, settlements: list[Settlement]) -> list[Settlement]:
+        """Return how the attempts ended, also those that the handler has completed."""
+        if completing := list(self.runtime.completing.values()):
+            self.runtime.completing.clear()
+            states = {each.id: each.state for each in await self._run(completion_states(*claim_refs(completing)))}
+            if "open" in states.values():
+                raise RuntimeError(
+                    "drain: the handler has ended, and the transaction of its ctx.complete() is still open"
+                )
+            call.complete([each for each in completing if states[each.id] == "success"])
+        return completed_by(call) + [each for each in settlements if each.message.id not in self.runtime.done]
+
     async def _run_handler(self, handler: Handler, call: HandlerCall) -> object:
         is_async = isinstance(self.conn, psycopg.AsyncConnection)
-        return await run_handler_async(handler, call) if is_async else run_handler(call)
+        return await run_handler_async(handler, call) if is_async else run_handler(call, self.run_coroutine)
 
     async def _claim(self, topics: list[str], most: int) -> list[Message]:
         return await self._run(claim(WORKER, topics, most))

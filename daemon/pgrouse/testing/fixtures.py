@@ -12,14 +12,17 @@ from psycopg import sql
 
 from pgrouse import devdb, search_path
 from pgrouse.install import schema
+from pgrouse.testing.database_url import DatabaseUrl
 
 # Tables that migrations fill.
 KEPT_TABLES = ("migration", "topic", "low_water_mark", "alert_bound", "mutex")
 
 
 @contextmanager
-def database(dsn: str | None = None) -> Iterator[str]:
-    """Create a database with the schema of pgrouse, yield its connection string, and drop it at the end.
+def database(dsn: str | None = None) -> Iterator[DatabaseUrl]:
+    """Create a database with the schema of pgrouse, yield its URL, and drop it at the end.
+
+    The URL is a text that psycopg and asyncpg connect with; `url.url("postgresql+asyncpg")` is what SQLAlchemy reads.
 
     Args:
         dsn: of a server, where this role may make databases; unless given $PGROUSE_TEST_DSN, else a PostgreSQL of this machine as
@@ -36,7 +39,7 @@ def database(dsn: str | None = None) -> Iterator[str]:
         try:
             with search_path.fix(psycopg.connect(server.dsn(name), autocommit=True)) as conn:
                 schema.migrate(conn)
-            yield server.dsn(name)
+            yield DatabaseUrl.of(server.dsn(name))
         finally:
             _run(server.dsn(), sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,40 +11,60 @@ from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
 from pgrouse.handlers import loader, outcome
 from pgrouse.handlers.call import HandlerCall
+from pgrouse.handlers.discovery import with_declared
 from pgrouse.handlers.handler import ExecutionMode, Handler
+from pgrouse.handlers.lifespan import Lifespan
 from pgrouse.handlers.publish_tracker import check_awaited
+from pgrouse.handlers.topic import Topic
 
-HandlersSource = Mapping[str, Callable[..., Any]] | config.Config | Path | str
-DEFAULT_TOPIC = config.Topic(handler="a:test")
+AnyTopic = Topic[Any, ..., Any]
+HandlersSource = Mapping[str, Callable[..., Any] | Handler] | Iterable[AnyTopic] | config.Config | Path | str
+# How the coroutine of an async handler is run to its end.
+RunCoroutine = Callable[[Coroutine[Any, Any, object]], object]
+DEFAULT_TOPIC = config.TopicSettings(handler="a:test")
 
 
 def handlers_of(given: HandlersSource) -> dict[str, Handler]:
-    """Return handlers by topic. given: functions by topic; or a configuration, or its file, whose handlers are imported.
+    """Return handlers by topic. given: functions by topic; or topics of code; or a configuration, or its file, whose handlers are imported.
 
     Raises:
         ConfigError: a function is no handler; says why.
     """
     match given:
         case config.Config():
-            return loader.load(given)
+            return loader.load(with_declared(given))
         case str() | Path():
-            return loader.load(config.load(Path(given)))
-        case _:
+            return loader.load(with_declared(config.load(Path(given))))
+        case Mapping():
             return {topic: handler_of(topic, function) for topic, function in given.items()}
+        case _:
+            return {each.name: handler_of(each.name, each) for each in given}
 
 
-def handler_of(topic: str, function: Callable[..., Any]) -> Handler:
-    """Return a function as the handler of a topic, with the usual settings."""
+def lifespan_of(given: HandlersSource) -> Lifespan | None:
+    """Return the lifespan of a configuration, or of its file, if it has one."""
+    settings = config.load(Path(given)) if isinstance(given, str | Path) else given
+    if not isinstance(settings, config.Config) or (function := loader.find_lifespan(settings.handlers)) is None:
+        return None
+    return Lifespan(f"handlers.lifespan: {settings.handlers.lifespan}", function)
+
+
+def handler_of(topic: str, function: Callable[..., Any] | Handler) -> Handler:
+    """Return a function as the handler of a topic: with the settings of its decorator, else with the usual ones."""
+    if isinstance(function, Handler):
+        return function
+    if isinstance(function, Topic):
+        return loader.find_declared(topic, function)
     name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', type(function).__qualname__)}"
     return loader.inspect_handler(topic, name, function, DEFAULT_TOPIC, config.HandlersSettings())
 
 
-def run_handler(call: HandlerCall) -> object:
+def run_handler(call: HandlerCall, run_coroutine: RunCoroutine = asyncio.run) -> object:
     """Call the handler, and return what it returned or raised."""
     try:
         returned = call.call()
         return check_awaited(
-            call.tracker, asyncio.run(_awaited(returned)) if hasattr(returned, "__await__") else returned
+            call.tracker, run_coroutine(_awaited(returned)) if hasattr(returned, "__await__") else returned
         )
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an exception is its result
         return error
@@ -61,10 +81,9 @@ async def run_handler_async(handler: Handler, call: HandlerCall) -> object:
         return error
 
 
-def settlements_of(call: HandlerCall, returned: object) -> list[Settlement]:
-    """Return how the attempts ended, also those that `ctx.transaction()` has completed."""
-    completed = [outcome.to_settlement(message, result) for message, result in call.completed()]
-    return completed + call.to_settlements(returned)
+def completed_by(call: HandlerCall) -> list[Settlement]:
+    """Return the ends of those messages that the handler has completed."""
+    return [outcome.to_settlement(message, result) for message, result in call.completed()]
 
 
 async def _awaited(returned: Awaitable[object]) -> object:

@@ -12,7 +12,7 @@ from pgrouse.handlers.event_loop import is_on_event_loop
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.outcome import Outcome
 from pgrouse.testing.attempt import Attempt, attempt
-from pgrouse.testing.handler_call import handler_of, run_handler, run_handler_async, settlements_of
+from pgrouse.testing.handler_call import completed_by, handler_of, run_handler, run_handler_async
 from pgrouse.testing.runtime import AnyConnection, TestRuntime
 
 
@@ -30,6 +30,7 @@ def perform(
     runs: int | None = None,
     max_attempts: int | None = None,
     conn: AnyConnection | None = None,
+    resources: Any = None,
 ) -> Any:
     """Call a handler as a daemon does, with a context, and return the `Attempt`; await it where an event loop runs.
 
@@ -50,6 +51,7 @@ def perform(
         max_attempts: how many there may be.
         conn: where `ctx.publish()` publishes; psycopg's, of the handler's kind. There is no message in the queue, so that
             `ctx.transaction()` and `ctx.step()` need `drain`.
+        resources: what `ctx.resources` is.
 
     Raises:
         InvalidMessage: the payload is none that can be published.
@@ -75,7 +77,7 @@ def perform(
         runs=number if runs is None else runs,
     )
     handler = handler_of(topic, function)
-    call = to_call(handler, [message], TestRuntime(conn))
+    call = to_call(handler, [message], TestRuntime(conn, resources=resources))
     return _on_the_loop(handler, call) if is_on_event_loop() else _attempt(call, run_handler(call))
 
 
@@ -86,4 +88,4 @@ async def _on_the_loop(handler: Handler, call: HandlerCall) -> Attempt:
 def _attempt(call: HandlerCall, returned: object) -> Attempt:
     if isinstance(returned, BaseException) and not isinstance(returned, Outcome):
         raise returned
-    return attempt(settlements_of(call, returned)[0])
+    return attempt([*call.to_settlements(returned), *completed_by(call)][0])

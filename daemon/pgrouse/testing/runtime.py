@@ -22,18 +22,21 @@ class TestRuntime:
     Args:
         conn: the test's connection; None = there is none, and handlers get an error that says so.
         dsn: where handlers of the other kind connect to; None = they cannot.
+        resources: what they share, as a lifespan yields it.
 
     Attributes:
-        done: the ids of messages that handlers completed by `ctx.transaction()`.
+        done: the ids of messages that handlers completed by `ctx.transaction()` or `ctx.complete()`.
+        completing: messages that handlers may have completed by `ctx.complete()`, by id.
     """
 
     __test__ = False  # pytest collects classes with such a name
     stopping = False
     encryption = NoEncryption()
 
-    def __init__(self, conn: AnyConnection | None, dsn: str | None = None) -> None:
-        self.conn, self.dsn = conn, dsn
+    def __init__(self, conn: AnyConnection | None, dsn: str | None = None, resources: Any = None) -> None:
+        self.conn, self.dsn, self.resources = conn, dsn, resources
         self.done: set[int] = set()
+        self.completing: dict[int, Message] = {}
         self._progress: dict[int, str] = {}
 
     @property
@@ -57,6 +60,10 @@ class TestRuntime:
     def cancelled(self, message: Message) -> bool:
         """Return False: nothing cancels a message here."""
         return False
+
+    def mark_completing(self, *messages: Message) -> None:
+        """Record that the handler completes these messages in a transaction of its own."""
+        self.completing |= {message.id: message for message in messages}
 
     def note_progress(self, message: Message, text: str) -> None:
         """Store the progress."""

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import logging
+import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import structlog
 
 from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.handlers import outcome
+from pgrouse.handlers import current_attempt, outcome
+from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import Handler
+from pgrouse.handlers.own_completion import NotCommitted
 from pgrouse.handlers.runtime import HandlerRuntime
-from pgrouse.telemetry import trace_context
+from pgrouse.worker import completion_check
+from pgrouse.worker.attempt_log import log_ends, log_failures
+from pgrouse.worker.completion_check import CompletionState
+from pgrouse.worker.failure_hooks import FailureHooks
 from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.metrics_recorder import AttemptResult
 from pgrouse.worker.observer import Observer
 from pgrouse.worker.run import Run, StopReason
 from pgrouse.worker.runners import Runner
@@ -27,13 +33,10 @@ from pgrouse.worker.settle_buffer import SettleBuffer
 
 log = structlog.get_logger()
 
-FAILURE_EVENTS = {
-    SettleKind.COMPLETE: events.MESSAGE_OUTPUT_DROPPED,
-    SettleKind.RETRY: events.ATTEMPT_FAILED,
-    SettleKind.EXPIRE: events.ATTEMPT_TIMED_OUT,
-    SettleKind.REJECT: events.MESSAGE_REJECTED,
-    SettleKind.FAIL: events.MESSAGE_FAILED,
-}
+STILL_OPEN = (
+    "the handler has ended, and the transaction of its ctx.complete() is still open: commit it or roll it back before the handler ends. "
+    "The message ends with that transaction, or is tried again when its lock has expired"
+)
 
 
 class Attempts:
@@ -43,6 +46,7 @@ class Attempts:
         runners: by topic.
         schemas: the payload schemas of the topics.
         observer: sees every attempt.
+        hooks: called for failures, if there are any.
 
     Attributes:
         runs: what runs now.
@@ -57,13 +61,16 @@ class Attempts:
         runners: dict[str, Runner],
         schemas: SchemaCache,
         observer: Observer,
+        hooks: FailureHooks | None = None,
     ) -> None:
         self.in_flight, self.settle_buffer, self.runtime = in_flight, settle_buffer, runtime
         self.runners, self.schemas, self.observer = runners, schemas, observer
-        self.encryption = runtime.encryption
+        self.encryption, self._hooks = runtime.encryption, hooks
         self._is_encrypted = not isinstance(self.encryption, NoEncryption)
         self.runs: set[Run] = set()
         self.is_draining = False
+        # Decided once: the time of each handler is not taken for lines that are not logged.
+        self._logs_ends = logging.getLogger().isEnabledFor(logging.DEBUG)
 
     def begin(
         self, handler: Handler, messages: list[Message], free_slot: Callable[[], None], run: Run | None = None
@@ -79,7 +86,10 @@ class Attempts:
         Returns:
             what `finish` takes; None if all messages are settled.
         """
+        current_attempt.set_messages(messages)
+        began_at = time.monotonic() if self._logs_ends else 0.0
         span = self.observer.attempt(messages, is_batch=handler.batch_options is not None)
+        call: HandlerCall | None = None
         ended: list[Settlement] | None = None
         try:
             if self._is_encrypted or not self.schemas.is_empty:
@@ -91,24 +101,35 @@ class Attempts:
             ended = _crashed(handler, messages, error)
         if run is not None:
             run.messages = messages
-        if ended is not None:
+        is_completing = bool(self.in_flight.completing) and any(map(self.in_flight.is_completing, messages))
+        if ended is not None and not is_completing:
             settled = self._settle_ended(messages, ended) if run is None else self._end(run, ended)
             span.end(settled, lost=False)
+            if self._logs_ends:
+                _log_ends(handler, call, settled, began_at)
             return None
+        assert call is not None  # noqa: S101 - something runs
         run = run or Run(handler, messages, free_slot)
-        run.begin(call, span)
+        run.begin(call, span, began_at)
+        run.ended = ended
         self.runs.add(run)
         return run
 
     async def finish(self, run: Run) -> None:
         """Wait for the end of a run in its task, and settle its messages. Whatever the handler does, this returns."""
         try:
-            settlements = await self.runners[run.handler.topic].finish(run, self._call(run))
+            runner = self.runners[run.handler.topic]
+            settlements = await runner.finish(run, self._call(run)) if run.ended is None else run.ended
         except asyncio.CancelledError as error:
             settlements = self._cancelled(run, error)
         except Exception as error:  # noqa: BLE001 - as in begin
             settlements = self.in_flight.held(_crashed(run.handler, run.messages, error))
-        run.span.end(self._end(run, settlements), lost=run.stop_reason is StopReason.LOST)
+        if self.in_flight.completing and any(map(self.in_flight.is_completing, run.messages)):
+            settlements = await self._confirm(run, settlements)
+        settled = self._end(run, settlements)
+        run.span.end(settled, lost=run.stop_reason is StopReason.LOST)
+        if self._logs_ends:
+            _log_ends(run.handler, run.call, settled, run.began_at)
 
     def end_unstarted(self, run: Run) -> None:
         """The task of a run was cancelled before its first step: `begin` was never called."""
@@ -121,7 +142,9 @@ class Attempts:
     def release_running(self) -> None:
         """Release the messages of handlers that ignore their cancellation: the process is about to end."""
         for run in self.runs:
-            self.settle(self.in_flight.held(self._call(run).released()))
+            released = self.in_flight.held(self._call(run).released())
+            # The row may be held by the transaction of a handler that does not obey: nothing may wait for it.
+            self.settle([each for each in released if not self.in_flight.is_completing(each.message)])
 
     def settle(self, settlements: list[Settlement]) -> list[Settlement]:
         """Settle messages; return how, as it may be stored and logged."""
@@ -129,13 +152,20 @@ class Attempts:
             settlements = self.encryption.encrypt_all(settlements)
         for each in settlements:
             if each.error is not None or each.warnings:
-                _log(settlements)
+                self._report_failures(settlements)
                 break
         if self.in_flight.progress:
             for each in settlements:
                 each.progress = self.in_flight.progress.last(each.message)
         self.settle_buffer.add(*settlements)
         return settlements
+
+    def _report_failures(self, settlements: list[Settlement]) -> None:
+        log_failures(settlements)
+        if self._hooks is not None:
+            self._hooks.report(settlements)
+        for each in settlements:
+            each.exception = None  # its frames are not kept until the message is settled
 
     def _check(self, messages: list[Message]) -> tuple[list[Message], list[Settlement]]:
         """Return those of the messages that can be decrypted and match their schema; if none does, how they all end."""
@@ -158,6 +188,37 @@ class Attempts:
             return call.to_settlements(error)
         return call.timed_out() if run.stop_reason is StopReason.TIMED_OUT else call.released()
 
+    async def _confirm(self, run: Run, settlements: list[Settlement]) -> list[Settlement]:
+        """Return what there is to settle of messages that `ctx.complete()` may have completed."""
+        if run.timer is not None:
+            run.timer.cancel()
+        messages = [each.message for each in settlements]
+        states = await completion_check.find_states(self.runtime.pool, messages)
+        by_state = {
+            state: [each for each in settlements if states[each.message.id] == state] for state in CompletionState
+        }
+        call = self._call(run)
+        if committed := by_state[CompletionState.SUCCESS]:
+            call.complete([each.message for each in committed])
+            _log_late(call, self.encryption.encrypt_all(committed))
+        self._forget_lost(by_state[CompletionState.LOST])
+        self._abandon_open(by_state[CompletionState.OPEN])
+        return by_state[CompletionState.HELD]
+
+    def _forget_lost(self, settlements: list[Settlement]) -> None:
+        lost = [each.message for each in settlements]
+        self.in_flight.remove(lost)
+        self.settle_buffer.metrics.record_end(lost, AttemptResult.LOST)
+        for each in lost:
+            log.warning(events.MESSAGE_LOCK_LOST, message_id=each.id, topic=each.topic, attempt=each.attempt)
+
+    def _abandon_open(self, settlements: list[Settlement]) -> None:
+        """A settle would wait for these transactions. When they end, so do the messages: completed, or by their locks."""
+        for each in settlements:
+            message = each.message
+            log.error(events.MESSAGE_COMPLETION_OPEN, message_id=message.id, topic=message.topic, fix=STILL_OPEN)
+            self.in_flight.abandon(message)
+
     def _end(self, run: Run, settlements: list[Settlement]) -> list[Settlement]:
         """Settle the messages of a run, except those that were lost meanwhile."""
         self.runs.discard(run)
@@ -177,6 +238,13 @@ class Attempts:
         return settled
 
 
+def _log_late(call: HandlerCall, settlements: list[Settlement]) -> None:
+    """Log why a handler failed whose messages are completed."""
+    reasons = {each.error for each in settlements if each.error and each.error_type != NotCommitted.__qualname__}
+    for reason in reasons:
+        call.log_after_completion(reason)
+
+
 def _crashed(handler: Handler, messages: list[Message], error: Exception) -> list[Settlement]:
     """Return how messages end after a bug of pgrouse, or an outcome that cannot be formatted."""
     first = messages[0]
@@ -186,24 +254,7 @@ def _crashed(handler: Handler, messages: list[Message], error: Exception) -> lis
     return [Settlement(each, SettleKind.RETRY, error=described, error_type=kind) for each in messages]
 
 
-def _log(settlements: list[Settlement]) -> None:
-    """Log the failures and warnings of attempts. What is the same for many messages of a batch is logged once, with the first of them."""
-    failures: Counter[tuple[SettleKind, str | None]] = Counter(
-        (each.kind, each.error) for each in settlements if each.error is not None
-    )
-    warnings = Counter(warning for each in settlements for warning in each.warnings)
-    for each in settlements:
-        if count := failures.pop((each.kind, each.error), 0):
-            # The last line of an error, never a payload.
-            reason = (each.error or "").rstrip().rpartition("\n")[2]
-            log.warning(FAILURE_EVENTS[each.kind], **_log_keys(each, reason, count))
-        for warning in each.warnings:
-            if count := warnings.pop(warning, 0):
-                event, reason = warning
-                log.error(event, **_log_keys(each, reason, count))
-
-
-def _log_keys(settlement: Settlement, reason: str, count: int) -> dict[str, Any]:
-    message = settlement.message
-    keys = {"message_id": message.id, "topic": message.topic, "attempt": message.attempt, "reason": reason}
-    return {**keys, **({"messages": count} if count > 1 else {}), **trace_context.log_keys()}
+def _log_ends(handler: Handler, call: HandlerCall | None, settled: list[Settlement], began_at: float) -> None:
+    is_first = handler.rules.policy is AckPolicy.ACK_FIRST
+    completed = [] if call is None else call.messages if is_first else [message for message, _ in call.completed()]
+    log_ends(settled, completed, time.monotonic() - began_at)

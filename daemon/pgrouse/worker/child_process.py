@@ -1,7 +1,7 @@
 """Handlers in child processes (`isolation = "process"`): they may crash, leak memory, block or hang without affecting anything else.
 
-A child is spawned, not forked: it inherits only one socket from the daemon. It ends when the daemon ends. It has no connection to the
-database: its context offers no transaction, and the daemon settles for it. A child whose call times out, or whose message is lost, is killed.
+A child is spawned, not forked: it inherits only one socket from the daemon. It ends when the daemon ends. It has no connection of the
+worker: its context offers no transaction, and the daemon settles for it. A child whose call times out, or whose message is lost, is killed.
 What its handler reports while it runs (progress, lock extensions) is sent to the daemon through the socket, as datagrams: children share it
 without a lock, and a child that is killed while sending leaves nothing inconsistent.
 """
@@ -17,26 +17,30 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from pebble import ProcessPool
 
+from pgrouse import log
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
-from pgrouse.handlers import loader
+from pgrouse.crypto.envelope import ENCRYPTED_BY
+from pgrouse.handlers import current_attempt, loader
 from pgrouse.handlers.call import to_call
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.event_loop import DONE
 from pgrouse.handlers.handler import Handler
 from pgrouse.handlers.runtime import AsyncPool, BlockingPool
 from pgrouse.telemetry import trace_context
+from pgrouse.worker import django_connections
+from pgrouse.worker.child_lifespan import ChildLifespan
 from pgrouse.worker.child_pool import ChildPool
 from pgrouse.worker.django_connections import clean_up_after_coroutine, fresh_connections
 
@@ -50,18 +54,61 @@ DATAGRAM = 65_536
 
 NO_CONNECTION = (
     'ctx.transaction(), ctx.publish() and ctx.step() are not available with isolation = "process", which has no connection of the worker: '
-    "run the handler in a thread, or open a connection of your own, and give it to pgrouse.publish"
+    "run the handler in a thread, or open a connection of your own, and give it to ctx.complete() and pgrouse.publish"
+)
+
+NO_KEY = (
+    "ctx.complete(): the topic is encrypted, and a child process has no keys: complete the message without an output, or run the handler "
+    "in a thread"
 )
 
 _handler: Handler | None = None
+_is_encrypted = False
 _to_daemon: socket.socket | None = None
+_lifespan: ChildLifespan | None = None
+
+
+class ChildEncryption(NoEncryption):
+    """The encryption in a child process, which has no keys: the daemon decrypts messages before, and encrypts their ends.
+
+    Args:
+        is_encrypted: whether the daemon encrypts the topic.
+    """
+
+    def __init__(self, is_encrypted: bool) -> None:
+        self._is_encrypted = is_encrypted
+
+    def encrypt_output(self, message: Message, text: str | None) -> str | None:
+        """Return the output, if it may be stored as it is.
+
+        Raises:
+            RuntimeError: it may not.
+        """
+        if text is not None and (self._is_encrypted or ENCRYPTED_BY in (message.headers or "")):
+            raise RuntimeError(NO_KEY)
+        return text
 
 
 class ChildRuntime:
-    """The runtime of a handler in a child process. It cannot know what happens to its message meanwhile, and needs no keys: messages are decrypted before."""
+    """The runtime of a handler in a child process. It cannot know what happens to its message meanwhile.
+
+    Args:
+        is_encrypted: whether the daemon encrypts the topic.
+
+    Attributes:
+        is_completing: whether the handler has called `ctx.complete()`.
+    """
 
     stopping = False
-    encryption = NoEncryption()
+
+    def __init__(self, is_encrypted: bool) -> None:
+        self.encryption = ChildEncryption(is_encrypted)
+        self.is_completing = False
+
+    @property
+    def resources(self) -> Any:
+        """Return what the lifespan of this process yielded."""
+        return None if _lifespan is None else _lifespan.start()
 
     @property
     def pool(self) -> AsyncPool:
@@ -93,8 +140,28 @@ class ChildRuntime:
         _report(message, extend_s=lock_duration.total_seconds())
         return DONE
 
+    def mark_completing(self, *messages: Message) -> None:
+        """Tell the daemon: it may see the end of these messages before the handler ends."""
+        self.is_completing = True
+        for message in messages:
+            _report(message, completing=True)
+
     def completed(self, *messages: Message) -> None:
-        """Do nothing: there is no transaction here."""
+        """Do nothing: only the daemon counts."""
+
+
+class ChildResult(NamedTuple):
+    """What a child returns.
+
+    Attributes:
+        settlements: how the messages end.
+        ran_s: how long the handler ran, in seconds; None = it was not called.
+        is_completing: whether it has called `ctx.complete()`.
+    """
+
+    settlements: list[Settlement]
+    ran_s: float | None
+    is_completing: bool
 
 
 class ChildProcesses:
@@ -104,16 +171,21 @@ class ChildProcesses:
         size: how many.
         otel: the section `[otel]`: whether handlers' own spans are exported from there.
         without: environment variables that are removed there.
+        log_settings: the section `[log]`: what handlers log there; None = logging is not set up.
+        is_encrypted: whether the daemon encrypts the topic.
     """
 
     def __init__(
         self,
         topic: str,
-        chosen: config.Topic,
+        chosen: config.TopicSettings,
         rules: config.HandlersSettings,
         size: int,
         otel: config.OtelSettings | None = None,
         without: tuple[str, ...] = (),
+        log_settings: config.LogSettings | None = None,
+        *,
+        is_encrypted: bool = False,
     ) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
@@ -122,20 +194,25 @@ class ChildProcesses:
             max_workers=size,
             max_tasks=MAX_TASKS,
             initializer=_initialize,
-            initargs=(topic, chosen, rules, [str(Path(p)) for p in sys.path], theirs, otel, without),
+            initargs=(
+                topic,
+                chosen,
+                rules,
+                [str(Path(p)) for p in sys.path],
+                theirs,
+                otel,
+                without,
+                log_settings,
+                is_encrypted,
+                django_connections.is_set_up(),
+            ),
             context=multiprocessing.get_context("spawn"),
         )
         self._pool = ChildPool(make)
 
-    async def run(self, messages: list[Message], limit_s: float | None) -> tuple[list[Settlement], float | None]:
-        """Run the handler for these messages in a child; its timeout starts when a child starts it.
-
-        Returns:
-            How the messages end, and how long the handler ran in seconds; None = it was not called.
-        """
-        ended: tuple[list[Settlement], float | None] = await self._pool.call(
-            run_handler, messages, trace_context.current(), limit_s=limit_s
-        )
+    async def run(self, messages: list[Message], limit_s: float | None) -> ChildResult:
+        """Run the handler for these messages in a child; its timeout starts when a child starts it."""
+        ended: ChildResult = await self._pool.call(run_handler, messages, trace_context.current(), limit_s=limit_s)
         return ended
 
     def close(self) -> None:
@@ -147,7 +224,7 @@ class ChildProcesses:
         return self._ours.fileno()
 
     def receive(self) -> list[dict[str, Any]]:
-        """Return the reports of the children: each has a message's id and claim_id, and a progress or a lock extension."""
+        """Return the reports of the children: each has a message's id and claim_id, and a progress, a lock extension, or that it is being completed."""
         return list(islice(self._received(), MAX_REPORTS))
 
     def _received(self) -> Iterator[dict[str, Any]]:
@@ -163,14 +240,23 @@ def _report(message: Message, **what: Any) -> None:
         _to_daemon.send(json.dumps({"id": message.id, "claim_id": message.claim_id, **what}).encode())
 
 
-def run_handler(messages: list[Message], trace: dict[str, str]) -> tuple[list[Settlement], float | None]:
+def run_handler(messages: list[Message], trace: dict[str, str]) -> ChildResult:
     """Run the handler for these messages, in the child and within this trace; return what `ChildProcesses.run` does."""
     assert _handler is not None  # noqa: S101 - set by the pool's initializer
-    call = to_call(_handler, messages, ChildRuntime())
+    with nullcontext() if _lifespan is None else _lifespan.busy():
+        return _call_handler(_handler, messages, trace)
+
+
+def _call_handler(handler: Handler, messages: list[Message], trace: dict[str, str]) -> ChildResult:
+    current_attempt.set_messages(messages)
+    runtime = ChildRuntime(_is_encrypted)
+    call = to_call(handler, messages, runtime)
     returned: object
     with trace_context.use_context(trace):
         began = monotonic()
         try:
+            if _lifespan is not None:
+                _lifespan.start()
             with fresh_connections():
                 returned = call.call()
                 if hasattr(returned, "__await__"):
@@ -178,12 +264,15 @@ def run_handler(messages: list[Message], trace: dict[str, str]) -> tuple[list[Se
         except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child
             returned = error
         ran_s = monotonic() - began if call.was_called else None
-        return call.to_settlements(returned), ran_s
+        settlements = call.to_settlements(returned)
+        for each in settlements:
+            each.exception = None  # it may not be picklable
+        return ChildResult(settlements, ran_s, runtime.is_completing)
 
 
 def _run_coroutine(coroutine: Any) -> object:
     try:
-        return asyncio.run(coroutine)
+        return asyncio.run(coroutine) if _lifespan is None else _lifespan.run(coroutine)
     finally:
         clean_up_after_coroutine()
 
@@ -194,14 +283,18 @@ def _exit_nonzero(leave: Callable[[int], NoReturn], code: int) -> NoReturn:
 
 def _initialize(
     topic: str,
-    chosen: config.Topic,
+    chosen: config.TopicSettings,
     rules: config.HandlersSettings,
     path: list[str],
     to_daemon: socket.socket,
     otel: config.OtelSettings | None,
     without: tuple[str, ...],
+    log_settings: config.LogSettings | None,
+    is_encrypted: bool,
+    has_django: bool,
 ) -> None:
-    global _handler, _to_daemon  # noqa: PLW0603 - a child runs one handler
+    global _handler, _to_daemon, _lifespan, _is_encrypted  # noqa: PLW0603 - a child runs one handler
+    _is_encrypted = is_encrypted
     to_daemon.settimeout(SEND_S)
     _to_daemon = to_daemon
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -220,8 +313,17 @@ def _initialize(
     sys.path[:] = path
     for variable in without:
         os.environ.pop(variable, None)
+    if log_settings is not None:
+        log.setup_child(log_settings)
     if otel is not None and otel.enabled:
         from pgrouse.telemetry import providers  # noqa: PLC0415 - extra otel
 
         providers.set_providers(otel, f"{topic}:{os.getpid()}")
+    if has_django:
+        django_connections.set_up()
     _handler = loader.find_handler(topic, chosen, rules)
+    if (function := loader.find_lifespan(rules)) is not None:
+        _lifespan = ChildLifespan(
+            f"handlers.lifespan: {rules.lifespan}", function, rules.startup_timeout.total_seconds()
+        )
+        _lifespan.try_start()

@@ -150,8 +150,9 @@ class ClaimLoop:
     async def _turn(self, client: WorkerClient, settlements: list[Settlement], plan: TurnPlan) -> None:
         sent_at, wake_count = self.planner.clock(), self.planner.wake_count
         result = await self._settle_and_claim(client, settlements, plan)
-        self.settle_buffer.done(settlements, result.lost)
-        self.executor.in_flight.remove(each.message for each in settlements)
+        if settlements:
+            self.settle_buffer.done(settlements, result.lost)
+            self.executor.in_flight.remove(each.message for each in settlements)
         self.planner.record_result(plan, result, sent_at=sent_at, wake_count=wake_count)
         if self.planner.held_back and not self.first:
             # The time of the next claim may have changed, and the first loop waits for it.

@@ -26,6 +26,8 @@ DISARM_AFTER_S = 0.25
 # the first one is stuck waits this much longer.
 STEADY_CLAIM_S = 0.002
 SETTLE_FOR_FIRST_S = 0.01
+# While there is a backlog, claim loops share what can be claimed, but no loop gets less than this: the smaller a claim, the dearer its messages.
+SHARE_AT_LEAST = 64
 # The poll interval while a limit holds messages back: other workers' settles make room, too, and notify no daemon.
 LIMITED_POLL_S = 1.0
 # The delays before the next claim while older transactions are still open, or have locked what is due; from the first to the last.
@@ -340,7 +342,7 @@ class ClaimPlanner:
 
     def _available(self, capacity: Capacity) -> Capacity:
         """The capacity that this claim may use: without what pending claims may return, and only one loop's share while there is a backlog."""
-        share = -(-capacity.limit // self.connections) if self._has_backlog else capacity.limit
+        share = self._share(capacity.limit) if self._has_backlog else capacity.limit
         shared = _remaining(capacity, self._pending_claims, share)
         if capacity.prefetch is not None:
             prefetch = dict(zip(capacity.topics, capacity.prefetch, strict=True))
@@ -351,6 +353,9 @@ class ClaimPlanner:
             batches = _remaining(capacity.batches, on_the_way, capacity.batches.limit)
             shared.batches = None if batches.is_empty else batches
         return shared
+
+    def _share(self, limit: int) -> int:
+        return max(-(-limit // self.connections), SHARE_AT_LEAST)
 
     def _start(self, total: Capacity) -> int | None:
         """How many messages of the next claim can start at once; None = all."""

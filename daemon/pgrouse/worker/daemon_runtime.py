@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
@@ -16,6 +18,7 @@ from pgrouse.client.database import Database
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.handlers.encryption import Encryption
 from pgrouse.handlers.event_loop import DONE, is_on_event_loop
+from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
 
@@ -32,12 +35,14 @@ class DaemonRuntime:
 
     Attributes:
         stopping: whether the daemon is shutting down.
+        resources: what the lifespan yielded.
         pool: connections for async handlers.
         blocking_pool: connections for handlers in threads.
     """
 
     def __init__(self, db: Database, in_flight: InFlight, metrics: MetricsRecorder, encryption: Encryption) -> None:
         self.stopping = False
+        self.resources: Any = None
         self.encryption = encryption
         self.metrics = metrics
         self.pool: AsyncConnectionPool = db.pool()
@@ -55,6 +60,10 @@ class DaemonRuntime:
         held = [message for message in messages if self._in_flight.holds(message)]
         self._in_flight.remove(held)
         self.metrics.record_end(held, AttemptResult.SUCCESS)
+
+    def mark_completing(self, *messages: Message) -> None:
+        """A handler is about to complete these messages in a transaction of its own. Thread-safe."""
+        self._in_flight.mark_completing(messages)
 
     def cancelled(self, message: Message) -> bool:
         """Whether the message was cancelled."""
@@ -109,4 +118,4 @@ class DaemonRuntime:
     async def __aexit__(self, *_: object) -> None:
         # Handlers that still run were stopped and waited for; this does not wait again.
         await self.pool.close(timeout=2)
-        await asyncio.to_thread(self.blocking_pool.close, timeout=2)
+        await call_in_new_thread(partial(self.blocking_pool.close, timeout=2))

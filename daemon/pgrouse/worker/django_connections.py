@@ -1,14 +1,27 @@
-"""Django's connections in handlers. Django keeps one per thread, and closes broken ones only at the start and end of a request.
+"""Django in handlers: its setup in child processes, and its connections. Django keeps one per thread, and closes broken ones only at the start and end of a request.
 
-A handler is not a request. This module does not import Django: if no handler has imported it, there is nothing to do.
+A handler is not a request. This module does not import Django before a handler has: without that there is nothing to do.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+
+
+def is_set_up() -> bool:
+    """Say whether Django is set up here, by a module of settings that another process can import, too."""
+    registry: Any = sys.modules.get("django.apps")
+    return registry is not None and registry.apps.ready and "DJANGO_SETTINGS_MODULE" in os.environ
+
+
+def set_up() -> None:
+    """Set Django up."""
+    importlib.import_module("django").setup()
 
 
 @contextmanager

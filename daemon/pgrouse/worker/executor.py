@@ -15,11 +15,13 @@ from pgrouse.client.message import Message
 from pgrouse.config import config
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.handler import ExecutionMode, Handler
+from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.worker.attempts import Attempts
 from pgrouse.worker.batch_gatherer import BatchGatherer
 from pgrouse.worker.child_process import ChildProcesses
 from pgrouse.worker.claim_planner import Capacity
 from pgrouse.worker.daemon_runtime import DaemonRuntime
+from pgrouse.worker.failure_hooks import FailureHooks
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.metrics_recorder import AttemptResult
 from pgrouse.worker.observer import NO_OBSERVER, Observer
@@ -45,6 +47,7 @@ class HandlerExecutor:
         on_capacity: called when a topic that was full has a free slot again.
         schemas: the payload schemas of the topics; nothing unless given.
         observer: sees every attempt.
+        hooks: called for failures, if there are any.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class HandlerExecutor:
         on_capacity: Callable[[], None],
         schemas: SchemaCache | None = None,
         observer: Observer = NO_OBSERVER,
+        hooks: FailureHooks | None = None,
     ) -> None:
         self.settings, self.in_flight, self.settle_buffer, self.runtime = settings, in_flight, settle_buffer, runtime
         self.children, self.metrics, self.on_capacity = children, settle_buffer.metrics, on_capacity
@@ -65,7 +69,7 @@ class HandlerExecutor:
         self.threads = HandlerThreads(settings.threads)
         runners = {topic: self._runner(each) for topic, each in handlers.items()}
         schemas = SchemaCache() if schemas is None else schemas
-        self.attempts = Attempts(in_flight, settle_buffer, runtime, runners, schemas, observer)
+        self.attempts = Attempts(in_flight, settle_buffer, runtime, runners, schemas, observer, hooks)
         singles = [(each, self._limit(each)) for each in handlers.values() if each.batch_options is None]
         self.singles = SingleScheduler(
             singles, settings.concurrency, self.attempts, self._report_capacity, releases_old=settings.prefetch is None
@@ -121,17 +125,25 @@ class HandlerExecutor:
         """
         runs = {(each.id, each.claim_id): run for run in self.attempts.runs for each in run.messages}
         for message in messages:
-            if self.in_flight.find(message.id) is None:
+            # A lock that is gone may be the handler's own doing: when it has ended the database tells.
+            if self.in_flight.find(message.id) is None or self.in_flight.is_completing(message):
                 continue
             run = runs.get((message.id, message.claim_id))
             if run is None and not self._scheduler(message.topic).discard(message):
                 continue
             self.in_flight.remove([message])
             self.metrics.record_end([message], AttemptResult.LOST)
-            log.warning(events.MESSAGE_LOCK_LOST, message_id=message.id, topic=message.topic, attempt=message.attempt)
+            self._log_lost(message)
             if run is not None:
                 run.has_lost = True
                 self._stop_if_lost(run)
+
+    def _log_lost(self, message: Message) -> None:
+        keys = {"message_id": message.id, "topic": message.topic, "attempt": message.attempt}
+        if self.in_flight.is_cancelled(message):
+            log.info(events.MESSAGE_CANCELLED, **keys)
+        else:
+            log.warning(events.MESSAGE_LOCK_LOST, **keys)
 
     def on_child_message(self, children: ChildProcesses) -> None:
         """Handle the reports that handlers in child processes send while they run."""
@@ -141,6 +153,8 @@ class HandlerExecutor:
                 continue
             if "progress" in report:
                 self.in_flight.progress.note(message, report["progress"])
+            elif "completing" in report:
+                self.in_flight.mark_completing([message])
             else:
                 self.in_flight.extend(message, timedelta(seconds=report["extend_s"]))
 
@@ -179,7 +193,7 @@ class HandlerExecutor:
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_S)
         self.threads.shutdown()
-        await asyncio.gather(*(asyncio.to_thread(each.close) for each in self.children.values()))
+        await asyncio.gather(*(call_in_new_thread(each.close) for each in self.children.values()))
 
     @property
     def has_unstoppable(self) -> bool:
@@ -208,7 +222,7 @@ class HandlerExecutor:
             case ExecutionMode.THREAD:
                 return ThreadRunner(self.threads, self.in_flight, record_run)
             case ExecutionMode.PROCESS:
-                return ChildRunner(self.children[handler.topic], record_run)
+                return ChildRunner(self.children[handler.topic], self.in_flight, record_run)
 
     def _limit(self, handler: Handler) -> int | None:
         """How many messages or batches of a topic may be in flight at once; None = as many as the worker's."""

@@ -26,6 +26,7 @@ from pgrouse.client.calls.worker import register_worker, touch_worker, unregiste
 from pgrouse.client.database import Database, closed_after
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.errors import DatabaseUnreachable, LockLost
+from pgrouse.worker.blocker import describe_blocker
 from pgrouse.worker.in_flight import SHORT_LOCK_S, InFlight, InFlightMessage, LockExtension
 from pgrouse.worker.metrics_reporter import MetricsReport, MetricsReporter
 from pgrouse.worker.progress import ProgressNote
@@ -104,6 +105,7 @@ class Heartbeat(threading.Thread):
             status,
         )
         self.loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
         # Also set by InFlight: a message with a short lock may arrive just after a long pause has started.
         self._wake = in_flight.wake_heartbeat
         self._check_all = False
@@ -132,10 +134,14 @@ class Heartbeat(threading.Thread):
         self._check_all = True
         self._wake.set()
 
-    def stop(self) -> None:
-        """End the thread; returns when it has ended, or after a bounded wait."""
+    def stop_soon(self) -> None:
+        """Let the thread end."""
         self._stopping = True
         self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread; returns when it has ended, or after a bounded wait."""
+        self.stop_soon()
         self.join(timeout=5)
 
     def run(self) -> None:
@@ -330,6 +336,7 @@ class Heartbeat(threading.Thread):
             log.warning(
                 events.EVENT_LOOP_BLOCKED,
                 blocked_s=round(late, 1),
+                **describe_blocker(self._loop_thread),
                 fix='an async handler computes or waits without await: make it a plain function, or set isolation = "process"',
             )
         self._loop_was_blocked = late > LOOP_BLOCKED_S

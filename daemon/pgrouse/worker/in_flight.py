@@ -50,6 +50,7 @@ class InFlight:
         wake_heartbeat: set when the heartbeat has something to do at once: a new message with a short lock, or a handler's request.
         progress: the progress that handlers reported.
         extensions: requested extensions that the heartbeat has not done yet.
+        completing: ids and claims of messages that their handlers may have completed in transactions of their own.
     """
 
     def __init__(self) -> None:
@@ -59,6 +60,7 @@ class InFlight:
         self.wake_heartbeat = threading.Event()
         self.progress = Progress(self.wake_heartbeat.set)
         self.extensions: deque[LockExtension] = deque()
+        self.completing: set[tuple[int, int]] = set()
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -106,6 +108,8 @@ class InFlight:
             # The same message may have been lost and claimed again meanwhile.
             if held is not None and held.message.claim_id == message.claim_id:
                 self._messages.pop(message.id, None)
+                if self.completing:
+                    self.completing.discard((message.id, message.claim_id))
                 if noted:
                     self.progress.forget(message)
 
@@ -120,6 +124,15 @@ class InFlight:
         self.extensions.append(extension)
         self.wake_heartbeat.set()
         return extension.done
+
+    def mark_completing(self, messages: Iterable[Message]) -> None:
+        """The handlers of these messages are about to complete them in transactions of their own. Thread-safe."""
+        # A thread that has overrun its timeout may come too late: nothing would ever remove its message.
+        self.completing.update((message.id, message.claim_id) for message in messages if self.holds(message))
+
+    def is_completing(self, message: Message) -> bool:
+        """Whether only the database knows if the message is completed."""
+        return (message.id, message.claim_id) in self.completing
 
     def mark_cancelled(self, messages: Iterable[Message]) -> None:
         """Remember that these messages were cancelled."""

@@ -95,6 +95,8 @@ class Listener:
             await self.reset()
         for channel in await self._connection.receive(1.0):
             self._on_notification(channel)
+        # Those that were woken go first: what follows here can wait.
+        await asyncio.sleep(0)
         if not self.is_connected:
             self._on_disconnect()
         return 0

@@ -79,14 +79,14 @@ class MessageCrypto:
         says_nothing = ended.output is None and ended.state is None and ended.error is None and not ended.warnings
         if says_nothing or not self._is_secret(message):
             return ended
+        shows_errors = self.settings.error_detail == "text"
         return replace(
             ended,
             output=self.encrypt_output(message, ended.output),
             state=self._encrypt(message, ended.state, ContentKind.STATE),
             error=self._error_text(ended),
-            warnings=ended.warnings
-            if self.settings.error_detail == "text"
-            else tuple((e, NOT_KEPT) for e, _ in ended.warnings),
+            warnings=ended.warnings if shows_errors else tuple((e, NOT_KEPT) for e, _ in ended.warnings),
+            exception=ended.exception if shows_errors else None,
         )
 
     def describe_error(self, message: Message, error: BaseException) -> str:
@@ -100,15 +100,15 @@ class MessageCrypto:
         """Return an output as it may be stored."""
         return self._encrypt(message, text, ContentKind.OUTPUT) if self._is_secret(message) else text
 
-    def decrypt_output(self, message: Message, text: str) -> str:
-        """Decrypt the stored result of a step; a result that is not encrypted is returned unchanged.
+    def decrypt_output(self, message: Message, text: str, topic: str | None = None) -> str:
+        """Decrypt the stored result of a step, or of a predecessor; a result that is not encrypted is returned unchanged.
 
         Raises:
             Defer: its key is not known here. That is not the handler's fault, and the message waits.
             DecryptionFailed: it cannot be read here.
         """
         try:
-            return self.cipher.decrypt_json(message.topic, text, ContentKind.OUTPUT)
+            return self.cipher.decrypt_json(topic or message.topic, text, ContentKind.OUTPUT)
         except EncryptionKeyMissing as missing:
             self._warn_missing_key(message, missing)
             raise Defer(self.settings.missing_key_delay) from missing

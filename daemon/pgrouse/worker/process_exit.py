@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 
@@ -65,6 +65,6 @@ def exit_now(code: int, *, restart: bool) -> None:
     os._exit(code)
 
 
-def reexec() -> None:
+def reexec() -> NoReturn:
     """Replace this process by a new daemon: the same command line, with the code and configuration of now."""
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command line

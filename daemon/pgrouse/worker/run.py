@@ -8,6 +8,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from pgrouse.client.message import Message
+from pgrouse.client.settlement import Settlement
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.handler import Handler
 from pgrouse.worker.in_flight import InFlight
@@ -33,15 +34,19 @@ class Run:
         task: the task in which it runs: a worker's for one message, its own for a batch.
         call: the call of the handler; None until it begins.
         span: of its attempt.
+        began_at: when its call began, by the monotonic clock; 0 unless that is logged.
         stop_reason: why it was stopped from outside, if it was.
         has_lost: whether the lock of one of its messages was lost.
         has_thread: whether a thread runs the handler: it cannot be stopped, and keeps its slot until it ends by itself.
         timer: stops it when its timeout ends.
+        ended: how its messages end, if its handler has ended at once.
         is_over: whether its end is decided.
     """
 
     __slots__ = (
+        "began_at",
         "call",
+        "ended",
         "free_slot",
         "handler",
         "has_lost",
@@ -59,15 +64,17 @@ class Run:
         self.task: asyncio.Task[None]
         self.call: HandlerCall | None = None
         self.span: AttemptSpan = NO_SPAN
+        self.began_at = 0.0
         self.stop_reason: StopReason | None = None
         self.has_lost = self.has_thread = self.is_over = False
         self.timer: asyncio.TimerHandle | None = None
+        self.ended: list[Settlement] | None = None
 
-    def begin(self, call: HandlerCall, span: AttemptSpan) -> None:
+    def begin(self, call: HandlerCall, span: AttemptSpan, began_at: float) -> None:
         """The call has begun, in the current task, and has not ended."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a handler is called in a task
-        self.task, self.call, self.span = task, call, span
+        self.task, self.call, self.span, self.began_at = task, call, span, began_at
 
     def stop(self, reason: StopReason) -> None:
         """Cancel it; only the first reason counts."""

@@ -231,8 +231,8 @@ class ChildRunner:
         record_run: records how long a call took, in seconds.
     """
 
-    def __init__(self, children: ChildProcesses, record_run: Callable[[float], None]) -> None:
-        self._children, self._record_run = children, record_run
+    def __init__(self, children: ChildProcesses, in_flight: InFlight, record_run: Callable[[float], None]) -> None:
+        self._children, self._in_flight, self._record_run = children, in_flight, record_run
 
     def start(self, call: HandlerCall) -> None:
         """Leave it to `finish`."""
@@ -242,7 +242,9 @@ class ChildRunner:
         began = time.monotonic()
         ran_s: float | None
         try:
-            settlements, ran_s = await self._children.run(call.messages, call.limit_s)
+            settlements, ran_s, is_completing = await self._children.run(call.messages, call.limit_s)
+            if is_completing:
+                self._in_flight.mark_completing(call.messages)
         except Exception as error:  # noqa: BLE001 - a timeout, a death, or anything that cannot be pickled
             settlements, ran_s = _without_result(call, error), time.monotonic() - began
         if ran_s is not None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pydantic import BaseModel
 from work import is_open, journalled, until, until_in_thread, write
 
-from pgrouse import BatchContext, Fail, Item, Reject, Retry
+from pgrouse import AsyncBatchContext, BatchContext, Fail, Item, Reject, Retry
 
 INSERT = "INSERT INTO effect (message_id) VALUES (%s)"
 
@@ -42,7 +42,7 @@ def settle_singly_in_thread(items: list[Item], ctx: BatchContext):
         _do(item)
 
 
-async def settle_singly(items: list[Item], ctx: BatchContext):
+async def settle_singly(items: list[Item], ctx: AsyncBatchContext):
     settle_singly_in_thread(items, ctx)
 
 
@@ -73,7 +73,7 @@ async def count(payloads: list):
     return [len(payloads)] * len(payloads)
 
 
-async def hold(items: list[Item], ctx: BatchContext):
+async def hold(items: list[Item], ctx: AsyncBatchContext):
     with journalled(None, ids=_ids(items)):
         await until(lambda: is_open("gate"))
         write("lost", ids=[item.id for item in items if item.lost])
@@ -103,7 +103,7 @@ def die_in_process(items: list[Item]):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def store(items: list[Item], ctx: BatchContext):
+async def store(items: list[Item], ctx: AsyncBatchContext):
     """Stores all messages except the rejected ones, in one transaction."""
     write("start", ids=_ids(items))
     async with ctx.transaction() as conn:
@@ -136,7 +136,7 @@ def store_in_thread(items: list[Item], ctx: BatchContext):
     write("done", completed=ctx.completed)
 
 
-async def store_and_change_mind(items: list[Item], ctx: BatchContext):
+async def store_and_change_mind(items: list[Item], ctx: AsyncBatchContext):
     """Catches the error that rolled its transaction back, and sets other outcomes."""
     try:
         async with ctx.transaction() as conn:

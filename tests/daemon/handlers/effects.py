@@ -24,6 +24,14 @@ def store_in_thread(payload, ctx):
     write("done", ctx)
 
 
+async def store_in_pipeline(payload, ctx):
+    """Several statements in one round trip."""
+    async with ctx.transaction() as conn, conn.pipeline():
+        for _ in range(3):
+            await conn.execute(INSERT, [ctx.id])
+    write("done", ctx)
+
+
 async def store_and_raise(payload, ctx):
     async with ctx.transaction() as conn:
         await conn.execute(INSERT, [ctx.id])

@@ -39,11 +39,6 @@ def outside_in_thread(payload, ctx):
         raise ValueError("too late")
 
 
-async def in_transaction_elsewhere(payload, ctx):
-    async with ctx.transaction():
-        await asyncio.to_thread(ctx.publish, "next", {"of": ctx.id})
-
-
 def in_batch(items: list[Item], ctx):
     with ctx.transaction():
         for item in items:

@@ -68,6 +68,23 @@ def echo_in_thread(payload, ctx):
     return payload
 
 
+def joined(predecessors):
+    return [[each.id, each.topic, each.output, each.error, each.redriven_as, each.succeeded] for each in predecessors]
+
+
+async def join(payload, ctx):
+    return joined(await ctx.predecessors())
+
+
+def join_in_thread(payload, ctx):
+    return joined(ctx.predecessors())
+
+
+async def join_in_a_transaction(payload, ctx):
+    async with ctx.transaction():
+        ctx.output = joined(await ctx.predecessors())
+
+
 # Do what the payload says.
 
 

@@ -11,7 +11,7 @@ import os
 import time
 from datetime import timedelta
 
-from pgrouse import BatchContext, Defer, Fail, Item, Reject, Retry
+from pgrouse import AsyncBatchContext, Defer, Fail, Item, Reject, Retry
 
 JOURNAL = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
 EFFECT = "INSERT INTO effect (id, claim_id) VALUES (%s, %s)"
@@ -141,7 +141,7 @@ async def run_after_the_end(payload, ctx):
     await asyncio.sleep(payload.get("for", 0))
 
 
-async def run_batch(items: list[Item], ctx: BatchContext):
+async def run_batch(items: list[Item], ctx: AsyncBatchContext):
     """Stores the effects of a whole batch in one transaction, except for rejected items."""
     for item in items:
         note("start", item)

@@ -8,10 +8,10 @@ import time
 
 from pydantic import BaseModel
 
-from pgrouse import Context, Reject
+from pgrouse import AsyncContext, Reject
 
 
-async def hello(payload: dict[str, str], ctx: Context) -> str:
+async def hello(payload: dict[str, str], ctx: AsyncContext) -> str:
     """Work a message of topic `hello`: an async handler runs on the event loop and must not block it."""
     name = payload.get("name")
     if not name:

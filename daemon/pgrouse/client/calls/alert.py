@@ -29,6 +29,18 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenCondition:
+    """Something that was wrong at the last tick, as Condition; level: warn or fail, as the doctor says."""
+
+    kind: str
+    level: str
+    topic: str | None
+    since: datetime
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
     """The next step of one sink.
 
@@ -49,6 +61,11 @@ class ClaimedDelivery:
     created_at: datetime | None
     message_json: str | None
     wait_s: float | None
+
+
+def open_conditions() -> Call[list[OpenCondition]]:
+    """List what the last tick found wrong, and the breakers that are open now, the worst first."""
+    return rows_call("open_conditions", OpenCondition)
 
 
 def conditions() -> Call[list[Condition]]:

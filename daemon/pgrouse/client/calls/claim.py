@@ -7,18 +7,25 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from pgrouse.client.call import Call, Rows, function_call, value
+from pgrouse.client.call import Call, Rows, function_call, integers, names, value
 from pgrouse.client.message import COLUMNS, Message, read_messages
 
 # One statement for all claims, so that it is prepared once.
-ARGUMENTS = (
-    "%s, %s::pg_catalog.text[], %s, %s::pg_catalog.int4[], %s::pg_catalog.int8, %s::pg_catalog.interval, %s,"
+OTHER_ARGUMENTS = (
+    "%s::pg_catalog.text[], %s, %s::pg_catalog.int4[], %s::pg_catalog.int8, %s::pg_catalog.interval, %s,"
     " %s::pg_catalog.jsonb, %s::pg_catalog.int4, %s::pg_catalog.int4[], %s"
 )
-CLAIM = f"SELECT {COLUMNS} FROM messages.claim({ARGUMENTS}) AS f".encode()  # noqa: S608 - names of fields
-CLAIM_WITH_NEXT_DUE = (
-    f"SELECT {COLUMNS}, f.held_back::pg_catalog.text, f.next_due_s FROM messages.claim_with_next_due({ARGUMENTS}, %s) AS f"  # noqa: S608
-).encode()
+CLAIM = f"SELECT {COLUMNS} FROM messages.claim(%s, {OTHER_ARGUMENTS}) AS f".encode()  # noqa: S608 - names of fields
+# The snapshot of this statement is older than those of the claim, which looks by statements of its own: it sees what ended before.
+LEFT = "f.held_back::pg_catalog.text, f.next_due_s, CASE WHEN f.id IS NULL THEN messages.oldest_running_xid() END"
+CLAIM_WITH_NEXT_DUE, CLAIM_WITHOUT_FLUSH = (
+    f"SELECT {COLUMNS}, {LEFT} FROM messages.claim_with_next_due({worker}, {OTHER_ARGUMENTS}, %s) AS f".encode()  # noqa: S608
+    for worker in (
+        "%s",
+        # Its transaction does not wait for the disk, unless the claim says otherwise: that begins when its arguments are known.
+        "CASE WHEN pg_catalog.set_config('synchronous_commit', 'off', true) OPERATOR(pg_catalog.=) 'off' THEN %s END",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +36,13 @@ class Claimed:
         messages: in the order in which they were claimed.
         held_back_json: what was skipped because of limits and pauses, and when to look again; None = nothing.
         next_due_s: the seconds until a message is due; None = none waits for a time, or something was claimed.
+        oldest_xid: all transactions below it had ended before the claim.
     """
 
     messages: list[Message]
     held_back_json: str | None
     next_due_s: float | None
+    oldest_xid: int
 
 
 def claim(
@@ -65,8 +74,8 @@ def claim(
             limit. None = none are.
         contents: whether payloads, bodies, headers and states are returned; they are unless given.
     """
-    places = _places(slots, bytes, lock_duration, after_topic, after_channels, start, _listed(prefetch))
-    return Call(CLAIM, [worker, list(topics), limit, *places, contents is not False], read_messages)
+    places = _places(slots, bytes, lock_duration, after_topic, after_channels, start, integers(prefetch))
+    return Call(CLAIM, [worker, names(topics), limit, *places, contents is not False], read_messages)
 
 
 def claim_with_next_due(
@@ -99,9 +108,9 @@ def claim_with_next_due(
         contents: as of claim.
         look_ahead: whether to look for the next message that is due; unless given it does.
     """
-    places = _places(slots, bytes, lock_duration, after_topic, after_channels, start, _listed(prefetch))
+    places = _places(slots, bytes, lock_duration, after_topic, after_channels, start, integers(prefetch))
     flags = contents is not False, look_ahead is not False
-    return Call(CLAIM_WITH_NEXT_DUE, [worker, list(topics), limit, *places, *flags], _read_claimed)
+    return Call(CLAIM_WITH_NEXT_DUE, [worker, names(topics), limit, *places, *flags], _read_claimed)
 
 
 def count_ready(topics: Sequence[str]) -> Call[int]:
@@ -115,14 +124,10 @@ def raise_low_water(slow: timedelta | None = None) -> Call[int]:
 
 
 def _places(slots: Sequence[int | None] | None, *others: Any) -> list[Any]:
-    return [_listed(slots), *others]
-
-
-def _listed(values: Sequence[int | None] | None) -> list[int | None] | None:
-    return None if values is None else list(values)
+    return [integers(slots), *others]
 
 
 def _read_claimed(rows: Rows) -> Claimed:
     # The last row is no message: it says what the claim left.
-    *found, (*_, held_back, next_due_s) = rows
-    return Claimed([Message._make(row[:-2]) for row in found], held_back, next_due_s)
+    *found, (*_, held_back, next_due_s, oldest_xid) = rows
+    return Claimed([Message._make(row[:-3]) for row in found], held_back, next_due_s, oldest_xid)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from pgrouse.client.call import Call, bigints, function_call, value
+from pgrouse.client.call import Call, Rows, bigints, function_call, value
 
 # Constants, and JSON as an array of text: a daemon settles thousands of messages a second by these.
 COMPLETE = (
@@ -29,11 +29,24 @@ DEFER = (
 RELEASE = b"SELECT messages.release(%s::pg_catalog.int8[], %s::pg_catalog.int8[], %s::pg_catalog.bool[])"
 
 
+class CompletedMessage(NamedTuple):
+    """A message that a handler completed in a transaction of its own, and what became of that: success, open, held or lost."""
+
+    id: int
+    state: str
+
+
 def complete(
     ids: Sequence[int], claim_ids: Sequence[int], outputs: Sequence[str | None] | None = None
 ) -> Call[list[int]]:
     """Archive messages as succeeded, with their outputs."""
     return _settle(COMPLETE, ids, claim_ids, outputs)
+
+
+def completion_states(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[list[CompletedMessage]]:
+    """Return what became of messages that a handler completed in a transaction of its own: success, open, held or lost."""
+    pairs = {"ids": bigints(ids), "claim_ids": bigints(claim_ids)}
+    return function_call("completion_states", _states, "f.id, f.state", **pairs)
 
 
 def retry(
@@ -96,3 +109,7 @@ def _settle(
 ) -> Call[list[int]]:
     given = (None if array is None else list(array) for array in arrays)
     return Call(statement, [bigints(ids), bigints(claim_ids), *given], value)
+
+
+def _states(rows: Rows) -> list[CompletedMessage]:
+    return [CompletedMessage(*row) for row in rows]

@@ -8,12 +8,17 @@ from datetime import datetime
 from pgrouse.client.call import Call, function_call, interval, rows_call, value, values
 from pgrouse.config.duration import AnyDuration
 
+# Up to here `stats` counts the ready and the delayed messages of a topic; from here on their number is an estimate.
+COUNT_BOUND = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """The counts of one topic. They stop at a bound, and then mean "at least".
+    """The counts of one topic.
 
     Attributes:
+        ready, delayed: exact below the bound (`COUNT_BOUND`); from there on estimates.
+        running, dead_last_day: exact.
         oldest_ready_s: for how many seconds the oldest has been available.
         handled: whether a worker handles the topic.
     """
@@ -77,7 +82,7 @@ class ThroughputBar:
 
 
 def stats(bound: int | None = None) -> Call[list[TopicStats]]:
-    """Count the messages of each topic, up to a bound: 10,000 unless given."""
+    """Count the messages of each topic; ready and delayed ones beyond a bound, `COUNT_BOUND` unless given, are estimated."""
     return rows_call("stats", TopicStats, bound=bound)
 
 

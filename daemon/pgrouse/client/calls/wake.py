@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pgrouse.client.call import Call, function_call, nothing, optional_row_call, value, values
+from pgrouse.client.call import Call, bigints, function_call, nothing, optional_row_call, rows_call, value, values
+
+# The same as wait_for_many without a time, for one message, as a `Statement` for every driver. The time is a number of microseconds since 1970:
+# drivers convert times in ways of their own.
+LOOK = (
+    "SELECT f.id, f.state, f.result, f.output, f.error, f.attempts, "
+    "(pg_catalog.extract('epoch', f.archived_at) OPERATOR(pg_catalog.*) 1000000)::bigint "
+    "FROM messages.wait_for_many(%(ids)s::pg_catalog.text::bigint[]) AS f"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +31,26 @@ class EndOfMessage:
 
     result: str | None
     output_json: str | None
+    error: str | None
+    attempts: int | None
+    archived_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateOfMessage:
+    """Whether and how a message ended.
+
+    Attributes:
+        state: ended; waiting: it has not, and its end will notify; ending: it is locked at the moment, ask again soon; missing: there is
+            none, or nothing of it is kept; forbidden: this role may not know.
+        result: how it ended; like all that follows None if it has not.
+        output: what its handler returned, JSON.
+    """
+
+    id: int
+    state: str
+    result: str | None
+    output: str | None
     error: str | None
     attempts: int | None
     archived_at: datetime | None
@@ -66,6 +94,11 @@ def ready_topics(topics: Sequence[str]) -> Call[list[str]]:
 def wait_for(id: int, for_: timedelta | None = None) -> Call[EndOfMessage | None]:
     """Say how a message ended, or register that its end is waited for, two minutes unless given; None = there is no such message."""
     return optional_row_call("wait_for", EndOfMessage, id=id, for_=for_)
+
+
+def wait_for_many(ids: Sequence[int], for_: timedelta | None = None) -> Call[list[StateOfMessage]]:
+    """Say for each message whether and how it ended; with a time register that the ends of the others are waited for."""
+    return rows_call("wait_for_many", StateOfMessage, ids=bigints(ids), for_=for_)
 
 
 def notify(channel: str, payloads: Sequence[str]) -> Call[bool]:

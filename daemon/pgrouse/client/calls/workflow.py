@@ -25,6 +25,30 @@ class Neighbour:
     after_failed: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class EndedPredecessor:
+    """How one of the messages ended after which a message was published.
+
+    Attributes:
+        id: as its publisher named it; None = the message came after none.
+        redriven_as: the message that it became by redrives, whose result this is.
+        result: None = nothing is known.
+        output: JSON.
+    """
+
+    id: int | None
+    redriven_as: int | None
+    topic: str | None
+    result: str | None
+    output: str | None
+    error: str | None
+
+
+def predecessors(id: int, claim_id: int) -> Call[list[EndedPredecessor]]:
+    """Say how the messages ended after which a message was published; no row: the lock was lost."""
+    return rows_call("predecessors", EndedPredecessor, id=id, claim_id=claim_id)
+
+
 def workflow(id: int) -> Call[list[Neighbour]]:
     """List the predecessors and successors of a message, at most 100 of each."""
     return rows_call("workflow", Neighbour, id=id)

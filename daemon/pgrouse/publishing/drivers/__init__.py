@@ -27,7 +27,7 @@ DRIVERS = {
 }
 
 
-def driver_of(conn: object) -> Driver:
+def driver_of(conn: object, caller: str = "publish") -> Driver:
     """Return what executes statements on a connection of the caller.
 
     Raises:
@@ -36,7 +36,7 @@ def driver_of(conn: object) -> Driver:
     driver = find_driver(conn)
     if driver is None:
         raise TypeError(
-            "publish needs a psycopg Connection or AsyncConnection, or a connection of SQLAlchemy (Connection, Session and their async "
+            f"{caller} needs a psycopg Connection or AsyncConnection, or a connection of SQLAlchemy (Connection, Session and their async "
             f"kinds), Django or asyncpg, not a {type(conn).__module__}.{type(conn).__qualname__}; of an engine or a pool take a connection"
         )
     return driver

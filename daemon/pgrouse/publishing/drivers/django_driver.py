@@ -42,7 +42,7 @@ class Django(Driver):
                 yield self
 
     def _atomic(self) -> AbstractContextManager[None]:
-        from django.db import transaction  # type: ignore[import-untyped]  # noqa: PLC0415 - the application's own
+        from django.db import transaction  # noqa: PLC0415 - the application's own
 
         block: AbstractContextManager[None] = transaction.atomic(using=self.conn.alias)
         return block

@@ -34,6 +34,7 @@ async def awaited(
     assert_type(await publish(scoped, "t"), Published)
     assert_type(await publish(asyncpgs, "t"), Published)
     assert_type(await publish_many(session, MANY), PublishedMany)
+    assert_type(await publish_many(asyncpgs, MANY, returning=True), list[Published])
 
 
 async def forgotten(
@@ -50,6 +51,7 @@ async def forgotten(
     publish(asyncpgs, "t")  # type: ignore[unused-coroutine]
     publish_many(psycopgs, MANY)  # type: ignore[unused-coroutine]
     publish_many(session, MANY)  # type: ignore[unused-coroutine]
+    publish_many(session, MANY, returning=True)  # type: ignore[unused-coroutine]
 
 
 def blocking(
@@ -67,3 +69,4 @@ def blocking(
     assert_type(publish(scoped, "t"), Published)
     assert_type(publish(django, "t"), Published)
     assert_type(publish_many(session, MANY), PublishedMany)
+    assert_type(publish_many(session, MANY, returning=True), list[Published])

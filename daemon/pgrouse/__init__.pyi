@@ -1,0 +1,51 @@
+# The public names, and where they are: read by type checkers, and at run time by __init__.py.
+
+from pgrouse.client.async_client import AsyncClient as AsyncClient
+from pgrouse.client.client import Client as Client
+from pgrouse.client.message_result import MessageResult as MessageResult
+from pgrouse.client.migration import migrate as migrate
+from pgrouse.client.wait_for import wait_for as wait_for
+from pgrouse.client.waiter import Waiter as Waiter
+from pgrouse.crypto.cipher import Cipher as Cipher
+from pgrouse.errors import DatabaseUnreachable as DatabaseUnreachable
+from pgrouse.errors import DecryptionFailed as DecryptionFailed
+from pgrouse.errors import EncryptionKeyMissing as EncryptionKeyMissing
+from pgrouse.errors import InvalidMessage as InvalidMessage
+from pgrouse.errors import InvalidPayload as InvalidPayload
+from pgrouse.errors import InvalidSetting as InvalidSetting
+from pgrouse.errors import InvalidStep as InvalidStep
+from pgrouse.errors import KeyTaken as KeyTaken
+from pgrouse.errors import LifespanFailed as LifespanFailed
+from pgrouse.errors import LockLost as LockLost
+from pgrouse.errors import MessageNotFound as MessageNotFound
+from pgrouse.errors import PayloadTooLarge as PayloadTooLarge
+from pgrouse.errors import PgrouseError as PgrouseError
+from pgrouse.errors import PredecessorNotFound as PredecessorNotFound
+from pgrouse.errors import PublishRateExceeded as PublishRateExceeded
+from pgrouse.errors import PublishRejected as PublishRejected
+from pgrouse.errors import RequestRefused as RequestRefused
+from pgrouse.errors import ResultForbidden as ResultForbidden
+from pgrouse.errors import SchemaMismatch as SchemaMismatch
+from pgrouse.errors import TopicClosed as TopicClosed
+from pgrouse.errors import TopicFull as TopicFull
+from pgrouse.errors import TopicReserved as TopicReserved
+from pgrouse.handlers.batch import Item as Item
+from pgrouse.handlers.batch_context import AsyncBatchContext as AsyncBatchContext
+from pgrouse.handlers.batch_context import BatchContext as BatchContext
+from pgrouse.handlers.context import AsyncContext as AsyncContext
+from pgrouse.handlers.context import Context as Context
+from pgrouse.handlers.failure import Failure as Failure
+from pgrouse.handlers.outcome import Defer as Defer
+from pgrouse.handlers.outcome import Fail as Fail
+from pgrouse.handlers.outcome import Reject as Reject
+from pgrouse.handlers.outcome import Retry as Retry
+from pgrouse.handlers.predecessors import Predecessor as Predecessor
+from pgrouse.handlers.topic import Topic as Topic
+from pgrouse.handlers.topic import topic as topic
+from pgrouse.publishing.new_message import NewMessage as NewMessage
+from pgrouse.publishing.publish import publish as publish
+from pgrouse.publishing.publish import publish_many as publish_many
+from pgrouse.publishing.published import Published as Published
+from pgrouse.worker.worker import Worker as Worker
+
+__version__: str

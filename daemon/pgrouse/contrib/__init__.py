@@ -1,0 +1,1 @@
+"""Integrations with frameworks. Nothing else in the package imports them."""

@@ -1,0 +1,77 @@
+"""Tasks that are enqueued here, and the topics of their messages.
+
+The topic of a task is the path of its function: `shop.tasks.send_receipt`; in another queue than the default one the queue stands before it:
+`reports:shop.tasks.send_receipt`. So each task has its own policy, statistics and dead messages, and a daemon that does not know a task
+leaves its messages to others.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from pgrouse.contrib.django.task_api import DEFAULT_TASK_QUEUE_NAME, Task
+
+# How many of Django's 100 priorities above 0, and below 0, are one of the queue's 5 and 4. There 0 is the first, and 5 the default.
+ABOVE, BELOW = 20, 25
+DEFAULT_LEVEL = 5
+
+_tasks: dict[str, Task] = {}
+
+
+class QueuedTask(Task):
+    """A task whose backend is this. Every one is known by the path of its function, so that a daemon finds those of the project."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Check the task, and remember it."""
+        Task.__post_init__(self)
+        _tasks[self.module_path] = self
+
+
+def known_tasks() -> list[Task]:
+    """Return the tasks of all modules that were imported."""
+    return list(_tasks.values())
+
+
+def find_task(path: str) -> Task | None:
+    """Return the task whose function has a path; its module is imported. None: there is none.
+
+    Raises:
+        ImportError: the module exists and cannot be imported.
+    """
+    if path not in _tasks and (module := path.rpartition(".")[0]):
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if not f"{module}.".startswith(f"{error.name}."):
+                raise
+    return _tasks.get(path)
+
+
+def topic_of(path: str, queue: str) -> str:
+    """Return the topic of a task in a queue."""
+    return path if queue == DEFAULT_TASK_QUEUE_NAME else f"{queue}:{path}"
+
+
+def path_and_queue(topic: str) -> tuple[str, str]:
+    """Return whose topic it is."""
+    queue, _, path = topic.rpartition(":")
+    return path, queue or DEFAULT_TASK_QUEUE_NAME
+
+
+def to_level(priority: int) -> int:
+    """Return the queue's priority for one of Django's: 100 to -100 become 0 to 9."""
+    return DEFAULT_LEVEL - -(-priority // ABOVE) if priority > 0 else DEFAULT_LEVEL + -(priority // BELOW)
+
+
+def reconstructed(task: Task, queue: str, **changes: Any) -> Task:
+    """Return a task as it was enqueued."""
+    return type(task)(
+        func=task.func,
+        backend=task.backend,
+        takes_context=task.takes_context,
+        queue_name=queue,
+        **changes,
+    )

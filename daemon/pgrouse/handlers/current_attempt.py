@@ -1,0 +1,29 @@
+"""Which messages the running handler works, for everything that is logged meanwhile: by itself, by libraries, in threads and tasks that it starts.
+
+Setting it costs a few dozen nanoseconds for each call of a handler; what is logged is looked up only when a line is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any, Final
+
+from pgrouse.client.message import Message
+from pgrouse.telemetry import trace_context
+
+_messages: Final[ContextVar[Sequence[Message]]] = ContextVar("pgrouse_messages", default=())
+
+# Call it with the messages before their handler, in its context. There is no reset: the next handler sets it again.
+set_messages: Final = _messages.set
+
+
+def log_keys() -> dict[str, Any]:
+    """Return what a line in the log says of the messages whose handler runs; empty outside of handlers."""
+    messages = _messages.get()
+    if not messages:
+        return {}
+    first = messages[0]
+    if len(messages) > 1:
+        return {"topic": first.topic, "messages": len(messages), **trace_context.log_keys()}
+    return {"message_id": first.id, "topic": first.topic, "attempt": first.attempt, **trace_context.log_keys()}

@@ -1,0 +1,74 @@
+"""How the messages ended after which a handler's message was published (`ctx.predecessors`)."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from pydantic_core import from_json
+
+from pgrouse.client.calls.workflow import EndedPredecessor, predecessors
+from pgrouse.client.message import Message
+from pgrouse.errors import LockLost
+from pgrouse.handlers.runtime import HandlerRuntime
+from pgrouse.handlers.step import AsyncStepConnection, BlockingStepConnection, Conn, ask
+from pgrouse.run_sync import run_sync
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """A message after which the handler's message comes.
+
+    Attributes:
+        id: as it was named in `after`.
+        topic: its topic; None if nothing is known of it.
+        result: how it ended; None if nothing of it is kept, or if it has not ended because someone released the handler's message by hand.
+        output: what its handler returned.
+        error: why it is no success.
+        redriven_as: the message that it became by redrives, whose result this is; None = it was not redriven.
+    """
+
+    id: int
+    topic: str | None
+    result: str | None
+    output: Any = None
+    error: str | None = None
+    redriven_as: int | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the result is success."""
+        return self.result == "success"
+
+
+def read_predecessors(
+    message: Message, runtime: HandlerRuntime, conn: psycopg.Connection[Any] | None
+) -> list[Predecessor]:
+    """Return the predecessors of a message that is held. conn: of the handler's transaction, if one is open."""
+    return run_sync(_read(message, runtime, BlockingStepConnection(runtime.blocking_pool), conn))
+
+
+def read_predecessors_async(
+    message: Message, runtime: HandlerRuntime, conn: psycopg.AsyncConnection[Any] | None
+) -> Coroutine[Any, Any, list[Predecessor]]:
+    """Do the same in an async handler."""
+    return _read(message, runtime, AsyncStepConnection(runtime.pool), conn)
+
+
+async def _read(
+    message: Message, runtime: HandlerRuntime, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None
+) -> list[Predecessor]:
+    rows = await ask(message, runtime, access, conn, predecessors(message.id, message.claim_id))
+    if not rows:
+        raise LockLost(f"message {message.id} is not this worker's any more: its predecessors are not for it to read")
+    return [_predecessor(message, runtime, each.id, each) for each in rows if each.id is not None]
+
+
+def _predecessor(message: Message, runtime: HandlerRuntime, asked: int, ended: EndedPredecessor) -> Predecessor:
+    output = None
+    if ended.output is not None and ended.topic is not None:
+        # An output is encrypted for the topic of its own message.
+        output = from_json(runtime.encryption.decrypt_output(message, ended.output, ended.topic))
+    return Predecessor(asked, ended.topic, ended.result, output, ended.error, ended.redriven_as)

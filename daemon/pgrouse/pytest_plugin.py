@@ -1,0 +1,81 @@
+"""Fixtures for pytest: a database, a worker, and what was published.
+
+pytest loads this module in every environment that has pgrouse: it imports nothing of pgrouse before a fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pgrouse.testing import DatabaseUrl
+    from pgrouse.worker.worker import Worker
+
+    StartWorker = Callable[..., Worker]
+    Published = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="session")
+def pgrouse_database() -> Iterator[DatabaseUrl]:
+    """A database with the schema, for the whole session: its URL; `.url("postgresql+asyncpg")` for SQLAlchemy.
+
+    On the server of $PGROUSE_TEST_DSN, else on one of this machine (see `pgrouse.testing.database`).
+    """
+    from pgrouse.testing import database  # noqa: PLC0415 - slow to import: most tests need none of it
+
+    with database() as url:
+        yield url
+
+
+@pytest.fixture
+def pgrouse_worker(pgrouse_database: DatabaseUrl, _emptied_queue: None) -> Iterator[StartWorker]:
+    """Start a worker beside the test: `pgrouse_worker("pgrouse.toml")` or `pgrouse_worker(handlers={...})`; it ends with the test.
+
+    It works in `pgrouse_database`, on a thread of its own. The queue is emptied after the test.
+    """
+    from pgrouse.worker.worker import Worker  # noqa: PLC0415 - slow to import: most tests need none of it
+
+    def start(
+        file: Path | str | None = None, *, handlers: Mapping[str, Callable[..., Any]] | None = None, **options: Any
+    ) -> Worker:
+        return stack.enter_context(Worker(file or pgrouse_database, dsn=pgrouse_database, handlers=handlers, **options))
+
+    with ExitStack() as stack:
+        yield start
+
+
+@pytest.fixture
+def published(pgrouse_database: DatabaseUrl, _emptied_queue: None) -> Iterator[Published]:
+    """Return what the test has published and committed: `published("orders.created")`, or `published()` for all topics.
+
+    Messages that were worked since are among them. The queue is emptied after the test.
+    """
+    import psycopg  # noqa: PLC0415 - slow to import: most tests need none of it
+
+    from pgrouse import testing  # noqa: PLC0415 - slow to import: most tests need none of it
+
+    with psycopg.connect(pgrouse_database, autocommit=True) as conn:
+
+        def of_topic(topic: str | None = None) -> list[dict[str, Any]]:
+            found: list[dict[str, Any]] = testing.published(conn, topic)
+            return found
+
+        yield of_topic
+
+
+@pytest.fixture
+def _emptied_queue(pgrouse_database: DatabaseUrl) -> Iterator[None]:
+    """Empty the queue after the test, when its workers have stopped."""
+    yield
+    import psycopg  # noqa: PLC0415 - slow to import: most tests need none of it
+
+    from pgrouse.testing import clean  # noqa: PLC0415 - slow to import: most tests need none of it
+
+    with psycopg.connect(pgrouse_database, autocommit=True) as conn:
+        clean(conn)

@@ -1,0 +1,37 @@
+"""The address of a database, in the form that each driver reads."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+from psycopg.conninfo import conninfo_to_dict
+
+# What a URL has a place of its own for; the rest is its query.
+PLACES = ("user", "password", "host", "port", "dbname")
+
+
+class DatabaseUrl(str):
+    """A connection string `postgresql://…`, which libpq, psycopg and asyncpg read. A text in all other respects."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, dsn: str) -> DatabaseUrl:
+        """Return any connection string as a URL."""
+        parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
+        options = {name: value for name, value in parts.items() if name not in PLACES}
+        host, port = parts.get("host", ""), parts.get("port", "")
+        if "/" in host or "," in host:  # a socket's folder, or several: only the query holds them for every driver
+            options |= {"host": host} | ({"port": port} if port else {})
+            host = port = ""
+        user, password = quote(parts.get("user", ""), safe=""), quote(parts.get("password", ""), safe="")
+        credentials = f"{user}:{password}@" if password else f"{user}@" if user else ""
+        address = f"[{host}]" if ":" in host else host
+        query = f"?{urlencode(options, safe='/')}" if options else ""
+        return cls(
+            f"postgresql://{credentials}{address}{f':{port}' if port else ''}/{quote(parts.get('dbname', ''), safe='')}{query}"
+        )
+
+    def url(self, driver: str = "postgresql") -> str:
+        """Return it under another scheme: `url("postgresql+asyncpg")` for SQLAlchemy on asyncpg, `url("postgresql+psycopg")` on psycopg."""
+        return f"{driver}{self.removeprefix('postgresql')}"

@@ -1,0 +1,449 @@
+"""The work of a worker: builds its parts, runs the loops in one TaskGroup, and stops them in order.
+
+A daemon (daemon.py) runs it in a process of its own, Worker (worker.py) in the process of an application: nothing here may change the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import structlog
+
+from pgrouse import events
+from pgrouse.alerts.delivery import delivery_loops
+from pgrouse.backoff import jittered
+from pgrouse.client import configuration_change
+from pgrouse.client.configuration_change import AnyChange
+from pgrouse.client.database import Database
+from pgrouse.client.schedule_change import ScheduleChange
+from pgrouse.config import config
+from pgrouse.crypto.cipher import Cipher
+from pgrouse.crypto.configured_cipher import require_cipher
+from pgrouse.errors import LifespanFailed
+from pgrouse.handlers import loader
+from pgrouse.handlers.encryption import Encryption, NoEncryption
+from pgrouse.handlers.handler import ExecutionMode, Handler
+from pgrouse.handlers.lifespan import Lifespan
+from pgrouse.install import schema
+from pgrouse.process import loop
+from pgrouse.process.new_thread import call_in_new_thread
+from pgrouse.process.shutdown import Shutdown
+from pgrouse.process.wake_event import WakeEvent, WakeEvents
+from pgrouse.worker import child_process
+from pgrouse.worker.claim_loop import ClaimLoop
+from pgrouse.worker.claim_planner import ClaimPlanner
+from pgrouse.worker.daemon_runtime import DaemonRuntime
+from pgrouse.worker.executor import HandlerExecutor
+from pgrouse.worker.failure_hooks import FailureHooks
+from pgrouse.worker.health import DaemonParts, HealthProbe
+from pgrouse.worker.heartbeat import Heartbeat, Registration
+from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.listener import Listener, ListenerMode, Prober
+from pgrouse.worker.maintenance import MaintenanceLoop
+from pgrouse.worker.message_crypto import MessageCrypto
+from pgrouse.worker.metrics_recorder import MetricsRecorder
+from pgrouse.worker.metrics_reporter import MetricsReporter
+from pgrouse.worker.observer import NO_OBSERVER, Observer
+from pgrouse.worker.schema_cache import SchemaCache
+from pgrouse.worker.settle_buffer import SettleBuffer
+
+if TYPE_CHECKING:
+    pass
+
+log = structlog.get_logger()
+
+# After the shutdown timeout: how long cancelled handlers may take to end, and how long the last settles may take.
+CANCEL_S = 2.0
+LAST_SETTLE_S = 10.0
+
+
+class Service:
+    """One worker: its parts, their start and their stop.
+
+    Attributes:
+        shutdown: ends it.
+        shutdown_timeout_s: how long running handlers have to end then.
+        has_started: set when all loops run.
+    """
+
+    def __init__(self, settings: config.Config, handlers: dict[str, Handler]) -> None:
+        self.settings, self.handlers = settings, handlers
+        self.name = f"{settings.worker.name or socket.gethostname()}:{os.getpid()}:{token_hex(2)}"
+        self.db = Database(settings.database, self.name)
+        self.wake_events = WakeEvents()
+        self.in_flight = InFlight()
+        self.metrics = MetricsRecorder(handlers)
+        self.settle_buffer = SettleBuffer(self.wake_events, self.metrics)
+        self.runtime = DaemonRuntime(self.db, self.in_flight, self.metrics, encryption_of(settings))
+        self.schemas, self.topic_changed = SchemaCache(handlers), WakeEvent()
+        children = _children(settings, handlers, self.runtime.encryption.cipher)
+        self.observer = _observer(settings, self.name)
+        self.hooks = self._new_hooks()
+        self.executor = HandlerExecutor(
+            handlers,
+            settings.worker,
+            self.in_flight,
+            self.settle_buffer,
+            self.runtime,
+            children,
+            self._wake,
+            self.schemas,
+            self.observer,
+            self.hooks,
+        )
+        self.planner = ClaimPlanner(
+            self.executor.capacity, self._poll_s, time.monotonic, settings.worker.claim_connections
+        )
+        self.shutdown = self._new_shutdown()
+        self.shutdown_timeout_s = settings.worker.shutdown_timeout.total_seconds()
+        self.has_started = asyncio.Event()
+        self.health = HealthProbe(
+            settings.metrics.liveness_timeout.total_seconds(), settings.database.connect_timeout.total_seconds()
+        )
+        self.lifespan = self._new_lifespan()
+        self._lifespan_error: LifespanFailed | None = None
+        self._stop_by = 0.0
+        self.claim_loops: list[ClaimLoop]
+        self.listener: Listener
+        self.heartbeat: Heartbeat
+
+    async def work(self) -> None:
+        """Run until asked to stop.
+
+        Raises:
+            LifespanFailed: what handlers share cannot be opened, or failed meanwhile.
+        """
+        async with self.runtime:
+            if not await self._start_lifespan():
+                return
+            try:
+                await self._work()
+            finally:
+                await self._end_lifespan()
+        if self._lifespan_error is not None:
+            raise self._lifespan_error
+
+    async def end(self) -> None:
+        """Export what was measured last, and say that the worker has stopped."""
+        await call_in_new_thread(self.observer.shutdown)
+        log.info(events.DAEMON_STOPPED, worker=self.name, **self._counts())
+
+    def check_database(self) -> None:
+        """Make sure that the database has the schema of this version, and read from it what handlers need. Blocks.
+
+        Raises:
+            DatabaseUnreachable, SchemaMismatch, ConfigError.
+        """
+        with self.db.startup_connection() as conn:
+            schema.check(conn)
+            self._apply_policies(conn)
+            self.schemas.load(conn)
+            if (
+                conn.execute(
+                    "SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'pg_cron'"
+                ).fetchone()
+                is None
+            ):
+                log.info(events.PG_CRON_MISSING, meaning="locks expire only while a daemon runs")
+
+    async def _work(self) -> None:
+        """Run all loops until the worker is drained."""
+        self.listener = Listener(
+            self.db, self._on_notification, self._check_locks, self.topic_changed.set, self._on_listener_mode
+        )
+        self.heartbeat = Heartbeat(
+            self.db,
+            self.in_flight,
+            self.executor.on_lock_lost,
+            self._registration(),
+            self.status,
+            MetricsReporter(self.metrics),
+            self._on_drain_requested,
+        )
+        self.heartbeat.start()
+        poll_s = self.settings.worker.poll_interval.total_seconds()
+        self.health.parts = DaemonParts(self.listener, self.heartbeat, self.planner, self.executor, poll_s)
+        for each in self.executor.children.values():
+            asyncio.get_running_loop().add_reader(each, self.executor.on_child_message, each)
+        log.info(events.DAEMON_STARTED, worker=self.name, topics=self.executor.topics, version=version("pgrouse"))
+        self._on_started()
+        try:
+            await self._run_loops()
+        except (Exception, BaseExceptionGroup, asyncio.CancelledError) as broken:
+            self._on_crash(broken)
+            raise
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        """End the handlers and the heartbeat."""
+        for each in self.executor.children.values():
+            asyncio.get_running_loop().remove_reader(each)
+        try:
+            await self.executor.close()
+        finally:
+            self.heartbeat.stop_soon()
+        await call_in_new_thread(self.heartbeat.stop)
+
+    def _new_hooks(self) -> FailureHooks | None:
+        on_failure, on_death = (loader.find_hooks(self.settings.handlers, key) for key in ("on_failure", "on_death"))
+        return FailureHooks(on_failure, on_death, lambda: self.runtime.resources) if on_failure or on_death else None
+
+    def _new_lifespan(self) -> Lifespan | None:
+        rules = self.settings.handlers
+        function = loader.find_lifespan(rules)
+        if function is None:
+            return None
+        name = f"handlers.lifespan: {rules.lifespan}"
+        return Lifespan(name, function, self._on_lifespan_failed, self._on_lifespan_stuck)
+
+    async def _start_lifespan(self) -> bool:
+        """Open what handlers share; return False if asked to stop in the meantime.
+
+        Raises:
+            LifespanFailed: why it cannot be opened.
+        """
+        if self.lifespan is None:
+            return True
+        starting = asyncio.ensure_future(self.lifespan.start(self.settings.handlers.startup_timeout.total_seconds()))
+        stopping = asyncio.ensure_future(self.shutdown.requested.wait())
+        try:
+            await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                self.runtime.resources = starting.result()
+            return starting.done()
+        except LifespanFailed as failed:
+            log.critical(events.LIFESPAN_FAILED, lifespan=self.settings.handlers.lifespan, exc_info=failed)
+            raise
+        finally:
+            stopping.cancel()
+            starting.cancel()
+
+    async def _end_lifespan(self) -> None:
+        """Call the last hooks, and close what handlers share."""
+        if self.hooks is not None:
+            await self.hooks.close(self._left_s())
+        if self.lifespan is not None:
+            await self.lifespan.end(self._left_s())
+
+    def _left_s(self) -> float:
+        """How long the shutdown may still take."""
+        return CANCEL_S if self.shutdown.is_immediate else max(CANCEL_S, self._stop_by - time.monotonic())
+
+    def _on_lifespan_failed(self, error: BaseException) -> None:
+        """It has ended while handlers use it: stop."""
+        log.critical(events.LIFESPAN_FAILED, lifespan=self.settings.handlers.lifespan, exc_info=error)
+        self._lifespan_error = LifespanFailed(f"handlers.lifespan: {self.settings.handlers.lifespan} failed: {error}")
+        self._lifespan_error.__cause__ = error
+        if not self.shutdown.requested.is_set():
+            self.shutdown.request()
+
+    def _on_lifespan_stuck(self) -> None:
+        """The start of the lifespan blocks the event loop: no signal and no time limit can stop it. Called in another thread."""
+        fix = "do not block in an async lifespan: decorate it with @contextmanager instead"
+        log.critical(events.LIFESPAN_TIMED_OUT, lifespan=self.settings.handlers.lifespan, fix=fix)
+
+    def _new_shutdown(self) -> Shutdown:
+        return Shutdown(self.wake_events)
+
+    def _on_started(self) -> None:
+        self.has_started.set()
+
+    def _on_crash(self, broken: BaseException) -> None:
+        """A loop has failed: a bug, or a handler cancels all tasks. Messages in flight are claimed again when their locks expire."""
+
+    def _on_draining(self) -> None:
+        """The stop begins."""
+
+    def _before_last_settles(self) -> None:
+        """All handlers have ended, or were cancelled."""
+
+    def _on_drain_requested(self) -> None:
+        """Stop gracefully, as requested through the database."""
+        self.shutdown.request()
+
+    async def _run_loops(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(loop.run(each), name=each.name) for each in self._loops()]
+            await self._drain()
+            for task in tasks:
+                task.cancel()
+
+    def _loops(self) -> list[loop.Loop]:
+        settings = self.settings.worker
+        self.claim_loops = [
+            ClaimLoop(
+                n, self.db, self.planner, self.settle_buffer, self.executor, self.wake_events.new(), self.observer
+            )
+            for n in range(settings.claim_connections)
+        ]
+        return [
+            *self.claim_loops,
+            self.listener,
+            Prober(self.db, self.listener),
+            MaintenanceLoop(
+                self.db,
+                settings.maintenance_interval.total_seconds(),
+                lambda: self.settle_buffer.settled_count,
+                self.schemas,
+                self.topic_changed,
+            ),
+            *_alert_loops(self.db, self.settings, self.name),
+        ]
+
+    async def _drain(self) -> None:
+        """Wait for the shutdown, then: claim nothing more, release what has not started, let running handlers end, settle the last messages."""
+        await self.shutdown.requested.wait()
+        self._on_draining()
+        self.runtime.stopping = self.health.draining = True
+        self._stop_by = time.monotonic() + self.shutdown_timeout_s
+        self.planner.stop()
+        self.executor.release_waiting()
+        if not await self._wait_until(self._is_idle, self.shutdown_timeout_s):
+            log.warning(events.SHUTDOWN_TIMED_OUT, running=self.executor.running)
+            self.executor.cancel_running()
+            await self._wait_until(self._is_idle, CANCEL_S, stop_on_second_signal=False)
+            self.executor.release_running()
+        self._before_last_settles()
+        await self._wait_until(self._is_all_settled, LAST_SETTLE_S, stop_on_second_signal=False)
+
+    async def _wait_until(
+        self, condition: Callable[[], bool], seconds: float, *, stop_on_second_signal: bool = True
+    ) -> bool:
+        """Wait until the condition holds, at most this long, and (if `stop_on_second_signal`) not after a second signal; return whether it holds."""
+        changed = self.wake_events.new()
+        give_up_at = time.monotonic() + seconds
+        while not condition():
+            left = give_up_at - time.monotonic()
+            if left <= 0 or (stop_on_second_signal and self.shutdown.is_immediate):
+                return False
+            await changed.wait(left)
+        return True
+
+    def _apply_policies(self, conn: psycopg.Connection) -> None:
+        """Apply the policies and schedules of the configuration to the database if configured; otherwise log the differences."""
+        if self.settings.database.apply_policies == "run":
+            for change in configuration_change.apply(conn, self.settings):
+                self._log_change(change, is_applied=not isinstance(change, ScheduleChange) or change.action != "keep")
+            return
+        for change in configuration_change.differences(conn, self.settings):
+            self._log_change(change, is_applied=False)
+
+    def _log_change(self, change: AnyChange, *, is_applied: bool) -> None:
+        if isinstance(change, ScheduleChange):
+            event, about = (
+                events.SCHEDULE_CHANGED if is_applied else events.SCHEDULE_NOT_APPLIED,
+                {"schedule": change.name},
+            )
+        else:
+            event, about = events.POLICY_CHANGED if is_applied else events.POLICY_NOT_APPLIED, {"topic": change.topic}
+        if is_applied:
+            log.info(event, **about, change=str(change))
+        else:
+            fix = "run `pgrouse topic apply`, or set database.apply_policies"
+            log.warning(event, **about, change=str(change), fix=fix)
+
+    def _wake(self) -> None:
+        self.planner.wake()
+        self.wake_events.set()
+
+    def _on_notification(self) -> None:
+        self.planner.on_notification()
+        # The others claim only while there is a backlog.
+        self.claim_loops[0].wake_event.set()
+
+    def _check_locks(self) -> None:
+        self.heartbeat.run_now()
+
+    def _on_listener_mode(self, listening: bool) -> None:
+        if not listening:
+            for each in self.claim_loops:
+                each.suspect_connection()
+        self.planner.set_listening(listening)
+        self.wake_events.set()
+
+    def _poll_s(self) -> float:
+        settings = self.settings.worker
+        listening = self.listener.mode is ListenerMode.LISTENING
+        return jittered((settings.poll_interval if listening else settings.degraded_poll_interval).total_seconds())
+
+    def _is_all_settled(self) -> bool:
+        return self.settle_buffer.is_idle and not any(each.may_hold_unknown for each in self.claim_loops)
+
+    def _is_idle(self) -> bool:
+        return not self.executor.running
+
+    def _registration(self) -> Registration:
+        settings = self.settings.worker
+        return Registration(
+            self.name, socket.gethostname(), os.getpid(), version("pgrouse"), self.executor.topics, settings.concurrency
+        )
+
+    def status(self) -> dict[str, Any]:
+        """Return the status for the registry."""
+        return {
+            "listener": self.listener.mode.value,
+            "planner": self.planner.state.value,
+            "running": self.executor.running,
+            "waiting": self.executor.not_started,
+            "in_flight": len(self.in_flight),
+            **self._counts(),
+        }
+
+    def _counts(self) -> dict[str, int]:
+        counts = {kind.value: count for kind, count in self.settle_buffer.counts.items() if count}
+        return {**counts, "lost": self.settle_buffer.lost_count} if self.settle_buffer.lost_count else counts
+
+
+def _children(
+    settings: config.Config, handlers: dict[str, Handler], cipher: Cipher | None
+) -> dict[str, child_process.ChildProcesses]:
+    return {
+        topic: child_process.ChildProcesses(
+            topic,
+            settings.topics[topic],
+            settings.handlers,
+            each.concurrency or loader.DEFAULT_CHILDREN,
+            settings.otel,
+            # Messages are decrypted before a child gets them: it needs no key.
+            without=tuple(key.env for key in settings.crypto.keys.values() if key.env),
+            log_settings=settings.log,
+            is_encrypted=cipher is not None and cipher.covers(topic),
+        )
+        for topic, each in handlers.items()
+        if each.mode is ExecutionMode.PROCESS
+    }
+
+
+def _alert_loops(db: Database, settings: config.Config, holder: str) -> list[loop.Loop]:
+    if not settings.alerts.to:
+        return []
+    return delivery_loops(db, settings, holder)
+
+
+def encryption_of(settings: config.Config) -> Encryption:
+    """Return what encrypts and decrypts.
+
+    Raises:
+        ConfigError: a key cannot be read.
+    """
+    if settings.crypto.current is None:
+        return NoEncryption()
+    return MessageCrypto(require_cipher(settings), settings.crypto)
+
+
+def _observer(settings: config.Config, worker: str) -> Observer:
+    if not settings.otel.enabled:
+        return NO_OBSERVER
+    from pgrouse.telemetry import providers  # noqa: PLC0415 - extra otel
+    from pgrouse.worker.telemetry import Telemetry  # noqa: PLC0415 - extra otel
+
+    return Telemetry(worker, providers.set_providers(settings.otel, worker).shutdown)

@@ -1,0 +1,256 @@
+"""A worker inside of an application: in the lifespan of a web application, in a notebook, in a test, in a script.
+
+It leaves the process as it is: no signal handlers, no event loop policy, no configuration of logging, no port, and it never ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypedDict, Unpack
+
+import psycopg
+import structlog
+
+from pgrouse import events
+from pgrouse.alerts.validate import validate_sinks
+from pgrouse.config import config
+from pgrouse.config.dsn import is_dsn
+from pgrouse.config.duration import AnyDuration
+from pgrouse.database_errors import explain_database_error
+from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode, LifespanFailed, PgrouseError
+from pgrouse.handlers import loader
+from pgrouse.handlers.discovery import with_declared
+from pgrouse.handlers.handler import Handler
+from pgrouse.handlers.topic import Topic
+from pgrouse.process.new_thread import call_in_new_thread
+from pgrouse.worker.service import Service
+from pgrouse.worker.worker_thread import WorkerThread
+
+log = structlog.get_logger()
+
+
+class WorkerOptions(TypedDict, total=False):
+    """Keys of the table `[worker]`."""
+
+    name: str
+    concurrency: int
+    threads: int
+    claim_connections: int
+    claim_batch_size: int
+    prefetch: int
+    poll_interval: AnyDuration
+    degraded_poll_interval: AnyDuration
+    shutdown_timeout: AnyDuration
+    maintenance_interval: AnyDuration
+
+
+class Worker:
+    """Works messages in this process: `async with Worker("pgrouse.toml"):`, `with Worker(...):`, or `await Worker(...).run()`.
+
+    `async with` and `run` work on the event loop that runs; `with` starts a thread with a loop of its own. Several may run at once. Of the
+    configuration `[log]`, `[metrics]`, `[web]` and `worker.processes` do not count.
+
+    Args:
+        source: a configuration file, or a connection string: then no file is read. Unless given, the file that `pgrouse run` would read.
+        dsn: a connection string, instead of the file's.
+        modules: modules with `@topic` functions, instead of `handlers.modules`.
+        handlers: functions by topic, in addition to those of the configuration.
+        **options: keys of the table `[worker]`, instead of the file's.
+    """
+
+    def __init__(
+        self,
+        source: config.Config | Path | str | None = None,
+        *,
+        dsn: str | None = None,
+        modules: Sequence[str] = (),
+        handlers: Mapping[str, Callable[..., Any]] | None = None,
+        **options: Unpack[WorkerOptions],
+    ) -> None:
+        if isinstance(source, config.Config) and (dsn or modules or options):
+            raise TypeError("dsn, modules and options belong to the configuration that is given")
+        self._reads_file = not (isinstance(source, str) and is_dsn(source))
+        if not self._reads_file:
+            source, dsn = None, dsn or str(source)
+        self._source, self._dsn, self._modules, self._options = source, dsn, list(modules), options
+        self._handlers = dict(handlers or {})
+        self._service: Service | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread: WorkerThread | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the registry of workers and in `locked_by`; "" before it was started."""
+        return self._service.name if self._service else ""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it works messages: it was started, and has neither been stopped nor failed."""
+        return self._task is not None and not self._task.done()
+
+    def status(self) -> dict[str, Any]:
+        """Return what it does now, as `pgrouse worker list` shows it: listener, planner, running, waiting, in_flight, counts by outcome."""
+        return self._service.status() if self._service and self.is_running else {}
+
+    async def start(self) -> None:
+        """Start it on the event loop that runs; return when it works.
+
+        Raises:
+            ConfigError: the configuration or a handler cannot be used.
+            LifespanFailed: `handlers.lifespan` did not start.
+            DatabaseUnreachable: the database does not answer.
+            SchemaMismatch: the schema is missing, older or newer.
+        """
+        if self.is_running:
+            raise RuntimeError("the worker runs already")
+        service = _new_service(self._settings(), self._handlers)
+        await _check(service)
+        self._service, self._task = service, asyncio.create_task(_work(service), name="pgrouse worker")
+        started = asyncio.ensure_future(service.has_started.wait())
+        try:
+            await asyncio.wait([self._task, started], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.stop(timeout=0)
+            raise
+        finally:
+            started.cancel()
+        if self._task.done():
+            await self._task
+
+    async def stop(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - running handlers get this time
+        """Stop it: let running handlers end, settle, and return what has not begun. If it is cancelled it stops at once.
+
+        Async handlers that run longer are cancelled; a sync one cannot be stopped: its message is given back, and its thread ends by itself.
+
+        Args:
+            timeout: how long running handlers have, in seconds; `worker.shutdown_timeout` unless given.
+
+        Raises:
+            BaseException: what has ended it before.
+        """
+        if self._service is None or self._task is None:
+            return
+        if timeout is not None:
+            self._service.shutdown_timeout_s = timeout
+        self._service.shutdown.request()
+        await self.wait()
+
+    async def wait(self) -> None:
+        """Wait until it has stopped: by `stop`, by `pgrouse worker drain`, or because it failed.
+
+        Raises:
+            BaseException: why it failed.
+        """
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def run(self) -> None:
+        """Start it, and return when it has stopped. If this is cancelled, running handlers are cancelled and their messages given back.
+
+        Raises:
+            ConfigError, DatabaseUnreachable, SchemaMismatch: as `start`.
+        """
+        await self.start()
+        try:
+            await self.wait()
+        except asyncio.CancelledError:
+            await self._stop_now()
+            raise
+
+    async def _stop_now(self) -> None:
+        """Stop without waiting for handlers; a second cancellation leaves the rest to the expiry of locks."""
+        try:
+            await self.stop(timeout=0)
+        except asyncio.CancelledError:
+            if self._task is not None and not self._task.done():
+                self._task.cancel()
+                await asyncio.wait([self._task])
+            raise
+
+    async def __aenter__(self) -> Worker:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            await self._stop_now()
+        else:
+            await self.stop()
+
+    def __enter__(self) -> Worker:
+        self._thread = WorkerThread(self.start, self.wait)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        thread, service = self._thread, self._service
+        if thread is not None and service is not None:
+            thread.stop(service.shutdown.request, service.shutdown_timeout_s)
+
+    def _settings(self) -> config.Config:
+        """Read the configuration; here and not when the object is made, because modules of handlers may import the one that makes it."""
+        if isinstance(self._source, config.Config):
+            return with_declared(self._source)
+        overrides: dict[str, dict[str, Any]] = {"worker": dict(self._options)}
+        if self._modules:
+            overrides["handlers"] = {"modules": self._modules}
+        if self._dsn is not None:
+            overrides["database"] = {"dsn": str(self._dsn), "listen_dsn": str(self._dsn)}
+        return with_declared(config.load_for_worker(self._file(), overrides))
+
+    def _file(self) -> Path | None:
+        if not self._reads_file:
+            return None
+        return config.find(Path(self._source) if isinstance(self._source, str | Path) else None)
+
+
+def _new_service(settings: config.Config, functions: Mapping[str, Callable[..., Any]]) -> Service:
+    handlers = loader.load(settings)
+    handlers |= {topic: _handler(settings, topic, function) for topic, function in functions.items()}
+    if not handlers:
+        raise ConfigError("there is no handler: give functions by topic (handlers=...), modules, or a file with topics")
+    if settings.alerts.to:
+        validate_sinks(settings)
+    loader.log_suspicious_settings(settings)
+    return Service(settings, handlers)
+
+
+def _handler(settings: config.Config, topic: str, function: Callable[..., Any]) -> Handler:
+    """Return a function as the handler of a topic, with the settings that the file has for the topic."""
+    if isinstance(function, Topic):
+        if topic not in settings.topics:
+            return loader.find_declared(topic, function)
+        function = function.function
+    name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', type(function).__qualname__)}"
+    chosen = settings.topics.get(topic, config.TopicSettings(handler="given:function"))
+    if chosen.isolation == "process":
+        raise ConfigError(f'topic {topic} has isolation = "process", which needs the name of its handler in the file')
+    return loader.inspect_handler(topic, name, function, chosen, settings.handlers)
+
+
+async def _check(service: Service) -> None:
+    try:
+        await call_in_new_thread(service.check_database)
+    except psycopg.Error as error:
+        text, code = explain_database_error(error)
+        is_away = code in (ExitCode.DATABASE_UNREACHABLE, ExitCode.TRY_AGAIN)
+        raise (DatabaseUnreachable if is_away else PgrouseError)(text) from error
+
+
+async def _work(service: Service) -> None:
+    try:
+        await service.work()
+    except LifespanFailed:  # that was logged
+        raise
+    except (Exception, BaseExceptionGroup) as broken:
+        log.critical(events.LOOP_CRASHED, exc_info=broken)
+        raise
+    finally:
+        await service.end()

@@ -1,0 +1,99 @@
+"""What a daemon logs of its handlers: every line names its message, failures come with their traceback, successes at debug."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.daemon.process import Daemon, Journal
+from tests.server.deadline import eventually
+from tests.sql.queue import Queue
+
+Start = Callable[..., Daemon]
+KINDS: dict[str, Any] = {
+    "thread": "speaking:in_thread",
+    "loop": "speaking:on_the_loop",
+    "process": {"handler": "speaking:in_process", "isolation": "process", "concurrency": 2},
+    "batch": {"handler": "speaking:batch", "batch_size": 1},
+}
+FAILING: dict[str, Any] = {
+    "thread": "speaking:fail",
+    "loop": "speaking:fail_on_the_loop",
+    "process": {"handler": "speaking:fail_in_process", "isolation": "process", "concurrency": 1},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_line_within_a_handler_names_its_message(start: Start, queue: Queue, kind: str) -> None:
+    daemon = start({"job": KINDS[kind]})
+
+    published = [queue.publish("job") for _ in range(5)]
+
+    for each in published:
+        assert eventually(lambda each=each: queue.archived(each), 60).result == "success"
+    for event in ("said", "said.by_structlog"):
+        said = daemon.events(event)
+        assert {(e["message_id"], e["topic"], e["attempt"]) for e in said} == {(each, "job", 1) for each in published}
+        assert len(said) == len(published) * (3 if kind == "loop" else 1)
+    assert {e["logger"] for e in daemon.events("said")} == {"shop.library"}
+
+
+@pytest.mark.parametrize("kind", FAILING)
+def test_a_failure_is_logged_with_its_traceback(start: Start, queue: Queue, kind: str) -> None:
+    daemon = start({"job": FAILING[kind]})
+
+    published = queue.publish("job", payload=Jsonb({"card": "4111"}))
+
+    failed = daemon.event("attempt.failed", message_id=published)
+    assert failed["reason"] == "KeyError: 'missing'"
+    assert "in _look_up" in failed["exception"]
+    assert "speaking.py" in failed["exception"]
+    assert "4111" not in daemon.log.read_text()
+
+
+def test_a_success_is_one_line_at_debug_and_psycopg_adds_none(start: Start, queue: Queue) -> None:
+    daemon = start(
+        {"job": "speaking:quiet", "batch": {"handler": "batches:return_outcomes", "batch_size": 2}}, log_level="debug"
+    )
+
+    published = queue.publish("job")
+    batched = queue.publish("batch", payload=Jsonb("fine"))
+
+    assert daemon.event("message.completed", message_id=published)["took_s"] >= 0.01
+    assert daemon.event("message.completed", message_id=batched)["topic"] == "batch"
+    assert not [e for e in daemon.logged() if str(e.get("logger", "")).startswith("psycopg")]
+
+
+def test_a_success_is_not_logged_at_info(start: Start, queue: Queue) -> None:
+    daemon = start({"job": "speaking:quiet"})
+
+    published = queue.publish("job")
+
+    assert eventually(lambda: queue.archived(published)).result == "success"
+    daemon.stop()
+    assert not daemon.events("message.completed")
+
+
+def test_a_cancelled_handler_is_logged_as_cancelled(start: Start, queue: Queue, journal: Journal) -> None:
+    daemon = start({"job": "speaking:hold"})
+    published = queue.publish("job")
+    journal.entry("start")
+
+    queue.value("SELECT messages.cancel(%s)", [[published]])
+
+    assert daemon.event("message.cancelled", message_id=published)["level"] == "info"
+    assert not daemon.events("message.lock_lost")
+
+
+def test_a_handler_that_blocks_the_event_loop_is_named(start: Start, queue: Queue) -> None:
+    daemon = start({"job": "speaking:block"})
+
+    published = queue.publish("job")
+
+    blocked = daemon.event("event_loop.blocked")
+    assert (blocked["handler"], blocked["topic"], blocked["message_id"]) == ("speaking:block", "job", published)
+    assert blocked["where"].endswith("in block")
+    assert "speaking.py:" in blocked["where"]

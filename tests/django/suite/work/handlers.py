@@ -1,0 +1,9 @@
+"""A handler beside the tasks."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import User
+
+
+def plain(payload, ctx):
+    return [payload, User.objects.count()]

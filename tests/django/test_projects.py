@@ -1,0 +1,116 @@
+"""Projects of Django, with their own tests: that of `suite`, by file, and the shop of the examples."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.server.deadline import eventually
+from tests.server.postgres import Database
+
+CHECKOUT = Path(__file__).parents[2]
+SUITE, SHOP = Path(__file__).parent / "suite", CHECKOUT / "examples" / "django_shop"
+FILES = sorted(each.name for each in SUITE.glob("test_*.py"))
+
+
+def environ_for(database: Database) -> dict[str, str]:
+    """Return the environment of a project that uses a database."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PGROUSE_"))}
+    return kept | {"DATABASE_URL": database.dsn, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def run(folder: Path, database: Database, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a project, on a database that Django makes beside the given one."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environ_for(database),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("file", FILES)
+def test_of_the_project(database: Database, file: str) -> None:
+    ended = run(SUITE, database, "-m", "pytest", "-q", "--tb=short", file)
+
+    assert ended.returncode == 0, ended.stdout[-10_000:] + ended.stderr
+
+
+@pytest.mark.parametrize("arguments", [("manage.py", "test"), ("-m", "pytest", "-q")])
+def test_of_the_shop(database: Database, arguments: tuple[str, ...]) -> None:
+    ended = run(SHOP, database, *arguments)
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_the_shop_has_no_migration_left_to_make(database: Database) -> None:
+    ended = run(SHOP, database, "manage.py", "makemigrations", "--check", "--dry-run")
+
+    assert (ended.returncode, ended.stdout) == (0, "No changes detected\n"), ended.stderr
+
+
+def free_port() -> int:
+    """Return a port that is free now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def dashboard_is_for_staff(http: httpx.Client) -> None:
+    """The page of the task's topic is there for whoever has logged in by the admin."""
+    page, html = "/queue/topics/shop.tasks.send_receipt", {"accept": "text/html"}
+    assert http.get(page, headers=html).url.path == "/queue/login"
+    http.get("/admin/login/")
+    user = {"username": "admin", "password": "admin", "csrfmiddlewaretoken": http.cookies["csrftoken"]}
+    assert http.post("/admin/login/?next=/admin/", data=user).url.path == "/admin/"
+    assert http.get("/static/admin/css/base.css").status_code == 200
+    shown = http.get(page, headers=html)
+    assert (shown.status_code, "shop.tasks.send_receipt" in shown.text) == (200, True)
+
+
+def test_one_command_starts_the_shop_and_an_order_gets_its_receipt(database: Database, tmp_path: Path) -> None:
+    address, log = f"127.0.0.1:{free_port()}", tmp_path / "log"
+    with log.open("wb") as output:
+        shop = subprocess.Popen(
+            [sys.executable, "manage.py", "start", address],
+            cwd=SHOP,
+            env=environ_for(database),
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            # A shell that runs the tests in the background makes them, and their children, ignore Ctrl-C.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        )
+
+    def front() -> httpx.Response | None:
+        assert shop.poll() is None, log.read_text()
+        try:
+            return http.get("/")
+        except httpx.ConnectError:
+            return None
+
+    try:
+        with httpx.Client(base_url=f"http://{address}", follow_redirects=True) as http:
+            eventually(front, within_s=120)
+            order = {"customer": "anna@example.com", "cents": "5", "csrfmiddlewaretoken": http.cookies["csrftoken"]}
+            assert "anna@example.com" in http.post("/order", data=order).text
+            eventually(lambda: "SUCCESSFUL" in http.get("/receipt/1").text, within_s=60)
+            dashboard_is_for_staff(http)
+        os.killpg(shop.pid, signal.SIGINT)
+        assert shop.wait(60) == 0, log.read_text()
+    finally:
+        if shop.poll() is None:
+            os.killpg(shop.pid, signal.SIGKILL)

@@ -1,0 +1,32 @@
+"""docs/explanation/comparison.md: tests show each cell of pgrouse, and what it does not have is said."""
+
+from __future__ import annotations
+
+from tests.docs.named_tests import is_there, named
+from tests.docs.page import Page
+
+PAGE = Page("docs/explanation/comparison.md")
+COMPARED, SHOWN = (
+    [row for row in PAGE.rows() if row[0] and len(row) > 2],
+    [row for row in PAGE.rows() if row[0] and len(row) == 2],
+)
+# Each is argued in the section "What pgrouse does not have".
+MISSING = {
+    "dependency injection": "Dependency injection",
+    "on PyPI": "A release on PyPI",
+    "documentation": "documentation",
+}
+
+
+def test_every_line_is_shown_by_tests_that_exist() -> None:
+    assert [row[0] for row in SHOWN] == [row[0] for row in COMPARED]
+    assert [row[0] for row in SHOWN if not named(row[1])] == []
+    assert [name for row in SHOWN for name in named(row[1]) if not is_there(name)] == []
+
+
+def test_what_others_have_and_pgrouse_has_not_is_argued() -> None:
+    argued = PAGE.section("What pgrouse does not have").text
+    missing = {row[0] for row in COMPARED if row[1].startswith("\N{EN DASH}") or "no site" in row[1]}
+
+    assert missing == set(MISSING)
+    assert [text for text in MISSING.values() if text not in argued] == []

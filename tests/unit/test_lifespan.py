@@ -1,0 +1,200 @@
+"""The lifespan: how it starts and ends, and what happens if either fails or hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+from structlog.testing import LogCapture
+
+from pgrouse.errors import LifespanFailed
+from pgrouse.handlers.lifespan import Lifespan
+
+LONG_S = 60.0
+
+
+class Recorder:
+    """Lifespans that record what happens to them."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.threads: set[int] = set()
+        self.tasks: set[Any] = set()
+
+    @asynccontextmanager
+    async def on_the_loop(self) -> AsyncIterator[str]:
+        self.tasks.add(asyncio.current_task())
+        self.steps.append("start")
+        try:
+            yield "resources"
+        finally:
+            self.tasks.add(asyncio.current_task())
+            self.steps.append("end")
+
+    @contextmanager
+    def blocking(self) -> Iterator[str]:
+        self.threads.add(threading.get_ident())
+        self.steps.append("start")
+        try:
+            yield "resources"
+        finally:
+            self.threads.add(threading.get_ident())
+            self.steps.append("end")
+
+
+@asynccontextmanager
+async def raising_at_start() -> AsyncIterator[None]:
+    raise ConnectionError("no redis")
+    yield
+
+
+@asynccontextmanager
+async def raising_at_end() -> AsyncIterator[None]:
+    yield
+    raise ConnectionError("redis is gone")
+
+
+@asynccontextmanager
+async def hanging_at_start() -> AsyncIterator[None]:
+    await asyncio.Event().wait()
+    yield
+
+
+@asynccontextmanager
+async def hanging_at_end() -> AsyncIterator[None]:
+    yield
+    await asyncio.Event().wait()
+
+
+@contextmanager
+def blocking_at_start() -> Iterator[None]:
+    threading.Event().wait()
+    yield
+
+
+@contextmanager
+def blocking_at_end() -> Iterator[None]:
+    yield
+    threading.Event().wait()
+
+
+@contextmanager
+def blocking_and_raising() -> Iterator[None]:
+    raise ConnectionError("no redis")
+    yield
+
+
+@asynccontextmanager
+async def with_a_task_that_fails() -> AsyncIterator[None]:
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ConnectionError("redis is gone")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+        yield
+
+
+async def test_an_async_lifespan_is_entered_and_left_in_one_task() -> None:
+    recorder = Recorder()
+    lifespan = Lifespan("shop:lifespan", recorder.on_the_loop)
+
+    resources = await lifespan.start(LONG_S)
+    assert (resources, recorder.steps) == ("resources", ["start"])
+    await lifespan.end(LONG_S)
+
+    assert recorder.steps == ["start", "end"]
+    assert len(recorder.tasks) == 1
+
+
+async def test_a_blocking_lifespan_is_entered_and_left_in_one_thread_of_its_own() -> None:
+    recorder = Recorder()
+    lifespan = Lifespan("shop:lifespan", recorder.blocking)
+
+    resources = await lifespan.start(LONG_S)
+    await lifespan.end(LONG_S)
+
+    assert (resources, recorder.steps) == ("resources", ["start", "end"])
+    assert len(recorder.threads) == 1
+    assert threading.get_ident() not in recorder.threads
+
+
+@pytest.mark.parametrize("function", [raising_at_start, blocking_and_raising])
+async def test_a_start_that_fails_says_why_and_where(function: Callable[[], Any]) -> None:
+    with pytest.raises(
+        LifespanFailed, match=r"shop:lifespan failed: ConnectionError: no redis \(.*test_lifespan.py:\d+ in "
+    ):
+        await Lifespan("shop:lifespan", function).start(LONG_S)
+
+
+@pytest.mark.parametrize("function", [hanging_at_start, blocking_at_start])
+async def test_a_start_that_hangs_is_given_up(function: Callable[[], Any]) -> None:
+    with pytest.raises(LifespanFailed, match=r"did not start within 0\.05 s"):
+        await Lifespan("shop:lifespan", function).start(0.05)
+
+
+async def test_what_is_no_context_manager_is_refused() -> None:
+    with pytest.raises(LifespanFailed, match="it returned a dict, which is no context manager: decorate it"):
+        await Lifespan("shop:lifespan", dict).start(LONG_S)  # type: ignore[arg-type]
+
+
+async def test_an_end_that_fails_is_logged(logged: LogCapture) -> None:
+    lifespan = Lifespan("shop:lifespan", raising_at_end)
+    await lifespan.start(LONG_S)
+
+    await lifespan.end(LONG_S)
+
+    (event,) = logged.entries
+    assert (event["event"], str(event["exc_info"])) == ("lifespan.failed", "redis is gone")
+
+
+@pytest.mark.parametrize("function", [hanging_at_end, blocking_at_end])
+async def test_an_end_that_hangs_is_given_up(
+    function: Callable[[], Any], logged: LogCapture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgrouse.handlers.lifespan.CANCEL_S", 0.05)
+    lifespan = Lifespan("shop:lifespan", function)
+    await lifespan.start(LONG_S)
+
+    await lifespan.end(0.05)
+
+    assert [each["event"] for each in logged.entries] == ["lifespan.timed_out"]
+
+
+async def test_a_failure_while_it_is_in_use_is_reported_at_once() -> None:
+    failures: list[BaseException] = []
+    failed = asyncio.Event()
+    lifespan = Lifespan(
+        "shop:lifespan",
+        with_a_task_that_fails,
+        lambda error: (failures.append(error), failed.set()),  # type: ignore[func-returns-value, arg-type, return-value]
+    )
+
+    await lifespan.start(LONG_S)
+    await asyncio.wait_for(failed.wait(), LONG_S)
+    await lifespan.end(LONG_S)
+
+    (group,) = failures
+    assert isinstance(group, ExceptionGroup)
+    assert str(group.exceptions[0]) == "redis is gone"
+
+
+async def test_a_start_that_blocks_the_event_loop_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck = threading.Event()
+
+    @asynccontextmanager
+    async def busy() -> AsyncIterator[None]:
+        stuck.wait(LONG_S)  # the loop cannot time it out
+        yield
+
+    monkeypatch.setattr("pgrouse.handlers.lifespan.STUCK_S", 0.01)
+    began = time.monotonic()
+    await Lifespan("shop:lifespan", busy, on_stuck=stuck.set).start(0.05)
+
+    assert stuck.is_set()
+    assert time.monotonic() - began < LONG_S
