@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.claim import claim_client
+from pyspark_pgrouse.claim import heartbeat as claim_heartbeat
 from pyspark_pgrouse.claim.claim_client import ConsumerTaken
 from pyspark_pgrouse.claim.in_flight import MessagesInFlight
 from pyspark_pgrouse.claim.offset import ClaimOffset
@@ -452,7 +453,24 @@ def test_a_stopped_query_leaves_no_locked_message(
     assert stopped == [5]
     eventually(lambda: locked(queue) == 0)
     assert len(queue.ids()) == 10
-    eventually(lambda: queue.rows("SELECT FROM messages.worker") == [])
+    eventually(lambda: _registered(queue) == [])
+
+
+def test_a_worker_that_has_left_is_not_registered_by_a_late_report(database: Database, queue: Queue) -> None:
+    with streaming(database, consumer="loader") as stream:
+        stream.next()
+        heartbeat = stream.reader.worker._heartbeat
+        heartbeat.stop()
+        queue.conn.execute("DELETE FROM messages.worker")
+
+        heartbeat._reported_at = -claim_heartbeat.STATUS_INTERVAL_S
+        heartbeat.beat()
+
+        assert _registered(queue) == []
+
+
+def _registered(queue: Queue) -> list[Any]:
+    return queue.rows("SELECT name, host, pid, started_at, seen_at FROM messages.worker")
 
 
 def _steal(queue: Queue, message_id: int) -> None:

@@ -40,6 +40,8 @@ class ClaimHeartbeat(threading.Thread):
         super().__init__(name="pgrouse-heartbeat", daemon=True)
         self._connection, self._in_flight, self._lock, self._report_status = connection, in_flight, lock, report_status
         self._wake = threading.Event()
+        # A report registers a worker that the registry does not know, so none may follow after the worker has left.
+        self._reporting = threading.Lock()
         self._stopping = False
         self._reported_at = -STATUS_INTERVAL_S
         self._failing = False
@@ -49,8 +51,9 @@ class ClaimHeartbeat(threading.Thread):
         self._wake.set()
 
     def stop(self) -> None:
-        """End the thread, and wait for it."""
-        self._stopping = True
+        """End the thread, and wait for it. The status is reported no more, even if the thread needs longer than this waits."""
+        with self._reporting:
+            self._stopping = True
         self._wake.set()
         self.join(timeout=10)
 
@@ -72,8 +75,13 @@ class ClaimHeartbeat(threading.Thread):
             self._in_flight.remove(self._connection.run(lambda client: client.heartbeat(due, self._lock)))
         self._in_flight.mark_extended()
         if time.monotonic() - self._reported_at >= STATUS_INTERVAL_S:
-            self._connection.run(self._report_status)
-            self._reported_at = time.monotonic()
+            self._report()
+
+    def _report(self) -> None:
+        with self._reporting:
+            if not self._stopping:
+                self._connection.run(self._report_status)
+        self._reported_at = time.monotonic()
 
     def _pause_s(self) -> float:
         if self._failing:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -47,8 +46,6 @@ class ClaimWorker:
         self._acknowledged: tuple[int, ...] = ()
         self._cursor = ClaimCursor()
         self._remaining: int | None = None
-        # Two threads report the status; the later report must win.
-        self._status_lock = threading.Lock()
 
     def start(self) -> None:
         """Take the name, enter the registry, and start the heartbeat.
@@ -150,8 +147,7 @@ class ClaimWorker:
         return client
 
     def _report_status(self, client: ClaimClient) -> Any:
-        with self._status_lock:
-            status = {"in_flight": len(self.in_flight), "done": self.done}
-            if not client.report_status(status):
-                client.register(self._options.topics, self._options.max_rows)
-                client.report_status(status)
+        status = {"in_flight": len(self.in_flight), "done": self.done}
+        if not client.report_status(status):
+            client.register(self._options.topics, self._options.max_rows)
+            client.report_status(status)
