@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +31,7 @@ from pyspark_pgrouse.lake.cursor import ExportConflict, ExportCursor, held
 from pyspark_pgrouse.lake.directory import LakeUnwritable
 from pyspark_pgrouse.lake.export import Export, ExportOptions
 from pyspark_pgrouse.lake.lake import Lake
-from pyspark_pgrouse.lake.maintenance import vacuum
+from pyspark_pgrouse.lake.maintenance import optimize, vacuum
 from tests.pipeline.lakes import archive, data_files, exported, fill, ids, killed, lake, one_by_one, rows
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -263,17 +266,20 @@ def test_a_failed_task_is_reported_and_its_batch_leaves_nothing(queue: Queue, da
 LOCK_IS_FREE = """
     SELECT count(*) = 0 FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
     WHERE l.locktype = 'advisory' AND d.datname = current_database()"""
-# One export, as a separate process.
+# One export and the merging of its files, as a separate process.
 PROGRAM = """
 import sys
 from tests.pipeline import lakes
 from pyspark_pgrouse.lake import export as lake_export
-from pyspark_pgrouse.lake.columns import ColumnChoice
+from pyspark_pgrouse.lake import maintenance
+from pyspark_pgrouse.lake.lake import Lake
 lake_export.LEAST_ROWS = 10
 class Database:
     dsn = sys.argv[1]
 lakes.exported(Database, sys.argv[2], batch_rows=200)
+maintenance.optimize(Lake.open(sys.argv[2]))
 """
+KILLS = 25
 
 
 @contextmanager
@@ -321,6 +327,36 @@ def test_every_row_is_exported_once_after_kills_at_any_moment(
 
     assert ids(lake) == archive(queue)
     vacuum(Lake.open(lake), timedelta(0))
+    assert len(data_files(lake)) == len(Lake.open(lake).files())
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_every_row_is_exported_once_while_random_kills_meet_a_growing_archive(
+    queue: Queue, database: Database, lake: str, eventually: Callable[..., Any]
+) -> None:
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    killed_runs = 0
+    with _started(database, lake) as process:
+        # As long as a run takes here: the kills are spread over all of it.
+        began = time.monotonic()
+        assert process.wait(300) == 0
+        whole_s = time.monotonic() - began
+
+    for _ in range(KILLS):
+        fill(queue, 500)
+        with _started(database, lake) as process, suppress(subprocess.TimeoutExpired):
+            process.wait(chance.uniform(0.2, 1.2) * whole_s)
+        killed_runs += process.returncode == -signal.SIGKILL
+        eventually(lambda: queue.value(LOCK_IS_FREE))
+    exported(database, lake)
+
+    assert killed_runs > KILLS / 4, f"seed {seed}: the kills came after the end"
+    assert ids(lake) == archive(queue), f"seed {seed}"
+    optimize(Lake.open(lake))
+    vacuum(Lake.open(lake), timedelta(0))
+    assert ids(lake) == archive(queue), f"seed {seed}"
     assert len(data_files(lake)) == len(Lake.open(lake).files())
 
 

@@ -50,12 +50,24 @@ def shared_options() -> list[click.Parameter]:
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command only when it is called: by its name, where it is and what its help says of it."""
+    """A group that imports a command only when it is called.
 
-    def __init__(self, *args: Any, lazy: dict[str, tuple[str, str]], **kwargs: Any) -> None:
+    Args:
+        lazy: by the name of a command, where it is and what the help says of it.
+        sections: the same by the headings under which the help lists them; None = all under one.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        lazy: dict[str, tuple[str, str]],
+        sections: dict[str, dict[str, tuple[str, str]]] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.params += shared_options()
         self._lazy = lazy
+        self._sections = sections or {"Commands": lazy}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of use, not of the alphabet."""
@@ -79,9 +91,11 @@ class LazyGroup(click.Group):
         raise click.UsageError(f"there is no command '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""), ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self._lazy.items()])
+        """Write the list of commands without importing any, with all texts in one column."""
+        width = max(map(len, self._lazy))
+        for heading, commands in self._sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in commands.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the names of commands, and the options of the group, without importing any command."""

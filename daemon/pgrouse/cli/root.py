@@ -8,40 +8,54 @@ import click
 
 from pgrouse.cli.lazy_group import SESSION, LazyGroup, load
 
-COMMANDS = {
-    "init": ("pgrouse.cli.init:init", "Write a pgrouse.toml and a handlers.py to start from."),
-    "migrate": ("pgrouse.cli.migrate:migrate", "Install the schema, or bring it up to date."),
-    "run": ("pgrouse.cli.run:run", "Run the daemon: process messages until it is stopped."),
-    "publish": ("pgrouse.cli.publish:publish", "Publish a message and print its id."),
-    "message": ("pgrouse.cli.message:message", "List, show, edit, retry, cancel, skip and unblock messages."),
-    "dead": ("pgrouse.cli.dead:dead", "List, group and show dead messages, requeue dead letters."),
-    "redrive": ("pgrouse.cli.redrive:redrive", "Put dead messages back."),
-    "replay": ("pgrouse.cli.replay:replay", "Publish again the messages that succeeded in a time."),
-    "archive": ("pgrouse.cli.archive:archive", "Delete old messages from the archive."),
-    "explain": ("pgrouse.cli.explain:explain", "Explain why a message is not running, or how it ended."),
-    "topic": ("pgrouse.cli.topic:topic", "Show, set and pause the policies of topics."),
-    "subscription": ("pgrouse.cli.subscription:subscription", "Copy messages that are published to a topic to others."),
-    "schedule": ("pgrouse.cli.schedule:schedule", "Publish messages on a schedule."),
-    "worker": ("pgrouse.cli.worker:worker", "List the workers, and drain them."),
-    "audit": ("pgrouse.cli.audit:audit", "List the actions of operators, the latest first."),
-    "stats": ("pgrouse.cli.stats:stats", "Show how many messages are in the queue, by topic."),
-    "top": ("pgrouse.cli.top:top", "Watch topics, workers and dead messages live, and act on them."),
-    "doctor": ("pgrouse.cli.doctor:doctor", "Find problems that cause no error, and how to fix them."),
-    "health": ("pgrouse.cli.health:health", "Check the database, the schema and the worker of this host."),
-    "web": ("pgrouse.cli.web:web", "Serve the HTTP API and the dashboard until stopped."),
-    "token": ("pgrouse.cli.token:token", "Create, list and revoke the tokens of the web server."),
-    "alert": ("pgrouse.cli.alert:alert", "Deliver alerts, list them, silence known ones."),
-    "crypto": ("pgrouse.cli.crypto:crypto", "Make keys, see which are needed, rotate them."),
-    "config": ("pgrouse.cli.config:config", "Check and show the configuration."),
-    "cron": ("pgrouse.cli.cron:cron", "Install, check and remove the jobs of pg_cron."),
-    "maintenance": ("pgrouse.cli.maintenance:maintenance", "Run the maintenance by hand."),
-    "pipeline": (
-        "pgrouse.cli.pipeline:pipeline",
-        "Run the data pipeline over the archive: on Spark, the report with DuckDB.",
-    ),
-    "demo": ("pgrouse.demo.command:demo", "See pgrouse work on real files, with a database of its own."),
-    "completion": ("pgrouse.cli.completion:completion", "Print the completion script of a shell."),
+SECTIONS = {
+    "Start": {
+        "demo": ("pgrouse.demo.command:demo", "See pgrouse work on real files, with a database of its own."),
+        "init": ("pgrouse.cli.init:init", "Write a pgrouse.toml and a handlers.py to start from."),
+        "migrate": ("pgrouse.cli.migrate:migrate", "Install the schema, or bring it up to date."),
+        "config": ("pgrouse.cli.config:config", "Check and show the configuration."),
+        "completion": ("pgrouse.cli.completion:completion", "Print the completion script of a shell."),
+    },
+    "Run": {
+        "run": ("pgrouse.cli.run:run", "Run the daemon: process messages until it is stopped."),
+        "web": ("pgrouse.cli.web:web", "Serve the HTTP API and the dashboard until stopped."),
+        "cron": ("pgrouse.cli.cron:cron", "Install, check and remove the jobs of pg_cron."),
+        "maintenance": ("pgrouse.cli.maintenance:maintenance", "Run the maintenance by hand."),
+        "pipeline": (
+            "pgrouse.cli.pipeline:pipeline",
+            "Run the data pipeline over the archive: on Spark, the report with DuckDB.",
+        ),
+    },
+    "Messages": {
+        "publish": ("pgrouse.cli.publish:publish", "Publish a message and print its id."),
+        "message": ("pgrouse.cli.message:message", "List, show, edit, retry, cancel, skip and unblock messages."),
+        "explain": ("pgrouse.cli.explain:explain", "Explain why a message is not running, or how it ended."),
+        "dead": ("pgrouse.cli.dead:dead", "List, group and show dead messages, requeue dead letters."),
+        "redrive": ("pgrouse.cli.redrive:redrive", "Put dead messages back."),
+        "replay": ("pgrouse.cli.replay:replay", "Publish again the messages that succeeded in a time."),
+        "archive": ("pgrouse.cli.archive:archive", "Delete old messages from the archive."),
+    },
+    "Topics": {
+        "topic": ("pgrouse.cli.topic:topic", "Show, set and pause the policies of topics."),
+        "subscription": (
+            "pgrouse.cli.subscription:subscription",
+            "Copy messages that are published to a topic to others.",
+        ),
+        "schedule": ("pgrouse.cli.schedule:schedule", "Publish messages on a schedule."),
+    },
+    "Operate": {
+        "stats": ("pgrouse.cli.stats:stats", "Show how many messages are in the queue, by topic."),
+        "top": ("pgrouse.cli.top:top", "Watch topics, workers and dead messages live, and act on them."),
+        "worker": ("pgrouse.cli.worker:worker", "List the workers, and drain them."),
+        "doctor": ("pgrouse.cli.doctor:doctor", "Find problems that cause no error, and how to fix them."),
+        "health": ("pgrouse.cli.health:health", "Check the database, the schema and the worker of this host."),
+        "alert": ("pgrouse.cli.alert:alert", "Deliver alerts, list them, silence known ones."),
+        "audit": ("pgrouse.cli.audit:audit", "List the actions of operators, the latest first."),
+        "token": ("pgrouse.cli.token:token", "Create, list and revoke the tokens of the web server."),
+        "crypto": ("pgrouse.cli.crypto:crypto", "Make keys, see which are needed, rotate them."),
+    },
 }
+COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
 
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
@@ -53,6 +67,7 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
 @click.command(
     cls=LazyGroup,
     lazy=COMMANDS,
+    sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 ok, 1 found a problem, 2 usage, 69 database unreachable, 75 try again, 78 bad configuration, 130 interrupted.",
 )
