@@ -5,6 +5,7 @@
   ./go test [ARGUMENTS]    run the tests; arguments go to pytest
   ./go check               check style, types and migrations
   ./go bench [ARGUMENTS]   run the benchmarks, `--peers` beside other queues; arguments go to `python -m bench`
+  ./go docs [--build]      build the documentation site and serve it on this machine; with --build only build it
   ./go clean               remove all that these commands made: .venv, caches, private databases
 
 Python packages are installed into .venv by uv, which is fetched by the address and hash in uv.lock if the machine has none that fits. As root on
@@ -59,6 +60,7 @@ FOR_OPERATING = [
     "--extra=dev",
 ]
 FOR_BENCH = [*FOR_DEMO, *FOR_SPARK, *FOR_OPERATING, "--extra=java", "--group=uv"]
+FOR_DOCS = ["--group=docs"]
 FOR_TEST = [*FOR_BENCH, "--group=test"]
 FOR_CHECK = [*FOR_TEST, "--group=check"]
 
@@ -85,7 +87,7 @@ ROUNDS = [["-n", "auto", "-m", "not spark and not long"], ["-m", "spark and not 
 
 def main(arguments: list[str]) -> None:
     """Run the command that is named."""
-    commands = {"demo": demo, "test": test, "check": check, "bench": bench, "clean": clean}
+    commands = {"demo": demo, "test": test, "check": check, "bench": bench, "docs": docs, "clean": clean}
     command = commands.get(arguments[0]) if arguments else None
     if command is None:
         wants_help = arguments[:1] in (["-h"], ["--help"], ["help"])
@@ -144,6 +146,12 @@ def bench(arguments: list[str]) -> NoReturn:
     become(VENV / "bin" / "python", "-m", "bench", *arguments)
 
 
+def docs(arguments: list[str]) -> NoReturn:
+    """Build the documentation site, and serve it."""
+    install(FOR_DOCS)
+    become(VENV / "bin" / "python", ROOT / "docs" / "build_site.py", *arguments)
+
+
 def refuse(arguments: list[str]) -> None:
     """Stop when a command that takes no arguments was given some."""
     if arguments:
@@ -168,6 +176,7 @@ def clean(arguments: list[str]) -> None:
         *(ROOT / f".{tool}_cache" for tool in ("pytest", "mypy", "ruff")),
         ROOT / ".hypothesis",
         ROOT / ".peers",
+        ROOT / ".site",
         ROOT / "dist",
     ]:
         if made.exists():
@@ -358,10 +367,10 @@ def no_default_cluster() -> Iterator[None]:
         CLUSTER_CONF.unlink()
 
 
-def become(program: Path, *arguments: str) -> NoReturn:
+def become(program: Path, *arguments: str | Path) -> NoReturn:
     """Go on as this program."""
     sys.stdout.flush()
-    os.execv(program, [str(program), *arguments])
+    os.execv(program, [str(program), *map(str, arguments)])
 
 
 def say(sentence: str) -> None:

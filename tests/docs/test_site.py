@@ -1,0 +1,128 @@
+"""The documentation site builds strictly, has all pages, and is searched."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docs import build_site
+
+import pgrouse
+from tests.docs.page import ROOT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as it is built."""
+    built = tmp_path_factory.mktemp("site") / "site"
+    with pytest.MonkeyPatch.context() as patch:
+        _build_in(built, patch)
+        assert build_site.build() == 0
+    return built / "html"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [("[gone](missing.md)", "page does not exist"), ("[gone](cli.md#no-such-heading)", "anchor does not exist")],
+)
+def test_a_link_that_leads_nowhere_fails_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], wrong: str, told: str
+) -> None:
+    _build_in(tmp_path / "site", monkeypatch)
+    build_site.copy_pages()
+    page = build_site.PAGES / "docs" / "reference" / "events.md"
+    page.write_text(f"{page.read_text()}\n{wrong}\n")
+    monkeypatch.setattr(build_site, "copy_pages", lambda: None)
+
+    assert build_site.build() != 0
+    assert told in re.sub(r"\x1b\[[\d;]*m", "", "".join(capfd.readouterr()))
+
+
+def test_the_menu_has_every_page() -> None:
+    menu = set(_pages(tomllib.loads((ROOT / "docs" / build_site.CONFIG).read_text())["project"]["nav"]))
+    pages = {str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")}
+
+    assert {page for page in pages if not page.startswith("docs/decisions/")} <= menu
+    assert {page for page in menu if not (ROOT / page).exists()} == {"docs/reference/api.md"}
+
+
+def test_the_list_of_decisions_has_the_title_of_each() -> None:
+    folder = ROOT / "docs" / "decisions"
+    titles = {page.name: page.read_text().partition("\n")[0][2:] for page in folder.glob("0*.md")}
+
+    listed = re.findall(r"^- \[(\d+)\]\((.+)\): (.+)$", (folder / "README.md").read_text(), re.MULTILINE)
+
+    assert {name: f"{number}: {title}" for number, name, title in listed} == titles
+    assert [name for _, name, _ in listed] == sorted(titles)
+
+
+def test_no_link_of_the_site_leads_to_a_folder_without_a_page(site: Path) -> None:
+    pages = {str(page.parent.relative_to(site)) for page in site.rglob("index.html")}
+    links = {
+        (str(page.relative_to(site)), target)
+        for page in site.rglob("index.html")
+        for target in re.findall(r'<a [^>]*href="((?:\.\./|\./)*[\w./-]*/)"', page.read_text())
+    }
+
+    dead = {
+        link
+        for link in links
+        if str((site / link[0]).parent.joinpath(link[1]).resolve().relative_to(site)) not in pages
+    }
+
+    assert len(links) > 1000
+    assert dead == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "found_on"),
+    [
+        ("retry", "docs/reference/policies/"),
+        ("exactly once", "docs/exactly-once/"),
+        ("rate limit", "docs/reference/policies/"),
+        ("stuck", "docs/runbooks/"),
+    ],
+)
+def test_the_search_finds(site: Path, words: str, found_on: str) -> None:
+    entries = json.loads((site / "search.json").read_text())["items"]
+
+    found = {entry["location"].partition("#")[0] for entry in entries if words in str(entry).lower()}
+
+    assert found_on in found
+
+
+def test_every_public_name_is_on_the_page_of_the_api(site: Path) -> None:
+    page = (site / "docs" / "reference" / "api" / "index.html").read_text()
+
+    assert len(pgrouse.__all__) > 40
+    assert [name for name in pgrouse.__all__ if f'id="{name.lower()}' not in page] == []
+    assert "Publish one message" in page
+
+
+def test_blocks_of_code_are_blocks_and_nothing_comes_from_other_hosts(site: Path) -> None:
+    pages = {path: path.read_text() for path in site.rglob("*.html")}
+
+    assert len(pages) > 80
+    assert {
+        path for path, text in pages.items() if "```" in re.sub(r"<code>.*?</code>", "", text, flags=re.DOTALL)
+    } == set()
+    loaded = re.compile(r'<(?:script|img|iframe)[^>]* src="?(?:https?:)?//|<link[^>]* rel="?stylesheet"?[^>]*https?://')
+    assert {path for path, text in pages.items() if loaded.search(text)} == set()
+
+
+def _build_in(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(build_site, "SITE", folder)
+    patch.setattr(build_site, "PAGES", folder / "pages")
+
+
+def _pages(menu: list[Any]) -> list[str]:
+    """Return all pages of a menu."""
+    found: list[str] = []
+    for entry in menu:
+        for item in entry.values() if isinstance(entry, dict) else [entry]:
+            found += [item] if isinstance(item, str) else _pages(item)
+    return [item for item in found if item.endswith(".md")]
