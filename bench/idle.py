@@ -1,4 +1,4 @@
-"""The cost of an idle daemon, against the smallest program that can receive a notification."""
+"""The cost of an idle daemon, against the smallest program that can receive a notification; and how long a daemon takes to start."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
 SETTLE_S = 5.0
+STARTS = 10
+STARTED = "SELECT extract(epoch FROM a.archived_at - %s)::float8 FROM messages.message_archive AS a"
 
 
 def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int) -> Report:
-    """Watch a daemon and a bare listener idle side by side."""
+    """Watch a daemon and a bare listener idle side by side; before, start daemons that have one message to work."""
+    machine.wait_until_quiet()
+    starts = [_start_s(postgres) for _ in range(STARTS)]
     used: dict[str, list[float]] = defaultdict(list)
     with (
         postgres.database("idle") as database,
@@ -39,7 +43,18 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int) -> 
                 used[name].append((usage.cpu_s(*pids) - before[name]) / seconds * 100)
             used["daemon's memory"].append(usage.rss_mib(daemon.pid))
             used["bare memory"].append(usage.rss_mib(bare.pid))
-    return _report(used, seconds, is_private=postgres.is_private)
+    return _report(used, starts, seconds, is_private=postgres.is_private)
+
+
+def _start_s(postgres: Postgres) -> float:
+    """Return the seconds from the start of a daemon's process until it has ended a message that waits for it."""
+    with postgres.database("start") as database, database.connect() as conn:
+        conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('noop', '1')")
+        (began,) = conn.execute("SELECT clock_timestamp()").fetchone() or (None,)
+        with program.daemon(database):
+            while not (ended := conn.execute(STARTED, [began]).fetchone()):
+                time.sleep(0.005)
+    return float(ended[0])
 
 
 def _backends(database: Database) -> list[int]:
@@ -51,7 +66,7 @@ def _backends(database: Database) -> list[int]:
     return [row[0] for row in rows]
 
 
-def _report(used: dict[str, list[float]], seconds: int, *, is_private: bool) -> Report:
+def _report(used: dict[str, list[float]], starts: list[float], seconds: int, *, is_private: bool) -> Report:
     bare_cpu = Figure("bare listener, CPU", "% of a core", used["bare"])
     bare_memory = Figure("bare listener, memory", "MiB", used["bare memory"])
     return Report(
@@ -62,6 +77,7 @@ def _report(used: dict[str, list[float]], seconds: int, *, is_private: bool) -> 
             Figure("daemon, CPU", "% of a core", used["daemon"], target=Target(1.0)),
             *([Figure("its server processes, CPU", "% of a core", used["server"])] if is_private else []),
             bare_memory,
+            Figure("start of the daemon's process to its first message ended", "s", starts, target=Target(0.5)),
             Figure("daemon, memory", "MiB", used["daemon's memory"], bare_memory, Target(80, of_value=True)),
         ],
     )
