@@ -73,6 +73,12 @@ def test_the_theme_follows_the_system_until_the_user_chooses_one(visitor: Visito
     page.reload()
 
     assert (by_the_system < 40, chosen > 200, paper() > 200) == (True, True, True)
+    page.get_by_role("button", name="Use the dark theme").click()
+    page.get_by_role("button", name="Use the system's theme").click()
+    page.emulate_media(color_scheme="light")
+    assert paper() > 200
+    page.reload()
+    expect(page.get_by_role("button", name="Use the dark theme")).to_be_visible()
 
 
 def test_a_narrow_screen_folds_the_navigation_and_never_scrolls_sideways(visitor: Visitor, queue: Queue) -> None:

@@ -64,9 +64,23 @@ def ago(at: datetime | None) -> str:
     return "never" if at is None else show_ago(now() - at)
 
 
-def moment(at: datetime | None) -> str:
-    """Write a moment of the server's clock, with its zone."""
+def utc(at: datetime | None) -> str:
+    """Write a moment in UTC, for a tooltip: `2026-11-26 08:30:00 UTC`."""
     return NONE if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def moment(at: datetime | None) -> Markup | str:
+    """Write a moment in UTC, so that the browser can show it in its own time zone."""
+    return NONE if at is None else _time(at, utc(at), "s")
+
+
+def exact_moment(at: datetime) -> Markup:
+    """Write a moment in UTC to the millisecond: an attempt may last no longer."""
+    return _time(at, f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC", "ms")
+
+
+def _time(at: datetime, text: str, digits: str) -> Markup:
+    return Markup('<time datetime="{}" data-moment="{}">{}</time>').format(at.isoformat(), digits, text)
 
 
 def interval(value: timedelta | None) -> str:
@@ -91,6 +105,20 @@ def now() -> datetime:
 
 def install(environment: Environment) -> None:
     """Let templates use all of it."""
-    filters: list[Any] = [count, waiting, short, duration, rate, ago, moment, interval, harmless, lastline, backticks]
+    filters: list[Any] = [
+        count,
+        waiting,
+        short,
+        duration,
+        rate,
+        ago,
+        utc,
+        moment,
+        exact_moment,
+        interval,
+        harmless,
+        lastline,
+        backticks,
+    ]
     environment.filters |= {each.__name__: each for each in filters}
     environment.globals["now"] = now

@@ -97,11 +97,6 @@ class TimelineEvent:
     note: str = ""
     text: str = ""
 
-    @property
-    def when(self) -> str:
-        """The moment, to the millisecond: an attempt may last no longer."""
-        return f"{self.at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
-
 
 async def read(conn: Connection, message_id: int) -> Row | None:
     """Return the message; None if there is none."""

@@ -1,8 +1,13 @@
-// The script of all pages besides htmx: live updates, charts, keys, theme. Pages can be read without it.
+// The script of all pages besides htmx: live updates, charts, clock, keys, theme. Pages can be read without it.
 "use strict";
 
 const $ = (selector, within = document) => within.querySelector(selector);
 const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
+const stored = (name) => { try { return localStorage.getItem(name); } catch { return null; } };
+// If storage is forbidden, the choice applies to this page only.
+function store(name, value) {
+  try { if (value) localStorage.setItem(name, value); else localStorage.removeItem(name); } catch { /* see above */ }
+}
 const meta = (name) => $(`meta[name="${name}"]`)?.content ?? "";
 
 // ---------------------------------------------------------------- requests
@@ -89,7 +94,7 @@ const live = {
   markStale(reason) {
     setLiveState("stale", "not live");
     const banner = $("#stale");
-    $("p", banner).textContent = `${reason} What you see is from ${clock(this.updatedAt)}.`;
+    $("p", banner).textContent = `${reason} What you see is from ${clock.time(this.updatedAt)}.`;
     banner.hidden = false;
   },
   updatedAt: Date.now(),
@@ -112,7 +117,6 @@ function setLiveState(state, word) {
   badge.dataset.state = state;
   $("span", badge).textContent = word;
 }
-const clock = (at) => new Date(at).toLocaleTimeString([], { hour12: false });
 
 setInterval(() => {
   if (live.source && Date.now() - live.lastEventAt > 15000) live.retry();
@@ -158,11 +162,73 @@ setInterval(() => {
   }
 }, 1000);
 
+// ---------------------------------------------------------------- clock
+
+// One clock for texts and charts: UTC, as the server writes them, or the browser's time zone.
+const clock = {
+  isLocal: stored("clock") === "local",
+  format: null,
+  get zone() { return this.isLocal ? undefined : "UTC"; },
+  moment(at, withMilliseconds = false) {
+    this.format ??= new Intl.DateTimeFormat("en", {
+      timeZone: this.zone, year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit",
+      second: "2-digit", fractionalSecondDigits: 3, hourCycle: "h23", timeZoneName: "short",
+    });
+    const part = Object.fromEntries(this.format.formatToParts(at).map(({ type, value }) => [type, value]));
+    const seconds = part.second + (withMilliseconds ? `.${part.fractionalSecond}` : "");
+    return `${part.year}-${part.month}-${part.day} ${part.hour}:${part.minute}:${seconds} ${part.timeZoneName}`;
+  },
+  time(at) { return this.moment(at).slice(11); },
+  plotDate(seconds) {
+    const at = new Date(seconds * 1000);
+    return this.isLocal ? at : uPlot.tzDate(at, "Etc/UTC");
+  },
+  write() {
+    for (const each of $$("time[data-moment]")) {
+      const text = this.moment(Date.parse(each.dateTime), each.dataset.moment === "ms");
+      if (each.textContent !== text) each.textContent = text;
+    }
+    for (const each of $$("time[data-ago]")) each.title = this.moment(Date.parse(each.dateTime));
+  },
+  use(isLocal) {
+    [this.isLocal, this.format] = [isLocal, null];
+    store("clock", isLocal && "local");
+    this.show();
+    drawAll();
+  },
+  show() {
+    const button = $("#clock");
+    if (button) {
+      button.textContent = this.isLocal ? "Local" : "UTC";
+      button.title = this.isLocal ? "Times are in the time zone of this browser" : "Times are in UTC";
+    }
+    this.write();
+  },
+};
+$("#clock")?.addEventListener("click", () => clock.use(!clock.isLocal));
+// The server writes UTC, so what is new on the page is written again.
+for (const each of ["pgrouse:update", "htmx:after:swap"]) document.addEventListener(each, () => clock.isLocal && clock.write());
+
 // ---------------------------------------------------------------- charts
 
 const plots = new Map();
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const exact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 4 });
+// Ticks of durations. Their axis is logarithmic: waiting, running and waking differ by a factor of thousands.
+const DURATIONS = [1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 60, 600, 3600, 36000, 172800, 864000, 8640000];
+const aroundDurations = (_, low, high) => (low > 0
+  ? [DURATIONS.findLast((step) => step <= low) ?? DURATIONS[0], DURATIONS.find((step) => step > high) ?? high]
+  : [1e-3, 1]);
+const DURATION_AXIS = {
+  scale: { distr: 3, range: aroundDurations },
+  axis: { splits: (_, n, low, high) => DURATIONS.filter((step) => step >= low && step <= high), filter: (_, splits) => splits },
+};
+const NUMBER_AXIS = { scale: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] }, axis: {} };
+// A logarithmic axis has no place for 0.
+const points = ({ unit, x, y }) => [x, ...(unit === "s" ? y.map((line) => line.map((value) => value || null)) : y)];
 
+// The label of a tick says the value of the tick, never a rounded one.
+const tick = (unit) => (value) => (unit === "s" ? duration(value) : exact.format(value));
 const formatter = (unit) => (value) => (value == null ? "–" : unit === "s" ? duration(value) : compact.format(value));
 
 function colour(name) {
@@ -178,28 +244,29 @@ function draw(figure, data) {
   const known = plots.get(figure.id);
   if (known?.shape !== shape) createLegend(figure, data);
   updateLegend(figure, data);
-  if (known?.shape === shape && known.place === place) return known.plot.setData([data.x, ...data.y]);
+  if (known?.shape === shape && known.place === place) return known.plot.setData(points(data));
   known?.plot.destroy();
   const style = getComputedStyle(document.body);
   const soft = getComputedStyle($(".soft") ?? document.body).color;
   const line = getComputedStyle($(".panel") ?? document.body).borderTopColor;
   const axis = { stroke: soft, font: `12px ${style.fontFamily}`, grid: { stroke: line, width: 1 }, ticks: { show: false } };
-  const format = formatter(data.unit);
+  const vertical = data.unit === "s" ? DURATION_AXIS : NUMBER_AXIS;
   const plot = new uPlot({
+    tzDate: (seconds) => clock.plotDate(seconds),
     width: place.clientWidth, height: place.clientHeight, legend: { show: false }, padding: [8, 18, 0, 0],
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
-    scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
+    scales: { y: vertical.scale },
     axes: [
       { ...axis, size: 28, space: 70, values: [[86400, "{DD}.{MM}."], [3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(
         ([incr, template]) => [incr, template, null, null, null, null, null, null, 1]) },
-      { ...axis, size: 58, values: (_, ticks) => ticks.map(format) },
+      { ...axis, size: 58, values: (_, ticks) => ticks.map(tick(data.unit)), ...vertical.axis },
     ],
     series: [{}, ...data.series.map((each, n) => ({
       label: each.name, stroke: colour(each.colour), width: 2, points: { show: true, size: 5, filter: isolatedPoints, fill: colour(each.colour) },
       fill: n === 0 ? colour(each.colour).replace(/^rgb\((.*)\)$/, "rgba($1, 0.1)") : undefined,
     }))],
     hooks: { setCursor: [(u) => updateLegend(figure, data, u)] },
-  }, [data.x, ...data.y], place);
+  }, points(data), place);
   plots.set(figure.id, { plot, shape, place, data });
   sizes.observe(place);
 }
@@ -211,7 +278,8 @@ function createLegend(figure, data) {
     item.innerHTML = "<i></i><span> <b></b></span>";
     $("span", item).prepend(each.name);
     return item;
-  }));
+  }), document.createElement("li"));
+  $(".legend", figure).lastChild.className = "soft";
 }
 
 // A value between two gaps has no line: draw a point.
@@ -228,6 +296,8 @@ function updateLegend(figure, data, plot) {
   const list = $(".legend", figure);
   if (!list) return;
   const format = formatter(shown.unit);
+  const when = list.children[shown.series.length];
+  if (when) when.textContent = at == null ? "" : clock.moment(shown.x[at] * 1000);
   shown.series.forEach((each, n) => {
     const value = at == null ? shown.y[n].findLast((y) => y != null) : shown.y[n][at];
     const slot = list.children[n] && $("b", list.children[n]);
@@ -252,17 +322,21 @@ function drawAll() {
 // ---------------------------------------------------------------- theme, menu
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
-function isDark() {
+// First the theme that differs from what is seen, then the other one, then that of the system again.
+function nextTheme() {
   const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : dark.matches;
+  const other = dark.matches ? "light" : "dark";
+  if (!chosen) return other;
+  return chosen === other ? (dark.matches ? "dark" : "light") : "";
 }
 function labelThemeButton() {
-  $("#theme")?.setAttribute("aria-label", isDark() ? "Use the light theme" : "Use the dark theme");
+  $("#theme")?.setAttribute("aria-label", `Use the ${nextTheme() || "system's"} theme`);
 }
 $("#theme")?.addEventListener("click", () => {
-  const theme = isDark() ? "light" : "dark";
-  document.documentElement.dataset.theme = theme;
-  try { localStorage.setItem("theme", theme); } catch { /* then it applies to this page only */ }
+  const theme = nextTheme();
+  if (theme) document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+  store("theme", theme);
   labelThemeButton();
   drawAll();
 });
@@ -314,5 +388,6 @@ document.addEventListener("keydown", (event) => {
 });
 
 labelThemeButton();
+clock.show();
 drawAll();
 live.start();

@@ -1,0 +1,93 @@
+"""Charts: ticks, the clock, and what the pointer shows."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.sql.queue import Queue
+from tests.web import sample_data
+from tests.web.site import Visitor, is_live
+
+# How many seconds the unit of a duration has.
+UNITS = {"µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86400}
+# Half an hour beside UTC, and no summer time.
+KOLKATA: Any = {"timezone_id": "Asia/Kolkata"}
+
+
+def ticks(page: Page, chart: str, axis: int = 1) -> tuple[list[float], list[str]]:
+    """Return the values of the ticks of an axis, and their labels."""
+    drawn = f"plots.get('{chart}').plot.axes[{axis}]"
+    page.wait_for_function(f"plots.get('{chart}') && {drawn}._splits?.length > 1")
+    return page.evaluate(f"{drawn}._splits"), page.evaluate(f"{drawn}._values")
+
+
+@pytest.mark.parametrize("success", [15, 40, 75, 12_500, 123_456])
+def test_the_label_of_a_tick_of_a_rate_is_its_value(visitor: Visitor, queue: Queue, success: int) -> None:
+    sample_data.measured(queue, success=success)
+
+    values, labels = ticks(visitor.open("/"), "throughput")
+
+    shown = [float(label.rstrip("KM")) * {"K": 1e3, "M": 1e6}.get(label[-1], 1) for label in labels]
+    assert shown == pytest.approx(values, rel=1e-9)
+
+
+def test_latencies_of_all_sizes_are_readable_and_their_ticks_exact(visitor: Visitor, queue: Queue) -> None:
+    sample_data.measured(queue)
+    page = visitor.open("/")
+    # An update would draw what was measured instead.
+    page.evaluate("live.stop()")
+    page.evaluate(
+        "draw($('#latencies'), {unit: 's', series: [{name: 'wait', colour: 1}, {name: 'run', colour: 2}],"
+        " x: [0, 60, 120], y: [[150, 420, null], [0.004, 0.02, 0]]})"
+    )
+
+    values, labels = ticks(page, "latencies")
+
+    parts = [re.fullmatch(r"([\d.]+)(\D+)", label) for label in labels]
+    assert [float(part[1]) * UNITS[part[2]] for part in parts if part] == pytest.approx(values)
+    # Each line has its own part of the height.
+    heights = page.evaluate("[150, 0.004].map((y) => plots.get('latencies').plot.valToPos(y, 'y'))")
+    whole = page.evaluate("plots.get('latencies').plot.over.clientHeight")
+    assert 0 < heights[0] < heights[1] - whole / 3
+
+
+def test_charts_and_texts_have_one_clock_which_the_user_chooses(visitor: Visitor, queue: Queue) -> None:
+    sample_data.measured(queue)
+    id_ = queue.publish("mail")
+    page = visitor.open("/", **KOLKATA)
+    _, in_utc = ticks(page, "throughput", 0)
+    moment = "time[data-moment]"
+
+    page.get_by_role("button", name="UTC").click()
+    _, local = ticks(page, "throughput", 0)
+    page.goto(f"/messages/{id_}")
+
+    assert {_minutes(there) - _minutes(here) for here, there in zip(in_utc, local, strict=True)} <= {330, 330 - 1440}
+    expect(page.locator(moment).first).to_have_text(re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d GMT\+5:30$"))
+    shown = page.locator(moment).first.text_content()
+    is_live(page)
+    queue.claim("mail", limit=1)
+    expect(page.locator("main")).to_contain_text("attempt 1 began")
+    expect(page.locator(moment).first).to_have_text(shown or "")
+
+    page.get_by_role("button", name="Local").click()
+    expect(page.locator(moment).first).to_have_text(re.compile("UTC$"))
+
+
+def test_the_pointer_shows_the_values_of_a_time(visitor: Visitor, queue: Queue) -> None:
+    sample_data.measured(queue)
+    page = visitor.open("/")
+    ticks(page, "throughput")
+
+    page.locator("#throughput .u-over").hover()
+
+    expect(page.locator("#throughput .legend")).to_contain_text(re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:00 UTC"))
+
+
+def _minutes(label: str) -> int:
+    hours, minutes = label.split(":")[:2]
+    return int(hours) * 60 + int(minutes)
