@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tests.sql.deaths import die, die_ago
 from tests.sql.queue import Queue
 from tests.web.accessible import complaints
-from tests.web.site import Site, Visitor
+from tests.web.site import Site, Visitor, is_live
 
 
 def die_many(queue: Queue, count: int, topic: str = "mail", error: str = "ValueError: disk 7 is full") -> list[int]:
@@ -34,15 +34,15 @@ def test_groups_show_count_age_and_error(visitor: Visitor, queue: Queue) -> None
 
     page = visitor.open("/dead")
 
-    mail, orders = page.locator("article").all()
-    expect(mail).to_contain_text("4 dead, 1 redriven")
+    mail, orders = page.locator("tbody tr").all()
+    expect(mail).to_contain_text(re.compile(r"4\s*1 redriven"))
     expect(mail).to_contain_text("ValueError: disk 7 is full")
     expect(mail.get_by_role("img")).to_have_attribute(
         "aria-label", "Deaths over the last 7d: at most 4 in one of 24 parts, 4 in the latest"
     )
     expect(mail.locator("svg rect:not(.none)")).to_have_count(2)
     expect(orders).to_contain_text("no <b>customer</b>")
-    expect(visitor.open("/dead?of=1d").locator("article").first).to_contain_text("4 dead")
+    expect(visitor.open("/dead?of=1d").locator("tbody td.num").first).to_have_text("4")
 
 
 def test_a_group_links_to_its_messages(visitor: Visitor, queue: Queue) -> None:
@@ -50,7 +50,7 @@ def test_a_group_links_to_its_messages(visitor: Visitor, queue: Queue) -> None:
     wanted = die(queue, "mail", "disk 7")
 
     page = visitor.open("/dead")
-    page.locator("article", has_text="disk 7").get_by_role("link", name="mail").first.click()
+    page.locator("tbody tr", has_text="disk 7").get_by_role("link", name="mail").first.click()
 
     page.wait_for_url("**/messages?*")
     assert page.locator("tbody th a").all_inner_texts() == [str(wanted)]
@@ -61,7 +61,7 @@ def test_a_group_is_redriven_after_a_preview_in_batches_and_at_a_rate(visitor: V
     other = die(queue, "mail", "other error")
 
     page = visitor.open("/dead")
-    page.locator("article", has_text="disk 7").get_by_role("link", name="Redrive the group").click()
+    page.locator("tbody tr", has_text="disk 7").get_by_role("link", name="Redrive the group").click()
     expect(page.locator("h1")).to_have_text("Redrive 700 messages of mail?")
     expect(page.locator("table.counted")).to_contain_text("are redriven700")
     page.get_by_label("Maximum per second").fill("10")
@@ -97,17 +97,18 @@ def test_a_group_is_silenced_and_reported_again_afterwards(visitor: Visitor, que
     died = die(queue, "mail", "disk 7")
 
     page = visitor.open("/dead")
+    page.get_by_role("link", name="Silence the group mail").click()
     page.get_by_label("For", exact=True).fill("2h")
     page.get_by_label("Reason").fill("we know")
     page.get_by_role("button", name="Silence").click()
 
-    expect(page.locator("article .badge.warn")).to_contain_text("silenced until")
+    expect(page.locator("tbody .badge.warn")).to_contain_text("silenced until")
     silence = queue.row("SELECT kind, topic, error_fingerprint, reason, created_by FROM messages.silence")
     fingerprint = queue.archived(died).error_fingerprint
     assert silence == ("dead_message", "mail", fingerprint, "we know", "local")
 
     page.get_by_role("button", name="End the silence").click()
-    expect(page.locator("article .badge.warn")).to_have_count(0)
+    expect(page.locator("tbody .badge.warn")).to_have_count(0)
     assert queue.value("SELECT ended_at IS NOT NULL FROM messages.silence")
 
 
@@ -116,7 +117,39 @@ def test_a_new_dead_message_appears_on_an_open_page(visitor: Visitor, queue: Que
 
     die(queue, "mail", "disk 7")
 
-    expect(page.locator("article")).to_contain_text("disk 7")
+    expect(page.locator("tbody tr")).to_contain_text("disk 7")
+
+
+def test_groups_are_filtered_and_sorted_and_stay_so_when_one_dies(visitor: Visitor, queue: Queue) -> None:
+    die_ago(queue, "2 days", "mail", "ValueError: disk 7 is full")
+    die_many(queue, 3, "mail", "TimeoutError: no answer of smtp")
+    die_many(queue, 2, "orders", "TimeoutError: no answer of the shop")
+    page = visitor.open("/dead")
+    errors = page.locator("tbody .error-line")
+    expect(errors).to_have_text([re.compile("smtp"), re.compile("shop"), re.compile("disk")])
+
+    page.get_by_label("Error contains").fill("TIMEOUT")
+    page.get_by_label("Sort by").select_option(label="latest")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(errors).to_have_text([re.compile("shop"), re.compile("smtp")])
+    is_live(page)
+    die_many(queue, 1, "invoices", "TimeoutError: no answer of the bank")
+    die_many(queue, 9, "invoices", "ValueError: no iban")
+    expect(errors).to_have_text([re.compile("bank"), re.compile("shop"), re.compile("smtp")])
+
+    page.goto("/dead?topic=mail&sort=nothing&of=x")
+    expect(errors).to_have_text([re.compile("smtp"), re.compile("disk")])
+    expect(page.get_by_label("Topic", exact=True)).to_have_value("mail")
+
+
+def test_many_groups_take_a_row_each(visitor: Visitor, queue: Queue) -> None:
+    for n in range(22):
+        die(queue, f"topic.{n}", f"ValueError: {'long ' * 40}{n}")
+
+    page = visitor.open("/dead")
+
+    expect(page.locator("tbody tr")).to_have_count(22)
+    assert page.evaluate("document.querySelector('#groups').offsetHeight") < 1_700
 
 
 def test_an_invalid_group_rate_or_silence_is_refused(site: Site, queue: Queue) -> None:
@@ -124,8 +157,8 @@ def test_an_invalid_group_rate_or_silence_is_refused(site: Site, queue: Queue) -
         ("/dead/redrive", {"topic": "mail", "result": "success"}),
         ("/dead/redrive", {"topic": "mail", "result": "failed", "rate": "nan"}),
         ("/dead/redrive", {"topic": "mail", "result": "failed", "after": "x"}),
-        ("/dead/silence", {"group": "[]", "for": "1h"}),
-        ("/dead/silence", {"group": '{"topic": "mail", "result": "failed"}', "for": "for ever"}),
+        ("/dead/silence", {"for": "1h"}),
+        ("/dead/silence", {"topic": "mail", "result": "failed", "for": "for ever"}),
     ]
 
     agreed = {"as_of": "2026-01-01", "max_id": "7", "most": "5"}
@@ -136,3 +169,4 @@ def test_the_page_is_accessible(visitor: Visitor, queue: Queue) -> None:
     die_many(queue, 3)
 
     assert complaints(visitor, "/dead") + complaints(visitor, "/dead/redrive?topic=mail&result=failed") == []
+    assert complaints(visitor, "/dead/silence?topic=mail&result=failed") == []

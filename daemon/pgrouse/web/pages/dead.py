@@ -19,6 +19,7 @@ from pgrouse.config import duration
 from pgrouse.web import bulk_actions, search, view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row, read_rows
+from pgrouse.web.dead_filter import RANGES, DeadFilter
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, database_problem
 from pgrouse.web.rate import parse_rate
@@ -34,8 +35,6 @@ BARS = 24
 MAX_GROUPS = 100
 # How many of a group a preview judges one by one.
 MAX_PREVIEWED = 1000
-RANGES = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
-DEFAULT = "7d"
 MAX_SILENCE = timedelta(days=30)
 
 SILENCES = b"""
@@ -48,22 +47,19 @@ SILENCED = b"SELECT s.topic FROM messages.silence AS s WHERE s.id = %(id)s"
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[str, Any]:
     """Read the groups of dead messages and the silences."""
-    chosen = subject if subject in RANGES else DEFAULT
-    groups = [
-        row for row in await read_rows(conn, calls.dead_groups(RANGES[chosen], bars=BARS)) if caller.sees(row["topic"])
-    ]
-    groups.sort(key=lambda group: (group["redriven"] - group["count"], -group["last_seen"].timestamp()))
+    chosen = DeadFilter.parse(subject)
+    found = await read_rows(conn, calls.dead_groups(chosen.since, chosen.topic or None, bars=BARS))
+    groups = chosen.apply([row for row in found if caller.sees(row["topic"])])
     silences = [each for each in await (await conn.execute(SILENCES)).fetchall() if _concerns(caller, each)]
     for group in groups[:MAX_GROUPS]:
         group["fingerprint"] = group["error_fingerprint"]
         group["silence"] = next((each for each in silences if _matches(each, group)), None)
-        group["choice"] = json.dumps({name: group[name] for name in ("topic", "result", "fingerprint")})
     return {
         "groups": groups[:MAX_GROUPS],
         "more": len(groups) > MAX_GROUPS,
         "silences": silences,
         "ranges": list(RANGES),
-        "range": chosen,
+        "filter": chosen,
     }
 
 
@@ -99,7 +95,7 @@ VIEW = View("dead", read_context, parts=("groups",))
 @router.get("/dead")
 async def dead(request: Request, caller: Viewer) -> Response:
     """Show the groups."""
-    return await view.show(request, caller, VIEW, request.query_params.get("of", ""))
+    return await view.show(request, caller, VIEW, DeadFilter.parse(request.url.query).subject)
 
 
 @router.get("/dead/redrive")
@@ -181,6 +177,14 @@ async def redrive(request: Request, caller: Operator) -> Response:
     return render(request, template, group=group, so_far=so_far, fields=fields, is_done=is_done, error=error)
 
 
+@router.get("/dead/silence")
+async def ask_silence(request: Request, caller: Operator) -> Response:
+    """Ask for how long the alerts of a group are to be silenced."""
+    group = _group(request.query_params)
+    check_permission(caller, Role.OPERATOR, group["topic"])
+    return render(request, "dead/silence.html", group=group)
+
+
 @router.post("/dead/silence")
 async def silence(
     request: Request,
@@ -189,8 +193,7 @@ async def silence(
     reason: Annotated[str, Form(max_length=1000)] = "",
 ) -> Response:
     """Silence the alerts of a group."""
-    form = await request.form()
-    group = _group(_chosen(str(form.get("group") or "")))
+    group = _group(await request.form())
     check_permission(caller, Role.OPERATOR, group["topic"])
     try:
         wanted = duration.parse(lasts)
@@ -203,8 +206,7 @@ async def silence(
             conn,
             alert.silence("dead_message", group["topic"], group["fingerprint"], wanted, reason=reason.strip() or None),
         )
-    text = f"Its alerts are silenced for {duration.show(wanted)}."
-    return await view.action_result(request, caller, VIEW, text, str(form.get("of") or ""))
+    return await view.redirect(request, "/dead")
 
 
 @router.post("/dead/unsilence")
@@ -212,7 +214,7 @@ async def unsilence(
     request: Request,
     caller: Operator,
     silence_id: Annotated[int, Form(alias="id", ge=1, lt=2**63)],
-    of: Annotated[str, Form(max_length=10)] = "",
+    subject: Annotated[str, Form(max_length=2000)] = "",
 ) -> Response:
     """End a silence."""
     async with request.app.state.db.write(caller) as conn:
@@ -221,16 +223,7 @@ async def unsilence(
             raise Problem(404, f"there is no silence {silence_id}", "not_found")
         check_permission(caller, Role.OPERATOR, row["topic"])
         await run_async(conn, alert.unsilence(silence_id))
-    return await view.action_result(request, caller, VIEW, "Its alerts are sent again.", of)
-
-
-def _chosen(text: str) -> dict[str, Any]:
-    """Return the group that a choice of the form stands for."""
-    try:
-        chosen = json.loads(text[:2000])
-    except (ValueError, RecursionError):
-        chosen = None
-    return chosen if isinstance(chosen, dict) else {}
+    return await view.action_result(request, caller, VIEW, "Its alerts are sent again.", subject)
 
 
 def _group(values: Any) -> dict[str, Any]:
