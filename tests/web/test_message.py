@@ -216,7 +216,9 @@ def test_a_viewer_sees_no_button_and_cannot_act(visitor: Visitor, site: Site, qu
     for path in (f"/messages/{waiting}", f"/messages/{died}", "/dead"):
         page = visitor.open(path, extra_http_headers=headers)
         expect(page.locator("h1")).to_be_visible()
-        expect(page.locator("main button:not([role=search] button), main summary.button, main a.button")).to_have_count(0)
+        expect(page.locator("main button:not([role=search] button), main summary.button, main a.button")).to_have_count(
+            0
+        )
     for path in (
         *(f"/messages/{waiting}/{word}" for word in ("retry", "cancel", "skip", "edit")),
         *(f"/messages/{died}/redrive", "/dead/redrive", "/dead/silence", "/dead/unsilence"),
