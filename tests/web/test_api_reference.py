@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
@@ -80,9 +83,13 @@ def test_path_and_query_of_a_form_are_sent(visitor: Visitor, queue: Queue) -> No
     assert listed.locator("output").inner_text().count('"topic": "mail"') == 2
 
 
-def test_without_a_session_a_token_is_sent_and_not_kept(visitor: Visitor, queue: Queue) -> None:
+def test_without_a_session_a_token_is_sent_and_not_kept(
+    visitor: Visitor, site: Site, queue: Queue, eventually: Callable[..., Any]
+) -> None:
     token = tokens.new()
     queue.value("SELECT messages.add_token('reader', %s, '{viewer}', '{*}')", [tokens.digest(token)])
+    # For two seconds the server remembers that there was none.
+    eventually(lambda: httpx.get(f"{site.url}/v1/topics").status_code == 401)
     visitor.expected.append("401")
     page = visitor.open("/v1/docs")
     opened(page, "list_topics")
