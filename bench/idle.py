@@ -14,6 +14,7 @@ from bench.usage import Machine
 
 SETTLE_S = 5.0
 STARTS = 10
+ENDED = "SELECT count(*) FROM messages.message_archive"
 STARTED = "SELECT extract(epoch FROM a.archived_at - %s)::float8 FROM messages.message_archive AS a"
 
 
@@ -50,11 +51,11 @@ def _start_s(postgres: Postgres) -> float:
     """Return the seconds from the start of a daemon's process until it has ended a message that waits for it."""
     with postgres.database("start") as database, database.connect() as conn:
         conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('noop', '1')")
-        (began,) = conn.execute("SELECT clock_timestamp()").fetchone() or (None,)
+        began = conn.execute("SELECT clock_timestamp()").fetchone()
         with program.daemon(database):
-            while not (ended := conn.execute(STARTED, [began]).fetchone()):
-                time.sleep(0.005)
-    return float(ended[0])
+            program.wait_until(lambda: conn.execute(ENDED).fetchone() == (1,), program.START_WITHIN_S, "the message")
+        (took,) = conn.execute(STARTED, began).fetchone() or (0.0,)
+    return float(took)
 
 
 def _backends(database: Database) -> list[int]:

@@ -95,15 +95,18 @@ def test_the_search_finds(site: Path, words: str, found_on: str) -> None:
     assert found_on in found
 
 
-def test_every_public_name_is_on_the_page_of_the_api(site: Path) -> None:
+def test_every_public_name_and_method_is_on_the_page_of_the_api(site: Path) -> None:
     page = (site / "docs" / "reference" / "api" / "index.html").read_text()
 
     assert len(pgrouse.__all__) > 40
     assert [name for name in pgrouse.__all__ if f'id="{name.lower()}' not in page] == []
     assert "Publish one message" in page
+    assert 'id="pgrouse.client.client.Client.redrive_edited"' in page
+    assert 'id="pgrouse.handlers.context.AsyncContext.complete"' in page
+    assert "pgrouse.client.client.Client._" not in page
 
 
-def test_blocks_of_code_are_blocks_and_nothing_comes_from_other_hosts(site: Path) -> None:
+def test_blocks_of_code_are_blocks_and_pages_name_no_other_host(site: Path) -> None:
     pages = {path: path.read_text() for path in site.rglob("*.html")}
 
     assert len(pages) > 80

@@ -142,6 +142,30 @@ def test_groups_are_filtered_and_sorted_and_stay_so_when_one_dies(visitor: Visit
     expect(page.get_by_label("Topic", exact=True)).to_have_value("mail")
 
 
+def test_a_hostile_filter_is_answered_and_a_refused_silence_keeps_what_was_typed(
+    visitor: Visitor, site: Site, queue: Queue
+) -> None:
+    die(queue, "mail", "disk 7")
+    strange = (
+        "topic=%00",
+        "error=%00%ff",
+        "of=7d&" * 500,
+        "topic=" + "x" * 5000,
+        "sort=%C0%80&&&=",
+        "topic=*&error=%27%3B--",
+    )
+    assert {httpx.get(f"{site.url}/dead?{query}").status_code for query in strange} == {200}
+
+    visitor.expected.append("422")
+    page = visitor.open("/dead/silence?topic=mail&result=failed")
+    page.get_by_label("For", exact=True).fill("for ever")
+    page.get_by_label("Reason").fill("we know")
+    page.get_by_role("button", name="Silence").click()
+
+    expect(page.locator(".toast.bad")).to_contain_text("for")
+    expect(page.get_by_label("Reason")).to_have_value("we know")
+
+
 def test_many_groups_take_a_row_each(visitor: Visitor, queue: Queue) -> None:
     for n in range(22):
         die(queue, f"topic.{n}", f"ValueError: {'long ' * 40}{n}")

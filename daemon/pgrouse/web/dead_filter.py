@@ -38,7 +38,8 @@ class DeadFilter:
     @classmethod
     def parse(cls, query: str) -> DeadFilter:
         """Return what the query of an address says; what it says wrongly is left out."""
-        given = {name: value[:MAX_LENGTH].strip() for name, value in parse_qsl(query, max_num_fields=20)}
+        # No text of the database has a NUL, and it takes none.
+        given = {name: value[:MAX_LENGTH].replace("\0", "").strip() for name, value in parse_qsl(query)}
         return cls(
             range=given.get("of", "") if given.get("of") in RANGES else DEFAULT_RANGE,
             topic=given.get("topic", ""),

@@ -18,6 +18,8 @@ from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 STATUS_INTERVAL_S = 5.0
 # After a failure. The locks last for two more thirds.
 RETRY_S = 0.5
+# For a report that is on its way, and again for the thread.
+STOP_TIMEOUT_S = 10.0
 
 
 class ClaimHeartbeat(threading.Thread):
@@ -51,11 +53,13 @@ class ClaimHeartbeat(threading.Thread):
         self._wake.set()
 
     def stop(self) -> None:
-        """End the thread, and wait for it. The status is reported no more, even if the thread needs longer than this waits."""
-        with self._reporting:
-            self._stopping = True
+        """End the thread, and wait for it. No report begins any more, even if the thread needs longer than this waits."""
+        is_free = self._reporting.acquire(timeout=STOP_TIMEOUT_S)
+        self._stopping = True
+        if is_free:
+            self._reporting.release()
         self._wake.set()
-        self.join(timeout=10)
+        self.join(STOP_TIMEOUT_S)
 
     def run(self) -> None:
         """Beat until stopped. This is the one place where its failures are handled: the next beat tries again."""
