@@ -266,14 +266,21 @@ def test_a_failed_task_is_reported_and_its_batch_leaves_nothing(queue: Queue, da
 LOCK_IS_FREE = """
     SELECT count(*) = 0 FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
     WHERE l.locktype = 'advisory' AND d.datname = current_database()"""
-# One export and the merging of its files, as a separate process.
+# One export and the merging of its files, as a separate process. It pauses between a commit and the move of the position: kills meet that, too.
 PROGRAM = """
 import sys
+import time
 from tests.pipeline import lakes
 from pyspark_pgrouse.lake import export as lake_export
 from pyspark_pgrouse.lake import maintenance
 from pyspark_pgrouse.lake.lake import Lake
+from pyspark_pgrouse.lake.cursor import ExportCursor
 lake_export.LEAST_ROWS = 10
+advance = ExportCursor.advance
+def advance_late(*arguments):
+    time.sleep(0.1)
+    return advance(*arguments)
+ExportCursor.advance = advance_late
 class Database:
     dsn = sys.argv[1]
 lakes.exported(Database, sys.argv[2], batch_rows=200)
@@ -338,6 +345,7 @@ def test_every_row_is_exported_once_while_random_kills_meet_a_growing_archive(
     seed = random.randrange(2**32)
     chance = random.Random(seed)
     killed_runs = 0
+    fill(queue, 500)
     with _started(database, lake) as process:
         # As long as a run takes here: the kills are spread over all of it.
         began = time.monotonic()
