@@ -171,6 +171,30 @@ def test_publishing_does_not_import_opentelemetry(database: Database) -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("setup", "traces"),
+    [
+        ("", False),
+        ("import opentelemetry.metrics", False),
+        ("from opentelemetry.sdk.trace import TracerProvider; trace.set_tracer_provider(TracerProvider())", True),
+        (
+            "from opentelemetry import metrics; from opentelemetry.sdk.metrics import MeterProvider; metrics.set_meter_provider(MeterProvider())",
+            True,
+        ),
+    ],
+)
+def test_a_publish_is_traced_only_if_the_application_uses_opentelemetry(setup: str, traces: bool) -> None:
+    program = (
+        f"from opentelemetry import trace; {setup}\n"
+        "from pgrouse.telemetry.trace_context import NO_TRACE, start_publish_span\n"
+        "print(start_publish_span(object(), 't') is not NO_TRACE)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == f"{traces}\n"
+
+
 @pytest.mark.parametrize("parent", ["", "00-zz", f"00-{'0' * 32}-{'b' * 16}-01", f"00-{'a' * 32}-{'b' * 16}-01-x"])
 def test_an_environment_without_a_valid_traceparent_names_no_context(parent: str) -> None:
     assert trace_context.from_environment({"TRACEPARENT": parent, "TRACESTATE": "a=b"}) == {}

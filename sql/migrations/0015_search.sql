@@ -1,6 +1,7 @@
 -- What a search for messages takes and gives.
 
--- What messages are looked for; NULL = any. may: patterns of LIKE, one of which the topic has to fit.
+-- What messages are looked for; NULL = any. may: patterns of LIKE, one of which the topic has to fit. headers: what the headers contain.
+-- worker: which runs it or ended it. attempts: at least so many.
 CREATE TYPE messages.search AS (
   topic       text,
   may         text[],
@@ -11,6 +12,9 @@ CREATE TYPE messages.search AS (
   fingerprint text,
   path        jsonpath,
   vars        jsonb,
+  headers     jsonb,
+  worker      text,
+  attempts    integer,
   since       timestamptz,
   until       timestamptz
 );

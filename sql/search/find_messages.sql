@@ -6,6 +6,8 @@
 -- p_since, p_until: when those that ended did, when the others were published. p_topics: patterns of LIKE, one of which the topic has to
 -- fit.
 -- p_preview: how many characters of each payload to show. p_after: place of the previous page.
+-- p_headers: the headers contain all of these, like {"tenant": "acme"}. p_worker: it runs the message, or ended it, or one of its
+-- claim loops (w/0 for w) did; of a message that waits no worker is known. p_attempts: the message has had at least so many.
 -- Bounded in any case: p_limit messages, p_max_examined examined messages, half a second; it never counts. Where no index serves the filters, a
 -- page may therefore be short or empty while the next one is not.
 -- Result: one row per message; then always one with the id NULL: examined = how many were examined, created_at = the time of the last of
@@ -25,7 +27,10 @@ CREATE OR REPLACE FUNCTION messages.find_messages(
   p_limit       integer     DEFAULT 50,
   p_after       jsonb       DEFAULT NULL,
   p_max_examined bigint          DEFAULT 20000,
-  p_preview     integer     DEFAULT 0
+  p_preview     integer     DEFAULT 0,
+  p_headers     jsonb       DEFAULT NULL,
+  p_worker      text        DEFAULT NULL,
+  p_attempts    integer     DEFAULT NULL
 )
 RETURNS SETOF messages.search_result
 LANGUAGE plpgsql
@@ -62,6 +67,12 @@ BEGIN
   IF p_max_examined IS NULL OR p_max_examined NOT BETWEEN 1 AND 1000000 THEN
     RAISE EXCEPTION 'max_examined of a search is %', coalesce(p_max_examined::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
   END IF;
+  IF p_attempts < 0 THEN
+    RAISE EXCEPTION 'attempts of a search is %', p_attempts USING ERRCODE = '22023', HINT = 'use 0 or more';
+  END IF;
+  IF jsonb_typeof(p_headers) <> 'object' THEN
+    RAISE EXCEPTION 'headers of a search are a JSON %', jsonb_typeof(p_headers) USING ERRCODE = '22023', HINT = 'use an object, like {"tenant": "acme"}';
+  END IF;
   IF p_preview IS NULL OR p_preview NOT BETWEEN 0 AND 10000 THEN
     RAISE EXCEPTION 'preview of a search is %', coalesce(p_preview::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 0 to 10000 characters';
   END IF;
@@ -73,7 +84,7 @@ BEGIN
     RAISE EXCEPTION 'place of a search is %', left(p_after::text, 100)
       USING ERRCODE = '22023', HINT = 'use the place of the page before, with the same filters';
   END IF;
-  v_search := (p_topic, p_topics, p_states, p_channel, p_key, p_error, p_fingerprint, NULL, jsonb_build_object('value', p_value), p_since, p_until);
+  v_search := (p_topic, p_topics, p_states, p_channel, p_key, p_error, p_fingerprint, NULL, jsonb_build_object('value', p_value), p_headers, p_worker, p_attempts, p_since, p_until);
   BEGIN
     v_search.path := (p_path || CASE WHEN p_value IS NULL THEN '' ELSE ' ? (@ == $value)' END)::jsonpath;
   EXCEPTION WHEN syntax_error OR data_exception THEN

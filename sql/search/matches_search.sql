@@ -1,7 +1,8 @@
 -- Whether a message matches a search, except for the time, which the caller checks.
 -- Called by: search_running, search_waiting, search_dead, search_ended; written so that the planner inlines it. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.matches_search(
-  p_search messages.search, p_topic text, p_state text, p_channel text, p_key text, p_error text, p_fingerprint text, p_payload jsonb
+  p_search messages.search, p_topic text, p_state text, p_channel text, p_key text, p_error text, p_fingerprint text, p_payload jsonb,
+  p_headers jsonb, p_worker text, p_attempts integer
 )
 RETURNS boolean
 LANGUAGE sql
@@ -14,5 +15,8 @@ AS $$
      AND ((p_search).key IS NULL OR p_key = (p_search).key)
      AND ((p_search).fingerprint IS NULL OR p_fingerprint = (p_search).fingerprint)
      AND ((p_search).error IS NULL OR strpos(lower(p_error), lower((p_search).error)) > 0)
+     AND ((p_search).headers IS NULL OR p_headers @> (p_search).headers)
+     AND ((p_search).worker IS NULL OR p_worker = (p_search).worker OR starts_with(p_worker, (p_search).worker || '/'))
+     AND ((p_search).attempts IS NULL OR p_attempts >= (p_search).attempts)
      AND ((p_search).path IS NULL OR jsonb_path_exists(p_payload, (p_search).path, (p_search).vars, true))
 $$;

@@ -25,10 +25,11 @@ BEGIN
     v_read := 0;
     FOR v_row IN
       SELECT d.id, d.archived_at,
-             messages.matches_search(p_search, d.topic, d.result, d.channel, d.key, d.error, d.error_fingerprint, d.payload) AS is_wanted
+             messages.matches_search(p_search, d.topic, d.result, d.channel, d.key, d.error, d.error_fingerprint, d.payload,
+                                     d.headers, d.handled_by, d.attempts) AS is_wanted
       FROM unnest(v_topics) AS t (topic)
       CROSS JOIN LATERAL (
-        SELECT a.id, a.archived_at, a.topic, a.result, a.channel, a.key, a.error, a.error_fingerprint, a.payload
+        SELECT a.id, a.archived_at, a.topic, a.result, a.channel, a.key, a.error, a.error_fingerprint, a.payload, a.headers, a.handled_by, a.attempts
         FROM messages.message_archive AS a
         WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = t.topic COLLATE "C"
           AND a.archived_at >= coalesce((p_search).since, '-infinity') AND a.archived_at < coalesce((p_search).until, 'infinity')

@@ -15,7 +15,8 @@ BEGIN
     SELECT m.id, m.created_at,
            messages.matches_search(
              p_search, m.topic, 'running', m.channel, m.key, m.history -> -1 ->> 'error',
-             CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload) AS is_wanted
+             CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
+             m.headers, m.locked_by, m.attempts) AS is_wanted
     FROM messages.message AS m
     WHERE m.claim_id IS NOT NULL
       AND m.topic >= coalesce((p_search).topic, '') COLLATE "C" AND m.topic <= coalesce((p_search).topic, '~') COLLATE "C"

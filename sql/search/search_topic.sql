@@ -24,7 +24,8 @@ BEGIN
   IF p_place IS NULL AND (p_search).key IS NOT NULL THEN
     -- The one that was never tried is found by its key; the walk passes over it.
     SELECT m.id, messages.matches_search(
-             p_search, m.topic, CASE WHEN m.available_at <= v_now THEN 'ready' ELSE 'delayed' END, m.channel, m.key, NULL, NULL, m.payload) AS is_wanted
+             p_search, m.topic, CASE WHEN m.available_at <= v_now THEN 'ready' ELSE 'delayed' END, m.channel, m.key, NULL, NULL, m.payload,
+             m.headers, NULL, m.attempts) AS is_wanted
     INTO v_row
     FROM messages.message AS m
     WHERE m.topic = p_topic AND m.key = (p_search).key AND m.attempts = 0 AND m.claim_id IS NULL
@@ -50,7 +51,8 @@ BEGIN
                p_search, m.topic,
                CASE WHEN m.available_at <= v_now THEN 'ready' WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying' ELSE 'delayed' END,
                m.channel, m.key, m.history -> -1 ->> 'error',
-               CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload)
+               CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
+               m.headers, NULL, m.attempts)
              AND ((p_search).key IS NULL OR m.attempts > 0)
              AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
       FROM messages.message AS m
@@ -81,7 +83,8 @@ BEGIN
              p_search, m.topic,
              CASE WHEN m.available_at <= v_now THEN 'ready' WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying' ELSE 'delayed' END,
              m.channel, m.key, m.history -> -1 ->> 'error',
-             CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload)
+             CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
+             m.headers, NULL, m.attempts)
            AND ((p_search).key IS NULL OR m.attempts > 0)
            AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
     FROM messages.message AS m

@@ -82,7 +82,7 @@ def test_no_route_that_changes_something_is_for_viewers() -> None:
 
     assert [str(way) for way in changing if Role.VIEWER in way.roles] == []
     assert {way.path for way in changing if Role.PUBLISHER in way.roles} == {
-        *("/v1/messages", "/v1/messages/batch", "/v1/topics/{topic}/messages")
+        *("/v1/messages", "/v1/messages/batch", "/v1/topics/{topic}/messages", "/messages/new")
     }
     assert {way.path for way in changing if Role.WORKER in way.roles} == {
         *("/v1/claim", "/v1/settle", "/v1/heartbeat"),

@@ -66,6 +66,26 @@ def test_each_state_is_found_by_its_name(queue: Queue, every_state: dict[str, in
         assert found(queue, states=[state]) == [message_id], state
 
 
+def test_the_worker_the_attempts_and_the_headers_are_filters(queue: Queue, every_state: dict[str, int]) -> None:
+    tagged = queue.publish("b", headers={"tenant": "acme", "shard": 7})
+    worked = {each: every_state[each] for each in ("running", "success", "rejected", "failed")}
+
+    assert set(
+        found(queue, worker=queue.value("SELECT locked_by FROM messages.message WHERE claim_id IS NOT NULL"))
+    ) == set(worked.values())
+    assert found(queue, worker="none") == []
+    assert every_state["ready"] not in found(queue, attempts=1)
+    assert found(queue, attempts=2) == []
+    assert found(queue, headers=Jsonb({"shard": 7})) == [tagged]
+    assert found(queue, headers=Jsonb({"tenant": "other"})) == []
+
+
+@pytest.mark.parametrize("wrong", [{"headers": Jsonb([1])}, {"attempts": -1}])
+def test_filters_that_make_no_sense_are_refused(queue: Queue, wrong: dict[str, Any]) -> None:
+    with pytest.raises(errors.InvalidParameterValue):
+        found(queue, **wrong)
+
+
 def test_without_filters_running_messages_come_first_then_waiting_then_ended(
     queue: Queue, every_state: dict[str, int]
 ) -> None:

@@ -101,6 +101,27 @@ def test_bytes_are_shown_as_hex_and_downloaded(visitor: Visitor, site: Site, que
     assert httpx.get(f"{site.url}/messages/{published}/payload").content == bytes(range(256)) * 4
 
 
+def test_a_payload_is_copied_as_it_is_shown(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish(payload={"n": 9007199254740993})
+
+    page = visitor.open(f"/messages/{published}", permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy payload").click()
+
+    expect(page.get_by_text("Copied")).to_be_visible()
+    assert '"n": 9007199254740993' in page.evaluate("navigator.clipboard.readText()")
+
+
+def test_a_page_that_may_not_copy_selects_the_text(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish(payload={"n": 1})
+
+    page = visitor.open(f"/messages/{published}")
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('forbidden')); }")
+    page.get_by_role("button", name="Copy payload").click()
+
+    expect(page.locator(".toast.bad")).to_contain_text("may not copy")
+    assert '"n": 1' in page.evaluate("getSelection().toString()")
+
+
 def test_a_waiting_message_is_retried_at_once(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish(wait="1 hour")
 
@@ -216,9 +237,9 @@ def test_a_viewer_sees_no_button_and_cannot_act(visitor: Visitor, site: Site, qu
     for path in (f"/messages/{waiting}", f"/messages/{died}", "/dead"):
         page = visitor.open(path, extra_http_headers=headers)
         expect(page.locator("h1")).to_be_visible()
-        expect(page.locator("main button:not([role=search] button), main summary.button, main a.button")).to_have_count(
-            0
-        )
+        expect(
+            page.locator("main button:not([role=search] button, .copy), main summary.button, main a.button")
+        ).to_have_count(0)
     for path in (
         *(f"/messages/{waiting}/{word}" for word in ("retry", "cancel", "skip", "edit")),
         *(f"/messages/{died}/redrive", "/dead/redrive", "/dead/silence", "/dead/unsilence"),

@@ -17,7 +17,7 @@ from pgrouse.web import bulk_actions
 from tests.sql.deaths import die
 from tests.sql.queue import Queue
 from tests.web.accessible import complaints
-from tests.web.site import Site, Visitor
+from tests.web.site import Site, Visitor, is_live
 
 ROWS = "tbody tr"
 
@@ -45,6 +45,171 @@ def test_filters_are_in_the_address_and_narrow_the_list(visitor: Visitor, queue:
     assert ids(page) == [wanted]
     assert ids(visitor.open("/messages?topic=mail&key=k+1&state=ready")) == [wanted]
     expect(visitor.open("/messages?topic=none").locator(".empty")).to_contain_text("No message matches")
+
+
+def test_worker_headers_and_attempts_narrow_the_list(site: Site, queue: Queue) -> None:
+    running = queue.publish("a", headers={"tenant": "acme", "n": 7})
+    queue.claim("a", worker="w-1/0")
+    waiting = queue.publish("a", headers={"tenant": "7"})
+
+    def listed(query: str) -> list[int]:
+        text = httpx.get(f"{site.url}/messages?{query}", headers={"accept": "text/html"}).text
+        return [int(each) for each in re.findall(r'href="/messages/(\d+)"', text)]
+
+    assert listed("worker=w-1") == [running]
+    assert listed("worker=w-1/0") == [running]
+    assert listed("worker=w") == []
+    assert listed("header=tenant+%3D+acme") == [running]
+    assert listed("header=n=7") == [running]
+    assert listed('header=tenant="7"') == [waiting]
+    assert listed("attempts=1") == [running]
+    assert listed("attempts=0") == [running, waiting]
+
+
+def test_the_list_is_live_and_says_how_many_there_are(visitor: Visitor, queue: Queue) -> None:
+    queue.publish("mail")
+    page = visitor.open("/messages?state=ready")
+    is_live(page)
+
+    published = queue.publish("orders")
+
+    expect(page.locator(f"#m{published}")).to_be_visible()
+    expect(page.get_by_role("navigation", name="States").get_by_role("link", name="Ready 2")).to_be_visible()
+    expect(page.get_by_role("navigation", name="Topics").get_by_role("link", name="orders 1")).to_be_visible()
+
+
+def test_the_list_waits_while_messages_are_selected(visitor: Visitor, queue: Queue) -> None:
+    first = queue.publish()
+    page = visitor.open("/messages?state=ready")
+    is_live(page)
+    box = page.get_by_label(f"Select message {first}")
+    box.check()
+
+    second = queue.publish()
+
+    expect(page.get_by_role("navigation", name="States").get_by_role("link", name="Ready 2")).to_be_visible()
+    expect(page.locator(ROWS)).to_have_count(1)
+    expect(box).to_be_checked()
+    expect(page.locator(".acts")).to_be_in_viewport()
+    expect(page.get_by_text("The list waits")).to_be_visible()
+    box.uncheck()
+    expect(page.locator(f"#m{second}")).to_be_visible()
+
+
+def test_topics_and_workers_with_their_counts_are_filters(visitor: Visitor, queue: Queue) -> None:
+    running = queue.publish("mail")
+    queue.claim("mail", worker="w-1/1")
+    queue.publish_many(3, "orders")
+
+    page = visitor.open("/messages")
+    page.get_by_role("navigation", name="Workers").get_by_role("link", name="w-1 1").click()
+
+    page.wait_for_url("**worker=w-1*")
+    assert ids(page) == [running]
+    # No count follows a filter by worker, so none is shown that is not true.
+    expect(page.locator("#states .number")).to_have_count(0)
+    page = visitor.open("/messages?topic=orders")
+    page.get_by_role("navigation", name="Topics").get_by_role("link", name="orders 3").click()
+    page.wait_for_url("**/messages?")
+    expect(page.locator(ROWS)).to_have_count(4)
+
+
+def test_counts_and_suggestions_name_only_topics_of_the_token(site: Site, queue: Queue, as_token: Any) -> None:
+    queue.publish("mail.send")
+    queue.publish("secret")
+    queue.claim("secret", worker="hidden-worker")
+
+    text = httpx.get(f"{site.url}/messages", headers=as_token("operator", topics=("mail*",))).text
+
+    assert "mail.send" in text
+    assert "secret" not in text
+    assert "hidden-worker" not in text
+
+
+def test_a_waiting_message_is_deleted_after_a_preview(visitor: Visitor, queue: Queue) -> None:
+    queue.publish_many(2)
+    (claimed,) = [each.id for each in queue.claim(limit=1)]
+
+    page = visitor.open("/messages?state=live")
+    page.get_by_role("link", name="Delete…").click()
+    expect(page.locator("h1")).to_have_text("Delete 1 message?")
+    expect(page.locator("main")).to_contain_text("nothing brings them back")
+    page.get_by_role("button", name="Delete it").click()
+
+    expect(page.locator("#progress")).to_contain_text("1 deleted")
+    assert queue.ids() == [claimed]
+    assert queue.rows("SELECT id FROM messages.message_archive") == []
+
+
+def test_a_message_is_published_by_the_form(visitor: Visitor, queue: Queue) -> None:
+    queue.publish("orders")
+    page = visitor.open("/messages?topic=orders")
+    page.get_by_role("link", name="Publish…").click()
+    page.get_by_label("Payload").fill('{"n": 9007199254740993')
+    page.get_by_label("Delay").fill("2h")
+    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_role("alert")).to_contain_text("payload")
+    expect(page.get_by_label("Delay")).to_have_value("2h")
+    visitor.expected.append("422")
+    page.get_by_label("Payload").fill('{"n": 9007199254740993}')
+    page.get_by_label("Headers").fill('{"tenant": "acme"}')
+    page.get_by_role("button", name="Publish").click()
+
+    page.wait_for_url(re.compile(r".*/messages/\d+$"))
+    expect(page.locator("main")).to_contain_text("9007199254740993")
+    (row,) = queue.rows(
+        "SELECT payload::text, headers, available_at > now() AS is_later FROM messages.message WHERE id > 1"
+    )
+    assert (row.payload, row.headers, row.is_later) == ('{"n": 9007199254740993}', {"tenant": "acme"}, True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ({"topic": "", "payload": "1"}, "topic"),
+        ({"topic": "a b", "payload": "1"}, "topic"),
+        ({"topic": "a", "payload": ""}, "there is no payload"),
+        ({"topic": "a", "payload": "nan"}, "payload"),
+        ({"topic": "a", "payload": "1", "headers": "[1]"}, "headers"),
+        ({"topic": "a", "payload": "1", "priority": "11"}, "priority"),
+        ({"topic": "a", "payload": "1", "delay": "soon"}, "delay"),
+        ({"topic": "a", "payload": "1", "key": "\0"}, "key"),
+        ({"topic": "a", "payload": '"\\u0000"'}, "payload"),
+        ({"topic": "full", "payload": "1"}, "full"),
+    ],
+)
+def test_what_cannot_be_published_is_said_and_stays_typed(
+    site: Site, queue: Queue, typed: dict[str, str], expected: str
+) -> None:
+    queue.policy("full", max_depth=1)
+    queue.publish("full")
+
+    answer = httpx.post(f"{site.url}/messages/new", data=typed, headers={"accept": "text/html"})
+
+    assert answer.status_code == 422
+    (alert,) = re.findall(r'role="alert">([^<]*)<', answer.text)
+    assert expected in alert
+    assert queue.ids() == [1]
+
+
+def test_a_publisher_publishes_only_to_its_topics(site: Site, queue: Queue, as_token: Any) -> None:
+    mail = as_token("viewer", "publisher", topics=("mail*",)) | {"accept": "text/html"}
+    sent = [
+        httpx.post(f"{site.url}/messages/new", data={"topic": topic, "payload": "1"}, headers=mail).status_code
+        for topic in ("orders", "mail.send")
+    ]
+
+    assert sent == [422, 303]
+    assert queue.value("SELECT array_agg(topic::text) FROM messages.message") == ["mail.send"]
+
+
+def test_who_is_no_publisher_does_not_publish(site: Site, queue: Queue, as_token: Any) -> None:
+    viewer = as_token("viewer") | {"accept": "text/html"}
+
+    assert httpx.get(f"{site.url}/messages/new", headers=viewer).status_code == 403
+    assert httpx.post(f"{site.url}/messages/new", data={"topic": "mail.send"}, headers=viewer).status_code == 403
+    assert "Publish…" not in httpx.get(f"{site.url}/messages", headers=viewer).text
+    assert queue.ids() == []
 
 
 def test_states_are_links_that_keep_the_other_filters(visitor: Visitor, queue: Queue) -> None:
@@ -112,6 +277,8 @@ def test_an_id_leads_to_its_message(visitor: Visitor, queue: Queue) -> None:
         ("state=redy", "there is no state 'redy'"),
         ("payload=%24.a+%5B", "path of a search"),
         ("after=nonsense", "after is not a position"),
+        ("header=tenant", "header is 'tenant'"),
+        ("attempts=few", "attempts is 'few'"),
     ],
 )
 def test_an_invalid_filter_is_reported_next_to_the_filters(site: Site, queue: Queue, query: str, expected: str) -> None:
@@ -132,6 +299,10 @@ def test_no_value_in_an_address_or_a_form_causes_an_error(site: Site, queue: Que
             "payload=%5B%5B",
             "since=1e400",
             "id=%00",
+            "header=a%3D%00",
+            "header=%00%3D1",
+            "worker=%00",
+            "attempts=999999999",
         ),
         *(
             f"after={quote(place)}"
@@ -420,6 +591,10 @@ def test_the_page_is_accessible(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(3, channel="c", key=None)
     die(queue, error="a long error " * 30)
 
-    found = complaints(visitor, "/messages") + complaints(visitor, "/messages/preview?act=cancel")
+    found = (
+        complaints(visitor, "/messages")
+        + complaints(visitor, "/messages/preview?act=cancel")
+        + complaints(visitor, "/messages/new")
+    )
 
     assert found == []

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=int)
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
+API_MODULES = ("opentelemetry.trace", "opentelemetry.metrics")
 # The version that is known, and ids that are not all zeros.
 VALID = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -104,4 +105,18 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_used() -> bool:
-    return "opentelemetry.trace" in sys.modules
+    """Return whether somebody traces or measures here. Many libraries import OpenTelemetry for others: that alone costs nothing."""
+    trace, metrics = sys.modules.get("opentelemetry.trace"), sys.modules.get("opentelemetry.metrics")
+    try:
+        return trace is not None and (
+            _does_something(trace.get_tracer_provider())
+            or trace.get_current_span().get_span_context().is_valid
+            or (metrics is not None and _does_something(metrics.get_meter_provider()))
+        )
+    except AttributeError:  # a module that is being imported at this moment, or is too old
+        return False
+
+
+def _does_something(provider: object) -> bool:
+    """Return whether a provider is another one than those of the API, which do nothing."""
+    return not type(provider).__module__.startswith(API_MODULES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -44,6 +44,7 @@ class BulkAction(StrEnum):
     RETRY = "retry"
     CANCEL = "cancel"
     REDRIVE = "redrive"
+    DELETE = "delete"
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -52,17 +53,31 @@ class BulkAction(StrEnum):
             BulkAction.RETRY: ("delayed", "retrying"),
             BulkAction.CANCEL: search.LIVE,
             BulkAction.REDRIVE: search.DEAD,
+            BulkAction.DELETE: search.WAITING,
         }[self]
 
     @property
     def label(self) -> str:
         """The text of its button."""
-        return {BulkAction.RETRY: "Retry now", BulkAction.CANCEL: "Cancel", BulkAction.REDRIVE: "Redrive"}[self]
+        return {"retry": "Retry now", "cancel": "Cancel", "redrive": "Redrive", "delete": "Delete"}[self]
 
     @property
     def done(self) -> str:
         """How the changed messages are described: "3 cancelled"."""
-        return {BulkAction.RETRY: "due now", BulkAction.CANCEL: "cancelled", BulkAction.REDRIVE: "redriven"}[self]
+        return {"retry": "due now", "cancel": "cancelled", "redrive": "redriven", "delete": "deleted"}[self]
+
+    @property
+    def is_destructive(self) -> bool:
+        """Whether it ends messages."""
+        return self in (BulkAction.CANCEL, BulkAction.DELETE)
+
+
+# Those that return the ids of what they changed.
+OPERATIONS: dict[BulkAction, Callable[..., Call[list[int]]]] = {
+    BulkAction.RETRY: operate.retry_now,
+    BulkAction.CANCEL: operate.cancel,
+    BulkAction.DELETE: operate.delete,
+}
 
 
 @dataclass(frozen=True)
@@ -208,8 +223,7 @@ async def run(conn: Connection, act: BulkAction, ids: list[int], **how: Any) -> 
         redriven = await run_async(conn, redrive(ids, **how))
         outcomes = Counter("done" if each.outcome in REDRIVEN else each.outcome for each in redriven)
     else:
-        action = operate.cancel if act is BulkAction.CANCEL else operate.retry_now
-        changed = await run_async(conn, action(ids, **how))
+        changed = await run_async(conn, OPERATIONS[act](ids, **how))
         outcomes = Counter(done=len(changed))
     if missed := len(ids) - sum(outcomes.values()):
         outcomes["gone"] = missed

@@ -24,8 +24,10 @@ LIVE = ("running", *WAITING)
 DEAD = ("failed", "rejected", "lock_expired", "expired")
 RESULTS = ("success", *DEAD, "cancelled")
 # Words that stand for several states.
-GROUPS = {"waiting": WAITING, "live": LIVE, "dead": DEAD, "ended": RESULTS}
+GROUPS = {"waiting": WAITING, "scheduled": WAITING[1:], "live": LIVE, "dead": DEAD, "ended": RESULTS}
 MAX_FILTER_CHARS = 1000  # characters of one filter
+MAX_ID_DIGITS = 20  # one digit more than any id has
+MAX_ATTEMPTS_DIGITS = 9  # what an integer of the database takes
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,12 @@ class Search:
 
     Attributes:
         topic, channel, key, fingerprint: exactly this one.
-        state: a state, a result, or waiting, live, dead, ended.
+        state: a state, a result, or waiting, scheduled, live, dead, ended.
         error: a text that the last error has, whatever its case.
         payload: `customer.id = 42`, or a jsonpath.
+        header: `tenant = acme`.
+        worker: runs it, or ended it.
+        attempts: it has had at least so many.
         since, until: how long ago, like 30m or 7d, or a time.
     """
 
@@ -47,6 +52,9 @@ class Search:
     error: str = ""
     fingerprint: str = ""
     payload: str = ""
+    header: str = ""
+    worker: str = ""
+    attempts: str = ""
     since: str = ""
     until: str = ""
 
@@ -107,6 +115,9 @@ class Search:
             "fingerprint": self.fingerprint or None,
             "path": path,
             "value": value,
+            "headers": header_filter(self.header),
+            "worker": self.worker or None,
+            "attempts": _attempts_filter(self.attempts),
             "since": parse_time(self.since, "since"),
             "until": parse_time(self.until, "until"),
             "topics": None if caller.sees_all else caller.like,
@@ -165,6 +176,20 @@ def parse_cursor(text: str) -> Any:
         raise Problem(422, "after is not a position in a list: begin with its first page", "invalid_cursor") from None
 
 
+def parse_id(text: str) -> int:
+    """Read the id of a message.
+
+    Raises:
+        Problem: 422, it is none.
+    """
+    digits = text.strip()
+    # Python converts no number of thousands of digits.
+    number = digits.lstrip("0")[:MAX_ID_DIGITS] or "0"
+    if not digits.isascii() or not digits.isdecimal() or int(number) >= 2**63:
+        raise Problem(422, f"{text[:50]!r} is no id of a message: it is a number", "invalid_id")
+    return int(number)
+
+
 def parse_time(text: str, name: str) -> datetime | None:
     """Read a time: how long ago, or a date with or without its time (UTC unless it says otherwise).
 
@@ -202,6 +227,28 @@ def _payload_filter(text: str) -> tuple[str | None, str | None]:
     return _path(path), _value(value)
 
 
+def header_filter(text: str) -> str | None:
+    """Return the JSON that the headers must contain, from a text like `tenant = acme`.
+
+    Raises:
+        Problem: 422, it is none.
+    """
+    if not text:
+        return None
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not name:
+        raise Problem(422, f'header is {text[:100]!r}: use a name and a value, like "tenant = acme"', "invalid_filter")
+    return f"{{{json.dumps(name)}: {_value(value)}}}"
+
+
+def _attempts_filter(text: str) -> int | None:
+    if not text:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > MAX_ATTEMPTS_DIGITS:
+        raise Problem(422, f"attempts is {text[:100]!r}: use a number, the least that they have had", "invalid_filter")
+    return int(text)
+
+
 def _path(text: str) -> str:
     steps = _STEP.findall(text.strip().removeprefix("$").removeprefix("."))
     return "$" + "".join(step if step.startswith("[") else "." + json.dumps(step.strip('"')) for step in steps)
@@ -214,5 +261,5 @@ def _value(text: str) -> str:
     except InvalidMessage:
         return json.dumps(text)
     if isinstance(read, dict | list):
-        raise Problem(422, "payload: only a string, a number, true, false or null can be compared", "invalid_filter")
+        raise Problem(422, "only a string, a number, true, false or null can be compared", "invalid_filter")
     return text

@@ -73,6 +73,9 @@ def find_messages(
     after: str | None = None,
     max_examined: int | None = None,
     preview: int | None = None,
+    headers: str | None = None,
+    worker: str | None = None,
+    attempts: int | None = None,
 ) -> Call[FoundPage]:
     """Find messages that fit all filters, page by page.
 
@@ -92,6 +95,9 @@ def find_messages(
         after: the place of the page before, JSON.
         max_examined: how many messages are examined; 20,000 unless given.
         preview: how many characters of each payload are shown; none unless given.
+        headers: a JSON object that the headers contain.
+        worker: that runs the message, or ended it.
+        attempts: the message has had at least so many.
     """
     return function_call(
         "find_messages",
@@ -112,6 +118,9 @@ def find_messages(
         after=after,
         max_examined=max_examined,
         preview=preview,
+        headers=headers,
+        worker=worker,
+        attempts=attempts,
     )
 
 

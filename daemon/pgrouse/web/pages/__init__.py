@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from pgrouse.web.pages import audit, dead, doctor, login, message, messages, overview, schedules, topic, topics, workers
+from pgrouse.web.pages import (
+    audit,
+    bulk_action,
+    dead,
+    doctor,
+    login,
+    message,
+    messages,
+    overview,
+    publish,
+    schedules,
+    topic,
+    topics,
+    workers,
+)
 from pgrouse.web.view import View
 
 # Every page is named here: what is not in the list is not served.
@@ -16,6 +30,8 @@ ROUTERS: list[APIRouter] = [
     schedules.router,
     workers.router,
     messages.router,
+    bulk_action.router,
+    publish.router,
     message.router,
     dead.router,
     doctor.router,
@@ -32,6 +48,7 @@ VIEWS: dict[str, View] = {
         schedules.VIEW,
         schedules.ONE,
         workers.VIEW,
+        messages.VIEW,
         message.VIEW,
         dead.VIEW,
     ]

@@ -1,25 +1,25 @@
-"""Messages: a list with filters, and what can be done to many of them."""
+"""Messages: a live list with filters, and how many messages are in each state, topic and worker."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import replace
 from typing import Annotated, Any
 
 import psycopg
 from fastapi import APIRouter, Depends, Request
-from starlette.datastructures import FormData
+from starlette.datastructures import QueryParams
 from starlette.responses import RedirectResponse, Response
 
 from pgrouse.web import bulk_actions, search
 from pgrouse.web.bulk_actions import BulkAction
 from pgrouse.web.caller import Caller, Role
+from pgrouse.web.database_pool import Connection
+from pgrouse.web.message_counts import read_counts
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, database_problem
-from pgrouse.web.rate import parse_rate
-from pgrouse.web.search import Search, SearchPage
+from pgrouse.web.search import Search, SearchPage, parse_id
 from pgrouse.web.security import require_role
+from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 
@@ -27,65 +27,67 @@ PAGE_SIZE = 50
 PREVIEW_CHARS = 160
 # So far back leads the link to the page before; farther back only to the first.
 MAX_BACK_LINKS = 15
-MAX_SELECTED = 500
+INVALID = 422
 
 STATES = [
     ("", "All"),
     ("running", "Running"),
     ("ready", "Ready"),
-    ("delayed", "Delayed"),
+    ("scheduled", "Scheduled"),
     ("retrying", "Retrying"),
     ("success", "Success"),
     ("dead", "Dead"),
     ("cancelled", "Cancelled"),
 ]
 Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
 
-@router.get("/messages")
-async def messages(request: Request, caller: Viewer) -> Response:
-    """Show a page of the messages that fit the filters of the address."""
-    params = request.query_params
-    if params.get("id", "").strip():
-        return RedirectResponse(f"/messages/{_id(params['id'])}", 303)
-    wanted = Search.of(params)
-    after, back = params.get("after", ""), params.getlist("back")
+async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
+    """Read the page of the messages that fit the filters of an address, which is the subject."""
+    params = QueryParams(subject)
+    wanted, after, back = Search.of(params), params.get("after", ""), params.getlist("back")
+    counts = await read_counts(conn, caller, wanted)
     error, found = "", SearchPage([], None, 0, None)
     try:
-        arguments = wanted.arguments(caller)
-        async with request.app.state.db.read() as conn:
-            found = await search.find(
-                conn, arguments, limit=PAGE_SIZE, preview=PREVIEW_CHARS, after=search.parse_cursor(after)
-            )
+        found = await _find(conn, wanted, caller, after)
     except Problem as problem:
+        if problem.status != INVALID:
+            raise
         # The filters stay, so that they can be fixed.
         error = problem.detail
-    return _list(request, wanted, found, after, back, error)
+    return {"search": wanted, "found": found, "error": error, "page_size": PAGE_SIZE, "states": STATES} | {
+        "counts": counts,
+        "acts": [] if error else _acts(wanted),
+        "is_first": not after,
+        "tab": lambda name, value: "/messages?" + Search(**{**wanted.filters(), name: value}).query(),
+        **_pages(wanted, found, after, back),
+    }
 
 
-def _list(request: Request, wanted: Search, found: SearchPage, after: str, back: list[str], error: str) -> Response:
+async def _find(conn: Connection, wanted: Search, caller: Caller, after: str) -> SearchPage:
+    arguments, place = wanted.arguments(caller), search.parse_cursor(after)
+    try:
+        async with conn.transaction():
+            return await search.find(conn, arguments, limit=PAGE_SIZE, preview=PREVIEW_CHARS, after=place)
+    except psycopg.Error as error:
+        if (problem := database_problem(error)).status == INVALID:
+            raise problem from None
+        raise
+
+
+def _acts(wanted: Search) -> list[BulkAction]:
+    """Return the actions that some of the messages may accept."""
+    return [act for act in BulkAction if bulk_actions.actionable({"states": wanted.states}, act)["states"]]
+
+
+def _pages(wanted: Search, found: SearchPage, after: str, back: list[str]) -> dict[str, str | None]:
+    """Return the links to the next page and to the one before."""
     place = json.dumps(found.cursor, separators=(",", ":")) if found.cursor is not None else ""
     trail = [*back, after or "-"][-MAX_BACK_LINKS:]
-    shown = render(
-        request,
-        "messages.html",
-        search=wanted,
-        found=found,
-        error=error,
-        states=STATES,
-        acts=[
-            act
-            for act in BulkAction
-            if bulk_actions.actionable({"states": wanted.states if not error else None}, act)["states"]
-        ],
-        is_first=not after,
-        next=f"/messages?{wanted.query(after=place, back=trail)}" if place else None,
-        before=_before(wanted, after, back),
-        tab=lambda state: "/messages?" + Search(**{**wanted.filters(), "state": state}).query(),
-    )
-    shown.status_code = 422 if error else 200
-    return shown
+    return {
+        "next": f"/messages?{wanted.query(after=place, back=trail)}" if place else None,
+        "before": _before(wanted, after, back),
+    }
 
 
 def _before(wanted: Search, after: str, back: list[str]) -> str | None:
@@ -95,107 +97,19 @@ def _before(wanted: Search, after: str, back: list[str]) -> str | None:
     return f"/messages?{wanted.query(after='' if place == '-' else place, back=trail)}"
 
 
-@router.get("/messages/preview")
-async def preview(request: Request, caller: Operator) -> Response:
-    """Say how many messages an action would be done to, and ask."""
+VIEW = View("messages", read_context, parts=("states", "facets", "found"))
+
+
+@router.get("/messages")
+async def messages(request: Request, caller: Viewer) -> Response:
+    """Show a page of the messages that fit the filters of the address, and keep it up to date."""
     params = request.query_params
-    act, ids, wanted = _act(params.get("act")), _ids(params.getlist("chosen")), Search.of(params)
+    if params.get("id", "").strip():
+        return RedirectResponse(f"/messages/{parse_id(params['id'])}", 303)
+    subject = request.url.query
     async with request.app.state.db.read() as conn:
-        confirmation = await bulk_actions.confirm_now(conn)
-        if ids:
-            seen = bulk_actions.preview_selected(await bulk_actions.selected(conn, caller, act, ids))
-        elif "chosen" in params or "selected" in params:
-            raise Problem(422, "nothing is selected: select some messages first", "nothing_selected")
-        else:
-            seen = await bulk_actions.preview(
-                conn, confirmation.narrow(bulk_actions.actionable(wanted.arguments(caller), act))
-            )
-    confirmation = replace(confirmation, most=seen.count)
-    fields = {"act": act.value, **confirmation.fields, **wanted.filters(), "ids": ",".join(map(str, ids))}
-    return render(
-        request, "bulk_action/preview.html", act=act, preview=seen, fields=fields, search=wanted, chosen=bool(ids)
-    )
-
-
-@router.post("/messages/bulk")
-async def run_bulk_action(request: Request, caller: Operator) -> Response:
-    """Do the next batch, and say how far it is."""
-    form = await request.form()
-    act, ids, wanted = _act(form.get("act")), _ids([str(form.get("ids") or "")]), Search.of(_texts(form))
-    so_far, after, error = bulk_actions.parse_progress(str(form.get("so_far") or "")), str(form.get("after") or ""), ""
-    rate, how = _options(form, act, so_far)
-    confirmation = bulk_actions.Confirmation.selected(len(ids)) if ids else bulk_actions.Confirmation.of(_texts(form))
-    try:
-        async with request.app.state.db.write(caller, bulk_actions.BATCH_TIME) as conn:
-            if ids:
-                batch, place = [row["id"] for row in await bulk_actions.selected(conn, caller, act, ids)], None
-                missed = len(ids) - len(batch)
-            else:
-                arguments = confirmation.narrow(bulk_actions.actionable(wanted.arguments(caller), act))
-                most = confirmation.remaining(so_far)
-                found = await search.find(conn, arguments, limit=max(1, most), after=search.parse_cursor(after))
-                batch = [each for each in found.ids if each <= confirmation.max_id][:most]
-                place, missed = found.cursor, 0
-            outcomes = await bulk_actions.run(conn, act, batch, **how)
-        so_far += outcomes + Counter(gone=missed)
-        place = place if confirmation.remaining(so_far) else None
-        after = json.dumps(place) if place is not None else ""
-    except psycopg.Error as exc:
-        # Nothing of this batch was done, and all of those before it: from here the user may try again.
-        error, place = database_problem(exc).detail, after
-    request.app.state.live_updates.notify()
-    fields = {
-        "act": act.value,
-        **confirmation.fields,
-        **wanted.filters(),
-        "ids": str(form.get("ids") or "") if error else "",
-        "reason": str(form.get("reason") or ""),
-        "rate": f"{rate:g}" if rate else "",
-        "force": str(form.get("force") or ""),
-        "after": after,
-        "so_far": json.dumps(so_far),
-    }
-    template = "bulk_action/progress.html" if request.headers.get("hx-request") else "bulk_action.html"
-    is_done = not error and place is None
-    return render(request, template, act=act, so_far=so_far, fields=fields, is_done=is_done, error=error, search=wanted)
-
-
-def _options(form: FormData, act: BulkAction, so_far: Counter[str]) -> tuple[float | None, dict[str, Any]]:
-    """Return how to act: messages that come after others of the same redrive wait for those."""
-    if act is BulkAction.CANCEL:
-        return None, {"reason": str(form.get("reason") or "").strip()[:MAX_REASON_CHARS] or None}
-    if act is BulkAction.RETRY:
-        return None, {}
-    rate = parse_rate(str(form.get("rate") or ""))
-    return rate, {"rate": rate, "delay": bulk_actions.batch_delay(so_far, rate), "force": bool(form.get("force"))}
-
-
-MAX_REASON_CHARS = 1000
-MAX_ID_DIGITS = 20  # one digit more than any id has
-
-
-def _act(text: Any) -> BulkAction:
-    try:
-        return BulkAction(str(text))
-    except ValueError:
-        raise Problem(422, f"act is none of {', '.join(BulkAction)}", "invalid_act") from None
-
-
-def _ids(texts: list[str]) -> list[int]:
-    words = [word for text in texts for word in text.split(",") if word]
-    if len(words) > MAX_SELECTED:
-        raise Problem(422, f"{len(words):,} messages are selected, {MAX_SELECTED} is the most", "too_many")
-    return [_id(word) for word in words]
-
-
-def _id(text: str) -> int:
-    digits = text.strip()
-    # Python converts no number of thousands of digits.
-    number = digits.lstrip("0")[:MAX_ID_DIGITS] or "0"
-    if not digits.isascii() or not digits.isdecimal() or int(number) >= 2**63:
-        raise Problem(422, f"{text[:50]!r} is no id of a message: it is a number", "invalid_id")
-    return int(number)
-
-
-def _texts(form: FormData) -> dict[str, str]:
-    return {name: value for name, value in form.items() if isinstance(value, str)}
+        context = await VIEW.read_with_problems(conn, caller, subject)
+    live: dict[str, Any] = {} if context["error"] else {"live_url": VIEW.live_url(subject)}
+    shown = render(request, "messages.html", **context, **live)
+    shown.status_code = INVALID if context["error"] else 200
+    return shown

@@ -98,14 +98,22 @@ const live = {
     banner.hidden = false;
   },
   updatedAt: Date.now(),
+  parts: {},
+  // A part in which the user has selected something waits: its rows must not move, and a selection must not be lost.
+  swapParts() {
+    for (const [id, text] of Object.entries(this.parts)) {
+      const target = document.getElementById(id);
+      if (target && $("[name=chosen]:checked", target)) continue;
+      delete this.parts[id];
+      if (target) htmx.swap({ sourceElement: target, target, text, swap: "innerMorph" });
+    }
+  },
   update(changes) {
     this.markLive();
     this.updatedAt = Date.now();
     clockSkew = changes.now * 1000 - Date.now();
-    for (const [id, text] of Object.entries(changes.parts)) {
-      const target = document.getElementById(id);
-      if (target) htmx.swap({ sourceElement: target, target, text, swap: "innerMorph" });
-    }
+    Object.assign(this.parts, changes.parts);
+    this.swapParts();
     for (const [id, data] of Object.entries(changes.charts)) draw(document.getElementById(id), data);
     document.dispatchEvent(new CustomEvent("pgrouse:update"));
   },
@@ -357,6 +365,22 @@ document.addEventListener("click", (event) => {
 document.addEventListener("change", (event) => {
   const name = event.target.dataset?.all;
   if (name) for (const each of $$(`input[type=checkbox][name="${CSS.escape(name)}"]`)) each.checked = event.target.checked;
+  if (name || event.target.name === "chosen") live.swapParts();
+});
+
+// A button with `data-copy="id"` copies the text of that element. Only pages from https or this machine may.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("[data-copy]");
+  if (!button) return;
+  const source = document.getElementById(button.dataset.copy);
+  try {
+    await navigator.clipboard.writeText(source.textContent);
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  } catch {
+    getSelection().selectAllChildren(source);
+    toast("This page may not copy. The text is selected: copy it by the keyboard.", "bad");
+  }
 });
 
 // ---------------------------------------------------------------- keys

@@ -19,6 +19,7 @@ from pgrouse.crypto import envelope
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row
 from pgrouse.web.problem import Problem
+from pgrouse.web.search import header_filter
 from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
@@ -212,6 +213,11 @@ async def list_messages(
     error: Annotated[Text | None, Query(description="Text that the error contains, ignoring case.")] = None,
     fingerprint: Annotated[str | None, Query(max_length=100, pattern="^[0-9a-f]*$")] = None,
     path: Annotated[Text | None, Query(max_length=500, description="A jsonpath that the payload must match.")] = None,
+    worker: Annotated[Label | None, Query(description="The worker that runs the message, or ended it.")] = None,
+    header: Annotated[
+        Text | None, Query(max_length=500, description="A header with its value, like `tenant = acme`.")
+    ] = None,
+    attempts: Annotated[int | None, Query(ge=0, lt=2**31, description="At least so many attempts.")] = None,
     since: Timestamp | None = None,
     until: Timestamp | None = None,
     cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
@@ -229,6 +235,9 @@ async def list_messages(
         error=error,
         fingerprint=fingerprint,
         path=path,
+        headers=header_filter(header or ""),
+        worker=worker,
+        attempts=attempts,
         since=since,
         until=until,
         limit=limit,

@@ -1,0 +1,99 @@
+"""How many messages there are in each state, topic and worker, as the list of messages shows it beside its filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pgrouse.client.calls.stats import COUNT_BOUND
+from pgrouse.web.caller import Caller
+from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.search import Search
+from pgrouse.web.topic_counts import read_topic_counts
+
+MAX_FACETS = 12
+# Which counts of a topic each state of the list adds up; those that are not here are not counted.
+COLUMNS = {
+    "": ("ready", "delayed", "running"),
+    "live": ("ready", "delayed", "running"),
+    "waiting": ("ready", "delayed"),
+    "ready": ("ready",),
+    "scheduled": ("delayed",),
+    "running": ("running",),
+    "dead": ("dead_last_day",),
+}
+ESTIMATED = ("ready", "delayed")
+WORKERS = b"""
+  SELECT regexp_replace(m.locked_by, '/[0-9]+$', '') AS name, m.topic::text AS topic, count(*) AS count
+  FROM messages.message AS m WHERE m.claim_id IS NOT NULL GROUP BY 1, 2"""
+KNOWN_WORKERS = b"SELECT w.name FROM messages.worker AS w ORDER BY w.name LIMIT 200"
+
+
+@dataclass(frozen=True)
+class Count:
+    """A number of messages.
+
+    Attributes:
+        value: the number.
+        is_estimate: whether it is one.
+    """
+
+    value: int
+    is_estimate: bool = False
+
+
+@dataclass(frozen=True)
+class MessageCounts:
+    """What stands beside the filters.
+
+    Attributes:
+        states: by the state of the list; empty if other filters than the topic narrow it, which no count follows.
+        topics: those with the most messages in the chosen state.
+        workers: those that run the most.
+        known_topics: the names of all, to choose from.
+        known_workers: so too.
+    """
+
+    states: dict[str, Count]
+    topics: dict[str, Count]
+    workers: dict[str, Count]
+    known_topics: list[str]
+    known_workers: list[str]
+
+
+async def read_counts(conn: Connection, caller: Caller, wanted: Search) -> MessageCounts:
+    """Read what is counted for a search."""
+    rows = await read_topic_counts(conn, caller)
+    chosen = [row for row in rows if wanted.topic in ("", row["topic"])]
+    is_narrowed = bool(wanted.filters().keys() - {"state", "topic"})
+    known = await (await conn.execute(KNOWN_WORKERS)).fetchall() if caller.sees_all else []
+    return MessageCounts(
+        states={} if is_narrowed else {state: _sum(chosen, columns) for state, columns in COLUMNS.items() if state},
+        topics={} if is_narrowed else _topics(rows, wanted.state),
+        workers=await _workers(conn, caller, wanted) if wanted.state in ("", "live", "running") else {},
+        known_topics=[row["topic"] for row in rows],
+        known_workers=[row["name"] for row in known],
+    )
+
+
+def _sum(rows: Sequence[Row], columns: Sequence[str]) -> Count:
+    is_estimate = any(row[name] >= COUNT_BOUND for row in rows for name in columns if name in ESTIMATED)
+    return Count(sum(row[name] for row in rows for name in columns), is_estimate)
+
+
+def _topics(rows: Sequence[Row], state: str) -> dict[str, Count]:
+    counts = {row["topic"]: _sum([row], COLUMNS[state]) for row in rows} if state in COLUMNS else {}
+    return _most(counts)
+
+
+async def _workers(conn: Connection, caller: Caller, wanted: Search) -> dict[str, Count]:
+    counts: dict[str, Count] = {}
+    for row in await (await conn.execute(WORKERS)).fetchall():
+        if caller.sees(row["topic"]) and wanted.topic in ("", row["topic"]):
+            counts[row["name"]] = Count(counts.get(row["name"], Count(0)).value + row["count"])
+    return _most(counts)
+
+
+def _most(counts: dict[str, Count]) -> dict[str, Count]:
+    by_number = sorted(counts.items(), key=lambda item: (-item[1].value, item[0]))
+    return {name: count for name, count in by_number[:MAX_FACETS] if count.value}

@@ -1,0 +1,84 @@
+"""Publish: a form for one message."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import psycopg
+from fastapi import APIRouter, Depends, Request
+from pydantic import ValidationError
+from starlette.responses import RedirectResponse, Response
+
+from pgrouse import jsonb
+from pgrouse.errors import InvalidMessage, PgrouseError
+from pgrouse.publishing.new_message import NewMessage, to_columns
+from pgrouse.publishing.publish import publish_columns
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.page import render
+from pgrouse.web.problem import Problem, to_problem
+from pgrouse.web.security import check_permission, require_role
+from pgrouse.web.topic_counts import read_topic_counts
+from pgrouse.web.v1.publish import PublishRequest
+
+router = APIRouter(include_in_schema=False)
+
+Publisher = Annotated[Caller, Depends(require_role(Role.PUBLISHER))]
+FIELDS = ("topic", "payload", "key", "channel", "priority", "delay", "headers")
+MAX_CHARS = 1_000_000
+SERVER_ERROR = 500
+
+
+@router.get("/messages/new")
+async def form(request: Request, caller: Publisher) -> Response:
+    """Show the form."""
+    typed = dict.fromkeys(FIELDS, "") | {"topic": request.query_params.get("topic", "")[:200]}
+    return await _show(request, caller, typed)
+
+
+async def _show(request: Request, caller: Caller, typed: dict[str, str], error: str = "") -> Response:
+    async with request.app.state.db.read() as conn:
+        known = [row["topic"] for row in await read_topic_counts(conn, caller)]
+    shown = render(request, "publish.html", typed=typed, known_topics=known, error=error)
+    shown.status_code = 422 if error else 200
+    return shown
+
+
+@router.post("/messages/new")
+async def publish(request: Request, caller: Publisher) -> Response:
+    """Publish what was typed, and show the message; what was refused can be typed again."""
+    sent = await request.form()
+    typed = {name: str(sent.get(name) or "")[:MAX_CHARS] for name in FIELDS}
+    try:
+        message = _read(typed)
+        check_permission(caller, Role.PUBLISHER, message.topic)
+        async with request.app.state.db.write(caller) as conn:
+            published = await publish_columns(conn, to_columns(message), message.on_conflict, request.app.state.cipher)
+    except (PgrouseError, Problem, psycopg.Error) as error:
+        problem = to_problem(error)
+        if problem.status >= SERVER_ERROR:
+            raise
+        return await _show(request, caller, typed, problem.detail)
+    request.app.state.live_updates.notify()
+    if not published:
+        return await _show(request, caller, typed, "It was not published: the topic is full, and drops what is new.")
+    return RedirectResponse(f"/messages/{int(published)}", 303)
+
+
+def _read(typed: dict[str, str]) -> NewMessage:
+    """Return the message.
+
+    Raises:
+        InvalidMessage: a value is none that a message takes.
+    """
+    given: dict[str, Any] = {name: value for name in FIELDS if (value := typed[name].strip())}
+    # Blanks may belong to a key or a channel.
+    given |= {name: typed[name] for name in ("key", "channel") if name in given}
+    for name in ("payload", "headers", "priority"):
+        if name in given:
+            given[name] = jsonb.decode(given[name], name)
+    try:
+        return PublishRequest.model_validate(given).new()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidMessage(f"{where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}") from None
