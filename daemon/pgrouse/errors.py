@@ -122,7 +122,7 @@ class LockLost(PgrouseError):
 
 
 class InvalidStep(PgrouseError, ValueError):
-    """A step cannot be kept: its result is no JSON or too large, or its name is used twice. Its function may have run."""
+    """A step cannot be kept: its result is not JSON or too large, or its name is used twice. Its function may have run."""
 
 
 class MessageNotFound(PgrouseError, LookupError):

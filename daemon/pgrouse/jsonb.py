@@ -64,14 +64,16 @@ def decode(text: str, where: str = "payload") -> Any:
     """Read JSON text that a user typed; stricter than `json.loads`.
 
     Raises:
-        InvalidMessage: it is no JSON, has a key twice in one object, or holds what PostgreSQL cannot store.
+        InvalidMessage: it is not JSON, has a key twice in one object, or holds what PostgreSQL cannot store.
     """
     try:
         value = json.loads(
             text, object_pairs_hook=_without_duplicates, parse_float=_finite, parse_constant=_refuse_constant
         )
     except json.JSONDecodeError as error:
-        raise InvalidMessage(f"{where} is no JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+        raise InvalidMessage(
+            f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from error
     except RecursionError as error:
         raise _too_deep(where) from error
     except InvalidMessage:
@@ -98,7 +100,7 @@ def _finite(text: str) -> float:
 
 
 def _refuse_constant(text: str) -> None:
-    raise InvalidMessage(f"{text} is no JSON: use null or a string")
+    raise InvalidMessage(f"{text} is not JSON: use null or a string")
 
 
 def _plain(value: Any) -> Any:

@@ -384,10 +384,10 @@ def test_a_large_body_is_refused_like_a_small_one(http: httpx.Client, ended: dic
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b'{"claim_id": 1,', "is no JSON"),
+        (b'{"claim_id": 1,', "is not JSON"),
         (b'{"claim_id": 1, "outcome": "release\xff"}', "invalid UTF-8 at byte 35"),
         (b'{"claim_id": 1, "outcome": "complete", "output": {"a": 1, "a": 2}}', "the key 'a' occurs twice"),
-        (b'{"claim_id": 1, "outcome": "complete", "output": NaN}', "NaN is no JSON"),
+        (b'{"claim_id": 1, "outcome": "complete", "output": NaN}', "NaN is not JSON"),
     ],
     ids=["cut", "bytes", "twice", "nan"],
 )

@@ -313,7 +313,7 @@ def test_a_message_that_cannot_be_edited_is_reported_with_the_reason(
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
-    [([], "give --payload or --headers"), (["--payload", "{"], "payload is no JSON"), (["--headers", "1"], "headers")],
+    [([], "give --payload or --headers"), (["--payload", "{"], "payload is not JSON"), (["--headers", "1"], "headers")],
 )
 def test_an_edit_with_an_invalid_payload_is_refused(
     pgrouse: Shell, states: dict[str, int], arguments: list[str], complaint: str

@@ -96,7 +96,7 @@ def test_a_file_with_an_invalid_line_publishes_nothing(pgrouse: Shell, queue: Qu
     ended = pgrouse("publish", "t", "--lines", "-", stdin='{"n": 1}\n{"n": \n')
 
     assert (ended.code, ended.out) == (1, "")
-    assert ended.err == "pgrouse: message number 2: payload is no JSON: Expecting value at line 1, column 6\n"
+    assert ended.err == "pgrouse: message number 2: payload is not JSON: Expecting value at line 1, column 6\n"
     assert queue.ids() == []
 
 
@@ -105,12 +105,12 @@ REFUSED: list[tuple[list[str], str | bytes, str]] = [
     (["a\nb"], "", "topic 'a\\nb' is no topic name"),
     (["x'\"; --"], "", "is no topic name"),
     (["t" * 201], "", "is no topic name"),
-    (["t", "{"], "", "payload is no JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
+    (["t", "{"], "", "payload is not JSON: Expecting property name enclosed in double quotes at line 1, column 2"),
     (["t", '{"a": 1, "a": 2}'], "", "the key 'a' occurs twice in one object"),
     (["t", '{"a": "\\u0000"}'], "", "payload['a'] contains a NUL character, which PostgreSQL cannot store"),
     (["t", '"\\ud800"'], "", "payload contains half of a surrogate pair"),
     (["t", "[1e400]"], "", "the number 1e400 is too large, readers make it infinity"),
-    (["t", "NaN"], "", "NaN is no JSON"),
+    (["t", "NaN"], "", "NaN is not JSON"),
     (["t", "1" * 4301], "", "payload contains an integer of more than 4,300 digits"),
     (["t", "-"], "[" * 1000 + "]" * 1000, "payload is nested deeper than 200 levels"),
     (["t", "-"], b'"' + b"x" * 64 * 1024 * 1024 + b'"', "payload has 67,108,866 bytes, 16,777,216 is the limit"),

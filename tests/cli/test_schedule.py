@@ -64,7 +64,7 @@ def test_json_has_every_field(pgrouse: Shell, queue: Queue) -> None:
         (["s", "@daily", "t", "--time-zone", "berlin"], "use an IANA name, like Europe/Berlin"),
         (["s", "@daily", "t", "--jitter", "2d"], "use an interval from 0 to 1 day"),
         (["s", "@daily", "t", "--key", ""], 'key of schedule s is ""'),
-        (["s", "@daily", "t", "{"], "payload is no JSON"),
+        (["s", "@daily", "t", "{"], "payload is not JSON"),
     ],
 )
 def test_an_invalid_schedule_is_exit_code_1_and_one_line_with_the_fix(

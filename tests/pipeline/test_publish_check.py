@@ -79,7 +79,7 @@ def test_the_first_error_of_each_row_is_reported() -> None:
 def test_invalid_json_is_reported(text: str) -> None:
     (reason,) = unreadable({"topic": pa.array(["t"]), "payload": pa.array([text])}, 1).to_pylist()
 
-    assert reason.startswith("payload is no JSON: ")
+    assert reason.startswith("payload is not JSON: ")
 
 
 def test_a_row_that_does_not_match_the_schema_of_its_topic_is_reported() -> None:

@@ -70,7 +70,7 @@ def test_rows_that_only_the_server_can_refuse_are_found_among_the_others(databas
 
     assert (staged.rows, done.published, done.rejected) == (40, 36, 4)
     found = reasons(database, "j")
-    assert sum(reason.startswith("payload is no JSON: ") for reason in found) == 2
+    assert sum(reason.startswith("payload is not JSON: ") for reason in found) == 2
     assert sum("Unicode" in reason for reason in found) == 2
     assert len(queue.ids()) == 36
 

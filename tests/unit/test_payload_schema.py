@@ -96,8 +96,8 @@ def test_formats_are_not_checked() -> None:
     [
         ({"type": "nonsense"}, "payload_schema: type: "),
         ({"properties": {"a": {"minimum": "1"}}}, "payload_schema: properties.a.minimum: "),
-        ([1], "payload_schema: a list is no JSON Schema: use an object"),
-        ("{}", "payload_schema: a str is no JSON Schema: use an object"),
+        ([1], "payload_schema: a list is not a JSON Schema: use an object"),
+        ("{}", "payload_schema: a str is not a JSON Schema: use an object"),
         ({"$ref": "#/$defs/nowhere"}, "payload_schema: (whole): Pointer '/$defs/nowhere' does not exist"),
         ({"$schema": "http://example.com/mine"}, "payload_schema: (whole): Unknown meta-schema"),
     ],

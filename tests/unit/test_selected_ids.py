@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgrouse.web.pages.messages import _ids
+from pgrouse.web.pages.bulk_action import _ids
 from pgrouse.web.problem import Problem
 
 

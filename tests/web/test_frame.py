@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import TimeoutError, expect  # noqa: A004 - of a page that is not reached
 
@@ -13,7 +14,7 @@ from tests.durations import DURATIONS
 from tests.sql.queue import Queue
 from tests.web import sample_data
 from tests.web.accessible import complaints
-from tests.web.site import NARROW, Visitor, is_live, overflow
+from tests.web.site import NARROW, Site, Visitor, is_live, overflow
 
 PAGES = ["/", "/topics", "/topics/mail", "/topics/*", "/schedules", "/schedules/nightly", "/workers"]
 MOST_BYTES = 200_000
@@ -125,6 +126,40 @@ def test_the_first_page_transfers_less_than_200_kb(visitor: Visitor, queue: Queu
     assert 50_000 < sum(weights) < MOST_BYTES
 
 
+def test_pages_are_compressed_and_answers_of_the_api_are_not(visitor: Visitor, queue: Queue) -> None:
+    queue.publish_many(50)
+    url = visitor.site.url
+    page, api = (
+        httpx.get(f"{url}{path}", headers={"accept": accept, "accept-encoding": "gzip"})
+        for path, accept in (("/messages", "text/html"), ("/v1/messages", "application/json"))
+    )
+
+    assert page.headers["content-encoding"] == "gzip"
+    assert int(page.headers["content-length"]) < len(page.content) / 4
+    assert "content-encoding" not in api.headers
+
+
+def test_an_error_page_keeps_the_navigation(visitor: Visitor, queue: Queue) -> None:
+    visitor.expected = ["404"]
+
+    page = visitor.open("/nowhere")
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
+    expect(page.locator("#pages")).to_be_visible()
+    expect(page.get_by_role("link", name="Try again")).to_have_count(0)
+
+
+def test_a_page_that_failed_is_tried_again(visitor: Visitor, queue: Queue) -> None:
+    visitor.expected = ["503"]
+    alone = Site("postgresql://127.0.0.1:1/nothing")
+    try:
+        text = httpx.get(f"{alone.url}/topics", headers={"accept": "text/html"}).text
+    finally:
+        alone.stop()
+
+    assert ">Try again</a>" in text
+
+
 def test_a_page_loads_nothing_from_other_sites_and_has_no_inline_script(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
     page = visitor.open("/")
@@ -141,10 +176,14 @@ def test_a_page_loads_nothing_from_other_sites_and_has_no_inline_script(visitor:
     )
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if path != "/topics/*"])
-def test_axe_finds_nothing_serious_in_light_and_dark_mode(visitor: Visitor, queue: Queue, path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [*PAGES, "/messages", "/messages/1", "/messages/new", "/dead", "/doctor", "/audit", "/v1/docs", "/topics/nothing"],
+)
+def test_axe_finds_nothing_in_light_and_dark_mode(visitor: Visitor, queue: Queue, path: str) -> None:
     sample_data.busy(queue)
     queue.call("pause", "orders.created", "the relay is down")
+    visitor.expected = ["404"]
 
     assert complaints(visitor, path) == []
 

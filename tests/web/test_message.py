@@ -164,11 +164,11 @@ def test_a_payload_is_edited_in_place_with_every_digit(visitor: Visitor, queue: 
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ('{"a": 1,}', "payload is no JSON"),
+        ('{"a": 1,}', "payload is not JSON"),
         ('{"a": 1, "a": 2}', "occurs twice"),
         ('"\\u0000"', "NUL"),
         ('"\\ud800"', "half of a surrogate pair"),
-        ('"\\x"', "payload is no JSON"),
+        ('"\\x"', "payload is not JSON"),
         ("[" * 300 + "]" * 300, "nested deeper"),
     ],
 )

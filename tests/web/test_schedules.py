@@ -67,7 +67,7 @@ def test_a_schedule_is_added_after_a_preview_of_its_next_runs(visitor: Visitor, 
     expect(page.locator("#next li")).to_have_count(5)
     page.get_by_label("Payload").fill("{broken")
     page.get_by_role("button", name="Add", exact=True).click()
-    expect(page.locator("#toasts")).to_contain_text("the payload is no JSON")
+    expect(page.locator("#toasts")).to_contain_text("the payload is not JSON")
     page.get_by_label("Payload").fill('{"week": true}')
     page.get_by_role("button", name="Add", exact=True).click()
     page.wait_for_url("**/schedules/weekly")

@@ -28,7 +28,7 @@ NO_JSON = "(whole): it has a body instead of a payload, and the topic's payload_
 
 
 class SchemaUnusable(PgrouseError, ValueError):
-    """This is no JSON Schema, or one that cannot be used here."""
+    """This is not a JSON Schema, or one that cannot be used here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class PayloadSchema:
             payload: JSON text; None = a message with a body.
 
         Raises:
-            ValueError: it is no JSON, or none that Python can hold.
+            ValueError: it is not JSON, or none that Python can hold.
         """
         if payload is None:
             return [] if self.validator is None else [NO_JSON]
@@ -83,7 +83,7 @@ def compile_schema(schema: Any) -> PayloadSchema:
         ConfigError: the extra `schemas` is not installed, and the schema asks for something.
     """
     if not isinstance(schema, dict | bool):  # the library would read a string as JSON
-        raise SchemaUnusable(f"payload_schema: a {type(schema).__name__} is no JSON Schema: use an object")
+        raise SchemaUnusable(f"payload_schema: a {type(schema).__name__} is not a JSON Schema: use an object")
     if schema is True or schema == {}:
         return PayloadSchema(None)
     try:

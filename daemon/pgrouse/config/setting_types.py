@@ -120,7 +120,7 @@ def _read_json(path: Path) -> Any:
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}): name a file with a JSON Schema") from None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no JSON: {error}") from None
+        raise ValueError(f"{path} is not JSON: {error}") from None
 
 
 Count = Annotated[int, Field(ge=0, le=2**31 - 1), TakesKeywords()]

@@ -290,7 +290,7 @@ class Context(SharedContext[psycopg.Connection[Any], R]):
             **named: what it is called with, too.
 
         Raises:
-            InvalidStep: the result is no JSON, has more than 1 MiB or does not fit its type, or the name was used before in this attempt.
+            InvalidStep: the result is not JSON, has more than 1 MiB or does not fit its type, or the name was used before in this attempt.
             LockLost: the message is not this worker's any more; nothing was kept.
             RuntimeError: the handler runs with isolation = "process".
         """

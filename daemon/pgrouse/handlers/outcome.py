@@ -220,7 +220,7 @@ def encode_output(value: Any) -> str | None:
     """Return the value as JSON that jsonb accepts.
 
     Raises:
-        ValueError: it is no JSON (a type without one, NaN, a NUL or a lone surrogate in a string), or too large.
+        ValueError: it is not JSON (a type without one, NaN, a NUL or a lone surrogate in a string), or too large.
     """
     text = _to_json(value)
     if ESCAPED_NUL.search(text):

@@ -59,7 +59,7 @@ class Step:
         """Return a result as it is kept.
 
         Raises:
-            InvalidStep: it is no JSON, or too large.
+            InvalidStep: it is not JSON, or too large.
         """
         try:
             return jsonb.encode(result, f"the result of step {self.name!r}", MAX_BYTES)

@@ -211,7 +211,8 @@ class Top(App[None]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Begin to look, and say so: the first answer of a busy server takes its time."""
+        self._show_state()
         self.feed.start()
 
     def on_unmount(self) -> None:
@@ -259,8 +260,8 @@ class Top(App[None]):
             line.append(f", again in {show_age(trouble.again_s)}: {harmless(trouble.why)}", style="not bold red")
         elif self.is_frozen:
             line.append("  frozen", style="bold yellow")
-        elif found is not None:
-            line.append(f"  every {show_age(self._every)}", style="not bold dim")
+        else:
+            line.append("  connecting" if found is None else f"  every {show_age(self._every)}", style="not bold dim")
         self.state_line.update(line)
 
     def _show_charts(self) -> None:

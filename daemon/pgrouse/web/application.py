@@ -24,6 +24,7 @@ from pgrouse.web.large_body import LargeBodyReader
 from pgrouse.web.live_updates import LiveUpdates
 from pgrouse.web.long_poll import LongPoll
 from pgrouse.web.maintenance import WebMaintenance
+from pgrouse.web.page_compression import with_page_compression
 from pgrouse.web.publish_batcher import PublishBatcher
 from pgrouse.web.publish_fast_path import with_publish_fast_path
 from pgrouse.web.security import Authenticate, Authenticator, SecurityMiddleware
@@ -81,8 +82,9 @@ def _cipher(settings: Config) -> Cipher | None:
 
 
 def with_security(app: FastAPI) -> ASGIApp:
-    """Return the app with the fast path, the security middleware and HEAD: what the server runs."""
-    return with_head(SecurityMiddleware(with_publish_fast_path(app), app.state.settings, app.state.authenticator))
+    """Return the app with the fast path, compressed pages, the security middleware and HEAD: what the server runs."""
+    fast = with_page_compression(with_publish_fast_path(app))
+    return with_head(SecurityMiddleware(fast, app.state.settings, app.state.authenticator))
 
 
 @asynccontextmanager

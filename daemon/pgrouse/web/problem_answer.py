@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import psycopg
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +17,8 @@ from pgrouse.web.page import redirect_to_login, render
 from pgrouse.web.problem import Problem, to_problem
 
 METHOD_NOT_ALLOWED = 405
+TOO_MANY = 429
+SERVER_ERROR = 500
 
 
 def install(app: FastAPI) -> None:
@@ -34,8 +38,16 @@ async def _respond(request: Request, error: Exception) -> Response:
     if problem.status == METHOD_NOT_ALLOWED:
         problem.headers = {**problem.headers, "Allow": _allowed(request)}
     if wants_page(request):
+        await _identify(request)
         return problem_page(request, problem)
     return problem.response()
+
+
+async def _identify(request: Request) -> None:
+    """Let the page of a problem have its navigation: of a path that leads nowhere, no route has asked who the caller is."""
+    if not hasattr(request.state, "caller"):
+        with suppress(Problem, psycopg.Error, OSError, TimeoutError):
+            request.state.caller = await request.app.state.authenticator.caller(request)
 
 
 def _allowed(request: Request) -> str:
@@ -62,5 +74,6 @@ def problem_page(request: Request, problem: Problem) -> Response:
     if is_part:  # an action was rejected: the page stays, and shows why
         response = render(request, "action_result.html", parts={}, text=problem.detail, kind="bad")
         return HTMLResponse(bytes(response.body), problem.status, dict(problem.headers))
-    response = render(request, "problem.html", problem=problem.body(), title=problem.body()["title"])
+    can_retry = request.method == "GET" and (problem.status >= SERVER_ERROR or problem.status == TOO_MANY)
+    response = render(request, "problem.html", problem=problem.body(), can_retry=can_retry)
     return HTMLResponse(bytes(response.body), problem.status, dict(problem.headers))

@@ -255,7 +255,7 @@ def _path(text: str) -> str:
 
 
 def _value(text: str) -> str:
-    """Return a value as JSON, every digit of it; what is no JSON is a string."""
+    """Return a value as JSON, every digit of it; what is not JSON is a string."""
     try:
         read = jsonb.decode(text, "payload")
     except InvalidMessage:

@@ -127,7 +127,7 @@ def _misfit(schemas: SchemaSnapshot, topic: str, payload: str | None) -> str | N
     except (InvalidPayload, SchemaUnusable) as error:
         return str(error)
     except ValueError as error:
-        return f"payload is no JSON: {error}"
+        return f"payload is not JSON: {error}"
     return None
 
 
@@ -148,7 +148,7 @@ def _unreadable(name: str, text: str | None) -> str | None:
     try:
         json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        return f"{name} is no JSON: {error}"
+        return f"{name} is not JSON: {error}"
     return None
 
 

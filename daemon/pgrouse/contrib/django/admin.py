@@ -107,7 +107,7 @@ class MessageForm(forms.ModelForm):
         try:
             return json.loads(text)
         except ValueError as error:
-            raise forms.ValidationError(f"this is no JSON: {error}") from error
+            raise forms.ValidationError(f"this is not JSON: {error}") from error
 
 
 class MessageAdmin(admin.ModelAdmin):

@@ -69,14 +69,14 @@ class TaskRun:
         """Return what the message is settled with.
 
         Raises:
-            Fail: the value is no JSON. Another attempt would do the work once more, and return the same.
+            Fail: the value is not JSON. Another attempt would do the work once more, and return the same.
         """
         if isinstance(value, Outcome):
             raise value
         try:
             normal = normalize_json(value)
         except (TypeError, ValueError) as error:
-            raise Fail(f"the task returned what is no JSON: {error}") from error
+            raise Fail(f"the task returned what is not JSON: {error}") from error
         object.__setattr__(self.result, "_return_value", normal)
         return normal
 

@@ -221,7 +221,7 @@ def _edited(row: Row, payload: str, headers: str) -> tuple[str | None, str | Non
     """Return payload and headers as they were typed; None stays as it is.
 
     Raises:
-        InvalidMessage: it is no JSON, or there is nothing.
+        InvalidMessage: it is not JSON, or there is nothing.
     """
     keeps_bytes = row["body_bytes"] is not None and not payload.strip()
     if keeps_bytes and not headers:

@@ -168,7 +168,7 @@ def _json(text: str) -> str:
     try:
         return encode(Raw(text.strip() or "{}"))
     except (ValueError, PgrouseError) as error:
-        raise Problem(422, f"the payload is no JSON: {error}", "invalid_payload") from None
+        raise Problem(422, f"the payload is not JSON: {error}", "invalid_payload") from None
 
 
 def _jitter(text: str) -> Any:
