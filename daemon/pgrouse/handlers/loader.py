@@ -321,7 +321,7 @@ def _signature(name: str, function: Callable[..., Any], is_async: bool, is_batch
     ]
     if len(required) > 2 or any(p.kind is p.KEYWORD_ONLY for p in required):  # noqa: PLR2004 - payload and context
         raise ConfigError(
-            f"{name} needs {len(required)} arguments: a handler takes the payload and, if it likes, a context"
+            f"{name} needs {len(required)} arguments: a handler takes the payload and optionally a context"
         )
     wanted = [hints.get(each.name, Any) for each in positional[:2]]
     if wanted and any(map(_is_a_context, _alternatives(wanted[0]))):

@@ -1,4 +1,4 @@
-"""The handlers that pgrouse.toml names. A handler takes the payload and, if it likes, a context.
+"""The handlers that pgrouse.toml names. A handler takes the payload and optionally a context.
 
 What it returns is kept as the message's output. An exception is a failure: the message is tried again while attempts are left
 (the topic's max_attempts, 1 unless you change it), and archived as `failed` after that. `Reject` ends a message that no attempt can help.
