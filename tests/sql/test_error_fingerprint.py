@@ -27,6 +27,13 @@ SAME = [
     ("no key 'it's gone'", "no key 'so is this'"),
     ("commit abcdefabc1 failed", "commit 1abcdefabc failed"),
     ("no customer cus_N8f3kLm2QxYz01", "no customer cus_b7Ty2pW9LmNo55"),
+    ("503 for https://acme.example.com/v1/pay?id=7", "503 for https://globex.example.com/v1/refund"),
+    ("cannot connect to postgres://u:p@db-1/shop: refused", "cannot connect to postgres://v:q@db-2/queue: refused"),
+    ("cannot resolve acme.example.com:443", "cannot resolve api.globex.io:8443"),
+    ("no space left for /var/lib/queue/7/a.json", "no space left for /tmp/b"),
+    ("cannot read ~/acme/orders.csv", "cannot read /srv/globex/orders.csv"),
+    ("mailbox ada@acme.org is full", "mailbox bob.b@mail.globex.net is full"),
+    ("unknown tenant (tenant=acme, shard=b)", "unknown tenant (tenant=globex, shard=c)"),
     (
         "java.lang.IllegalStateException: 7\n\tat a.B.c(B.java:1)",
         "java.lang.IllegalStateException: 8\n\tat x.Y.z(Y.java:2)\n\t... 9 more",
@@ -38,6 +45,11 @@ DIFFERENT = [
     ("facade", "decade"),
     ("java.lang.A: x\n\t... 9 more", "java.lang.B: x\n\t... 9 more"),
     ("'a' is 'x'", "'a' was 'x'"),
+    ("503 for https://a.example.com/x", "404 not found for https://a.example.com/x"),
+    ("tenant=acme is unknown", "shard=acme is unknown"),
+    ("json.decoder.JSONDecodeError: x", "json.encoder.JSONEncodeError: x"),
+    ("and/or", "either/or"),
+    ("cannot read /srv/a/b", "cannot write /srv/a/b"),
 ]
 
 

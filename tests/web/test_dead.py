@@ -166,6 +166,23 @@ def test_a_hostile_filter_is_answered_and_a_refused_silence_keeps_what_was_typed
     expect(page.get_by_label("Reason")).to_have_value("we know")
 
 
+def test_the_filters_are_there_again_after_a_silence_and_a_redrive(visitor: Visitor, queue: Queue) -> None:
+    die(queue, "mail", "disk 7")
+    page = visitor.open("/dead?of=1d&topic=mail&sort=last")
+
+    page.get_by_role("link", name="Silence the group").click()
+    page.get_by_role("button", name="Silence").click()
+    page.wait_for_url("**/dead?of=1d&topic=mail&sort=last")
+    page.get_by_role("link", name="Redrive the group").click()
+    page.get_by_role("button", name="Redrive it").click()
+    expect(page.get_by_role("heading", name="Done")).to_be_visible()
+    page.get_by_role("link", name="Back to the dead letters").click()
+
+    page.wait_for_url("**/dead?of=1d&topic=mail&sort=last")
+    hostile = visitor.open("/dead/silence?topic=mail&result=failed&subject=//evil.example")
+    expect(hostile.get_by_role("link", name="Cancel")).to_have_attribute("href", "/dead")
+
+
 def test_many_groups_take_a_row_each(visitor: Visitor, queue: Queue) -> None:
     for n in range(22):
         die(queue, f"topic.{n}", f"ValueError: {'long ' * 40}{n}")

@@ -178,7 +178,18 @@ def test_a_page_loads_nothing_from_other_sites_and_has_no_inline_script(visitor:
 
 @pytest.mark.parametrize(
     "path",
-    [*PAGES, "/messages", "/messages/1", "/messages/new", "/dead", "/doctor", "/audit", "/v1/docs", "/topics/nothing"],
+    [
+        *PAGES,
+        "/messages",
+        "/messages/1",
+        "/messages/new",
+        "/dead",
+        "/alerts",
+        "/doctor",
+        "/audit",
+        "/v1/docs",
+        "/topics/nothing",
+    ],
 )
 def test_axe_finds_nothing_in_light_and_dark_mode(visitor: Visitor, queue: Queue, path: str) -> None:
     sample_data.busy(queue)

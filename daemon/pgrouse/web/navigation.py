@@ -33,6 +33,7 @@ NAVIGATION = (
     NavLink("Dead letters", "/dead", "d"),
     NavLink("Schedules", "/schedules", "s"),
     NavLink("Workers", "/workers", "w"),
+    NavLink("Alerts", "/alerts", "l"),
     NavLink("Doctor", "/doctor", "c", starts_group=True),
     NavLink("Audit", "/audit", "a"),
     NavLink("HTTP API", "/v1/docs", "h"),

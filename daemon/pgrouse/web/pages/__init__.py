@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from pgrouse.web.pages import (
+    alerts,
     audit,
     bulk_action,
     dead,
@@ -34,6 +35,7 @@ ROUTERS: list[APIRouter] = [
     publish.router,
     message.router,
     dead.router,
+    alerts.router,
     doctor.router,
     audit.router,
 ]
@@ -51,5 +53,6 @@ VIEWS: dict[str, View] = {
         messages.VIEW,
         message.VIEW,
         dead.VIEW,
+        alerts.VIEW,
     ]
 }

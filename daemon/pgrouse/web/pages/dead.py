@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta
 from typing import Annotated, Any
 
 import psycopg
@@ -13,9 +12,7 @@ from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
-from pgrouse.client.calls import alert
 from pgrouse.client.calls import dead as calls
-from pgrouse.config import duration
 from pgrouse.web import bulk_actions, search, view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row, read_rows
@@ -24,6 +21,7 @@ from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, database_problem
 from pgrouse.web.rate import parse_rate
 from pgrouse.web.security import check_permission, require_role
+from pgrouse.web.silence import add_silence, end_silence, read_silences
 from pgrouse.web.view import View
 
 router = APIRouter(include_in_schema=False)
@@ -35,14 +33,7 @@ BARS = 24
 MAX_GROUPS = 100
 # How many of a group a preview judges one by one.
 MAX_PREVIEWED = 1000
-MAX_SILENCE = timedelta(days=30)
-
-SILENCES = b"""
-  SELECT s.id, s.kind, s.topic, s.error_fingerprint AS fingerprint, s.until, s.reason, s.created_by
-  FROM messages.silence AS s
-  WHERE s.ended_at IS NULL AND s.until > clock_timestamp() AND coalesce(s.kind, 'dead_message') = 'dead_message'
-  ORDER BY s.until LIMIT 100"""
-SILENCED = b"SELECT s.topic FROM messages.silence AS s WHERE s.id = %(id)s"
+MAX_SUBJECT_CHARS = 2000
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[str, Any]:
@@ -50,7 +41,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[s
     chosen = DeadFilter.parse(subject)
     found = await read_rows(conn, calls.dead_groups(chosen.since, chosen.topic or None, bars=BARS))
     groups = chosen.apply([row for row in found if caller.sees(row["topic"])])
-    silences = [each for each in await (await conn.execute(SILENCES)).fetchall() if _concerns(caller, each)]
+    silences = [each for each in await read_silences(conn, caller) if each["kind"] in (None, "dead_message")]
     for group in groups[:MAX_GROUPS]:
         group["fingerprint"] = group["error_fingerprint"]
         group["silence"] = next((each for each in silences if _matches(each, group)), None)
@@ -63,12 +54,8 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[s
     }
 
 
-def _concerns(caller: Caller, silence: Row) -> bool:
-    return caller.sees_all or (silence["topic"] is not None and caller.sees(silence["topic"]))
-
-
 def _matches(silence: Row, group: Row) -> bool:
-    topic, fingerprint = silence["topic"], silence["fingerprint"]
+    topic, fingerprint = silence["topic"], silence["error_fingerprint"]
     return (topic is None or _like(topic, group["topic"])) and fingerprint in (None, group["fingerprint"])
 
 
@@ -120,7 +107,8 @@ async def preview(request: Request, caller: Operator) -> Response:
         at_least=at_least,
         previewed=len(ids),
         outcomes=[{"outcome": outcome, "count": n} for outcome, n in outcomes.most_common()],
-        fields={**group, **confirmation.fields},
+        fields={**group, **confirmation.fields, "subject": params.get("subject", "")},
+        back=_list_url(params.get("subject", "")),
     )
 
 
@@ -172,9 +160,19 @@ async def redrive(request: Request, caller: Operator) -> Response:
         "force": "1" if force else "",
         "after": after,
         "so_far": json.dumps(so_far),
+        "subject": str(form.get("subject") or "")[:MAX_SUBJECT_CHARS],
     }
     template = "dead/batch.html" if request.headers.get("hx-request") else "dead/redrive_progress.html"
-    return render(request, template, group=group, so_far=so_far, fields=fields, is_done=is_done, error=error)
+    return render(
+        request,
+        template,
+        group=group,
+        so_far=so_far,
+        fields=fields,
+        is_done=is_done,
+        error=error,
+        back=_list_url(fields["subject"]),
+    )
 
 
 @router.get("/dead/silence")
@@ -182,7 +180,8 @@ async def ask_silence(request: Request, caller: Operator) -> Response:
     """Ask for how long the alerts of a group are to be silenced."""
     group = _group(request.query_params)
     check_permission(caller, Role.OPERATOR, group["topic"])
-    return render(request, "dead/silence.html", group=group)
+    subject = request.query_params.get("subject", "")
+    return render(request, "dead/silence.html", group=group, subject=subject, back=_list_url(subject))
 
 
 @router.post("/dead/silence")
@@ -191,22 +190,13 @@ async def silence(
     caller: Operator,
     lasts: Annotated[str, Form(max_length=50, alias="for")] = "",
     reason: Annotated[str, Form(max_length=1000)] = "",
+    subject: Annotated[str, Form(max_length=2000)] = "",
 ) -> Response:
-    """Silence the alerts of a group."""
+    """Silence the alerts of a group, and go back to the groups as they were filtered."""
     group = _group(await request.form())
-    check_permission(caller, Role.OPERATOR, group["topic"])
-    try:
-        wanted = duration.parse(lasts)
-    except ValueError as error:
-        raise Problem(422, f"for: {error}", "invalid_duration") from None
-    if not timedelta(seconds=1) <= wanted <= MAX_SILENCE:
-        raise Problem(422, f"for is {lasts!r}: use 1s to {duration.show(MAX_SILENCE)}", "invalid_duration")
-    async with request.app.state.db.write(caller) as conn:
-        await run_async(
-            conn,
-            alert.silence("dead_message", group["topic"], group["fingerprint"], wanted, reason=reason.strip() or None),
-        )
-    return await view.redirect(request, "/dead")
+    group_of = {"topic": group["topic"], "fingerprint": group["fingerprint"]}
+    await add_silence(request, caller, lasts=lasts, reason=reason, kind="dead_message", **group_of)
+    return await view.redirect(request, _list_url(subject))
 
 
 @router.post("/dead/unsilence")
@@ -217,13 +207,14 @@ async def unsilence(
     subject: Annotated[str, Form(max_length=2000)] = "",
 ) -> Response:
     """End a silence."""
-    async with request.app.state.db.write(caller) as conn:
-        row = await (await conn.execute(SILENCED, {"id": silence_id})).fetchone()
-        if row is None:
-            raise Problem(404, f"there is no silence {silence_id}", "not_found")
-        check_permission(caller, Role.OPERATOR, row["topic"])
-        await run_async(conn, alert.unsilence(silence_id))
+    await end_silence(request, caller, silence_id)
     return await view.action_result(request, caller, VIEW, "Its alerts are sent again.", subject)
+
+
+def _list_url(subject: str) -> str:
+    """Return the address of the groups, filtered as they were."""
+    filtered = DeadFilter.parse(subject).subject
+    return f"/dead?{filtered}" if filtered else "/dead"
 
 
 def _group(values: Any) -> dict[str, Any]:
