@@ -20,7 +20,7 @@ from tests.web.site import Site, Visitor
 
 EMPTY = """
   TRUNCATE messages.message, messages.message_archive, messages.schedule, messages.worker, messages.sleeper, messages.measure,
-    messages.channel, messages.breaker, messages.rate, messages.depth, messages.alert, messages.alert_sink, messages.condition, messages.audit,
+    messages.channel, messages.breaker, messages.rate, messages.depth, messages.alert, messages.alert_sink, messages.subscription, messages.condition, messages.audit,
     messages.depth_change, messages.dead_count,
     messages.tick_mark, messages.low_water, messages.redrive_log, messages.dead_letter, messages.silence,
     messages.blocked_message, messages.dependency, messages.end_event, messages.step RESTART IDENTITY CASCADE;

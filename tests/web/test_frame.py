@@ -187,6 +187,7 @@ def test_a_page_loads_nothing_from_other_sites_and_has_no_inline_script(visitor:
         "/alerts",
         "/doctor",
         "/audit",
+        "/tokens",
         "/v1/docs",
         "/topics/nothing",
     ],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import httpx
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
-from tests.web.site import Visitor
+from tests.web.site import Site, Visitor
 
 
 def test_the_list_shows_the_next_and_the_last_run_of_each_schedule(visitor: Visitor, queue: Queue) -> None:
@@ -79,6 +82,59 @@ def test_a_schedule_is_added_after_a_preview_of_its_next_runs(visitor: Visitor, 
         {"week": True},
         "UTC",
     )
+
+
+def test_a_schedule_is_edited_and_a_mistake_is_told(visitor: Visitor, queue: Queue) -> None:
+    visitor.expected = ["422"]
+    queue.schedule("nightly", "0 3 * * *", topic="reports", time_zone="Europe/Berlin", key="k")
+    queue.conn.execute(
+        """UPDATE messages.schedule SET payload = '{"n": 9007199254740993}', declared_by = 'pgrouse.toml'"""
+    )
+    before = queue.scheduled("nightly").next_tick
+    page = visitor.open("/schedules/nightly")
+
+    page.get_by_role("button", name="Edit").click()
+    dialog = page.get_by_role("dialog", name="Edit nightly")
+    expect(dialog).to_contain_text("declared by pgrouse.toml")
+    dialog.get_by_label("Cron").fill("61 * * * *")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.locator("#toasts")).to_contain_text("61")
+    dialog.get_by_label("Cron").fill("30 5 * * *")
+    expect(dialog.locator("#next li").first).to_contain_text("05:30:00")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.locator("#facts")).to_contain_text("30 5 * * *")
+
+    edited = queue.scheduled("nightly")
+    assert (edited.topic, edited.time_zone, edited.key) == ("reports", "Europe/Berlin", "k")
+    assert queue.value("SELECT payload::text FROM messages.schedule") == '{"n": 9007199254740993}'
+    assert edited.next_tick != before
+
+
+def test_a_payload_that_is_too_long_to_be_edited_stays(visitor: Visitor, queue: Queue) -> None:
+    queue.schedule("nightly", "0 3 * * *", topic="reports")
+    queue.conn.execute("UPDATE messages.schedule SET payload = jsonb_build_object('x', repeat('y', 20000))")
+    page = visitor.open("/schedules/nightly")
+
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_role("dialog").get_by_label("Topic").fill("other")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#facts")).to_contain_text("other")
+
+    assert len(queue.scheduled("nightly").payload["x"]) == 20_000
+
+
+def test_a_schedule_is_moved_only_between_topics_of_the_token(site: Site, queue: Queue, as_token: Any) -> None:
+    queue.schedule("mine", "0 3 * * *", topic="mail")
+    queue.schedule("other", "0 3 * * *", topic="orders")
+    headers = as_token("operator", topics=("mail*",)) | {"accept": "text/html"}
+
+    sent = [
+        httpx.post(f"{site.url}/schedules/{name}", headers=headers, data={"cron": "@daily", "topic": topic}).status_code
+        for name, topic in (("mine", "orders"), ("other", "mail"), ("gone", "mail"), ("mine", "mail.send"))
+    ]
+
+    assert sent == [403, 404, 404, 303]
+    assert (queue.scheduled("mine").topic, queue.scheduled("other").topic) == ("mail.send", "orders")
 
 
 def test_a_schedule_is_removed_after_a_confirmation(visitor: Visitor, queue: Queue) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.sql.queue import Queue
 from tests.web import sample_data
-from tests.web.site import Visitor
+from tests.web.site import Site, Visitor
 
 
 def test_the_page_shows_figures_charts_limits_and_channels(visitor: Visitor, queue: Queue) -> None:
@@ -24,6 +26,45 @@ def test_the_page_shows_figures_charts_limits_and_channels(visitor: Visitor, que
     expect(page.locator("#limits")).to_contain_text(re.compile(r"max_concurrency\s*2 of 5"))
     expect(page.locator("#limits")).to_contain_text(re.compile(r"dequeue_rate\s*100 per second"))
     expect(page.locator("#channels tbody tr").first).to_contain_text(re.compile(r"customer-1\s*\d\s*3"))
+
+
+def test_a_subscription_is_added_and_ended(visitor: Visitor, queue: Queue) -> None:
+    visitor.expected = ["422"]
+    queue.publish("mail")
+    queue.publish("audit")
+    page = visitor.open("/topics/mail")
+    expect(page.locator("#subscriptions")).to_contain_text("None")
+
+    page.get_by_text("Add a subscriber").click()
+    page.locator("#f-subscriber").fill("audit")
+    page.get_by_role("button", name="Subscribe").click()
+
+    expect(page.locator("#subscriptions")).to_contain_text("audit gets copies of these messages")
+    other = visitor.open("/topics/audit")
+    expect(other.locator("#subscriptions")).to_contain_text("copies of the messages of mail")
+    other.get_by_text("Add a subscriber").click()
+    other.locator("#f-subscriber").fill("mail")
+    other.get_by_role("button", name="Subscribe").click()
+    expect(other.locator("#toasts")).to_contain_text("circle")
+    page.get_by_role("button", name="End the subscription of audit to mail").click()
+    page.get_by_role("dialog").get_by_role("button", name="End").click()
+    expect(page.locator("#subscriptions")).to_contain_text("None")
+    assert queue.rows("SELECT * FROM messages.subscription") == []
+
+
+def test_a_subscription_needs_both_topics(site: Site, queue: Queue, as_token: Any) -> None:
+    queue.publish("mail")
+    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('mail', 'secret')")
+    headers = as_token("operator", topics=("mail*",)) | {"accept": "text/html"}
+
+    sent = [
+        httpx.post(f"{site.url}/topics/mail/{action}", headers=headers, data={"subscriber": topic}).status_code
+        for action, topic in (("subscribe", "orders"), ("unsubscribe", "secret"), ("subscribe", "mail.copy"))
+    ]
+
+    assert sent == [403, 403, 303]
+    assert "secret" not in httpx.get(f"{site.url}/topics/mail", headers=headers).text
+    queue.conn.execute("DELETE FROM messages.subscription")
 
 
 def test_attempts_include_those_that_did_not_succeed(visitor: Visitor, queue: Queue) -> None:
@@ -126,7 +167,7 @@ def test_a_setting_shows_its_own_value_beside_the_inherited_one(visitor: Visitor
 
     page = visitor.open("/topics/mail")
 
-    expect(page.locator("label[for=k-max_attempts]")).to_contain_text("its own: 5, not 1")
+    expect(page.locator("label[for=k-max_attempts]")).to_contain_text("set to 5; default 1")
     expect(page.locator("label[for=k-lock_duration]")).to_contain_text("inherits 30s")
     expect(page.locator("#h-k-max_attempts")).to_contain_text(
         re.compile(r"How many attempts a message has.*\[0 or more attempts\]")
@@ -144,7 +185,7 @@ def test_a_change_is_shown_with_its_effect_before_it_is_applied(visitor: Visitor
     before = queue.value("SELECT count(*) FROM messages.topic WHERE topic = 'mail'")
     preview.get_by_role("button", name="Apply").click()
     expect(page.locator("#toasts")).to_contain_text("The policy is set: 1 changed.")
-    expect(page.locator("label[for=k-max_attempts]")).to_contain_text("its own: 4, not 1")
+    expect(page.locator("label[for=k-max_attempts]")).to_contain_text("set to 4; default 1")
 
     assert before == 0
     assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = 'mail'") == 4

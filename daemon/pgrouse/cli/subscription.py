@@ -7,14 +7,8 @@ from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.table import Column
+from pgrouse.client.subscription_query import SUBSCRIBE, SUBSCRIPTIONS, UNSUBSCRIBE
 from pgrouse.errors import ExitCode
-
-LIST = """
-  SELECT s.topic, s.subscriber, s.created_at, s.created_by FROM messages.subscription AS s
-  WHERE %(topic)s::text IS NULL OR %(topic)s IN (s.topic, s.subscriber)
-  ORDER BY s.topic, s.subscriber"""
-ADD = "INSERT INTO messages.subscription (topic, subscriber) VALUES (%s, %s) ON CONFLICT DO NOTHING"
-REMOVE = "DELETE FROM messages.subscription WHERE topic = %s AND subscriber = %s"
 
 
 @click.group(cls=CommandGroup)
@@ -31,7 +25,7 @@ def subscription() -> None:
 def list_subscriptions(session: CliSession, topic: str | None) -> None:
     """List the subscriptions, or those of one topic on either side."""
     with session.read() as conn:
-        rows = conn.cursor(row_factory=dict_row).execute(LIST.encode(), {"topic": topic}).fetchall()
+        rows = conn.cursor(row_factory=dict_row).execute(SUBSCRIPTIONS.encode(), {"topic": topic}).fetchall()
     columns = [
         Column("TOPIC", "topic", wide=True),
         Column("SUBSCRIBER", "subscriber", wide=True),
@@ -47,7 +41,7 @@ def list_subscriptions(session: CliSession, topic: str | None) -> None:
 def add(session: CliSession, topic: str, subscriber: str) -> None:
     """Subscribe SUBSCRIBER to TOPIC from now on."""
     with session.connect() as conn:
-        added = conn.execute(ADD, [topic, subscriber]).rowcount > 0
+        added = conn.execute(SUBSCRIBE, [topic, subscriber]).rowcount > 0
     if session.as_json:
         session.output.record({"topic": topic, "subscriber": subscriber, "added": added})
     session.output.say(
@@ -62,7 +56,7 @@ def add(session: CliSession, topic: str, subscriber: str) -> None:
 def remove(session: CliSession, topic: str, subscriber: str) -> int:
     """End a subscription. Messages published before stay. Exit code 1 if there was none."""
     with session.connect() as conn:
-        removed = conn.execute(REMOVE, [topic, subscriber]).rowcount > 0
+        removed = conn.execute(UNSUBSCRIBE, [topic, subscriber]).rowcount > 0
     if session.as_json:
         session.output.record({"topic": topic, "subscriber": subscriber, "removed": removed})
     if removed:

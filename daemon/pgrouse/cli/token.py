@@ -11,21 +11,12 @@ from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.param_types import DURATION
 from pgrouse.cli.table import Column
 from pgrouse.client.calls.web import add_token, revoke_token
+from pgrouse.client.token_query import TOKENS
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
 from pgrouse.web import tokens
 
 ROLES = ("viewer", "publisher", "worker", "operator")
-LIST = """
-  SELECT t.name, t.roles, t.topics, t.created_at, t.created_by, t.expires_at, t.last_used_at, t.revoked_at,
-         CASE
-           WHEN t.revoked_at IS NOT NULL THEN 'revoked'
-           WHEN t.expires_at <= clock_timestamp() THEN 'expired'
-           ELSE 'good'
-         END AS state,
-         clock_timestamp() - t.last_used_at AS used, clock_timestamp() - t.expires_at AS expires
-  FROM messages.token AS t
-  ORDER BY t.name"""
 
 
 @click.group(cls=CommandGroup)
@@ -74,7 +65,7 @@ def add(
 def list_tokens(session: CliSession) -> None:
     """List the tokens, without their secrets. The last use is exact to five minutes."""
     with session.read() as conn:
-        rows = conn.cursor(row_factory=dict_row).execute(LIST).fetchall()
+        rows = conn.cursor(row_factory=dict_row).execute(TOKENS).fetchall()
     columns = [
         Column("NAME", "name", wide=True),
         Column("STATE", "state", style=lambda state: {"good": "green", "expired": "yellow"}.get(state, "red")),

@@ -36,5 +36,6 @@ NAVIGATION = (
     NavLink("Alerts", "/alerts", "l"),
     NavLink("Doctor", "/doctor", "c", starts_group=True),
     NavLink("Audit", "/audit", "a"),
+    NavLink("Tokens", "/tokens", "k"),
     NavLink("HTTP API", "/v1/docs", "h"),
 )

@@ -23,6 +23,7 @@ from pgrouse.config.dsn import redact
 log = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
+NOT_FOUND = 404
 RETRY_AFTER_S = 2
 
 TITLES = {
@@ -172,7 +173,8 @@ def http_problem(error: HTTPException | ClientDisconnect) -> Problem:
     if isinstance(error, ClientDisconnect):
         return Problem(400, "the request ended before it was complete", "bad_request")
     code = TITLES.get(error.status_code, "error").lower().replace(" ", "_")
-    return Problem(error.status_code, str(error.detail), code, error.headers)
+    detail = "there is nothing at this address" if error.status_code == NOT_FOUND else str(error.detail)
+    return Problem(error.status_code, detail, code, error.headers)
 
 
 def to_problem(error: Exception) -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from pgrouse.web.pages import (
+    tokens,
     alerts,
     audit,
     bulk_action,
@@ -38,6 +39,7 @@ ROUTERS: list[APIRouter] = [
     alerts.router,
     doctor.router,
     audit.router,
+    tokens.router,
 ]
 
 # The pages that are kept up to date while they are open.
@@ -54,5 +56,6 @@ VIEWS: dict[str, View] = {
         message.VIEW,
         dead.VIEW,
         alerts.VIEW,
+        tokens.VIEW,
     ]
 }

@@ -139,9 +139,9 @@ ENDED = (
     ChartLine("lock expired", "lock_expired", 5),
 )
 TIMES = (
-    ChartLine("waited", "wait_p95_s", 1),
-    ChartLine("ran", "run_p95_s", 4),
-    ChartLine("woke", "wake_p95_s", 3),
+    ChartLine("wait", "wait_p95_s", 1),
+    ChartLine("run", "run_p95_s", 4),
+    ChartLine("wake-up", "wake_p95_s", 3),
 )
 
 VIEW = View("overview", read_context, parts=("problems", "figures", "state", "waiting", "times"))

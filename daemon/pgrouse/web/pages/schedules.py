@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import psycopg
 from fastapi import APIRouter, Depends, Form, Request
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async, value
@@ -42,7 +43,7 @@ SCHEDULES = b"""
            ELSE 'on'
          END AS state,
          s.paused_at, s.paused_by, s.paused_reason, s.next_tick, s.last_fired_at, s.last_message_id, s.last_error, s.failures, s.retry_at,
-         s.created_at, s.created_by, left(s.payload::text, 10000) AS payload, left(s.headers::text, 10000) AS headers
+         s.created_at, s.created_by, s.declared_by, left(s.payload::text, 10000) AS payload, length(s.payload::text) > 10000 AS is_cut, left(s.headers::text, 10000) AS headers
   FROM messages.schedule AS s
   WHERE %(name)s::text IS NULL OR s.name = %(name)s
   ORDER BY s.name LIMIT %(most)s"""
@@ -54,7 +55,12 @@ HISTORY = b"""
   FROM messages.schedule_run AS r WHERE r.schedule = %s ORDER BY r.tick DESC LIMIT %s"""
 INSERT = b"""
   INSERT INTO messages.schedule (name, cron, time_zone, topic, payload, channel, key, priority, jitter, missed)
-  VALUES (%(name)s, %(cron)s, %(time_zone)s, %(topic)s, %(payload)s, %(channel)s, %(key)s, %(priority)s, %(jitter)s, %(missed)s)"""
+  VALUES (%(name)s, %(cron)s, %(time_zone)s, %(topic)s, coalesce(%(payload)s::jsonb, '{}'), %(channel)s, %(key)s, %(priority)s, %(jitter)s, %(missed)s)"""
+UPDATE = b"""
+  UPDATE messages.schedule AS s
+  SET cron = %(cron)s, time_zone = %(time_zone)s, topic = %(topic)s, payload = coalesce(%(payload)s::jsonb, s.payload), channel = %(channel)s,
+      key = %(key)s, priority = %(priority)s, jitter = %(jitter)s, missed = %(missed)s
+  WHERE s.name = %(name)s RETURNING s.name"""
 REMOVE = b"DELETE FROM messages.schedule AS s WHERE s.name = %s RETURNING s.name"
 STATE_KINDS = {"on": "good", "paused": "warn", "failing": "bad", "over": ""}
 
@@ -127,46 +133,67 @@ async def schedule(request: Request, name: str, caller: Viewer) -> Response:
     return await view.show(request, caller, ONE, name)
 
 
+class ScheduleForm(BaseModel):
+    """A schedule as it was typed."""
+
+    name: str = Field("", max_length=200)
+    cron: str = Field(max_length=200)
+    topic: str = Field(max_length=200)
+    time_zone: str = Field("UTC", max_length=200)
+    payload: str = Field("", max_length=1_000_000)
+    channel: str = Field("", max_length=200)
+    key: str = Field("", max_length=200)
+    jitter: str = Field("", max_length=200)
+    missed: str = Field("once", max_length=200)
+    priority: int = Field(5, ge=0, le=9)
+
+    def values(self) -> dict[str, Any]:
+        """Return the columns; no payload: None.
+
+        Raises:
+            Problem: 422, the payload or the jitter cannot be read.
+        """
+        return {
+            "name": self.name.strip(),
+            "cron": self.cron.strip(),
+            "topic": self.topic.strip(),
+            "time_zone": self.time_zone.strip() or "UTC",
+            "payload": _json(self.payload) if self.payload.strip() else None,
+            "channel": self.channel.strip() or None,
+            "key": self.key.strip() or None,
+            "priority": self.priority,
+            "jitter": _jitter(self.jitter),
+            "missed": self.missed,
+        }
+
+
 @router.post("/schedules")
-async def add(
-    request: Request,
-    caller: Operator,
-    name: Text,
-    cron: Text,
-    topic: Text,
-    time_zone: Text = "UTC",
-    payload: Annotated[str, Form(max_length=1_000_000)] = "",
-    channel: Text = "",
-    key: Text = "",
-    jitter: Text = "",
-    missed: Text = "once",
-    priority: Annotated[int, Form(ge=0, le=9)] = 5,
-) -> Response:
+async def add(request: Request, caller: Operator, form: Annotated[ScheduleForm, Form()]) -> Response:
     """Add a schedule."""
-    check_permission(caller, Role.OPERATOR, topic.strip())
-    values = {
-        "name": name.strip(),
-        "cron": cron.strip(),
-        "topic": topic.strip(),
-        "time_zone": time_zone.strip() or "UTC",
-        "payload": _json(payload),
-        "channel": channel.strip() or None,
-        "key": key.strip() or None,
-        "priority": priority,
-        "jitter": _jitter(jitter),
-        "missed": missed,
-    }
+    values = form.values()
+    check_permission(caller, Role.OPERATOR, values["topic"])
     try:
         async with request.app.state.db.write(caller) as conn:
             await conn.execute(INSERT, values)
     except psycopg.errors.UniqueViolation:
-        raise Problem(409, f"there is a schedule {name} already: choose another name", "already_there") from None
+        raise Problem(
+            409, f"there is a schedule {values['name']} already: choose another name", "already_there"
+        ) from None
     return await view.redirect(request, f"/schedules/{quote(values['name'], safe='')}")
+
+
+@router.post("/schedules/{name}")
+async def edit(request: Request, name: str, caller: Operator, form: Annotated[ScheduleForm, Form()]) -> Response:
+    """Change it; without a payload the payload stays."""
+    values = form.values() | {"name": name}
+    check_permission(caller, Role.OPERATOR, values["topic"])
+    await _act(request, caller, name, Call(UPDATE, values, value))
+    return await view.redirect(request, f"/schedules/{quote(name, safe='')}")
 
 
 def _json(text: str) -> str:
     try:
-        return encode(Raw(text.strip() or "{}"))
+        return encode(Raw(text.strip()))
     except (ValueError, PgrouseError) as error:
         raise Problem(422, f"the payload is not JSON: {error}", "invalid_payload") from None
 

@@ -7,10 +7,11 @@ import json
 from typing import Annotated, Any
 
 import psycopg
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
 from pgrouse.client.calls.stats import latency, throughput
+from pgrouse.client.subscription_query import SUBSCRIBE, SUBSCRIPTIONS, UNSUBSCRIBE
 from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.web import policy_form, view
 from pgrouse.web.caller import Caller, Role
@@ -30,6 +31,7 @@ router = APIRouter(include_in_schema=False)
 MAX_CHANNELS = 100
 Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
+Name = Annotated[str, Form(max_length=300)]
 
 POLICY = b"SELECT t.* FROM messages.topic AS t WHERE t.topic IN ('*', %s)"
 LIMITS = b"""
@@ -90,6 +92,7 @@ async def _read_topic(conn: Connection, caller: Caller, topic: str, own: Row, de
         "counts": found,
         "latency": times[0] if times else None,
         "channels": await (await conn.execute(CHANNELS, {"topic": topic, "most": MAX_CHANNELS})).fetchall(),
+        "subscriptions": await _subscriptions(conn, caller, topic),
         "limits": _limits(found, own, defaults, limits),
         "channel_limit": _effective("channel_concurrency", own, defaults),
         "ended": {name: sum(row[name] for row in bars) for name in ("success", "retried", "failed", "rejected")},
@@ -98,6 +101,12 @@ async def _read_topic(conn: Connection, caller: Caller, topic: str, own: Row, de
             "latencies": chart(bars, TIMES, "s"),
         },
     }
+
+
+async def _subscriptions(conn: Connection, caller: Caller, topic: str) -> list[Row]:
+    """Return who gets copies of this topic, and whose copies it gets, as far as the caller may see these topics."""
+    rows = await (await conn.execute(SUBSCRIPTIONS.encode(), {"topic": topic})).fetchall()
+    return [row for row in rows if caller.sees(row["topic"]) and caller.sees(row["subscriber"])]
 
 
 async def _policies(conn: Connection, topic: str) -> tuple[Row, Row]:
@@ -135,13 +144,36 @@ def _limits(found: Row, own: Row, defaults: Row, state: Row) -> list[Row]:
     ]
 
 
-VIEW = View("topic", read_context, parts=("state", "figures", "limits", "channels"))
+VIEW = View("topic", read_context, parts=("state", "figures", "limits", "channels", "subscriptions"))
 
 
 @router.get("/topics/{topic}")
 async def topic_page(request: Request, topic: str, caller: Viewer) -> Response:
     """Show the page."""
     return await view.show(request, caller, VIEW, topic, draft=None)
+
+
+@router.post("/topics/{topic}/subscribe")
+async def subscribe(request: Request, topic: str, caller: Operator, subscriber: Name) -> Response:
+    """Let another topic get copies of what is published here from now on."""
+    return await _change_subscription(request, caller, topic, subscriber.strip(), SUBSCRIBE, "gets")
+
+
+@router.post("/topics/{topic}/unsubscribe")
+async def unsubscribe(request: Request, topic: str, caller: Operator, subscriber: Name) -> Response:
+    """End a subscription. What was copied stays."""
+    return await _change_subscription(request, caller, topic, subscriber.strip(), UNSUBSCRIBE, "no longer gets")
+
+
+async def _change_subscription(
+    request: Request, caller: Caller, topic: str, subscriber: str, statement: str, what: str
+) -> Response:
+    for each in (topic, subscriber):
+        check_permission(caller, Role.OPERATOR, each)
+    async with request.app.state.db.write(caller) as conn:
+        await conn.execute(statement.encode(), [topic, subscriber])
+    text = f"{subscriber} {what} copies of the messages of {topic}."
+    return await view.action_result(request, caller, VIEW, text, topic)
 
 
 @router.post("/topics/{topic}/preview")

@@ -1,0 +1,53 @@
+"""Tokens: who may use this server, and for what.
+
+A token is made by the command line only: who steals the session of an operator must not be able to make one that outlives it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form, Request
+from starlette.responses import Response
+
+from pgrouse.client.call import run_async
+from pgrouse.client.calls.web import revoke_token
+from pgrouse.client.token_query import TOKENS
+from pgrouse.web import view
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.database_pool import Connection
+from pgrouse.web.security import check_permission, require_role
+from pgrouse.web.view import Context, View
+
+router = APIRouter(include_in_schema=False)
+
+STATE_KINDS = {"good": "good", "expired": "warn", "revoked": ""}
+Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
+Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
+
+
+async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
+    """Read all tokens, without their secrets; for callers of all topics."""
+    check_permission(caller, Role.VIEWER)
+    rows = await (await conn.execute(TOKENS.encode())).fetchall()
+    # What can be used stands first.
+    return {"tokens": sorted(rows, key=lambda row: list(STATE_KINDS).index(row["state"])), "state_kinds": STATE_KINDS}
+
+
+VIEW = View("tokens", read_context, parts=("list",))
+
+
+@router.get("/tokens")
+async def tokens(request: Request, caller: Viewer) -> Response:
+    """Show the page."""
+    return await view.show(request, caller, VIEW)
+
+
+@router.post("/tokens/revoke")
+async def revoke(request: Request, caller: Operator, name: Annotated[str, Form(max_length=300)]) -> Response:
+    """End a token and its sessions."""
+    check_permission(caller, Role.OPERATOR)
+    async with request.app.state.db.write(caller) as conn:
+        was_good = await run_async(conn, revoke_token(name))
+    text = f"{name} is revoked." if was_good else f"{name} was not valid before."
+    return await view.action_result(request, caller, VIEW, text)
