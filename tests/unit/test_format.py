@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from pgrouse.format import show_age, show_ago, show_estimate, sparkline
+from pgrouse.web import formatting
 from tests.durations import DURATIONS
 
 
@@ -42,3 +43,20 @@ def test_the_highest_bar_of_a_sparkline_is_full_zero_is_a_dot_and_nothing_a_blan
 def test_an_estimate_has_two_digits(count: int, shown: str) -> None:
     assert show_estimate(count, is_estimate=True) == shown
     assert show_estimate(count, is_estimate=False) == f"{count:,}"
+
+
+@pytest.mark.parametrize(
+    ("per_s", "text"),
+    [
+        (None, "\N{EN DASH}"),
+        (0, "0/s"),
+        (0.001, "< 0.01/s"),
+        (0.0123, "0.0123/s"),
+        (0.5, "0.5/s"),
+        (43.62, "43.6/s"),
+        (1234, "1,234/s"),
+        (52_000, "52 k/s"),
+    ],
+)
+def test_rates_have_one_unit(per_s: float | None, text: str) -> None:
+    assert formatting.rate(per_s) == text

@@ -244,6 +244,42 @@ def test_a_token_of_some_topics_counts_only_their_problems(site: Site, queue: Qu
     assert "<button" not in shown[shown.index('id="problems"') : shown.index('id="figures"')]
 
 
+# Two are called as columns of a chart are.
+NAMES = ("a", "b", "c", "d", "at", "s", "success")
+
+
+def test_the_charts_have_a_line_for_each_of_the_busiest_topics(visitor: Visitor, queue: Queue) -> None:
+    for number in range(7):
+        queue.conn.execute(
+            "INSERT INTO messages.measure (minute, topic, success, failed, rejected, retried)"
+            " VALUES (date_trunc('minute', now()) - interval '2 min', %s, %s, 1, 0, 0)",
+            [NAMES[number], 100 * (number + 1)],
+        )
+    page = visitor.open("/?of=6h")
+
+    page.get_by_role("link", name="by topic").click()
+
+    page.wait_for_url("**of=6h&by=topic")
+    names = page.locator("#throughput .legend li:not(.soft) span").all_inner_texts()
+    assert [name.split()[0] for name in names] == [NAMES[number] for number in (6, 5, 4, 3, 2)]
+    is_live(page)
+    expect(page.get_by_role("link", name="24h")).to_have_attribute("href", "/?of=24h&by=topic")
+
+
+def test_a_chart_by_topic_names_only_topics_of_the_token(site: Site, queue: Queue, as_token: Any) -> None:
+    for topic in ("mail", "secret"):
+        queue.conn.execute(
+            "INSERT INTO messages.measure (minute, topic, success) VALUES (date_trunc('minute', now()), %s, 5)", [topic]
+        )
+    headers = as_token("viewer", topics=("mail*",)) | {"accept": "text/html"}
+
+    text = httpx.get(f"{site.url}/?by=topic", headers=headers).text
+
+    assert "mail" in text
+    assert "secret" not in text
+    assert httpx.get(f"{site.url}/?by=nothing", headers=headers).status_code == 404
+
+
 def test_another_period_is_a_link(visitor: Visitor, queue: Queue) -> None:
     sample_data.measured(queue)
 

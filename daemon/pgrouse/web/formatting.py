@@ -17,6 +17,7 @@ from pgrouse.format import harmless, show_age, show_ago, show_estimate
 
 CODE = re.compile("`([^`]+)`")
 NONE = "\N{EN DASH}"
+MIN_RATE = 0.01
 
 
 def count(value: float | None) -> str:
@@ -51,11 +52,11 @@ def duration(value: float | timedelta | None) -> str:
 
 
 def rate(per_s: float | None) -> str:
-    """Write messages per second; few of them per minute."""
+    """Write messages per second: `1.2 k/s`, `0.02/s`. One unit for all, so that a column of them can be compared."""
     if per_s is None:
         return NONE
-    if 0 < per_s < 1:
-        return f"{three_digits(per_s * 60)}/min"
+    if 0 < per_s < MIN_RATE:
+        return f"< {MIN_RATE}/s"
     return f"{short(per_s) if per_s >= 100 else three_digits(per_s)}/s"  # noqa: PLR2004 - three digits either way
 
 

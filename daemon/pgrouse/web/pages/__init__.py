@@ -5,7 +5,6 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from pgrouse.web.pages import (
-    tokens,
     alerts,
     audit,
     bulk_action,
@@ -17,6 +16,7 @@ from pgrouse.web.pages import (
     overview,
     publish,
     schedules,
+    tokens,
     topic,
     topics,
     workers,

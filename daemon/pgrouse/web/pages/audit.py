@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from pgrouse.format import harmless
 from pgrouse.web import search
+from pgrouse.web.audit_detail import detail_lines
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.formatting import NONE
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import require_role
@@ -44,7 +42,6 @@ ROWS = b"""
     AND (%(until)s::timestamptz IS NULL OR l.at < %(until)s)
   ORDER BY l.id DESC LIMIT %(limit)s"""
 LAST = b"SELECT min(a.id) AS id, count(*) AS scanned FROM (SELECT a.id FROM messages.audit AS a WHERE a.id < coalesce(%(before)s, 9223372036854775807) ORDER BY a.id DESC LIMIT %(max_scanned)s) AS a"
-MAX_VALUE_CHARS = 400  # characters of one value
 
 
 @router.get("/audit")
@@ -68,7 +65,7 @@ async def audit(request: Request, caller: Viewer) -> Response:
     shown = render(
         request,
         "audit.html",
-        rows=[{**row, "detail_lines": detail_lines(row["detail"])} for row in rows],
+        rows=[{**row, "detail_lines": detail_lines(row["action"], row["detail"])} for row in rows],
         filters=given,
         is_filtered=any(given.values()),
         error=error,
@@ -101,25 +98,3 @@ def _address(given: dict[str, str], before: int | None) -> str:
 
     values = {name: value for name, value in given.items() if value} | ({"before": before} if before else {})
     return "/audit?" + urlencode(values)
-
-
-def detail_lines(detail: dict[str, Any]) -> list[tuple[str, str, str | None]]:
-    """Return the detail of an action to be read: name, value, and of a change the value it had before."""
-    lines: list[tuple[str, str, str | None]] = []
-    for name, value in detail.items():
-        if name == "changes" and isinstance(value, dict):
-            lines += [_change(setting, change) for setting, change in value.items() if isinstance(change, dict)]
-        else:
-            lines.append((name, _text(value), None))
-    return lines
-
-
-def _change(setting: str, change: dict[str, Any]) -> tuple[str, str, str | None]:
-    """Return one changed column; what was not set before has no value that it had."""
-    old = change.get("old")
-    return setting, _text(change.get("new")), None if old is None else _text(old)
-
-
-def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else NONE if value is None else json.dumps(value, ensure_ascii=False)
-    return harmless(text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…")

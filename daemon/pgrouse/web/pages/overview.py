@@ -21,12 +21,14 @@ from pgrouse.web.page import render
 from pgrouse.web.problem import Problem
 from pgrouse.web.problems import read_problems
 from pgrouse.web.security import check_permission, require_role
+from pgrouse.web.topic_charts import read_topic_charts
 from pgrouse.web.topic_counts import read_topic_counts
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 
 MAX_TOPICS = 8
+BY_TOPIC = "topic"
 BARS = 60
 # Of a bar that has only begun a rate says nothing.
 MIN_BAR_S = 5.0
@@ -86,19 +88,26 @@ class QueueTotals:
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
-    """Read the overview of a time: one of RANGES."""
-    if subject not in RANGES:
+    """Read the overview of a time, one of RANGES; with BY_TOPIC behind it the charts have a line for each topic."""
+    period, _, grouping = subject.partition(",")
+    if period not in RANGES or grouping not in ("", BY_TOPIC):
         raise Problem(404, f"there is no overview of {subject!r:.40}: use {', '.join(RANGES)}", "not_found")
     topics = await read_topic_counts(conn, caller)
-    since = RANGES[subject][0]
+    since, words = RANGES[period]
     values = {"since": since, "like": caller.like, "all": caller.sees_all}
     bars = await _throughput(conn, since, None if caller.sees_all else [row["topic"] for row in topics])
     latency = await (await conn.execute(LATENCY, values)).fetchall()
     state = await (await conn.execute(STATE)).fetchone()
+    shown: list[str] = []
+    charts = _charts(bars)
+    if grouping:
+        shown, charts = await read_topic_charts(conn, caller, since, BARS, enough_s=MIN_BAR_S)
     return {
-        "range": subject,
+        "range": period,
         "ranges": list(RANGES),
-        "time": RANGES[subject][1],
+        "time": words,
+        "grouping": grouping,
+        "chart_topics": shown,
         "sums": _totals(topics),
         "topics": sorted(topics, key=_by_workload)[:MAX_TOPICS],
         "topics_left": max(0, len(topics) - MAX_TOPICS),
@@ -106,10 +115,14 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         "per_s": _per_s(bars),
         "ended": {name: sum(row[name] for row in bars) for name in ("success", "retried", "failed", "rejected")},
         "state": state,
-        "charts": {
-            "throughput": chart(bars, ENDED, "", per_s=True, enough_s=MIN_BAR_S),
-            "latencies": chart(bars, TIMES, "s"),
-        },
+        "charts": charts,
+    }
+
+
+def _charts(bars: list[Row]) -> dict[str, Any]:
+    return {
+        "throughput": chart(bars, ENDED, "", per_s=True, enough_s=MIN_BAR_S),
+        "latencies": chart(bars, TIMES, "s"),
     }
 
 
@@ -152,9 +165,10 @@ async def overview(
     request: Request,
     caller: Annotated[Caller, Depends(require_role(Role.VIEWER))],
     of: str = "1h",
+    by: str = "",
 ) -> Response:
     """Show the page."""
-    return await view.show(request, caller, VIEW, of)
+    return await view.show(request, caller, VIEW, f"{of},{by}" if by else of)
 
 
 @router.get("/problems/count")
