@@ -24,6 +24,7 @@ from pgrouse.top.app import Top
 from pyspark_pgrouse.report.html.page import page as report_page
 from tests.pipeline.findings import rich
 from tests.sql.queue import Queue
+from tests.sql.sinks import Sink
 from tests.web.chromium import ARGUMENTS, CHROMIUM
 from tests.web.site import Site
 
@@ -50,6 +51,7 @@ def seed(queue: Queue) -> None:
     queue.conn.execute("SET messages.fake_now = ''")
     queue.clock_stands_still = False
     _act(queue)
+    _alert(queue)
     _measure(queue)
     _work(queue)
     queue.conn.execute("SELECT messages.tick('daemon')")
@@ -110,6 +112,16 @@ def _act(queue: Queue) -> None:
         queue.conn.execute(statement.encode(), values)
 
 
+def _alert(queue: Queue) -> None:
+    """Let two sinks take the alerts; one of them has not been reached for some minutes."""
+    for sink in ("mail", "pager"):
+        Sink(queue, sink).next()
+    queue.conn.execute(
+        "UPDATE messages.alert_sink SET failing_since = clock_timestamp() - interval '6 min', failures = 4,"
+        " last_error = '503 Service Unavailable' WHERE name = 'pager'"
+    )
+
+
 def _measure(queue: Queue) -> None:
     queue.conn.execute(
         """INSERT INTO messages.measure (minute, topic, success, retried, failed, waits, runs, wakes)
@@ -155,6 +167,7 @@ def dashboard(queue: Queue) -> dict[str, tuple[str, tuple[int, int], str, Step]]
         "dashboard-messages": ("/messages", (1280, 860), "light", _nothing),
         "dashboard-message": (f"/messages/{dead}", (1280, 900), "dark", _nothing),
         "dashboard-dead": ("/dead?window=7d", (1280, 760), "light", _nothing),
+        "dashboard-alerts": ("/alerts", (1280, 800), "light", _nothing),
         "dashboard-audit": ("/audit", (1280, 700), "dark", _nothing),
     }
 
