@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 
@@ -134,6 +135,22 @@ def test_pages_with_the_same_rights_share_a_read_and_others_do_not(site: Site, q
         other.next("update")
 
         assert {audience.subject for audience in site.live_updates.shared_views} == {"", "mail"}
+
+
+def test_one_token_cannot_take_the_live_pages_of_others(
+    site: Site, queue: Queue, as_token: Any, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(live_updates, "MAX_VIEWERS_OF_TOKEN", 2)
+    subjects = [f"/live/messages?subject=topic%3D{number}" for number in range(3)]
+    with stream(site, subjects[0]) as one, stream(site, subjects[1]) as other:
+        one.next("update")
+        other.next("update")
+        refused = httpx.get(site.url + subjects[2])
+        with httpx.stream("GET", site.url + subjects[2], headers=as_token("viewer")) as allowed:
+            assert (refused.status_code, refused.json()["code"]) == (503, "too_many_viewers")
+            assert allowed.status_code == 200
+
+    assert eventually(lambda: not site.live_updates.viewers_of)
 
 
 def test_a_page_shows_that_it_is_not_live_during_an_outage_and_then_recovers(

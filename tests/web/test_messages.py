@@ -176,6 +176,7 @@ def test_a_message_is_published_by_the_form(visitor: Visitor, queue: Queue) -> N
         ({"topic": "a", "payload": "1", "key": "\0"}, "key"),
         ({"topic": "a", "payload": '"\\u0000"'}, "payload"),
         ({"topic": "full", "payload": "1"}, "full"),
+        ({"topic": "a", "payload": '"' + "x" * 1_000_001}, "use the HTTP API"),
     ],
 )
 def test_what_cannot_be_published_is_said_and_stays_typed(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,8 @@ CHECK_EVERY_S = 30.0
 # Who goes from page to page is away for a moment.
 LINGER_S = 15.0
 MAX_VIEWERS = 500
+# Of one token: views are read one after the other, so many of one would slow down those of all.
+MAX_VIEWERS_OF_TOKEN = 50
 DATABASE_DOWN = "The database does not answer."
 
 
@@ -158,6 +161,7 @@ class LiveUpdates:
         self.listener = ChangeListener(db.connector, self.changed.notify)
         self.shared_views: dict[Audience, SharedView] = {}
         self.reads = 0
+        self.viewers_of: Counter[str] = Counter()
         self._tasks: dict[Audience, asyncio.Task[None]] = {}
         self._listen_task: asyncio.Task[None] | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
@@ -177,11 +181,11 @@ class LiveUpdates:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def stream(self, request: Request, audience: Audience) -> AsyncIterator[bytes]:
-        """Yield the events for one viewer: `update`, `stale` (why it is not live), and `heartbeat` at least every five seconds."""
+    async def stream(self, request: Request, audience: Audience, name: str) -> AsyncIterator[bytes]:
+        """Yield the events for one viewer: `update`, `stale` (why it is not live), and `heartbeat` at least every five seconds. name: of its token."""
         seen, check_at = 0, time.monotonic() + CHECK_EVERY_S
         yield b": pgrouse\n\n"
-        async with self._viewing(audience) as shared:
+        async with self._viewing(audience, name) as shared:
             while not self.stopping.is_set():
                 broadcast = shared.broadcast.next_event()
                 if shared.stale_reason:
@@ -207,14 +211,16 @@ class LiveUpdates:
                 each.cancel()
 
     @asynccontextmanager
-    async def _viewing(self, audience: Audience) -> AsyncIterator[SharedView]:
+    async def _viewing(self, audience: Audience, name: str) -> AsyncIterator[SharedView]:
         shared = self.shared_views.setdefault(audience, SharedView())
         shared.viewers += 1
+        self.viewers_of[name] += 1
         self._add_viewer(audience, shared)
         try:
             yield shared
         finally:
             shared.viewers -= 1
+            self.viewers_of -= Counter({name: 1})
             self._remove_viewer(audience, shared)
 
     def _add_viewer(self, audience: Audience, shared: SharedView) -> None:
@@ -297,8 +303,14 @@ async def live(
         raise Problem(404, f"there is no view {name!r:.100}", "not_found")
     if sum(shared.viewers for shared in live_updates.shared_views.values()) >= MAX_VIEWERS:
         raise Problem(503, f"{MAX_VIEWERS} live pages are open already: reload this one manually", "too_many_viewers")
+    if live_updates.viewers_of[caller.name] >= MAX_VIEWERS_OF_TOKEN:
+        raise Problem(
+            503, f"{MAX_VIEWERS_OF_TOKEN} live pages of {caller.name} are open already: close some", "too_many_viewers"
+        )
     if live_updates.stopping.is_set():
         raise Problem(503, "the server stops", "unavailable")
     audience = Audience(name, subject, replace(caller, name=""), base_path(request.scope))
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(live_updates.stream(request, audience), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(
+        live_updates.stream(request, audience, caller.name), media_type="text/event-stream", headers=headers
+    )

@@ -47,7 +47,7 @@ async def _show(request: Request, caller: Caller, typed: dict[str, str], error: 
 async def publish(request: Request, caller: Publisher) -> Response:
     """Publish what was typed, and show the message; what was refused can be typed again."""
     sent = await request.form()
-    typed = {name: str(sent.get(name) or "")[:MAX_CHARS] for name in FIELDS}
+    typed = {name: str(sent.get(name) or "") for name in FIELDS}
     try:
         message = _read(typed)
         check_permission(caller, Role.PUBLISHER, message.topic)
@@ -70,6 +70,11 @@ def _read(typed: dict[str, str]) -> NewMessage:
     Raises:
         InvalidMessage: a value is none that a message takes.
     """
+    for name, text in typed.items():
+        if len(text) > MAX_CHARS:
+            raise InvalidMessage(
+                f"{name} has {len(text):,} characters, {MAX_CHARS:,} is the most here: use the HTTP API"
+            )
     given: dict[str, Any] = {name: value for name in FIELDS if (value := typed[name].strip())}
     # Blanks may belong to a key or a channel.
     given |= {name: typed[name] for name in ("key", "channel") if name in given}
