@@ -19,7 +19,15 @@ SITE = ROOT / ".site"
 PAGES = SITE / "pages"
 CONFIG = "zensical.toml"
 ADDRESS = "127.0.0.1:8000"
-FIRST = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "sql/README.md", "examples/README.md")
+FIRST = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "CODE_OF_CONDUCT.md",
+    "SECURITY.md",
+    "sql/README.md",
+    "examples/README.md",
+)
 LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+)[^)]*\)")
 # The public names, and their modules.
 STUB = ROOT / "daemon" / "pgrouse" / "__init__.pyi"
