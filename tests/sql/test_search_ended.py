@@ -8,7 +8,9 @@ from psycopg.types.json import Jsonb
 
 from tests.sql.queue import Queue, Row
 
-EVERYTHING = "(NULL, NULL, %s::text[], NULL, NULL, NULL, NULL, NULL, '{}', NULL, NULL)::messages.search"
+EVERYTHING = (
+    "(NULL, NULL, %s::text[], NULL, NULL, NULL, NULL, NULL, '{}', NULL, NULL, NULL, NULL, NULL)::messages.search"
+)
 
 
 def walk(queue: Queue, place: Any = None, limit: int = 100, max_examined: int = 100) -> Row:

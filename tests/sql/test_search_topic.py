@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 
 from tests.sql.queue import Queue, Row
 
-SEARCH = "('t', NULL, %s::text[], NULL, %s, NULL, NULL, NULL, '{}', NULL, NULL)::messages.search"
+SEARCH = "('t', NULL, %s::text[], NULL, %s, NULL, NULL, NULL, '{}', NULL, NULL, NULL, NULL, NULL)::messages.search"
 
 
 def walk(queue: Queue, *states: str, place: Any = None, key: str | None = None, limit: int = 100) -> Row:

@@ -25,7 +25,7 @@ def test_an_empty_page_says_what_it_would_show(visitor: Visitor) -> None:
     page = visitor.open("/alerts")
 
     expect(page.locator("#alerts .empty")).to_contain_text("No alerts")
-    expect(page.locator("#sinks .empty")).to_contain_text("Nobody is notified")
+    expect(page.locator("#sinks .empty")).to_contain_text("No one is notified")
     expect(page.locator("#silences .empty")).to_contain_text("Nothing is silenced")
 
 

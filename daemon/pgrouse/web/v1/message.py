@@ -113,22 +113,80 @@ class MessageDetail(ResponseModel):
         id=7,
         topic="orders.created",
         state="ready",
+        channel=None,
+        key="order-7",
+        priority=5,
         payload={"id": 7, "total": 9.5},
         body=None,
         encrypted=None,
         headers=None,
+        created_at="2027-01-31T08:00:00+00:00",
+        available_at="2027-01-31T08:00:00+00:00",
+        expires_at=None,
+        attempts=0,
+        runs=0,
+        max_attempts=None,
+        worker=None,
+        locked_at=None,
+        lock_expires_at=None,
+        archived_at=None,
         history=None,
+        state_kept=None,
+        progress=None,
+        output=None,
+        error=None,
+        error_fingerprint=None,
+        original_topic=None,
+        redriven_from=None,
+        redriven_as=None,
     )
 
     id: int
     topic: str
     state: str
+    """ready, delayed, retrying or running; of a message that ended, its result."""
+    channel: str | None
+    key: str | None
+    priority: int
     payload: Any
     body: str | None
+    """Bytes in Base64."""
     encrypted: EncryptedContent | None
     """Replaces payload and body of an encrypted message: the name of its key, and its size."""
     headers: dict[str, Any] | None
+    created_at: TimestampText
+    available_at: TimestampText
+    expires_at: TimestampText | None
+    """When it expires if no attempt has begun."""
+    attempts: int
+    runs: int
+    """How often a handler began with it, attempts that were handed back included."""
+    max_attempts: int | None
+    """Its own limit; null: the topic's."""
+    worker: str | None
+    """The worker that runs it, or ran it last."""
+    locked_at: TimestampText | None
+    """When the last attempt claimed it."""
+    lock_expires_at: TimestampText | None
+    """Until when the worker has it unless it extends the lock."""
+    archived_at: TimestampText | None
     history: list[dict[str, Any]] | None
+    """The attempts that ended before the last one."""
+    state_kept: Any
+    """The checkpoint of its handler."""
+    progress: Any
+    """What its handler last said of its progress."""
+    output: Any
+    """What its handler returned."""
+    error: str | None
+    error_fingerprint: str | None
+    """Equal for similar errors."""
+    original_topic: str | None
+    """The topic that it died in, if it is a dead letter."""
+    redriven_from: int | None
+    """The dead message that it was redriven from."""
+    redriven_as: int | None
+    """The message that it was redriven as."""
 
 
 class ExplainReason(ResponseModel):

@@ -77,11 +77,27 @@ class ScheduleDetail(ResponseModel):
         cron="0 3 * * *",
         time_zone="Europe/Berlin",
         topic="reports.build",
+        channel=None,
+        key=None,
+        priority=5,
         payload={"kind": "daily"},
+        headers=None,
+        jitter=0.0,
+        missed="once",
+        missed_limit=100,
         paused_at=None,
+        paused_by=None,
+        paused_reason=None,
         next_tick="2027-02-01T02:00:00+00:00",
         last_tick="2027-01-31T02:00:00+00:00",
+        last_fired_at="2027-01-31T02:00:00+00:00",
+        last_message_id=7,
         last_error=None,
+        failed_at=None,
+        failures=0,
+        retry_at=None,
+        created_at="2027-01-01T08:00:00+00:00",
+        created_by="ci",
     )
 
     name: str
@@ -90,11 +106,39 @@ class ScheduleDetail(ResponseModel):
     time_zone: str
     topic: str
     """The topic that it publishes to."""
+    channel: str | None
+    key: str | None
+    priority: int
     payload: Any
+    headers: dict[str, Any] | None
+    jitter: float
+    """Each message is delayed by a random time up to this, in seconds."""
+    missed: str
+    """What happens with ticks that were missed: skip, once or all."""
+    missed_limit: int
     paused_at: TimestampText | None
+    paused_by: str | None
+    """The operator who paused it."""
+    paused_reason: str | None
+    """Why it is paused."""
     next_tick: TimestampText | None
+    """null: no tick will come."""
     last_tick: TimestampText | None
+    last_fired_at: TimestampText | None
+    """When it last published."""
+    last_message_id: int | None
+    """The message that it last published."""
     last_error: str | None
+    """Why the last tick published nothing."""
+    failed_at: TimestampText | None
+    """When a tick last published nothing because of an error."""
+    failures: int
+    """Of ticks, one after the other."""
+    retry_at: TimestampText | None
+    """When a tick that failed is tried again."""
+    created_at: TimestampText
+    created_by: str
+    """The operator who added it."""
 
 
 class SchedulePage(ResponseModel):

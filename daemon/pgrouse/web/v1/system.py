@@ -23,6 +23,7 @@ from pgrouse.web.v1.model import Cursor, Label, Limit, RequestModel, ResponseMod
 from pgrouse.web.v1.problem_responses import responses
 from pgrouse.web.v1.response import ApiResponse, with_raw
 from pgrouse.web.v1.route import StrictRoute
+from pgrouse.web.v1.topic import COUNTS_EXAMPLE, TopicCounts
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute)
 
@@ -89,25 +90,11 @@ class DrainResult(ResponseModel):
 class QueueStats(ResponseModel):
     """The message counts of the queue by topic."""
 
-    model_config = example(
-        exact_below=1_000,
-        topics=[
-            {
-                "topic": "orders.created",
-                "ready": 3,
-                "delayed": 0,
-                "running": 1,
-                "dead_last_day": 0,
-                "oldest_ready_s": 0.4,
-                "handled": True,
-            }
-        ],
-    )
+    model_config = example(exact_below=1_000, topics=[COUNTS_EXAMPLE])
 
     exact_below: int
     """From here on, `ready` and `delayed` are estimates."""
-    topics: list[dict[str, Any]]
-    """A row for each topic."""
+    topics: list[TopicCounts]
 
 
 class MaintenanceTask(ResponseModel):

@@ -47,6 +47,17 @@ from pgrouse.web.v1.route import StrictRoute
 router = APIRouter(prefix="/v1/topics", tags=["topics"], route_class=StrictRoute)
 
 
+COUNTS_EXAMPLE = {
+    "topic": "orders.created",
+    "ready": 3,
+    "delayed": 0,
+    "running": 1,
+    "dead_last_day": 0,
+    "oldest_ready_s": 0.4,
+    "handled": True,
+}
+
+
 class TopicCounts(ResponseModel):
     """The message counts of a topic. From 1,000 on, `ready` and `delayed` are estimates; all else is exact."""
 
@@ -58,29 +69,20 @@ class TopicCounts(ResponseModel):
     oldest_ready_s: float | None
     handled: bool
     """Whether a running worker handles the topic."""
+
+
+class TopicSummary(TopicCounts):
+    """The message counts of a topic, and whether it is paused."""
+
     paused: bool
 
 
 class TopicPage(ResponseModel):
     """A page of topics, ordered by name."""
 
-    model_config = example(
-        topics=[
-            {
-                "topic": "orders.created",
-                "ready": 3,
-                "delayed": 0,
-                "running": 1,
-                "dead_last_day": 0,
-                "oldest_ready_s": 0.4,
-                "handled": True,
-                "paused": False,
-            }
-        ],
-        next=None,
-    )
+    model_config = example(topics=[COUNTS_EXAMPLE | {"paused": False}], next=None)
 
-    topics: list[TopicCounts]
+    topics: list[TopicSummary]
     next: str | None
 
 
