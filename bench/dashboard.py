@@ -146,6 +146,8 @@ def _changes(database: Database, web: Web) -> Iterator[float]:
     with database.connect() as conn:
         for n in range(CHANGES):
             time.sleep(1.5 + random.random())
+            # A page shows only so many problems, and there may be others.
+            conn.execute("DELETE FROM messages.condition")
             conn.execute(
                 "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES (%s, '', now(), %s, '')",
                 [f"k{n}", f"change-{n}."],
