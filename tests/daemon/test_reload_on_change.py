@@ -99,15 +99,34 @@ def test_a_broken_start_waits_for_a_change(development: Development, queue: Queu
     assert development.says("module shop cannot be imported: ModuleNotFoundError")
     assert development.says("(at shop.py:1)")
 
+    development.write("shop.py", returning(3))
+
     published = queue.publish("job")
+    assert eventually(lambda: queue.archived(published), 60).output == 3
 
-    def saved_again() -> bool:
-        # The error is printed before the files are watched.
-        development.write("shop.py", returning(3))
-        return bool(queue.archived(published))
 
-    assert eventually(saved_again, 60)
-    assert queue.archived(published).output == 3
+def test_a_file_of_configuration_elsewhere_is_corrected_twice(
+    development: Development, queue: Queue, database: Database
+) -> None:
+    """An editor puts a new file in its place, each time."""
+    development.write("shop.py", returning(5))
+    elsewhere = development.folder / "etc" / "shop.toml"
+    elsewhere.parent.mkdir()
+    right = CONFIG.format(dsn=database.dsn) + f'[handlers]\nimport_path = ["{development.folder}"]\n'
+
+    def save(text: str) -> None:
+        elsewhere.with_suffix(".new").write_text(text)
+        elsewhere.with_suffix(".new").rename(elsewhere)
+
+    save("[worker")
+    development.start("--config", str(elsewhere))
+    assert development.says("shop.toml")
+    save(right.replace("shop:work", "shop:absent"))
+    assert development.says("absent")
+    save(right)
+
+    published = queue.publish("job")
+    assert eventually(lambda: queue.archived(published), 60).output == 5
 
 
 def test_a_handler_that_runs_does_not_hold_up_the_restart(development: Development, queue: Queue) -> None:

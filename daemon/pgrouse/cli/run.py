@@ -11,8 +11,9 @@ from pgrouse import log
 from pgrouse.alerts.validate import validate_sinks
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.error_report import report
+from pgrouse.config.config import find
 from pgrouse.errors import ConfigError, LifespanFailed
-from pgrouse.process import file_watch
+from pgrouse.process.file_watch import FileWatch, check_installed
 from pgrouse.worker import daemon as service
 from pgrouse.worker import supervisor
 from pgrouse.worker.process_exit import reexec
@@ -88,15 +89,20 @@ def _run(session: CliSession) -> int:
 
 def _run_reloading(session: CliSession) -> int:
     """Run the daemon and restart it after changes, also when a change fixes what kept it from starting."""
-    file_watch.check_installed()
-    # What can be read of the configuration says what to watch, should the rest have an error.
-    paths = [session.config_path or Path.cwd()]
+    check_installed()
+    watch: FileWatch | None = None
     try:
         config = session.config
-        paths = [*config.handlers.import_path, *([config.path] if config.path else [])]
-        file_watch.send_sighup_on_change(paths)
+        watch = FileWatch(config.handlers.import_path, config.path)
         return _run(session)
     except (ConfigError, LifespanFailed) as error:
+        # Before the error is shown: a file that is corrected at once counts.
+        watch = watch or _watch_config(session)
         report(error, sys.stderr)
-        file_watch.wait_for_change(paths)
+        watch.wait()
         reexec()
+
+
+def _watch_config(session: CliSession) -> FileWatch:
+    file = find(session.config_path)
+    return FileWatch([] if file else [Path.cwd()], file)

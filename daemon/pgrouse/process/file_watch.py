@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeAlias
 
 import structlog
 
@@ -17,8 +17,10 @@ from pgrouse.errors import ConfigError
 
 log = structlog.get_logger()
 
-# How often to look whether the process takes SIGHUP already.
-SIGNAL_CHECK_S = 0.05
+Changes: TypeAlias = Iterator[set[str]]
+
+# How often to look for changes, and whether the process takes SIGHUP already.
+CHECK_MS = 50
 
 
 def check_installed() -> None:
@@ -31,29 +33,68 @@ def check_installed() -> None:
         raise ConfigError("--reload needs watchfiles: pip install 'pgrouse[dev]'")
 
 
-def send_sighup_on_change(paths: list[Path]) -> None:
-    """From now on, send this process a SIGHUP when a file of Python or TOML in these folders changes, or one of these files."""
-    # One that came before the process can take it would end the process.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    threading.Thread(target=_watch, args=[paths], name="file watch", daemon=True).start()
+class FileWatch:
+    """Sends this process a SIGHUP when a file changes, as soon as the process takes the signal.
+
+    A change is seen once the constructor has returned, so construct it before the files are read.
+
+    Args:
+        folders: a change of a file of Python or TOML in or below one of them counts.
+        file: a change of this file counts, too.
+    """
+
+    def __init__(self, folders: list[Path], file: Path | None) -> None:
+        self._has_change = threading.Event()
+        # One that came before the process can take it would end the process.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        folders = [folder.resolve() for folder in folders if folder.is_dir()]
+        if folders:
+            self._follow(_changes(folders, _is_source))
+        if file is not None and not any(file.resolve().is_relative_to(folder) for folder in folders):
+            # Its folder: a watch of the file itself ends when an editor puts a new file in its place.
+            self._follow(_changes([file.resolve().parent], lambda path: path.name == file.name, recursive=False))
+
+    def wait(self) -> None:
+        """Return when a file has changed since the watch began."""
+        self._has_change.wait()
+
+    def _follow(self, changes: Changes) -> None:
+        next(changes)  # sets up the watch
+        threading.Thread(target=self._report, args=[changes], name="file watch", daemon=True).start()
+
+    def _report(self, changes: Changes) -> None:
+        is_due = False
+        for changed in changes:
+            if changed:
+                log.info(events.FILES_CHANGED, files=sorted(changed))
+                self._has_change.set()
+                is_due = True
+            if is_due and _takes_sighup():
+                os.kill(os.getpid(), signal.SIGHUP)
+                is_due = False
 
 
-def wait_for_change(paths: list[Path]) -> None:
-    """Return when such a file changes."""
-    next(_changes(paths))
+def _takes_sighup() -> bool:
+    return signal.getsignal(signal.SIGHUP) not in (signal.SIG_IGN, signal.SIG_DFL)
 
 
-def _watch(paths: list[Path]) -> None:
-    while signal.getsignal(signal.SIGHUP) in (signal.SIG_IGN, signal.SIG_DFL):
-        time.sleep(SIGNAL_CHECK_S)
-    for changed in _changes(paths):
-        log.info(events.FILES_CHANGED, files=changed)
-        os.kill(os.getpid(), signal.SIGHUP)
+def _is_source(path: Path) -> bool:
+    return path.suffix in (".py", ".toml")
 
 
-def _changes(paths: list[Path]) -> Iterator[list[str]]:
-    from watchfiles import PythonFilter, watch  # noqa: PLC0415 - extra dev
+def _changes(folders: list[Path], counts: Callable[[Path], bool], *, recursive: bool = True) -> Changes:
+    """Yield the changed files, an empty set when there were none for CHECK_MS: for the first time when the watch is set up."""
+    from watchfiles import DefaultFilter, watch  # noqa: PLC0415 - extra dev
 
-    existing = [path for path in paths if path.exists()]
-    for changes in watch(*existing, watch_filter=PythonFilter(extra_extensions=(".toml",)), raise_interrupt=True):
-        yield sorted({path for _, path in changes})
+    is_of_project = DefaultFilter()
+    # Filtered here: while a file that does not count is written all the time, as a log is, `watch` with a filter yields nothing.
+    for changes in watch(
+        *folders,
+        watch_filter=None,
+        recursive=recursive,
+        step=CHECK_MS,
+        rust_timeout=CHECK_MS,
+        yield_on_timeout=True,
+        raise_interrupt=True,
+    ):
+        yield {path for change, path in changes if counts(Path(path)) and is_of_project(change, path)}
