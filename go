@@ -6,6 +6,7 @@
   ./go check               check style, types and migrations
   ./go bench [ARGUMENTS]   run the benchmarks, `--peers` beside other queues; arguments go to `python -m bench`
   ./go docs [--build]      build the documentation site and serve it on this machine; with --build only build it
+  ./go release --dry-run   build sdist and wheel of the last commit into dist/, and try them in empty environments
   ./go clean               remove all that these commands made: .venv, caches, private databases
 
 Python packages are installed into .venv by uv, which is fetched by the address and hash in uv.lock if the machine has none that fits. As root on
@@ -61,6 +62,7 @@ FOR_OPERATING = [
 ]
 FOR_BENCH = [*FOR_DEMO, *FOR_SPARK, *FOR_OPERATING, "--extra=java", "--group=uv"]
 FOR_DOCS = ["--group=docs"]
+FOR_RELEASE = ["--group=uv", "--group=release"]
 FOR_TEST = [*FOR_BENCH, "--group=test"]
 FOR_CHECK = [*FOR_TEST, "--group=check"]
 
@@ -87,7 +89,15 @@ ROUNDS = [["-n", "auto", "-m", "not spark and not long"], ["-m", "spark and not 
 
 def main(arguments: list[str]) -> None:
     """Run the command that is named."""
-    commands = {"demo": demo, "test": test, "check": check, "bench": bench, "docs": docs, "clean": clean}
+    commands = {
+        "demo": demo,
+        "test": test,
+        "check": check,
+        "bench": bench,
+        "docs": docs,
+        "release": release,
+        "clean": clean,
+    }
     command = commands.get(arguments[0]) if arguments else None
     if command is None:
         wants_help = arguments[:1] in (["-h"], ["--help"], ["help"])
@@ -153,6 +163,12 @@ def docs(arguments: list[str]) -> NoReturn:
     """Build the documentation site, and serve it."""
     install(FOR_DOCS)
     become(VENV / "bin" / "python", ROOT / "docs" / "build_site.py", *arguments)
+
+
+def release(arguments: list[str]) -> NoReturn:
+    """Build a release and try it; without --dry-run, publish it."""
+    install(FOR_RELEASE)
+    become(VENV / "bin" / "python", ROOT / "deploy" / "release.py", *arguments)
 
 
 def refuse(arguments: list[str]) -> None:
