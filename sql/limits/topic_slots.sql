@@ -24,6 +24,10 @@ BEGIN
       SELECT count(*) FROM (
         SELECT FROM messages.message AS m WHERE m.topic = p_policy.topic AND m.claim_id IS NOT NULL LIMIT v_bound) AS running)::integer);
   END IF;
+  IF p_policy.probes IS NOT NULL AND slots > 0 THEN
+    look_again_at := messages.no_probe_before(p_policy.topic);
+    slots := CASE WHEN look_again_at IS NULL THEN slots ELSE 0 END;
+  END IF;
   IF p_policy.dequeue_rate IS NOT NULL AND slots > 0 THEN
     SELECT least(topic_slots.slots, s.slots), s.next_at INTO topic_slots.slots, look_again_at
     FROM messages.rate_slots('dequeue', p_policy.topic, p_policy.dequeue_rate, p_policy.burst, messages.now()) AS s;
@@ -67,5 +71,21 @@ BEGIN
   -- A microsecond is the clock's grain: without it 0.1 s of ten messages a second would be 0.999999 of one.
   slots := floor(p_burst - coalesce(v_ahead_s, 0) * p_rate + 1e-6 * p_rate + 1e-9)::integer;
   next_at := p_now + make_interval(secs => greatest(0, v_ahead_s - (p_burst - greatest(1, p_burst / 4)) / p_rate));
+END
+$$;
+
+-- When a topic whose breaker is open may be probed, if that is not now.
+-- Called by: topic_slots, after it has counted the running probes. Locks: nothing. Result: NULL = now, or the breaker has closed.
+-- A probe may have ended since the claim read the policy. If the count did not see it, its settle has committed, and with it one of two: the
+-- breaker's new state, or, where another session was updating that, a row that is counted with the next settle or tick.
+CREATE OR REPLACE FUNCTION messages.no_probe_before(p_topic text)
+RETURNS timestamptz
+LANGUAGE plpgsql
+STABLE
+AS $$
+BEGIN
+  RETURN greatest(
+    (SELECT b.probe_at FROM messages.breaker AS b WHERE b.topic = p_topic AND b.probe_at > messages.now()),
+    (SELECT messages.now() + interval '1 s' FROM messages.breaker_count AS c WHERE c.topic = p_topic LIMIT 1));
 END
 $$;

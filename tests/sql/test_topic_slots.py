@@ -227,3 +227,53 @@ def test_two_walks_over_limited_topics_in_opposite_order_never_deadlock(queue: Q
         got = sum(threads.map(drain, (queue, other), ("a", "b")))
 
     assert got == 900
+
+
+BREAKER = {"min_attempts": 2, "pause": "30s", "probes": 1}
+OLD_ROOM = "SELECT s.slots, s.look_again_at - messages.now() > '29 s' AS is_later FROM messages.topic_slots(%s::messages.policy, 9) AS s"
+
+
+@pytest.fixture
+def probing(queue: Queue) -> Queue:
+    """A queue whose breaker opened, after its pause."""
+    open_breaker(queue)
+    return queue
+
+
+def open_breaker(queue: Queue) -> None:
+    queue.policy(breaker=BREAKER)
+    queue.publish_many(9)
+    queue.settle("fail", queue.claim(limit=2), ["boom"] * 2)
+    queue.later("31 s")
+
+
+def test_a_probe_that_failed_since_the_policy_was_read_leaves_no_slot(probing: Queue) -> None:
+    policy = probing.value("SELECT messages.claim_policy('t', messages.now())::text")
+    assert probing.row(OLD_ROOM, [policy]).slots == 1
+
+    probing.settle("fail", probing.claim(), ["boom"])
+
+    found = probing.row(OLD_ROOM, [policy])
+    assert (found.slots, found.is_later) == (0, True)
+
+
+def test_a_probe_that_succeeded_since_leaves_the_slots_of_a_probe(probing: Queue) -> None:
+    policy = probing.value("SELECT messages.claim_policy('t', messages.now())::text")
+
+    probing.settle("complete", probing.claim())
+
+    assert probing.row(OLD_ROOM, [policy]).slots == 1
+
+
+def test_a_probe_whose_end_is_not_counted_yet_leaves_no_slot(own_database: Database) -> None:
+    queue, other = Queue(own_database.connect()), Queue(own_database.connect())
+    open_breaker(queue)
+    with other.conn.transaction():
+        other.conn.execute("SELECT FROM messages.breaker FOR UPDATE")
+        queue.settle("fail", queue.claim(), ["boom"])
+
+    assert room(queue) == 0
+
+    queue.value("SELECT messages.update_breakers()")
+    assert queue.claim() == []
+    assert queue.value("SELECT reason FROM messages.breaker") == "1 of 1 probes failed"
