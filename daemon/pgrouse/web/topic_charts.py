@@ -32,7 +32,7 @@ async def read_topic_charts(
     of_each = [await read_rows(conn, throughput(since, topic, bars)) for topic in topics]
     # A topic may be called as a column of a bar is: a line has a name of its own.
     lines = [ChartLine(topic, f"topic {number}", number) for number, topic in enumerate(topics, 1)]
-    bars_of_all = list(zip(*of_each, strict=True))
+    bars_of_all = same_bars(of_each)
     ended = [_bar(parts, lines, [sum(part[name] for name in ENDED) for part in parts]) for parts in bars_of_all]
     ran = [_bar(parts, lines, [part["run_p95_s"] for part in parts]) for parts in bars_of_all]
     charts = {
@@ -42,7 +42,17 @@ async def read_topic_charts(
     return topics, charts
 
 
-def _bar(parts: tuple[Row, ...], lines: list[ChartLine], values: list[Any]) -> Row:
+def same_bars(of_each: list[list[Row]]) -> list[list[Row]]:
+    """Return, bar by bar, those of all topics that begin at the same time.
+
+    The topics are read one after the other. When a bar begins in between, the later ones have it, and no longer have the oldest.
+    """
+    by_time = [{bar["at"]: bar for bar in bars} for bars in of_each]
+    times = set.intersection(*map(set, by_time)) if by_time else ()
+    return [[bars[at] for bars in by_time] for at in sorted(times)]
+
+
+def _bar(parts: list[Row], lines: list[ChartLine], values: list[Any]) -> Row:
     """Return the same bar of all topics: that of the one that was read last is the longest."""
     columns = [line.column for line in lines]
     return {"at": parts[0]["at"], "s": max(part["s"] for part in parts)} | dict(zip(columns, values, strict=True))

@@ -21,7 +21,7 @@ from pgrouse.web.page import render
 from pgrouse.web.problem import Problem
 from pgrouse.web.problems import read_problems
 from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.topic_charts import read_topic_charts
+from pgrouse.web.topic_charts import read_topic_charts, same_bars
 from pgrouse.web.topic_counts import read_topic_counts
 from pgrouse.web.view import Context, View
 
@@ -131,7 +131,7 @@ async def _throughput(conn: Connection, since: timedelta, topics: list[str] | No
     if topics is None:
         return await read_rows(conn, throughput(since, bars=BARS))
     of_each = [await read_rows(conn, throughput(since, topic, BARS)) for topic in topics]
-    return [_sum_bars(bars) for bars in zip(*of_each, strict=True)]
+    return [_sum_bars(bars) for bars in same_bars(of_each)]
 
 
 def _sum_bars(bars: Sequence[Row]) -> Row:
