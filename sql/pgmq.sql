@@ -1,0 +1,519 @@
+-- The functions of pgmq over messages.message, so that its clients work here: an optional step, docs/coming-from.md#pgmq.
+-- Called by: psql -f pgmq.sql, as the owner of the schema messages or a superuser; again after an upgrade. It needs a database without the
+-- extension pgmq. To remove it: DROP SCHEMA pgmq CASCADE; the messages stay.
+--
+-- A queue is a topic that pgmq.create has listed. A read claims messages and defers them at once to the end of vt: so they are not locked, as
+-- with pgmq, and return by themselves. Their functions take any id of a queue: nothing proves that a reader still owns what it ends. A daemon
+-- that handles the topic takes its messages, too.
+BEGIN;
+DO $$
+DECLARE
+  v_owner regrole := (SELECT n.nspowner FROM pg_catalog.pg_namespace AS n WHERE n.nspname = 'messages');
+BEGIN
+  IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'pgmq') THEN
+    RAISE EXCEPTION 'this database has the extension pgmq' USING HINT = 'move its messages first, then DROP EXTENSION pgmq CASCADE';
+  END IF;
+  EXECUTE format('CREATE SCHEMA IF NOT EXISTS pgmq AUTHORIZATION %s', v_owner);
+  -- The functions run with the rights of the schema's owner, also if a superuser installs them.
+  EXECUTE format('SET LOCAL ROLE %s', v_owner);
+END
+$$;
+REVOKE ALL ON SCHEMA pgmq FROM PUBLIC;
+
+CREATE TABLE IF NOT EXISTS pgmq.meta (
+  queue_name     text        COLLATE "C" PRIMARY KEY,
+  is_partitioned boolean     NOT NULL DEFAULT false,
+  is_unlogged    boolean     NOT NULL DEFAULT false,
+  created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+  -- NULL = a send notifies no listeners of pgmq.
+  notify_ms      integer     CHECK (notify_ms >= 0),
+  notified_at    timestamptz NOT NULL DEFAULT to_timestamp(0)
+);
+
+DO $$
+BEGIN
+  IF to_regtype('pgmq.message_record') IS NULL THEN
+    CREATE TYPE pgmq.message_record AS (
+      msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb, headers jsonb);
+    CREATE TYPE pgmq.queue_record AS (queue_name text, is_partitioned boolean, is_unlogged boolean, created_at timestamptz);
+    CREATE TYPE pgmq.metrics_result AS (
+      queue_name text, queue_length bigint, newest_msg_age_sec integer, oldest_msg_age_sec integer, total_messages bigint,
+      scrape_time timestamptz, queue_visible_length bigint, default_partition_length bigint);
+  END IF;
+END
+$$;
+
+-- The time that lies so many seconds ahead.
+CREATE OR REPLACE FUNCTION pgmq.after(seconds integer)
+RETURNS timestamptz
+LANGUAGE sql
+STABLE
+AS $$
+  SELECT messages.now() + make_interval(secs => seconds)
+$$;
+
+-- Queues.
+
+-- Refuse a name that pgmq refuses, too. Errors: P0001.
+CREATE OR REPLACE FUNCTION pgmq.validate_queue_name(queue_name text)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  IF length(queue_name) > 47 THEN
+    RAISE EXCEPTION 'queue name is too long, maximum length is 47 characters';
+  END IF;
+END
+$$;
+
+-- Refuse a queue that does not exist. Errors: 42P01.
+CREATE OR REPLACE FUNCTION pgmq.check_queue(queue_name text)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pgmq.meta AS q WHERE q.queue_name = $1) THEN
+    RAISE EXCEPTION 'queue % does not exist', queue_name USING ERRCODE = '42P01', HINT = format('SELECT pgmq.create(%L)', queue_name);
+  END IF;
+END
+$$;
+
+-- List a topic as a queue. Errors: P0001 for a name that is too long, 23514 for one that no topic may have.
+CREATE OR REPLACE FUNCTION pgmq.create_non_partitioned(queue_name text)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+BEGIN
+  PERFORM pgmq.validate_queue_name(queue_name);
+  INSERT INTO pgmq.meta (queue_name) VALUES (queue_name::messages.topic_name) ON CONFLICT DO NOTHING;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.create(queue_name text)
+RETURNS void
+LANGUAGE sql
+AS $$
+  SELECT pgmq.create_non_partitioned(queue_name)
+$$;
+
+-- There are no unlogged queues: a message is as durable as any other.
+CREATE OR REPLACE FUNCTION pgmq.create_unlogged(queue_name text)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  RAISE NOTICE 'queue % is logged: there are no unlogged queues here', queue_name;
+  PERFORM pgmq.create_non_partitioned(queue_name);
+END
+$$;
+
+-- The archive of all topics is partitioned by the day; how long it is kept is a policy. That a queue was to be partitioned is listed.
+CREATE OR REPLACE FUNCTION pgmq.create_partitioned(
+  queue_name text, partition_interval text DEFAULT '10000', retention_interval text DEFAULT '100000'
+)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+BEGIN
+  RAISE NOTICE 'partition_interval % and retention_interval % have no effect: see the policy retention', partition_interval, retention_interval;
+  PERFORM pgmq.create_non_partitioned(queue_name);
+  UPDATE pgmq.meta AS q SET is_partitioned = true WHERE q.queue_name = $1;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.convert_archive_partitioned(
+  table_name text, partition_interval text DEFAULT '10000', retention_interval text DEFAULT '100000', leading_partition integer DEFAULT 10
+)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  RAISE NOTICE 'the archive of % is partitioned by the day already', table_name;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.list_queues()
+RETURNS SETOF pgmq.queue_record
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+AS $$
+  SELECT q.queue_name::text, q.is_partitioned, q.is_unlogged, q.created_at FROM pgmq.meta AS q ORDER BY q.queue_name
+$$;
+
+-- Delete what waits in a queue. Result: how many messages.
+CREATE OR REPLACE FUNCTION pgmq.purge_queue(queue_name text)
+RETURNS bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+DECLARE
+  v_all   bigint := 0;
+  v_batch bigint;
+BEGIN
+  PERFORM pgmq.check_queue(queue_name);
+  LOOP
+    v_batch := messages.purge_topic(queue_name, 10000);
+    EXIT WHEN v_batch = 0;
+    v_all := v_all + v_batch;
+  END LOOP;
+  RETURN v_all;
+END
+$$;
+
+-- Delete what waits in a queue, and take it from the list. Its archive stays. Result: whether there was such a queue.
+CREATE OR REPLACE FUNCTION pgmq.drop_queue(queue_name text)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pgmq.meta AS q WHERE q.queue_name = $1) THEN
+    RAISE NOTICE 'pgmq queue `%` does not exist', queue_name;
+    RETURN false;
+  END IF;
+  PERFORM pgmq.purge_queue(queue_name);
+  DELETE FROM pgmq.meta AS q WHERE q.queue_name = $1;
+  RETURN true;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.drop_queue(queue_name text, partitioned boolean)
+RETURNS boolean
+LANGUAGE sql
+AS $$
+  SELECT pgmq.drop_queue(queue_name)
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.detach_archive(queue_name text)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  RAISE WARNING 'detach_archive(%) does nothing: an archive is not dropped with its queue', queue_name;
+END
+$$;
+
+-- Counts and ages of a queue. total_messages: those that wait, and those in the archive, as long as it is kept.
+CREATE OR REPLACE FUNCTION pgmq.metrics(queue_name text)
+RETURNS pgmq.metrics_result
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+AS $$
+DECLARE
+  v_now    timestamptz := messages.now();
+  v_result pgmq.metrics_result;
+BEGIN
+  PERFORM pgmq.check_queue(queue_name);
+  SELECT $1, count(*), extract(epoch FROM v_now - max(m.created_at))::integer, extract(epoch FROM v_now - min(m.created_at))::integer,
+         count(*) + (SELECT count(*) FROM messages.message_archive AS a WHERE a.topic = $1), v_now,
+         count(*) FILTER (WHERE m.claim_id IS NULL AND m.available_at <= v_now), NULL
+  INTO v_result
+  FROM messages.message AS m
+  WHERE m.topic = $1;
+  RETURN v_result;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.metrics_all()
+RETURNS SETOF pgmq.metrics_result
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+AS $$
+  SELECT r.* FROM pgmq.meta AS q CROSS JOIN LATERAL pgmq.metrics(q.queue_name) AS r
+$$;
+
+-- Sending.
+
+-- Notify those who listen on pgmq.q_QUEUE.INSERT, if the queue has that and the last one is notify_ms ago. Locks: the queue's row of pgmq.meta,
+-- only if free at once: its holder notifies the same listeners when it commits.
+CREATE OR REPLACE FUNCTION pgmq.notify_listeners(queue_name text)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  WITH due AS (
+    SELECT q.ctid FROM pgmq.meta AS q
+    WHERE q.queue_name = $1 AND clock_timestamp() >= q.notified_at + make_interval(secs => q.notify_ms / 1000.0)
+    FOR NO KEY UPDATE SKIP LOCKED
+  )
+  UPDATE pgmq.meta AS q SET notified_at = clock_timestamp() FROM due WHERE q.ctid = due.ctid;
+  IF FOUND THEN
+    PERFORM pg_notify(format('pgmq.q_%s.INSERT', queue_name), NULL);
+  END IF;
+END
+$$;
+
+-- Let sends notify, at most once in so many milliseconds. Errors: 42P01 for an unknown queue, 23514 for a negative time.
+CREATE OR REPLACE FUNCTION pgmq.enable_notify_insert(queue_name text, throttle_interval_ms integer DEFAULT 250)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+BEGIN
+  PERFORM pgmq.check_queue(queue_name);
+  UPDATE pgmq.meta AS q SET notify_ms = throttle_interval_ms, notified_at = to_timestamp(0) WHERE q.queue_name = $1;
+END
+$$;
+
+-- As enable_notify_insert, for a queue that has it. Errors: P0001 if it has not.
+CREATE OR REPLACE FUNCTION pgmq.update_notify_insert(queue_name text, throttle_interval_ms integer)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+BEGIN
+  UPDATE pgmq.meta AS q SET notify_ms = throttle_interval_ms, notified_at = to_timestamp(0) WHERE q.queue_name = $1 AND q.notify_ms IS NOT NULL;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'queue % does not notify', queue_name USING HINT = format('SELECT pgmq.enable_notify_insert(%L)', queue_name);
+  END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.disable_notify_insert(queue_name text)
+RETURNS void
+LANGUAGE sql
+SECURITY DEFINER
+AS $$
+  UPDATE pgmq.meta AS q SET notify_ms = NULL WHERE q.queue_name = $1
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.list_notify_insert_throttles()
+RETURNS TABLE (queue_name text, throttle_interval_ms integer, last_notified_at timestamptz)
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+AS $$
+  SELECT q.queue_name, q.notify_ms, q.notified_at FROM pgmq.meta AS q WHERE q.notify_ms IS NOT NULL ORDER BY q.queue_name
+$$;
+
+-- Publish messages that become visible at a time. Result: their ids, in the order of the messages.
+-- Errors: 42P01 for an unknown queue, 22023 for headers of another number, and those of a publish.
+CREATE OR REPLACE FUNCTION pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay timestamptz)
+RETURNS SETOF bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+BEGIN
+  PERFORM pgmq.check_queue(queue_name);
+  IF cardinality(headers) <> cardinality(msgs) THEN
+    RAISE EXCEPTION 'there are % messages and % headers', cardinality(msgs), cardinality(headers) USING ERRCODE = '22023';
+  END IF;
+  PERFORM pgmq.notify_listeners(queue_name);
+  RETURN QUERY
+  INSERT INTO messages.message (topic, payload, headers, available_at)
+  SELECT queue_name, e.msg, e.header, coalesce(delay, messages.now())
+  FROM unnest(msgs, headers) WITH ORDINALITY AS e (msg, header, nth)
+  ORDER BY e.nth
+  RETURNING id;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.send_batch(queue_name text, msgs jsonb[])
+RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, msgs, NULL::jsonb[], NULL::timestamptz) $$;
+CREATE OR REPLACE FUNCTION pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[])
+RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, msgs, headers, NULL::timestamptz) $$;
+CREATE OR REPLACE FUNCTION pgmq.send_batch(queue_name text, msgs jsonb[], delay integer)
+RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, msgs, NULL::jsonb[], pgmq.after(delay)) $$;
+CREATE OR REPLACE FUNCTION pgmq.send_batch(queue_name text, msgs jsonb[], delay timestamptz)
+RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, msgs, NULL::jsonb[], delay) $$;
+CREATE OR REPLACE FUNCTION pgmq.send_batch(queue_name text, msgs jsonb[], headers jsonb[], delay integer)
+RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, msgs, headers, pgmq.after(delay)) $$;
+
+CREATE OR REPLACE FUNCTION pgmq.send(queue_name text, msg jsonb)
+RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, ARRAY[msg]) $$;
+CREATE OR REPLACE FUNCTION pgmq.send(queue_name text, msg jsonb, headers jsonb)
+RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, ARRAY[msg], ARRAY[headers]) $$;
+CREATE OR REPLACE FUNCTION pgmq.send(queue_name text, msg jsonb, delay integer)
+RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, ARRAY[msg], delay) $$;
+CREATE OR REPLACE FUNCTION pgmq.send(queue_name text, msg jsonb, delay timestamptz)
+RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, ARRAY[msg], delay) $$;
+CREATE OR REPLACE FUNCTION pgmq.send(queue_name text, msg jsonb, headers jsonb, delay integer)
+RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, ARRAY[msg], ARRAY[headers], delay) $$;
+CREATE OR REPLACE FUNCTION pgmq.send(queue_name text, msg jsonb, headers jsonb, delay timestamptz)
+RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, ARRAY[msg], ARRAY[headers], delay) $$;
+
+-- Reading.
+
+-- The messages of these ids, as pgmq shows them: a time-out that passed is when they became visible.
+CREATE OR REPLACE FUNCTION pgmq.records(ids bigint[], last_read_at timestamptz)
+RETURNS SETOF pgmq.message_record
+LANGUAGE sql
+STABLE
+AS $$
+  SELECT m.id, m.runs::integer, m.created_at::timestamptz, last_read_at, m.available_at::timestamptz, m.payload::jsonb, m.headers::jsonb
+  FROM messages.message AS m
+  WHERE m.id = ANY (ids)
+  ORDER BY array_position(ids, m.id)
+$$;
+
+-- Hand out messages, and make them visible again after vt seconds. They come by priority, then the longest visible first; pauses, limits and
+-- expiry of the topic apply. read_ct counts the reads.
+-- Errors: 42P01 for an unknown queue, 0A000 for a condition, 22023 for an invalid number.
+CREATE OR REPLACE FUNCTION pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb DEFAULT '{}')
+RETURNS SETOF pgmq.message_record
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+DECLARE
+  v_ids    bigint[];
+  v_claims bigint[];
+BEGIN
+  PERFORM pgmq.check_queue(queue_name);
+  IF conditional <> '{}' THEN
+    RAISE EXCEPTION 'a read with a condition is not supported' USING ERRCODE = '0A000', HINT = 'send what is read apart to queues of its own';
+  END IF;
+  IF vt IS NULL OR vt < 0 OR qty IS NULL OR qty NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'vt is % and qty is %', vt, qty USING ERRCODE = '22023', HINT = 'use a vt from 0, and a qty from 1 to 10000';
+  END IF;
+  -- So the topic counts as one that is worked.
+  IF NOT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = 'pgmq:' || queue_name AND w.seen_at > clock_timestamp() - interval '5 s') THEN
+    PERFORM messages.touch_http_worker('pgmq:' || queue_name, 'pgmq', ARRAY[queue_name], qty);
+  END IF;
+  SELECT array_agg(c.id), array_agg(c.claim_id) INTO v_ids, v_claims
+  FROM messages.claim('pgmq', ARRAY[queue_name], qty, p_contents => false) AS c;
+  IF v_ids IS NULL THEN
+    RETURN;
+  END IF;
+  PERFORM messages.defer(v_ids, v_claims, p_untils => array_fill(pgmq.after(vt), ARRAY[cardinality(v_ids)]));
+  RETURN QUERY SELECT r.* FROM pgmq.records(v_ids, messages.now()) AS r;
+END
+$$;
+
+-- As read; without a message it looks again, for at most so long. It holds a connection meanwhile: LISTEN is cheaper.
+CREATE OR REPLACE FUNCTION pgmq.read_with_poll(
+  queue_name text, vt integer, qty integer, max_poll_seconds integer DEFAULT 5, poll_interval_ms integer DEFAULT 100,
+  conditional jsonb DEFAULT '{}'
+)
+RETURNS SETOF pgmq.message_record
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_until timestamptz := clock_timestamp() + make_interval(secs => max_poll_seconds);
+BEGIN
+  LOOP
+    RETURN QUERY SELECT r.* FROM pgmq.read(queue_name, vt, qty, conditional) AS r;
+    IF FOUND OR clock_timestamp() >= v_until THEN
+      RETURN;
+    END IF;
+    PERFORM pg_sleep(greatest(poll_interval_ms, 10) / 1000.0);
+  END LOOP;
+END
+$$;
+
+-- Hand out messages and delete them at once.
+CREATE OR REPLACE FUNCTION pgmq.pop(queue_name text, qty integer DEFAULT 1)
+RETURNS SETOF pgmq.message_record
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+DECLARE
+  v_popped pgmq.message_record[];
+BEGIN
+  SELECT array_agg(r) INTO v_popped FROM pgmq.read(queue_name, 0, qty) AS r;
+  PERFORM messages.delete(ARRAY(SELECT p.msg_id FROM unnest(v_popped) AS p));
+  RETURN QUERY SELECT p.* FROM unnest(v_popped) AS p;
+END
+$$;
+
+-- Ending.
+
+-- Those of the ids that wait in the queue, locked, in the order of their ids.
+CREATE OR REPLACE FUNCTION pgmq.waiting(queue_name text, msg_ids bigint[])
+RETURNS bigint[]
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  PERFORM pgmq.check_queue(queue_name);
+  RETURN ARRAY(
+    SELECT m.id FROM messages.message AS m
+    WHERE m.id = ANY (msg_ids) AND m.topic = queue_name AND m.claim_id IS NULL
+    ORDER BY m.id
+    FOR UPDATE);
+END
+$$;
+
+-- Move messages to the archive, as successes. Result: the ids that moved.
+CREATE OR REPLACE FUNCTION pgmq.archive(queue_name text, msg_ids bigint[])
+RETURNS SETOF bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+DECLARE
+  v_ids bigint[] := pgmq.waiting(queue_name, msg_ids);
+BEGIN
+  RETURN QUERY SELECT unnest(messages.archive(v_ids, NULL, 'success', NULL, NULL, 'pgmq', true));
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.archive(queue_name text, msg_id bigint)
+RETURNS boolean LANGUAGE sql AS $$ SELECT count(*) > 0 FROM pgmq.archive(queue_name, ARRAY[msg_id]) $$;
+
+-- Delete messages without a trace. Result: the ids that are gone.
+CREATE OR REPLACE FUNCTION pgmq.delete(queue_name text, msg_ids bigint[])
+RETURNS SETOF bigint
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+BEGIN
+  RETURN QUERY SELECT unnest(messages.delete(pgmq.waiting(queue_name, msg_ids)));
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.delete(queue_name text, msg_id bigint)
+RETURNS boolean LANGUAGE sql AS $$ SELECT count(*) > 0 FROM pgmq.delete(queue_name, ARRAY[msg_id]) $$;
+
+-- Make messages visible at another time. Result: these messages.
+CREATE OR REPLACE FUNCTION pgmq.set_vt(queue_name text, msg_ids bigint[], vt timestamptz)
+RETURNS SETOF pgmq.message_record
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+DECLARE
+  v_ids bigint[] := pgmq.waiting(queue_name, msg_ids);
+BEGIN
+  -- Not earlier than this transaction began to write: claims would look for it too late.
+  UPDATE messages.message AS m SET available_at = greatest(vt, messages.now()) WHERE m.id = ANY (v_ids);
+  RETURN QUERY SELECT r.* FROM pgmq.records(v_ids, NULL) AS r;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.set_vt(queue_name text, msg_ids bigint[], vt integer)
+RETURNS SETOF pgmq.message_record LANGUAGE sql AS $$ SELECT pgmq.set_vt(queue_name, msg_ids, pgmq.after(vt)) $$;
+CREATE OR REPLACE FUNCTION pgmq.set_vt(queue_name text, msg_id bigint, vt timestamptz)
+RETURNS SETOF pgmq.message_record LANGUAGE sql AS $$ SELECT pgmq.set_vt(queue_name, ARRAY[msg_id], vt) $$;
+CREATE OR REPLACE FUNCTION pgmq.set_vt(queue_name text, msg_id bigint, vt integer)
+RETURNS SETOF pgmq.message_record LANGUAGE sql AS $$ SELECT pgmq.set_vt(queue_name, ARRAY[msg_id], pgmq.after(vt)) $$;
+
+-- Who may call what. A role that publishes sends, one that works reads and ends, one that operates does everything.
+DO $$
+DECLARE
+  v_function regprocedure;
+  v_grant    text[];
+BEGIN
+  REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgmq FROM PUBLIC;
+  FOR v_function IN SELECT p.oid FROM pg_catalog.pg_proc AS p WHERE p.pronamespace = 'pgmq'::regnamespace LOOP
+    EXECUTE format('ALTER FUNCTION %s SET search_path TO pg_catalog, pg_temp', v_function);
+  END LOOP;
+  FOREACH v_grant SLICE 1 IN ARRAY ARRAY[
+    ['messages_publisher', 'send|send_batch|after'],
+    ['messages_worker', 'read|read_with_poll|pop|archive|delete|set_vt|after'],
+    ['messages_analyst', 'list_queues|metrics|metrics_all|list_notify_insert_throttles'],
+    ['messages_operator', '.*']
+  ] LOOP
+    CONTINUE WHEN to_regrole(v_grant[1]) IS NULL;
+    EXECUTE format('GRANT USAGE ON SCHEMA pgmq TO %I', v_grant[1]);
+    FOR v_function IN
+      SELECT p.oid FROM pg_catalog.pg_proc AS p
+      WHERE p.pronamespace = 'pgmq'::regnamespace AND p.proname ~ ('^(' || v_grant[2] || ')$')
+    LOOP
+      EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', v_function, v_grant[1]);
+    END LOOP;
+  END LOOP;
+END
+$$;
+COMMIT;
