@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,9 +21,8 @@ HELLO = {"hello": "world"}
 
 
 def install(database: Database) -> None:
-    command = ["psql", "--no-psqlrc", "--quiet", "-v", "ON_ERROR_STOP=1", "-f", str(sql_root() / "pgmq.sql")]
-    done = subprocess.run([*command, "-d", database.dsn], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    with database.connect() as conn:
+        conn.execute((sql_root() / "pgmq.sql").read_bytes())
 
 
 @pytest.fixture
