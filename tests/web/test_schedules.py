@@ -18,7 +18,7 @@ def test_the_list_shows_the_next_and_the_last_run_of_each_schedule(visitor: Visi
     page = visitor.open("/schedules")
 
     row = page.get_by_role("row", name="nightly")
-    expect(row.locator("[data-label=When]")).to_have_text("0 3 * * * Europe/Berlin")
+    expect(row.locator("[data-label=When]")).to_have_text("At 03:00 0 3 * * * Europe/Berlin")
     expect(row.locator("[data-label=Next]")).to_contain_text("in ")
     expect(row.locator("[data-label=Last]")).to_contain_text("#1")
 
@@ -68,6 +68,7 @@ def test_a_schedule_is_added_after_a_preview_of_its_next_runs(visitor: Visitor, 
     expect(page.locator("#next .note-bad")).to_be_visible()
     page.get_by_label("Cron").fill("0 4 * * mon")
     expect(page.locator("#next li")).to_have_count(5)
+    expect(page.locator("#next")).to_contain_text("At 04:00, only on Monday")
     page.get_by_label("Payload").fill("{broken")
     page.get_by_role("button", name="Add", exact=True).click()
     expect(page.locator("#toasts")).to_contain_text("the payload is not JSON")

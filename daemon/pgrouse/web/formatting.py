@@ -7,6 +7,13 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cron_descriptor import (
+    ExpressionDescriptor,
+    FormatException,
+    MissingFieldException,
+    Options,
+    WrongArgumentException,
+)
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
@@ -18,6 +25,9 @@ from pgrouse.format import harmless, show_age, show_ago, show_estimate
 CODE = re.compile("`([^`]+)`")
 NONE = "\N{EN DASH}"
 MIN_RATE = 0.01
+CRON_OPTIONS = Options(verbose=False, use_24hour_time_format=True)
+# How many values the fields of a cron expression have, where steps through them begin again at a regular time.
+STEPS_OF = (60, 24, 1, 1, 1)
 
 
 def count(value: float | None) -> str:
@@ -99,6 +109,23 @@ def backticks(text: str) -> Markup:
     return Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
 
 
+def cron_words(cron: str) -> str:
+    """Say in words when a cron expression matches; "" for one that says so itself, or whose words would not be exact."""
+    fields = cron.split()
+    if len(fields) != len(STEPS_OF) or not all(map(_has_exact_words, fields, STEPS_OF)):
+        return ""
+    try:
+        return str(ExpressionDescriptor(" ".join(fields), CRON_OPTIONS).get_description())
+    except (FormatException, MissingFieldException, WrongArgumentException, ValueError):
+        return ""
+
+
+def _has_exact_words(field: str, steps_of: int) -> bool:
+    """Whether it has no steps, or those that divide an hour or a day: `*/40` is at 0 and 40, and not every 40 minutes."""
+    whole, slash, step = field.partition("/")
+    return not slash or (whole == "*" and step.isdecimal() and int(step) > 0 and steps_of % int(step) == 0)
+
+
 def now() -> datetime:
     """Return the time."""
     return datetime.now(UTC)
@@ -120,6 +147,7 @@ def install(environment: Environment) -> None:
         harmless,
         lastline,
         backticks,
+        cron_words,
     ]
     environment.filters |= {each.__name__: each for each in filters}
     environment.globals["now"] = now
