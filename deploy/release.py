@@ -12,12 +12,10 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 
 import click
@@ -189,8 +187,8 @@ def _installed(python: str, extra: str | None) -> Iterator[Path]:
 @contextmanager
 def _last_commit() -> Iterator[Path]:
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=BytesIO(archive)) as files:
-        files.extractall(folder, filter="data")
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
         yield Path(folder)
 
 
