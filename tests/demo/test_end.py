@@ -105,7 +105,7 @@ def test_keep_leaves_daemons_and_dashboard_running_until_they_are_stopped(
     eventually: Callable[..., bool],
 ) -> None:
     kept = demo("--keep")
-    assert kept.end() == 0
+    assert kept.end() == 0, kept.out + kept.err
     conn = empty_database.connect()
     daemons = [pid for (pid,) in conn.execute("SELECT w.pid FROM messages.worker AS w") if lives(pid)]
     assert len(daemons) == 2
