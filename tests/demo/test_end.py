@@ -33,7 +33,7 @@ def test_a_signal_ends_the_demo_and_its_daemons_and_clears_the_database(
 
     run.send(number)
 
-    assert run.end() == code
+    assert run.end() == code, run.out + run.err
     assert not any(lives(pid) for pid in daemons)
     assert schemas(empty_database.connect()) == []
 
