@@ -415,14 +415,14 @@ DECLARE
   v_popped pgmq.message_record[];
 BEGIN
   SELECT array_agg(r) INTO v_popped FROM pgmq.read(queue_name, 0, qty) AS r;
-  PERFORM messages.delete(ARRAY(SELECT p.msg_id FROM unnest(v_popped) AS p));
+  PERFORM pgmq.delete(queue_name, ARRAY(SELECT p.msg_id FROM unnest(v_popped) AS p));
   RETURN QUERY SELECT p.* FROM unnest(v_popped) AS p;
 END
 $$;
 
 -- Ending.
 
--- Those of the ids that wait in the queue, locked, in the order of their ids.
+-- Those of the ids that wait in the queue, and not for other messages: locked, in the order of their ids.
 CREATE OR REPLACE FUNCTION pgmq.waiting(queue_name text, msg_ids bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -432,6 +432,7 @@ BEGIN
   RETURN ARRAY(
     SELECT m.id FROM messages.message AS m
     WHERE m.id = ANY (msg_ids) AND m.topic = queue_name AND m.claim_id IS NULL
+      AND NOT EXISTS (SELECT FROM messages.blocked_message AS b WHERE b.id = m.id)
     ORDER BY m.id
     FOR UPDATE);
 END
@@ -453,14 +454,18 @@ $$;
 CREATE OR REPLACE FUNCTION pgmq.archive(queue_name text, msg_id bigint)
 RETURNS boolean LANGUAGE sql AS $$ SELECT count(*) > 0 FROM pgmq.archive(queue_name, ARRAY[msg_id]) $$;
 
--- Delete messages without a trace. Result: the ids that are gone.
+-- Delete messages without a trace, not even in the audit: it is how readers end what they have worked. Result: the ids that are gone.
 CREATE OR REPLACE FUNCTION pgmq.delete(queue_name text, msg_ids bigint[])
 RETURNS SETOF bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
+DECLARE
+  v_ids bigint[] := pgmq.waiting(queue_name, msg_ids);
 BEGIN
-  RETURN QUERY SELECT unnest(messages.delete(pgmq.waiting(queue_name, msg_ids)));
+  IF v_ids <> '{}' THEN
+    RETURN QUERY SELECT unnest(messages.erase(v_ids));
+  END IF;
 END
 $$;
 

@@ -103,6 +103,7 @@ def test_a_deleted_or_popped_message_leaves_no_trace(pgmq: PGMQueue, own_databas
         one(own_database, "SELECT (SELECT count(*) FROM messages.message) + count(*) FROM messages.message_archive")
         == 0
     )
+    assert one(own_database, "SELECT count(*) FROM messages.audit") == 0
 
 
 def test_another_queue_and_what_a_daemon_runs_are_not_touched(pgmq: PGMQueue, own_database: Database) -> None:
@@ -115,6 +116,17 @@ def test_another_queue_and_what_a_daemon_runs_are_not_touched(pgmq: PGMQueue, ow
     assert ends == [False] * 4
     assert pgmq.set_vt("q", running, 0) is None
     assert one(own_database, "SELECT count(*) FROM messages.message") == 2
+
+
+def test_what_waits_for_another_message_is_not_touched(pgmq: PGMQueue, own_database: Database) -> None:
+    first = pgmq.send("q", HELLO)
+    later = one(own_database, "SELECT id FROM messages.publish('q', '1', p_after => ARRAY[%s]::bigint[])", first)
+
+    assert pgmq.set_vt("q", later, 0) is None
+    assert (pgmq.delete("q", later), pgmq.archive("q", later)) == (False, False)
+
+    pgmq.archive("q", first)
+    assert pgmq.read("q").msg_id == later
 
 
 def test_a_read_with_poll_gets_what_is_sent_meanwhile(pgmq: PGMQueue, own_database: Database) -> None:
