@@ -346,9 +346,9 @@ LANGUAGE sql
 STABLE
 AS $$
   SELECT m.id, m.runs::integer, m.created_at::timestamptz, last_read_at, m.available_at::timestamptz, m.payload::jsonb, m.headers::jsonb
-  FROM messages.message AS m
-  WHERE m.id = ANY (ids)
-  ORDER BY array_position(ids, m.id)
+  FROM unnest(ids) WITH ORDINALITY AS e (id, nth)
+  JOIN messages.message AS m ON m.id = e.id
+  ORDER BY e.nth
 $$;
 
 -- Hand out messages, and make them visible again after vt seconds. They come by priority, then the longest visible first; pauses, limits and
@@ -374,8 +374,9 @@ BEGIN
   IF NOT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = 'pgmq:' || queue_name AND w.seen_at > clock_timestamp() - interval '5 s') THEN
     PERFORM messages.touch_http_worker('pgmq:' || queue_name, 'pgmq', ARRAY[queue_name], qty);
   END IF;
+  -- Locked for longer than it takes to defer them, however short the topic's lock is.
   SELECT array_agg(c.id), array_agg(c.claim_id) INTO v_ids, v_claims
-  FROM messages.claim('pgmq', ARRAY[queue_name], qty, p_contents => false) AS c;
+  FROM messages.claim('pgmq', ARRAY[queue_name], qty, p_lock_duration => interval '1 minute', p_contents => false) AS c;
   IF v_ids IS NULL THEN
     RETURN;
   END IF;
@@ -393,7 +394,7 @@ RETURNS SETOF pgmq.message_record
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_until timestamptz := clock_timestamp() + make_interval(secs => max_poll_seconds);
+  v_until timestamptz := clock_timestamp() + make_interval(secs => coalesce(max_poll_seconds, 0));
 BEGIN
   LOOP
     RETURN QUERY SELECT r.* FROM pgmq.read(queue_name, vt, qty, conditional) AS r;

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import os
 import platform
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -338,3 +340,28 @@ class TestDebian:
 
         assert meanwhile == "create_main_cluster = false\n"
         assert not go.CLUSTER_CONF.exists()
+
+
+class TestCi:
+    """.ci/run in a folder whose ./go only notes its arguments."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        (tmp_path / ".ci").mkdir()
+        shutil.copy(SCRIPT.parent / ".ci" / "run", tmp_path / ".ci" / "run")
+        stub = tmp_path / "go"
+        stub.write_text('#!/bin/sh\necho "$* $PGROUSE_TEST_NO_SKIP $PGROUSE_TEST_PG" >>called\n[ "$1" != "$FAILS" ]\n')
+        stub.chmod(0o755)
+        return tmp_path
+
+    @pytest.mark.parametrize(("fails", "code"), [("", 0), ("check", 1), ("test", 1), ("release", 1)])
+    def test_each_command_runs_and_one_that_fails_is_told(self, folder: Path, fails: str, code: int) -> None:
+        done = subprocess.run(
+            [folder / ".ci" / "run"], capture_output=True, text=True, check=False, env={**os.environ, "FAILS": fails}
+        )
+
+        called = [line.split() for line in (folder / "called").read_text().splitlines()]
+        assert [words[0] for words in called] == ["check", "test", "release"]
+        assert called[1] == ["test", "1", "all"]
+        assert done.returncode == code
+        assert ("ci: failed: " in done.stderr) == bool(fails)

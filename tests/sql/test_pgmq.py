@@ -129,6 +129,23 @@ def test_what_waits_for_another_message_is_not_touched(pgmq: PGMQueue, own_datab
     assert pgmq.read("q").msg_id == later
 
 
+def test_no_policy_of_its_topic_holds_a_read_up(pgmq: PGMQueue, own_database: Database) -> None:
+    one(
+        own_database,
+        "INSERT INTO messages.topic (topic, lock_duration, strict_lock, max_attempts) VALUES ('q', '100 ms', true, 1) RETURNING 1",
+    )
+    sent = pgmq.send("q", HELLO)
+
+    # The client takes a vt of 0 for its default.
+    read = "SELECT read_ct FROM pgmq.read('q', 0, 1)"
+    assert [one(own_database, read) for _ in range(3)] == [1, 2, 3]
+    assert pgmq.archive("q", sent) is True
+
+
+def test_a_poll_without_a_bound_looks_once(pgmq: PGMQueue, own_database: Database) -> None:
+    assert one(own_database, "SELECT count(*) FROM pgmq.read_with_poll('q', 1, 1, NULL, NULL)") == 0
+
+
 def test_a_read_with_poll_gets_what_is_sent_meanwhile(pgmq: PGMQueue, own_database: Database) -> None:
     assert pgmq.read_with_poll("q", max_poll_seconds=0, poll_interval_ms=10) == []
     pgmq.send("q", HELLO, delay=1)
