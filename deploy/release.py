@@ -57,7 +57,7 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)\s]+)\)")
 )
 @click.option("--publish-url", metavar="URL", help="The package index, if it is not PyPI.")
 def release(dry_run: bool, repository: str, publish_url: str | None) -> None:
-    """Build the last commit into dist/, try it in empty environments, then tag and upload it."""
+    """Build the last commit into dist/, try it in empty environments, then upload it and tag the commit."""
     version = tomllib.loads(_read("pyproject.toml"))["project"]["version"]
     notes = notes_of(_read("CHANGELOG.md"), version, is_strict=not dry_run)
     if not dry_run:
@@ -164,7 +164,7 @@ def _try_base(python: str, version: str) -> None:
 def _try_extra(extra: str) -> None:
     with _installed(OWN_PYTHON, extra) as environment:
         imports = "; ".join(f"import {module}" for module in EXTRAS[extra])
-        _run(str(environment / "bin" / "python"), "-c", imports)
+        _run(str(environment / "bin" / "python"), "-I", "-c", imports)
         if extra == "demo":
             _say("running the demo from the wheel")
             _run(str(environment / "bin" / "pgrouse"), "demo")

@@ -25,7 +25,9 @@ def test_it_says_when(cron: str, words: str) -> None:
     assert cron_words(cron) == words
 
 
-@pytest.mark.parametrize("cron", ["*/40 * * * *", "0 */5 * * *", "0 0 */2 * *", "0 9-17/2 * * *", "*/0 * * * *"])
+@pytest.mark.parametrize(
+    "cron", ["*/40 * * * *", "0 */5 * * *", "0 0 */2 * *", "0 9-17/2 * * *", "*/0 * * * *", "*,5 * * * *"]
+)
 def test_steps_that_do_not_go_around_have_no_words(cron: str) -> None:
     """`*/40` is at minute 0 and 40, which is not every 40 minutes."""
     assert cron_words(cron) == ""

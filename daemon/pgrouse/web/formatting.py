@@ -123,7 +123,9 @@ def cron_words(cron: str) -> str:
 def _has_exact_words(field: str, steps_of: int) -> bool:
     """Whether it has no steps, or those that divide an hour or a day: `*/40` is at 0 and 40, and not every 40 minutes."""
     whole, slash, step = field.partition("/")
-    return not slash or (whole == "*" and step.isdecimal() and int(step) > 0 and steps_of % int(step) == 0)
+    if not slash:
+        return whole == "*" or "*" not in whole
+    return whole == "*" and step.isdecimal() and int(step) > 0 and steps_of % int(step) == 0
 
 
 def now() -> datetime:
