@@ -17,6 +17,7 @@ from bench import (
     idle,
     latency,
     policies,
+    policies_elsewhere,
     publish,
     slow_disk,
     spark_consume,
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "drain": lambda postgres, machine: drain.measure(postgres, machine, rounds=5, messages=200_000),
     "handlers": lambda postgres, machine: handler_kinds.measure(postgres, machine, rounds=3),
     "policies": lambda postgres, machine: policies.measure(postgres, machine, rounds=3, messages=100_000),
+    "elsewhere": lambda postgres, machine: policies_elsewhere.measure(postgres, machine, rounds=5),
     "latency": lambda postgres, machine: latency.measure(postgres, machine, rounds=4, messages=400),
     "trickle": lambda postgres, machine: trickle.measure(postgres, machine, rounds=3, seconds=8),
     "publish": lambda postgres, machine: publish.measure(postgres, machine, rounds=10, seconds=3, clients=8),
@@ -97,7 +99,7 @@ def main(
 ) -> None:
     """Measure pgrouse, each figure next to its limit in the same run.
 
-    NAME: drain, handlers, policies, latency, publish, spark-export, spark-publish, spark-consume, http, dashboard, trickle, idle or growth; all of them if none is given. `growth` alone takes five minutes. With --peers: drain, latency, load or publish.
+    NAME: drain, handlers, policies, elsewhere, latency, publish, spark-export, spark-publish, spark-consume, http, dashboard, trickle, idle or growth; all of them if none is given. `growth` alone takes five minutes. With --peers: drain, latency, load or publish.
     """
     if dsn and flush_ms:
         raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")

@@ -51,11 +51,11 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) ->
         for _ in range(rounds):
             machine.wait_until_quiet()
             received.append(
-                _delays(conn, NOTIFY, _numbers(starts, messages // rounds), program.Marks(Path(folder) / "received"))
+                delays(conn, NOTIFY, _numbers(starts, messages // rounds), program.Marks(Path(folder) / "received"))
             )
             for kind, send in PUBLISH.items():
                 marks = program.Marks(Path(folder) / "begun")
-                begun[kind].append(_delays(conn, send, _numbers(starts, messages // rounds), marks))
+                begun[kind].append(delays(conn, send, _numbers(starts, messages // rounds), marks))
     return _report(received, begun)
 
 
@@ -64,8 +64,8 @@ def _numbers(starts: Iterator[int], messages: int) -> range:
     return range(start, start + messages + WARM_UP)
 
 
-def _delays(conn: psycopg.Connection[Any], send: bytes, numbers: range, marks: program.Marks) -> list[Delay]:
-    """Send each number by itself, and return when it arrived."""
+def delays(conn: psycopg.Connection[Any], send: bytes, numbers: range, marks: program.Marks) -> list[Delay]:
+    """Send each number by itself, and return how long it took, without the first few."""
     called: dict[int, int] = {}
     returned: dict[int, int] = {}
     begin = time.monotonic()

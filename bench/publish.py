@@ -67,7 +67,7 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int, cli
             # Forward and backward, so that a drift of the machine affects all alike.
             for way in list(tables) if number % 2 else reversed(tables):
                 script = WAYS[way][1] if way in WAYS else "publish.sql"
-                runs[way].append(_run(postgres, machine, tables[way], script, seconds, clients))
+                runs[way].append(run(postgres, machine, tables[way], script, seconds, clients))
             _run_one(postgres, machine, quiet, seconds, runs)
         from_python = publish_python.measure(postgres, machine, rounds)
     return _report(runs, from_python, seconds, clients, postgres.is_private)
@@ -83,14 +83,19 @@ def _run_one(
 ) -> None:
     """Let one connection publish, without a daemon and beside one that works off what is published and sleeps in between."""
     with postgres.database("beside_a_daemon", template) as copy:
-        runs[ALONE].append(_run(postgres, machine, copy, "publish.sql", seconds, clients=1))
+        runs[ALONE].append(run(postgres, machine, copy, "publish.sql", seconds, clients=1))
+    runs[BESIDE].append(run_beside(postgres, machine, template, seconds))
+
+
+def run_beside(postgres: Postgres, machine: Machine, template: Database, seconds: int) -> Run:
+    """Let one connection publish beside a live daemon, which is asleep at the start."""
     with postgres.database("beside_a_daemon", template) as copy, program.daemon(copy):
         program.wait_until_registered(copy)
         program.wait_until_asleep(copy)
-        runs[BESIDE].append(_run(postgres, machine, copy, "publish.sql", seconds, clients=1))
+        return run(postgres, machine, copy, "publish.sql", seconds, clients=1)
 
 
-def _run(postgres: Postgres, machine: Machine, database: Database, script: str, seconds: int, clients: int) -> Run:
+def run(postgres: Postgres, machine: Machine, database: Database, script: str, seconds: int, clients: int) -> Run:
     """Publish into an empty table."""
     with database.connect() as conn:
         conn.execute("TRUNCATE messages.message")

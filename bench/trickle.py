@@ -41,7 +41,7 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int) -> 
         for rate in RATES:
             with postgres.database("alone") as alone, postgres.database("trickle") as database:
                 machine.wait_until_quiet()
-                runs[rate].append(_run(postgres, alone, database, rate, seconds))
+                runs[rate].append(run(postgres, alone, database, rate, seconds))
     return Report(
         "trickle",
         f"Messages at random times over {CONNECTIONS} connections, a transaction each, for {seconds} s.",
@@ -49,7 +49,8 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int) -> 
     )
 
 
-def _run(postgres: Postgres, quiet: Database, database: Database, rate: int, seconds: int) -> Trickle:
+def run(postgres: Postgres, quiet: Database, database: Database, rate: int, seconds: int) -> Trickle:
+    """Publish at this rate into a database without a daemon, then into one beside a daemon."""
     with tempfile.TemporaryDirectory() as folder:
         begun, called = Path(folder) / "begun", Path(folder) / "called"
         alone = postgres.cpu_s()

@@ -24,8 +24,7 @@ AS $$
            CASE x.kind
              WHEN 'tick'          THEN 'the maintenance: no other tick runs'
              WHEN 'update_conditions'         THEN 'the watch over conditions: no alert of them is raised'
-             WHEN 'policies'      THEN 'the policies: anyone who else changes one waits'
-             WHEN 'subscriptions' THEN 'the subscriptions: anyone who else changes one waits'
+             WHEN 'policies'      THEN 'the policies and subscriptions: anyone who else changes one waits'
              WHEN 'topic'         THEN format('topic %s: no other claim takes from it', x.name)
              WHEN 'channels'      THEN format('the new channels of topic %s: no other claim takes from them', x.name)
              ELSE x.kind

@@ -15,11 +15,7 @@ BEGIN
   PERFORM messages.raise_armed_until(max(s.armed_until))
   FROM messages.sleeper AS s
   HAVING extract(epoch FROM max(s.armed_until)) > pg_sequence_last_value('messages.armed_until');
-  IF NOT messages.has_policies() AND (
-       EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_policy_flag(t)) OR EXISTS (SELECT FROM messages.subscription)) THEN
-    PERFORM messages.raise_policy_flag();
-  END IF;
-  -- All of them: this is written by a caller that does not wait for those that change a topic. lower_policy_flag takes back what is too much.
+  -- All of them: this is written by a caller that does not wait for those that change a topic. clear_policy_bits takes back what is too much.
   IF messages.policy_topic_bits() & ~coalesce(pg_sequence_last_value('messages.policy_topic_bits'), 0) <> 0 THEN
     PERFORM setval('messages.policy_topic_bits', 9223372036854775807);
   END IF;
@@ -30,7 +26,7 @@ BEGIN
   v_all := v_all + messages.prune_predecessors();
   v_all := v_all + messages.prune_waiters();
   v_all := v_all + messages.prune_keys();
-  PERFORM messages.lower_policy_flag();
+  PERFORM messages.clear_policy_bits();
   v_all := v_all + messages.prune_pauses();
   v_all := v_all + messages.prune_rates();
   v_all := v_all + messages.prune_mutexes();

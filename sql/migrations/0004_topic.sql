@@ -68,15 +68,10 @@ CREATE TYPE messages.policy AS (
   limits_channels      boolean
 );
 
--- Whether any topic uses a policy that publishing or settling has to look at: 2 = some may, else none does. A sequence, since reading one
--- costs next to nothing and needs no snapshot: a queue without policies pays nothing for them. It is raised before the policy is committed,
--- and lowered by the tick once no such policy is left.
-CREATE SEQUENCE messages.policy_flag AS smallint;
-SELECT setval('messages.policy_flag', 1);
-
--- Which topics use a policy that publishing has to look at, as a set of bits: bits 1 to 62 stand for the topics with this hash, bit 0 is
--- always set. The trigger admit_message looks up the policy of a row only where the bit of its topic is set, so that the policies of one topic cost
--- the rows of others nothing. It is kept as messages.policy_flag is; no publisher can write it.
+-- Which topics use a policy that publishing or settling has to look at, as a set of bits: bits 1 to 62 stand for the topics with this hash,
+-- bit 0 is always set. The policies of a topic are looked up only where its bit is set, so that the policies of one topic cost others next to
+-- nothing. A sequence, since reading one costs next to nothing and needs no snapshot; no publisher can write it. A bit is set before the policy
+-- is committed, and cleared by the tick once no such policy is left.
 CREATE SEQUENCE messages.policy_topic_bits AS bigint;
 SELECT setval('messages.policy_topic_bits', 1);
 

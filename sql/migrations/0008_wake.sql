@@ -38,7 +38,7 @@ CREATE TABLE messages.expected_result (
 );
 CREATE INDEX expected_result_until ON messages.expected_result (until);
 
--- Whether there may be waiters: 2 = yes. A sequence, for the reasons of messages.policy_flag, and one of its own, so that waiters cost publishers
+-- Whether there may be waiters: 2 = yes. A sequence, for the reasons of messages.policy_topic_bits, and one of its own, so that waiters cost publishers
 -- nothing. It is raised before the waiter is committed, and lowered by the tick once none is left.
 CREATE SEQUENCE messages.awaited_flag AS smallint;
 SELECT setval('messages.awaited_flag', 1);

@@ -44,8 +44,8 @@ SECURITY DEFINER
 AS $$
 BEGIN
   PERFORM messages.wait_mutex('policies');
-  IF EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_policy_flag(t)) THEN
-    PERFORM messages.raise_policy_flag();
+  IF EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_policy_bit(t)) THEN
+    PERFORM messages.set_policy_bits();
   END IF;
   IF EXISTS (SELECT FROM messages.topic AS t WHERE t.notify = 'always') THEN
     INSERT INTO messages.sleeper AS s (worker, topics, armed_until, next_look_at)

@@ -21,7 +21,7 @@ BEGIN
   -- Rows of a topic without such a policy may come in thousands, if a topic with one has its bit: so first this look, a quarter of what
   -- admission costs.
   -- What it found is not remembered from row to row: whatever the trigger can remember, a publisher can write.
-  PERFORM FROM messages.topic AS t WHERE t.topic = ANY (ARRAY['*', NEW.topic]) AND messages.needs_policy_flag(t);
+  PERFORM FROM messages.topic AS t WHERE t.topic = ANY (ARRAY['*', NEW.topic]) AND messages.needs_policy_bit(t);
   IF NOT FOUND THEN
     RETURN NEW;
   END IF;
@@ -52,7 +52,7 @@ BEGIN
 END
 $$;
 
--- DISTINCT FROM: who may not read the sequence is not let by. The bit is the one of the function policy_topic_bits.
+-- DISTINCT FROM: who may not read the sequence is not let by. The bit is that of policy_topic_bit: a function here would cost each statement more than its text.
 CREATE OR REPLACE TRIGGER admit_message
 BEFORE INSERT ON messages.message
 FOR EACH ROW

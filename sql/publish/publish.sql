@@ -81,7 +81,7 @@ BEGIN
     END IF;
   END IF;
 
-  IF NOT messages.has_policies() THEN
+  IF NOT messages.may_have_policy(p_topic) THEN
     SELECT u.id, u.outcome INTO publish.id, publish.outcome FROM messages.insert_or_merge(v_new, p_on_conflict) AS u;
   ELSE
     -- The copies for subscribers do the same with their keys; they are made by a trigger.

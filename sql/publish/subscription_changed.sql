@@ -1,5 +1,5 @@
 -- Refuse subscriptions that form a cycle, except for a topic that subscribes to itself: a message would be copied forever.
--- It also raises the policy flag, so that publishing checks subscriptions.
+-- It also sets the bits of topics with subscribers, so that publishing checks them.
 -- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: two changes that form a cycle together must see
 -- each other.
 CREATE OR REPLACE FUNCTION messages.subscription_changed()
@@ -11,7 +11,7 @@ DECLARE
   v_circle text;
   v_dead   text;
 BEGIN
-  PERFORM messages.wait_mutex('subscriptions');
+  PERFORM messages.wait_mutex('policies');
   SELECT s.topic || ' to ' || s.subscriber INTO v_dead
   FROM messages.subscription AS s WHERE s.subscriber LIKE '%.dlq' OR s.topic LIKE '%.dlq' LIMIT 1;
   IF v_dead IS NOT NULL THEN
@@ -33,7 +33,7 @@ BEGIN
   END IF;
 
   IF EXISTS (SELECT FROM messages.subscription) THEN
-    PERFORM messages.raise_policy_flag();
+    PERFORM messages.set_policy_bits();
   END IF;
   RETURN NULL;
 END

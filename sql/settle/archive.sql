@@ -73,7 +73,7 @@ BEGIN
     END LOOP;
   END IF;
   -- Asked once the rows are gone, not before: a policy that was committed until then is not missed. So it is with waiters and edges, below.
-  IF v_moved IS NOT NULL AND messages.has_policies() THEN
+  IF v_moved IS NOT NULL AND EXISTS (SELECT FROM unnest(v_worked || v_idle) AS t (topic) WHERE messages.may_have_policy(t.topic)) THEN
     PERFORM messages.apply_end_policies(v_worked || v_idle, v_keyed, p_result);
     -- Messages that no worker processed (skipped, fanned out) were no attempts: they say nothing about the handlers.
     IF v_worked IS NOT NULL AND p_result IN ('success', 'failed', 'lock_expired') THEN
@@ -100,7 +100,7 @@ AS $$
 $$;
 
 -- Apply the policies of topics to messages that ended: one line per policy, each reading only its own messages.
--- Called by: archive, in its transaction, only while some topic uses such a policy. p_topics: one entry for each message; p_keyed: those of
+-- Called by: archive, in its transaction, only if a topic of them may use such a policy. p_topics: one entry for each message; p_keyed: those of
 -- them that have a key, or NULL. Locks: as the functions it calls.
 CREATE OR REPLACE FUNCTION messages.apply_end_policies(p_topics text[], p_keyed messages.ended_message[], p_result text)
 RETURNS void

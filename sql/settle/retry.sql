@@ -92,7 +92,7 @@ BEGIN
   IF v_back.topics IS NOT NULL THEN
     PERFORM messages.notify_topics(ARRAY(SELECT DISTINCT t.topic FROM unnest(v_back.topics) AS t (topic)), v_back.due);
   END IF;
-  IF v_back.topics IS NOT NULL AND messages.has_policies() THEN
+  IF EXISTS (SELECT FROM unnest(v_back.topics) AS t (topic) WHERE messages.may_have_policy(t.topic)) THEN
     PERFORM messages.count_breaker_attempts(v_back.topics, false);
   END IF;
   IF v_back.superseded IS NOT NULL THEN

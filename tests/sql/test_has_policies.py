@@ -9,7 +9,7 @@ from tests.sql.queue import Queue
 
 @pytest.fixture(autouse=True)
 def flag_lowered(queue: Queue) -> None:
-    queue.value("SELECT setval('messages.policy_flag', 1)")
+    queue.value("SELECT setval('messages.policy_topic_bits', 1)")
 
 
 def test_without_such_a_policy_it_is_false(queue: Queue) -> None:

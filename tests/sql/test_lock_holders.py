@@ -52,7 +52,7 @@ def held(queue: Queue) -> dict[str, Row]:
     [
         (hold_the_tick, {"tick", "update_conditions"}),
         (hold_the_policies, {"policies"}),
-        (hold_the_subscriptions, {"subscriptions"}),
+        (hold_the_subscriptions, {"policies"}),
         (hold_a_topic, {"topic"}),
         (hold_new_channels, {"channels"}),
         (hold_a_counter, {"depth", "publish_rate"}),

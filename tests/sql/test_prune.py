@@ -95,7 +95,7 @@ def test_a_second_call_finds_nothing(queue: Queue) -> None:
 
 def test_flags_that_the_sequences_lack_are_set_again(own_queue: Queue) -> None:
     own_queue.policy("t", max_depth=1)
-    own_queue.rows("SELECT setval('messages.policy_flag', 1)")
+    own_queue.rows("SELECT setval('messages.policy_topic_bits', 1)")
 
     own_queue.call("prune")
 

@@ -142,7 +142,7 @@ def test_a_shorter_wait_does_not_end_a_longer_one(queue: Queue) -> None:
 
 
 def test_a_waiter_costs_publishers_nothing(queue: Queue) -> None:
-    queue.conn.execute("SELECT setval('messages.policy_flag', 1)")
+    queue.conn.execute("SELECT setval('messages.policy_topic_bits', 1)")
 
     wait_for(queue, queue.publish())
 

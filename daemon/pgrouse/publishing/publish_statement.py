@@ -24,10 +24,15 @@ CASTS = {
     "expect_result": "pg_catalog.text::boolean",
 }
 
-# While no topic has a policy that publishing must look at, it has no schema either: to know that costs next to nothing. Who may not read
-# the sequence gets NULL from it, and asks the topic.
-HAS_NO_SCHEMA = """
-    pg_catalog.pg_sequence_last_value('messages.policy_flag'::pg_catalog.regclass) OPERATOR(pg_catalog.=) 1
+# Whether a topic has no policy that publishing must look at: as NOT messages.may_have_policy, which no publisher may call. NULL for a role that
+# may not read the sequence.
+HAS_NO_POLICY = """
+    ((pg_catalog.pg_sequence_last_value('messages.policy_topic_bits'::pg_catalog.regclass) OPERATOR(pg_catalog.>>)
+      (1 OPERATOR(pg_catalog.+) pg_catalog.mod(pg_catalog.hashtext({topic}) OPERATOR(pg_catalog.&) 2147483647, 62)))
+      OPERATOR(pg_catalog.&) 1::bigint) OPERATOR(pg_catalog.=) 0"""
+# A topic without such a policy has no schema either: to know that costs next to nothing.
+HAS_NO_SCHEMA = f"""
+    {HAS_NO_POLICY.format(topic="%(topic)s::pg_catalog.text")}
     OR messages.payload_schema_digest(%(topic)s::pg_catalog.text) IS NULL
 """
 SCHEMA_IS_KNOWN = "messages.payload_schema_digest(%(topic)s::pg_catalog.text) OPERATOR(pg_catalog.=) %(known_schema)s::pg_catalog.text"

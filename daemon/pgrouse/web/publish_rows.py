@@ -7,8 +7,16 @@ import json
 from datetime import timedelta
 from typing import Any
 
-# While no topic has a policy that publishing must look at, all of them are one statement, and every one is inserted; else none is.
-INSERT = b"""
+from pgrouse.publishing.publish_statement import HAS_NO_POLICY
+
+# If no topic of theirs may have a policy that publishing must look at, all of them are one statement, and every one is inserted; else none is.
+INSERT = f"""
+    WITH given AS (
+      SELECT g.* FROM ROWS FROM (json_to_recordset(%s::json) AS (
+        topic text, channel text, key text, priority integer, payload jsonb, body text, headers jsonb,
+        available_at timestamptz, delay_s double precision, ttl_s double precision, max_attempts integer)
+      ) WITH ORDINALITY AS g
+    )
     INSERT INTO messages.message (topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts)
     SELECT b.topic, b.channel, b.key, coalesce(b.priority, 5),
            CASE WHEN b.body IS NULL THEN coalesce(b.payload, 'null') END, decode(b.body, 'base64'), b.headers,
@@ -16,13 +24,11 @@ INSERT = b"""
            greatest(coalesce(b.available_at, clock_timestamp() + coalesce(make_interval(secs => b.delay_s), '0')), clock_timestamp())
              + make_interval(secs => b.ttl_s),
            b.max_attempts
-    FROM ROWS FROM (json_to_recordset(%s::json) AS (
-      topic text, channel text, key text, priority integer, payload jsonb, body text, headers jsonb,
-      available_at timestamptz, delay_s double precision, ttl_s double precision, max_attempts integer)
-    ) WITH ORDINALITY AS b
-    WHERE (SELECT pg_sequence_last_value('messages.policy_flag'::regclass) = 1)
+    FROM given AS b
+    WHERE NOT EXISTS (SELECT FROM given AS g WHERE ({HAS_NO_POLICY.format(topic="g.topic")}) IS NOT TRUE)
     ORDER BY b.ordinality
-    RETURNING id"""
+    RETURNING id""".encode()  # noqa: S608 - a constant
+
 
 PLAIN_COLUMNS = ("channel", "key", "priority", "max_attempts")
 _encode = json.JSONEncoder().encode

@@ -1,4 +1,4 @@
-"""messages.needs_policy_flag: which policies publishing and settling must check."""
+"""messages.needs_policy_bit: which policies publishing and settling must check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.sql.queue import Queue
 
-NEEDS = "SELECT messages.needs_policy_flag(t) FROM messages.topic AS t WHERE topic = 't'"
+NEEDS = "SELECT messages.needs_policy_bit(t) FROM messages.topic AS t WHERE topic = 't'"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 -- Whether a topic's row holds a policy that publishing or settling must check.
--- Called by: the triggers topic_changed and admit_message, prune, lower_policy_flag. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.needs_policy_flag(p_topic messages.topic)
+-- Called by: the triggers topic_changed and admit_message, prune, clear_policy_bits. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.needs_policy_bit(p_topic messages.topic)
 RETURNS boolean
 LANGUAGE sql
 IMMUTABLE

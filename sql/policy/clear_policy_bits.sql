@@ -1,0 +1,32 @@
+-- Clear the bits of messages.policy_topic_bits that no topic needs any more.
+-- Called by: prune. Locks: the tables of policies in SHARE mode, only if free at once: a session that writes a policy goes first. They are
+-- released at once by rolling back the savepoint in which they were taken, which a setval survives: a session that writes a policy later
+-- sets its bit again. Result: whether any bit was cleared.
+CREATE OR REPLACE FUNCTION messages.clear_policy_bits()
+RETURNS boolean
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_has bigint;
+  v_did boolean;
+BEGIN
+  IF NOT messages.has_policies()
+    -- Above it the snapshot may be older than the policy.
+    OR current_setting('transaction_isolation') <> 'read committed' THEN
+    RETURN false;
+  END IF;
+  BEGIN
+    LOCK TABLE messages.topic, messages.subscription IN SHARE MODE NOWAIT;
+    -- Statements of their own: the look must be younger than the locks.
+    v_has := messages.policy_topic_bits();
+    v_did := v_has <> pg_sequence_last_value('messages.policy_topic_bits');
+    IF v_did THEN
+      PERFORM setval('messages.policy_topic_bits', v_has);
+    END IF;
+    RAISE EXCEPTION 'done' USING ERRCODE = 'PGR00';
+  EXCEPTION
+    WHEN lock_not_available THEN RETURN false;
+    WHEN SQLSTATE 'PGR00' THEN RETURN v_did;
+  END;
+END
+$$;

@@ -1,0 +1,15 @@
+-- Record which topics use a policy that publishing or settling must check: see policy_topic_bits.
+-- Called by: sessions that wrote such a policy or a subscription, in the same transaction, after they have locked the mutex 'policies'.
+-- Locks: nothing. A session that wrote a policy holds a lock on its table until it commits, with which messages.clear_policy_bits conflicts: it
+-- never clears the bit of a policy that it cannot see yet.
+CREATE OR REPLACE FUNCTION messages.set_policy_bits()
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  -- Bits are only added here. Who changes a policy has waited for all others who do, so none takes back what another one adds.
+  PERFORM setval('messages.policy_topic_bits', p.had | p.has)
+  FROM (SELECT pg_sequence_last_value('messages.policy_topic_bits') AS had, messages.policy_topic_bits() AS has) AS p
+  WHERE p.had | p.has <> p.had;
+END
+$$;
