@@ -13,8 +13,9 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
-from pgrouse.errors import ExitCode, PgrouseError
+from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 from pyspark_pgrouse.executors import pgrouse_error
 from pyspark_pgrouse.java import java_home
 
@@ -34,6 +35,12 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
 }
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
+
+
+CONNECT_REFUSED = (
+    "this job needs a Spark session with a JVM of its own, and this one is a client of Spark Connect: unset SPARK_REMOTE, or name the cluster's "
+    "master (spark://..., yarn, k8s://...)"
+)
 
 
 class SparkEnded(PgrouseError):
@@ -57,7 +64,7 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
         conf: more settings of Spark; they win.
 
     Raises:
-        ConfigError: there is no Java that Spark runs on, or no pgrouse in the Python of its executors.
+        ConfigError: there is no Java that Spark runs on, or no pgrouse in the Python of its executors; or the session is one of Spark Connect.
         SparkEnded: its JVM was gone when something failed.
     """
     if (home := java_home()) is not None:
@@ -66,6 +73,8 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger().addFilter(_is_no_echo)
     before = SparkSession.getActiveSession()
+    if is_remote() or "SPARK_REMOTE" in os.environ:
+        raise ConfigError(CONNECT_REFUSED)
     spark = before or _build(name, master, conf or {})
     try:
         yield spark

@@ -13,6 +13,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.utils import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,6 +66,8 @@ def _by_spark(
 def _known_to_hadoop(spark: SparkSession, directory: Directory) -> bool:
     if directory.is_local:
         return True
+    if is_remote():
+        return False  # a client of Spark Connect cannot ask
     context: Any = spark.sparkContext
     scheme = directory.url.partition("://")[0]
     try:
