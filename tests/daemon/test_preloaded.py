@@ -16,7 +16,7 @@ from tests.daemon.preloaded import Forked
 
 # A command that prints all that it can see of how it was started, waits when it is asked to, and ends with the code 7.
 PROGRAM = """
-import json, os, resource, signal, sys, threading, time
+import json, os, resource, signal, subprocess, sys, threading, time
 from multiprocessing import spawn
 
 status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines())
@@ -28,7 +28,7 @@ seen = {
     "path": sys.path,
     "folder": os.getcwd(),
     "environment": dict(os.environ),
-    "in C": os.popen("env | grep ^FORK").read(),
+    "in C": subprocess.run("env | grep ^FORK", shell=True, capture_output=True).stdout.decode(),
     "descriptors": [descriptors, len(os.listdir("/proc/self/fd")), sys.stdout.isatty(), sys.stdout.encoding],
     "session": [os.getsid(0) == os.getpid(), os.getpgrp() == os.getpid()],
     "threads": [threading.active_count(), status["Threads"], threading.current_thread() is threading.main_thread()],
