@@ -6,5 +6,5 @@ RETURNS boolean
 LANGUAGE sql
 VOLATILE
 AS $$
-  SELECT pg_sequence_last_value('messages.policy_topic_bits') <> 1
+  SELECT pg_sequence_last_value('messages.policy_topic_bits') IS DISTINCT FROM 1
 $$;

@@ -57,3 +57,13 @@ def test_in_a_settle_of_both_the_policies_hold(policed: Queue) -> None:
 
     assert len(claimed) == 3
     assert policed.depth("other") == 0
+
+
+def test_the_policies_hold_while_the_sequence_says_nothing(policed: Queue) -> None:
+    policed.conn.execute("ALTER SEQUENCE messages.policy_topic_bits RESTART")
+
+    policed.conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('other', '1')")
+
+    assert (policed.depth("other"), policed.call("has_policies")) == (1, True)
+    policed.call("prune")
+    assert (policed.call("may_have_policy", "other"), policed.call("may_have_policy", "t")) == (True, False)
