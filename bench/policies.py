@@ -1,4 +1,4 @@
-"""The cost of policies: nothing if they are not used, and the cost of channels and their limits for the drain."""
+"""The cost of channels and of their limits for the drain. (`policies_elsewhere` measures policies that are not used.)"""
 
 from __future__ import annotations
 
@@ -11,19 +11,11 @@ from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
 PLAIN = "no policy anywhere"
-UNUSED = "every policy on another topic"
 CHANNELS = "10,000 channels"
 LIMITED = "10,000 channels, each with a limit"
-EVERY_POLICY = """
-    INSERT INTO messages.topic
-      (topic, ttl, key_ttl, max_depth, max_payload_bytes, publish_rate, max_concurrency, dequeue_rate, channel_concurrency,
-       channel_min_interval, ordered, strict_lock, dead_letter, breaker)
-    VALUES ('other', '1 day', '1 hour', 1000, 1000, 1000, 10, 1000, 1, '1 s', true, true, true, '{}')
-"""
 # Each way to publish and to limit the backlog that is drained, with the share of the plain drain that it must reach.
 WAYS = {
     PLAIN: ("NULL::text", "SELECT", None),
-    UNUSED: ("NULL::text", EVERY_POLICY, Target(0.95, at_least=True)),
     CHANNELS: ("'c' || n %% 10000", "SELECT", Target(0.4, at_least=True)),
     LIMITED: (
         "'c' || n %% 10000",

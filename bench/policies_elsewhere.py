@@ -9,13 +9,20 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import drain, handler_kinds, latency, policies, program, publish, publish_python, trickle
+from bench import drain, handler_kinds, latency, program, publish, publish_python, trickle
 from bench.figure import Figure, Report, Target, percentile
 from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
+EVERY_POLICY = """
+    INSERT INTO messages.topic
+      (topic, ttl, key_ttl, max_depth, max_payload_bytes, publish_rate, max_concurrency, dequeue_rate, channel_concurrency,
+       channel_min_interval, ordered, strict_lock, dead_letter, breaker)
+    VALUES ('other', '1 day', '1 hour', 1000, 1000, 1000, 10, 1000, 1, '1 s', true, true, true, '{}')
+"""
 # What each side does before it is measured.
-SIDES = {"no policy anywhere": "SELECT", "every policy elsewhere": policies.EVERY_POLICY}
+SIDES = {"no policy anywhere": "SELECT", "every policy elsewhere": EVERY_POLICY}
+DRAINED = 100_000
 SECONDS = 4
 WAKES = 100
 RATE = 1000
@@ -43,7 +50,7 @@ def measure(postgres: Postgres, machine: Machine, rounds: int) -> Report:
             with database.connect() as conn:
                 conn.execute(SIDES[name].encode())
                 conn.execute(handler_kinds.EFFECT)
-        for measured in (_handlers, _wake, _steady, _publishers, _python):
+        for measured in (_drain, _handlers, _wake, _steady, _publishers, _python):
             for number in range(rounds):
                 for name in list(sides) if number % 2 else reversed(sides):
                     for row, value in measured(postgres, machine, sides[name]):
@@ -51,8 +58,16 @@ def measure(postgres: Postgres, machine: Machine, rounds: int) -> Report:
     return _report(values)
 
 
+def _drain(postgres: Postgres, machine: Machine, side: Database) -> Measured:
+    """Drain a backlog with `concurrency = 1000`."""
+    with postgres.database("elsewhere_backlog", side) as backlog:
+        drain.publish(backlog, DRAINED)
+        run = drain.by_daemon(postgres, machine, backlog, DRAINED)
+    yield Row(f"drain, concurrency = {drain.CONCURRENCY}", "messages/s", FASTER), run.rate
+
+
 def _handlers(postgres: Postgres, machine: Machine, side: Database) -> Measured:
-    """Drain a backlog with each kind of handler, at the defaults, and with `concurrency = 1000`."""
+    """Drain a backlog with each kind of handler, at the defaults."""
     with postgres.database("elsewhere_backlog", side) as backlog:
         for kind in handler_kinds.KINDS:
             with backlog.connect() as conn:
@@ -72,8 +87,8 @@ def _wake(postgres: Postgres, machine: Machine, side: Database) -> Measured:
     ):
         program.wait_until_asleep(database)
         machine.wait_until_quiet()
-        for kind, send in latency.PUBLISH.items():
-            numbers = range(WAKES) if kind == next(iter(latency.PUBLISH)) else range(WAKES, 2 * WAKES)
+        for nth, (kind, send) in enumerate(latency.PUBLISH.items()):
+            numbers = range(nth * WAKES, (nth + 1) * WAKES)
             delays = latency.delays(conn, send, numbers, program.Marks(Path(folder) / "begun"))
             value = percentile([delay.from_call for delay in delays], 0.5)
             yield Row(f"call of INSERT to handler, {kind}, p50", "ms", SOONER), value

@@ -35,11 +35,9 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
 }
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
-
-
 CONNECT_REFUSED = (
-    "this job needs a Spark session with a JVM of its own, and this one is a client of Spark Connect: unset SPARK_REMOTE, or name the cluster's "
-    "master (spark://..., yarn, k8s://...)"
+    "this job needs a Spark session with a JVM of its own, and this one is a client of Spark Connect: unset SPARK_REMOTE, "
+    "and name the cluster by --master (spark://..., yarn, k8s://...)"
 )
 
 
@@ -67,14 +65,14 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
         ConfigError: there is no Java that Spark runs on, or no pgrouse in the Python of its executors; or the session is one of Spark Connect.
         SparkEnded: its JVM was gone when something failed.
     """
+    if is_remote() or "SPARK_REMOTE" in os.environ:
+        raise ConfigError(CONNECT_REFUSED)
     if (home := java_home()) is not None:
         os.environ["JAVA_HOME"] = home
     # Executors on this machine run what runs here; where those of a cluster have it elsewhere, PYSPARK_PYTHON says so.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger().addFilter(_is_no_echo)
     before = SparkSession.getActiveSession()
-    if is_remote() or "SPARK_REMOTE" in os.environ:
-        raise ConfigError(CONNECT_REFUSED)
     spark = before or _build(name, master, conf or {})
     try:
         yield spark

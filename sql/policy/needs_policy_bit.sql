@@ -1,5 +1,5 @@
 -- Whether a topic's row holds a policy that publishing or settling must check.
--- Called by: the triggers topic_changed and admit_message, prune, clear_policy_bits. Locks: nothing.
+-- Called by: policy_topic_bits and the trigger admit_message. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.needs_policy_bit(p_topic messages.topic)
 RETURNS boolean
 LANGUAGE sql

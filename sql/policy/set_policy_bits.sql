@@ -1,5 +1,5 @@
 -- Record which topics use a policy that publishing or settling must check: see policy_topic_bits.
--- Called by: sessions that wrote such a policy or a subscription, in the same transaction, after they have locked the mutex 'policies'.
+-- Called by: the triggers topic_changed and subscription_changed, in the transaction of the change, once they have locked the mutex 'policies'.
 -- Locks: nothing. A session that wrote a policy holds a lock on its table until it commits, with which messages.clear_policy_bits conflicts: it
 -- never clears the bit of a policy that it cannot see yet.
 CREATE OR REPLACE FUNCTION messages.set_policy_bits()

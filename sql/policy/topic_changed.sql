@@ -44,9 +44,7 @@ SECURITY DEFINER
 AS $$
 BEGIN
   PERFORM messages.wait_mutex('policies');
-  IF EXISTS (SELECT FROM messages.topic AS t WHERE messages.needs_policy_bit(t)) THEN
-    PERFORM messages.set_policy_bits();
-  END IF;
+  PERFORM messages.set_policy_bits();
   IF EXISTS (SELECT FROM messages.topic AS t WHERE t.notify = 'always') THEN
     INSERT INTO messages.sleeper AS s (worker, topics, armed_until, next_look_at)
     SELECT '*', CASE WHEN NOT bool_or(t.topic = '*') THEN array_agg(t.topic) END, '9000-01-01 00:00+00', '9000-01-01 00:00+00'

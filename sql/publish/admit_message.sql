@@ -52,7 +52,7 @@ BEGIN
 END
 $$;
 
--- DISTINCT FROM: who may not read the sequence is not let by. The bit is that of policy_topic_bit: a function here would cost each statement more than its text.
+-- DISTINCT FROM: who may not read the sequence is not let by. The bit is that of policy_topic_bit, which publishers may not call.
 CREATE OR REPLACE TRIGGER admit_message
 BEFORE INSERT ON messages.message
 FOR EACH ROW

@@ -1,7 +1,7 @@
 -- Refuse subscriptions that form a cycle, except for a topic that subscribes to itself: a message would be copied forever.
 -- It also sets the bits of topics with subscribers, so that publishing checks them.
 -- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: two changes that form a cycle together must see
--- each other.
+-- each other, and one of policies sets bits, too.
 CREATE OR REPLACE FUNCTION messages.subscription_changed()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -32,9 +32,7 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'what is published there would go round for ever; leave one of them out';
   END IF;
 
-  IF EXISTS (SELECT FROM messages.subscription) THEN
-    PERFORM messages.set_policy_bits();
-  END IF;
+  PERFORM messages.set_policy_bits();
   RETURN NULL;
 END
 $$;

@@ -180,6 +180,18 @@ def javas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str
     return make
 
 
+def test_a_client_of_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://localhost")
+
+    with (
+        pytest.raises(ConfigError, match="unset SPARK_REMOTE, and name the cluster by --master") as raised,
+        session("t"),
+    ):
+        pass
+
+    assert raised.value.exit_code is ExitCode.BAD_CONFIG
+
+
 def test_a_missing_java_home_is_named_even_if_java_is_on_the_path(
     javas: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

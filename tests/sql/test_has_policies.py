@@ -8,7 +8,7 @@ from tests.sql.queue import Queue
 
 
 @pytest.fixture(autouse=True)
-def flag_lowered(queue: Queue) -> None:
+def bits_cleared(queue: Queue) -> None:
     queue.value("SELECT setval('messages.policy_topic_bits', 1)")
 
 

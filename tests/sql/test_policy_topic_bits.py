@@ -41,20 +41,6 @@ def test_a_policy_of_all_topics_sets_every_bit(queue: Queue) -> None:
     assert queue.value(MARKED) == ALL
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        "INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 'u')",
-        "INSERT INTO messages.depth (topic, rows) VALUES ('t', 1)",
-        "INSERT INTO messages.held_key (topic, key, message_id) VALUES ('t', 'k', 1), ('t', 'l', 2)",
-    ],
-)
-def test_a_topic_that_publishing_or_settling_must_check_for_another_reason_has_its_bit(queue: Queue, use: str) -> None:
-    queue.conn.execute(use.encode())
-
-    assert queue.call("policy_topic_bits") == queue.call("policy_topic_bit", "t") | 1
-
-
 def test_every_topic_with_held_keys_has_its_bit(queue: Queue) -> None:
     topics = [f"t{n}" for n in range(5)]
     for topic in topics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.sql.queue import Queue
+from tests.sql.queue import Background, Queue
 
 
 def test_the_bit_is_set_at_once_and_stays_after_a_rollback(queue: Queue, other: Queue) -> None:
@@ -21,6 +21,21 @@ def test_several_sessions_may_set_bits_at_once(queue: Queue, other: Queue) -> No
         queue.call("set_policy_bits")
 
         other.call("set_policy_bits")
+
+
+def test_a_change_of_subscriptions_waits_for_one_of_policies_and_loses_none_of_its_bits(
+    queue: Queue, other: Queue, background: Background
+) -> None:
+    with queue.conn.transaction():
+        queue.policy("t", ttl="1 s")
+        subscribed = background.start(
+            other.conn.execute, "INSERT INTO messages.subscription (topic, subscriber) VALUES ('u', 'v')"
+        )
+        while not background.is_blocked(other):
+            assert not subscribed.done()
+
+    subscribed.result(timeout=60)
+    assert (queue.call("may_have_policy", "t"), queue.call("may_have_policy", "u")) == (True, True)
 
 
 def test_while_a_policy_is_being_written_no_bit_is_cleared(queue: Queue, other: Queue) -> None:
