@@ -26,8 +26,9 @@ def _restored() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
-def take_signals() -> queue.Queue[int]:
-    taken: queue.Queue[int] = queue.Queue()
+def take_signals() -> queue.SimpleQueue[int]:
+    # A plain queue.Queue can deadlock: the handler may run while this thread holds its lock, in `get`.
+    taken: queue.SimpleQueue[int] = queue.SimpleQueue()
     signal.signal(signal.SIGHUP, lambda number, _: taken.put(number))
     return taken
 

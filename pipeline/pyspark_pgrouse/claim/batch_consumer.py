@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from pyspark_pgrouse.claim.consumer_locks import HeldClaims
 from pyspark_pgrouse.claim.executor_claims import NOTHING, ExecutorClaims
 from pyspark_pgrouse.claim.locks_process import LocksProcess, LocksProcessEnded
 from pyspark_pgrouse.claim.outcome import AttemptOutcome, Row, SettledCounts
+from pyspark_pgrouse.claim.signal_flag import SignalFlag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,7 +78,7 @@ class BatchConsumer:
         limits: ConsumerLimits,
         report: Callable[[BatchResult], None],
     ) -> None:
-        self.stop = threading.Event()
+        self.stop = SignalFlag()
         self.failed_in_a_row = 0
         self.settled = SettledCounts()
         self._function, self._claims, self._settler, self._locks = function, claims, settler, locks

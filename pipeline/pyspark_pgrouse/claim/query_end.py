@@ -10,19 +10,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 
+from pyspark_pgrouse.claim.signal_flag import SignalFlag
+
 READER = "pyspark.sql.streaming.python_streaming_source_runner"
-# The signal and the end of the socket come within milliseconds of each other, in either order.
-SIGNAL_TIMEOUT_S = 2.0
+# The signal and the end of the socket come within milliseconds of each other, in either order; on a machine that is busy, within seconds.
+SIGNAL_TIMEOUT_S = 20.0
 
 
 class QueryEnd:
     """Detects whether the query ended or Spark is gone."""
 
     def __init__(self) -> None:
-        self._was_signalled = threading.Event()
+        self._was_signalled = SignalFlag()
         self._parent = os.getppid()
 
     def watch(self) -> None:

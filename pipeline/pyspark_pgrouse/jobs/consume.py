@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from datetime import timedelta
@@ -28,6 +27,7 @@ from pyspark_pgrouse.claim.executor_claims import ExecutorClaims
 from pyspark_pgrouse.claim.locks_process import LocksProcess
 from pyspark_pgrouse.claim.outcome import DEAD, SettledCounts
 from pyspark_pgrouse.claim.share import ConsumerSettings
+from pyspark_pgrouse.claim.signal_flag import SignalFlag
 from pyspark_pgrouse.claim.user_function import find_function, source_file
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.program import main, spark_options
@@ -178,7 +178,7 @@ def _check_attempts(output: Output, conn: psycopg.Connection[Any], topics: Seque
     output.problem(what)
 
 
-def _install_signal_handlers(stop: threading.Event) -> None:
+def _install_signal_handlers(stop: SignalFlag) -> None:
     """Let the first signal stop in order, and the second one at once."""
 
     def handle(which: int, _frame: object) -> None:
