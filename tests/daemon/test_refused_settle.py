@@ -176,7 +176,7 @@ def test_a_single_settle_that_waits_too_long_is_requeued_with_all_behind_it(
             client = WorkerClient(conn, "w/0")
             got = await client.settle_and_claim([], ClaimRequest(["t"], 3))
             for each in got.claimed:
-                settle_buffer.add(Settlement(each, SettleKind.COMPLETE))
+                settle_buffer.add([Settlement(each, SettleKind.COMPLETE)])
             one = ClaimLoop(
                 0, SimpleNamespace(worker="w"), None, settle_buffer, SimpleNamespace(in_flight=in_flight), None
             )  # type: ignore[arg-type]

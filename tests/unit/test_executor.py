@@ -355,7 +355,7 @@ class TestStopping:
             drain = executor.settle_buffer.wake_events.new()
             executor.add([claimed()], 0)
             await until(lambda: executor.running)
-            executor.settle_buffer.add(Settlement(claimed(), SettleKind.COMPLETE))
+            executor.settle_buffer.add([Settlement(claimed(), SettleKind.COMPLETE)])
             executor.release_waiting()
             await drain.wait()
             gate.open.set()

@@ -86,7 +86,7 @@ def test_the_last_report_is_kept_until_the_message_ends(progress: Progress, clai
     assert progress.last(again) is None, "another claim of the same message has said nothing"
     progress.forget(message)
     assert progress.last(message) is None
-    assert not progress
+    assert not progress.notes
 
 
 @pytest.mark.parametrize(

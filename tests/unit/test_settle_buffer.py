@@ -27,8 +27,8 @@ def ended(claimed: Claimed) -> Callable[[], Settlement]:
 
 def test_waiting_results_are_taken_once(settle_buffer: SettleBuffer, ended: Callable[[], Settlement]) -> None:
     first, second = ended(), ended()
-    settle_buffer.add(first)
-    settle_buffer.add(second)
+    settle_buffer.add([first])
+    settle_buffer.add([second])
 
     assert settle_buffer.take() == [first, second]
     assert settle_buffer.take() == []
@@ -38,7 +38,7 @@ def test_a_buffer_is_idle_when_nothing_waits_and_nothing_is_being_sent(
     settle_buffer: SettleBuffer, ended: Callable[[], Settlement]
 ) -> None:
     assert settle_buffer.is_idle
-    settle_buffer.add(ended())
+    settle_buffer.add([ended()])
     assert not settle_buffer.is_idle
 
     taken = settle_buffer.take()
@@ -53,9 +53,9 @@ def test_results_that_could_not_be_flushed_are_first_next_time(
     settle_buffer: SettleBuffer, ended: Callable[[], Settlement]
 ) -> None:
     first, second = ended(), ended()
-    settle_buffer.add(first)
+    settle_buffer.add([first])
     taken = settle_buffer.take()
-    settle_buffer.add(second)
+    settle_buffer.add([second])
 
     settle_buffer.put_back(taken)
 
@@ -67,9 +67,9 @@ def test_results_that_could_not_be_flushed_are_first_next_time(
 def test_two_concurrent_flushes_are_counted_separately(
     settle_buffer: SettleBuffer, ended: Callable[[], Settlement]
 ) -> None:
-    settle_buffer.add(ended())
+    settle_buffer.add([ended()])
     first = settle_buffer.take()
-    settle_buffer.add(ended())
+    settle_buffer.add([ended()])
     second = settle_buffer.take()
 
     settle_buffer.done(first, [])
@@ -85,8 +85,8 @@ def test_a_lost_lock_is_counted_and_logged(
     settle_buffer: SettleBuffer, ended: Callable[[], Settlement], logged: LogCapture
 ) -> None:
     fine, lost = ended(), ended()
-    settle_buffer.add(fine)
-    settle_buffer.add(lost)
+    settle_buffer.add([fine])
+    settle_buffer.add([lost])
 
     settle_buffer.done(settle_buffer.take(), [lost.message.id])
 
@@ -100,13 +100,13 @@ def test_a_lost_lock_is_counted_and_logged(
 async def test_every_change_wakes_the_waiters(ended: Callable[[], Settlement], act: str) -> None:
     wake_events = WakeEvents()
     settle_buffer, waiter = SettleBuffer(wake_events), wake_events.new()
-    settle_buffer.add(ended())
+    settle_buffer.add([ended()])
     taken = settle_buffer.take()
     await waiter.wait(0)
 
     match act:
         case "add":
-            settle_buffer.add(ended())
+            settle_buffer.add([ended()])
         case "put_back":
             settle_buffer.put_back(taken)
         case "done":

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pgrouse.handlers.suspended import Suspended, to_coroutine
+from pgrouse.handlers.suspended import Suspended, wait_for
 
 
 def first_step(coroutine: Coroutine[Any, Any, Any]) -> Suspended:
@@ -114,4 +114,4 @@ async def test_an_awaitable_that_is_no_coroutine_becomes_one() -> None:
     future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     future.set_result("done")
 
-    assert await to_coroutine(future) == "done"
+    assert await wait_for(future) == "done"

@@ -37,11 +37,13 @@ class Message(NamedTuple):
 
 # What is selected of the functions that return messages.
 COLUMNS = ", ".join(f"f.{name}" for name in Message._fields)
+WIDTH = len(Message._fields)
 
 
 def read_messages(rows: list[tuple[Any, ...]]) -> list[Message]:
-    """Read rows that have these columns."""
-    return [Message._make(row) for row in rows]
+    """Read rows that begin with these columns."""
+    # As `Message._make` does, in half the time.
+    return [tuple.__new__(Message, row[:WIDTH]) for row in rows]
 
 
 def claim_refs(messages: Iterable[Message]) -> tuple[list[int], list[int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator
-from types import CoroutineType
 from typing import Any
 
 
@@ -39,10 +38,6 @@ class Suspended:
                 return (yield from coroutine.__await__())
 
 
-def to_coroutine(awaitable: Any) -> Coroutine[Any, Any, Any]:
-    """Return what an async function returned as a coroutine: decorated ones may return any awaitable."""
-    return awaitable if type(awaitable) is CoroutineType else _wait_for(awaitable)
-
-
-async def _wait_for(awaitable: Any) -> Any:
+async def wait_for(awaitable: Any) -> Any:
+    """Return the result of any awaitable, as a coroutine."""
     return await awaitable

@@ -25,7 +25,7 @@ from pgrouse.worker.completion_check import CompletionState
 from pgrouse.worker.failure_hooks import FailureHooks
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.metrics_recorder import AttemptResult
-from pgrouse.worker.observer import Observer
+from pgrouse.worker.observer import NO_OBSERVER, NO_SPAN, AttemptSpan, Observer
 from pgrouse.worker.run import Run, StopReason
 from pgrouse.worker.runners import Runner
 from pgrouse.worker.schema_cache import SchemaCache
@@ -67,6 +67,7 @@ class Attempts:
         self.runners, self.schemas, self.observer = runners, schemas, observer
         self.encryption, self._hooks = runtime.encryption, hooks
         self._is_encrypted = not isinstance(self.encryption, NoEncryption)
+        self._is_observed = observer is not NO_OBSERVER
         self.runs: set[Run] = set()
         self.is_draining = False
         # Decided once: the time of each handler is not taken for lines that are not logged.
@@ -88,7 +89,9 @@ class Attempts:
         """
         current_attempt.set_messages(messages)
         began_at = time.monotonic() if self._logs_ends else 0.0
-        span = self.observer.attempt(messages, is_batch=handler.batch_options is not None)
+        span: AttemptSpan = NO_SPAN
+        if self._is_observed:
+            span = self.observer.attempt(messages, is_batch=handler.batch_options is not None)
         call: HandlerCall | None = None
         ended: list[Settlement] | None = None
         try:
@@ -101,10 +104,11 @@ class Attempts:
             ended = _crashed(handler, messages, error)
         if run is not None:
             run.messages = messages
-        is_completing = bool(self.in_flight.completing) and any(map(self.in_flight.is_completing, messages))
+        is_completing = self.in_flight.completing and any(map(self.in_flight.is_completing, messages))
         if ended is not None and not is_completing:
             settled = self._settle_ended(messages, ended) if run is None else self._end(run, ended)
-            span.end(settled, lost=False)
+            if self._is_observed:
+                span.end(settled, lost=False)
             if self._logs_ends:
                 _log_ends(handler, call, settled, began_at)
             return None
@@ -154,10 +158,10 @@ class Attempts:
             if each.error is not None or each.warnings:
                 self._report_failures(settlements)
                 break
-        if self.in_flight.progress:
+        if self.in_flight.progress.notes:
             for each in settlements:
                 each.progress = self.in_flight.progress.last(each.message)
-        self.settle_buffer.add(*settlements)
+        self.settle_buffer.add(settlements)
         return settlements
 
     def _report_failures(self, settlements: list[Settlement]) -> None:

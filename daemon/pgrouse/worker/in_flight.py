@@ -102,7 +102,7 @@ class InFlight:
 
     def remove(self, messages: Iterable[Message]) -> None:
         """Remove messages that are settled, or whose lock was lost."""
-        noted = bool(self.progress)
+        noted = bool(self.progress.notes)
         for message in messages:
             held = self._messages.get(message.id)
             # The same message may have been lost and claimed again meanwhile.

@@ -36,18 +36,18 @@ class Progress:
 
     Args:
         wake: called when there is something to write at once.
+
+    Attributes:
+        notes: by id and claim.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.wake = wake
-        self._notes: dict[tuple[int, int], ProgressNote] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._notes)
+        self.notes: dict[tuple[int, int], ProgressNote] = {}
 
     def note(self, message: Message, text: str) -> None:
         """Remember the progress of a message."""
-        note = self._notes.setdefault((message.id, message.claim_id), ProgressNote(message, text))
+        note = self.notes.setdefault((message.id, message.claim_id), ProgressNote(message, text))
         note.text = text
         note.is_unwritten = True
         if time.monotonic() - note.written_at >= WRITE_EVERY_S:
@@ -56,7 +56,7 @@ class Progress:
     def due(self, now: float) -> list[ProgressNote]:
         """Return what should be written now, and count it as written."""
         due = [
-            note for note in list(self._notes.values()) if note.is_unwritten and now - note.written_at >= WRITE_EVERY_S
+            note for note in list(self.notes.values()) if note.is_unwritten and now - note.written_at >= WRITE_EVERY_S
         ]
         for note in due:
             # Before the write: what is noted meanwhile has to be written again.
@@ -71,15 +71,15 @@ class Progress:
     def pause_s(self, now: float) -> float:
         """Return for how long nothing is due."""
         return min(
-            (note.written_at + WRITE_EVERY_S - now for note in list(self._notes.values()) if note.is_unwritten),
+            (note.written_at + WRITE_EVERY_S - now for note in list(self.notes.values()) if note.is_unwritten),
             default=math.inf,
         )
 
     def last(self, message: Message) -> str | None:
         """Return the last progress of a message."""
-        note = self._notes.get((message.id, message.claim_id))
+        note = self.notes.get((message.id, message.claim_id))
         return None if note is None else note.text
 
     def forget(self, message: Message) -> None:
         """Forget a message that is settled, or whose lock was lost."""
-        self._notes.pop((message.id, message.claim_id), None)
+        self.notes.pop((message.id, message.claim_id), None)

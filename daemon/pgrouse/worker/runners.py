@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from types import CoroutineType
 from typing import Protocol
 
 import structlog
@@ -21,7 +22,7 @@ from pgrouse import events
 from pgrouse.client.settlement import Settlement
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.outcome import Outcome, describe
-from pgrouse.handlers.suspended import Suspended, to_coroutine
+from pgrouse.handlers.suspended import Suspended, wait_for
 from pgrouse.worker.child_process import ChildProcesses
 from pgrouse.worker.daemon_runtime import DaemonRuntime
 from pgrouse.worker.django_connections import clean_up_after_coroutine, fresh_connections
@@ -69,7 +70,9 @@ class LoopRunner:
             return self._end(call, began, error)
         if not call.was_called:
             return self._end(call, began, None)
-        coroutine = to_coroutine(coroutine)
+        if type(coroutine) is not CoroutineType:
+            # Decorated async functions may return any awaitable.
+            coroutine = wait_for(coroutine)
         try:
             awaited = coroutine.send(None)
         except StopIteration as end:

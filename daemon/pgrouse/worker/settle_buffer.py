@@ -6,6 +6,8 @@ extending the locks of these messages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import structlog
 
 from pgrouse import events
@@ -35,7 +37,7 @@ class SettleBuffer:
         self.counts: dict[SettleKind, int] = dict.fromkeys(SettleKind, 0)
         self.lost_count = 0
 
-    def add(self, *settlements: Settlement) -> None:
+    def add(self, settlements: Sequence[Settlement]) -> None:
         """Add the settlements of attempts that ended at once; without any, the claim loops learn that slots are free."""
         # A claim loop that was woken by the first takes all of them.
         if not (self.waiting and settlements):

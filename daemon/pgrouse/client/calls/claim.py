@@ -129,5 +129,5 @@ def _places(slots: Sequence[int | None] | None, *others: Any) -> list[Any]:
 
 def _read_claimed(rows: Rows) -> Claimed:
     # The last row is no message: it says what the claim left.
-    *found, (*_, held_back, next_due_s, oldest_xid) = rows
-    return Claimed([Message._make(row[:-3]) for row in found], held_back, next_due_s, oldest_xid)
+    (*_, held_back, next_due_s, oldest_xid) = rows[-1]
+    return Claimed(read_messages(rows[:-1]), held_back, next_due_s, oldest_xid)
