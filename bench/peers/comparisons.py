@@ -11,7 +11,7 @@ from bench.figure import Figure, Report, percentile
 from bench.latency import EVERY_S, Delay
 from bench.peers.field import Field, Rounds
 from bench.peers.peer import BEST, DEFAULTS, NOTIFIED, PGROUSE
-from bench.peers.run import CHUNK, Entrant, bulk, copied, delays, drained
+from bench.peers.run import CHUNK, Entrant, bulk, copied, drained, trickled
 from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
@@ -91,7 +91,11 @@ def wakes(postgres: Postgres, machine: Machine, among: Field, rounds: int, messa
     for _ in range(rounds):
         for entrant in among.entrants:
             run = partial(
-                *(delays, postgres, machine, entrant), settings=NOTIFIED, messages=messages, every=EVERY_S, publishers=1
+                *(trickled, postgres, machine, entrant),
+                settings=NOTIFIED,
+                messages=messages,
+                every=EVERY_S,
+                publishers=1,
             )
             values.attempt(entrant, (entrant.peer.name, ""), run)
     return Report(
@@ -110,7 +114,7 @@ def loads(postgres: Postgres, machine: Machine, among: Field, rounds: int, secon
             # The best settings of pgmq do without notifications, and have to be chosen instead of them.
             settings = NOTIFIED if entrant.peer.name == "pgmq" else BEST
             run = partial(
-                *(delays, postgres, machine, entrant),
+                *(trickled, postgres, machine, entrant),
                 settings=settings,
                 messages=int(seconds / LOAD_EVERY_S),
                 every=LOAD_EVERY_S,
@@ -120,17 +124,31 @@ def loads(postgres: Postgres, machine: Machine, among: Field, rounds: int, secon
     return Report(
         "peers-load",
         f"A thousand messages a second over {LOAD_PUBLISHERS} connections for {seconds:g} s, at the best settings.",
-        _delays(values, ("from the call",)),
+        [*_delays(values, ("from the call",)), *_cores(values)],
         among.notes,
     )
 
 
 def _delays(values: Rounds, kinds: tuple[str, ...]) -> list[Figure]:
     return [
-        Figure(f"{key[0]}, {kind}, {name}", "ms", [percentile(_times(kind, each), share) for each in rounds])
+        Figure(f"{key[0]}, {kind}, {name}", "ms", [percentile(_times(kind, each.delays), share) for each in rounds])
         for kind in kinds
         for name, share in (("p50", 0.5), ("p99", 0.99))
         for key, rounds in values.complete().items()
+    ]
+
+
+def _cores(values: Rounds) -> list[Figure]:
+    complete = values.complete().items()
+    return [
+        *(
+            Figure(f"{key[0]}, CPU of the server", "cores", [each.server_cores for each in rounds])
+            for key, rounds in complete
+        ),
+        *(
+            Figure(f"{key[0]}, CPU of the worker", "cores", [each.worker_cores for each in rounds])
+            for key, rounds in complete
+        ),
     ]
 
 

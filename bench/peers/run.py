@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from bench import drain, program
+from bench import drain, program, usage
 from bench.latency import WARM_UP, Delay
 from bench.peers.peer import BEST, PGROUSE, Peer
 from bench.postgres import Database, Postgres
@@ -29,6 +29,21 @@ LISTEN_FOR_MORE_S = 0.3
 
 class PeerFailed(Exception):
     """A program ended with an error, or its counts are wrong; the text says which."""
+
+
+@dataclass(frozen=True)
+class Trickled:
+    """Messages that were published one at a time.
+
+    Attributes:
+        delays: how long each took.
+        server_cores: what the server used, publishes included; NaN when it is on another machine.
+        worker_cores: what the worker used.
+    """
+
+    delays: list[Delay]
+    server_cores: float
+    worker_cores: float
 
 
 @dataclass(frozen=True)
@@ -133,7 +148,7 @@ def drained(postgres: Postgres, machine: Machine, entrant: Entrant, backlog: Dat
         return messages / (end - marks.read()["first"]) * 1e9
 
 
-def delays(
+def trickled(
     postgres: Postgres,
     machine: Machine,
     entrant: Entrant,
@@ -142,8 +157,8 @@ def delays(
     messages: int,
     every: float,
     publishers: int,
-) -> list[Delay]:
-    """Publish messages one at a time to a worker that waits for them; return how long each took."""
+) -> Trickled:
+    """Publish messages one at a time to a worker that waits for them."""
     with entrant.database(postgres) as database, tempfile.TemporaryDirectory() as folder:
         marks = program.Marks(Path(folder) / "marks")
         with entrant.worker(database, settings, marks.file) as process:
@@ -153,17 +168,21 @@ def delays(
             machine.wait_until_quiet()
             each = messages // publishers + WARM_UP
             firsts = [1 + each * number for number in range(publishers)]
+            before = time.monotonic(), postgres.cpu_s(), usage.family_cpu_s(process.pid)
             sent = entrant.calls(database, [["trickle", first, each, every * publishers] for first in firsts])
             numbers = [list(range(first, first + each)) for first in firsts]
             everything = {str(n) for batch in numbers for n in batch}
             _wait(process, lambda: everything <= marks.read().keys(), "its last message")
             _wait(process, lambda: _count(database, entrant.peer.left) == 0, "its tables to be empty")
+            after = time.monotonic(), postgres.cpu_s(), usage.family_cpu_s(process.pid)
             begun = marks.read()
-        return [
+        took_s, server_s, worker_s = (end - begin for begin, end in zip(before, after, strict=True))
+        delays = [
             Delay((begun[str(n)] - called) / 1e6, (begun[str(n)] - returned) / 1e6)
             for batch, times in zip(numbers, sent, strict=True)
             for n, called, returned in list(zip(batch, times["called"], times["returned"], strict=True))[WARM_UP:]
         ]
+        return Trickled(delays, server_s / took_s, worker_s / took_s)
 
 
 def bulk(

@@ -3,6 +3,7 @@
 DAEMON_STARTED = "daemon.started"
 DAEMON_STOPPING = "daemon.stopping"
 DAEMON_STOPPED = "daemon.stopped"
+WORKER_SCALED = "worker.scaled"
 DAEMON_RELOAD_FAILED = "daemon.reload_failed"
 FILES_CHANGED = "files.changed"
 POLICY_CHANGED = "policy.changed"

@@ -16,6 +16,8 @@ CREATE TABLE messages.worker (
   -- Since when it is asked to drain, as it would on SIGTERM, and by whom.
   drain_asked_at timestamptz,
   drain_asked_by text,
+  -- How many handlers it is to run at once, instead of `concurrency`, which is its configuration's.
+  requested_concurrency integer CHECK (requested_concurrency BETWEEN 1 AND 10000),
   -- Workers over HTTP are here too: by the name that its claims give, without a process that could be asked.
   kind           text        NOT NULL DEFAULT 'daemon' CHECK (kind IN ('daemon', 'http'))
 ) WITH (fillfactor = 50);

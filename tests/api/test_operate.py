@@ -216,6 +216,22 @@ def test_workers_are_listed_and_requested_to_drain(http: httpx.Client, queue: Qu
     assert code(http.post("/v1/workers/drain", json={"name": "no-worker"})) == "not_found"
 
 
+def test_a_worker_is_scaled_unless_it_works_over_http(http: httpx.Client, queue: Queue) -> None:
+    queue.call("register_worker", "o.worker", "host", 1, "0", ["o.t"], 5)
+    queue.call("touch_http_worker", "http:o/w", "host", ["o.t"], 5)
+
+    scaled = http.post("/v1/workers/scale", json={"name": "o.worker", "concurrency": 9})
+
+    assert scaled.json() == {"name": "o.worker", "concurrency": 9}
+    listed = {each["name"]: each for each in http.get("/v1/workers").json()["workers"]}
+    assert (listed["o.worker"]["concurrency"], listed["o.worker"]["configured_concurrency"]) == (9, 5)
+    http.post("/v1/workers/scale", json={"name": "o.worker", "concurrency": None})
+    assert queue.value("SELECT requested_concurrency FROM messages.worker WHERE name = 'o.worker'") is None
+    over_http = http.post("/v1/workers/scale", json={"name": "http:o/w", "concurrency": 9})
+    assert (over_http.status_code, code(over_http)) == (422, "invalid_value")
+    assert code(http.post("/v1/workers/scale", json={"name": "no-worker", "concurrency": 9})) == "not_found"
+
+
 def test_the_maintenance_and_each_of_its_tasks_run_on_request(http: httpx.Client, queue: Queue) -> None:
     expired = queue.publish("o.reap")
     queue.row("UPDATE messages.message SET expires_at = clock_timestamp() WHERE id = %s RETURNING 1", [expired])

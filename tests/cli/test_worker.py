@@ -42,6 +42,21 @@ def test_an_analyst_may_list_them(pgrouse: Shell, queue: Queue, acting_as: Calla
     assert len(pgrouse("worker", "list", "--json").objects) == 1
 
 
+def test_a_worker_is_scaled_and_runs_as_configured_again(pgrouse: Shell, queue: Queue) -> None:
+    queue.call("register_worker", "w", "host", 1, "0", ["t"], 10)
+
+    scaled = pgrouse("worker", "scale", "w", "3")
+
+    assert (scaled.code, scaled.out) == (0, "asked w to run 3 handlers at once\n")
+    assert [row["concurrency"] for row in pgrouse("worker", "list", "--json").objects] == [3]
+    back = pgrouse("worker", "scale", "w")
+    assert (back.code, back.out) == (0, "asked w to run as many handlers as it is configured for\n")
+    (row,) = pgrouse("worker", "list", "--json").objects
+    assert (row["concurrency"], row["configured_concurrency"]) == (10, 10)
+    assert pgrouse("worker", "scale", "unknown", "3").code == 1
+    assert pgrouse("worker", "scale", "w", "0").code == 2
+
+
 def test_a_worker_is_requested_to_drain(pgrouse: Shell, queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 1, "0", ["t"], 1)
 

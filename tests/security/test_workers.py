@@ -104,6 +104,7 @@ def test_workers_can_release_stop_and_wake_each_other(worker: Queue, queue: Queu
     [
         "SELECT messages.cancel('{1}')",
         "SELECT messages.drain_worker('w')",
+        "SELECT messages.scale_worker('w', 1)",
         "SELECT payload FROM messages.message",
         "SELECT payload FROM messages.message_archive",
         "INSERT INTO messages.message (topic, payload) VALUES ('t', '1')",

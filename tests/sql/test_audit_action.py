@@ -149,6 +149,11 @@ def drain_worker(queue: Queue) -> None:
     queue.call("drain_worker", "w")
 
 
+def scale_worker(queue: Queue) -> None:
+    queue.call("register_worker", "w", "host", 1, "1.0", ["t"], 1)
+    queue.call("scale_worker", "w", 5)
+
+
 def add_token(queue: Queue) -> None:
     queue.value("SELECT messages.add_token('ops', sha256('secret'), '{operator}')")
 
@@ -214,6 +219,7 @@ ACTIONS: list[Callable[[Queue], None]] = [
         resume_schedule,
         delete_export,
         drain_worker,
+        scale_worker,
         add_token,
         revoke_token,
     ),

@@ -110,7 +110,7 @@ MAY_CALL = {
         *("silence", "unsilence", "silenced_until", "conditions", "open_conditions", "replay_alerts", "delete_sink"),
         *("claim_delivery", "settle_delivery"),
         *("add_token", "revoke_token", "check_token", "open_session", "check_session", "close_session"),
-        *("begin_request", "end_request", "drain_worker", "run_maintenance"),
+        *("begin_request", "end_request", "drain_worker", "scale_worker", "run_maintenance"),
         "dead_topics",
         "find_dead",
         "preview_redrive",

@@ -134,6 +134,52 @@ class TestLoops:
             assert len(executor.singles.workers) == 4
             gate.open.set()
 
+    async def test_more_handlers_run_at_once_after_it_was_scaled_up(self, claimed: Claimed) -> None:
+        gate = Gate()
+
+        async with executor_of(handler(gate.handle), concurrency=1, prefetch=9) as executor:
+            executor.add([claimed(payload=str(n)) for n in range(5)], 0)
+            await until(lambda: len(gate.started) == 1)
+            executor.scale(3)
+            await until(lambda: len(gate.started) == 3)
+
+            assert executor.capacity().limit == 7
+            gate.open.set()
+            await until(lambda: len(gate.started) == 5)
+
+    async def test_fewer_handlers_run_at_once_after_it_was_scaled_down(self, claimed: Claimed) -> None:
+        gate = Gate()
+
+        async with executor_of(handler(gate.handle), concurrency=4, prefetch=9) as executor:
+            executor.add([claimed(payload=str(n)) for n in range(8)], 0)
+            await until(lambda: executor.running == 4)
+            executor.scale(2)
+            assert executor.running == 4, "what runs is not stopped"
+            gate.open.set()
+            await until(lambda: len(executor.settle_buffer.waiting) == 8)
+            gate.open.clear()
+            executor.add([claimed(payload=str(n)) for n in range(8, 13)], 0)
+            await until(lambda: len(gate.started) == 10)
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+            assert (executor.running, executor.singles.not_started, len(executor.singles.workers)) == (2, 3, 2)
+            gate.open.set()
+            await until(lambda: len(executor.settle_buffer.waiting) == 13)
+
+    async def test_a_message_for_which_an_idle_worker_was_woken_is_run_by_another(self, claimed: Claimed) -> None:
+        gate = Gate()
+
+        async with executor_of(handler(gate.handle), concurrency=3) as executor:
+            gate.open.set()
+            executor.add([claimed() for _ in range(3)], 0)
+            await until(lambda: len(executor.settle_buffer.waiting) == 3)
+            executor.add([claimed()], 0)
+            executor.scale(1)
+            await until(lambda: len(executor.settle_buffer.waiting) == 4)
+
+            assert len(executor.singles.workers) == 1
+
     async def test_handlers_that_compute_continuously_yield_to_other_tasks(self, claimed: Claimed) -> None:
         turns = 0
 

@@ -17,7 +17,7 @@ from pgrouse.client.call import Call
 from pgrouse.client.message import Message
 from pgrouse.errors import LockLost
 from pgrouse.worker import heartbeat, progress
-from pgrouse.worker.heartbeat import Heartbeat, Registration
+from pgrouse.worker.heartbeat import Heartbeat, Registration, WorkerRequests
 from pgrouse.worker.in_flight import InFlight
 from tests.server.deadline import eventually
 
@@ -106,10 +106,10 @@ async def beating(
     in_flight: InFlight,
     notes: Notes,
     on_lock_lost: Callable[[list[Message]], None] = print,
-    on_drain_requested: Callable[[], None] | None = None,
+    on_requests: Callable[[WorkerRequests], None] | None = None,
 ) -> AsyncIterator[Heartbeat]:
     worker = Registration("w", "h", 1, "0", [], 1)
-    thread = Heartbeat(notes, in_flight, on_lock_lost, worker, dict, on_drain_requested=on_drain_requested)  # type: ignore[arg-type]
+    thread = Heartbeat(notes, in_flight, on_lock_lost, worker, dict, on_requests=on_requests)  # type: ignore[arg-type]
     thread.start()
     try:
         yield thread
@@ -378,7 +378,7 @@ async def test_a_refused_worker_heartbeat_is_logged_once_and_keeps_the_connectio
     notes.refuses = refused
     drained: list[bool] = []
 
-    async with beating(in_flight, notes, on_drain_requested=lambda: drained.append(True)) as thread:
+    async with beating(in_flight, notes, on_requests=lambda asked: drained.append(asked.drain)) as thread:
         await until(lambda: len(notes.beats) > 5)
         assert (thread.is_failing, thread.last_seen_at, drained) == (False, 0.0, [])
         notes.refuses = b"nothing"

@@ -21,7 +21,7 @@ from tests.web.site import Site, Visitor
 EMPTY = """
   TRUNCATE messages.message, messages.message_archive, messages.schedule, messages.worker, messages.sleeper, messages.measure,
     messages.channel, messages.breaker, messages.rate, messages.depth, messages.alert, messages.alert_sink, messages.subscription, messages.condition, messages.audit,
-    messages.depth_change, messages.dead_count,
+    messages.depth_change, messages.dead_count, messages.export_cursor,
     messages.tick_mark, messages.low_water, messages.redrive_log, messages.dead_letter, messages.silence,
     messages.blocked_message, messages.dependency, messages.end_event, messages.step RESTART IDENTITY CASCADE;
   DELETE FROM messages.topic WHERE topic <> '*';
@@ -117,10 +117,10 @@ def queue(db: psycopg.Connection[Any]) -> Queue:
 def as_token(queue: Queue) -> Callable[..., dict[str, str]]:
     """`as_token("viewer", topics=("mail*",))` creates a token and returns its headers. From then on local clients need one."""
 
-    def make(*roles: str, topics: tuple[str, ...] = ("*",)) -> dict[str, str]:
+    def make(*roles: str, topics: tuple[str, ...] = ("*",), name: str = "test") -> dict[str, str]:
         token = tokens.new()
-        query = "SELECT messages.add_token('test', %s, %s, %s)"
-        queue.conn.execute(query, [tokens.digest(token), list(roles), list(topics)])
+        query = "SELECT messages.add_token(%s, %s, %s, %s)"
+        queue.conn.execute(query, [name, tokens.digest(token), list(roles), list(topics)])
         return {"Authorization": f"Bearer {token}"}
 
     return make

@@ -185,6 +185,7 @@ def test_a_page_loads_nothing_from_other_sites_and_has_no_inline_script(visitor:
         "/messages/new",
         "/dead",
         "/alerts",
+        "/archive",
         "/doctor",
         "/audit",
         "/tokens",

@@ -24,6 +24,7 @@ ACTIONS = {
     "/schedules/nightly/pause": {},
     "/schedules/nightly/remove": {},
     "/workers/drain": {"name": "w-1"},
+    "/workers/scale": {"name": "w-1", "concurrency": "3"},
 }
 
 
@@ -74,6 +75,7 @@ def test_a_viewer_cannot_act(site: Site, ready: Queue, as_token: Any, role: str)
     assert ready.value("SELECT count(*) FROM messages.schedule WHERE paused_at IS NULL") == 2
     assert ready.value("SELECT count(*) FROM messages.message") == 2
     assert ready.value("SELECT drain_asked_at FROM messages.worker") is None
+    assert ready.value("SELECT requested_concurrency FROM messages.worker") is None
 
 
 def test_a_token_sees_only_its_topics(site: Site, ready: Queue, as_token: Any) -> None:

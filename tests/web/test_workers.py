@@ -53,3 +53,31 @@ def test_drain_stops_the_worker_after_a_confirmation(visitor: Visitor, queue: Qu
 
     asked = queue.row("SELECT drain_asked_at, drain_asked_by FROM messages.worker")
     assert (asked.drain_asked_at is not None, asked.drain_asked_by) == (True, "local")
+
+
+def test_a_worker_is_scaled_and_shows_what_it_is_configured_for(visitor: Visitor, queue: Queue) -> None:
+    sample_data.worker(queue, "w-1")
+    page = visitor.open("/workers")
+
+    page.get_by_role("link", name="Scale w-1").click()
+    page.get_by_label("Handlers at once").fill("3")
+    page.get_by_role("button", name="Scale").click()
+
+    expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text(
+        "3 run at once (scaled, configured for 10)"
+    )
+    assert queue.value("SELECT requested_concurrency FROM messages.worker") == 3
+    page.get_by_role("link", name="Scale w-1").click()
+    page.get_by_label("Handlers at once").fill("")
+    page.get_by_role("button", name="Scale").click()
+    expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text("10 run at once")
+    assert queue.value("SELECT requested_concurrency FROM messages.worker") is None
+
+
+def test_a_worker_over_http_has_no_button_to_scale_it(visitor: Visitor, queue: Queue) -> None:
+    queue.call("touch_http_worker", "http:t/w", "host", ["mail"], 10)
+
+    page = visitor.open("/workers")
+
+    expect(page.get_by_role("button", name="Drain http:t/w")).to_be_visible()
+    expect(page.get_by_role("link", name="Scale")).to_have_count(0)

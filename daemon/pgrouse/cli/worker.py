@@ -1,4 +1,4 @@
-"""`pgrouse worker`: list and drain workers."""
+"""`pgrouse worker`: list, scale and drain workers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import click
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.table import Column
 from pgrouse.client.call import run
-from pgrouse.client.calls.worker import drain_worker
+from pgrouse.client.calls.worker import drain_worker, scale_worker
 from pgrouse.client.worker_list import RegisteredWorker, find_workers
 from pgrouse.errors import ExitCode
-from pgrouse.format import show_age, show_ago
+from pgrouse.format import plural, show_age, show_ago
 from pgrouse.jsonb import Raw
 
 MOST = 10_000
@@ -21,7 +21,7 @@ MOST = 10_000
 
 @click.group(cls=CommandGroup)
 def worker() -> None:
-    """List the workers, and drain them."""
+    """List the workers, scale and drain them."""
 
 
 @worker.command("list")
@@ -65,7 +65,31 @@ def drain(session: CliSession, name: str) -> int:
     if session.as_json:
         session.output.record({"name": name, "draining": is_known})
     if not is_known:
-        session.output.problem(f"there is no worker {name}: see `pgrouse worker list`")
-        return ExitCode.FOUND_A_PROBLEM
+        return _unknown(session, name)
     session.output.say(f"asked {name} to drain")
     return ExitCode.OK
+
+
+@worker.command()
+@click.argument("name")
+@click.argument("concurrency", type=click.IntRange(1, 10_000), required=False)
+@click.pass_obj
+def scale(session: CliSession, name: str, concurrency: int | None) -> int:
+    """Change how many handlers a worker runs at once, until it restarts.
+
+    Without a number, it runs as many as it is configured for. It reacts within seconds; handlers that run are not stopped.
+    """
+    is_known = session.run(scale_worker(name, concurrency))
+    if session.as_json:
+        session.output.record({"name": name, "concurrency": concurrency, "scaled": is_known})
+    if not is_known:
+        return _unknown(session, name)
+    session.output.say(
+        f"asked {name} to run {plural(concurrency, 'handler') + ' at once' if concurrency else 'as many handlers as it is configured for'}"
+    )
+    return ExitCode.OK
+
+
+def _unknown(session: CliSession, name: str) -> int:
+    session.output.problem(f"there is no worker {name}: see `pgrouse worker list`")
+    return ExitCode.FOUND_A_PROBLEM

@@ -108,6 +108,7 @@ class AsyncClient:
     silence = _in_thread(Client.silence)
     unsilence = _in_thread(Client.unsilence)
     drain_worker = _in_thread(Client.drain_worker)
+    scale_worker = _in_thread(Client.scale_worker)
     tick = _in_thread(Client.tick)
     schedules = _in_thread(Client.schedules)
     add_schedule = _in_thread(Client.add_schedule)

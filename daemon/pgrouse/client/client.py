@@ -218,6 +218,7 @@ class Client:
     silence = _method(alert.silence)
     unsilence = _method(alert.unsilence)
     drain_worker = _method(worker.drain_worker)
+    scale_worker = _method(worker.scale_worker)
     tick = _method(maintenance.tick)
 
     # Schedules

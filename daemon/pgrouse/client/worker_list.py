@@ -13,8 +13,8 @@ from pgrouse.client.call import Call, all_rows
 
 # A worker over HTTP is seen when it claims, a daemon every few seconds.
 FIND = b"""
-  SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status::text, w.kind,
-         w.drain_asked_at, w.drain_asked_by,
+  SELECT w.name, w.host, w.pid, w.version, w.topics, coalesce(w.requested_concurrency, w.concurrency), w.started_at, w.seen_at, w.status::text, w.kind,
+         w.drain_asked_at, w.drain_asked_by, w.concurrency,
          CASE
            WHEN w.seen_at < clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END THEN 'silent'
            WHEN w.stopping THEN 'stopping'
@@ -34,6 +34,8 @@ class RegisteredWorker:
     Attributes:
         status_json: what it last reported.
         kind: daemon or http.
+        concurrency: how many handlers it runs at once; over HTTP, how many messages it last asked for.
+        configured_concurrency: the same before it was scaled.
         state: working, draining, stopping or silent.
         up: how long ago it started.
         age: how long ago it was last seen.
@@ -51,6 +53,7 @@ class RegisteredWorker:
     kind: str
     drain_asked_at: datetime | None
     drain_asked_by: str | None
+    configured_concurrency: int
     state: str
     up: timedelta
     age: timedelta

@@ -51,6 +51,14 @@ def short(value: float | None) -> str:
     return f"{value:,.0f}"
 
 
+def size(value: float) -> str:
+    """Write a number of bytes so that it can be taken in: `12.3 MB`."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= scale:
+            return f"{three_digits(value / scale)} {unit}"
+    return f"{value:,.0f} B"
+
+
 def three_digits(value: float) -> str:
     """Write a number with three digits, never as a power of ten."""
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"  # noqa: PLR2004
@@ -139,6 +147,7 @@ def install(environment: Environment) -> None:
         count,
         waiting,
         short,
+        size,
         duration,
         rate,
         ago,

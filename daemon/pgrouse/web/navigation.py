@@ -34,6 +34,7 @@ NAVIGATION = (
     NavLink("Schedules", "/schedules", "s"),
     NavLink("Workers", "/workers", "w"),
     NavLink("Alerts", "/alerts", "l"),
+    NavLink("Archive", "/archive", "e"),
     NavLink("Doctor", "/doctor", "c", starts_group=True),
     NavLink("Audit", "/audit", "a"),
     NavLink("Tokens", "/tokens", "k"),

@@ -48,6 +48,9 @@ class HandlerExecutor:
         schemas: the payload schemas of the topics; nothing unless given.
         observer: sees every attempt.
         hooks: called for failures, if there are any.
+
+    Attributes:
+        concurrency: how many handlers run at once; batches have slots of their own.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class HandlerExecutor:
         self.settings, self.in_flight, self.settle_buffer, self.runtime = settings, in_flight, settle_buffer, runtime
         self.children, self.metrics, self.on_capacity = children, settle_buffer.metrics, on_capacity
         self.topics = sorted(handlers)
+        self.concurrency = settings.concurrency
         self.threads = HandlerThreads(settings.threads)
         runners = {topic: self._runner(each) for topic, each in handlers.items()}
         schemas = SchemaCache() if schemas is None else schemas
@@ -88,7 +92,7 @@ class HandlerExecutor:
             free + (settings.prefetch or 0) + for_workers + sum(for_slots.values()),
             settings.claim_batch_size,
             # What is done but not settled yet reduces new claims, so that an outage of the database does not fill the memory.
-            2 * (settings.concurrency + self._batch_size) + settings.claim_batch_size - len(self.in_flight),
+            2 * (self.concurrency + self._batch_size) + settings.claim_batch_size - len(self.in_flight),
         )
         topics, slots = self.singles.free_slots(for_slots)
         return Capacity(
@@ -103,7 +107,7 @@ class HandlerExecutor:
     def _free(self) -> int:
         """How many messages could begin at once; negative if more than that wait for a worker."""
         running = self.running - sum(each.running for each in self.gatherers.values())
-        return self.settings.concurrency - len(self.singles.waiting.messages) - running
+        return self.concurrency - len(self.singles.waiting.messages) - running
 
     def add(self, claimed: list[Message], claimed_at: float, waiting: Iterable[Message] = ()) -> None:
         """Take claimed messages and run them.
@@ -157,6 +161,12 @@ class HandlerExecutor:
                 self.in_flight.mark_completing([message])
             else:
                 self.in_flight.extend(message, timedelta(seconds=report["extend_s"]))
+
+    def scale(self, concurrency: int) -> None:
+        """Run so many handlers at once from now on. Those that run already end as they are."""
+        self.concurrency = concurrency
+        self.singles.scale(concurrency)
+        self._report_capacity()
 
     def release_waiting(self) -> None:
         """Release what was claimed and not started, and from now on what a pending claim still returns."""

@@ -48,14 +48,28 @@ LAST_REPORTS_TIMEOUT_S = 1.5
 LAST_REPORTS_RETRY_S = 0.05
 DEREGISTER_TIMEOUT_S = 4.0
 SET_TIMEOUT = b"SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('synchronous_commit', 'off', true)"
-IS_DRAIN_REQUESTED = (
-    b"SELECT w.drain_asked_at IS NOT NULL FROM messages.worker AS w WHERE w.name OPERATOR(pg_catalog.=) %s"
-)
+REQUESTS = b"""
+    SELECT w.drain_asked_at IS NOT NULL, w.requested_concurrency FROM messages.worker AS w
+    WHERE w.name OPERATOR(pg_catalog.=) %s
+"""
 # Without an answer for this long the connection is dead. libpq would wait forever if a proxy keeps the socket open.
 NO_ANSWER_TIMEOUT_S = 8.0
 # After its timeout a handler is stopped. If it runs on, its lock is no longer extended after this.
 STOP_GRACE_S = 1.0
 LOOP_BLOCKED_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRequests:
+    """What operators ask of a worker, in the registry.
+
+    Attributes:
+        drain: whether to stop.
+        concurrency: how many handlers to run at once; None = as configured.
+    """
+
+    drain: bool = False
+    concurrency: int | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +93,7 @@ class Heartbeat(threading.Thread):
         worker: the worker's entry in the registry.
         status: returns the status that is written there.
         reporter: creates the metrics reports that are sent with each registry update; nothing unless given.
-        on_drain_requested: called on the event loop, once, when the worker was asked to drain.
+        on_requests: called on the event loop when operators ask for something else than before.
 
     Attributes:
         last_seen_at: when the database last accepted a registry update, by the monotonic clock; 0 if it has not yet.
@@ -93,10 +107,11 @@ class Heartbeat(threading.Thread):
         worker: Registration,
         status: Callable[[], dict[str, Any]],
         reporter: MetricsReporter | None = None,
-        on_drain_requested: Callable[[], None] | None = None,
+        on_requests: Callable[[WorkerRequests], None] | None = None,
     ) -> None:
         super().__init__(name="heartbeat", daemon=True)
-        self.reporter, self.on_drain_requested = reporter, on_drain_requested
+        self.reporter, self.on_requests = reporter, on_requests
+        self._requests = WorkerRequests()
         self.db, self.in_flight, self.on_lock_lost, self.worker, self.status = (
             db,
             in_flight,
@@ -234,7 +249,7 @@ class Heartbeat(threading.Thread):
         self.loop.call_soon_threadsafe(self.on_lock_lost, gone)
 
     def _update_worker(self, conn: psycopg.Connection, now: float) -> None:
-        """Update the registry, check for a drain request, report metrics. If the database rejects this it is tried again later, on the same connection."""
+        """Update the registry, read what operators ask for, report metrics. If the database rejects this it is tried again later, on the same connection."""
         if not self._update_registry(conn):
             self._registry_due_at = now + REGISTRY_RETRY_S
             return
@@ -251,7 +266,7 @@ class Heartbeat(threading.Thread):
             with conn.transaction():
                 self._set_timeout(conn)
                 self._register(conn)
-                is_asked = self._is_drain_requested(conn)
+                requests = self._read_requests(conn)
         except psycopg.Error as error:
             if conn.broken:
                 raise
@@ -260,9 +275,7 @@ class Heartbeat(threading.Thread):
             self._registry_failed = True
             return False
         self._registry_failed = False
-        if is_asked and self.on_drain_requested is not None:
-            self.loop.call_soon_threadsafe(self.on_drain_requested)
-            self.on_drain_requested = None
+        self._take_requests(requests)
         return True
 
     def _set_timeout(self, conn: psycopg.Connection) -> None:
@@ -279,10 +292,14 @@ class Heartbeat(threading.Thread):
     def _mark_seen(self, conn: psycopg.Connection) -> bool:
         return run(conn, touch_worker(self.worker.name, json.dumps(self.status())))
 
-    def _is_drain_requested(self, conn: psycopg.Connection) -> bool:
-        return self.on_drain_requested is not None and conn.execute(
-            IS_DRAIN_REQUESTED, [self.worker.name]
-        ).fetchone() == (True,)
+    def _read_requests(self, conn: psycopg.Connection) -> WorkerRequests:
+        row = conn.execute(REQUESTS, [self.worker.name]).fetchone()
+        return self._requests if row is None else WorkerRequests(*row)
+
+    def _take_requests(self, requests: WorkerRequests) -> None:
+        if requests != self._requests and self.on_requests is not None:
+            self.loop.call_soon_threadsafe(self.on_requests, requests)
+        self._requests = requests
 
     def _report(self, conn: psycopg.Connection) -> None:
         """Report the metrics. If the database rejects them nothing else happens: this must not cost a lock."""
@@ -309,7 +326,7 @@ class Heartbeat(threading.Thread):
 
     def _deregister(self) -> None:
         """Send the last report and leave the registry; if that fails the entry is deleted later."""
-        self.on_drain_requested = None
+        self.on_requests = None
         with suppress(psycopg.Error, DatabaseUnreachable, OSError):
             if self._conn is None:
                 self._conn = self.db.connect_blocking("heartbeat")

@@ -48,7 +48,7 @@ class DaemonCollector(Collector):
         yield single(c.LISTENER, health.listener_mode is ListenerMode.LISTENING)
         yield single(c.IN_FLIGHT, len(daemon.in_flight))
         yield single(c.RUNNING, daemon.executor.running)
-        yield single(c.LIMIT, daemon.settings.worker.concurrency)
+        yield single(c.LIMIT, daemon.executor.concurrency)
         yield single(c.HEARTBEAT_AGE, health.since_seen_s)
         yield single(c.LOOP_LAG, health.loop_monitor.lag_s)
         yield single(c.DRAINING, daemon.runtime.stopping)

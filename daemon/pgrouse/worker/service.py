@@ -44,7 +44,7 @@ from pgrouse.worker.daemon_runtime import DaemonRuntime
 from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.failure_hooks import FailureHooks
 from pgrouse.worker.health import DaemonParts, HealthProbe
-from pgrouse.worker.heartbeat import Heartbeat, Registration
+from pgrouse.worker.heartbeat import Heartbeat, Registration, WorkerRequests
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.listener import Listener, ListenerMode, Prober
 from pgrouse.worker.maintenance import MaintenanceLoop
@@ -102,6 +102,7 @@ class Service:
         self.planner = ClaimPlanner(
             self.executor.capacity, self._poll_s, time.monotonic, settings.worker.claim_connections
         )
+        self._is_drain_requested = False
         self.shutdown = self._new_shutdown()
         self.shutdown_timeout_s = settings.worker.shutdown_timeout.total_seconds()
         self.has_started = asyncio.Event()
@@ -166,7 +167,7 @@ class Service:
             self._registration(),
             self.status,
             MetricsReporter(self.metrics),
-            self._on_drain_requested,
+            self._on_requests,
         )
         self.heartbeat.start()
         poll_s = self.settings.worker.poll_interval.total_seconds()
@@ -265,6 +266,17 @@ class Service:
 
     def _before_last_settles(self) -> None:
         """All handlers have ended, or were cancelled."""
+
+    def _on_requests(self, requests: WorkerRequests) -> None:
+        """Do what operators ask for through the database."""
+        concurrency = requests.concurrency or self.settings.worker.concurrency
+        if concurrency != self.executor.concurrency:
+            log.info(events.WORKER_SCALED, worker=self.name, concurrency=concurrency)
+            self.executor.scale(concurrency)
+        if requests.drain and not self._is_drain_requested:
+            # A second signal would stop it at once.
+            self._is_drain_requested = True
+            self._on_drain_requested()
 
     def _on_drain_requested(self) -> None:
         """Stop gracefully, as requested through the database."""

@@ -114,6 +114,8 @@ class SingleScheduler:
         self.idle_workers: list[asyncio.Future[None]] = []
         self.limited = {topic: each for topic, each in self.slots.items() if each.limit is not None}
         self._yielding = 0
+        # How many workers are to end: concurrency is lower than when they were started.
+        self._surplus = 0
         self._wakes_soon = False
         self._stopping = self._closing = False
 
@@ -212,6 +214,14 @@ class SingleScheduler:
             self.prefetch.reset(old)
         self._set_release_timer()
 
+    def scale(self, concurrency: int) -> None:
+        """Have so many workers from now on. Those that are too many end when their handlers have."""
+        self.concurrency = concurrency
+        self._surplus = max(0, len(self.workers) - concurrency)
+        for _ in range(min(self._surplus, len(self.idle_workers))):
+            self._wake_idle_worker()
+        self._wake_soon()
+
     def close(self) -> None:
         """Let the workers end."""
         self._closing = True
@@ -232,14 +242,23 @@ class SingleScheduler:
         if not self.waiting.messages or self._yielding:
             return
         if self.idle_workers:
-            resting = self.idle_workers.pop()
-            # Otherwise it is already awake.
-            if not resting.done():
-                resting.set_result(None)
+            self._wake_idle_worker()
         elif len(self.workers) < self.concurrency:
             self.workers.add(asyncio.create_task(self._work(), name="handler"))
         else:
             return
+        self._wake_soon()
+
+    def _wake_idle_worker(self) -> None:
+        resting = self.idle_workers.pop()
+        # Otherwise it is already awake.
+        if not resting.done():
+            resting.set_result(None)
+
+    def _end_surplus_worker(self, worker: asyncio.Task[None]) -> None:
+        """A worker ends. It may have been woken for a message, which another one takes."""
+        self._surplus -= 1
+        self.workers.discard(worker)
         self._wake_soon()
 
     async def _work(self) -> None:
@@ -249,9 +268,12 @@ class SingleScheduler:
         in_flight, waiting = self.attempts.in_flight, self.waiting.messages
         turn_began = time.monotonic()
         while not self._closing:
-            while not waiting:
+            while not waiting and not self._surplus:
                 await self._idle(me)
                 turn_began = time.monotonic()
+            if self._surplus:
+                self._end_surplus_worker(me)
+                return
             message, run = waiting.popleft(), None
             slots = self.slots[message.topic]
             if in_flight.holds(message):

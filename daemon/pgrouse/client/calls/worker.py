@@ -38,6 +38,11 @@ def drain_worker(name: str) -> Call[bool]:
     return function_call("drain_worker", value, name=name)
 
 
+def scale_worker(name: str, concurrency: int | None) -> Call[bool]:
+    """Change how many handlers a worker runs at once; None = as it is configured. Whether there is one of this name."""
+    return function_call("scale_worker", value, name=name, concurrency=concurrency)
+
+
 def touch_http_worker(name: str, host: str, topics: Sequence[str], limit: int) -> Call[bool]:
     """Record that a worker asks for messages over HTTP; whether it was asked to drain."""
     return function_call("touch_http_worker", value, name=name, host=host, topics=list(topics), limit=limit)

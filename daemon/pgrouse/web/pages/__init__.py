@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from pgrouse.web.pages import (
     alerts,
+    archive,
     audit,
     bulk_action,
     dead,
@@ -37,6 +38,7 @@ ROUTERS: list[APIRouter] = [
     message.router,
     dead.router,
     alerts.router,
+    archive.router,
     doctor.router,
     audit.router,
     tokens.router,
@@ -56,6 +58,7 @@ VIEWS: dict[str, View] = {
         message.VIEW,
         dead.VIEW,
         alerts.VIEW,
+        archive.VIEW,
         tokens.VIEW,
     ]
 }

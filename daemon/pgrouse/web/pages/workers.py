@@ -6,17 +6,19 @@ from collections import defaultdict
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Form, Request
+from fastapi import APIRouter, Depends, Form, Query, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
-from pgrouse.client.calls.worker import drain_worker
+from pgrouse.client.calls.worker import drain_worker, scale_worker
 from pgrouse.client.worker_list import find_workers
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.page import render
 from pgrouse.web.problem import Problem
-from pgrouse.web.security import check_permission, require_role
+from pgrouse.web.registered_worker import check_operates
+from pgrouse.web.security import require_role
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
@@ -62,7 +64,7 @@ async def read_context(conn: Connection, caller: Caller, _subject: str) -> Conte
     ]
     return {
         "workers": [
-            row | {"running": running.get(row["name"], []), "may_drain": _may_drain(caller, row)}
+            row | {"running": running.get(row["name"], []), "may_operate": _may_operate(caller, row)}
             for row in seen
             if row["topics"] or caller.sees_all
         ],
@@ -71,7 +73,7 @@ async def read_context(conn: Connection, caller: Caller, _subject: str) -> Conte
     }
 
 
-def _may_drain(caller: Caller, row: Row) -> bool:
+def _may_operate(caller: Caller, row: Row) -> bool:
     return row["state"] == "working" and all(caller.may(Role.OPERATOR, topic) for topic in row["topics"])
 
 
@@ -100,13 +102,36 @@ async def workers(request: Request, caller: Viewer) -> Response:
 async def drain(request: Request, caller: Operator, name: Annotated[str, Form(max_length=200)]) -> Response:
     """Ask a worker to claim nothing more, to end what runs, and to stop."""
     async with request.app.state.db.write(caller) as conn:
-        found = await conn.execute(b"SELECT w.topics FROM messages.worker AS w WHERE w.name = %s", [name])
-        row = await found.fetchone()
-        if row is None or not (caller.sees_all or any(map(caller.sees, row["topics"]))):
-            raise Problem(404, f"worker {name} does not exist", "not_found")
-        for topic in row["topics"]:
-            check_permission(caller, Role.OPERATOR, topic)
+        await check_operates(conn, caller, name)
         await run_async(conn, drain_worker(name))
     return await view.action_result(
         request, caller, VIEW, f"{name} is asked to drain: it stops when its running messages have ended."
     )
+
+
+@router.get("/workers/scale")
+async def ask_concurrency(
+    request: Request, caller: Operator, name: Annotated[str, Query(max_length=200)] = ""
+) -> Response:
+    """Ask how many handlers a worker is to run at once."""
+    async with request.app.state.db.read() as conn:
+        await check_operates(conn, caller, name)
+        found = await run_async(conn, find_workers(MAX_ROWS))
+    chosen = next((each for each in found if each.name == name and each.kind == "daemon"), None)
+    if chosen is None:
+        raise Problem(404, f"worker {name} cannot be scaled: it works over HTTP, or has ended", "not_found")
+    return render(request, "workers/scale.html", worker=chosen)
+
+
+@router.post("/workers/scale")
+async def scale(
+    request: Request,
+    caller: Operator,
+    name: Annotated[str, Form(max_length=200)],
+    concurrency: Annotated[int | None, Form(ge=1, le=10_000)] = None,
+) -> Response:
+    """Let a worker run so many handlers at once; without a number, as many as it is configured for."""
+    async with request.app.state.db.write(caller) as conn:
+        await check_operates(conn, caller, name)
+        await run_async(conn, scale_worker(name, concurrency))
+    return await view.redirect(request, "/workers")

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
@@ -15,7 +16,7 @@ from pgrouse.client.worker_list import RegisteredWorker, find_workers
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Row, read_rows
 from pgrouse.web.pages.doctor import current_doctor_run
-from pgrouse.web.problem import Problem
+from pgrouse.web.registered_worker import check_operates
 from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
@@ -38,6 +39,9 @@ class WorkerInfo(ResponseModel):
     topics: list[str]
     """The topics that it handles."""
     concurrency: int
+    """How many handlers it runs at once."""
+    configured_concurrency: int
+    """The same before it was scaled."""
     started_at: TimestampText
     seen_at: TimestampText
     state: str
@@ -59,6 +63,7 @@ class WorkerList(ResponseModel):
                 "version": "0.1.0",
                 "topics": ["orders.created"],
                 "concurrency": 10,
+                "configured_concurrency": 10,
                 "started_at": "2027-01-31T07:00:00+00:00",
                 "seen_at": "2027-01-31T08:00:00+00:00",
                 "state": "working",
@@ -85,6 +90,25 @@ class DrainResult(ResponseModel):
     model_config = example(draining="host-1:4711")
 
     draining: str
+
+
+class ScaleRequest(RequestModel):
+    """The worker to scale."""
+
+    model_config = example(name="host-1:4711", concurrency=20)
+
+    name: Label
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] | None
+    """How many handlers it runs at once; null: as many as it is configured for."""
+
+
+class ScaleResult(ResponseModel):
+    """The worker that was scaled."""
+
+    model_config = example(name="host-1:4711", concurrency=20)
+
+    name: str
+    concurrency: int | None
 
 
 class QueueStats(ResponseModel):
@@ -200,14 +224,24 @@ def _worker(found: RegisteredWorker, caller: Caller) -> Row:
 async def drain_worker(request: Request, caller: Operator, body: DrainRequest) -> Response:
     """Ask a worker to claim nothing more, to finish its running messages, and to stop. It starts within seconds. Needs permission for all topics of the worker."""
     async with request.app.state.db.write(caller) as conn:
-        found = await conn.execute(b"SELECT w.topics FROM messages.worker AS w WHERE w.name = %s", [body.name])
-        row = await found.fetchone()
-        if row is None or not (caller.sees_all or any(caller.sees(topic) for topic in row["topics"])):
-            raise Problem(404, f"worker {body.name} does not exist", "not_found")
-        for topic in row["topics"]:
-            check_permission(caller, Role.OPERATOR, topic)
+        await check_operates(conn, caller, body.name)
         await run_async(conn, worker.drain_worker(body.name))
     return ApiResponse({"draining": body.name})
+
+
+@router.post(
+    "/workers/scale",
+    response_model=ScaleResult,
+    tags=["workers"],
+    summary="Scale a worker",
+    responses=responses(404),
+)
+async def scale_worker(request: Request, caller: Operator, body: ScaleRequest) -> Response:
+    """Change how many handlers a worker runs at once, until it restarts. It applies within seconds; handlers that run are not stopped. Needs permission for all topics of the worker. A worker over HTTP cannot be scaled: its claims say how many messages it takes."""
+    async with request.app.state.db.write(caller) as conn:
+        await check_operates(conn, caller, body.name)
+        await run_async(conn, worker.scale_worker(body.name, body.concurrency))
+    return ApiResponse({"name": body.name, "concurrency": body.concurrency})
 
 
 @router.get("/stats", response_model=QueueStats, tags=["stats"], summary="Get queue statistics")

@@ -1,0 +1,23 @@
+"""What a caller may do with a worker of the registry: that follows from the topics that it works."""
+
+from __future__ import annotations
+
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.database_pool import Connection
+from pgrouse.web.problem import Problem
+from pgrouse.web.security import check_permission
+
+TOPICS = b"SELECT w.topics FROM messages.worker AS w WHERE w.name = %s"
+
+
+async def check_operates(conn: Connection, caller: Caller, name: str) -> None:
+    """Check that a caller may operate a worker: all of its topics.
+
+    Raises:
+        Problem: 404 if there is no such worker, or the caller sees none of its topics; 403 without permission.
+    """
+    row = await (await conn.execute(TOPICS, [name])).fetchone()
+    if row is None or not (caller.sees_all or any(map(caller.sees, row["topics"]))):
+        raise Problem(404, f"worker {name} does not exist", "not_found")
+    for topic in row["topics"]:
+        check_permission(caller, Role.OPERATOR, topic)

@@ -1,0 +1,30 @@
+-- Change how many handlers a worker runs at once, until its process ends. NULL: as it is configured.
+-- Called by: operators. The daemon reads it with its next update of the registry, within seconds. Handlers that run end as they are; with
+-- fewer slots, it claims nothing until fewer run.
+-- Locks: the worker's row: until the transaction ends the worker does not see the request, and its registry row is not updated. Result:
+-- whether the registry knows the worker.
+-- Errors: 22023 for a number below 1 or above 10000, and for a worker over HTTP, which says with each claim how many messages it takes.
+CREATE OR REPLACE FUNCTION messages.scale_worker(p_name text, p_concurrency integer DEFAULT NULL)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+DECLARE
+  v_worker messages.worker;
+BEGIN
+  IF p_concurrency NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'a worker cannot run % handlers at once', p_concurrency
+      USING ERRCODE = '22023', HINT = 'use a number from 1 to 10000, or NULL for the one of its configuration; to stop it, drain it';
+  END IF;
+  SELECT w.* INTO v_worker FROM messages.worker AS w WHERE w.name = p_name FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RETURN false;
+  ELSIF v_worker.kind = 'http' THEN
+    RAISE EXCEPTION 'worker % claims over HTTP', p_name
+      USING ERRCODE = '22023', HINT = 'its claims say how many messages it takes: change that where it runs';
+  END IF;
+  UPDATE messages.worker AS w SET requested_concurrency = p_concurrency WHERE w.name = p_name;
+  PERFORM messages.audit_action('scale_worker', NULL, p_name, pg_catalog.jsonb_build_object('concurrency', p_concurrency));
+  RETURN true;
+END
+$$;
