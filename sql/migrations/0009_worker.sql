@@ -48,3 +48,21 @@ CREATE TABLE messages.measure (
   autovacuum_vacuum_scale_factor = 0.02,
   autovacuum_vacuum_threshold = 1000
 );
+
+-- The same by minute and worker, of all its topics together.
+CREATE TABLE messages.worker_measure (
+  minute       timestamptz NOT NULL,
+  worker       text        COLLATE "C" NOT NULL,
+  success      bigint      NOT NULL DEFAULT 0,
+  rejected     bigint      NOT NULL DEFAULT 0,
+  failed       bigint      NOT NULL DEFAULT 0,
+  lock_expired bigint      NOT NULL DEFAULT 0,
+  retried      bigint      NOT NULL DEFAULT 0,
+  deferred     bigint      NOT NULL DEFAULT 0,
+  released     bigint      NOT NULL DEFAULT 0,
+  lost         bigint      NOT NULL DEFAULT 0,
+  waits        numeric     NOT NULL DEFAULT 0 CHECK (waits >= 0),
+  runs         numeric     NOT NULL DEFAULT 0 CHECK (runs >= 0),
+  wakes        numeric     NOT NULL DEFAULT 0 CHECK (wakes >= 0),
+  PRIMARY KEY (minute, worker)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);

@@ -1,9 +1,8 @@
 -- Add what a worker measured since its last report: one element per topic, with optional counts and histograms by bucket: [{"topic":
 -- "orders.created", "success": 12, "waits": {"7": 12}, "runs": {"1": 11, "9": 1}, "wakes": {}}].
--- [{"topic": "orders.created", "success": 12, "waits": {"7": 12}, "runs": {"1": 11, "9": 1}, "wakes": {}}].
 -- Called by: the heartbeat of daemons, every few seconds. p_report: the increasing number of the report; a repeated report adds nothing.
 -- Locks: the worker's own row, without waiting, then the rows of this minute, topic by topic; it waits at most a second for another
--- worker's report.
+-- worker's report. The worker's own row of this minute is its alone.
 -- Result: true if it was added, by this call or an earlier one; NULL if not, because another session holds the worker's row (an open
 -- transaction around drain_worker): send the same report again later; false if the registry does not know the worker.
 -- Errors: 22023 for an invalid report. Reports count for the current minute: a late report falls into a later minute.
@@ -40,6 +39,22 @@ BEGIN
   -- All workers in the same order, so that none waits for another that waits for it.
   ORDER BY e.topic COLLATE "C"
   ON CONFLICT ON CONSTRAINT measure_pkey DO UPDATE
+  SET success = m.success + excluded.success, rejected = m.rejected + excluded.rejected, failed = m.failed + excluded.failed,
+      lock_expired = m.lock_expired + excluded.lock_expired, retried = m.retried + excluded.retried, deferred = m.deferred + excluded.deferred,
+      released = m.released + excluded.released, lost = m.lost + excluded.lost,
+      waits = m.waits + excluded.waits, runs = m.runs + excluded.runs, wakes = m.wakes + excluded.wakes;
+  INSERT INTO messages.worker_measure AS m (
+    minute, worker, success, rejected, failed, lock_expired, retried, deferred, released, lost, waits, runs, wakes)
+  SELECT
+    date_trunc('minute', messages.now()), p_name,
+    coalesce(sum(e.success), 0), coalesce(sum(e.rejected), 0), coalesce(sum(e.failed), 0), coalesce(sum(e.lock_expired), 0),
+    coalesce(sum(e.retried), 0), coalesce(sum(e.deferred), 0), coalesce(sum(e.released), 0), coalesce(sum(e.lost), 0),
+    coalesce(sum(messages.pack_histogram(e.waits)), 0), coalesce(sum(messages.pack_histogram(e.runs)), 0),
+    coalesce(sum(messages.pack_histogram(e.wakes)), 0)
+  FROM jsonb_to_recordset(p_measures) AS e (
+    success bigint, rejected bigint, failed bigint, lock_expired bigint, retried bigint, deferred bigint, released bigint, lost bigint,
+    waits jsonb, runs jsonb, wakes jsonb)
+  ON CONFLICT ON CONSTRAINT worker_measure_pkey DO UPDATE
   SET success = m.success + excluded.success, rejected = m.rejected + excluded.rejected, failed = m.failed + excluded.failed,
       lock_expired = m.lock_expired + excluded.lock_expired, retried = m.retried + excluded.retried, deferred = m.deferred + excluded.deferred,
       released = m.released + excluded.released, lost = m.lost + excluded.lost,

@@ -1,12 +1,14 @@
 -- How many attempts ended, by result and time, for charts: from what the daemons measured.
--- Of what the daemons measured.
 -- Called by: operators, analysts, pgrouse top, the web. Locks: nothing.
 -- p_since: of so long until now; p_topic: of this topic only; p_bars: at most so many rows (1 to 1000). A bar spans whole minutes.
+-- p_worker: of this worker only, and of all its topics.
 -- Result: one row per bar, the oldest first, those without any attempt too. at: when it begins; s: how many seconds of it have passed (the
 -- last one is not over yet). The counts are of attempts: retried ones failed and are tried again, failed ones were the last. *_p95_s: as
 -- those of messages.latency.
--- Errors: 22023 for a time outside of a minute to 8 days, or an invalid number of bars.
-CREATE OR REPLACE FUNCTION messages.throughput(p_since interval DEFAULT '1 hour', p_topic text DEFAULT NULL, p_bars integer DEFAULT 60)
+-- Errors: 22023 for a time outside of a minute to 8 days, an invalid number of bars, or a topic and a worker together.
+CREATE OR REPLACE FUNCTION messages.throughput(
+  p_since interval DEFAULT '1 hour', p_topic text DEFAULT NULL, p_bars integer DEFAULT 60, p_worker text DEFAULT NULL
+)
 RETURNS TABLE (
   at timestamptz, s double precision,
   success bigint, rejected bigint, failed bigint, lock_expired bigint, retried bigint, deferred bigint, released bigint, lost bigint,
@@ -27,6 +29,10 @@ BEGIN
   IF p_bars IS NULL OR p_bars NOT BETWEEN 1 AND 1000 THEN
     RAISE EXCEPTION 'bars of throughput are %', coalesce(p_bars::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000';
   END IF;
+  IF num_nonnulls(p_topic, p_worker) = 2 THEN
+    RAISE EXCEPTION 'throughput of topic % by worker % is not measured', p_topic, p_worker
+      USING ERRCODE = '22023', HINT = 'ask for a topic, or for a worker';
+  END IF;
   v_width := ceil(extract(epoch FROM p_since) / 60 / p_bars) * interval '1 minute';
   -- Bars begin at multiples of their width, so that a chart does not flicker from one look to the next.
   v_first := date_bin(v_width, v_now, 'epoch') - v_width * (ceil(extract(epoch FROM p_since) / extract(epoch FROM v_width)) - 1);
@@ -46,8 +52,15 @@ BEGIN
       sum(m.lock_expired)::bigint AS lock_expired, sum(m.retried)::bigint AS retried, sum(m.deferred)::bigint AS deferred,
       sum(m.released)::bigint AS released, sum(m.lost)::bigint AS lost,
       sum(m.waits) AS waits, sum(m.runs) AS runs, sum(m.wakes) AS wakes
-    FROM messages.measure AS m
-    WHERE m.minute >= v_first AND (p_topic IS NULL OR m.topic = p_topic)
+    FROM (
+      SELECT t.minute, t.success, t.rejected, t.failed, t.lock_expired, t.retried, t.deferred, t.released, t.lost, t.waits, t.runs, t.wakes
+      FROM messages.measure AS t
+      WHERE t.minute >= v_first AND p_worker IS NULL AND (p_topic IS NULL OR t.topic = p_topic)
+      UNION ALL
+      SELECT w.minute, w.success, w.rejected, w.failed, w.lock_expired, w.retried, w.deferred, w.released, w.lost, w.waits, w.runs, w.wakes
+      FROM messages.worker_measure AS w
+      WHERE w.minute >= v_first AND w.worker = p_worker
+    ) AS m
     GROUP BY 1
   ) AS a ON a.at = b.at
   ORDER BY b.at;

@@ -17,8 +17,18 @@ def test_measures_older_than_a_week_are_deleted(queue: Queue) -> None:
 
     assert queue.call("prune_measures") == 0
     queue.later("1 day 1 minute")
-    assert queue.call("prune_measures") == 1
+    assert queue.call("prune_measures") == 2, "one row of the topic, one of the worker"
     assert topics(queue) == ["young"]
+
+
+def test_measures_of_workers_are_deleted_too(queue: Queue) -> None:
+    report(queue, {"topic": "t", "success": 1}, worker="old")
+    queue.later("8 days")
+    report(queue, {"topic": "t", "success": 1}, worker="young")
+
+    queue.call("prune_measures")
+
+    assert [row.worker for row in queue.rows("SELECT worker FROM messages.worker_measure")] == ["young"]
 
 
 def test_a_call_is_bounded_and_takes_the_oldest(queue: Queue) -> None:
@@ -27,7 +37,7 @@ def test_a_call_is_bounded_and_takes_the_oldest(queue: Queue) -> None:
         queue.later("1 day")
     queue.later("9 days")
 
-    assert queue.call("prune_measures", 2) == 2
+    assert queue.call("prune_measures", 2) == 4
     assert topics(queue) == ["day 2"]
 
 

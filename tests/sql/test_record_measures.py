@@ -43,6 +43,23 @@ def test_reports_of_one_minute_from_any_worker_are_added_up(queue: Queue) -> Non
     assert [tuple(row) for row in rows] == [("t", 3, 0, 3), ("u", 0, 3, 0)]
 
 
+def test_the_reports_of_a_worker_are_added_up_over_its_topics(queue: Queue) -> None:
+    queue.stop_clock("2026-01-02 03:04:05+00")
+
+    report(queue, {"topic": "t", "success": 1, "waits": {"5": 1}}, {"topic": "u", "success": 3, "waits": {"5": 4}})
+    report(queue, {"topic": "t", "success": 2, "lost": 1})
+    report(queue, {"topic": "t", "success": 9}, worker="v")
+
+    rows = queue.rows(
+        "SELECT minute::text, worker, success, lost, (messages.unpack_histogram(waits))[5] AS waits "
+        "FROM messages.worker_measure ORDER BY worker"
+    )
+    assert [(row.minute[:16], *row[1:]) for row in rows] == [
+        ("2026-01-02 03:04", "v", 9, 0, 0),
+        ("2026-01-02 03:04", "w", 6, 1, 5),
+    ]
+
+
 def test_a_repeated_report_adds_nothing_and_is_accepted(queue: Queue) -> None:
     first = report(queue, {"topic": "t", "success": 5}, number=1)
     again = report(queue, {"topic": "t", "success": 5}, number=1)

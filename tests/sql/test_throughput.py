@@ -45,6 +45,22 @@ def test_one_topic_can_be_selected(queue: Queue) -> None:
     assert sum(bar.success for bar in bars(queue, topic="u")) == 4
 
 
+def test_one_worker_can_be_selected_with_all_its_topics(queue: Queue) -> None:
+    queue.stop_clock(NOON)
+    report(queue, {"topic": "t", "success": 3, "runs": {"10": 3}}, {"topic": "u", "failed": 1, "runs": {"10": 1}})
+    report(queue, {"topic": "t", "success": 5}, worker="other")
+
+    found = queue.rows("SELECT * FROM messages.throughput(p_worker => 'w')")
+
+    assert [sum(getattr(bar, column) for bar in found) for column in ("success", "failed")] == [3, 1]
+    assert found[-1].run_p95_s == pytest.approx(BOUNDS_S[8] + 0.95 * (BOUNDS_S[9] - BOUNDS_S[8]))
+
+
+def test_a_topic_of_a_worker_cannot_be_selected(queue: Queue) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="not measured"):
+        queue.rows("SELECT * FROM messages.throughput(p_topic => 't', p_worker => 'w')")
+
+
 @pytest.mark.parametrize(
     ("since", "count", "expected", "minutes"),
     [("1 hour", 60, 60, 1), ("1 hour", 20, 20, 3), ("1 day", 100, 96, 15), ("7 days", 100, 100, 101)],

@@ -266,6 +266,31 @@ def test_the_charts_have_a_line_for_each_of_the_busiest_topics(visitor: Visitor,
     expect(page.get_by_role("link", name="24h")).to_have_attribute("href", "/?of=24h&by=topic")
 
 
+def test_the_charts_have_a_line_for_each_of_the_busiest_workers(visitor: Visitor, queue: Queue) -> None:
+    for number in range(7):
+        queue.conn.execute(
+            "INSERT INTO messages.worker_measure (minute, worker, success, failed)"
+            " VALUES (date_trunc('minute', now()) - interval '2 min', %s, %s, 1)",
+            [f"w-{number}", 100 * (number + 1)],
+        )
+    page = visitor.open("/?of=6h")
+
+    page.get_by_role("link", name="by worker").click()
+
+    page.wait_for_url("**of=6h&by=worker")
+    names = page.locator("#throughput .legend li:not(.soft) span").all_inner_texts()
+    assert [name.split()[0] for name in names] == ["w-6", "w-5", "w-4", "w-3", "w-2"]
+    expect(page.locator("#throughput figcaption")).to_contain_text("of the busiest workers")
+    is_live(page)
+
+
+def test_charts_by_worker_are_for_tokens_of_all_topics(site: Site, queue: Queue, as_token: Any) -> None:
+    headers = as_token("viewer", topics=("mail*",)) | {"accept": "text/html"}
+
+    assert httpx.get(f"{site.url}/?by=worker", headers=headers).status_code == 403
+    assert "by worker" not in httpx.get(site.url, headers=headers).text
+
+
 def test_a_chart_by_topic_names_only_topics_of_the_token(site: Site, queue: Queue, as_token: Any) -> None:
     for topic in ("mail", "secret"):
         queue.conn.execute(

@@ -92,10 +92,10 @@ def latency(since: AnyDuration | None = None, topic: str | None = None) -> Call[
 
 
 def throughput(
-    since: AnyDuration | None = None, topic: str | None = None, bars: int | None = None
+    since: AnyDuration | None = None, topic: str | None = None, bars: int | None = None, worker: str | None = None
 ) -> Call[list[ThroughputBar]]:
-    """Count how attempts ended, in bars: of a minute of the last hour unless given otherwise."""
-    return rows_call("throughput", ThroughputBar, since=interval(since, "since"), topic=topic, bars=bars)
+    """Count how attempts ended, in bars: of a minute of the last hour unless given otherwise; of one topic or worker, or of all."""
+    return rows_call("throughput", ThroughputBar, since=interval(since, "since"), topic=topic, bars=bars, worker=worker)
 
 
 def unhandled_topics() -> Call[list[str]]:

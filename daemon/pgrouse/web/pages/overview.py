@@ -17,18 +17,18 @@ from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.chart import ChartLine, chart
 from pgrouse.web.database_pool import Connection, Row, read_rows
+from pgrouse.web.grouped_charts import read_topic_charts, read_worker_charts, same_bars
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem
 from pgrouse.web.problems import read_problems
 from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.topic_charts import read_topic_charts, same_bars
 from pgrouse.web.topic_counts import read_topic_counts
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 
 MAX_TOPICS = 8
-BY_TOPIC = "topic"
+BY_TOPIC, BY_WORKER = "topic", "worker"
 BARS = 60
 # Of a bar that has only begun a rate says nothing.
 MIN_BAR_S = 5.0
@@ -88,9 +88,9 @@ class QueueTotals:
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
-    """Read the overview of a time, one of RANGES; with BY_TOPIC behind it the charts have a line for each topic."""
+    """Read the overview of a time, one of RANGES; with BY_TOPIC or BY_WORKER behind it the charts have a line for each of them."""
     period, _, grouping = subject.partition(",")
-    if period not in RANGES or grouping not in ("", BY_TOPIC):
+    if period not in RANGES or grouping not in ("", BY_TOPIC, BY_WORKER):
         raise Problem(404, f"there is no overview of {subject!r:.40}: use {', '.join(RANGES)}", "not_found")
     topics = await read_topic_counts(conn, caller)
     since, words = RANGES[period]
@@ -100,14 +100,18 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     state = await (await conn.execute(STATE)).fetchone()
     shown: list[str] = []
     charts = _charts(bars)
-    if grouping:
+    if grouping == BY_TOPIC:
         shown, charts = await read_topic_charts(conn, caller, since, BARS, enough_s=MIN_BAR_S)
+    elif grouping == BY_WORKER:
+        check_permission(caller, Role.VIEWER)
+        shown, charts = await read_worker_charts(conn, since, BARS, enough_s=MIN_BAR_S)
     return {
         "range": period,
         "ranges": list(RANGES),
         "time": words,
         "grouping": grouping,
-        "chart_topics": shown,
+        "groupings": [("", "by result"), (BY_TOPIC, "by topic"), *([(BY_WORKER, "by worker")] * caller.sees_all)],
+        "chart_names": shown,
         "sums": _totals(topics),
         "topics": sorted(topics, key=_by_workload)[:MAX_TOPICS],
         "topics_left": max(0, len(topics) - MAX_TOPICS),
