@@ -280,6 +280,8 @@ def test_a_message_names_the_exception_its_queue_and_the_page_of_the_dashboard(
     )
     assert alert.json["body"].endswith("ConnectionError: could not connect to payments.internal")
     assert alert.json["link"] == f"https://queue.example.com/messages/{died}"
+    assert alert.json["runbook"] == "https://queue.example.com/runbooks#dead-messages"
+    assert f"runbook: {alert.json['runbook']}" in alert.json["body"]
     assert (alert.json["environment"], alert.json["severity"]) == ("staging", "ticket")
     assert alert.json["database"] == queue.value("SELECT current_database()")
 

@@ -6,12 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 import click
 import psycopg
 import pytest
 import yaml
 
+from pgrouse import runbooks
 from pgrouse.cli.root import root
 from pgrouse.config.alerts import AlertKind
 from pgrouse.doctor import CODES
@@ -51,9 +53,10 @@ def test_every_rule_links_to_its_runbook_which_names_it() -> None:
 
     assert named
     for name, address in named.items():
-        page, _, anchor = address.partition("#")
-        assert page.endswith("docs/runbooks.md")
+        path, anchor = urlsplit(address).path, urlsplit(address).fragment
+        assert path == runbooks.PAGE
         assert anchor in anchors, address
+        assert runbooks.path(name) == f"{path}#{anchor}"
         (heading,) = [each for each in RUNBOOKS if each.lower().replace(" ", "-") == anchor]
         assert f"`{name}`" in RUNBOOKS[heading].text, f"{heading} does not name {name}"
 
@@ -64,10 +67,16 @@ def test_every_named_rule_exists_and_all_are_named() -> None:
 
 def test_every_kind_of_alert_has_its_runbook() -> None:
     assert documented("alert") == set(get_args(AlertKind))
+    assert None not in map(runbooks.path, get_args(AlertKind))
 
 
 def test_every_code_of_the_doctor_has_its_runbook() -> None:
     assert documented("doctor") == set(CODES)
+    assert None not in map(runbooks.path, CODES)
+
+
+def test_what_no_runbook_names_has_none() -> None:
+    assert runbooks.path("nothing") is None
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from pgrouse import error_line
+from pgrouse import error_line, runbooks
 from pgrouse.config import alert_template as template
 
 DEAD = "dead_message"
@@ -124,6 +124,13 @@ class Notice:
         return self.queue.link(dashboard_path(self.groups[0]) if self.content["group_count"] == 1 else "/")
 
     @property
+    def runbook(self) -> str | None:
+        """The runbook of its groups, if they have one in common."""
+        kinds = {group["kind"] for group in self.groups}
+        path = runbooks.path(kinds.pop()) if len(kinds) == 1 else None
+        return self.queue.link(path) if path else None
+
+    @property
     def values(self) -> Mapping[str, str]:
         """The values for templates; those of the largest group if there are several."""
         if not self._values:
@@ -141,6 +148,7 @@ class Notice:
                     "environment": self.queue.environment or "",
                     "database": self.queue.database or "",
                     "link": self.link or "",
+                    "runbook": self.runbook or "",
                     "status": str(self.content["status"]),
                     "count": str(self.content["count"]),
                     "group_count": str(self.content["group_count"]),
@@ -163,6 +171,7 @@ class Notice:
             "environment": self.queue.environment,
             "database": self.queue.database,
             "link": self.link,
+            "runbook": self.runbook,
             **self.content,
         }
 
@@ -180,7 +189,12 @@ class Notice:
         return [*listed, *([f"- and {more:,} more groups"] if more > 0 else []), "", *_facts(self._queue_facts())]
 
     def _queue_facts(self) -> dict[str, Any]:
-        return {"environment": self.queue.environment, "database": self.queue.database, "link": self.link}
+        return {
+            "environment": self.queue.environment,
+            "database": self.queue.database,
+            "link": self.link,
+            "runbook": self.runbook,
+        }
 
 
 def make_test_notice(sink: str, title: str | None, body: str | None, queue: QueueInfo = UNKNOWN_QUEUE) -> Notice:

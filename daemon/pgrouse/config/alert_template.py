@@ -26,6 +26,7 @@ NAMES = (
     "environment",
     "database",
     "link",
+    "runbook",
     "fingerprint",
     "first_at",
     "last_at",

@@ -17,7 +17,7 @@ from cron_descriptor import (
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from pgrouse import error_line
+from pgrouse import error_line, runbooks
 from pgrouse.client.calls.stats import COUNT_BOUND
 from pgrouse.config.duration import show as show_setting
 from pgrouse.format import harmless, show_age, show_ago, show_estimate
@@ -136,6 +136,11 @@ def _has_exact_words(field: str, steps_of: int) -> bool:
     return whole == "*" and step.isdecimal() and int(step) > 0 and steps_of % int(step) == 0
 
 
+def runbook(name: str) -> str | None:
+    """Return the page of the runbook for a kind of alert, or a code of the doctor."""
+    return runbooks.path(name)
+
+
 def now() -> datetime:
     """Return the time."""
     return datetime.now(UTC)
@@ -159,6 +164,7 @@ def install(environment: Environment) -> None:
         lastline,
         backticks,
         cron_words,
+        runbook,
     ]
     environment.filters |= {each.__name__: each for each in filters}
     environment.globals["now"] = now

@@ -16,6 +16,7 @@ from pgrouse.web.pages import (
     messages,
     overview,
     publish,
+    runbooks,
     schedules,
     tokens,
     topic,
@@ -40,6 +41,7 @@ ROUTERS: list[APIRouter] = [
     alerts.router,
     archive.router,
     doctor.router,
+    runbooks.router,
     audit.router,
     tokens.router,
 ]

@@ -1,0 +1,40 @@
+"""The runbooks: what to do about everything that alerts, one section for each, as docs/runbooks.md has them."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+# Where the web server shows them.
+PAGE = "/runbooks"
+SECTION = re.compile(r"^## (?P<title>[^\n]+)\n\nReported by: (?P<reporters>.+?)\n\n", re.MULTILINE | re.DOTALL)
+NAME = re.compile(r"`(\w+)`")
+
+
+def text() -> str:
+    """Return them as Markdown: of an installed wheel, else of the checkout."""
+    packaged = files("pgrouse") / "runbooks.md"
+    found = packaged if packaged.is_file() else Path(__file__).parents[2] / "docs" / "runbooks.md"
+    return found.read_text()
+
+
+def anchor(title: str) -> str:
+    """Return the anchor of a section."""
+    return title.lower().replace(" ", "-")
+
+
+def path(name: str) -> str | None:
+    """Return the page of the runbook for a rule, a kind of alert, or a code of the doctor; None if there is none."""
+    found = _anchors().get(name)
+    return None if found is None else f"{PAGE}#{found}"
+
+
+@cache
+def _anchors() -> dict[str, str]:
+    return {
+        name: anchor(section["title"])
+        for section in reversed(list(SECTION.finditer(text())))
+        for name in NAME.findall(section["reporters"])
+    }

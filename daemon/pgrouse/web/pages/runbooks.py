@@ -1,0 +1,43 @@
+"""Runbooks: what to do about everything that alerts."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from itertools import pairwise
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from starlette.responses import Response
+
+from pgrouse import runbooks
+from pgrouse.web.caller import Caller, Role
+from pgrouse.web.page import render
+from pgrouse.web.security import require_role
+
+router = APIRouter(include_in_schema=False)
+
+Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
+
+# Other pages of the documentation are not served here: what links to them stays as text.
+ELSEWHERE = re.compile(r"\[([^\]]+)\]\((?!#)[^)]+\)")
+
+
+@router.get(runbooks.PAGE)
+async def show_runbooks(request: Request, caller: Viewer) -> Response:
+    """Show the page."""
+    return render(request, "runbooks.html", runbooks=_html())
+
+
+@cache
+def _html() -> Markup:
+    markdown = MarkdownIt("commonmark", {"html": False})
+    tokens = markdown.parse(ELSEWHERE.sub(r"\1", runbooks.text()))
+    for opening, title in pairwise(tokens):
+        if opening.type == "heading_open":
+            opening.attrSet("id", runbooks.anchor(title.content))
+    rendered = markdown.renderer.render(tokens, markdown.options, {})
+    # A long command is scrolled by keys, too. The page is our own, and no HTML in it is kept.
+    return Markup(rendered.replace("<pre>", '<pre tabindex="0">'))  # noqa: S704

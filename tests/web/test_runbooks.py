@@ -1,0 +1,58 @@
+"""The page of the runbooks, and the links that lead to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+from playwright.sync_api import expect
+
+from pgrouse.doctor import CODES
+from pgrouse.runbooks import path
+from tests.sql.queue import Queue
+from tests.web.accessible import complaints
+from tests.web.site import Site, Visitor
+
+
+def test_every_runbook_is_a_place_on_the_page(visitor: Visitor) -> None:
+    page = visitor.open("/runbooks")
+
+    for code in CODES:
+        expect(page.locator(f"#{str(path(code)).partition('#')[2]}")).to_have_count(1)
+    expect(page.locator("article")).to_contain_text("pgrouse dead group --since 1d")
+    for href in page.locator("article a").evaluate_all("links => links.map(each => each.getAttribute('href'))"):
+        expect(page.locator(href)).to_have_count(1)
+
+
+def test_a_problem_leads_to_its_runbook(visitor: Visitor, queue: Queue) -> None:
+    queue.conn.execute(
+        "INSERT INTO messages.condition (kind, topic, what, fix, since) VALUES ('backlog', 'mail', 'old', 'fix', now())"
+    )
+    page = visitor.open("/")
+
+    page.get_by_role("link", name="Runbook backlog").click()
+
+    expect(page.locator("#backlog-old")).to_be_in_viewport()
+
+
+def test_a_finding_of_the_doctor_leads_to_its_runbook(visitor: Visitor, queue: Queue) -> None:
+    queue.publish("unhandled")
+    queue.conn.execute("UPDATE messages.message SET available_at = now() - interval '1 day'")
+    page = visitor.open("/doctor?now=1")
+
+    link = page.get_by_role("link", name="Runbook unhandled_topics")
+
+    expect(link).to_have_attribute("href", str(path("unhandled_topics")))
+
+
+def test_runbooks_are_for_everybody_who_may_look(site: Site, as_token: Any) -> None:
+    some = as_token("viewer", topics=("mail*",)) | {"accept": "text/html"}
+    publisher = as_token("publisher", name="publisher") | {"accept": "text/html"}
+
+    answers = [httpx.get(f"{site.url}/runbooks", headers=each).status_code for each in (some, publisher)]
+
+    assert answers == [200, 403]
+
+
+def test_the_page_is_accessible(visitor: Visitor) -> None:
+    assert complaints(visitor, "/runbooks") == []
