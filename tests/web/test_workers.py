@@ -81,3 +81,21 @@ def test_a_worker_over_http_has_no_button_to_scale_it(visitor: Visitor, queue: Q
 
     expect(page.get_by_role("button", name="Drain http:t/w")).to_be_visible()
     expect(page.get_by_role("link", name="Scale")).to_have_count(0)
+
+
+def test_what_is_in_flight_is_what_the_list_shows_and_such_a_worker_is_not_asleep(
+    visitor: Visitor, queue: Queue
+) -> None:
+    sample_data.worker(queue, "w-1", in_flight=6)
+    queue.call("arm", "w-1", ["mail"], "1 minute")
+    page = visitor.open("/workers")
+    worker = page.get_by_role("region", name="w-1", exact=True)
+    expect(worker).to_contain_text("0; 10 run at once")
+    expect(worker).to_contain_text("asleep")
+
+    queue.publish_many(2, "mail")
+    queue.claim("mail", worker="w-1/0", limit=2)
+    page.reload()
+
+    expect(worker).to_contain_text("2; 10 run at once")
+    expect(worker).not_to_contain_text("asleep")

@@ -53,7 +53,10 @@ async def read_context(conn: Connection, caller: Caller, _subject: str) -> Conte
     found = await run_async(conn, find_workers(MAX_ROWS))
     armed = {row["worker"] for row in await (await conn.execute(ARMED)).fetchall()}
     running: dict[str, list[Row]] = defaultdict(list)
+    # Of the rows, not of the worker's last report: that is some seconds old, and the list below it is not.
+    in_flight: dict[str, int] = {}
     for row in await (await conn.execute(RUNNING, [MAX_SHOWN])).fetchall():
+        in_flight[row["worker"]] = row["total"]
         if caller.sees(row["topic"]):
             running[row["worker"]].append(row | {"done": _share(row["progress"])})
     seen = [
@@ -64,7 +67,9 @@ async def read_context(conn: Connection, caller: Caller, _subject: str) -> Conte
     ]
     return {
         "workers": [
-            row | {"running": running.get(row["name"], []), "may_operate": _may_operate(caller, row)}
+            row
+            | {"running": running.get(row["name"], []), "in_flight": in_flight.get(row["name"], 0)}
+            | {"may_operate": _may_operate(caller, row)}
             for row in seen
             if row["topics"] or caller.sees_all
         ],
