@@ -158,6 +158,8 @@ def test_a_page_that_failed_is_tried_again(visitor: Visitor, queue: Queue) -> No
         alone.stop()
 
     assert ">Try again</a>" in text
+    assert '<meta http-equiv="refresh" content="5">' in text
+    assert 'href="/runbooks#database-unreachable"' in text
 
 
 def test_a_page_loads_nothing_from_other_sites_and_has_no_inline_script(visitor: Visitor, queue: Queue) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import psycopg
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +13,7 @@ from pgrouse.errors import PgrouseError
 from pgrouse.web.base_path import route_path
 from pgrouse.web.page import redirect_to_login, render
 from pgrouse.web.problem import Problem, to_problem
+from pgrouse.web.security import identify
 
 METHOD_NOT_ALLOWED = 405
 TOO_MANY = 429
@@ -38,16 +37,9 @@ async def _respond(request: Request, error: Exception) -> Response:
     if problem.status == METHOD_NOT_ALLOWED:
         problem.headers = {**problem.headers, "Allow": _allowed(request)}
     if wants_page(request):
-        await _identify(request)
+        await identify(request)
         return problem_page(request, problem)
     return problem.response()
-
-
-async def _identify(request: Request) -> None:
-    """Let the page of a problem have its navigation: of a path that leads nowhere, no route has asked who the caller is."""
-    if not hasattr(request.state, "caller"):
-        with suppress(Problem, psycopg.Error, OSError, TimeoutError):
-            request.state.caller = await request.app.state.authenticator.caller(request)
 
 
 def _allowed(request: Request) -> str:

@@ -8,6 +8,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -373,6 +374,13 @@ class RequireRole:
 
 
 @lru_cache
+async def identify(request: Request) -> None:
+    """Find out who the caller is, if that is possible: then a page that anyone may see has its navigation."""
+    if not hasattr(request.state, "caller"):
+        with suppress(Problem, psycopg.Error, OSError, TimeoutError):
+            request.state.caller = await request.app.state.authenticator.caller(request)
+
+
 def require_role(role: Role) -> RequireRole:
     """Return the dependency that requires a role: `caller: Annotated[Caller, Depends(require_role(Role.VIEWER))]`."""
     return RequireRole(role)

@@ -1,33 +1,33 @@
-"""Runbooks: what to do about everything that alerts."""
+"""Runbooks: what to do about everything that alerts.
+
+They are part of the documentation, so they need no token: they are read while the database, which knows the tokens, is away.
+"""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 from itertools import pairwise
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 from starlette.responses import Response
 
 from pgrouse import runbooks
-from pgrouse.web.caller import Caller, Role
 from pgrouse.web.page import render
-from pgrouse.web.security import require_role
+from pgrouse.web.security import identify
 
 router = APIRouter(include_in_schema=False)
-
-Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 
 # Other pages of the documentation are not served here: what links to them stays as text.
 ELSEWHERE = re.compile(r"\[([^\]]+)\]\((?!#)[^)]+\)")
 
 
 @router.get(runbooks.PAGE)
-async def show_runbooks(request: Request, caller: Viewer) -> Response:
+async def show_runbooks(request: Request) -> Response:
     """Show the page."""
+    await identify(request)
     return render(request, "runbooks.html", runbooks=_html())
 
 
