@@ -18,9 +18,17 @@ MISSING = {
     "the name of the schema is yours": "A schema of another name",
     "schema can be migrated back": "Migrations back",
     "databases other than PostgreSQL": "Another store than PostgreSQL",
+    "several queues in one page": "A dashboard over several queues",
+    "payloads formatted by a function of yours": "Payloads formatted or hidden",
 }
 # What is not there has no test.
-ABSENT = {"the name of the schema is yours", "schema can be migrated back", "databases other than PostgreSQL"}
+ABSENT = {
+    "the name of the schema is yours",
+    "schema can be migrated back",
+    "databases other than PostgreSQL",
+    "several queues in one page",
+    "payloads formatted by a function of yours",
+}
 
 
 def test_every_line_is_shown_by_tests_that_exist() -> None:
