@@ -17,7 +17,7 @@ def text() -> str:
     """Return them as Markdown: of an installed wheel, else of the checkout."""
     packaged = files("pgrouse") / "runbooks.md"
     found = packaged if packaged.is_file() else Path(__file__).parents[2] / "docs" / "runbooks.md"
-    return found.read_text()
+    return found.read_text("utf-8")
 
 
 def anchor(title: str) -> str:
@@ -33,8 +33,13 @@ def path(name: str) -> str | None:
 
 @cache
 def _anchors() -> dict[str, str]:
+    try:
+        sections = list(SECTION.finditer(text()))
+    except OSError:
+        # A package that somebody made without them: an alert must not fail for its link.
+        sections = []
     return {
         name: anchor(section["title"])
-        for section in reversed(list(SECTION.finditer(text())))
+        for section in reversed(sections)
         for name in NAME.findall(section["reporters"])
     }

@@ -99,3 +99,14 @@ def test_what_is_in_flight_is_what_the_list_shows_and_such_a_worker_is_not_aslee
 
     expect(worker).to_contain_text("2; 10 run at once")
     expect(worker).not_to_contain_text("asleep")
+
+
+def test_a_job_on_spark_has_no_button_that_it_would_not_obey(visitor: Visitor, queue: Queue) -> None:
+    queue.call("register_worker", "spark-1", "host", 1, "0", ["mail"], 1000)
+    queue.call("touch_worker", "spark-1", '{"in_flight": 0, "done": 3}')
+
+    page = visitor.open("/workers")
+
+    expect(page.get_by_role("region", name="spark-1", exact=True)).to_contain_text("working")
+    expect(page.get_by_role("button", name="Drain")).to_have_count(0)
+    expect(page.get_by_role("link", name="Scale")).to_have_count(0)
