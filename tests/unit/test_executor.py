@@ -171,14 +171,15 @@ class TestLoops:
         gate = Gate()
 
         async with executor_of(handler(gate.handle), concurrency=3) as executor:
-            gate.open.set()
             executor.add([claimed() for _ in range(3)], 0)
-            await until(lambda: len(executor.settle_buffer.waiting) == 3)
+            await until(lambda: executor.running == 3)
+            gate.open.set()
+            await until(lambda: len(executor.singles.idle_workers) == 3)
             executor.add([claimed()], 0)
             executor.scale(1)
             await until(lambda: len(executor.settle_buffer.waiting) == 4)
 
-            assert len(executor.singles.workers) == 1
+            await until(lambda: len(executor.singles.workers) == 1)
 
     async def test_handlers_that_compute_continuously_yield_to_other_tasks(self, claimed: Claimed) -> None:
         turns = 0
