@@ -39,7 +39,5 @@ def _anchors() -> dict[str, str]:
         # A package that somebody made without them: an alert must not fail for its link.
         sections = []
     return {
-        name: anchor(section["title"])
-        for section in reversed(sections)
-        for name in NAME.findall(section["reporters"])
+        name: anchor(section["title"]) for section in reversed(sections) for name in NAME.findall(section["reporters"])
     }

@@ -255,12 +255,6 @@ class SingleScheduler:
         if not resting.done():
             resting.set_result(None)
 
-    def _end_surplus_worker(self, worker: asyncio.Task[None]) -> None:
-        """A worker ends. It may have been woken for a message, which another one takes."""
-        self._surplus -= 1
-        self.workers.discard(worker)
-        self._wake_soon()
-
     async def _work(self) -> None:
         """Run one worker."""
         me = asyncio.current_task()
@@ -272,7 +266,9 @@ class SingleScheduler:
                 await self._idle(me)
                 turn_began = time.monotonic()
             if self._surplus:
-                self._end_surplus_worker(me)
+                # If it was woken for a message, one of those that were woken with it takes that.
+                self._surplus -= 1
+                self.workers.discard(me)
                 return
             message, run = waiting.popleft(), None
             slots = self.slots[message.topic]
