@@ -48,10 +48,9 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what `spark.read` reads with."""
         if "lake" in self.options:
-            from pyspark_pgrouse.lake.reader import LakeBatch, PushdownLakeBatch  # noqa: PLC0415 - slow to import: only this operation needs it
+            from pyspark_pgrouse.lake.reader import lake_batch  # noqa: PLC0415 - slow to import: only this operation needs it
 
-            lake = self._lake()
-            return (PushdownLakeBatch if lake.pushdown else LakeBatch)(lake, schema)
+            return lake_batch(self._lake(), schema)
         options = Options.parse(self.options, Operation.BATCH)
         if options.mode is Mode.READY:
             from pyspark_pgrouse.read.ready_batch import ReadyBatch  # noqa: PLC0415 - slow to import: only this operation needs it

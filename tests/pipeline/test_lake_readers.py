@@ -152,8 +152,11 @@ def test_a_reader_has_the_chosen_columns_version_and_time(exported_lake: str) ->
 # Spark
 
 
+ALLOWED = "spark.sql.python.filterPushdown.enabled"
+
+
 def read(spark: SparkSession, lake: str, **options: str) -> DataFrame:
-    return spark.read.format("pgrouse").options(lake=lake, pushdown="true", **options).load()
+    return spark.read.format("pgrouse").options(lake=lake, **options).load()
 
 
 @pytest.mark.spark
@@ -193,6 +196,17 @@ def test_spark_opens_only_the_files_of_a_filter(queue: Queue, exported_lake: str
     assert sorted(row.id for row in found) == [
         row.id for row in queue.rows("SELECT id FROM messages.message_archive WHERE topic = '007' ORDER BY id")
     ]
+
+
+@pytest.mark.spark
+def test_a_session_that_pushes_no_filters_reads_every_file(exported_lake: str, spark: SparkSession) -> None:
+    spark.conf.set(ALLOWED, "false")
+    try:
+        found = read(spark, exported_lake).where("topic = '007'").select("id").collect()
+    finally:
+        spark.conf.set(ALLOWED, "true")
+
+    assert sorted(row.id for row in found) == [row[0] for row in rows(exported_lake, "id", "topic = '007'")]
 
 
 @pytest.mark.spark

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark_pgrouse.lake.directory import Directory
     from pyspark_pgrouse.lake.lake import Lake
 
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 # From this many paths on Spark looks at them in a job of its own.
 PARALLEL_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
@@ -41,7 +40,6 @@ def frame(
         "lake": lake.directory.url,
         "versionAsOf": str(lake.table.version()),
         "storageOptions": json.dumps(lake.directory.options),
-        "pushdown": str(spark.conf.get(PUSHDOWN, "false")),
     }
     if topics:
         options["topics"] = ",".join(topics)

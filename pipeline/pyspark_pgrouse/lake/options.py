@@ -30,7 +30,7 @@ class LakeOptions:
         topics: only these; () = all.
         since: only what was archived at this moment or later.
         until: only what was archived before this moment.
-        pushdown: whether filters of the query leave out files.
+        pushdown: whether filters of the query leave out files; None = if the session allows it.
     """
 
     url: str
@@ -39,7 +39,7 @@ class LakeOptions:
     topics: tuple[str, ...]
     since: datetime | None
     until: datetime | None
-    pushdown: bool
+    pushdown: bool | None
 
     @classmethod
     def parse(cls, mapping: Mapping[str, str]) -> LakeOptions:
@@ -62,7 +62,7 @@ class LakeOptions:
             topics=topics,
             since=_moment(given, "since"),
             until=_moment(given, "until"),
-            pushdown=_flag(given, "pushdown"),
+            pushdown=_flag(given, "pushdown") if "pushdown" in given else None,
         )
 
     def ddl(self) -> str:
@@ -105,7 +105,7 @@ def _storage(given: dict[str, str]) -> dict[str, str]:
 
 
 def _flag(given: dict[str, str], name: str) -> bool:
-    text = given.get(name.lower(), "false").lower()
+    text = given[name].lower()
     if text not in ("true", "false"):
-        raise ConfigError(f"option {name} must be true or false, found {given[name.lower()]!r}")
+        raise ConfigError(f"option {name} must be true or false, found {given[name]!r}")
     return text == "true"

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_pgrouse.lake.lake import literal
 from pyspark_pgrouse.lake.options import LakeOptions
+from pyspark_pgrouse.read.pushdown import is_enabled
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -91,6 +92,12 @@ class PushdownLakeBatch(LakeBatch):
         """Leave out files, and parts of them, by the filters; Spark applies all of them again."""
         self._conditions += filter(None, map(_condition, filters))
         return filters
+
+
+def lake_batch(options: LakeOptions, schema: StructType) -> LakeBatch:
+    """Return the reader for these options in this process."""
+    is_pushed = is_enabled() if options.pushdown is None else options.pushdown
+    return (PushdownLakeBatch if is_pushed else LakeBatch)(options, schema)
 
 
 def _conditions_of(options: LakeOptions) -> Iterator[LakeFilter]:
