@@ -46,7 +46,7 @@ SECTIONS = {
     "Operate": {
         "stats": ("pgrouse.cli.stats:stats", "Show how many messages are in the queue, by topic."),
         "top": ("pgrouse.cli.top:top", "Watch topics, workers and dead messages live, and act on them."),
-        "worker": ("pgrouse.cli.worker:worker", "List the workers, and drain them."),
+        "worker": ("pgrouse.cli.worker:worker", "List the workers, scale and drain them."),
         "doctor": ("pgrouse.cli.doctor:doctor", "Find problems that cause no error, and how to fix them."),
         "health": ("pgrouse.cli.health:health", "Check the database, the schema and the worker of this host."),
         "alert": ("pgrouse.cli.alert:alert", "Deliver alerts, list them, silence known ones."),

@@ -38,7 +38,7 @@ def drain_worker(name: str) -> Call[bool]:
     return function_call("drain_worker", value, name=name)
 
 
-def scale_worker(name: str, concurrency: int | None) -> Call[bool]:
+def scale_worker(name: str, concurrency: int | None = None) -> Call[bool]:
     """Change how many handlers a worker runs at once; None = as it is configured. Whether there is one of this name."""
     return function_call("scale_worker", value, name=name, concurrency=concurrency)
 
