@@ -2,7 +2,7 @@
 -- "orders.created", "success": 12, "waits": {"7": 12}, "runs": {"1": 11, "9": 1}, "wakes": {}}].
 -- Called by: the heartbeat of daemons, every few seconds. p_report: the increasing number of the report; a repeated report adds nothing.
 -- Locks: the worker's own row, without waiting, then the rows of this minute, topic by topic; it waits at most a second for another
--- worker's report. The worker's own row of this minute is its alone.
+-- worker's report. No other worker writes its row of this minute.
 -- Result: true if it was added, by this call or an earlier one; NULL if not, because another session holds the worker's row (an open
 -- transaction around drain_worker): send the same report again later; false if the registry does not know the worker.
 -- Errors: 22023 for an invalid report. Reports count for the current minute: a late report falls into a later minute.

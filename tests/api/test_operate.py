@@ -218,6 +218,7 @@ def test_workers_are_listed_and_requested_to_drain(http: httpx.Client, queue: Qu
 
 def test_a_worker_is_scaled_unless_it_works_over_http(http: httpx.Client, queue: Queue) -> None:
     queue.call("register_worker", "o.worker", "host", 1, "0", ["o.t"], 5)
+    queue.call("touch_worker", "o.worker", '{"listener": "listening"}')
     queue.call("touch_http_worker", "http:o/w", "host", ["o.t"], 5)
 
     scaled = http.post("/v1/workers/scale", json={"name": "o.worker", "concurrency": 9})

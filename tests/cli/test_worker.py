@@ -44,6 +44,7 @@ def test_an_analyst_may_list_them(pgrouse: Shell, queue: Queue, acting_as: Calla
 
 def test_a_worker_is_scaled_and_runs_as_configured_again(pgrouse: Shell, queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 1, "0", ["t"], 10)
+    queue.call("touch_worker", "w", '{"listener": "listening"}')
 
     scaled = pgrouse("worker", "scale", "w", "3")
 

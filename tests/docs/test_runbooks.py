@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
@@ -77,6 +78,15 @@ def test_every_code_of_the_doctor_has_its_runbook() -> None:
 
 def test_what_no_runbook_names_has_none() -> None:
     assert runbooks.path("nothing") is None
+
+
+def test_without_the_file_there_are_no_links_and_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(runbooks, "text", (tmp_path / "missing").read_text)
+    runbooks._anchors.cache_clear()
+    try:
+        assert runbooks.path("backlog") is None
+    finally:
+        runbooks._anchors.cache_clear()
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)

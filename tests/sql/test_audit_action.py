@@ -151,6 +151,7 @@ def drain_worker(queue: Queue) -> None:
 
 def scale_worker(queue: Queue) -> None:
     queue.call("register_worker", "w", "host", 1, "1.0", ["t"], 1)
+    queue.call("touch_worker", "w", '{"listener": "listening"}')
     queue.call("scale_worker", "w", 5)
 
 

@@ -176,6 +176,12 @@ def test_alertmanager_receives_severity_queue_and_link(receiver: Receiver) -> No
     assert {each["labels"]["environment"] for each in (dead, backlog)} == {"production"}
     assert dead["generatorURL"] == "https://queue.example.com/dead"
     assert backlog["generatorURL"] == "https://queue.example.com/topics/slow"
+    assert [each["annotations"]["runbook_url"] for each in (dead, backlog)] == [
+        "https://queue.example.com/runbooks#dead-messages",
+        "https://queue.example.com/runbooks#backlog-old",
+    ]
+    # Of two kinds in one message none is the right one.
+    assert given.runbook is None
     assert "pgrouse redrive --topic orders" in dead["annotations"]["fix"]
     assert dead["annotations"]["description"].endswith("ConnectionError: no route\n")
 

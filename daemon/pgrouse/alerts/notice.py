@@ -59,6 +59,11 @@ class QueueInfo:
         """Return the address of a page of the dashboard, if it has an address."""
         return f"{self.dashboard}{path}" if self.dashboard else None
 
+    def runbook(self, kind: str) -> str | None:
+        """Return the address of the runbook for a kind of alert, if the dashboard has an address."""
+        path = runbooks.path(kind)
+        return None if path is None else self.link(path)
+
 
 UNKNOWN_QUEUE = QueueInfo()
 
@@ -127,8 +132,7 @@ class Notice:
     def runbook(self) -> str | None:
         """The runbook of its groups, if they have one in common."""
         kinds = {group["kind"] for group in self.groups}
-        path = runbooks.path(kinds.pop()) if len(kinds) == 1 else None
-        return self.queue.link(path) if path else None
+        return self.queue.runbook(kinds.pop()) if len(kinds) == 1 else None
 
     @property
     def values(self) -> Mapping[str, str]:

@@ -42,7 +42,7 @@ WIDTH = len(Message._fields)
 
 def read_messages(rows: list[tuple[Any, ...]]) -> list[Message]:
     """Read rows that begin with these columns."""
-    # As `Message._make` does, in half the time.
+    # As `Message._make` does, in two thirds of the time.
     return [tuple.__new__(Message, row[:WIDTH]) for row in rows]
 
 

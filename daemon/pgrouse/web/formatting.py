@@ -136,11 +136,6 @@ def _has_exact_words(field: str, steps_of: int) -> bool:
     return whole == "*" and step.isdecimal() and int(step) > 0 and steps_of % int(step) == 0
 
 
-def runbook(name: str) -> str | None:
-    """Return the page of the runbook for a kind of alert, or a code of the doctor."""
-    return runbooks.path(name)
-
-
 def now() -> datetime:
     """Return the time."""
     return datetime.now(UTC)
@@ -164,7 +159,6 @@ def install(environment: Environment) -> None:
         lastline,
         backticks,
         cron_words,
-        runbook,
     ]
-    environment.filters |= {each.__name__: each for each in filters}
+    environment.filters |= {each.__name__: each for each in filters} | {"runbook": runbooks.path}
     environment.globals["now"] = now

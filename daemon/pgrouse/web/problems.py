@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from pgrouse import runbooks
 from pgrouse.client.calls.alert import open_conditions
 from pgrouse.web.caller import Caller
 from pgrouse.web.database_pool import Connection, Row, read_rows
@@ -103,5 +102,4 @@ def _presentation(row: Row) -> Row:
         "badge": "bad" if row["level"] == "fail" else "warn",
         "advice": kind.advice or row["fix"],
         "actions": actions,
-        "runbook": runbooks.path(row["kind"]),
     }

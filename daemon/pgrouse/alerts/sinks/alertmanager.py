@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, SecretStr
 
-from pgrouse import runbooks
 from pgrouse.alerts.http_post import http_post
 from pgrouse.alerts.notice import DEAD, advice, dashboard_path, excerpt, one_line, severity, summary
 from pgrouse.alerts.secret import reveal
@@ -71,8 +70,7 @@ class AlertmanagerSink:
         queue, to_do = notice.queue, advice(group)
         own = {"severity": severity(group), **({"environment": queue.environment} if queue.environment else {})}
         link = queue.link(dashboard_path(group))
-        page = runbooks.path(group["kind"])
-        runbook = queue.link(page) if page else None
+        runbook = queue.runbook(group["kind"])
         known = {label: value for label, value in group_labels.items() if value}
         return {
             "labels": {**own, **self.labels, "alertname": name, **known},
