@@ -195,7 +195,7 @@ def _report(found: dict[str, list[float]], messages: int, ready: int, archived: 
     alone = Figure("a drain that no browser watches, CPU of all", "µs/message", found[f"cost {0}"])
     figures = [
         Figure("the overview, from request to last byte", "ms", found["view"], target=Target(100)),
-        Figure("from a commit to a viewer's update", "ms", found["change"], target=Target(1000)),
+        Figure("from a commit to a viewer's update", "ms", found["change"], target=Target(500)),
     ]
     if is_private:
         figures += [

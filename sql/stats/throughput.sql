@@ -3,8 +3,8 @@
 -- p_since: of so long until now; p_topic: of this topic only; p_bars: at most so many rows (1 to 1000). A bar spans whole minutes.
 -- p_worker: of this worker only, and of all its topics.
 -- Result: one row per bar, the oldest first, those without any attempt too. at: when it begins; s: how many seconds of it have passed (the
--- last one is not over yet). The counts are of attempts: retried ones failed and are tried again, failed ones were the last. *_p95_s: as
--- those of messages.latency.
+-- last one is not over yet). The counts are of attempts: retried ones failed and are tried again, failed ones were the last. The percentiles:
+-- as those of messages.latency.
 -- Errors: 22023 for a time outside of a minute to 8 days, an invalid number of bars, or a topic and a worker together.
 CREATE OR REPLACE FUNCTION messages.throughput(
   p_since interval DEFAULT '1 hour', p_topic text DEFAULT NULL, p_bars integer DEFAULT 60, p_worker text DEFAULT NULL
@@ -12,7 +12,9 @@ CREATE OR REPLACE FUNCTION messages.throughput(
 RETURNS TABLE (
   at timestamptz, s double precision,
   success bigint, rejected bigint, failed bigint, lock_expired bigint, retried bigint, deferred bigint, released bigint, lost bigint,
-  wait_p95_s double precision, run_p95_s double precision, wake_p95_s double precision
+  wait_p50_s double precision, wait_p95_s double precision, wait_p99_s double precision,
+  run_p50_s  double precision, run_p95_s  double precision, run_p99_s  double precision,
+  wake_p50_s double precision, wake_p95_s double precision, wake_p99_s double precision
 )
 LANGUAGE plpgsql
 STABLE
@@ -41,9 +43,7 @@ BEGIN
     b.at, extract(epoch FROM least(b.at + v_width, v_now) - b.at)::double precision,
     coalesce(a.success, 0), coalesce(a.rejected, 0), coalesce(a.failed, 0), coalesce(a.lock_expired, 0),
     coalesce(a.retried, 0), coalesce(a.deferred, 0), coalesce(a.released, 0), coalesce(a.lost, 0),
-    (messages.quantiles(messages.unpack_histogram(nullif(a.waits, 0)), '{0.95}'))[1],
-    (messages.quantiles(messages.unpack_histogram(nullif(a.runs, 0)),  '{0.95}'))[1],
-    (messages.quantiles(messages.unpack_histogram(nullif(a.wakes, 0)), '{0.95}'))[1]
+    wait.q[1], wait.q[2], wait.q[3], run.q[1], run.q[2], run.q[3], wake.q[1], wake.q[2], wake.q[3]
   FROM generate_series(v_first, v_now, v_width) AS b (at)
   LEFT JOIN (
     SELECT
@@ -63,6 +63,9 @@ BEGIN
     ) AS m
     GROUP BY 1
   ) AS a ON a.at = b.at
+  CROSS JOIN LATERAL (SELECT messages.quantiles(messages.unpack_histogram(nullif(a.waits, 0)), '{0.5,0.95,0.99}') AS q OFFSET 0) AS wait
+  CROSS JOIN LATERAL (SELECT messages.quantiles(messages.unpack_histogram(nullif(a.runs, 0)),  '{0.5,0.95,0.99}') AS q OFFSET 0) AS run
+  CROSS JOIN LATERAL (SELECT messages.quantiles(messages.unpack_histogram(nullif(a.wakes, 0)), '{0.5,0.95,0.99}') AS q OFFSET 0) AS wake
   ORDER BY b.at;
 END
 $$;

@@ -35,6 +35,7 @@ def test_each_bar_has_the_attempts_of_its_time_and_empty_bars_are_included(queue
     ]
     assert [bar.s for bar in found] == [60, 60, 60, 60, 30]
     assert found[2].wait_p95_s == pytest.approx(BOUNDS_S[8] + 0.95 * (BOUNDS_S[9] - BOUNDS_S[8]))
+    assert found[2].wait_p50_s < found[2].wait_p95_s < found[2].wait_p99_s
     assert found[0].wait_p95_s is None
 
 

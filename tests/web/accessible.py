@@ -13,13 +13,14 @@ WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 400, "height": 800}
 def complaints(visitor: Visitor, path: str) -> list[str]:
     """Return the violations of a page, and whether it is wider than its window: wide and light, narrow and dark."""
     page = visitor.open(path, size=WIDE, color_scheme="light", reduced_motion="reduce", bypass_csp=True)
-    found = _seen(page, path, "wide")
+    found = page_complaints(page, path, "wide")
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size(NARROW)  # type: ignore[arg-type]
-    return found + _seen(page, path, "narrow")
+    return found + page_complaints(page, path, "narrow")
 
 
-def _seen(page: Page, path: str, size: str) -> list[str]:
+def page_complaints(page: Page, path: str, size: str) -> list[str]:
+    """Return the violations of a page as it is, and whether it is wider than its window."""
     found = [f"{path} {size}: {each}" for each in _violations(page)]
     if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
         found.append(f"{path} {size}: wider than its window")

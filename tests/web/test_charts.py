@@ -92,6 +92,47 @@ def test_the_pointer_shows_the_values_of_a_time(visitor: Visitor, queue: Queue) 
     expect(page.locator("#throughput .legend")).to_contain_text(re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:00 UTC"))
 
 
+def test_the_user_chooses_the_percentile_for_all_charts_and_pages(visitor: Visitor, queue: Queue) -> None:
+    queue.conn.execute(
+        """INSERT INTO messages.measure (minute, topic, success, waits, runs)
+           SELECT date_trunc('minute', messages.now()) - n * interval '1 min', 'mail', 100,
+                  98 * 10::numeric ^ (12 * 30) + 2 * 10::numeric ^ (12 * 10), 10::numeric ^ (12 * 25)
+           FROM generate_series(1, 5) AS n"""
+    )
+    queue.publish("mail")
+    page = visitor.open("/")
+    ticks(page, "latencies")
+    wait = page.locator("#latencies .legend b").first
+    at_95 = wait.inner_text()
+
+    page.get_by_role("button", name="p99").click()
+
+    expect(wait).not_to_have_text(at_95)
+    page.goto("/topics/mail")
+    expect(page.get_by_role("button", name="p99")).to_have_attribute("aria-pressed", "true")
+    ticks(page, "latencies")
+    at_99 = wait.inner_text()
+    page.get_by_role("button", name="p95").click()
+    expect(wait).to_have_text(at_95)
+    assert _seconds(at_99) > 100 * _seconds(at_95)
+
+
+def test_a_stored_percentile_that_there_is_not_shows_the_usual_one(visitor: Visitor, queue: Queue) -> None:
+    sample_data.measured(queue)
+    page = visitor.open("/")
+    page.evaluate("localStorage.setItem('quantile', 'p12')")
+
+    page.reload()
+
+    ticks(page, "latencies")
+    expect(page.locator("#latencies .legend b").first).to_have_text(re.compile(r"\d"))
+
+
+def _seconds(text: str) -> float:
+    number, unit = re.fullmatch(r"([\d.]+)(\D+)", text).groups()  # type: ignore[union-attr]
+    return float(number) * UNITS[unit]
+
+
 def _minutes(label: str) -> int:
     hours, minutes = label.split(":")[:2]
     return int(hours) * 60 + int(minutes)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgrouse.web.database_pool import Row
 
 # Digits of a number in a chart: more cannot be seen.
 DIGITS = 4
+QUANTILES = ("p50", "p95", "p99")
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,21 @@ def chart(
         "x": [round(row["at"].timestamp()) for row in shown],
         "y": [[_rounded(row[each.column], row["s"] if per_s else 1) for row in shown] for each in present],
     }
+
+
+def latency_chart(rows: Sequence[Row], series: Sequence[ChartLine]) -> dict[str, Any]:
+    """Return the data of a chart of times; the browser draws one of its quantiles.
+
+    Args:
+        rows: with `at` and `s`; the seconds of a line with the column `run` are in `run_p50_s`, `run_p95_s` and `run_p99_s`.
+        series: the lines. The first one is always there, others if they have any value.
+    """
+    of_each = {
+        name: chart(rows, [replace(each, column=f"{each.column}_{name}_s") for each in series], "s")
+        for name in QUANTILES
+    }
+    shared = {name: of_each["p95"][name] for name in ("unit", "series", "x")}
+    return shared | {"quantiles": {name: each["y"] for name, each in of_each.items()}}
 
 
 def _rounded(value: float | None, over: float) -> float | None:

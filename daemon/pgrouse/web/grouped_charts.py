@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 from pgrouse.client.calls.stats import throughput
 from pgrouse.web.caller import Caller
-from pgrouse.web.chart import ChartLine, chart
+from pgrouse.web.chart import QUANTILES, ChartLine, chart, latency_chart
 from pgrouse.web.database_pool import Connection, Row, read_rows
+from pgrouse.web.result_charts import MIN_BAR_S, RESULTS, same_bars
 
 # A chart has five colours.
 MAX_LINES = 5
@@ -27,52 +30,42 @@ BUSIEST_WORKERS = b"""
   GROUP BY m.worker
   ORDER BY sum(m.success + m.retried + m.rejected + m.failed + m.lock_expired) DESC, m.worker
   LIMIT %(most)s"""
-ENDED = ("success", "retried", "rejected", "failed", "lock_expired")
 
 
 async def read_topic_charts(
-    conn: Connection, caller: Caller, since: timedelta, bars: int, *, enough_s: float
+    conn: Connection, caller: Caller, since: timedelta, bars: int
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the busiest topics that the caller may see, and their charts: attempts per second, and how long these ran (p95)."""
+    """Return the busiest topics that the caller may see, and their charts: attempts per second, and how long these ran and waited."""
     values = {"since": since, "like": caller.like, "all": caller.sees_all, "most": MAX_LINES}
     topics = [row["name"] for row in await (await conn.execute(BUSIEST_TOPICS, values)).fetchall()]
     of_each = [await read_rows(conn, throughput(since, topic, bars)) for topic in topics]
-    return topics, _charts(topics, of_each, enough_s)
+    return topics, _charts(topics, of_each)
 
 
-async def read_worker_charts(
-    conn: Connection, since: timedelta, bars: int, *, enough_s: float
-) -> tuple[list[str], dict[str, Any]]:
+async def read_worker_charts(conn: Connection, since: timedelta, bars: int) -> tuple[list[str], dict[str, Any]]:
     """Return the busiest workers, and their charts, as of topics. For callers of all topics: a worker may work any of them."""
     values = {"since": since, "most": MAX_LINES}
     workers = [row["name"] for row in await (await conn.execute(BUSIEST_WORKERS, values)).fetchall()]
     of_each = [await read_rows(conn, throughput(since, bars=bars, worker=worker)) for worker in workers]
-    return workers, _charts(workers, of_each, enough_s)
+    return workers, _charts(workers, of_each)
 
 
-def _charts(names: list[str], of_each: list[list[Row]], enough_s: float) -> dict[str, Any]:
+def _charts(names: list[str], of_each: list[list[Row]]) -> dict[str, Any]:
     # A topic may be called as a column of a bar is: a line has a name of its own.
     lines = [ChartLine(name, f"line {number}", number) for number, name in enumerate(names, 1)]
-    bars_of_all = same_bars(of_each)
-    ended = [_bar(parts, lines, [sum(part[name] for name in ENDED) for part in parts]) for parts in bars_of_all]
-    ran = [_bar(parts, lines, [part["run_p95_s"] for part in parts]) for parts in bars_of_all]
+    bars = [_bar(parts, lines) for parts in same_bars(of_each)]
     return {
-        "throughput": chart(ended, lines, "", per_s=True, enough_s=enough_s),
-        "latencies": chart(ran, lines, "s"),
+        "throughput": chart(bars, lines, "", per_s=True, enough_s=MIN_BAR_S),
+        "latencies": latency_chart(bars, [replace(line, column=f"{line.column} run") for line in lines]),
+        "waits": latency_chart(bars, [replace(line, column=f"{line.column} wait") for line in lines]),
     }
 
 
-def same_bars(of_each: list[list[Row]]) -> list[list[Row]]:
-    """Return, bar by bar, those of all lines that begin at the same time.
-
-    The lines are read one after the other. When a bar begins in between, the later ones have it, and no longer have the oldest.
-    """
-    by_time = [{bar["at"]: bar for bar in bars} for bars in of_each]
-    times = set.intersection(*map(set, by_time)) if by_time else ()
-    return [[bars[at] for bars in by_time] for at in sorted(times)]
-
-
-def _bar(parts: list[Row], lines: list[ChartLine], values: list[Any]) -> Row:
-    """Return the same bar of all lines: that of the one that was read last is the longest."""
-    columns = [line.column for line in lines]
-    return {"at": parts[0]["at"], "s": max(part["s"] for part in parts)} | dict(zip(columns, values, strict=True))
+def _bar(parts: list[Row], lines: list[ChartLine]) -> Row:
+    """Return the same bar of all lines in one row: that of the one that was read last is the longest."""
+    bar: Row = {"at": parts[0]["at"], "s": max(part["s"] for part in parts)}
+    for line, part in zip(lines, parts, strict=True):
+        bar[line.column] = sum(part[each.column] for each in RESULTS)
+        times = product(("run", "wait"), QUANTILES)
+        bar |= {f"{line.column} {time}_{quantile}_s": part[f"{time}_{quantile}_s"] for time, quantile in times}
+    return bar

@@ -1,6 +1,6 @@
 """Live updates: keeps open pages up to date.
 
-All who look at the same page with the same rights share one view: it is read and rendered once, at most once a second, only while something has
+All who look at the same page with the same rights share one view: it is read and rendered once, at most three times a second, only while something has
 changed, and each viewer gets the parts that differ from what it has. There are no queues: a slow viewer gets the newest state next, and
 nothing in between. Without viewers nothing is read, and after a while nothing listens.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -30,14 +31,16 @@ from pgrouse.web.change_listener import ChangeListener
 from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import require_role
-from pgrouse.web.view import View
+from pgrouse.web.view import Context, View
 
 log = structlog.get_logger()
 
 router = APIRouter(include_in_schema=False)
 
-# So that with the time it takes to read a change is seen within a second.
-MIN_INTERVAL_S = 0.9
+# So that with the time it takes to notice and to read it a change is seen within half a second.
+MIN_INTERVAL_S = 0.35
+# Workers report their measures every few seconds.
+MEASURES_MAX_AGE_S = 2.0
 # At most this part of the time is spent on reading for one view, however long it takes.
 MAX_READ_SHARE = 0.1
 # Ages go on while nothing changes; and what was missed is made good.
@@ -95,6 +98,7 @@ class SharedView:
         version: how often something in it has changed.
         stale_reason: why it is not up to date; "" if it is.
         parts: each with its version; so are the charts.
+        measures: what the view read of the workers' measures, and when.
     """
 
     viewers: int = 0
@@ -102,6 +106,8 @@ class SharedView:
     stale_reason: str = ""
     parts: dict[str, tuple[int, str]] = field(default_factory=dict)
     charts: dict[str, tuple[int, str]] = field(default_factory=dict)
+    measures: Context = field(default_factory=dict)
+    measures_at: float = -math.inf
     broadcast: Broadcast = field(default_factory=Broadcast)
     _written: tuple[tuple[int, int], bytes] | None = None
 
@@ -267,6 +273,10 @@ class LiveUpdates:
         try:
             async with self.db.read() as conn:
                 context = await view.read_with_problems(conn, audience.caller, audience.subject)
+                if time.monotonic() - shared.measures_at >= MEASURES_MAX_AGE_S:
+                    shared.measures = await view.read_measures(conn, audience.caller, audience.subject)
+                    shared.measures_at = time.monotonic()
+                context |= shared.measures
             parts = view.render_parts(context, audience.caller)
             parts = {part: with_base_in_page(text, audience.base) for part, text in parts.items()}
             shared.update(parts, context.get("charts", {}))

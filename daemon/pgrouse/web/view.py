@@ -11,8 +11,9 @@ has the part inside an element with the part's id; nothing else of the page chan
     async def overview(request: Request, caller: Annotated[Caller, Depends(require_role(Role.VIEWER))]) -> Response:
         return await view.show(request, caller, VIEW)
 
-`look` reads all that the page shows, in one transaction that only reads; templates see what it returns, and `caller`. Under the key `charts`
-it may return data for the macro `chart`, by the chart's id; they are kept up to date too. Forms with text to type belong outside of parts.
+`read` reads what the page shows, in one transaction that only reads; templates see what it returns, and `caller`. `read_measures` reads what
+the workers report every few seconds, so it is read less often; under the key `charts` it returns data for the macro `chart`, by the chart's id.
+Forms with text to type belong outside of parts.
 
 An action is a POST whose form is made by the macro `action`, or has `hx-post` and `hx-swap="none"`; it answers with `view.action_result`. All of
 the class names are in app.css, all macros in macros.html.
@@ -38,6 +39,10 @@ Context = dict[str, Any]
 ReadContext = Callable[[Connection, Caller, str], Awaitable[Context]]
 
 
+async def _read_nothing(_conn: Connection, _caller: Caller, _subject: str) -> Context:
+    return {}
+
+
 @dataclass(frozen=True)
 class View:
     """One kind of page.
@@ -47,14 +52,21 @@ class View:
         read: reads what it shows to a caller of a subject (a topic, an id, a query; "" if there is only one page of the kind). Raises
             Problem 404 if there is no such subject.
         parts: the ids of what changes while it is looked at.
+        read_measures: reads what the workers measured, after `read`.
     """
 
     name: str
     read: ReadContext
     parts: tuple[str, ...]
+    read_measures: ReadContext = _read_nothing
+
+    async def read_all(self, conn: Connection, caller: Caller, subject: str) -> Context:
+        """Read all that the page shows."""
+        context = await self.read_with_problems(conn, caller, subject)
+        return context | await self.read_measures(conn, caller, subject)
 
     async def read_with_problems(self, conn: Connection, caller: Caller, subject: str) -> Context:
-        """Read what the page shows, and the problems, which every page counts."""
+        """Read what the page shows besides measures, and the problems, which every page counts."""
         return {"problems": await read_problems(conn, caller)} | await self.read(conn, caller, subject)
 
     def live_url(self, subject: str) -> str:
@@ -71,7 +83,7 @@ class View:
 async def show(request: Request, caller: Caller, view: View, subject: str = "", **more: Any) -> HTMLResponse:
     """Answer with the page; templates see `more` too."""
     async with request.app.state.db.read() as conn:
-        context = await view.read_with_problems(conn, caller, subject)
+        context = await view.read_all(conn, caller, subject)
     return render(request, f"{view.name}.html", **context, **more, live_url=view.live_url(subject))
 
 
@@ -92,7 +104,7 @@ async def action_result(
     if not request.headers.get("hx-request"):
         return RedirectResponse(_referring_page(request), status_code=303)
     async with request.app.state.db.read() as conn:
-        context = await view.read_with_problems(conn, caller, subject)
+        context = await view.read_all(conn, caller, subject)
     parts = view.render_parts(context, caller, getattr(request.state, "csrf", ""))
     more = replaced(context) if replaced else {}
     return render(request, "action_result.html", parts=parts, replaced=more, text=text, kind=kind)

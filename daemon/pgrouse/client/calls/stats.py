@@ -76,9 +76,15 @@ class ThroughputBar:
     deferred: int
     released: int
     lost: int
+    wait_p50_s: float | None
     wait_p95_s: float | None
+    wait_p99_s: float | None
+    run_p50_s: float | None
     run_p95_s: float | None
+    run_p99_s: float | None
+    wake_p50_s: float | None
     wake_p95_s: float | None
+    wake_p99_s: float | None
 
 
 def stats(bound: int | None = None) -> Call[list[TopicStats]]:

@@ -14,6 +14,7 @@ from pgrouse.web import bulk_actions, search
 from pgrouse.web.bulk_actions import BulkAction
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection
+from pgrouse.web.message_charts import read_message_charts
 from pgrouse.web.message_counts import read_counts
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, database_problem
@@ -75,6 +76,11 @@ async def _find(conn: Connection, wanted: Search, caller: Caller, after: str) ->
         raise
 
 
+async def read_measures(conn: Connection, caller: Caller, subject: str) -> Context:
+    """Read the charts that follow the filters."""
+    return await read_message_charts(conn, caller, Search.of(QueryParams(subject)))
+
+
 def _acts(wanted: Search) -> list[BulkAction]:
     """Return the actions that some of the messages may accept."""
     return [act for act in BulkAction if bulk_actions.actionable({"states": wanted.states}, act)["states"]]
@@ -97,7 +103,7 @@ def _before(wanted: Search, after: str, back: list[str]) -> str | None:
     return f"/messages?{wanted.query(after='' if place == '-' else place, back=trail)}"
 
 
-VIEW = View("messages", read_context, parts=("states", "facets", "found"))
+VIEW = View("messages", read_context, parts=("states", "facets", "found"), read_measures=read_measures)
 
 
 @router.get("/messages")
@@ -108,7 +114,7 @@ async def messages(request: Request, caller: Viewer) -> Response:
         return RedirectResponse(f"/messages/{parse_id(params['id'])}", 303)
     subject = request.url.query
     async with request.app.state.db.read() as conn:
-        context = await VIEW.read_with_problems(conn, caller, subject)
+        context = await VIEW.read_all(conn, caller, subject)
     live: dict[str, Any] = {} if context["error"] else {"live_url": VIEW.live_url(subject)}
     shown = render(request, "messages.html", **context, **live)
     shown.status_code = INVALID if context["error"] else 200

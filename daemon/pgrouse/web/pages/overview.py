@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
@@ -12,15 +11,15 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import RedirectResponse, Response
 
 from pgrouse.client.calls import maintenance
-from pgrouse.client.calls.stats import COUNT_BOUND, throughput
+from pgrouse.client.calls.stats import COUNT_BOUND
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.chart import ChartLine, chart
 from pgrouse.web.database_pool import Connection, Row, read_rows
-from pgrouse.web.grouped_charts import read_topic_charts, read_worker_charts, same_bars
+from pgrouse.web.grouped_charts import read_topic_charts, read_worker_charts
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem
 from pgrouse.web.problems import read_problems
+from pgrouse.web.result_charts import MIN_BAR_S, RESULTS, count_results, read_bars, result_charts
 from pgrouse.web.security import check_permission, require_role
 from pgrouse.web.topic_counts import read_topic_counts
 from pgrouse.web.view import Context, View
@@ -30,8 +29,6 @@ router = APIRouter(include_in_schema=False)
 MAX_TOPICS = 8
 BY_TOPIC, BY_WORKER = "topic", "worker"
 BARS = 60
-# Of a bar that has only begun a rate says nothing.
-MIN_BAR_S = 5.0
 # By the word of the address: how long, and in words.
 RANGES = {
     "1h": (timedelta(hours=1), "hour"),
@@ -92,76 +89,49 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     period, _, grouping = subject.partition(",")
     if period not in RANGES or grouping not in ("", BY_TOPIC, BY_WORKER):
         raise Problem(404, f"there is no overview of {subject!r:.40}: use {', '.join(RANGES)}", "not_found")
-    topics = await read_topic_counts(conn, caller)
-    since, words = RANGES[period]
-    values = {"since": since, "like": caller.like, "all": caller.sees_all}
-    bars = await _throughput(conn, since, None if caller.sees_all else [row["topic"] for row in topics])
-    latency = await (await conn.execute(LATENCY, values)).fetchall()
-    state = await (await conn.execute(STATE)).fetchone()
-    shown: list[str] = []
-    charts = _charts(bars)
-    if grouping == BY_TOPIC:
-        shown, charts = await read_topic_charts(conn, caller, since, BARS, enough_s=MIN_BAR_S)
-    elif grouping == BY_WORKER:
+    if grouping == BY_WORKER:
         check_permission(caller, Role.VIEWER)
-        shown, charts = await read_worker_charts(conn, since, BARS, enough_s=MIN_BAR_S)
+    topics = await read_topic_counts(conn, caller)
     return {
         "range": period,
         "ranges": list(RANGES),
-        "time": words,
+        "time": RANGES[period][1],
         "grouping": grouping,
-        "groupings": [("", "by result"), (BY_TOPIC, "by topic"), *([(BY_WORKER, "by worker")] * caller.sees_all)],
-        "chart_names": shown,
+        "groupings": [("", "result"), (BY_TOPIC, "topic"), *([(BY_WORKER, "worker")] * caller.sees_all)],
         "sums": _totals(topics),
         "topics": sorted(topics, key=_by_workload)[:MAX_TOPICS],
         "topics_left": max(0, len(topics) - MAX_TOPICS),
-        "latency": latency,
+        "state": await (await conn.execute(STATE)).fetchone(),
+    }
+
+
+async def read_measures(conn: Connection, caller: Caller, subject: str) -> Context:
+    """Read what the workers measured: the charts and the times."""
+    period, _, grouping = subject.partition(",")
+    since, _ = RANGES[period]
+    bars = await read_bars(conn, caller, since, BARS)
+    values = {"since": since, "like": caller.like, "all": caller.sees_all}
+    names, charts = await _read_charts(conn, caller, since, grouping) if grouping else ([], result_charts(bars))
+    return {
+        "latency": await (await conn.execute(LATENCY, values)).fetchall(),
         "per_s": _per_s(bars),
-        "ended": {name: sum(row[name] for row in bars) for name in ("success", "retried", "failed", "rejected")},
-        "state": state,
+        "ended": count_results(bars),
+        "chart_names": names,
         "charts": charts,
     }
 
 
-def _charts(bars: list[Row]) -> dict[str, Any]:
-    return {
-        "throughput": chart(bars, ENDED, "", per_s=True, enough_s=MIN_BAR_S),
-        "latencies": chart(bars, TIMES, "s"),
-    }
+async def _read_charts(
+    conn: Connection, caller: Caller, since: timedelta, grouping: str
+) -> tuple[list[str], dict[str, Any]]:
+    if grouping == BY_TOPIC:
+        return await read_topic_charts(conn, caller, since, BARS)
+    return await read_worker_charts(conn, since, BARS)
 
 
-async def _throughput(conn: Connection, since: timedelta, topics: list[str] | None) -> list[Row]:
-    """Read how many attempts ended in each part of a time: of these topics together, None = of all."""
-    if topics is None:
-        return await read_rows(conn, throughput(since, bars=BARS))
-    of_each = [await read_rows(conn, throughput(since, topic, BARS)) for topic in topics]
-    return [_sum_bars(bars) for bars in same_bars(of_each)]
-
-
-def _sum_bars(bars: Sequence[Row]) -> Row:
-    """Add up the same bar of several topics; of their times it has the longest."""
-    counts = {each.column: sum(bar[each.column] for bar in bars) for each in ENDED}
-    times = {
-        each.column: max((bar[each.column] for bar in bars if bar[each.column] is not None), default=None)
-        for each in TIMES
-    }
-    return {"at": bars[0]["at"], "s": max(bar["s"] for bar in bars), **counts, **times}
-
-
-ENDED = (
-    ChartLine("succeeded", "success", 1),
-    ChartLine("tried again", "retried", 3),
-    ChartLine("failed", "failed", 2),
-    ChartLine("rejected", "rejected", 4),
-    ChartLine("lock expired", "lock_expired", 5),
+VIEW = View(
+    "overview", read_context, parts=("problems", "figures", "state", "waiting", "times"), read_measures=read_measures
 )
-TIMES = (
-    ChartLine("wait", "wait_p95_s", 1),
-    ChartLine("run", "run_p95_s", 4),
-    ChartLine("wake-up", "wake_p95_s", 3),
-)
-
-VIEW = View("overview", read_context, parts=("problems", "figures", "state", "waiting", "times"))
 
 
 @router.get("/")
@@ -231,6 +201,6 @@ def _per_s(bars: list[Row]) -> float | None:
     """Return how many attempts ended per second in the last bar that says something."""
     for row in reversed(bars):
         if row["s"] >= MIN_BAR_S:
-            ended = sum(row[each.column] for each in ENDED)
+            ended = sum(row[each.column] for each in RESULTS)
             return float(ended / row["s"])
     return None

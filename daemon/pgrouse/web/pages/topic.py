@@ -15,13 +15,12 @@ from pgrouse.client.subscription_query import SUBSCRIBE, SUBSCRIPTIONS, UNSUBSCR
 from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.web import policy_form, view
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.chart import chart
 from pgrouse.web.database_pool import Connection, Row, read_rows
 from pgrouse.web.page import render, render_fragment
-from pgrouse.web.pages.overview import ENDED, MIN_BAR_S, TIMES
 from pgrouse.web.paused_topics import read_paused_topics
 from pgrouse.web.policy_form import PolicyDraft
 from pgrouse.web.problem import Problem, database_problem
+from pgrouse.web.result_charts import count_results, result_charts
 from pgrouse.web.security import check_permission, require_role
 from pgrouse.web.topic_counts import read_topic_counts
 from pgrouse.web.view import Context, View
@@ -74,9 +73,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         "can_be_unlimited": policy_form.can_be_unlimited,
     }
     return context | (
-        {"counts": None, "charts": {}}
-        if subject == DEFAULTS
-        else await _read_topic(conn, caller, subject, own, defaults)
+        {"counts": None} if subject == DEFAULTS else await _read_topic(conn, caller, subject, own, defaults)
     )
 
 
@@ -85,21 +82,26 @@ async def _read_topic(conn: Connection, caller: Caller, topic: str, own: Row, de
     found = next((row for row in await read_topic_counts(conn, caller) if row["topic"] == topic), None)
     if found is None:
         raise Problem(404, f"there is no topic {topic}: it has no messages and no policy", "not_found")
-    bars = await read_rows(conn, throughput(topic=topic))
-    times = await read_rows(conn, latency(topic=topic))
     limits = await (await conn.execute(LIMITS, {"topic": topic})).fetchone() or {}
     return {
         "counts": found,
-        "latency": times[0] if times else None,
         "channels": await (await conn.execute(CHANNELS, {"topic": topic, "most": MAX_CHANNELS})).fetchall(),
         "subscriptions": await _subscriptions(conn, caller, topic),
         "limits": _limits(found, own, defaults, limits),
         "channel_limit": _effective("channel_concurrency", own, defaults),
-        "ended": {name: sum(row[name] for row in bars) for name in ("success", "retried", "failed", "rejected")},
-        "charts": {
-            "throughput": chart(bars, ENDED, "", per_s=True, enough_s=MIN_BAR_S),
-            "latencies": chart(bars, TIMES, "s"),
-        },
+    }
+
+
+async def read_measures(conn: Connection, _caller: Caller, subject: str) -> Context:
+    """Read what the workers measured of one topic in the last hour."""
+    if subject == DEFAULTS:
+        return {"charts": {}}
+    bars = await read_rows(conn, throughput(topic=subject))
+    times = await read_rows(conn, latency(topic=subject))
+    return {
+        "latency": times[0] if times else None,
+        "ended": count_results(bars),
+        "charts": result_charts(bars),
     }
 
 
@@ -144,7 +146,12 @@ def _limits(found: Row, own: Row, defaults: Row, state: Row) -> list[Row]:
     ]
 
 
-VIEW = View("topic", read_context, parts=("state", "figures", "limits", "channels", "subscriptions"))
+VIEW = View(
+    "topic",
+    read_context,
+    parts=("state", "figures", "limits", "channels", "subscriptions"),
+    read_measures=read_measures,
+)
 
 
 @router.get("/topics/{topic}")

@@ -232,8 +232,26 @@ const DURATION_AXIS = {
   axis: { splits: (_, n, low, high) => DURATIONS.filter((step) => step >= low && step <= high), filter: (_, splits) => splits },
 };
 const NUMBER_AXIS = { scale: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] }, axis: {} };
+// The percentile that charts of times show, chosen for all pages.
+const quantile = {
+  name: stored("quantile") ?? "p95",
+  use(name) {
+    this.name = name;
+    store("quantile", name);
+    this.show();
+    drawAll();
+  },
+  show() {
+    for (const each of $$("[data-quantile]")) each.setAttribute("aria-pressed", String(each.dataset.quantile === this.name));
+  },
+};
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("[data-quantile]");
+  if (button) quantile.use(button.dataset.quantile);
+});
+const lines = ({ y, quantiles }) => quantiles?.[quantile.name] ?? quantiles?.p95 ?? y;
 // A logarithmic axis has no place for 0.
-const points = ({ unit, x, y }) => [x, ...(unit === "s" ? y.map((line) => line.map((value) => value || null)) : y)];
+const points = (data) => [data.x, ...(data.unit === "s" ? lines(data).map((line) => line.map((value) => value || null)) : lines(data))];
 
 // The label of a tick says the value of the tick, never a rounded one.
 const tick = (unit) => (value) => (unit === "s" ? duration(value) : exact.format(value));
@@ -244,7 +262,7 @@ function colour(name) {
   return getComputedStyle(probe).color;
 }
 
-// figure.chart: data = {unit, series: [{name, colour}], x: [seconds since 1970], y: [[…], …]}
+// figure.chart: data = {unit, series: [{name, colour}], x: [seconds since 1970], y: [[…], …], or quantiles: {p50: [[…], …], p95, p99}}
 function draw(figure, data) {
   const place = figure && $(".plot", figure);
   if (!place || !window.uPlot) return;
@@ -307,7 +325,8 @@ function updateLegend(figure, data, plot) {
   const when = list.children[shown.series.length];
   if (when) when.textContent = at == null ? "" : clock.moment(shown.x[at] * 1000);
   shown.series.forEach((each, n) => {
-    const value = at == null ? shown.y[n].findLast((y) => y != null) : shown.y[n][at];
+    const line = lines(shown)[n];
+    const value = at == null ? line.findLast((y) => y != null) : line[at];
     const slot = list.children[n] && $("b", list.children[n]);
     if (slot) slot.textContent = format(value);
   });
@@ -411,7 +430,14 @@ document.addEventListener("keydown", (event) => {
   if (action) { event.preventDefault(); action(); }
 });
 
+// What was opened stays open on the next page.
+for (const each of $$("details[data-remember]")) {
+  each.open = stored(each.dataset.remember) === "open";
+  each.addEventListener("toggle", () => store(each.dataset.remember, each.open && "open"));
+}
+
 labelThemeButton();
 clock.show();
+quantile.show();
 drawAll();
 live.start();
