@@ -10,7 +10,7 @@ CREATE TABLE messages.worker (
   started_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
   seen_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
   stopping       boolean     NOT NULL DEFAULT false,
-  status         jsonb       NOT NULL DEFAULT '{}',
+  status         jsonb       NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(status) = 'object'),
   -- Which of its reports was counted last: the same report again, because its answer was lost, adds nothing.
   measured       bigint      NOT NULL DEFAULT 0,
   -- Since when it is asked to drain, as it would on SIGTERM, and by whom.

@@ -4,7 +4,7 @@
 -- Locks: the worker's row: until the transaction ends the worker does not see the request, and its registry row is not updated. Result:
 -- whether the registry knows the worker.
 -- Errors: 22023 for a number below 1 or above 10000, for a worker over HTTP, which says with each claim how many messages it takes, and
--- for a job on Spark, which reads no requests: only daemons have a listener in their status.
+-- for a job on Spark, which reads no requests.
 CREATE OR REPLACE FUNCTION messages.scale_worker(p_name text, p_concurrency integer DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -23,9 +23,9 @@ BEGIN
   ELSIF v_worker.kind = 'http' THEN
     RAISE EXCEPTION 'worker % claims over HTTP', p_name
       USING ERRCODE = '22023', HINT = 'its claims say how many messages it takes: change that where it runs';
-  ELSIF NOT v_worker.status ? 'listener' THEN
-    RAISE EXCEPTION 'worker % is no daemon', p_name
-      USING ERRCODE = '22023', HINT = 'a job on Spark reads no requests: restart it with other options';
+  ELSIF v_worker.status ->> 'engine' = 'spark' THEN
+    RAISE EXCEPTION 'worker % is a job on Spark', p_name
+      USING ERRCODE = '22023', HINT = 'it reads no requests: restart it with other options';
   END IF;
   UPDATE messages.worker AS w SET requested_concurrency = p_concurrency WHERE w.name = p_name;
   PERFORM messages.audit_action('scale_worker', NULL, p_name, pg_catalog.jsonb_build_object('concurrency', p_concurrency));

@@ -47,9 +47,9 @@ def test_a_worker_over_http_is_refused(queue: Queue) -> None:
 
 def test_a_job_on_spark_which_would_not_read_it_is_refused(queue: Queue) -> None:
     queue.call("register_worker", "spark-1", "host", 1, "0", ["t"], 1000)
-    queue.call("touch_worker", "spark-1", '{"in_flight": 0, "done": 3}')
+    queue.call("touch_worker", "spark-1", '{"engine": "spark", "in_flight": 0}')
 
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="is no daemon"):
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="is a job on Spark"):
         queue.call("scale_worker", "spark-1", 3)
 
     assert queue.value("SELECT requested_concurrency FROM messages.worker") is None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import psycopg
+import pytest
+
 from tests.sql.queue import Queue
 
 
@@ -13,6 +16,14 @@ def test_a_sign_of_life_updates_the_time_and_the_status(queue: Queue) -> None:
 
     worker = queue.row("SELECT *, seen_at > clock_timestamp() - interval '1 minute' AS alive FROM messages.worker")
     assert (worker.alive, worker.status, worker.stopping) == (True, {"in_flight": 3}, True)
+
+
+@pytest.mark.parametrize("status", ["[]", "null", "5"])
+def test_a_status_is_an_object_as_those_who_read_it_expect(queue: Queue, status: str) -> None:
+    queue.call("register_worker", "w", "host", 42, "1.0", ["a"], 10)
+
+    with pytest.raises(psycopg.errors.CheckViolation):
+        queue.rows("SELECT messages.touch_worker('w', %s::jsonb)", [status])
 
 
 def test_an_unregistered_worker_is_reported(queue: Queue) -> None:

@@ -64,13 +64,13 @@ def test_a_worker_is_scaled_and_shows_what_it_is_configured_for(visitor: Visitor
     page.get_by_role("button", name="Scale").click()
 
     expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text(
-        "3 run at once (scaled, configured for 10)"
+        "concurrency 3 (scaled, configured for 10)"
     )
     assert queue.value("SELECT requested_concurrency FROM messages.worker") == 3
     page.get_by_role("link", name="Scale w-1").click()
     page.get_by_label("Handlers at once").fill("")
     page.get_by_role("button", name="Scale").click()
-    expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text("10 run at once")
+    expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text("concurrency 10")
     assert queue.value("SELECT requested_concurrency FROM messages.worker") is None
 
 
@@ -90,20 +90,20 @@ def test_what_is_in_flight_is_what_the_list_shows_and_such_a_worker_is_not_aslee
     queue.call("arm", "w-1", ["mail"], "1 minute")
     page = visitor.open("/workers")
     worker = page.get_by_role("region", name="w-1", exact=True)
-    expect(worker).to_contain_text("0; 10 run at once")
+    expect(worker).to_contain_text("0; concurrency 10")
     expect(worker).to_contain_text("asleep")
 
     queue.publish_many(2, "mail")
     queue.claim("mail", worker="w-1/0", limit=2)
     page.reload()
 
-    expect(worker).to_contain_text("2; 10 run at once")
+    expect(worker).to_contain_text("2; concurrency 10")
     expect(worker).not_to_contain_text("asleep")
 
 
 def test_a_job_on_spark_has_no_button_that_it_would_not_obey(visitor: Visitor, queue: Queue) -> None:
     queue.call("register_worker", "spark-1", "host", 1, "0", ["mail"], 1000)
-    queue.call("touch_worker", "spark-1", '{"in_flight": 0, "done": 3}')
+    queue.call("touch_worker", "spark-1", '{"engine": "spark", "in_flight": 0}')
 
     page = visitor.open("/workers")
 

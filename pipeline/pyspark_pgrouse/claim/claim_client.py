@@ -168,8 +168,8 @@ class ClaimClient:
         run(self.conn, register_worker(self.worker, host, os.getpid(), ours, topics, rows))
 
     def report_status(self, status: dict[str, Any]) -> bool:
-        """Write the worker's status; return whether the worker is registered."""
-        return run(self.conn, touch_worker(self.worker, json.dumps(status)))
+        """Write the worker's status, by which others know that it reads no requests; return whether the worker is registered."""
+        return run(self.conn, touch_worker(self.worker, json.dumps({"engine": "spark"} | status)))
 
     def deregister(self) -> None:
         """Remove the worker from the registry."""

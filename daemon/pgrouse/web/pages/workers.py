@@ -79,10 +79,9 @@ async def read_context(conn: Connection, caller: Caller, _subject: str) -> Conte
 
 
 def _may_operate(caller: Caller, row: Row) -> bool:
-    # Of those with a process, only daemons have a listener, and read what operators ask for; jobs on Spark do not.
-    takes_requests = row["kind"] == "http" or "listener" in row["status"]
+    reads_requests = row["status"].get("engine") != "spark"
     return (
-        takes_requests
+        reads_requests
         and row["state"] == "working"
         and all(caller.may(Role.OPERATOR, topic) for topic in row["topics"])
     )
