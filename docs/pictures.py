@@ -23,6 +23,7 @@ from pgrouse.config import config
 from pgrouse.top.app import Top
 from pyspark_pgrouse.report.html.page import page as report_page
 from tests.pipeline.findings import rich
+from tests.sql.exports import export
 from tests.sql.queue import Queue
 from tests.sql.sinks import Sink
 from tests.web.chromium import ARGUMENTS, CHROMIUM
@@ -42,6 +43,7 @@ def order(n: int) -> Jsonb:
 
 def seed(queue: Queue) -> None:
     """Put a week of a shop into the queue: failures, actions of operators, and messages that run now."""
+    _make_days(queue)
     queue.policy("mail.send", max_attempts=3, max_concurrency=20, dequeue_rate=200)
     queue.policy("mail.send", backoff=Jsonb({"kind": "exponential", "base": "2s"}))
     for hours in (150, 141, 126, 110, 96, 90, 71, 64, 50, 49, 47, 30, 28, 12, 9, 2, 1):
@@ -54,8 +56,19 @@ def seed(queue: Queue) -> None:
     _alert(queue)
     _measure(queue)
     _work(queue)
+    _export(queue)
     queue.conn.execute("SELECT messages.tick('daemon')")
     queue.conn.execute("ANALYZE messages.message, messages.message_archive")
+
+
+def _make_days(queue: Queue) -> None:
+    """Make the days of the archive that the week before would have made."""
+    for ago in range(1, 8):
+        day = queue.value("SELECT (messages.now() AT TIME ZONE 'UTC')::date - %s", [ago])
+        bounds = f"FROM ('{day} 00:00+00') TO ('{day + timedelta(1)} 00:00+00')"
+        queue.conn.execute(
+            f"CREATE TABLE messages.message_archive_{day:%Y%m%d} PARTITION OF messages.message_archive FOR VALUES {bounds}".encode()
+        )
 
 
 def _fail(queue: Queue, hours: int) -> None:
@@ -147,6 +160,14 @@ def _work(queue: Queue) -> None:
     queue.claim("orders.created", worker="app-1:17:4f2c/0", limit=4)
 
 
+def _export(queue: Queue) -> None:
+    """Let one export have read all, and another one not begun."""
+    export(
+        queue, "lake", queue.value("SELECT id FROM messages.message_archive ORDER BY archive_xid DESC, id DESC LIMIT 1")
+    )
+    export(queue, "audit")
+
+
 def type_a_policy(page: Page) -> None:
     """Type two settings into the form, and show it below the limits."""
     page.locator('[name="max_attempts"]').fill("5")
@@ -164,6 +185,8 @@ def dashboard(queue: Queue) -> dict[str, tuple[str, tuple[int, int], str, Step]]
         "dashboard-topics": ("/topics", (1180, 480), "light", _nothing),
         "dashboard-topic": ("/topics/mail.send", (1180, 900), "dark", type_a_policy),
         "dashboard-schedule": ("/schedules/ping", (1180, 640), "light", _nothing),
+        "dashboard-workers": ("/workers", (1180, 720), "light", _nothing),
+        "dashboard-archive": ("/archive", (1180, 760), "light", _nothing),
         "dashboard-messages": ("/messages", (1280, 860), "light", _nothing),
         "dashboard-message": (f"/messages/{dead}", (1280, 900), "dark", _nothing),
         "dashboard-dead": ("/dead?window=7d", (1280, 760), "light", _nothing),
