@@ -14,5 +14,5 @@ AS $$
   SELECT CASE WHEN jsonb_array_length(coalesce(p_history, '[]')) >= 20 THEN p_history #- '{1}' ELSE coalesce(p_history, '[]') END
     || jsonb_build_array(jsonb_strip_nulls(jsonb_build_object(
          'attempt', p_attempt, 'run', p_run, 'worker', p_worker, 'started', p_started, 'ended', p_ended,
-         'outcome', p_outcome, 'error', left(p_error, 1000))))
+         'outcome', p_outcome, 'error', messages.cut_error(p_error, 1000))))
 $$;

@@ -54,6 +54,14 @@ def test_a_failure_is_logged_with_its_traceback(start: Start, queue: Queue, kind
     assert "4111" not in daemon.log.read_text()
 
 
+def test_the_reason_is_the_line_that_names_the_error(start: Start, queue: Queue) -> None:
+    daemon = start({"job": "speaking:fail_at_length"})
+
+    published = queue.publish("job")
+
+    assert daemon.event("attempt.failed", message_id=published)["reason"] == "OSError: the disk is full"
+
+
 def test_a_success_is_one_line_at_debug_and_psycopg_adds_none(start: Start, queue: Queue) -> None:
     daemon = start(
         {"job": "speaking:quiet", "batch": {"handler": "batches:return_outcomes", "batch_size": 2}}, log_level="debug"

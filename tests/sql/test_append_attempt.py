@@ -33,6 +33,16 @@ def test_an_error_is_cut_to_1000_characters(queue: Queue) -> None:
     assert len(append_attempt(queue, None, error="é" * 5000)[0]["error"]) == 1000
 
 
+def test_of_a_long_traceback_the_exception_is_kept(queue: Queue) -> None:
+    frames = "".join(f'  File "/srv/shop/handlers.py", line {line}, in send\n    raise_for()\n' for line in range(40))
+    error = f"Traceback (most recent call last):\n{frames}ConnectionError: the relay refused"
+
+    kept = append_attempt(queue, None, error=error)[0]["error"]
+
+    assert kept.endswith("ConnectionError: the relay refused")
+    assert len(kept) == 1000
+
+
 def test_the_history_has_at_most_20_entries_and_always_the_first(queue: Queue) -> None:
     history: Any = None
     for attempt in range(1, 25):

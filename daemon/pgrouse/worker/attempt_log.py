@@ -11,6 +11,7 @@ import structlog
 from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.error_line import error_line
 from pgrouse.telemetry import trace_context
 
 log = structlog.get_logger()
@@ -36,8 +37,8 @@ def log_failures(settlements: list[Settlement]) -> None:
     warnings = Counter(warning for each in settlements for warning in each.warnings)
     for each in settlements:
         if count := failures.pop((each.kind, each.error), 0):
-            # The last line of an error, never a payload.
-            reason = (each.error or "").rstrip().rpartition("\n")[2]
+            # The line that names the error, never a payload.
+            reason = error_line(each.error or "")
             log.warning(FAILURE_EVENTS[each.kind], **_keys(each, reason, count), **_traceback(each))
         for warning in each.warnings:
             if count := warnings.pop(warning, 0):

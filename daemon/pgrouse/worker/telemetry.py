@@ -15,6 +15,7 @@ from pydantic_core import from_json
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.error_line import error_line
 from pgrouse.telemetry import names, propagation
 from pgrouse.telemetry.instruments import instruments
 from pgrouse.telemetry.names import MessagingOperation
@@ -156,7 +157,7 @@ class ProcessSpan:
             self._span.set_attribute(names.OUTCOME, kinds.pop() if len(kinds) == 1 else "mixed")
         failure = next((each for each in settlements if each.kind in FAILURES), None)
         if failure is not None:
-            reason = (failure.error or "").rstrip().rpartition("\n")[2]
+            reason = error_line(failure.error or "")
             self._record_error(failure.error_type or FAILURES[failure.kind], reason)
 
     def _record_error(self, error_type: str, reason: str | None = None) -> None:

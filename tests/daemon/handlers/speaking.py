@@ -66,3 +66,7 @@ async def hold(payload):
 
 def quiet(payload):
     threading.Event().wait(0.01)
+
+
+def fail_at_length(_payload):
+    raise OSError("the disk is full\nFor more information see the manual")
