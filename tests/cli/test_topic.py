@@ -358,7 +358,7 @@ def test_config_check_reports_differences_and_exits_with_1(pgrouse: Shell, queue
 
     assert (before.code, as_json.code, after.code) == (1, 1, 0)
     assert before.out.splitlines()[:-1] == [f"not in force: {each}" for each in SAID]
-    assert before.out.splitlines()[-1].endswith("what stands above is not in force: run `pgrouse topic apply`")
+    assert before.out.splitlines()[-1].endswith("what stands above is not in force: run `pgrouse migrate`")
     assert (as_json.object["ok"], len(as_json.object["not_in_force"])) == (False, len(SAID))
     assert after.out.startswith("ok: ")
     assert row(queue) is not None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -33,6 +35,7 @@ class Reader:
     def __init__(self, folder: Path, database: Database, eventually: Callable[..., Any], busy: str = BUSY) -> None:
         self.folder, self.database, self.eventually, self.busy = folder, database, eventually, busy
         self.daemon: subprocess.Popen[bytes] | None = None
+        self.server: subprocess.Popen[bytes] | None = None
         self.env = {
             "PATH": f"{self._own_psql()}:{COMMANDS}:{os.environ['PATH']}",
             "PGROUSE_DSN": database.dsn,
@@ -47,7 +50,9 @@ class Reader:
             return "\n".join(self._command(line) for line in block.text.split("\n") if line.startswith("$ "))
         if words == ["console", "daemon"]:
             self.stop_the_daemon()
-            self._start_the_daemon()
+            self._start_the_daemon(block.text)
+        elif words == ["console", "server"]:
+            self._start_the_server(block.text)
         elif len(words) == 2:
             (self.folder / words[1]).write_text(block.text + "\n")
         return block.text
@@ -58,9 +63,26 @@ class Reader:
             assert self.daemon.wait(timeout=60) == 130
             self.daemon = None
 
-    def _start_the_daemon(self) -> None:
-        self.daemon = subprocess.Popen(["pgrouse", "run"], cwd=self.folder, env=self.env, stderr=subprocess.DEVNULL)
+    def stop(self) -> None:
+        """Stop everything that runs."""
+        self.stop_the_daemon()
+        if self.server is not None:
+            self.server.terminate()
+            self.server.wait(timeout=60)
+
+    def _start_the_daemon(self, line: str) -> None:
+        self.daemon = self._start(line)
         self.eventually(lambda: self._ask("SELECT count(*) FROM messages.worker"))
+
+    def _start_the_server(self, line: str) -> None:
+        """Start a web server, and wait until it listens at the port that the line ends with."""
+        port = int(line.rsplit(maxsplit=1)[-1])
+        self.server = self._start(line)
+        self.eventually(lambda: _listens(port))
+
+    def _start(self, line: str) -> subprocess.Popen[bytes]:
+        command = shlex.split(line.removeprefix("$ "))
+        return subprocess.Popen(command, cwd=self.folder, env=self.env, stderr=subprocess.DEVNULL)
 
     def _command(self, line: str) -> str:
         done = subprocess.run(
@@ -87,6 +109,11 @@ class Reader:
         (folder / "psql").write_text(PSQL.format(python=sys.executable, root=str(ROOT)))
         (folder / "psql").chmod(0o755)
         return folder
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def steady(text: str, varies: Sequence[tuple[str, str]]) -> str:

@@ -1,187 +1,289 @@
-"""docs/guides.md: its blocks run as they stand, and do what the text says."""
+"""docs/guides.md: a reader who types each guide sees what it shows, and the files do what the text says."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+import importlib
+import socket
 import sys
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx
 import psycopg
+import psycopg.sql
 import pytest
 
 from pgrouse.client.configuration_change import apply
 from pgrouse.config import config
 from pgrouse.handlers.discovery import with_declared
 from pgrouse.testing import at, drain
-from tests.docs.page import Page
+from tests.docs.page import Block, Page
+from tests.docs.reader import Reader, steady
 from tests.server.postgres import Database
 
 PAGE = Page("docs/guides.md")
+CRM, TAKE, SEND, MORNING, HOURS, ERASE = (
+    "Call an API that limits its callers",
+    "Take webhooks of others",
+    "Send webhooks",
+    "Do something every morning",
+    "Work for hours",
+    "Erase what belongs to a person",
+)
+# Ports, which the page chooses and the tests may not, and the width of columns.
+VARIES = ((r"127\.0\.0\.1:\d+", "HOST"), (r"-{3,}", "-"), (r" +", " "))
+SECRET = "the secret"
 
 
-@dataclass
-class Answer:
-    """What another server answers."""
-
-    status_code: int
-    headers: dict[str, str] = field(default_factory=dict)
-
-    def raise_for_status(self) -> None:
-        if self.status_code >= 400:
-            raise RuntimeError(f"the server answered {self.status_code}")
-
-
-class Http:
-    """A client whose answers are set by the test, and which keeps the calls."""
+class OtherServer(ThreadingHTTPServer):
+    """A server of somebody else: it answers as the test says, and keeps the calls."""
 
     def __init__(self) -> None:
-        self.answers: list[Answer] = []
-        self.calls: list[dict[str, Any]] = []
+        super().__init__(("127.0.0.1", 0), OtherHandler)
+        self.answers: list[tuple[int, dict[str, str]]] = []
+        self.calls: list[tuple[str, dict[str, str], bytes]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
 
-    async def put(self, url: str, **options: Any) -> Answer:
-        self.calls.append({"url": url, **options})
-        return self.answers.pop(0)
 
-    post = put
+class OtherHandler(BaseHTTPRequestHandler):
+    """Answers one call of it; 200 unless the test says otherwise."""
+
+    server: OtherServer
+
+    def do_PUT(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.calls.append((self.path, dict(self.headers), content))
+        status, headers = self.server.answers.pop(0) if self.server.answers else (200, {})
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": "0"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    do_POST = do_PUT  # noqa: N815 - as the server calls it
+
+    def log_message(self, *_args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def other() -> Iterator[OtherServer]:
+    server = OtherServer()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
 
 
 class Guide:
-    """The blocks of the page as a module, whose policies and schedules are in force."""
+    """The files of a guide as modules, whose policies and schedules are in force."""
 
-    def __init__(self, database: Database, http: Http) -> None:
-        self.conn, self.module = database.connect(), ModuleType("guides")
-        self.names = vars(self.module)
-        self.names |= {
-            "psycopg": psycopg,
-            "dsn": database.dsn,
-            "http": http,
-            "secret": b"secret",
-            "receivers": ["https://a.example", "https://b.example"],
-            "split": lambda path: [f"{path}.1", f"{path}.2"],
-            "encode_part": lambda part: part,
-        }
-        for block in (each for each in PAGE.blocks if each.kind == "python runnable"):
-            exec(compile("\n" * block.line + block.text, PAGE.path, "exec"), self.names)
+    def __init__(self, database: Database, folder: Path) -> None:
+        self.database, self.conn, self.folder = database, database.connect(), folder
 
-    def put_in_force(self) -> None:
-        apply(self.conn, with_declared(config.load(environ={}, overrides={"handlers": {"modules": ["guides"]}})))
+    def load(self, title: str, name: str) -> ModuleType:
+        """Save the files of a guide, and import one of them, as a worker does."""
+        for block in files(title):
+            (self.folder / block.kind.split()[1]).write_text(block.text + "\n")
+        module = importlib.import_module(name)
+        apply(self.conn, with_declared(config.load(environ={}, overrides={"handlers": {"modules": [name]}})))
+        return module
 
-    def publish(self, topic: str, payload: Any) -> None:
-        self.names[topic].publish(self.conn, payload)
 
-    def drain(self, topic: str) -> list[Any]:
-        return list(drain(self.conn, [self.names[topic]]))
+def files(title: str) -> list[Block]:
+    """Return the blocks of a guide that are files."""
+    return [block for block in PAGE.section(title).blocks if "." in block.kind]
 
 
 @pytest.fixture
-def http() -> Http:
-    return Http()
-
-
-@pytest.fixture
-def guide(database: Database, http: Http, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Guide:
-    made = Guide(database, http)
-    monkeypatch.setitem(sys.modules, "guides", made.module)
+def guide(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: OtherServer) -> Iterator[Guide]:
+    for name, value in (("CRM_URL", other.url), ("WEBHOOK_SECRET", SECRET), ("PGROUSE_DSN", database.dsn)):
+        monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    made.put_in_force()
-    return made
+    before = set(sys.modules)
+    yield Guide(database, tmp_path)
+    for name in set(sys.modules) - before:
+        if getattr(sys.modules[name], "__file__", None) and Path(str(sys.modules[name].__file__)).parent == tmp_path:
+            del sys.modules[name]
 
 
-def test_an_api_says_how_long_to_wait_and_what_is_final(guide: Guide, http: Http) -> None:
-    http.answers = [Answer(404)]
-    guide.publish("update_customer", {"id": "8"})
-    assert [each.outcome for each in guide.drain("update_customer")] == ["reject"]
-    assert http.calls[0]["url"] == "https://crm.example.com/customers/8"
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("title", [CRM, TAKE, SEND, MORNING, HOURS])
+def test_a_reader_who_types_the_guide_sees_what_it_shows(
+    title: str, database: Database, tmp_path: Path, other: OtherServer, eventually: Callable[..., Any]
+) -> None:
+    blocks = [_at_free_ports(block, other) for block in PAGE.section(title).blocks if " " in block.kind]
+    reader = Reader(tmp_path, database, eventually)
+    reader.env |= {"CRM_URL": other.url, "WEBHOOK_SECRET": SECRET}
 
-    http.answers = [Answer(429, {"Retry-After": "7"}), Answer(503), Answer(200)]
-    guide.publish("update_customer", {"id": "7"})
+    try:
+        done = [(block.line, steady(reader.follow(block), VARIES)) for block in blocks]
+    finally:
+        reader.stop()
+
+    assert len(blocks) > 2
+    assert done == [(block.line, steady(block.text, VARIES)) for block in blocks]
+
+
+def _at_free_ports(block: Block, other: OtherServer) -> Block:
+    return replace(block, text=block.text.replace("9000", str(other.server_port)).replace("8000", str(_free_port())))
+
+
+def _free_port(_kept: list[int] = []) -> int:  # noqa: B006 - one port for all blocks of a page
+    if not _kept:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            _kept.append(probe.getsockname()[1])
+    return _kept[0]
+
+
+def test_an_api_says_how_long_to_wait_and_what_is_final(guide: Guide, other: OtherServer) -> None:
+    update = guide.load(CRM, "crm").update_customer
+    other.answers = [(404, {})]
+    update.publish(guide.conn, {"id": "8"})
+    assert [each.outcome for each in drain(guide.conn, [update])] == ["reject"]
+    assert other.calls[0][0] == "/customers/8"
+
+    other.answers = [(429, {"Retry-After": "7"}), (503, {}), (200, {})]
+    update.publish(guide.conn, {"id": "7"})
     # Ten a second: the next one may start a tenth of a second after the first.
     with at(guide.conn, "1s"):
-        [limited] = guide.drain("update_customer")
+        [limited] = drain(guide.conn, [update])
     assert (limited.outcome, limited.after) == ("retry", timedelta(seconds=7))
     with at(guide.conn, "9s"):
-        [down] = guide.drain("update_customer")
+        [down] = drain(guide.conn, [update])
     assert (down.outcome, down.after) == ("retry", None)
     with at(guide.conn, "1h"):
-        assert [each.outcome for each in guide.drain("update_customer")] == ["complete"]
+        [done] = drain(guide.conn, [update])
+    assert done.outcome == "complete"
 
 
 def test_an_event_that_is_sent_again_is_one_message_even_after_it_was_worked(guide: Guide) -> None:
-    event = {"id": "evt_1", "type": "paid"}
-    route = next(each for each in guide.names["app"].routes if each.path == "/hooks/payments")
-    assert route.endpoint is guide.names["receive"]
+    module = guide.load(TAKE, "payments")
+    event = {"id": "evt_1", "type": "paid", "amount": 3}
 
-    for _ in range(2):
-        guide.names["receive"](event)
-    assert [each.output for each in guide.drain("work_event")] == ["paid"]
-    guide.names["receive"](event)
+    assert [_send(module.app, event) for _ in range(2)] == [202, 202]
+    assert [each.output for each in drain(guide.conn, [module.work_event])] == ["paid"]
+    assert _send(module.app, event) == 202
+    assert _send(module.app, {"type": "paid"}) == 422
 
-    assert guide.drain("work_event") == []
+    assert list(drain(guide.conn, [module.work_event])) == []
+
+
+def _send(app: Any, event: dict[str, Any]) -> int:
+    """Send an event to the application, and return its status."""
+
+    async def send() -> int:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as sender:
+            return (await sender.post("/hooks/payments", json=event)).status_code
+
+    return asyncio.run(send())
 
 
 def test_each_receiver_gets_the_event_with_a_signature_and_the_same_id_in_each_attempt(
-    guide: Guide, http: Http
+    guide: Guide, other: OtherServer
 ) -> None:
-    http.answers = [Answer(500), Answer(200)]
-    first, second = guide.drain("send_webhook")
+    send = guide.load(SEND, "webhooks").send_webhook
+    for path in "ab":
+        send.publish(guide.conn, {"url": f"{other.url}/{path}", "event": {"order": 7}}, channel=path)
+    other.answers = [(500, {}), (200, {})]
+    first, second = drain(guide.conn, [send])
     assert (first.outcome, second.outcome) == ("retry", "complete")
-    http.answers = [Answer(200)]
     with at(guide.conn, "1h"):
-        [again] = guide.drain("send_webhook")
+        [again] = drain(guide.conn, [send])
 
     assert again.id == first.id
-    assert [call["url"] for call in http.calls] == ["https://a.example", "https://b.example", "https://a.example"]
-    assert len({call["headers"]["X-Event-Id"] for call in http.calls}) == 2
-    call = http.calls[0]
-    assert call["headers"]["X-Signature"] == hmac.new(b"secret", call["content"], sha256).hexdigest()
+    assert [path for path, _, _ in other.calls] == ["/a", "/b", "/a"]
+    assert len({headers["X-Event-Id"] for _, headers, _ in other.calls}) == 2
+    _, headers, content = other.calls[0]
+    assert headers["X-Signature"] == hmac.new(SECRET.encode(), content, sha256).hexdigest()
+
+
+def test_importing_the_handlers_of_webhooks_sends_nothing(guide: Guide) -> None:
+    guide.load(SEND, "webhooks")
+
+    assert guide.conn.execute("SELECT count(*) FROM messages.message").fetchone() == (0,)
 
 
 def test_the_report_is_published_every_morning(guide: Guide) -> None:
-    row = guide.conn.execute("SELECT cron, time_zone, missed::text FROM messages.schedule").fetchone()
+    guide.load(MORNING, "reports")
 
+    row = guide.conn.execute("SELECT cron, time_zone, missed::text FROM messages.schedule").fetchone()
     assert row == ("0 7 * * *", "Europe/Berlin", "once")
 
 
-def test_long_work_does_no_step_twice(guide: Guide, database: Database) -> None:
+def test_long_work_does_no_step_twice(guide: Guide) -> None:
+    module = guide.load(HOURS, "video")
     parts: list[str] = []
 
-    def encode_part(part: str) -> str:
+    async def encode_part(part: str) -> str:
         parts.append(part)
         if len(parts) == 2:
             raise RuntimeError("the encoder crashed")
         return part
 
-    guide.names["encode_part"] = encode_part
-    guide.publish("encode", {"path": "film"})
+    module.encode_part = encode_part  # type: ignore[attr-defined]
+    module.encode.publish(guide.conn, {"path": "film"})
 
     # Async handlers have an own connection for their steps.
-    [crashed] = drain(database.dsn, [guide.names["encode"]])
+    [crashed] = drain(guide.database.dsn, [module.encode])
     guide.conn.execute("UPDATE messages.message SET available_at = now() WHERE topic = 'video.encode'")
-    [done] = drain(database.dsn, [guide.names["encode"]])
+    [done] = drain(guide.database.dsn, [module.encode])
 
     assert (crashed.outcome, "the encoder crashed" in crashed.error) == ("retry", True)
-
     assert done.output == ["film.1", "film.2"]
     assert parts == ["film.1", "film.2", "film.2"]
 
 
-def test_what_belongs_to_a_person_is_gone(guide: Guide) -> None:
-    statement = "INSERT INTO messages.message (topic, channel, payload) VALUES ('reports.daily', %s, '{}')"
-    for channel in ("customer 7", "customer 8"):
-        guide.conn.execute(statement, [channel])
-    guide.drain("daily_report")
-    for channel in ("customer 7", "customer 8"):
-        guide.conn.execute(statement, [channel])
-    [erase] = [block.text for block in PAGE.blocks if block.kind == "sql runnable"]
+def test_nothing_in_the_schema_names_a_person_who_was_erased(guide: Guide) -> None:
+    conn = guide.conn
+    conn.execute("UPDATE messages.topic SET key_ttl = '7 days', channel_min_interval = '1 ms' WHERE topic = '*'")
+    for number in (7, 8):
+        for wait in ("0", "1 hour"):
+            conn.execute(
+                "INSERT INTO messages.message (topic, key, channel, payload, available_at)"
+                " VALUES ('t', %s, %s, '{}', now() + %s::interval)",
+                [f"person-{number}@example.com {wait}", f"customer {number}", wait],
+            )
+    conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('t', 'customer 7', 1)")
+    # One at a time: then the place of the walk over the channels is kept.
+    while claimed := conn.execute("SELECT id, claim_id FROM messages.claim('w', ARRAY['t'], 1)").fetchone():
+        conn.execute("SELECT messages.complete(%s, %s)", [[each] for each in claimed])
+    assert _tables_with(conn, "customer 7") >= {"message", "message_archive", "channel", "claim_cursor", "rate"}
+    assert _tables_with(conn, "person-7") >= {"message", "message_archive", "held_key"}
 
-    guide.conn.execute(erase)
+    by_channel, by_key = (block.text for block in PAGE.section(ERASE).blocks if block.kind == "sql runnable")
+    conn.execute(by_channel.encode())
+    for wait in ("0", "1 hour"):
+        conn.execute(by_key.replace("ada@example.com", f"person-7@example.com {wait}").encode())
 
-    left = guide.conn.execute("""
-        SELECT channel::text FROM messages.message WHERE topic = 'reports.daily'
-        UNION ALL SELECT channel::text FROM messages.message_archive""").fetchall()
-    assert left == [("customer 8",), ("customer 8",)]
+    # What an operator did with the channel stays in the audit, as the page says.
+    assert _tables_with(conn, "customer 7") == {"audit"}
+    assert _tables_with(conn, "person-7") == set()
+    assert "message_archive" in _tables_with(conn, "customer 8")
+
+
+def _tables_with(conn: psycopg.Connection[Any], text: str) -> set[str]:
+    """Return the tables of the schema that have a text in any row."""
+    tables = conn.execute(
+        "SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind = 'r' AND NOT c.relispartition"
+        " UNION ALL SELECT 'message_archive'"
+    ).fetchall()
+    found = "SELECT EXISTS (SELECT FROM messages.{} AS t WHERE t::text LIKE %s)"
+    return {
+        name
+        for (name,) in tables
+        if (
+            conn.execute(psycopg.sql.SQL(found).format(psycopg.sql.Identifier(name)), [f"%{text}%"]).fetchone()
+            or [False]
+        )[0]
+    }

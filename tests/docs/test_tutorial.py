@@ -29,7 +29,7 @@ VARIES = (
 def reader(tmp_path: Path, empty_database: Database, eventually: Callable[..., Any]) -> Iterator[Reader]:
     reader = Reader(tmp_path, empty_database, eventually)
     yield reader
-    reader.stop_the_daemon()
+    reader.stop()
 
 
 def test_the_tutorial_prints_what_it_shows_from_top_to_bottom(reader: Reader) -> None:

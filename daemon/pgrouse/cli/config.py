@@ -67,7 +67,7 @@ def check(session: CliSession) -> int:
         session.output.note(f"not checked: whether policies and schedules are in force: {unasked}")
     found = f"{where or 'no file'}, {plural(len(handlers), 'topic')}, their handlers can be imported"
     if changes:
-        session.output.say(f"{found}; what stands above is not in force: run `pgrouse topic apply`")
+        session.output.say(f"{found}; what stands above is not in force: run `pgrouse migrate`")
         return ExitCode.FOUND_A_PROBLEM
     session.output.say(f"ok: {found}")
     return ExitCode.OK

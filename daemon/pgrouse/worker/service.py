@@ -360,7 +360,7 @@ class Service:
         if is_applied:
             log.info(event, **about, change=str(change))
         else:
-            fix = "run `pgrouse topic apply`, or set database.apply_policies"
+            fix = "run `pgrouse migrate`, or set database.apply_policies"
             log.warning(event, **about, change=str(change), fix=fix)
 
     def _wake(self) -> None:
