@@ -10,6 +10,7 @@ from pathlib import Path
 # Where the web server shows them.
 PAGE = "/runbooks"
 SECTION = re.compile(r"^## (?P<title>[^\n]+)\n\nReported by: (?P<reporters>.+?)\n\n", re.MULTILINE | re.DOTALL)
+TITLE = re.compile(r"^## ([^\n]+)$", re.MULTILINE)
 NAME = re.compile(r"`(\w+)`")
 
 
@@ -23,6 +24,11 @@ def text() -> str:
 def anchor(title: str) -> str:
     """Return the anchor of a section."""
     return title.lower().replace(" ", "-")
+
+
+def sections() -> list[tuple[str, str]]:
+    """Return title and anchor of each."""
+    return [(title, anchor(title)) for title in TITLE.findall(text())]
 
 
 def path(name: str) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 from playwright.sync_api import expect
 
@@ -47,6 +49,20 @@ def test_filters_narrow_the_log_even_to_one_of_many_messages(visitor: Visitor, q
     expect(visitor.open("/audit?actor=unknown").locator(".empty")).to_contain_text("No action matches")
 
 
+def test_an_action_is_found_by_its_name_as_it_is_shown(visitor: Visitor, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=5)
+    page = visitor.open("/audit")
+    name = page.locator(f"{ROWS} th").inner_text()
+
+    page.get_by_label("Action", exact=True).fill(name)
+    page.keyboard.press("Enter")
+
+    page.wait_for_url("**action=*")
+    expect(page.locator(ROWS)).to_have_count(1)
+    assert page.locator("#known-actions option").evaluate_all("each => each.map(o => o.value)") == [name]
+    expect(page.locator(f"{ROWS} td").first).to_contain_text(re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"))
+
+
 def test_pages_reach_the_first_action(visitor: Visitor, queue: Queue) -> None:
     for number in range(60):
         queue.call("pause", f"topic-{number}")
@@ -71,6 +87,10 @@ def test_the_doctor_page_shows_problems_and_fixes(visitor: Visitor, queue: Queue
     expect(page.locator(".findings li").first).to_be_visible(timeout=30_000)
     expect(page.locator("#findings")).to_contain_text("checks found a problem")
     expect(page.locator(".findings li pre").first).to_be_visible()
+    passed = page.locator("#findings details", has_text="checks passed")
+    expect(passed.locator("li").first).not_to_be_visible()
+    passed.locator("summary").first.click()
+    expect(passed.locator("li").first).to_be_visible()
 
 
 def test_the_pages_are_accessible(visitor: Visitor, queue: Queue) -> None:

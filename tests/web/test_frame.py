@@ -14,7 +14,7 @@ from tests.durations import DURATIONS
 from tests.sql.queue import Queue
 from tests.web import sample_data
 from tests.web.accessible import complaints
-from tests.web.site import NARROW, Site, Visitor, is_live, overflow
+from tests.web.site import NARROW, WIDE, Site, Visitor, is_live, overflow
 
 PAGES = ["/", "/topics", "/topics/mail", "/topics/*", "/schedules", "/schedules/nightly", "/workers"]
 MOST_BYTES = 200_000
@@ -91,6 +91,8 @@ def test_a_narrow_screen_folds_the_navigation_and_never_scrolls_sideways(visitor
     )
     page = visitor.open("/", size=NARROW)
     expect(page.locator("#pages")).to_be_hidden()
+    level = page.locator("#problem-count [data-count]").get_attribute("data-level")
+    expect(page.locator("#menu")).to_have_attribute("data-level", level or "")
 
     widths = {}
     for path in PAGES:
@@ -100,6 +102,22 @@ def test_a_narrow_screen_folds_the_navigation_and_never_scrolls_sideways(visitor
 
     expect(page.locator("#pages")).to_be_visible()
     assert widths == dict.fromkeys(PAGES, 0)
+
+
+def test_filters_fold_on_a_narrow_screen_unless_some_are_set(visitor: Visitor, queue: Queue) -> None:
+    queue.publish("mail")
+    page = visitor.open("/messages", size=NARROW)
+    expect(page.get_by_label("Topic", exact=True)).not_to_be_visible()
+
+    page.get_by_text("Filters", exact=True).click()
+    expect(page.get_by_label("Topic", exact=True)).to_be_visible()
+    page.set_viewport_size(WIDE)
+    expect(page.get_by_text("Filters", exact=True)).not_to_be_visible()
+    expect(page.get_by_label("Topic", exact=True)).to_be_visible()
+    page.set_viewport_size(NARROW)
+    page.goto("/messages?topic=mail")
+
+    expect(page.get_by_label("Topic", exact=True)).to_be_visible()
 
 
 def test_the_layout_does_not_shift_while_a_page_loads(visitor: Visitor, queue: Queue) -> None:

@@ -32,6 +32,7 @@ def test_a_change_appears_without_a_reload_and_typed_text_remains(visitor: Visit
     queue.publish("mail")
     page = visitor.open("/topics/mail")
     is_live(page)
+    page.locator("#policy-form summary").first.click()
     page.locator("[name=max_attempts]").fill("7")
 
     queue.publish_many(41, "mail")

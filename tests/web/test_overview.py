@@ -26,7 +26,7 @@ def test_the_overview_shows_backlog_age_deaths_and_workers(visitor: Visitor, que
     figures = page.locator("#figures")
     expect(figures).to_contain_text(re.compile(r"Ready\s*14"))
     expect(figures).to_contain_text("2 delayed")
-    expect(figures).to_contain_text(re.compile(r"Running\s*2\s*by 2 workers"))
+    expect(figures).to_contain_text(re.compile(r"Running\s*2\s*2 workers are alive"))
     expect(figures).to_contain_text(re.compile(r"Dead\s*1\s*in the last day"))
     expect(page.locator("#state")).to_contain_text("1 silent")
     expect(page.locator("#state")).to_contain_text("1 not listening, polling")

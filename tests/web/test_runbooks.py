@@ -24,6 +24,16 @@ def test_every_runbook_is_a_place_on_the_page(visitor: Visitor) -> None:
         expect(page.locator(href)).to_have_count(1)
 
 
+def test_the_navigation_leads_to_the_page_and_its_contents_to_each_runbook(visitor: Visitor) -> None:
+    page = visitor.open("/")
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Runbooks").click()
+
+    page.get_by_role("navigation", name="Runbooks").get_by_role("link", name="Locks lost").click()
+
+    expect(page.locator("#locks-lost")).to_be_in_viewport()
+    assert page.locator("nav[aria-label=Runbooks] a").count() == page.locator("article h2").count()
+
+
 def test_a_problem_leads_to_its_runbook(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.condition (kind, topic, what, fix, since) VALUES ('backlog', 'mail', 'old', 'fix', now())"

@@ -77,7 +77,7 @@ def test_attempts_include_those_that_did_not_succeed(visitor: Visitor, queue: Qu
     page = visitor.open("/topics/mail")
 
     expect(page.locator("#figures")).to_contain_text(
-        re.compile(r"Attempts\s*1,051\s*883 succeeded, 20 died, 148 tried again")
+        re.compile(r"Attempts, last hour\s*1,051\s*883 succeeded, 20 died, 148 tried again")
     )
 
 
@@ -155,6 +155,17 @@ def test_a_channel_is_paused_alone(visitor: Visitor, queue: Queue) -> None:
     assert [each.channel for each in queue.claim("mail")] == ["customer-2"]
 
 
+def test_a_limit_has_its_own_unit_before_anything_is_counted(visitor: Visitor, queue: Queue) -> None:
+    queue.publish("mail")
+    queue.policy("mail", max_depth=1000, dequeue_rate=100)
+
+    limits = visitor.open("/topics/mail").locator("#limits")
+
+    expect(limits).to_contain_text(re.compile(r"max_depth\s+(\d of )?1,000\s+dequeue|dequeue_rate"))
+    expect(limits.locator("dd", has_text="1,000")).not_to_contain_text("per second")
+    expect(limits.locator("dd", has_text="100 per second")).to_have_count(1)
+
+
 def setting(page: Page, name: str) -> None:
     """Open the group that a setting is in."""
     group = page.locator("#policy-form details", has=page.locator(f"[name='{name}']"))
@@ -178,6 +189,7 @@ def test_a_change_is_shown_with_its_effect_before_it_is_applied(visitor: Visitor
     queue.publish("mail")
     page = visitor.open("/topics/mail")
 
+    setting(page, "max_attempts")
     page.locator("[name=max_attempts]").fill("4")
     preview = page.locator("#policy-preview")
     expect(preview).to_contain_text("max_attempts inherit → 4")
@@ -195,6 +207,7 @@ def test_an_invalid_value_is_reported_while_typing_and_cannot_be_applied(visitor
     queue.publish("mail")
     page = visitor.open("/topics/mail")
 
+    setting(page, "lock_duration")
     page.locator("[name=lock_duration]").fill("1 parsec")
 
     preview = page.locator("#policy-preview")

@@ -63,14 +63,12 @@ def test_a_worker_is_scaled_and_shows_what_it_is_configured_for(visitor: Visitor
     page.get_by_label("Handlers at once").fill("3")
     page.get_by_role("button", name="Scale").click()
 
-    expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text(
-        "concurrency 3 (scaled, configured for 10)"
-    )
+    expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text("of 3 (scaled, configured for 10)")
     assert queue.value("SELECT requested_concurrency FROM messages.worker") == 3
     page.get_by_role("link", name="Scale w-1").click()
     page.get_by_label("Handlers at once").fill("")
     page.get_by_role("button", name="Scale").click()
-    expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text("concurrency 10")
+    expect(page.get_by_role("region", name="w-1", exact=True)).to_contain_text("of 10")
     assert queue.value("SELECT requested_concurrency FROM messages.worker") is None
 
 
@@ -90,14 +88,14 @@ def test_what_is_in_flight_is_what_the_list_shows_and_such_a_worker_is_not_aslee
     queue.call("arm", "w-1", ["mail"], "1 minute")
     page = visitor.open("/workers")
     worker = page.get_by_role("region", name="w-1", exact=True)
-    expect(worker).to_contain_text("0; concurrency 10")
+    expect(worker).to_contain_text("0 of 10")
     expect(worker).to_contain_text("asleep")
 
     queue.publish_many(2, "mail")
     queue.claim("mail", worker="w-1/0", limit=2)
     page.reload()
 
-    expect(worker).to_contain_text("2; concurrency 10")
+    expect(worker).to_contain_text("2 of 10")
     expect(worker).not_to_contain_text("asleep")
 
 

@@ -36,6 +36,7 @@ NAVIGATION = (
     NavLink("Alerts", "/alerts", "l"),
     NavLink("Archive", "/archive", "e"),
     NavLink("Doctor", "/doctor", "c", starts_group=True),
+    NavLink("Runbooks", "/runbooks", "r"),
     NavLink("Audit", "/audit", "a"),
     NavLink("Tokens", "/tokens", "k"),
     NavLink("HTTP API", "/v1/docs", "h"),

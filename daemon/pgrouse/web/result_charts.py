@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,14 +11,15 @@ from pgrouse.web.caller import Caller
 from pgrouse.web.chart import QUANTILES, ChartLine, chart, latency_chart
 from pgrouse.web.database_pool import Connection, Row, read_rows
 
-# Of a bar that has only begun a rate says nothing.
-MIN_BAR_S = 5.0
+# Of a bar that has only begun a rate says nothing, and workers report only every few seconds: it would look like a fall.
+MIN_BAR_S = 20.0
+# The last one is drawn over the others.
 RESULTS = (
     ChartLine("succeeded", "success", 1),
     ChartLine("tried again", "retried", 3),
-    ChartLine("failed", "failed", 2),
-    ChartLine("rejected", "rejected", 4),
     ChartLine("lock expired", "lock_expired", 5),
+    ChartLine("rejected", "rejected", 4),
+    ChartLine("failed", "failed", 2),
 )
 TIMES = (
     ChartLine("wait", "wait", 1),
@@ -33,9 +34,10 @@ MEASURED_TOPICS = b"""
   WHERE m.minute >= now() - %(since)s::interval AND m.topic LIKE ANY (%(like)s)"""
 
 
-def result_charts(bars: Sequence[Row], results: Collection[str] = ()) -> dict[str, Any]:
-    """Return the charts of bars, as `messages.throughput` returns them; results: show only these, by their column."""
-    lines = [each for each in RESULTS if not results or each.column in results]
+def result_charts(bars: Sequence[Row], results: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the charts of bars, as `messages.throughput` returns them; results: show only these, by their column, in this order."""
+    by_column = {each.column: each for each in RESULTS}
+    lines = [by_column[name] for name in results] or RESULTS
     return {
         "throughput": chart(bars, lines, "", per_s=True, enough_s=MIN_BAR_S),
         "latencies": latency_chart(bars, TIMES),

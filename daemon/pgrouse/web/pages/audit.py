@@ -35,13 +35,16 @@ ROWS = b"""
   SELECT l.*, false AS is_end FROM scanned AS l
   WHERE (%(topics)s::text[] IS NULL OR l.topic LIKE ANY (%(topics)s))
     AND (%(actor)s::text IS NULL OR l.actor = %(actor)s)
-    AND (%(action)s::text IS NULL OR l.action = %(action)s)
+    AND (%(action)s::text IS NULL OR translate(l.action, '_.', '  ') = translate(%(action)s, '_.', '  '))
     AND (%(topic)s::text IS NULL OR l.topic = %(topic)s OR l.detail -> 'topics' ? %(topic)s)
     AND (%(target)s::text IS NULL OR l.target = %(target)s OR l.detail -> 'ids' @> to_jsonb(%(target_id)s::bigint))
     AND (%(since)s::timestamptz IS NULL OR l.at >= %(since)s)
     AND (%(until)s::timestamptz IS NULL OR l.at < %(until)s)
   ORDER BY l.id DESC LIMIT %(limit)s"""
 LAST = b"SELECT min(a.id) AS id, count(*) AS scanned FROM (SELECT a.id FROM messages.audit AS a WHERE a.id < coalesce(%(before)s, 9223372036854775807) ORDER BY a.id DESC LIMIT %(max_scanned)s) AS a"
+
+KNOWN_ACTIONS = b"""
+  SELECT DISTINCT l.action FROM (SELECT a.action FROM messages.audit AS a ORDER BY a.id DESC LIMIT 1000) AS l ORDER BY l.action"""
 
 
 @router.get("/audit")
@@ -50,11 +53,12 @@ async def audit(request: Request, caller: Viewer) -> Response:
     params = request.query_params
     given = {name: params.get(name, "").strip()[:300] for name in FILTERS}
     before = params.get("before", "")
-    error, rows, next_id = "", [], None
+    error, rows, known, next_id = "", [], [], None
     try:
         values = _values(given, before, caller)
         async with request.app.state.db.read() as conn:
             rows = await (await conn.execute(ROWS, values)).fetchall()
+            known = await (await conn.execute(KNOWN_ACTIONS)).fetchall()
             last = await (await conn.execute(LAST, values)).fetchone()
         if len(rows) > PAGE_SIZE:
             rows, next_id = rows[:PAGE_SIZE], rows[PAGE_SIZE - 1]["id"]
@@ -67,6 +71,7 @@ async def audit(request: Request, caller: Viewer) -> Response:
         "audit.html",
         rows=[{**row, "detail_lines": detail_lines(row["action"], row["detail"])} for row in rows],
         filters=given,
+        known_actions=[row["action"] for row in known],
         is_filtered=any(given.values()),
         error=error,
         is_first=not before,

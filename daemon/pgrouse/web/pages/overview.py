@@ -60,8 +60,8 @@ STATE = b"""
     count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND w.status ->> 'listener' = 'degraded') AS degraded,
     (SELECT max(k.ran_at) FROM messages.tick_mark AS k WHERE k.caller = 'cron') AS cron_at,
     (SELECT max(k.ran_at) FROM messages.tick_mark AS k WHERE k.caller = 'daemon') AS daemon_at,
-    (SELECT greatest(c.reltuples, 0)::bigint FROM pg_class AS c WHERE c.oid = 'messages.message'::regclass) AS live,
-    (SELECT sum(greatest(c.reltuples, 0))::bigint FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+    (SELECT nullif(c.reltuples, -1)::bigint FROM pg_class AS c WHERE c.oid = 'messages.message'::regclass) AS live,
+    (SELECT sum(nullif(c.reltuples, -1))::bigint FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
      WHERE i.inhparent = 'messages.message_archive'::regclass) AS archived
   FROM messages.worker AS w"""
 

@@ -28,7 +28,7 @@ ELSEWHERE = re.compile(r"\[([^\]]+)\]\((?!#)[^)]+\)")
 async def show_runbooks(request: Request) -> Response:
     """Show the page."""
     await identify(request)
-    return render(request, "runbooks.html", runbooks=_html())
+    return render(request, "runbooks.html", runbooks=_html(), sections=runbooks.sections())
 
 
 @cache

@@ -44,8 +44,8 @@ RUNNING = b"""
   ) AS r
   WHERE r.place <= %s
   ORDER BY r.worker, r.place"""
-STATE_KINDS = {"working": "good", "draining": "info", "stopping": "info", "silent": "bad"}
-LISTENER_KINDS = {"listening": "good", "connecting": "warn", "degraded": "bad"}
+STATE_KINDS = {"working": "good", "draining": "info", "stopping": "info", "silent": "warn"}
+LISTENER_KINDS = {"listening": "good", "connecting": "warn", "degraded": "warn"}
 
 
 async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:

@@ -137,9 +137,9 @@ addEventListener("pageshow", () => live.start());
 // The number of problems, in the title and on the menu button too.
 const problemCount = $("#problem-count");
 function showProblemCount() {
-  const count = $("[data-count]", problemCount)?.dataset.count ?? "";
+  const { count = "", level } = $("[data-count]", problemCount)?.dataset ?? {};
   document.title = (count && `(${count}) `) + document.title.replace(/^\(\d+\) /, "");
-  if (count) $("#menu").dataset.count = count;
+  if (count) Object.assign($("#menu").dataset, { count, level });
   else delete $("#menu").dataset.count;
 }
 if (problemCount) {
@@ -430,6 +430,13 @@ document.addEventListener("keydown", (event) => {
   if (action) { event.preventDefault(); action(); }
 });
 
+// On a narrow screen, what folds is closed until somebody opens it.
+const narrow = matchMedia("(max-width: 40rem)");
+function fold() {
+  for (const each of $$("details[data-fold]")) each.open = !narrow.matches;
+}
+narrow.addEventListener("change", fold);
+fold();
 // What was opened stays open on the next page.
 for (const each of $$("details[data-remember]")) {
   each.open = stored(each.dataset.remember) === "open";
