@@ -170,7 +170,6 @@ def _export(queue: Queue) -> None:
 
 def type_a_policy(page: Page) -> None:
     """Type two settings into the form, and show it below the limits."""
-    page.locator('details:has([name="timeout"]):not([open]) > summary').click()
     page.locator('[name="max_attempts"]').fill("5")
     page.locator('[name="timeout"]').fill("2m")
     page.wait_for_timeout(1500)

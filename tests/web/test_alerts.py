@@ -70,7 +70,7 @@ def test_a_silence_is_added_by_the_form_and_a_wrong_one_is_refused(visitor: Visi
 def test_a_failing_sink_shows_its_error_and_is_live(visitor: Visitor, queue: Queue) -> None:
     Sink(queue, "ops").next()
     page = visitor.open("/alerts")
-    expect(page.locator("#sinks tbody tr .badge")).to_have_text("nothing delivered yet")
+    expect(page.locator("#sinks tbody tr .badge")).to_have_text("no delivery yet")
     is_live(page)
 
     queue.conn.execute(
