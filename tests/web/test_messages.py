@@ -47,6 +47,25 @@ def test_filters_are_in_the_address_and_narrow_the_list(visitor: Visitor, queue:
     expect(visitor.open("/messages?topic=none").locator(".empty")).to_contain_text("No message matches")
 
 
+def test_fields_suggest_what_the_listed_messages_have(visitor: Visitor, queue: Queue) -> None:
+    published = queue.publish("mail", payload={"customer": {"id": 7}, "text": "x" * 300}, key="k-1", channel="c-1")
+    die(queue)
+
+    page = visitor.open("/messages")
+
+    found = {
+        name: page.locator(f"#known-{name} option").evaluate_all("each => each.map(o => o.value)")
+        for name in ("keys", "channels", "payloads")
+    }
+    assert found == {"keys": ["k-1"], "channels": ["c-1"], "payloads": ["customer.id = ", "text = "]}
+    assert page.locator("#known-errors option").count() == 1
+    expect(page.locator(f"#m{published} code")).to_have_text(re.compile(r"^.{159}…$"))
+    page.get_by_label("Payload", exact=True).fill("customer.id = 7")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**payload=customer.id*")
+    assert len(ids(page)) == 1
+
+
 def test_worker_headers_and_attempts_narrow_the_list(site: Site, queue: Queue) -> None:
     running = queue.publish("a", headers={"tenant": "acme", "n": 7})
     queue.claim("a", worker="w-1/0")

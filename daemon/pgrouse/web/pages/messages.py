@@ -20,12 +20,14 @@ from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, database_problem
 from pgrouse.web.search import Search, SearchPage, parse_id
 from pgrouse.web.security import require_role
+from pgrouse.web.suggestions import suggest
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 
 PAGE_SIZE = 50
-PREVIEW_CHARS = 160
+# Enough of most payloads to suggest their paths; the list shows less.
+PREVIEW_CHARS = 1000
 # So far back leads the link to the page before; farther back only to the first.
 MAX_BACK_LINKS = 15
 INVALID = 422
@@ -115,6 +117,7 @@ async def messages(request: Request, caller: Viewer) -> Response:
     subject = request.url.query
     async with request.app.state.db.read() as conn:
         context = await VIEW.read_all(conn, caller, subject)
+    context["suggestions"] = suggest(context["found"].rows)
     live: dict[str, Any] = {} if context["error"] else {"live_url": VIEW.live_url(subject)}
     shown = render(request, "messages.html", **context, **live)
     shown.status_code = INVALID if context["error"] else 200

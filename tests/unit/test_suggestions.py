@@ -1,0 +1,36 @@
+"""What the filters of a list suggest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgrouse.web.suggestions import MAX_SUGGESTIONS, Suggestions, suggest
+
+NOTHING: dict[str, Any] = {"channel": None, "key": None, "error": None, "preview": None}
+
+
+def test_values_are_suggested_once_and_in_order() -> None:
+    rows = [
+        NOTHING | {"channel": "b", "key": "k", "error": 'Traceback\n  File "x"\nKeyError: 7'},
+        NOTHING | {"channel": "a"},
+        NOTHING | {"channel": "b", "key": ""},
+    ]
+
+    assert suggest(rows) == Suggestions(["a", "b"], ["k"], ["KeyError: 7"], [])
+
+
+def test_paths_lead_to_what_can_be_compared() -> None:
+    preview = '{"customer": {"id": 7, "plan": {"name": "solo", "of": {"deeper": {"still": 1}}}}, "items": [1], "paid": null, "a.b": 1, "x y": 2}'
+
+    assert suggest([NOTHING | {"preview": preview}]).payloads == ["customer.id = ", "customer.plan.name = ", "paid = "]
+
+
+def test_a_preview_that_is_cut_or_no_object_suggests_nothing() -> None:
+    for preview in ('{"customer": {"id": 7', "[1]", '"text"', "7", "\\x00ff", "[" * 20_000):
+        assert suggest([NOTHING | {"preview": preview}]).payloads == []
+
+
+def test_there_are_not_too_many() -> None:
+    rows = [NOTHING | {"key": f"k{number:03}"} for number in range(100)]
+
+    assert len(suggest(rows).keys) == MAX_SUGGESTIONS
