@@ -69,7 +69,7 @@ def test_an_export_that_holds_the_archive_is_deleted_after_a_confirmation(
     row.get_by_role("button", name="Delete the export e").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
 
-    expect(page.locator("#exports .empty")).to_contain_text("No export")
+    expect(page.locator("#exports .empty")).to_contain_text("No exports")
     assert queue.rows("SELECT FROM messages.export_cursor") == []
     assert queue.value("SELECT actor FROM messages.audit WHERE action = 'delete_export'") == "local"
 

@@ -56,9 +56,9 @@ def test_the_charts_show_the_results_of_attempts_and_the_table_their_durations(v
 def test_an_empty_queue_shows_the_next_step_and_no_problem(visitor: Visitor) -> None:
     page = visitor.open("/")
 
-    expect(page.locator("#waiting")).to_contain_text("No topic yet")
+    expect(page.locator("#waiting")).to_contain_text("No topics yet")
     expect(page.locator("#state")).to_contain_text("no worker")
-    expect(page.locator("#problems")).to_contain_text("The queue itself sees no problem.")
+    expect(page.locator("#problems")).to_contain_text("No problems found.")
     expect(page).to_have_title("Overview · pgrouse")
     expect(page.locator("#problem-count")).to_be_empty()
 
@@ -195,7 +195,7 @@ def test_the_maintenance_can_be_run_where_pg_cron_is_late(visitor: Visitor, queu
     page.get_by_role("button", name="Run the maintenance").click()
 
     expect(page.locator("#toasts")).to_contain_text("The maintenance ran.")
-    expect(page.locator("#problems")).to_contain_text("The queue itself sees no problem.")
+    expect(page.locator("#problems")).to_contain_text("No problems found.")
 
 
 def test_a_page_that_is_not_live_counts_the_problems_too(visitor: Visitor, queue: Queue) -> None:

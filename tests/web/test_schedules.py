@@ -26,7 +26,7 @@ def test_the_list_shows_the_next_and_the_last_run_of_each_schedule(visitor: Visi
 def test_an_empty_list_explains_schedules(visitor: Visitor) -> None:
     page = visitor.open("/schedules")
 
-    expect(page.locator("#list")).to_contain_text("No schedule yet")
+    expect(page.locator("#list")).to_contain_text("No schedules yet")
 
 
 def test_a_schedule_shows_its_next_five_runs_and_its_history(visitor: Visitor, queue: Queue) -> None:

@@ -15,7 +15,7 @@ HTML = {"accept": "text/html"}
 
 
 def test_without_tokens_the_page_says_who_may_do_what(visitor: Visitor) -> None:
-    expect(visitor.open("/tokens").locator("#list .empty")).to_contain_text("No token")
+    expect(visitor.open("/tokens").locator("#list .empty")).to_contain_text("No tokens")
 
 
 def test_a_token_is_listed_without_its_secret_and_revoked(visitor: Visitor, queue: Queue, as_token: Any) -> None:

@@ -73,7 +73,7 @@ def test_a_filter_shows_topics_whose_name_contains_it(visitor: Visitor, queue: Q
 def test_an_empty_list_explains_how_a_topic_is_created(visitor: Visitor) -> None:
     page = visitor.open("/topics")
 
-    expect(page.locator("#list")).to_contain_text("No topic yet")
+    expect(page.locator("#list")).to_contain_text("No topics yet")
 
 
 def test_many_topics_are_shown_up_to_a_limit_even_on_a_narrow_screen(visitor: Visitor, queue: Queue) -> None:
