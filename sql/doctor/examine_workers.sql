@@ -44,7 +44,10 @@ BEGIN
            format('%s receives no notifications (%s): it polls each second instead', w.name, w.status ->> 'listener'),
            'see its log; behind a pooler set database.listen_dsn to a direct connection'
     FROM worker AS w
-    WHERE w.alive AND NOT w.stopping AND w.status ->> 'listener' <> 'listening' AND w.started_at < messages.now() - interval '30 seconds'
+    -- As the condition does; a worker that has just started may still connect.
+    WHERE w.alive AND NOT w.stopping
+      AND (w.status ->> 'listener' = 'degraded'
+           OR (w.status ->> 'listener' <> 'listening' AND w.started_at < messages.now() - interval '30 seconds'))
     UNION ALL
     SELECT 'unhandled_topics', u.level, format('messages of %s wait, and no live worker handles that topic', u.topic),
            format('start a worker with a handler for it: [topics.%s]', quote_ident(u.topic))

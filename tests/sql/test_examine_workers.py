@@ -65,6 +65,17 @@ def test_a_worker_without_notifications_is_reported(queue: Queue, mode: str) -> 
     assert "listen_dsn" in found.of("listeners").fix
 
 
+def test_a_worker_that_has_just_started_may_connect_but_not_be_degraded(queue: Queue) -> None:
+    for name, mode in (("new", "connecting"), ("polling", "degraded")):
+        queue.call("register_worker", name, "host", 1, "1.0", ["t"], 10)
+        queue.call("touch_worker", name, f'{{"listener": "{mode}"}}')
+
+    found = examine(queue, "workers")
+
+    assert found.wrong == {"listeners": "warn"}
+    assert found.of("listeners").what.startswith("polling receives")
+
+
 def test_a_topic_whose_messages_wait_without_a_worker_is_reported(queue: Queue) -> None:
     start(queue, "w", "t")
     queue.publish("orphan")

@@ -44,18 +44,18 @@ def charts(site: Site, query: str, **headers: str) -> tuple[dict[str, float], st
 @pytest.mark.parametrize(
     ("query", "lines", "caption"),
     [
-        ("", {"succeeded": 3, "failed": 0.1}, "How attempts ended, in the last hour."),
-        ("topic=mail", {"succeeded": 1, "failed": 0.1}, "How attempts in mail ended, in the last hour."),
-        ("topic=unknown", {"succeeded": 0}, "How attempts in unknown ended, in the last hour."),
-        ("worker=w-1", {"succeeded": 0.5}, "How attempts by w-1 ended, in the last hour."),
+        ("", {"success": 3, "failed": 0.1}, "How attempts ended, in the last hour."),
+        ("topic=mail", {"success": 1, "failed": 0.1}, "How attempts in mail ended, in the last hour."),
+        ("topic=unknown", {"success": 0}, "How attempts in unknown ended, in the last hour."),
+        ("worker=w-1", {"success": 0.5}, "How attempts by w-1 ended, in the last hour."),
         ("state=dead", {"failed": 0.1}, "How attempts ended, in the last hour."),
-        ("state=success&topic=mail", {"succeeded": 1}, "How attempts in mail ended, in the last hour."),
-        ("since=6h", {"succeeded": None, "failed": None}, "How attempts ended, in the last 6h."),
-        ("until=30m", {"succeeded": 0}, "How attempts ended, in the last hour."),
-        ("since=400d", {"succeeded": None, "failed": None}, "How attempts ended, in the last 24h."),
+        ("state=success&topic=mail", {"success": 1}, "How attempts in mail ended, in the last hour."),
+        ("since=6h", {"success": None, "failed": None}, "How attempts ended, in the last 6h."),
+        ("until=30m", {"success": 0}, "How attempts ended, in the last hour."),
+        ("since=400d", {"success": None, "failed": None}, "How attempts ended, in the last 24h."),
         (
             "state=ready&topic=mail&worker=w-1&key=k&attempts=2",
-            {"succeeded": 1, "failed": 0.1},
+            {"success": 1, "failed": 0.1},
             "How attempts in mail ended, in the last hour. Not narrowed by state, key, worker, attempts.",
         ),
     ],
@@ -71,10 +71,10 @@ def test_the_charts_follow_the_filters(site: Site, query: str, lines: dict[str, 
 def test_a_token_sees_the_attempts_of_its_topics(site: Site, as_token: Any) -> None:
     headers = as_token("viewer", topics=("mail*",))
 
-    assert charts(site, "", **headers)[0] == {"succeeded": 1, "failed": 0.1}
-    assert charts(site, "topic=orders", **headers)[0] == {"succeeded": 0}
+    assert charts(site, "", **headers)[0] == {"success": 1, "failed": 0.1}
+    assert charts(site, "topic=orders", **headers)[0] == {"success": 0}
     assert charts(site, "worker=w-1", **headers) == (
-        {"succeeded": 1, "failed": 0.1},
+        {"success": 1, "failed": 0.1},
         "How attempts ended, in the last hour. Not narrowed by worker.",
     )
 
@@ -82,7 +82,7 @@ def test_a_token_sees_the_attempts_of_its_topics(site: Site, as_token: Any) -> N
 def test_a_token_of_topics_without_attempts_sees_that_there_were_none(site: Site, as_token: Any) -> None:
     nothing = as_token("viewer", topics=("nothing",))
 
-    assert charts(site, "", **nothing)[0] == {"succeeded": 0}
+    assert charts(site, "", **nothing)[0] == {"success": 0}
 
 
 @pytest.mark.usefixtures("queue")

@@ -41,7 +41,7 @@ def test_the_charts_show_the_results_of_attempts_and_the_table_their_durations(v
     throughput = page.locator("#throughput")
     expect(throughput.locator("canvas")).to_be_visible()
     # The current minute has nothing yet.
-    expect(throughput.locator(".legend")).to_have_text(re.compile(r"^succeeded (10|0)failed (0\.1|0)$"))
+    expect(throughput.locator(".legend")).to_have_text(re.compile(r"^success (10|0)failed (0\.1|0)$"))
     drawn = json.loads(throughput.get_attribute("data-chart") or "")
     assert max(drawn["y"][0]) == 10
     expect(throughput.get_by_role("img")).to_have_attribute(

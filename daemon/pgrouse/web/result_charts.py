@@ -15,8 +15,8 @@ from pgrouse.web.database_pool import Connection, Row, read_rows
 MIN_BAR_S = 20.0
 # The last one is drawn over the others.
 RESULTS = (
-    ChartLine("succeeded", "success", 1),
-    ChartLine("tried again", "retried", 3),
+    ChartLine("success", "success", 1),
+    ChartLine("retried", "retried", 3),
     ChartLine("lock expired", "lock_expired", 5),
     ChartLine("rejected", "rejected", 4),
     ChartLine("failed", "failed", 2),

@@ -36,7 +36,7 @@ STATES = [
     ("", "All"),
     ("running", "Running"),
     ("ready", "Ready"),
-    ("scheduled", "Scheduled"),
+    ("scheduled", "Delayed"),
     ("retrying", "Retrying"),
     ("success", "Success"),
     ("dead", "Dead"),
