@@ -11,6 +11,7 @@ import pytest
 
 from tests.daemon.process import Daemon, Fleet
 from tests.server.deadline import eventually
+from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
 
@@ -23,6 +24,15 @@ class Ear:
         self.lines: list[str] = []
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.socket.bind(str(path))
+
+    def is_full(self) -> bool:
+        """Whether no more lines fit in."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+            try:
+                sender.sendto(b"WATCHDOG=1", str(self.path))
+            except BlockingIOError:
+                return True
+        return False
 
     def has_received(self, line: str) -> bool:
         try:
@@ -51,9 +61,20 @@ def test_systemd_is_notified_that_the_daemon_is_ready_alive_reloading_and_stoppi
     eventually(lambda: systemd.has_received("READY=1"))
     eventually(lambda: len(daemon.events("daemon.started")) == 2)
     assert not systemd.has_received("STOPPING=1")
-    assert daemon.stop() == 0
+    daemon.send(signal.SIGTERM)
 
-    assert systemd.has_received("STOPPING=1")
+    eventually(lambda: systemd.has_received("STOPPING=1"))
+    assert daemon.exit_code() == 0
+
+
+def test_a_daemon_whose_notifications_nobody_reads_works_and_stops(start: Start, queue: Queue, systemd: Ear) -> None:
+    daemon = start({"job": "work:echo"}, environ={"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "20000"})
+    eventually(systemd.is_full)
+
+    published = queue.publish("job")
+
+    assert eventually(lambda: queue.archived(published)).result == "success"
+    assert daemon.stop() == 0
 
 
 def test_systemd_is_notified_that_the_daemon_is_alive_without_a_database(fleet: Fleet, systemd: Ear) -> None:

@@ -5,17 +5,29 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Mapping
 
-# Datagrams of lines to the socket in $NOTIFY_SOCKET: man 3 sd_notify.
+# Datagrams of lines to the socket in $NOTIFY_SOCKET: man 3 sd_notify. It holds ten that are not read yet; then a send waits.
+SEND_TIMEOUT_S = 1.0
 
 
 def notify(**lines: str | int) -> None:
-    """Send lines such as READY=1, STATUS=text; errors are ignored."""
+    """Send lines such as READY=1, STATUS=text; errors are ignored. A reader that does not read delays this by a second at most."""
+    _send(lines, SEND_TIMEOUT_S)
+
+
+def ping_watchdog() -> None:
+    """Say that this process is alive. It does not wait: the next ping follows soon."""
+    _send({"WATCHDOG": 1}, 0)
+
+
+def _send(lines: Mapping[str, str | int], timeout_s: float) -> None:
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
     text = "\n".join(f"{name}={value}" for name, value in lines.items())
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        sender.settimeout(timeout_s)
         try:
             sender.sendto(text.encode(), "\0" + address[1:] if address.startswith("@") else address)
         except OSError:

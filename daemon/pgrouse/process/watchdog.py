@@ -12,7 +12,7 @@ class Watchdog:
 
     async def step(self) -> float:
         """Notify once."""
-        systemd.notify(WATCHDOG=1)
+        systemd.ping_watchdog()
         return systemd.watchdog_s() or 3600.0
 
     async def reset(self) -> None:
