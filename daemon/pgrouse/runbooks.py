@@ -26,6 +26,7 @@ def anchor(title: str) -> str:
     return title.lower().replace(" ", "-")
 
 
+@cache
 def sections() -> list[tuple[str, str]]:
     """Return title and anchor of each."""
     return [(title, anchor(title)) for title in TITLE.findall(text())]

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -139,11 +140,11 @@ def _at_free_ports(block: Block, other: OtherServer) -> Block:
     return replace(block, text=block.text.replace("9000", str(other.server_port)).replace("8000", str(_free_port())))
 
 
-def _free_port(_kept: list[int] = []) -> int:  # noqa: B006 - one port for all blocks of a page
-    if not _kept:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            _kept.append(probe.getsockname()[1])
-    return _kept[0]
+@cache
+def _free_port() -> int:
+    """Return one port, for all blocks of the page."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 def test_an_api_says_how_long_to_wait_and_what_is_final(guide: Guide, other: OtherServer) -> None:

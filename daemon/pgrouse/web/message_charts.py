@@ -66,11 +66,15 @@ class ChartFilters:
         )
 
     @property
+    def time(self) -> str:
+        """How long the period is, in words."""
+        return "hour" if self.period == DEFAULT_PERIOD else duration(self.period)
+
+    @property
     def caption(self) -> str:
         """What the charts show, in a sentence, and which filters they do not follow."""
         of = f" in {self.topic}" if self.topic else f" by {self.worker}" if self.worker else ""
-        time = "hour" if self.period == DEFAULT_PERIOD else duration(self.period)
-        shown = f"How attempts{of} ended, in the last {time}."
+        shown = f"How attempts{of} ended, in the last {self.time}."
         return f"{shown} Not narrowed by {', '.join(self.ignored)}." if self.ignored else shown
 
 
@@ -83,6 +87,7 @@ async def read_message_charts(conn: Connection, caller: Caller, wanted: Search) 
     return {
         "charts": result_charts(bars, filters.results),
         "chart_caption": filters.caption,
+        "chart_time": filters.time,
         "ended": count_results(bars),
     }
 

@@ -43,7 +43,7 @@ async def pass_on(payload, ctx):
 
 
 async def break_(payload, ctx):
-    raise LookupError("there is no such order")
+    raise LookupError("there is no such order\nask the shop")
 
 
 async def linger(payload, ctx):
