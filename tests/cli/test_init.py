@@ -35,6 +35,15 @@ def test_init_prints_the_next_steps(shell: Shell) -> None:
     assert not any("cd " in line for line in lines)
 
 
+@pytest.mark.parametrize("is_set", [True, False])
+def test_the_address_is_a_step_only_while_it_is_not_set(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, is_set: bool
+) -> None:
+    monkeypatch.setenv("PGROUSE_DSN", "postgresql:///queue" if is_set else "")
+
+    assert ("export PGROUSE_DSN=" in shell("init").out) is not is_set
+
+
 def test_json_lists_the_files(shell: Shell) -> None:
     assert shell("init", "a/b", "--json").object == {"created": ["a/b/pgrouse.toml", "a/b/handlers.py"]}
 

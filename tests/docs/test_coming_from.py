@@ -51,9 +51,14 @@ def test_the_job_runs_as_it_stands(
     names |= vars(module) | {"Session": Session, "engine": engine, "Invoice": Invoice}
 
     exec(compile(publish, str(PAGE.path), "exec"), names)
-    (attempt,) = drain(database.dsn, tmp_path / "pgrouse.toml")
+    with database.connect() as conn:
+        module.report.publish(conn, {})
+    attempts = drain(database.dsn, tmp_path / "pgrouse.toml")
 
-    assert (attempt.topic, attempt.outcome) == ("orders.created", "complete")
+    assert {each.topic: each.outcome for each in attempts} == {
+        "orders.created": "complete",
+        "reports.daily": "complete",
+    }
     with database.connect() as conn:
         assert conn.execute("SELECT max_attempts FROM messages.topic WHERE topic = 'orders.created'").fetchone() == (5,)
         assert conn.execute("SELECT cron, time_zone FROM messages.schedule").fetchall() == [

@@ -273,6 +273,36 @@ def test_nothing_in_the_schema_names_a_person_who_was_erased(guide: Guide) -> No
     assert "message_archive" in _tables_with(conn, "customer 8")
 
 
+def test_what_came_of_a_message_of_the_person_is_erased_with_it(guide: Guide) -> None:
+    conn = guide.conn
+    conn.execute("UPDATE messages.topic SET dead_letter = true WHERE topic = '*'")
+    for topic, key in (("a", "ada@example.com"), ("b", "bob@example.com")):
+        conn.execute(
+            "INSERT INTO messages.message (topic, key, payload) VALUES (%s, %s, to_jsonb(%s::text))", [topic, key, key]
+        )
+        _fail(conn, topic)
+        # Its copy has no key, and neither has the message that its redrive makes while another one holds the key.
+        conn.execute(
+            "INSERT INTO messages.message (topic, key, payload) VALUES (%s, %s, to_jsonb(%s::text))", [topic, key, key]
+        )
+        conn.execute(
+            "SELECT * FROM messages.redrive(ARRAY(SELECT id FROM messages.message_archive WHERE key = %s))", [key]
+        )
+    assert _tables_with(conn, "ada@example.com") >= {"message", "message_archive"}
+
+    _, by_key = (block.text for block in PAGE.section(ERASE).blocks if block.kind == "sql runnable")
+    conn.execute(by_key.encode())
+
+    assert _tables_with(conn, "ada@example.com") == set()
+    assert _tables_with(conn, "bob@example.com") >= {"message", "message_archive"}
+
+
+def _fail(conn: psycopg.Connection[Any], topic: str) -> None:
+    claimed = conn.execute("SELECT id, claim_id FROM messages.claim('w', ARRAY[%s], 1)", [topic]).fetchone()
+    assert claimed
+    conn.execute("SELECT messages.fail(%s, %s, ARRAY['boom'])", [[each] for each in claimed])
+
+
 def _tables_with(conn: psycopg.Connection[Any], text: str) -> set[str]:
     """Return the tables of the schema that have a text in any row."""
     tables = conn.execute(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.resources import files
 from pathlib import Path
 
@@ -44,10 +45,7 @@ def _write(path: Path, text: str) -> None:
 
 def _next_steps(folder: Path) -> str:
     enter = "" if folder == Path() else f"  cd {folder}\n"
+    address = "" if os.environ.get("PGROUSE_DSN") else "  export PGROUSE_DSN=postgresql://user@host/database\n"
     return (
-        f"\nnext:\n{enter}"
-        "  export PGROUSE_DSN=postgresql://user@host/database\n"
-        "  pgrouse migrate\n"
-        "  pgrouse run &\n"
-        '  pgrouse publish hello \'{"name": "world"}\''
+        f'\nnext:\n{enter}{address}  pgrouse migrate\n  pgrouse run &\n  pgrouse publish hello \'{{"name": "world"}}\''
     )
