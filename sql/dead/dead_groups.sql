@@ -37,15 +37,22 @@ BEGIN
   SELECT
     g.topic, g.result, g.error_fingerprint, g.count, g.redriven, g.first_seen, g.last_seen, g.sample_id,
     (SELECT messages.cut_error(a.error, 1000) FROM messages.message_archive AS a WHERE a.id = g.sample_id AND a.archived_at = g.last_seen),
-    (SELECT array_agg((SELECT count(*) FROM unnest(g.bars) AS b (bar) WHERE b.bar = n.bar) ORDER BY n.bar)
-     FROM generate_series(1, p_bars) AS n (bar)),
+    (SELECT array_agg(coalesce(b.count, 0) ORDER BY n.bar)
+     FROM generate_series(1, p_bars) AS n (bar)
+     LEFT JOIN unnest(g.bars, g.counts) AS b (bar, count) ON b.bar = n.bar),
     g.at_least
   FROM (
     SELECT
-      d.topic, d.result, d.error_fingerprint, count(*) AS count, count(d.redriven_as) AS redriven,
+      p.topic, p.result, p.error_fingerprint, sum(p.count)::bigint AS count, sum(p.redriven)::bigint AS redriven,
+      min(p.first_seen) AS first_seen, max(p.last_seen) AS last_seen,
+      (array_agg(p.sample_id ORDER BY p.last_seen DESC, p.sample_id DESC))[1] AS sample_id,
+      array_agg(p.bar) AS bars, array_agg(p.count) AS counts, bool_or(p.at_least) AS at_least
+    FROM (
+    -- Bar by bar first: a trend of all rows would be counted once for each of its bars.
+    SELECT
+      d.topic, d.result, d.error_fingerprint, d.bar, count(*) AS count, count(d.redriven_as) AS redriven,
       min(d.archived_at) AS first_seen, max(d.archived_at) AS last_seen,
-      (array_agg(d.id ORDER BY d.archived_at DESC, d.id DESC))[1] AS sample_id,
-      array_agg(d.bar) AS bars, bool_or(d.looked_at = p_bound) AS at_least
+      (array_agg(d.id ORDER BY d.archived_at DESC, d.id DESC))[1] AS sample_id, bool_or(d.looked_at = p_bound) AS at_least
     FROM (
       SELECT p_topic WHERE p_topic IS NOT NULL
       UNION ALL
@@ -66,7 +73,9 @@ BEGIN
       ) AS l
     ) AS d
     WHERE p_result IS NULL OR d.result = p_result
-    GROUP BY d.topic, d.result, d.error_fingerprint
+    GROUP BY d.topic, d.result, d.error_fingerprint, d.bar
+    ) AS p
+    GROUP BY p.topic, p.result, p.error_fingerprint
   ) AS g
   ORDER BY g.last_seen DESC, g.topic, g.result;
 END

@@ -1,9 +1,10 @@
 -- Estimate how many messages of each topic wait, from a sample of the pages of messages.message: right at this moment, without statistics.
 -- Called by: stats. p_pages: how many pages the sample has; a table without more is read as a whole, and the estimate is exact.
--- A topic of which the sample has few messages is estimated badly: *_seen says how many it has.
+-- A topic that stands on few runs of the sample is estimated badly, however many messages they have: what was published together is on one
+-- run, or on none. *_is_sure: it was seen on 20 at least, or all pages were read.
 -- Locks: nothing. Result: one row per topic in the sample.
 CREATE OR REPLACE FUNCTION messages.estimate_waiting(p_pages integer DEFAULT 1000)
-RETURNS TABLE (topic text, ready bigint, delayed bigint, ready_seen bigint, delayed_seen bigint)
+RETURNS TABLE (topic text, ready bigint, delayed bigint, ready_is_sure boolean, delayed_is_sure boolean)
 LANGUAGE plpgsql
 STABLE
 AS $$
@@ -14,7 +15,8 @@ DECLARE
   v_times double precision := v_pages / greatest(v_runs * v_run, 1)::double precision;
 BEGIN
   RETURN QUERY
-  SELECT s.topic, round(sum(s.ready) * v_times)::bigint, round(sum(s.delayed) * v_times)::bigint, sum(s.ready)::bigint, sum(s.delayed)::bigint
+  SELECT s.topic, round(sum(s.ready) * v_times)::bigint, round(sum(s.delayed) * v_times)::bigint,
+         v_runs = 1 OR count(*) FILTER (WHERE s.ready > 0) >= 20, v_runs = 1 OR count(*) FILTER (WHERE s.delayed > 0) >= 20
   FROM messages.sample_waiting(v_pages, v_runs, v_run) AS s
   GROUP BY s.topic;
 END

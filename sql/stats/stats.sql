@@ -1,8 +1,9 @@
 -- Queue counts by topic: the one way to count, at a cost that does not grow with the queue.
--- ready, delayed: exact below p_bound; from p_bound on an estimate (estimate_waiting). running, dead_last_day: exact. The dead of the last day
+-- ready, delayed: exact below p_bound; from p_bound on an estimate (estimate_waiting), or the count of a topic that the sample hardly saw. running, dead_last_day: exact. The dead of the last day
 -- are those of messages.dead_count, counted in steps of ten minutes: those that died in the step in which the day began are included.
 -- handled: as is_handled says. Called by: pgrouse stats, pgrouse top, the web, the metrics. Locks: nothing.
--- Cost: a sample of the pages, and of each topic p_bound entries of the ready indexes; of one with many more, none.
+-- Cost: a sample of the pages, and of each topic p_bound entries of the ready indexes; of one with many more, none. Of topics that the sample
+-- hardly saw ten times as many are counted, together at most 50 * p_bound.
 -- Result: one row per topic that has live messages, dead ones of the last day, or a policy.
 CREATE OR REPLACE FUNCTION messages.stats(p_bound integer DEFAULT 1000)
 RETURNS TABLE (
@@ -29,21 +30,26 @@ BEGIN
     GROUP BY c.topic
   ), running AS (
     SELECT m.topic, count(*) AS count FROM messages.message AS m WHERE m.claim_id IS NOT NULL GROUP BY m.topic
-  ), known AS (
+  ), known AS MATERIALIZED (
     SELECT s.topic FROM standing AS s WHERE s.topic IS NOT NULL
     UNION SELECT d.topic FROM dead AS d
     UNION SELECT r.topic FROM running AS r
     UNION SELECT t.topic FROM messages.topic AS t WHERE t.topic <> '*'
+  ), counted AS (
+    SELECT greatest(p_bound, least(10 * p_bound::bigint, 50 * p_bound::bigint / greatest(1, count(*))))::integer AS most
+    FROM known AS k LEFT JOIN estimate AS e ON e.topic = k.topic
+    WHERE NOT coalesce(e.ready_is_sure AND e.delayed_is_sure, false)
   )
   SELECT
     k.topic,
-    messages.count_or_estimate(k.topic, '-infinity', v_now, p_bound, e.ready, e.ready_seen),
-    messages.count_or_estimate(k.topic, v_now, 'infinity', p_bound, e.delayed, e.delayed_seen),
+    messages.count_or_estimate(k.topic, '-infinity', v_now, CASE WHEN e.ready_is_sure THEN p_bound ELSE c.most END, e.ready, e.ready_is_sure),
+    messages.count_or_estimate(k.topic, v_now, 'infinity', CASE WHEN e.delayed_is_sure THEN p_bound ELSE c.most END, e.delayed, e.delayed_is_sure),
     coalesce(r.count, 0),
     coalesce(d.count, 0),
     extract(epoch FROM v_now - messages.oldest_ready(k.topic))::double precision,
     messages.is_handled(k.topic)
   FROM known AS k
+  CROSS JOIN counted AS c
   LEFT JOIN estimate AS e ON e.topic = k.topic
   LEFT JOIN running AS r ON r.topic = k.topic
   LEFT JOIN dead AS d ON d.topic = k.topic
@@ -52,10 +58,10 @@ END
 $$;
 
 -- How many messages of a topic wait that are available after p_after, until p_until: counted up to p_bound, beyond it estimated.
--- Called by: stats. p_estimate: the estimate, NULL = 0; p_seen: from how many messages it was made. Locks: nothing.
+-- Called by: stats. p_estimate: the estimate, NULL = 0; p_is_sure: whether the sample saw the topic often enough. Locks: nothing.
 -- Result: from p_bound on it is an estimate, below it the count.
 CREATE OR REPLACE FUNCTION messages.count_or_estimate(
-  p_topic text, p_after timestamptz, p_until timestamptz, p_bound integer, p_estimate bigint, p_seen bigint
+  p_topic text, p_after timestamptz, p_until timestamptz, p_bound integer, p_estimate bigint, p_is_sure boolean
 )
 RETURNS bigint
 LANGUAGE plpgsql
@@ -64,8 +70,7 @@ AS $$
 DECLARE
   v_count bigint;
 BEGIN
-  -- 300 messages stand on ten pages at least: chance alone does not make twice as many of them as there are.
-  IF p_seen >= 300 AND p_estimate >= 2 * p_bound THEN
+  IF p_is_sure AND p_estimate >= 2 * p_bound THEN
     RETURN p_estimate;
   END IF;
   SELECT count(*)

@@ -69,11 +69,30 @@ def test_an_estimate_is_never_below_the_bound(own_queue: Queue) -> None:
     own_queue.publish_many(50)
     own_queue.conn.execute(
         "CREATE OR REPLACE FUNCTION messages.estimate_waiting(p_pages integer DEFAULT 1000)"
-        " RETURNS TABLE (topic text, ready bigint, delayed bigint, ready_seen bigint, delayed_seen bigint)"
-        " LANGUAGE sql STABLE AS $$ SELECT 't', 3::bigint, 0::bigint, 1::bigint, 0::bigint $$"
+        " RETURNS TABLE (topic text, ready bigint, delayed bigint, ready_is_sure boolean, delayed_is_sure boolean)"
+        " LANGUAGE sql STABLE AS $$ SELECT 't', 3::bigint, 0::bigint, true, true $$"
     )
 
     assert stats(own_queue, 20)["t"].ready == 20
+
+
+def test_what_the_sample_hardly_saw_is_counted_within_a_budget(own_queue: Queue) -> None:
+    for topic in ("a", "b"):
+        own_queue.publish_many(150, topic)
+    own_queue.conn.execute(
+        "CREATE OR REPLACE FUNCTION messages.estimate_waiting(p_pages integer DEFAULT 1000)"
+        " RETURNS TABLE (topic text, ready bigint, delayed bigint, ready_is_sure boolean, delayed_is_sure boolean)"
+        " LANGUAGE sql STABLE AS $$ SELECT 'a', 700::bigint, 0::bigint, false, false $$"
+    )
+
+    found = stats(own_queue, 20)
+    assert (found["a"].ready, found["b"].ready) == (150, 150)
+    # With many such topics each has no more than the bound.
+    own_queue.conn.execute(
+        "INSERT INTO messages.topic (topic) SELECT format('t%s', n) FROM generate_series(1, 50) AS n"
+    )
+    found = stats(own_queue, 20)
+    assert (found["a"].ready, found["b"].ready) == (700, 20)
 
 
 def test_it_counts_the_dead_messages_of_the_last_day(queue: Queue) -> None:

@@ -26,7 +26,7 @@ def test_an_empty_page_says_what_it_would_show(visitor: Visitor) -> None:
 
     expect(page.locator("#alerts .empty")).to_contain_text("No alerts")
     expect(page.locator("#sinks .empty")).to_contain_text("No one is notified")
-    expect(page.locator("#silences .empty")).to_contain_text("Nothing is silenced")
+    expect(page.locator("#silences .empty")).to_contain_text("No silences")
 
 
 def test_an_alert_shows_its_error_and_is_silenced_in_its_row(visitor: Visitor, queue: Queue) -> None:

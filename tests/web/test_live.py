@@ -9,7 +9,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx
@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pgrouse.client.listen_connection import ListenConnection
-from pgrouse.web import change_listener, live_updates
+from pgrouse.web import change_listener, database_pool, live_updates
 from tests.daemon.receiver import reserved
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
@@ -171,6 +171,21 @@ def test_one_token_cannot_take_the_live_pages_of_others(
     assert eventually(lambda: not site.live_updates.viewers_of)
 
 
+@contextmanager
+def outage(server: Postgres, shown: Database) -> Iterator[None]:
+    """Keep programs out of the database."""
+    with server.admin() as admin:
+        admin.execute(f"ALTER DATABASE {shown.name} ALLOW_CONNECTIONS false".encode())
+        try:
+            admin.execute(
+                "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a WHERE a.datname = %s AND a.application_name LIKE 'pgrouse%%'",
+                [shown.name],
+            )
+            yield
+        finally:
+            admin.execute(f"ALTER DATABASE {shown.name} ALLOW_CONNECTIONS true".encode())
+
+
 def test_a_page_shows_that_it_is_not_live_during_an_outage_and_then_recovers(
     visitor: Visitor, shown: Database, server: Postgres, queue: Queue
 ) -> None:
@@ -178,20 +193,53 @@ def test_a_page_shows_that_it_is_not_live_during_an_outage_and_then_recovers(
     page = visitor.open("/")
     is_live(page)
 
-    with server.admin() as admin:
-        admin.execute(f"ALTER DATABASE {shown.name} ALLOW_CONNECTIONS false".encode())
-        admin.execute(
-            "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a WHERE a.datname = %s AND a.application_name LIKE 'pgrouse%%'",
-            [shown.name],
-        )
+    with outage(server, shown):
         expect(page.locator("#stale")).to_contain_text("The database does not answer. What you see is from")
         expect(page.locator("#live")).to_have_text("not live")
-        admin.execute(f"ALTER DATABASE {shown.name} ALLOW_CONNECTIONS true".encode())
 
     is_live(page)
     expect(page.locator("#stale")).to_be_hidden()
     queue.publish("after.the.outage")
     expect(page.locator("#waiting")).to_contain_text("after.the.outage")
+
+
+def test_all_pages_notice_an_outage_and_its_end_together(
+    visitor: Visitor, shown: Database, server: Postgres, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor.expected = ["503", "ERR_"]
+    pages = [visitor.open(path) for path in ("/", "/topics", "/workers", "/messages")]
+    for page in pages:
+        is_live(page)
+    # With one wait after the other, or the pause of a read that took so long, they would still be waiting.
+    monkeypatch.setattr(database_pool, "WAIT_S", 20.0)
+
+    with outage(server, shown):
+        for page in pages:
+            expect(page.locator("#live")).to_have_text("not live")
+    for page in pages:
+        is_live(page)
+
+
+def test_actions_during_an_outage_say_so_and_keep_what_was_typed(
+    visitor: Visitor, shown: Database, server: Postgres, queue: Queue
+) -> None:
+    visitor.expected = ["503", "ERR_"]
+    queue.publish("mail")
+    topics, preview = visitor.open("/topics"), visitor.open("/messages/preview?act=cancel&topic=mail")
+    publish = visitor.open("/messages/new?topic=mail")
+    preview.get_by_label("Reason").fill("not wanted")
+    publish.get_by_label("Payload").fill("1")
+
+    with outage(server, shown):
+        topics.get_by_role("button", name="Pause mail").click()
+        expect(topics.locator("#toasts")).to_contain_text("the database does not answer")
+        preview.get_by_role("button", name="Cancel it").click()
+        expect(preview.locator("#toasts")).to_contain_text("the database does not answer")
+        expect(preview.get_by_label("Reason")).to_have_value("not wanted")
+        publish.get_by_role("button", name="Publish").click()
+        expect(publish.get_by_role("heading", level=1)).to_have_text("Unavailable")
+
+    expect(preview.locator("h1")).to_have_text("Cancel 1 message?")
 
 
 def test_a_page_reconnects_to_a_restarted_server(visitor: Visitor, shown: Database, queue: Queue) -> None:

@@ -297,7 +297,7 @@ def test_dependencies_and_dependents_are_links_with_states(visitor: Visitor, que
 
     expect(before).to_have_text(f"{first} first running")
     expect(after).to_have_text(f"{last} last blocked if it does not succeed: run")
-    expect(page.locator("main")).to_contain_text(f"it comes after message {first}, which has not ended")
+    expect(page.locator("main")).to_contain_text(f"It waits for message {first}, which has not ended")
     assert "9000" not in page.locator("main").inner_text()
     expect(page.get_by_role("button", name="Retry now")).to_have_count(0)
     before.get_by_role("link").click()

@@ -13,13 +13,15 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from pgrouse.web import bulk_actions
+from pgrouse.web import bulk_actions, search
 from tests.sql.deaths import die
 from tests.sql.queue import Queue
 from tests.web.accessible import complaints
 from tests.web.site import Site, Visitor, is_live
 
 ROWS = "tbody tr"
+# What is offered for a text that would be read as a number has quotes.
+HEADERS = ['code = "42"', "retry = true", "tenant = acme", "tenant = of a dead one"]
 
 
 def ids(page: Page) -> list[int]:
@@ -47,23 +49,65 @@ def test_filters_are_in_the_address_and_narrow_the_list(visitor: Visitor, queue:
     expect(visitor.open("/messages?topic=none").locator(".empty")).to_contain_text("No message matches")
 
 
-def test_fields_suggest_what_the_listed_messages_have(visitor: Visitor, queue: Queue) -> None:
-    published = queue.publish("mail", payload={"customer": {"id": 7}, "text": "x" * 300}, key="k-1", channel="c-1")
-    die(queue)
+def test_fields_suggest_what_the_listed_messages_have(site: Site, visitor: Visitor, queue: Queue) -> None:
+    headers = {"tenant": "acme", "code": "42", "retry": True, "many": [1]}
+    published = queue.publish(
+        "mail", payload={"customer": {"id": 7}, "text": "x" * 300}, key="k-1", channel="c-1", headers=headers
+    )
+    die(queue, headers={"tenant": "of a dead one"})
 
     page = visitor.open("/messages")
 
     found = {
         name: page.locator(f"#known-{name} option").evaluate_all("each => each.map(o => o.value)")
-        for name in ("keys", "channels", "payloads")
+        for name in ("keys", "channels", "payloads", "headers")
     }
-    assert found == {"keys": ["k-1"], "channels": ["c-1"], "payloads": ["customer.id = ", "text = "]}
+    assert found == {
+        "keys": ["k-1"],
+        "channels": ["c-1"],
+        "payloads": ["customer.id = ", "text = "],
+        "headers": HEADERS,
+    }
+    for header in HEADERS:
+        page.goto(f"{site.url}/messages?header={quote(header)}")
+        assert len(ids(page)) == 1
+    page.goto(f"{site.url}/messages")
     assert page.locator("#known-errors option").count() == 1
     expect(page.locator(f"#m{published} code")).to_have_text(re.compile(r"^.{159}…$"))
     page.get_by_label("Payload", exact=True).fill("customer.id = 7")
     page.keyboard.press("Enter")
     page.wait_for_url("**payload=customer.id*")
     assert len(ids(page)) == 1
+
+
+def test_the_list_can_be_sorted_and_says_what_was_sorted(
+    site: Site, visitor: Visitor, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor.expected.append("422")
+    dead = die(queue, "b")
+    first, last = queue.publish_many(2, "a")
+    queue.conn.execute("UPDATE messages.message SET attempts = 7, runs = 7 WHERE id = %s", [last])
+
+    page = visitor.open("/messages?topic=")
+    page.get_by_label("Sort by").select_option("most attempts")
+    page.get_by_role("button", name="Filter", exact=True).click()
+
+    page.wait_for_url("**sort=attempts*")
+    assert ids(page) == [last, dead, first]
+    for sort, order in {
+        "oldest": [dead, first, last],
+        "topic": [first, last, dead],
+        "worker": [dead, first, last],
+    }.items():
+        page.goto(f"{site.url}/messages?sort={sort}")
+        assert ids(page) == order
+    page.goto(f"{site.url}/messages?sort=size")
+    expect(page.get_by_role("alert")).to_contain_text("there is no order 'size'")
+    monkeypatch.setattr(search, "MAX_SORTED", 2)
+    page.goto(f"{site.url}/messages?sort=oldest")
+    expect(page.locator("#found")).to_contain_text(
+        "The first 2 of the 2 messages that the search found within its limits; there are more."
+    )
 
 
 def test_worker_headers_and_attempts_narrow_the_list(site: Site, queue: Queue) -> None:
@@ -469,7 +513,7 @@ def test_a_slow_database_makes_the_preview_a_lower_bound_which_the_action_keeps(
 def test_all_matching_messages_have_a_button_of_their_own(visitor: Visitor, queue: Queue, slow_search: int) -> None:
     page = visitor.open("/messages/preview?act=cancel&topic=legacy.import&state=ready")
 
-    page.get_by_role("button", name="Cancel all matching").click()
+    page.get_by_role("button", name="Cancel all ≈ 1,000").click()
 
     expect(page.locator("#progress")).to_contain_text("1,000 cancelled", timeout=120_000)
     assert queue.ids() == []
@@ -523,7 +567,7 @@ def test_a_batch_that_fails_is_reported_and_can_be_repeated(visitor: Visitor, qu
     page = visitor.open("/messages/preview?act=cancel&topic=t")
     page.get_by_role("button", name="Cancel them").click()
 
-    expect(page.locator("#progress [role=alert]")).to_contain_text("the last batch was not done")
+    expect(page.locator("#progress [role=alert]")).to_contain_text("The last batch was not done")
     queue.conn.execute("ALTER TABLE messages.audit DROP CONSTRAINT none_for_now")
     assert len(queue.ids()) == 3
     page.get_by_role("button", name="Try again").click()

@@ -26,7 +26,7 @@ def test_the_overview_shows_backlog_age_deaths_and_workers(visitor: Visitor, que
     figures = page.locator("#figures")
     expect(figures).to_contain_text(re.compile(r"Ready\s*14"))
     expect(figures).to_contain_text("2 delayed")
-    expect(figures).to_contain_text(re.compile(r"Running\s*2\s*2 workers are alive"))
+    expect(figures).to_contain_text(re.compile(r"Running\s*2\s*2 workers"))
     expect(figures).to_contain_text(re.compile(r"Dead\s*1\s*in the last day"))
     expect(page.locator("#state")).to_contain_text("1 silent")
     expect(page.locator("#state")).to_contain_text("1 not listening, polling")
@@ -87,7 +87,7 @@ def test_the_dead_of_a_topic_are_counted_however_many_died_in_others(visitor: Vi
 
     for topic, dead in (("payments", "2,500"), ("webhooks", "191"), ("reports", "5")):
         row = page.locator("#list tbody tr").filter(has_text=topic)
-        expect(row.locator("td[data-label='Dead 24 h']")).to_have_text(dead)
+        expect(row.locator("td[data-label='Dead, 24h']")).to_have_text(dead)
 
 
 @pytest.mark.slow
@@ -225,7 +225,7 @@ def test_topics_page_and_overview_agree_on_what_is_a_problem(visitor: Visitor, q
         "orphan": [("no worker", "bad")],
         "payments": [("many dead", "warn")],
         "reports": [("paused", "info")],
-        "well": [("on", "good")],
+        "well": [("active", "good")],
     }
 
 

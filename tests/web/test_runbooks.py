@@ -28,9 +28,9 @@ def test_the_navigation_leads_to_the_page_and_its_contents_to_each_runbook(visit
     page = visitor.open("/")
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Runbooks").click()
 
-    page.get_by_role("navigation", name="Runbooks").get_by_role("link", name="Locks lost").click()
+    page.get_by_role("navigation", name="Runbooks").get_by_role("link", name="Lost locks").click()
 
-    expect(page.locator("#locks-lost")).to_be_in_viewport()
+    expect(page.locator("#lost-locks")).to_be_in_viewport()
     assert page.locator("nav[aria-label=Runbooks] a").count() == page.locator("article h2").count()
 
 
@@ -42,7 +42,7 @@ def test_a_problem_leads_to_its_runbook(visitor: Visitor, queue: Queue) -> None:
 
     page.get_by_role("link", name="Runbook backlog").click()
 
-    expect(page.locator("#backlog-old")).to_be_in_viewport()
+    expect(page.locator("#old-backlog")).to_be_in_viewport()
 
 
 def test_a_finding_of_the_doctor_leads_to_its_runbook(visitor: Visitor, queue: Queue) -> None:

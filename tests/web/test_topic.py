@@ -33,7 +33,7 @@ def test_a_subscription_is_added_and_ended(visitor: Visitor, queue: Queue) -> No
     queue.publish("mail")
     queue.publish("audit")
     page = visitor.open("/topics/mail")
-    expect(page.locator("#subscriptions")).to_contain_text("None")
+    expect(page.locator("#subscriptions")).to_contain_text("No subscriptions")
 
     page.get_by_text("Add a subscriber").click()
     page.locator("#f-subscriber").fill("audit")
@@ -48,7 +48,7 @@ def test_a_subscription_is_added_and_ended(visitor: Visitor, queue: Queue) -> No
     expect(other.locator("#toasts")).to_contain_text("circle")
     page.get_by_role("button", name="End the subscription of audit to mail").click()
     page.get_by_role("dialog").get_by_role("button", name="End").click()
-    expect(page.locator("#subscriptions")).to_contain_text("None")
+    expect(page.locator("#subscriptions")).to_contain_text("No subscriptions")
     assert queue.rows("SELECT * FROM messages.subscription") == []
 
 
@@ -253,13 +253,13 @@ def test_the_payload_schema_cannot_be_read_from_a_file_of_the_server(visitor: Vi
     setting(page, "payload_schema")
     page.locator("[name=payload_schema]").fill("@/etc/passwd")
 
-    expect(page.locator("#policy-preview")).to_contain_text("give the schema itself")
+    expect(page.locator("#policy-preview")).to_contain_text("paste the schema itself")
 
 
 def test_the_defaults_are_edited_like_a_topic(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open("/topics/*")
 
-    expect(page.get_by_role("heading", level=1)).to_have_text("Defaults")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Default policy")
     page.locator("[name=max_attempts]").fill("3")
     page.get_by_role("button", name="Apply").click()
     expect(page.locator("#toasts")).to_contain_text("1 changed")

@@ -17,10 +17,10 @@ def test_each_topic_shows_its_counts_its_rates_and_its_state(visitor: Visitor, q
     page = visitor.open("/topics")
 
     mail = page.get_by_role("row", name="mail")
-    expect(mail).to_contain_text("on")
+    expect(mail).to_contain_text("active")
     expect(mail.locator("[data-label=Ready]")).to_have_text("13")
     expect(mail.locator("[data-label=Running]")).to_have_text("2")
-    expect(mail.locator("[data-label='Dead 24 h']")).to_have_text("1")
+    expect(mail.locator("[data-label='Dead, 24h']")).to_have_text("1")
     expect(mail.locator("[data-label=Rate]")).to_have_text(re.compile(r"/s$"))
     expect(mail.locator("svg.spark")).to_be_visible()
     expect(page.get_by_role("row", name="no.handler")).to_contain_text("no worker")
@@ -50,10 +50,10 @@ def test_all_topics_are_paused_after_a_confirmation(visitor: Visitor, queue: Que
     queue.publish("mail")
     page = visitor.open("/topics")
 
-    page.get_by_role("button", name="Pause all").click()
+    page.get_by_role("button", name="Pause all…").click()
     page.get_by_role("button", name="Cancel").click()
     untouched = queue.value("SELECT paused_at IS NULL FROM messages.topic WHERE topic = '*'")
-    page.get_by_role("button", name="Pause all").click()
+    page.get_by_role("button", name="Pause all…").click()
     page.get_by_role("dialog").get_by_role("button", name="Pause all").click()
     expect(page.locator("#all")).to_contain_text("every topic is paused by local")
 

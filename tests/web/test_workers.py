@@ -21,7 +21,7 @@ def test_each_worker_shows_its_messages_its_listener_and_its_last_heartbeat(visi
     first = page.get_by_role("region", name="w-1", exact=True)
     expect(first).to_contain_text("working")
     expect(first).to_contain_text("host-1, process 4711, version 0.1.0")
-    expect(first.locator("tbody tr")).to_contain_text(f"#{published}")
+    expect(first.locator("tbody tr")).to_contain_text(str(published))
     expect(page.get_by_role("region", name="w-2", exact=True)).to_contain_text("not listening, polling")
     expect(page.get_by_role("region", name="w-3", exact=True)).to_contain_text("silent")
 

@@ -14,7 +14,7 @@ from psycopg.rows import dict_row
 
 from pgrouse.client import clock
 from pgrouse.client.call import run
-from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics
+from pgrouse.client.calls.dead import DeadGroup, bound_of_a_topic, dead_groups, dead_topics
 from pgrouse.client.calls.stats import TopicLatency, TopicStats, latency, stats, throughput
 from pgrouse.client.worker_list import find_workers
 
@@ -245,7 +245,7 @@ def _workers(conn: psycopg.Connection) -> list[WorkerRow]:
 
 def _dead(conn: psycopg.Connection) -> list[DeadRow]:
     least, most = DEAD_OF_A_TOPIC
-    bound = min(most, max(least, DEAD_BOUND // max(1, len(run(conn, dead_topics())))))
+    bound = bound_of_a_topic(len(run(conn, dead_topics())), DEAD_BOUND, least, most)
     groups = [each for each in run(conn, dead_groups(DAY, bars=24, bound=bound)) if each.redriven < each.count]
     groups.sort(key=lambda each: (each.count - each.redriven, each.last_seen), reverse=True)
     now = run(conn, clock.now())

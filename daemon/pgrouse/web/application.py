@@ -84,7 +84,7 @@ def _cipher(settings: Config) -> Cipher | None:
 def with_security(app: FastAPI) -> ASGIApp:
     """Return the app with the fast path, compressed pages, the security middleware and HEAD: what the server runs."""
     fast = with_page_compression(with_publish_fast_path(app))
-    return with_head(SecurityMiddleware(fast, app.state.settings, app.state.authenticator))
+    return with_head(SecurityMiddleware(fast, app.state.settings, app.state.authenticator, problem_answer.answer))
 
 
 @asynccontextmanager

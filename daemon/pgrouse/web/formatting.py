@@ -112,6 +112,11 @@ def lastline(error: str) -> str:
     return error_line.last_line(error, 300)
 
 
+def sentence(text: str) -> str:
+    """Begin a text with a capital letter, unless it begins with code."""
+    return text[:1].upper() + text[1:]
+
+
 def backticks(text: str) -> Markup:
     """Write a text with what stands in backticks as code."""
     return Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
@@ -157,6 +162,7 @@ def install(environment: Environment) -> None:
         interval,
         harmless,
         lastline,
+        sentence,
         backticks,
         cron_words,
     ]

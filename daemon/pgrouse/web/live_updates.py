@@ -29,7 +29,7 @@ from pgrouse.web.base_path import base_path, with_base_in_page
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.change_listener import ChangeListener
 from pgrouse.web.database_pool import DatabasePool
-from pgrouse.web.problem import Problem
+from pgrouse.web.problem import Problem, database_problem
 from pgrouse.web.security import require_role
 from pgrouse.web.view import Context, View
 
@@ -43,6 +43,8 @@ MIN_INTERVAL_S = 0.35
 MEASURES_MAX_AGE_S = 2.0
 # At most this part of the time is spent on reading for one view, however long it takes.
 MAX_READ_SHARE = 0.1
+# While the database is away, each view looks this often whether it is back.
+RETRY_S = 1.0
 # Ages go on while nothing changes; and what was missed is made good.
 MAX_AGE_S = 5.0
 HEARTBEAT_S = 5.0
@@ -259,15 +261,17 @@ class LiveUpdates:
             changed, began = self.changed.next_event(), time.monotonic()
             async with self._reading:
                 took = -time.monotonic()
-                await self._read(audience, shared)
+                is_away = not await self._read(audience, shared)
                 took += time.monotonic()
             pause = max(MIN_INTERVAL_S - (time.monotonic() - began), took * (1 / MAX_READ_SHARE - 1))
-            await asyncio.sleep(pause)
+            # A wait for a connection has cost the database nothing.
+            await asyncio.sleep(RETRY_S if is_away else pause)
             if self.listener.is_listening:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), MAX_AGE_S)
 
-    async def _read(self, audience: Audience, shared: SharedView) -> None:
+    async def _read(self, audience: Audience, shared: SharedView) -> bool:
+        """Read one view; return whether the database answered."""
         view = self.views[audience.view]
         self.reads += 1
         try:
@@ -282,13 +286,29 @@ class LiveUpdates:
             shared.update(parts, context.get("charts", {}))
         except Problem as problem:
             shared.mark_stale(f"{problem.detail}.")
-        except (psycopg.Error, PoolTimeout, OSError, TimeoutError) as error:
+        except (psycopg.Error, OSError, TimeoutError) as error:
             if not shared.stale_reason:
                 log.warning(events.WEB_DATABASE_UNREACHABLE, reason=redact(" ".join(str(error).split())))
             shared.mark_stale(DATABASE_DOWN)
+            if is_away := self._is_away(error):
+                self._mark_all_stale()
+            return not is_away
         except Exception:  # if the task ended, the view would stay stale for ever
             log.exception(events.WEB_FAILED, reason=f"view {audience.view}")
             shared.mark_stale("Internal error: see the log of the server.")
+        return True
+
+    def _is_away(self, error: Exception) -> bool:
+        """Return whether the database is away, and not only slow or its connections busy."""
+        if isinstance(error, PoolTimeout):
+            return self.db.is_away
+        return not isinstance(error, psycopg.Error) or database_problem(error).code == "unavailable"
+
+    def _mark_all_stale(self) -> None:
+        """Say on all pages what one has found: they are read one after the other, and each would have to wait for its turn."""
+        for each in self.shared_views.values():
+            each.mark_stale(DATABASE_DOWN)
+        self.changed.notify()
 
 
 async def _is_still_allowed(request: Request, before: Caller) -> bool:

@@ -22,6 +22,8 @@ COLUMNS = {
     "running": ("running",),
     "dead": ("dead_last_day",),
 }
+# The delayed and the retrying are counted together.
+COLUMN_OF_STATE = {"ready": "ready", "delayed": "delayed", "retrying": "delayed", "running": "running"}
 ESTIMATED = ("ready", "delayed")
 WORKERS = b"""
   SELECT regexp_replace(m.locked_by, '/[0-9]+$', '') AS name, m.topic::text AS topic, count(*) AS count
@@ -74,6 +76,16 @@ async def read_counts(conn: Connection, caller: Caller, wanted: Search) -> Messa
         known_topics=[row["topic"] for row in rows],
         known_workers=[row["name"] for row in known],
     )
+
+
+async def estimate_waiting(conn: Connection, caller: Caller, wanted: Search, states: Sequence[str]) -> Count | None:
+    """Estimate how many live messages in these states a search finds; None if that cannot be told without searching."""
+    columns = {COLUMN_OF_STATE.get(state, "") for state in states}
+    is_half = len({"delayed", "retrying"} & set(states)) == 1
+    if not states or "" in columns or is_half or wanted.filters().keys() - {"state", "topic"}:
+        return None
+    rows = await read_topic_counts(conn, caller)
+    return _sum([row for row in rows if wanted.topic in ("", row["topic"])], sorted(columns))
 
 
 def _sum(rows: Sequence[Row], columns: Sequence[str]) -> Count:

@@ -23,6 +23,8 @@ from pgrouse.web.caller import Caller
 from pgrouse.web.database_pool import DatabasePool, Row
 
 MAX_SHOWN_CHARS = 300
+# What a browser can give where the table speaks of files.
+TAKES_HERE = {"payload_schema": "a JSON Schema, or true"}
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def _field(name: str, setting: PolicySetting, own: Any, default: Any) -> FormFie
         name,
         "" if own is None else _text(name, own),
         None if default is None else _text(name, default)[:MAX_SHOWN_CHARS],
-        setting.meaning if setting.choices else f"{setting.meaning} [{setting.takes}]",
+        setting.meaning if setting.choices else f"{setting.meaning} [{TAKES_HERE.get(name, setting.takes)}]",
         setting.choices,
         "long" if long else "choice" if setting.choices else "text",
     )
@@ -132,8 +134,8 @@ def read(topic: str, typed: Mapping[str, str], was: Mapping[str, str]) -> Policy
 def _read_setting(topic: str, setting: str, typed: Mapping[str, str]) -> dict[str, Any]:
     text = _composed(setting, typed) if setting in NESTED else typed[setting].strip()
     if setting == "payload_schema" and text.startswith("@"):
-        # On the command line it is a file of the one that types it; here it would be one of this server.
-        raise InvalidPolicy("give the schema itself: a file of yours is not here")
+        # On the command line it is a file of the user; here it would be one of this server.
+        raise InvalidPolicy("paste the schema itself: this server cannot read your files")
     if not text:
         text = Keyword.NONE.value if topic == DEFAULTS else Keyword.INHERIT.value
     policy = read_policy(topic, None, {setting: text})

@@ -25,6 +25,7 @@ log = structlog.get_logger()
 MEDIA_TYPE = "application/problem+json"
 NOT_FOUND = 404
 RETRY_AFTER_S = 2
+DATABASE_AWAY = "the database does not answer: try again"
 
 TITLES = {
     400: "Bad request",
@@ -74,7 +75,7 @@ class Problem(Exception):
         return Response(content, self.status, dict(self.headers), media_type=MEDIA_TYPE)
 
 
-def unavailable(detail: str = "the database does not answer: try again") -> Problem:
+def unavailable(detail: str = DATABASE_AWAY) -> Problem:
     """Return the problem of a database that cannot be reached."""
     return Problem(503, detail, "unavailable", {"Retry-After": str(RETRY_AFTER_S)})
 

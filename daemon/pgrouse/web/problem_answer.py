@@ -18,6 +18,7 @@ from pgrouse.web.security import identify
 METHOD_NOT_ALLOWED = 405
 TOO_MANY = 429
 SERVER_ERROR = 500
+UNAVAILABLE = "unavailable"
 
 
 def install(app: FastAPI) -> None:
@@ -36,10 +37,14 @@ async def _respond(request: Request, error: Exception) -> Response:
     problem = to_problem(error)
     if problem.status == METHOD_NOT_ALLOWED:
         problem.headers = {**problem.headers, "Allow": _allowed(request)}
-    if wants_page(request):
+    if wants_page(request) and problem.code != UNAVAILABLE:  # who it is would be asked of the same database
         await identify(request)
-        return problem_page(request, problem)
-    return problem.response()
+    return answer(request, problem)
+
+
+def answer(request: Request, problem: Problem) -> Response:
+    """Return the answer to a request: for a browser a page."""
+    return problem_page(request, problem) if wants_page(request) else problem.response()
 
 
 def _allowed(request: Request) -> str:

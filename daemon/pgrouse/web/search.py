@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -25,6 +25,14 @@ DEAD = ("failed", "rejected", "lock_expired", "expired")
 RESULTS = ("success", *DEAD, "cancelled")
 # Words that stand for several states.
 GROUPS = {"waiting": WAITING, "scheduled": WAITING[1:], "live": LIVE, "dead": DEAD, "ended": RESULTS}
+# What a list may be sorted by instead; its first messages are sorted, at most so many.
+SORTS: dict[str, Callable[[Row], Any]] = {
+    "oldest": lambda row: row["created_at"],
+    "attempts": lambda row: -row["attempts"],
+    "topic": lambda row: row["topic"],
+    "worker": lambda row: (row["worker"] is None, row["worker"] or ""),
+}
+MAX_SORTED = 1000
 MAX_FILTER_CHARS = 1000  # characters of one filter
 MAX_ID_DIGITS = 20  # one digit more than any id has
 MAX_ATTEMPTS_DIGITS = 9  # what an integer of the database takes
@@ -43,6 +51,7 @@ class Search:
         worker: runs it, or ended it.
         attempts: it has had at least so many.
         since, until: how long ago, like 30m or 7d, or a time.
+        sort: one of `SORTS`; it narrows nothing.
     """
 
     topic: str = ""
@@ -57,6 +66,7 @@ class Search:
     attempts: str = ""
     since: str = ""
     until: str = ""
+    sort: str = ""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Search:
@@ -77,11 +87,18 @@ class Search:
 
     def filters(self) -> dict[str, str]:
         """Return the filters that narrow."""
-        return {name: value for name, value in asdict(self).items() if value}
+        return {name: value for name, value in asdict(self).items() if value and name != "sort"}
 
     def query(self, **more: Any) -> str:
         """Return the part of an address behind the `?`; a list repeats its name, what is empty is left out."""
-        return urlencode({**self.filters(), **{name: value for name, value in more.items() if value}}, doseq=True)
+        return urlencode(
+            {
+                **self.filters(),
+                **({"sort": self.sort} if self.sort else {}),
+                **{name: value for name, value in more.items() if value},
+            },
+            doseq=True,
+        )
 
     @property
     def states(self) -> list[str] | None:
@@ -136,12 +153,16 @@ class SearchPage:
         cursor: where the next page begins; None = that was all.
         scanned: how many messages were read.
         reached: the time that the last of those is from.
+        sorted_count: how many were sorted, of which the rows are the first; 0 = the page is in the order of the search.
+        sorted_all: whether those are all that match.
     """
 
     rows: list[Row]
     cursor: Any
     scanned: int
     reached: datetime | None
+    sorted_count: int = 0
+    sorted_all: bool = False
 
     @property
     def ids(self) -> list[int]:
@@ -154,6 +175,21 @@ async def find(conn: Connection, arguments: Mapping[str, Any], **more: Any) -> S
     page = await run_async(conn, search_call({**arguments, **more}))
     place = None if page.place is None else json.loads(page.place)
     return SearchPage([asdict(each) for each in page.messages], place, page.examined, page.reached)
+
+
+async def find_sorted(
+    conn: Connection, arguments: Mapping[str, Any], sort: str, limit: int, preview: int
+) -> SearchPage:
+    """Sort what a search finds first, and return the beginning of that.
+
+    Raises:
+        Problem: 422, there is no such order.
+    """
+    if sort not in SORTS:
+        raise Problem(422, f"there is no order {sort[:100]!r}: use one of {', '.join(SORTS)}", "invalid_filter")
+    found = await find(conn, arguments, limit=MAX_SORTED, preview=preview)
+    rows = sorted(found.rows, key=SORTS[sort])
+    return replace(found, rows=rows[:limit], sorted_count=len(rows), sorted_all=found.cursor is None, cursor=None)
 
 
 def search_call(arguments: Mapping[str, Any]) -> Call[FoundPage]:

@@ -17,6 +17,7 @@ import psycopg
 from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
 from pgrouse.config.config import Config
 from pgrouse.web.base_path import base_path, route_path, with_base_in_headers
@@ -31,6 +32,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+Answer = Callable[[Request, Problem], Response]
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 # Paths that need no authentication, and the limit of their bodies.
@@ -38,6 +40,8 @@ PUBLIC_PATHS = ("/login", "/logout")
 PUBLIC_MAX_BYTES = 16_384
 MAX_NUMBER_DIGITS = 16
 MAX_HEADERS = 200
+# A form that cannot be taken now says why on its page. What another site may have sent is answered with as little as possible.
+ANSWERED = (413, 429, 503)
 # A name or an address, and a port. Anything else could be read as part of a path when a URL is built from it.
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)?(:[0-9]{0,5})?", re.ASCII)
 # A body that takes longer to arrive is rejected.
@@ -66,10 +70,11 @@ class SecurityMiddleware:
         app: the application behind it.
         settings: section `web`.
         authenticator: identifies the caller.
+        answer: makes the answer to a request that cannot be served now, and that is not suspicious: browsers get a page.
     """
 
-    def __init__(self, app: AsgiApp, settings: Config, authenticator: Authenticator) -> None:
-        self.app, self.authenticator = app, authenticator
+    def __init__(self, app: AsgiApp, settings: Config, authenticator: Authenticator, answer: Answer) -> None:
+        self.app, self.authenticator, self.answer = app, authenticator, answer
         self.max_body_bytes = settings.web.max_body_bytes
         self.allowed_hosts = {"localhost", socket.gethostname().lower(), _host_of(settings.web.listen)}
         self.allowed_hosts |= {name.lower() for name in settings.web.allowed_hosts}
@@ -86,7 +91,9 @@ class SecurityMiddleware:
         try:
             limit = await self._check(request)
         except (Problem, psycopg.Error) as error:
-            await to_problem(error).response()(scope, receive, _with_security_headers(scope, send))
+            problem = to_problem(error)
+            response = self.answer(request, problem) if problem.status in ANSWERED else problem.response()
+            await response(scope, receive, _with_security_headers(scope, send))
             return
         await self.app(scope, LimitedBody(receive, limit), _with_security_headers(scope, send))
 

@@ -8,11 +8,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgrouse.error_line import last_line
-from pgrouse.web.database_pool import Row
+from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.problem import Problem
+from pgrouse.web.search import header_filter
 
 MAX_SUGGESTIONS = 30
 # Deeper paths are typed.
 MAX_DEPTH = 3
+# An archived message is looked up in the partition of its day.
+HEADERS = b"""
+  SELECT DISTINCT p.key AS name, p.value::text AS value
+  FROM (
+    SELECT m.headers FROM messages.message AS m WHERE m.id = ANY (%(live)s)
+    UNION ALL
+    SELECT a.headers FROM unnest(%(ended)s::bigint[], %(ended_at)s::timestamptz[]) AS e (id, at)
+    JOIN messages.message_archive AS a ON a.id = e.id AND a.archived_at = e.at
+  ) AS h
+  CROSS JOIN LATERAL jsonb_each(CASE WHEN jsonb_typeof(h.headers) = 'object' THEN h.headers END) AS p
+  WHERE jsonb_typeof(p.value) IN ('string', 'number', 'boolean') AND length(p.key) <= 100 AND length(p.value::text) <= 100
+  LIMIT 500"""
 
 
 @dataclass(frozen=True)
@@ -22,26 +36,53 @@ class Suggestions:
     Attributes:
         channels, keys, errors: of the listed messages.
         payloads: the beginnings of filters by their payloads, as `customer.id = `.
+        headers: filters by their headers, as `tenant = acme`.
     """
 
     channels: list[str]
     keys: list[str]
     errors: list[str]
     payloads: list[str]
+    headers: list[str]
 
 
-def suggest(rows: Sequence[Row]) -> Suggestions:
+async def read_headers(conn: Connection, rows: Sequence[Row]) -> list[Row]:
+    """Return names and texts of the headers of the listed messages."""
+    live = [row["id"] for row in rows if row["archived_at"] is None]
+    ended = [(row["id"], row["archived_at"]) for row in rows if row["archived_at"] is not None]
+    values = {"live": live, "ended": [each for each, _ in ended], "ended_at": [at for _, at in ended]}
+    return await (await conn.execute(HEADERS, values)).fetchall()
+
+
+def suggest(rows: Sequence[Row], headers: Sequence[Row]) -> Suggestions:
     """Return what the listed messages suggest. A payload whose preview is cut suggests nothing."""
     return Suggestions(
         channels=_distinct(row["channel"] for row in rows),
         keys=_distinct(row["key"] for row in rows),
         errors=_distinct(last_line(row["error"] or "", 100) for row in rows),
         payloads=_distinct(f"{path} = " for row in rows for path in _paths(_decoded(row["preview"] or ""))),
+        headers=_distinct(_header(row["name"], row["value"]) for row in headers),
     )
 
 
 def _distinct(values: Iterable[str | None]) -> list[str]:
     return sorted({value for value in values if value})[:MAX_SUGGESTIONS]
+
+
+def _header(name: str, value: str) -> str | None:
+    """Return the filter for a header, its value a JSON text; without quotes if it needs none. None for one that no filter finds."""
+    wanted = {name: json.loads(value)}
+    for text in (f"{name} = {wanted[name]}", f"{name} = {value}"):
+        if text.isprintable() and _finds(text, wanted):
+            return text
+    return None
+
+
+def _finds(text: str, wanted: dict[str, Any]) -> bool:
+    try:
+        return bool(json.loads(header_filter(text) or "null") == wanted)
+    except Problem:
+        return False
 
 
 def _decoded(preview: str) -> Any:

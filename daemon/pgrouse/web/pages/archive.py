@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Form, Request
@@ -46,7 +47,9 @@ async def read_context(conn: Connection, caller: Caller, _subject: str) -> Conte
     return {
         "days": days[:MAX_DAYS],
         "older": days[MAX_DAYS:],
+        "has_messages": any(row["is_filled"] for row in days),
         "bytes": sum(row["bytes"] for row in days),
+        "one_day_ago": datetime.now(UTC) - timedelta(days=1),
         "most": max((row["bytes"] for row in days), default=1),
         "retention": await (await conn.execute(RETENTION)).fetchall(),
         "exports": await run_async(conn, list_exports()),

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from pgrouse.web import bulk_actions, search
 from pgrouse.web.bulk_actions import BulkAction
 from pgrouse.web.caller import Caller, Role
+from pgrouse.web.message_counts import estimate_waiting
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, database_problem
 from pgrouse.web.rate import parse_rate
@@ -33,6 +34,7 @@ async def preview(request: Request, caller: Operator) -> Response:
     """Say how many messages an action would be done to, and ask."""
     params = request.query_params
     act, ids, wanted = _act(params.get("act")), _ids(params.getlist("chosen")), Search.of(params)
+    estimate = None
     async with request.app.state.db.read() as conn:
         confirmation = await bulk_actions.confirm_now(conn)
         if ids:
@@ -40,14 +42,21 @@ async def preview(request: Request, caller: Operator) -> Response:
         elif "chosen" in params or "selected" in params:
             raise Problem(422, "nothing is selected: select some messages first", "nothing_selected")
         else:
-            seen = await bulk_actions.preview(
-                conn, confirmation.narrow(bulk_actions.actionable(wanted.arguments(caller), act))
-            )
+            arguments = bulk_actions.actionable(wanted.arguments(caller), act)
+            seen = await bulk_actions.preview(conn, confirmation.narrow(arguments))
+            if seen.at_least:
+                estimate = await estimate_waiting(conn, caller, wanted, arguments["states"])
     confirmation = replace(confirmation, most=seen.count)
     fields = {"act": act.value, **confirmation.fields, **wanted.filters(), "ids": ",".join(map(str, ids))}
-    return render(
-        request, "bulk_action/preview.html", act=act, preview=seen, fields=fields, search=wanted, chosen=bool(ids)
-    )
+    context = {
+        "act": act,
+        "preview": seen,
+        "estimate": estimate,
+        "fields": fields,
+        "search": wanted,
+        "chosen": bool(ids),
+    }
+    return render(request, "bulk_action/preview.html", **context)
 
 
 @router.post("/messages/bulk")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Annotated, Any
 
 import psycopg
@@ -20,7 +21,7 @@ from pgrouse.web.page import render
 from pgrouse.web.problem import Problem, database_problem
 from pgrouse.web.search import Search, SearchPage, parse_id
 from pgrouse.web.security import require_role
-from pgrouse.web.suggestions import suggest
+from pgrouse.web.suggestions import read_headers, suggest
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
@@ -42,6 +43,13 @@ STATES = [
     ("dead", "Dead"),
     ("cancelled", "Cancelled"),
 ]
+SORTS = [
+    ("", "order of processing"),
+    ("oldest", "oldest first"),
+    ("attempts", "most attempts"),
+    ("topic", "topic"),
+    ("worker", "worker"),
+]
 Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 
 
@@ -58,11 +66,18 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
             raise
         # The filters stay, so that they can be fixed.
         error = problem.detail
-    return {"search": wanted, "found": found, "error": error, "page_size": PAGE_SIZE, "states": STATES} | {
+    return {
+        "search": wanted,
+        "found": found,
+        "error": error,
+        "page_size": PAGE_SIZE,
+        "states": STATES,
+        "sorts": SORTS,
+    } | {
         "counts": counts,
         "acts": [] if error else _acts(wanted),
         "is_first": not after,
-        "tab": lambda name, value: "/messages?" + Search(**{**wanted.filters(), name: value}).query(),
+        "tab": lambda name, value: "/messages?" + replace(wanted, **{name: value}).query(),
         **_pages(wanted, found, after, back),
     }
 
@@ -71,6 +86,8 @@ async def _find(conn: Connection, wanted: Search, caller: Caller, after: str) ->
     arguments, place = wanted.arguments(caller), search.parse_cursor(after)
     try:
         async with conn.transaction():
+            if wanted.sort:
+                return await search.find_sorted(conn, arguments, wanted.sort, PAGE_SIZE, PREVIEW_CHARS)
             return await search.find(conn, arguments, limit=PAGE_SIZE, preview=PREVIEW_CHARS, after=place)
     except psycopg.Error as error:
         if (problem := database_problem(error)).status == INVALID:
@@ -117,7 +134,8 @@ async def messages(request: Request, caller: Viewer) -> Response:
     subject = request.url.query
     async with request.app.state.db.read() as conn:
         context = await VIEW.read_all(conn, caller, subject)
-    context["suggestions"] = suggest(context["found"].rows)
+        rows = context["found"].rows
+        context["suggestions"] = suggest(rows, await read_headers(conn, rows))
     live: dict[str, Any] = {} if context["error"] else {"live_url": VIEW.live_url(subject)}
     shown = render(request, "messages.html", **context, **live)
     shown.status_code = INVALID if context["error"] else 200

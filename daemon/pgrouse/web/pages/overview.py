@@ -29,6 +29,8 @@ router = APIRouter(include_in_schema=False)
 MAX_TOPICS = 8
 BY_TOPIC, BY_WORKER = "topic", "worker"
 BARS = 60
+# As the list of topics has it.
+RATE_S = 300
 # By the word of the address: how long, and in words.
 RANGES = {
     "1h": (timedelta(hours=1), "hour"),
@@ -112,9 +114,11 @@ async def read_measures(conn: Connection, caller: Caller, subject: str) -> Conte
     bars = await read_bars(conn, caller, since, BARS)
     values = {"since": since, "like": caller.like, "all": caller.sees_all}
     names, charts = await _read_charts(conn, caller, since, grouping) if grouping else ([], result_charts(bars))
+    per_s, rate_s = _rate(bars)
     return {
         "latency": await (await conn.execute(LATENCY, values)).fetchall(),
-        "per_s": _per_s(bars),
+        "per_s": per_s,
+        "rate_s": rate_s,
         "ended": count_results(bars),
         "chart_names": names,
         "charts": charts,
@@ -197,10 +201,12 @@ def _by_workload(row: Row) -> tuple[Any, ...]:
     return (-row["ready"], -(row["oldest_ready_s"] or 0), -row["running"], -row["delayed"], row["topic"])
 
 
-def _per_s(bars: list[Row]) -> float | None:
-    """Return how many attempts ended per second in the last bar that says something."""
+def _rate(bars: list[Row]) -> tuple[float | None, float]:
+    """Return how many attempts ended per second in the last bars that make up five minutes, and how many seconds those are."""
+    ended = seconds = 0.0
     for row in reversed(bars):
-        if row["s"] >= MIN_BAR_S:
-            ended = sum(row[each.column] for each in RESULTS)
-            return float(ended / row["s"])
-    return None
+        if seconds >= RATE_S:
+            break
+        ended += sum(row[each.column] for each in RESULTS)
+        seconds += row["s"]
+    return (ended / seconds if seconds >= MIN_BAR_S else None), seconds

@@ -45,7 +45,7 @@ document.addEventListener("htmx:confirm", (event) => {
   event.preventDefault();
   const dialog = $("#confirm");
   $("p", dialog).textContent = question;
-  $("button[value=yes]", dialog).textContent = event.detail.ctx.sourceElement.textContent.trim() || "Yes";
+  $("button[value=yes]", dialog).textContent = event.detail.ctx.sourceElement.textContent.trim().replace(/…$/, "") || "Yes";
   dialog.returnValue = "";
   dialog.showModal();
   dialog.addEventListener("close", () => {
@@ -270,6 +270,7 @@ function draw(figure, data) {
   const known = plots.get(figure.id);
   if (known?.shape !== shape) createLegend(figure, data);
   updateLegend(figure, data);
+  place.classList.toggle("blank", !lines(data).some((line) => line.some(Boolean)));
   if (known?.shape === shape && known.place === place) return known.plot.setData(points(data));
   known?.plot.destroy();
   const style = getComputedStyle(document.body);
