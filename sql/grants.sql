@@ -49,7 +49,7 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile, messages.unpack_histogram, messages.snapshot_age'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.open_export, messages.advance_export, messages.delete_export, messages.list_exports, messages.lock_export, messages.unlock_export'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.silence, messages.unsilence, messages.silenced_until, messages.conditions, messages.open_conditions, messages.replay_alerts, messages.delete_sink, messages.claim_delivery, messages.settle_delivery'],
-    ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.alert_bound'],
+    ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.alert_threshold'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.next_ticks, messages.run_schedule, messages.pause_schedule, messages.resume_schedule'],
 
     -- The web server acts as an operator; what a token may do it sees to itself.

@@ -149,7 +149,7 @@ def test_the_form_has_every_setting_once_in_a_group_with_a_title() -> None:
     groups = policy_form.form_groups("mail", {}, {})
     fields = [each.name for group in groups for each in group.fields]
 
-    assert [group.title for group in groups] == ["Attempts", "Limits", "Publishing", "Afterwards"]
+    assert [group.title for group in groups] == ["Attempts", "Limits", "Publishing", "Archive and dead letters"]
     assert fields == [
         f"{name}.{part}" if part else name
         for name in SETTINGS[TopicPolicy]

@@ -1,8 +1,8 @@
--- List what is wrong now, as far as SQL can see it, each with a fix. The thresholds are in messages.alert_bound.
+-- List what is wrong now, as far as SQL can see it, each with a fix. The thresholds are in messages.alert_threshold.
 -- Called by: update_conditions, pgrouse alert conditions, the doctor. Locks: nothing. Result: one row per kind and topic; topic NULL = it
 -- is about none.
 -- since: when it began to be wrong; of what has no time of its own, when watch first saw it. what says times, not ages: it stays the same
--- while nothing changes. Bounded: the walk over the topics of renotify_stale, and counts of the dead that stop at their bound.
+-- while nothing changes. Bounded: the walk over the topics of renotify_stale, and counts of the dead that stop at their threshold.
 -- no_worker uses is_handled: of workers outside the registry it sees only those that sleep armed or hold a message now.
 -- snapshot_held needs pg_read_all_stats (migrate gives it to the owner if it may): without it the transactions of others are not seen.
 CREATE OR REPLACE FUNCTION messages.conditions()
@@ -13,11 +13,11 @@ SECURITY DEFINER
 AS $$
 DECLARE
   v_now   timestamptz := messages.now();
-  v_bound messages.alert_bound := (SELECT b FROM messages.alert_bound AS b WHERE b.topic = '*');
+  v_threshold messages.alert_threshold := (SELECT b FROM messages.alert_threshold AS b WHERE b.topic = '*');
   v_time  CONSTANT text := 'YYYY-MM-DD HH24:MI:SS "UTC"';
   v_ready timestamptz;
   v_policy messages.policy;
-  v_own   messages.alert_bound;
+  v_own   messages.alert_threshold;
   v_topic text;
 BEGIN
   RETURN QUERY
@@ -26,26 +26,26 @@ BEGIN
          format('workers that get no notifications: %s', string_agg(w.name, ', ' ORDER BY w.name)),
          'set database.listen_dsn to a direct connection; until then messages are found by polling'
   FROM messages.worker AS w
-  WHERE w.status ->> 'listener' = 'degraded' AND w.seen_at > clock_timestamp() - interval '1 minute' AND v_bound.listener_for > '0'
+  WHERE w.status ->> 'listener' = 'degraded' AND w.seen_at > clock_timestamp() - interval '1 minute' AND v_threshold.listener_for > '0'
   HAVING count(*) > 0;
 
   RETURN QUERY
-  SELECT 'cron_late', NULL::text, k.silent + v_bound.cron_age,
+  SELECT 'cron_late', NULL::text, k.silent + v_threshold.cron_age,
          format('pg_cron has not ticked since %s', to_char(k.ran_at AT TIME ZONE 'UTC', v_time)),
          'run `pgrouse cron check`: it says what is wrong with the jobs; if pg_cron is not to be used any more, `pgrouse cron remove`'
   FROM (
     -- Not before the server could: it may have been down.
     SELECT max(k.ran_at) AS ran_at, greatest(max(k.ran_at), pg_postmaster_start_time()) AS silent
     FROM messages.tick_mark AS k WHERE k.caller = 'cron') AS k
-  WHERE k.ran_at IS NOT NULL AND v_bound.cron_age > '0' AND k.silent < v_now - v_bound.cron_age;
+  WHERE k.ran_at IS NOT NULL AND v_threshold.cron_age > '0' AND k.silent < v_now - v_threshold.cron_age;
 
   v_topic := messages.next_topic(NULL, '');
   WHILE v_topic IS NOT NULL LOOP
-    v_own := (SELECT b FROM messages.alert_bound AS b WHERE b.topic = v_topic);
-    -- Dead letters wait for an operator: only a bound of their own makes that wrong.
+    v_own := (SELECT b FROM messages.alert_threshold AS b WHERE b.topic = v_topic);
+    -- Dead letters wait for an operator: only a threshold of their own makes that wrong.
     IF right(v_topic, 4) <> '.dlq' THEN
-      v_own.backlog_age := coalesce(v_own.backlog_age, v_bound.backlog_age);
-      v_own.no_worker_for := coalesce(v_own.no_worker_for, v_bound.no_worker_for);
+      v_own.backlog_age := coalesce(v_own.backlog_age, v_threshold.backlog_age);
+      v_own.no_worker_for := coalesce(v_own.no_worker_for, v_threshold.no_worker_for);
     END IF;
     v_ready := CASE WHEN greatest(v_own.backlog_age, v_own.no_worker_for) > '0' THEN messages.oldest_ready(v_topic) END;
     IF v_ready < v_now - least(nullif(v_own.backlog_age, '0'), nullif(v_own.no_worker_for, '0')) THEN
@@ -72,7 +72,7 @@ BEGIN
   SELECT 'breaker', b.topic, b.since, b.what, b.fix FROM messages.open_breakers() AS b;
 
   RETURN QUERY
-  SELECT 'snapshot_held', NULL::text, min(h.began_at) + v_bound.snapshot_age,
+  SELECT 'snapshot_held', NULL::text, min(h.began_at) + v_threshold.snapshot_age,
          format('%s has been open since %s: rows that were settled since cannot be cleaned up',
            (array_agg(h.who ORDER BY h.began_at))[1], to_char(min(h.began_at) AT TIME ZONE 'UTC', v_time)),
          (array_agg(h.fix ORDER BY h.began_at))[1]
@@ -86,42 +86,42 @@ BEGIN
     SELECT p.prepared, format('the prepared transaction "%s" of %s', p.gid, p.owner), format('end it: ROLLBACK PREPARED %L, or COMMIT PREPARED', p.gid)
     FROM pg_prepared_xacts AS p
     WHERE p.database = current_database()) AS h
-  WHERE v_bound.snapshot_age > '0' AND h.began_at < clock_timestamp() - v_bound.snapshot_age
+  WHERE v_threshold.snapshot_age > '0' AND h.began_at < clock_timestamp() - v_threshold.snapshot_age
   HAVING count(*) > 0;
 
   RETURN QUERY
   SELECT 'dead_rate', d.topic, coalesce((SELECT c.since FROM messages.condition AS c WHERE c.kind = 'dead_rate' AND c.topic = d.topic), v_now),
-         format('more than %s messages of %s died in an hour', d.bound, d.topic),
+         format('more than %s messages of %s died in an hour', d.threshold, d.topic),
          format('see why: `pgrouse dead group --topic %s`; fix the cause, then `pgrouse redrive --topic %s`', d.topic, d.topic)
   FROM (
-    SELECT t.topic, coalesce(own.dead_per_hour, v_bound.dead_per_hour) AS bound
+    SELECT t.topic, coalesce(own.dead_per_hour, v_threshold.dead_per_hour) AS threshold
     FROM messages.dead_topics() AS t (topic)
-    LEFT JOIN messages.alert_bound AS own ON own.topic = t.topic) AS d
-  WHERE d.bound > 0 AND EXISTS (
+    LEFT JOIN messages.alert_threshold AS own ON own.topic = t.topic) AS d
+  WHERE d.threshold > 0 AND EXISTS (
     SELECT FROM messages.message_archive AS a
     WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = d.topic COLLATE "C" AND a.archived_at > v_now - interval '1 hour'
-    OFFSET d.bound);
+    OFFSET d.threshold);
 
   RETURN QUERY
   SELECT 'alerts_undelivered', NULL::text, min(u.since),
          string_agg(u.what, '; ' ORDER BY u.name),
          'see `pgrouse alert sinks`; `pgrouse alert test NAME` says what a sink answers; `pgrouse alert forget NAME` drops one that is not used any more'
   FROM (
-    SELECT s.name, s.failing_since + v_bound.undelivered_for AS since,
+    SELECT s.name, s.failing_since + v_threshold.undelivered_for AS since,
            format('sink %s has failed since %s', s.name, to_char(s.failing_since AT TIME ZONE 'UTC', v_time)) AS what
     FROM messages.alert_sink AS s
-    WHERE s.failing_since < v_now - v_bound.undelivered_for
+    WHERE s.failing_since < v_now - v_threshold.undelivered_for
     UNION ALL
-    SELECT s.name, s.seen_at + v_bound.undelivered_for, format('no process has delivered to sink %s since %s', s.name, to_char(s.seen_at AT TIME ZONE 'UTC', v_time))
+    SELECT s.name, s.seen_at + v_threshold.undelivered_for, format('no process has delivered to sink %s since %s', s.name, to_char(s.seen_at AT TIME ZONE 'UTC', v_time))
     FROM messages.alert_sink AS s
-    WHERE s.seen_at < v_now - v_bound.undelivered_for AND s.failing_since IS NULL
+    WHERE s.seen_at < v_now - v_threshold.undelivered_for AND s.failing_since IS NULL
       -- Not EXISTS: PostgreSQL 18 would read both tables whole once.
       AND ((SELECT true FROM messages.alert_delivery AS d WHERE d.sink = s.name AND d.delivered_at IS NULL AND d.abandoned_at IS NULL LIMIT 1)
         OR (SELECT true FROM messages.alert_incident AS i WHERE i.sink = s.name AND i.due_at IS NOT NULL LIMIT 1)
         OR EXISTS (SELECT FROM messages.alert AS a WHERE a.xid >= pg_snapshot_xmin(s.position) AND NOT pg_visible_in_snapshot(a.xid, s.position)
           AND a.kind <> 'alerts_undelivered'))
   ) AS u
-  WHERE v_bound.undelivered_for > '0'
+  WHERE v_threshold.undelivered_for > '0'
   HAVING count(*) > 0;
 END
 $$;

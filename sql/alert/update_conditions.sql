@@ -1,7 +1,7 @@
 -- Compare messages.conditions with the last run, and raise an alert when a condition begins and when it ends, as rows of the outbox.
 -- Called by: tick, so that it works without any daemon; the rows wait for a deliverer. Locks: a row of messages.mutex for its transaction,
 -- so that only one of several ticks does it. Result: how many conditions began or ended.
--- A listener counts as degraded when it has been so for alert_bound.listener_for. Breakers raise their own alerts: see announce_breaker.
+-- A listener counts as degraded when it has been so for alert_threshold.listener_for. Breakers raise their own alerts: see announce_breaker.
 CREATE OR REPLACE FUNCTION messages.update_conditions()
 RETURNS bigint
 LANGUAGE plpgsql
@@ -9,7 +9,7 @@ SECURITY DEFINER
 AS $$
 DECLARE
   v_now   timestamptz := messages.now();
-  v_hold  interval := (SELECT b.listener_for FROM messages.alert_bound AS b WHERE b.topic = '*');
+  v_hold  interval := (SELECT b.listener_for FROM messages.alert_threshold AS b WHERE b.topic = '*');
   v_did   bigint;
   v_kinds text[];
 BEGIN

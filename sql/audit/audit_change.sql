@@ -46,9 +46,9 @@ BEGIN
     WHEN 'subscription INSERT' THEN 'subscribe'
     WHEN 'subscription UPDATE' THEN 'change_subscription'
     WHEN 'subscription DELETE' THEN 'unsubscribe'
-    WHEN 'alert_bound INSERT' THEN 'set_alert_bound'
-    WHEN 'alert_bound UPDATE' THEN 'set_alert_bound'
-    WHEN 'alert_bound DELETE' THEN 'remove_alert_bound'
+    WHEN 'alert_threshold INSERT' THEN 'set_alert_threshold'
+    WHEN 'alert_threshold UPDATE' THEN 'set_alert_threshold'
+    WHEN 'alert_threshold DELETE' THEN 'remove_alert_threshold'
     ELSE 'set_policy'
   END;
   PERFORM messages.audit_action(v_action, v_row ->> 'topic', v_target, jsonb_build_object('changes', v_change));
@@ -76,7 +76,7 @@ AFTER INSERT OR UPDATE OR DELETE ON messages.subscription
 FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
 
 CREATE OR REPLACE TRIGGER audit_change
-AFTER INSERT OR UPDATE OR DELETE ON messages.alert_bound
+AFTER INSERT OR UPDATE OR DELETE ON messages.alert_threshold
 FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
 
 -- Compare two objects: {"key": {"old": …, "new": …}} for each key that differs; long values are cut.

@@ -1,5 +1,5 @@
 -- Report the conditions about the work itself: backlogs, dying messages, open breakers, undelivered alerts. The thresholds are those of
--- alert_bound.
+-- alert_threshold.
 -- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: that of conditions, and the alerts that were given up.
 -- (Listeners, pg_cron, workers and snapshots are covered in more detail by examine_workers and examine_snapshots.) Result: for each code
 -- what is wrong with it, by topic, or one row with level ok. An open breaker is a warning: it works as intended, but its topic is stopped.

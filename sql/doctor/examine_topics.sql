@@ -12,18 +12,18 @@ BEGIN
   RETURN QUERY
   WITH found (code, level, what, fix) AS (
     SELECT 'paused', 'ok',
-           format('%s is paused since %s%s%s', CASE t.topic WHEN '*' THEN 'every topic' ELSE t.topic END, t.paused_at::timestamptz(0),
+           format('%s has been paused since %s%s%s', CASE t.topic WHEN '*' THEN 'every topic' ELSE t.topic END, t.paused_at::timestamptz(0),
              ' by ' || t.paused_by, coalesce(': ' || t.paused_reason, '')),
            format('SELECT messages.resume(%L);', t.topic)
     FROM messages.topic AS t
     WHERE messages.is_paused(t.paused_at, t.resume_at, messages.now())
     UNION ALL
-    SELECT 'paused', 'ok', format('the channel %s of %s is paused since %s%s', c.channel, c.topic, c.paused_at::timestamptz(0), ' by ' || c.paused_by),
+    SELECT 'paused', 'ok', format('the channel %s of %s has been paused since %s%s', c.channel, c.topic, c.paused_at::timestamptz(0), ' by ' || c.paused_by),
            format('SELECT messages.resume(%L, %L);', c.topic, c.channel)
     FROM messages.channel AS c
     WHERE messages.is_paused(c.paused_at, c.resume_at, messages.now())
     UNION ALL
-    SELECT 'paused', 'ok', format('the schedule %s is paused since %s%s', s.name, s.paused_at::timestamptz(0), ' by ' || s.paused_by),
+    SELECT 'paused', 'ok', format('the schedule %s has been paused since %s%s', s.name, s.paused_at::timestamptz(0), ' by ' || s.paused_by),
            format('SELECT messages.resume_schedule(%L);', s.name)
     FROM messages.schedule AS s
     WHERE s.paused_at IS NOT NULL

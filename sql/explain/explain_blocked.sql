@@ -14,10 +14,10 @@ DECLARE
 BEGIN
   RETURN QUERY
   SELECT 'after_dead',
-         format('it comes after message %s, which %s; %slet it run all the same (`pgrouse message unblock %s`), or cancel it (`pgrouse message cancel %s`)',
+         format('it waits for message %s, which %s; %srun it anyway (`pgrouse message unblock %s`), or cancel it (`pgrouse message cancel %s`)',
                 g.predecessor_id,
                 CASE WHEN g.failed_result = 'cancelled' THEN 'was cancelled' ELSE 'is dead (' || g.failed_result || ')' END,
-                CASE WHEN g.failed_result <> 'cancelled' AND a.id IS NOT NULL THEN format('put that back (`pgrouse redrive %s`), ', g.predecessor_id) END,
+                CASE WHEN g.failed_result <> 'cancelled' AND a.id IS NOT NULL THEN format('redrive that one (`pgrouse redrive %s`), ', g.predecessor_id) END,
                 p_message.id, p_message.id),
          jsonb_build_object('message_id', g.predecessor_id, 'result', g.failed_result, 'is_kept', a.id IS NOT NULL)
   FROM messages.dependency AS g
@@ -28,8 +28,8 @@ BEGIN
   IF EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = p_message.id) AND (v_count > 0 OR NOT FOUND) THEN
     code := 'after';
     reason := CASE
-      WHEN v_count = 0 THEN 'those that it comes after have ended: the next tick releases it'
-      ELSE format('it comes after %s, which %s not ended: `pgrouse explain ID` says why each is not running',
+      WHEN v_count = 0 THEN 'its predecessors have ended: the next tick releases it'
+      ELSE format('it waits for %s, which %s not ended: `pgrouse explain ID` says why each is not running',
                   CASE WHEN v_count = 1 THEN 'message ' ELSE 'messages ' END || array_to_string(v_alive[1:10], ', ')
                     || CASE WHEN v_count > 10 THEN format(' and %s more', v_count - 10) ELSE '' END,
                   CASE WHEN v_count = 1 THEN 'has' ELSE 'have' END)

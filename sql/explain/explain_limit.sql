@@ -17,7 +17,7 @@ BEGIN
     code := CASE WHEN v_limit = p_policy.probes THEN 'probing' ELSE 'topic_full' END;
     reason := format(
       CASE code WHEN 'probing' THEN 'the breaker of topic %s lets %s run to see whether things are well again: %s'
-                ELSE 'topic %s is at its limit of %s, held by %s' END,
+                ELSE 'topic %s has reached its limit of %s; running on %s' END,
       p_topic, v_limit, messages.format_slot_holders(v_held));
     detail := jsonb_build_object('limit', v_limit, 'held', v_held);
     RETURN NEXT;
@@ -28,7 +28,7 @@ BEGIN
     FROM messages.rate AS r WHERE r.kind = 'dequeue' AND r.topic = p_topic AND r.channel = '';
     IF v_free > p_now THEN
       code := 'rate';
-      reason := format('topic %s begins %s messages per second: the next in %s', p_topic, p_policy.dequeue_rate, messages.format_interval(v_free - p_now));
+      reason := format('topic %s starts %s messages per second: the next in %s', p_topic, p_policy.dequeue_rate, messages.format_interval(v_free - p_now));
       detail := jsonb_build_object('dequeue_rate', p_policy.dequeue_rate, 'burst', p_policy.burst, 'free_at', v_free);
       RETURN NEXT;
     END IF;

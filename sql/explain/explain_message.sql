@@ -15,7 +15,7 @@ BEGIN
 
   IF p_message.expires_at <= p_now THEN
     code := 'outlived';
-    reason := format('its time to live ended %s ago: no worker processes it any more, the next claim or tick archives it as expired',
+    reason := format('its time to live ended %s ago: no worker processes it any more, and the next claim or tick archives it as expired',
                      messages.format_interval(p_now - p_message.expires_at));
     detail := jsonb_build_object('expires_at', p_message.expires_at);
     RETURN NEXT;

@@ -9,7 +9,7 @@ DECLARE
 BEGIN
   RETURN QUERY
   SELECT 'redriven',
-         format('it was put back %s ago by %s as message %s', messages.format_interval(messages.now() - r.redriven_at), r.redriven_by, r.message_id),
+         format('it was redriven %s ago by %s as message %s', messages.format_interval(messages.now() - r.redriven_at), r.redriven_by, r.message_id),
          jsonb_build_object('message_id', r.message_id, 'redriven_at', r.redriven_at, 'redriven_by', r.redriven_by)
   FROM messages.redrive_log AS r WHERE r.archived_id = p_id;
 

@@ -25,14 +25,14 @@ BEGIN
     SELECT max(k.ran_at) INTO v_ticked FROM messages.tick_mark AS k WHERE k.task = 'expire_locks';
     code := 'lock_ran_out';
     reason := format(
-      'the lock of %s ran out %s ago (attempt %s%s): the next tick ends that attempt; the last one was %s',
+      'the lock of %s expired %s ago (attempt %s%s): the next tick ends that attempt; the last one was %s',
       p_message.locked_by, messages.format_interval(-v_left), p_message.attempts, ' of ' || v_limit,
       coalesce(messages.format_interval(v_now - v_ticked) || ' ago', 'never: start a daemon, or install the jobs of pg_cron'));
     detail := detail || jsonb_build_object('ticked_at', v_ticked);
     RETURN NEXT;
   ELSIF p_message.prefetched THEN
     code := 'prefetched';
-    reason := format('%s has claimed it ahead, %s ago: it waits there for a free place', p_message.locked_by, messages.format_interval(v_now - p_message.locked_at));
+    reason := format('%s prefetched it %s ago: it waits there until a handler is free', p_message.locked_by, messages.format_interval(v_now - p_message.locked_at));
     RETURN NEXT;
   ELSE
     code := 'running';
@@ -46,7 +46,7 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT 'worker_silent',
-         format('its worker %s was last seen %s ago: dead, frozen or cut off; the message comes back when the lock has run out',
+         format('its worker %s was last seen %s ago: it stopped, hangs or lost its connection; the message is available again when the lock expires',
                 w.name, messages.format_interval(v_now - w.seen_at)),
          jsonb_build_object('worker', w.name, 'seen_at', w.seen_at, 'host', w.host, 'pid', w.pid)
   FROM messages.worker AS w

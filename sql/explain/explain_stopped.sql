@@ -7,7 +7,7 @@ AS $$
 BEGIN
   RETURN QUERY
   SELECT 'paused',
-         format('%s is paused since %s%s, %s%s', p.what, messages.format_interval(p_now - p.paused_at), ' by ' || p.paused_by,
+         format('%s has been paused for %s%s, %s%s', p.what, messages.format_interval(p_now - p.paused_at), ' by ' || p.paused_by,
                 coalesce('for another ' || messages.format_interval(p.resume_at - p_now), 'until it is resumed'), ': ' || p.paused_reason),
          jsonb_build_object('topic', p.topic, 'channel', p.channel, 'paused_at', p.paused_at, 'paused_by', p.paused_by,
                             'reason', p.paused_reason, 'resume_at', p.resume_at)
@@ -36,7 +36,7 @@ BEGIN
 
   IF NOT messages.is_handled(p_topic) THEN
     code := 'unhandled';
-    reason := format('no live worker has topic %s: start one whose configuration names it', p_topic);
+    reason := format('no live worker handles topic %s: start one with a handler for it', p_topic);
     detail := (
       SELECT jsonb_build_object('topic', p_topic, 'live_workers', count(*))
       FROM messages.worker AS w WHERE NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute');

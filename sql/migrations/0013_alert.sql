@@ -122,8 +122,8 @@ CREATE TABLE messages.condition (
   PRIMARY KEY (kind, topic)
 ) WITH (fillfactor = 50);
 
--- From when on something is wrong. The row * has the defaults, and what is about no topic; NULL inherits, 0 lifts the bound.
-CREATE TABLE messages.alert_bound (
+-- From when on something is wrong. The row * has the defaults, and what is about no topic; NULL inherits, 0 switches the threshold off.
+CREATE TABLE messages.alert_threshold (
   topic            text     COLLATE "C" PRIMARY KEY CHECK (topic = '*' OR topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$'),
   backlog_age      interval CHECK (backlog_age BETWEEN '0' AND '3650 days'),
   no_worker_for    interval CHECK (no_worker_for BETWEEN '0' AND '3650 days'),
@@ -132,10 +132,10 @@ CREATE TABLE messages.alert_bound (
   cron_age         interval CHECK (cron_age BETWEEN '0' AND '3650 days'),
   snapshot_age     interval CHECK (snapshot_age BETWEEN '0' AND '3650 days'),
   undelivered_for  interval CHECK (undelivered_for BETWEEN '0' AND '3650 days'),
-  CONSTRAINT alert_bound_defaults_are_whole CHECK (topic <> '*' OR num_nulls(
+  CONSTRAINT alert_threshold_defaults_are_whole CHECK (topic <> '*' OR num_nulls(
     backlog_age, no_worker_for, dead_per_hour, listener_for, cron_age, snapshot_age, undelivered_for) = 0),
-  CONSTRAINT alert_bound_of_a_topic_is_about_it CHECK (topic = '*' OR num_nonnulls(listener_for, cron_age, snapshot_age, undelivered_for) = 0)
+  CONSTRAINT alert_threshold_of_a_topic_is_about_it CHECK (topic = '*' OR num_nonnulls(listener_for, cron_age, snapshot_age, undelivered_for) = 0)
 );
-INSERT INTO messages.alert_bound (
+INSERT INTO messages.alert_threshold (
   topic, backlog_age, no_worker_for, dead_per_hour, listener_for, cron_age, snapshot_age, undelivered_for)
 VALUES ('*', '15 minutes', '5 minutes', 100, '1 minute', '5 minutes', '1 hour', '15 minutes');

@@ -143,10 +143,10 @@ def test_the_conditions_that_are_violated_are_shown_with_exit_code_1(pgrouse: Sh
 
 
 def test_a_threshold_is_set_for_a_topic_or_for_all_and_shown(pgrouse: Shell) -> None:
-    pgrouse("alert", "bounds", "slow", "--set", "backlog_age=6h", "--set", "dead_per_hour=0")
-    pgrouse("alert", "bounds", "*", "--set", "backlog_age=5m")
+    pgrouse("alert", "thresholds", "slow", "--set", "backlog_age=6h", "--set", "dead_per_hour=0")
+    pgrouse("alert", "thresholds", "*", "--set", "backlog_age=5m")
 
-    rows = {row["topic"]: row for row in pgrouse("alert", "bounds", "--json").objects}
+    rows = {row["topic"]: row for row in pgrouse("alert", "thresholds", "--json").objects}
 
     assert (rows["slow"]["backlog_age"], rows["slow"]["dead_per_hour"], rows["slow"]["no_worker_for"]) == (
         21600,
@@ -154,12 +154,12 @@ def test_a_threshold_is_set_for_a_topic_or_for_all_and_shown(pgrouse: Shell) -> 
         None,
     )
     assert (rows["*"]["backlog_age"], rows["*"]["dead_per_hour"]) == (300, 100)
-    assert "none" in pgrouse("alert", "bounds", "slow").out
+    assert "none" in pgrouse("alert", "thresholds", "slow").out
 
 
 @pytest.mark.parametrize("given", [("slow", "backlog=1"), ("slow", "backlog_age=soon"), ("slow", "dead_per_hour=x")])
 def test_an_unknown_threshold_is_a_usage_error(pgrouse: Shell, given: tuple[str, str]) -> None:
-    assert pgrouse("alert", "bounds", given[0], "--set", given[1]).code == 2
+    assert pgrouse("alert", "thresholds", given[0], "--set", given[1]).code == 2
 
 
 # silence
@@ -220,7 +220,7 @@ def test_an_operator_may_run_every_alert_command(pgrouse: Shell, queue: Queue, a
             "silence add --topic t --for 1h",
             "silence list",
             "silence remove 1",
-            "bounds slow --set backlog_age=6h",
+            "thresholds slow --set backlog_age=6h",
             "forget ops",
         )
     }

@@ -221,7 +221,7 @@ def test_pauses_channels_and_subscriptions_are_shown(pgrouse: Shell, queue: Queu
 
     user = queue.value("SELECT session_user::text")
     assert f"by {user}, for another 10m: too loud" in output
-    assert "channel acme is paused since" in output
+    assert "channel acme has been paused for" in output
     assert "until it is resumed" in output
     assert "channel acme: concurrency=2" in output
     assert "audit gets what is published to mail" in output

@@ -1,4 +1,4 @@
-"""channel_min_interval: the minimum time between the starts of two messages of one channel, over all daemons."""
+"""channel_min_interval: the minimum time between the starts of two messages of one channel, across all daemons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dequeue_rate and burst: how many messages of a topic start per second, over all daemons."""
+"""dequeue_rate and burst: how many messages of a topic start per second, across all daemons."""
 
 from __future__ import annotations
 

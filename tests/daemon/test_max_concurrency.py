@@ -1,4 +1,4 @@
-"""max_concurrency: the maximum of running messages of a topic, over all daemons, and no fewer while messages wait."""
+"""max_concurrency: the maximum of running messages of a topic, across all daemons, and no fewer while messages wait."""
 
 from __future__ import annotations
 

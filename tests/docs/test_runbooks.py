@@ -22,8 +22,8 @@ from tests.docs.page import ROOT, Page, pages
 
 PAGE = Page("docs/runbooks.md")
 SECTIONS = {heading: PAGE.section(heading) for _, heading in PAGE.headings() if heading != "Runbooks"}
-RUNBOOKS = {heading: section for heading, section in SECTIONS.items() if heading != "Change a bound"}
-PARTS = ("Means", "Costs", "See", "Fix", "Prevent")
+RUNBOOKS = {heading: section for heading, section in SECTIONS.items() if heading != "Change a threshold"}
+PARTS = ("Meaning", "Impact", "Diagnosis", "Fix", "Prevention")
 GUIDES = [PAGE, *(page for page in pages() if page.name.startswith("docs/operating/"))]
 
 

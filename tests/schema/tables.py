@@ -54,7 +54,7 @@ QUERIES: dict[str, LiteralString] = {
         FROM pg_sequences AS s WHERE s.schemaname = 'messages'
     """,
     "row of topic": "SELECT (to_jsonb(t) - 'updated_at')::text FROM messages.topic AS t",
-    "row of alert_bound": "SELECT to_jsonb(b)::text FROM messages.alert_bound AS b",
+    "row of alert_threshold": "SELECT to_jsonb(b)::text FROM messages.alert_threshold AS b",
     "row of mutex": "SELECT to_jsonb(m)::text FROM messages.mutex AS m",
     "row of low_water_mark": "SELECT to_jsonb(m)::text FROM messages.low_water_mark AS m",
 }

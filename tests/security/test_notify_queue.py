@@ -152,7 +152,7 @@ def a_schedule(queue: Queue) -> None:
 def a_tick_that_writes_alerts_and_renotifies(queue: Queue) -> None:
     queue.publish("t", wait="-1 hour")
     queue.policy("t", lock_duration="1 hour")
-    queue.conn.execute("UPDATE messages.alert_bound SET backlog_age = '1 s' WHERE topic = '*'")
+    queue.conn.execute("UPDATE messages.alert_threshold SET backlog_age = '1 s' WHERE topic = '*'")
     ticked = queue.rows("SELECT task, count FROM messages.tick('hand')")
     assert min(row.count for row in ticked) >= 0
 

@@ -192,7 +192,7 @@ def test_the_jobs_of_pg_cron_are_installed_checked_and_removed_without_a_trap(tr
 COMMANDS = [
     "migrate", "publish t 1 --key a --ttl 1d", "publish t 1 --key a --on-conflict replace", "stats", "message list", "message show 1", "explain 1",
     "topic list", "topic show t", "topic set t max_attempts=3", "topic pause t", "topic resume t", "subscription list", "worker list", "audit", "health",
-    "dead list", "dead group", "schedule add s * t", "schedule show s", "schedule run-now s", "worker list", "redrive --topic t --dry-run", "schedule list", "alert list", "alert conditions", "alert sinks", "alert bounds",
+    "dead list", "dead group", "schedule add s * t", "schedule show s", "schedule run-now s", "worker list", "redrive --topic t --dry-run", "schedule list", "alert list", "alert conditions", "alert sinks", "alert thresholds",
     "alert silence list", "token list", "token add x --role viewer", "maintenance run", "doctor", "config check",
     "message cancel 1", "archive purge --older-than 3650d",
 ]  # fmt: skip

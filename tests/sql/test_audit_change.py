@@ -103,15 +103,15 @@ def test_a_change_that_is_rolled_back_leaves_no_entry(queue: Queue) -> None:
 
 
 def test_a_bound_of_alerts_is_recorded(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.alert_bound (topic, dead_per_hour) VALUES ('mail', 5)")
-    queue.conn.execute("UPDATE messages.alert_bound SET dead_per_hour = 0 WHERE topic = 'mail'")
-    queue.conn.execute("DELETE FROM messages.alert_bound WHERE topic = 'mail'")
+    queue.conn.execute("INSERT INTO messages.alert_threshold (topic, dead_per_hour) VALUES ('mail', 5)")
+    queue.conn.execute("UPDATE messages.alert_threshold SET dead_per_hour = 0 WHERE topic = 'mail'")
+    queue.conn.execute("DELETE FROM messages.alert_threshold WHERE topic = 'mail'")
 
     recorded = audit(queue)
     assert [(row.action, row.topic) for row in recorded] == [
-        ("set_alert_bound", "mail"),
-        ("set_alert_bound", "mail"),
-        ("remove_alert_bound", "mail"),
+        ("set_alert_threshold", "mail"),
+        ("set_alert_threshold", "mail"),
+        ("remove_alert_threshold", "mail"),
     ]
     assert recorded[1].detail == {"changes": {"dead_per_hour": {"old": 5, "new": 0}}}
 

@@ -17,7 +17,7 @@ def found(queue: Queue) -> dict[str, str | None]:
 
 def bound(queue: Queue, **bounds: Any) -> None:
     for name, value in bounds.items():
-        queue.conn.execute(f"UPDATE messages.alert_bound SET {name} = %s WHERE topic = '*'".encode(), [value])
+        queue.conn.execute(f"UPDATE messages.alert_threshold SET {name} = %s WHERE topic = '*'".encode(), [value])
 
 
 def worker(queue: Queue, *topics: str, **status: Any) -> None:
@@ -59,7 +59,7 @@ def test_the_bound_of_a_topic_wins_over_the_default_and_zero_lifts_it(queue: Que
     worker(queue, "t", "slow")
     queue.publish(wait="-1 minute")
     queue.publish("slow", wait="-1 day")
-    queue.conn.execute("INSERT INTO messages.alert_bound (topic, backlog_age) VALUES ('t', '30 s'), ('slow', '0')")
+    queue.conn.execute("INSERT INTO messages.alert_threshold (topic, backlog_age) VALUES ('t', '30 s'), ('slow', '0')")
 
     assert found(queue) == {"backlog": "t"}
 
@@ -78,7 +78,7 @@ def test_waiting_dead_letters_are_no_backlog_unless_they_have_a_bound(queue: Que
     queue.later("1 day")
     assert found(queue) == {}
 
-    queue.conn.execute("INSERT INTO messages.alert_bound (topic, backlog_age) VALUES ('t.dlq', '1 hour')")
+    queue.conn.execute("INSERT INTO messages.alert_threshold (topic, backlog_age) VALUES ('t.dlq', '1 hour')")
 
     assert found(queue) == {"backlog": "t.dlq"}
 
@@ -106,7 +106,7 @@ def test_a_topic_without_a_worker_is_reported_once_and_not_as_a_backlog_too(queu
     queue.publish(wait="-1 hour")
     assert [(row.kind, row.topic) for row in queue.rows("SELECT * FROM messages.conditions()")] == [("no_worker", "t")]
 
-    queue.conn.execute("INSERT INTO messages.alert_bound (topic, no_worker_for) VALUES ('t', '0')")
+    queue.conn.execute("INSERT INTO messages.alert_threshold (topic, no_worker_for) VALUES ('t', '0')")
 
     assert found(queue) == {"backlog": "t"}, "otherwise nothing reports it"
 

@@ -25,7 +25,7 @@ def test_messages_that_are_ready_for_too_long_are_found(queue: Queue) -> None:
 
 
 def test_a_topic_with_many_dead_messages_is_found(queue: Queue) -> None:
-    queue.conn.execute("UPDATE messages.alert_bound SET dead_per_hour = 2 WHERE topic = '*'")
+    queue.conn.execute("UPDATE messages.alert_threshold SET dead_per_hour = 2 WHERE topic = '*'")
     for _ in range(3):
         die(queue)
 

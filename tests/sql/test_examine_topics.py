@@ -28,7 +28,7 @@ def test_a_pause_is_reported_and_is_no_problem(queue: Queue) -> None:
     found = examine(queue, "topics")
 
     assert found.wrong == {}
-    assert "mail is paused since" in found.text_of("paused")
+    assert "mail has been paused since" in found.text_of("paused")
     assert "smtp is down" in found.text_of("paused")
     assert "the channel berlin of mail is paused" in found.text_of("paused")
     assert "the schedule nightly is paused" in found.text_of("paused")

@@ -27,7 +27,7 @@ def test_a_channel_at_its_limit_names_the_holders(queue: Queue) -> None:
 
     assert [each.id for each in claimed] == ids[:2]
     assert row.code == "channel_full"
-    assert row.reason.startswith("channel acme of topic t is at its limit of 2, held by w1/0 (message ")
+    assert row.reason.startswith("channel acme of topic t has reached its limit of 2; running on w1/0 (message ")
     assert sorted(holder["id"] for holder in row.detail["held"]) == ids[:2]
 
 
@@ -48,7 +48,10 @@ def test_in_an_ordered_topic_the_running_message_comes_first(queue: Queue) -> No
     row = only(queue, second)
 
     assert row.code == "ordered"
-    assert row.reason == f"channel acme of topic t is worked in order, one by one; now by w1/0 (message {first})"
+    assert (
+        row.reason
+        == f"channel acme of topic t is processed in order, one message at a time; it is running on w1/0 (message {first})"
+    )
 
 
 def test_in_an_ordered_topic_a_message_that_backs_off_holds_its_channel(queue: Queue) -> None:
@@ -62,8 +65,8 @@ def test_in_an_ordered_topic_a_message_that_backs_off_holds_its_channel(queue: Q
 
     assert behind.code == "ordered"
     assert behind.reason == (
-        f"channel acme of topic t is worked in order: message {first} goes first, and waits 8s for its next attempt; "
-        "messages.skip takes it out of the way"
+        f"channel acme of topic t is processed in order: message {first} comes first, and its next attempt is due in 8s; "
+        f"to continue without it: `pgrouse message skip {first}`"
     )
     assert itself.code == "retrying"
     assert itself.reason.startswith("its attempt 1 ended as failed: boom; the next is due in 8s")
@@ -82,5 +85,5 @@ def test_a_channel_with_a_minimum_interval_shows_when_the_next_begins(queue: Que
     assert queue.claim() == []
     assert (row.code, row.reason) == (
         "channel_interval",
-        "channel acme of topic t begins one message in 20s: the next in 15s",
+        "channel acme of topic t starts one message every 20s: the next in 15s",
     )

@@ -25,7 +25,7 @@ def test_a_dead_message_shows_its_error(queue: Queue) -> None:
     row = queue.row("SELECT * FROM messages.explain(%s)", [message])
 
     assert row.code == "failed"
-    assert row.reason == "dead: it failed 3m ago after 1 attempt, the last by w1: ValueError: boom"
+    assert row.reason == "it is dead: it failed 3m ago after 1 attempt by w1: ValueError: boom"
     assert row.detail["error_fingerprint"] == queue.archived(message).error_fingerprint
 
 
@@ -41,10 +41,10 @@ def test_each_result_has_its_own_text(queue: Queue) -> None:
         each: queue.row("SELECT * FROM messages.explain(%s)", [each]) for each in (rejected, expired, cancelled)
     }
 
-    assert explained[rejected].reason.startswith("dead: w1 rejected it")
-    assert explained[rejected].reason.endswith("for good: bad: x")
+    assert explained[rejected].reason.startswith("it is dead: w1 rejected it")
+    assert explained[rejected].reason.endswith(" ago: bad: x")
     assert explained[expired].code == "lock_expired"
-    assert explained[expired].reason.startswith("dead: its lock expired")
+    assert explained[expired].reason.startswith("it is dead: its lock expired")
     assert explained[cancelled].reason.endswith(": cancelled: not wanted")
 
 
@@ -69,7 +69,7 @@ def test_a_fanned_out_message_shows_its_copies(queue: Queue) -> None:
     rows = queue.rows("SELECT * FROM messages.explain(%s)", [message])
 
     assert rows[0].code == "fanned_out"
-    assert rows[0].reason.endswith("to a as message 7, b (no message was made there)")
+    assert rows[0].reason.endswith("to a as message 7, b (no message was published there)")
     assert rows[0].detail == {"a": 7, "b": None}
 
 
@@ -93,7 +93,7 @@ def test_a_dead_message_names_its_copy_in_the_dlq(queue: Queue) -> None:
     rows = queue.rows("SELECT * FROM messages.explain(%s)", [message])
 
     assert [row.code for row in rows] == ["dead_letter", "failed"]
-    assert rows[0].reason == f"a copy of it to be worked is message {copy.id} of topic t.dlq"
+    assert rows[0].reason == f"its copy in topic t.dlq is message {copy.id}"
 
 
 def test_a_copy_that_has_ended_is_not_named(queue: Queue) -> None:
@@ -106,7 +106,7 @@ def test_a_copy_that_has_ended_is_not_named(queue: Queue) -> None:
     rows = queue.rows("SELECT * FROM messages.explain(%s)", [message])
 
     assert [row.code for row in rows] == ["redriven", "dead_letter", "failed"]
-    assert rows[1].reason == f"its copy was message {copy.id} of topic t.dlq, and has ended"
+    assert rows[1].reason == f"its copy in topic t.dlq was message {copy.id}, which has ended"
 
 
 def test_a_superseded_message_shows_so(queue: Queue) -> None:

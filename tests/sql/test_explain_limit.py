@@ -27,7 +27,7 @@ def test_a_topic_at_its_limit_names_the_holders(queue: Queue) -> None:
 
     assert [each.id for each in claimed] == ids[:2]
     assert row.code == "topic_full"
-    assert row.reason.startswith("topic t is at its limit of 2, held by w1/0 (message ")
+    assert row.reason.startswith("topic t has reached its limit of 2; running on w1/0 (message ")
     assert (row.detail["limit"], len(row.detail["held"])) == (2, 2)
 
 

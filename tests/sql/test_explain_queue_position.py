@@ -12,7 +12,7 @@ def test_it_counts_the_messages_that_go_first(queue: Queue) -> None:
 
     row = queue.row("SELECT * FROM messages.explain(%s)", [message])
 
-    assert (row.code, row.reason, row.detail["ahead"]) == ("behind", "3 ready messages of topic t go first", 3)
+    assert (row.code, row.reason, row.detail["ahead"]) == ("behind", "3 ready messages of topic t come first", 3)
 
 
 def test_workers_without_a_free_slot_are_named(queue: Queue) -> None:

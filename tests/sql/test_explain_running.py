@@ -56,7 +56,7 @@ def test_a_message_that_was_claimed_ahead_waits_for_a_slot(queue: Queue) -> None
     assert queue.row("SELECT * FROM messages.explain(%s)", [first]).code == "running"
     row = queue.row("SELECT * FROM messages.explain(%s)", [second])
     assert row.code == "prefetched"
-    assert row.reason.startswith("w1/0 has claimed it ahead, ")
+    assert row.reason.startswith("w1/0 prefetched it ")
 
 
 def test_an_expired_lock_waits_for_the_tick_and_shows_when_the_last_one_ran(queue: Queue) -> None:

@@ -33,7 +33,7 @@ def test_a_pause_shows_user_end_and_reason(queue: Queue, topic: str, channel: st
 
     user = queue.value("SELECT session_user::text")
     assert row.code == "paused"
-    assert row.reason == f"{what} is paused since 5m by {user}, for another 5m: too loud"
+    assert row.reason == f"{what} has been paused for 5m by {user}, for another 5m: too loud"
     assert (row.detail["topic"], row.detail["channel"], row.detail["reason"]) == (topic, channel, "too loud")
 
 

@@ -24,7 +24,7 @@ def test_it_has_the_conditions_of_the_last_tick_and_the_open_breakers_the_worst_
 def test_it_lists_what_the_doctor_finds_with_the_same_levels(queue: Queue) -> None:
     queue.policy("mail", breaker={"pause": "10m"})
     open_breaker(queue, "mail")
-    queue.conn.execute("UPDATE messages.alert_bound SET dead_per_hour = 2 WHERE topic = '*'")
+    queue.conn.execute("UPDATE messages.alert_threshold SET dead_per_hour = 2 WHERE topic = '*'")
     queue.publish_many(4, "payments")
     queue.settle("fail", queue.claim("payments", limit=4), ["boom"] * 4)
     queue.publish("orphan", wait="-10 minutes")

@@ -42,7 +42,7 @@ def test_the_alert_has_the_text_and_the_fix_and_notifies_the_deliverers(
 def test_it_is_a_task_of_the_tick_and_needs_no_daemon(queue: Queue) -> None:
     queue.publish(wait="-1 hour")
     queue.publish("u", wait="-1 hour")
-    queue.conn.execute("INSERT INTO messages.alert_bound (topic, no_worker_for) VALUES ('u', '0')")
+    queue.conn.execute("INSERT INTO messages.alert_threshold (topic, no_worker_for) VALUES ('u', '0')")
 
     queue.rows("SELECT * FROM messages.tick('cron')")
 

@@ -199,7 +199,7 @@ def test_a_message_is_explained(database: Database, queue: Queue) -> None:
         await view.shows("Which message?")
         await view.write(str(message_id))
         await view.press("enter")
-        await view.shows(f"Message {message_id}", "unhandled", "no live worker has topic orders")
+        await view.shows(f"Message {message_id}", "unhandled", "no live worker handles topic orders")
 
     watch(database.dsn, act)
 

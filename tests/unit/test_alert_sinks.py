@@ -178,7 +178,7 @@ def test_alertmanager_receives_severity_queue_and_link(receiver: Receiver) -> No
     assert backlog["generatorURL"] == "https://queue.example.com/topics/slow"
     assert [each["annotations"]["runbook_url"] for each in (dead, backlog)] == [
         "https://queue.example.com/runbooks#dead-messages",
-        "https://queue.example.com/runbooks#backlog-old",
+        "https://queue.example.com/runbooks#old-backlog",
     ]
     # Of two kinds in one message none is the right one.
     assert given.runbook is None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pgrouse.alerts.sink import SinkTable
     from pgrouse.config.alerts import AlertSink
 
-BOUNDS = (
+THRESHOLDS = (
     "backlog_age",
     "no_worker_for",
     "dead_per_hour",
@@ -184,64 +184,66 @@ def conditions(session: CliSession) -> int:
     "--set",
     "given",
     multiple=True,
-    metavar="BOUND=VALUE",
-    help="Like backlog_age=10m or dead_per_hour=50; 0 removes the limit, an empty value takes the default.",
+    metavar="THRESHOLD=VALUE",
+    help="Like backlog_age=10m or dead_per_hour=50; 0 switches it off, an empty value takes the default.",
 )
 @click.pass_obj
-def bounds(session: CliSession, topic: str | None, given: tuple[str, ...]) -> None:
-    """Show or set the limits that raise alerts.
+def thresholds(session: CliSession, topic: str | None, given: tuple[str, ...]) -> None:
+    """Show or set the thresholds of alerts.
 
     Of TOPIC; * stands for the defaults and for alerts without a topic.
 
     \b
-    pgrouse alert bounds import.nightly --set backlog_age=6h --set dead_per_hour=1000
+    pgrouse alert thresholds import.nightly --set backlog_age=6h --set dead_per_hour=1000
     """  # noqa: D301 - click reads the real \b
     if given and topic is None:
         raise click.UsageError("--set needs a topic; * stands for the defaults")
-    wanted = dict(_bound(each) for each in given)
+    wanted = dict(_threshold(each) for each in given)
     with session.connect() as conn:
         if wanted:
-            _set_bounds(conn, topic, wanted)
+            _set_thresholds(conn, topic, wanted)
     rows = _read(
         session,
-        "SELECT b.* FROM messages.alert_bound AS b WHERE %(topic)s::text IS NULL OR b.topic = %(topic)s ORDER BY b.topic",
+        "SELECT b.* FROM messages.alert_threshold AS b WHERE %(topic)s::text IS NULL OR b.topic = %(topic)s ORDER BY b.topic",
         {"topic": topic},
     )
     columns = [
         Column("TOPIC", "topic", wide=True),
-        *(Column(name.replace("_", " ").upper(), name, show_bound, right=True) for name in BOUNDS),
+        *(Column(name.replace("_", " ").upper(), name, show_threshold, right=True) for name in THRESHOLDS),
     ]
-    session.output.rows(columns, rows, f"{topic} has no bounds of its own: those of * apply")
+    session.output.rows(columns, rows, f"{topic} has no thresholds of its own: those of * apply")
 
 
-def show_bound(value: timedelta | int) -> str:
-    """Format a bound; one that is switched off as a word."""
+def show_threshold(value: timedelta | int) -> str:
+    """Format a threshold; one that is switched off as a word."""
     if not value:
         return "none"
     return show_age(value) if isinstance(value, timedelta) else f"{value:,}"
 
 
-def _bound(text: str) -> tuple[str, timedelta | int | None]:
-    """Read a bound as it is typed."""
+def _threshold(text: str) -> tuple[str, timedelta | int | None]:
+    """Read a threshold as it is typed."""
     name, equals, value = text.partition("=")
-    if name not in BOUNDS or not equals:
-        raise click.UsageError(f"expected a bound like backlog_age=10m, found '{text}'; there are: {', '.join(BOUNDS)}")
+    if name not in THRESHOLDS or not equals:
+        raise click.UsageError(
+            f"expected a threshold like backlog_age=10m, found '{text}'; there are: {', '.join(THRESHOLDS)}"
+        )
     try:
         return name, (int(value) if name == "dead_per_hour" else parse(value)) if value else None
     except ValueError as error:
         raise click.UsageError(f"{name}: {error}") from None
 
 
-def _set_bounds(conn: psycopg.Connection, topic: str | None, wanted: dict[str, timedelta | int | None]) -> None:
+def _set_thresholds(conn: psycopg.Connection, topic: str | None, wanted: dict[str, timedelta | int | None]) -> None:
     names = ", ".join(wanted)
     changes = ", ".join(f"{name} = excluded.{name}" for name in wanted)
     places = ", ".join(f"%({name})s" for name in wanted)
     # An INSERT is checked as a whole row, and the defaults have to be whole: those are only ever changed.
     if topic == "*":
         changes = ", ".join(f"{name} = %({name})s" for name in wanted)
-        statement = f"UPDATE messages.alert_bound SET {changes} WHERE topic = '*'"  # noqa: S608 - constants only
+        statement = f"UPDATE messages.alert_threshold SET {changes} WHERE topic = '*'"  # noqa: S608 - constants only
     else:
-        statement = f"INSERT INTO messages.alert_bound (topic, {names}) VALUES (%(topic)s, {places}) ON CONFLICT (topic) DO UPDATE SET {changes}"  # noqa: S608
+        statement = f"INSERT INTO messages.alert_threshold (topic, {names}) VALUES (%(topic)s, {places}) ON CONFLICT (topic) DO UPDATE SET {changes}"  # noqa: S608
     conn.execute(statement.encode(), {"topic": topic, **wanted})
 
 

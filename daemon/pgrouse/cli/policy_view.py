@@ -151,7 +151,7 @@ def _notes(view: PolicyView) -> Iterator[str]:
         resume_at = pause["resume_at"]
         until = f"for another {show_age(resume_at - view.now)}" if resume_at else "until it is resumed"
         reason = f": {pause['reason']}" if pause["reason"] else ""
-        yield f"{what} is paused since {show_age(view.now - pause['at'])} by {pause['by']}, {until}{reason}"
+        yield f"{what} has been paused for {show_age(view.now - pause['at'])} by {pause['by']}, {until}{reason}"
     for row in view.channels if view.channel is None else []:
         own = [
             f"{setting}={show_setting(setting, row[setting])}"

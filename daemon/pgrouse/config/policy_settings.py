@@ -224,11 +224,11 @@ class TopicPolicy(PolicyTable):
             none=0,
             effects={
                 0: "The concurrency of the workers is the only limit.",
-                OTHER: "At most {amount} of the topic run at once, over all workers; others wait. Messages that run now continue.",
+                OTHER: "At most {amount} of the topic run at once, across all workers; others wait. Messages that run now continue.",
             },
         ),
     ] = None
-    """How many messages of the topic may run at once, over all daemons."""
+    """How many messages of the topic may run at once, across all workers."""
     dequeue_rate: Annotated[
         Rate | None,
         PolicySetting(
@@ -238,11 +238,11 @@ class TopicPolicy(PolicyTable):
             none=0.0,
             effects={
                 0: "Messages begin as fast as workers claim them.",
-                OTHER: "At most {amount} of the topic begin per second, over all workers; others wait.",
+                OTHER: "At most {amount} of the topic begin per second, across all workers; others wait.",
             },
         ),
     ] = None
-    """How many messages of the topic begin per second, over all daemons."""
+    """How many messages of the topic may begin per second, across all workers."""
     burst: Annotated[
         Annotated[int, Field(ge=1, le=1_000_000), TakesKeywords()] | None,
         PolicySetting(
@@ -260,11 +260,11 @@ class TopicPolicy(PolicyTable):
             none=0,
             effects={
                 0: "Messages of one channel run in parallel without a limit.",
-                OTHER: "At most {amount} of each channel run at once, over all workers.",
+                OTHER: "At most {amount} of each channel run at once, across all workers.",
             },
         ),
     ] = None
-    """How many messages of one channel may run at once, over all daemons."""
+    """How many messages of one channel may run at once, across all workers."""
     channel_min_interval: Annotated[
         Annotated[Duration, between(0 * S, 30 * DAY), TakesKeywords()] | None,
         PolicySetting(
@@ -329,7 +329,7 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """What happens to a publish to a full topic: it gets an error, or its message is dropped without an error."""
+    """What happens to a publish while the topic is full: it is refused with an error, or its message is dropped without one."""
     max_payload_bytes: Annotated[
         Annotated[int, Field(ge=1, le=16_777_216), TakesKeywords()] | None,
         PolicySetting(
@@ -345,15 +345,14 @@ class TopicPolicy(PolicyTable):
         PolicySetting(
             group="Publishing",
             none=True,
-            takes='a table, `true`, or `"@FILE"`',
+            takes='a table, `true`, or `"@FILE"`, relative to the configuration',
             effects={
                 True: "Any JSON may be published.",
                 OTHER: "A payload that does not match the schema is refused at the publish, or rejected by the worker.",
             },
         ),
     ] = None
-    """The JSON Schema of payloads; `"@FILE"` reads it from a file, relative to the configuration. Publish clients check it, and daemons before
-    the handler; the database does not."""
+    """The JSON Schema of payloads. Clients check it when they publish, and workers before they run the handler; the database does not."""
     ttl: Annotated[
         Annotated[Duration, between(0 * S, 3650 * DAY), TakesKeywords()] | None,
         PolicySetting(
@@ -415,11 +414,11 @@ class TopicPolicy(PolicyTable):
             effects={True: "The topic accepts publishes.", False: "Every publish to the topic is rejected."},
         ),
     ] = None
-    """Whether the topic accepts publishes. False in the defaults: only topics that set it to true do."""
+    """Whether the topic accepts publishes. If the defaults say false, only topics that set it to true do."""
     archive_success: Annotated[
         Annotated[Literal["full", "no_payload", "none"], TakesKeywords()] | None,
         PolicySetting(
-            group="Afterwards",
+            group="Archive and dead letters",
             default="full",
             is_required=True,
             effects={
@@ -433,7 +432,7 @@ class TopicPolicy(PolicyTable):
     retention: Annotated[
         Annotated[Duration, between(3600 * S, duration.LONGEST), TakesKeywords()] | None,
         PolicySetting(
-            group="Afterwards",
+            group="Archive and dead letters",
             default=30 * DAY,
             is_required=True,
             effects={
@@ -445,7 +444,7 @@ class TopicPolicy(PolicyTable):
     dead_letter: Annotated[
         Switch | None,
         PolicySetting(
-            group="Afterwards",
+            group="Archive and dead letters",
             default=False,
             is_required=True,
             effects={
@@ -458,7 +457,7 @@ class TopicPolicy(PolicyTable):
     max_redrives: Annotated[
         Count | None,
         PolicySetting(
-            group="Afterwards",
+            group="Archive and dead letters",
             unit="redrives",
             default=10,
             none=0,
@@ -477,7 +476,7 @@ class ChannelPolicy(PolicyTable):
     """The policy of one channel of a topic: the columns of `messages.channel`."""
 
     concurrency: Annotated[Count | None, PolicySetting(group="Limits", unit="messages", none=0)] = None
-    """How many messages of the channel may run at once, over all daemons."""
+    """How many messages of the channel may run at once, across all workers."""
     min_interval: Annotated[
         Annotated[Duration, between(0 * S, 30 * DAY), TakesKeywords()] | None,
         PolicySetting(group="Limits", none=0 * S),

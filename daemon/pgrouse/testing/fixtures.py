@@ -15,7 +15,7 @@ from pgrouse.install import schema
 from pgrouse.testing.database_url import DatabaseUrl
 
 # Tables that migrations fill.
-KEPT_TABLES = ("migration", "topic", "low_water_mark", "alert_bound", "mutex")
+KEPT_TABLES = ("migration", "topic", "low_water_mark", "alert_threshold", "mutex")
 
 
 @contextmanager
