@@ -17,6 +17,8 @@ from pgrouse.web.formatting import cron_words
         ("*/5 * * * *", "Every 5 minutes"),
         ("0 */6 * * *", "Every 6 hours"),
         ("0 0 1 * *", "At 00:00, on day 1 of the month"),
+        ("30 seconds", "Every 30 seconds"),
+        ("1 second", "Every second"),
         # Either of the days, as cron has it.
         ("0 7 1,15 * fri", "At 07:00, on day 1 and 15 of the month, or on Friday"),
     ],
@@ -33,6 +35,6 @@ def test_steps_that_do_not_go_around_have_no_words(cron: str) -> None:
     assert cron_words(cron) == ""
 
 
-@pytest.mark.parametrize("cron", ["@daily", "30 seconds", "", "a b c d e", "99 99 99 99 99", "1 2 3 4 5 6"])
+@pytest.mark.parametrize("cron", ["@daily", "", "a b c d e", "99 99 99 99 99", "1 2 3 4 5 6"])
 def test_what_has_no_words_has_none(cron: str) -> None:
     assert cron_words(cron) == ""

@@ -24,6 +24,7 @@ from pgrouse.format import harmless, show_age, show_ago, show_estimate
 
 CODE = re.compile("`([^`]+)`")
 NONE = "\N{EN DASH}"
+SECONDS = re.compile(r"(\d{1,5}) *s(?:ec(?:ond)?s?)?", re.IGNORECASE | re.ASCII)
 MIN_RATE = 0.01
 CRON_OPTIONS = Options(verbose=False, use_24hour_time_format=True)
 # How many values the fields of a cron expression have, where steps through them begin again at a regular time.
@@ -125,6 +126,8 @@ def backticks(text: str) -> Markup:
 def cron_words(cron: str) -> str:
     """Say in words when a cron expression matches; "" for one that says so itself, or whose words would not be exact."""
     fields = cron.split()
+    if interval := SECONDS.fullmatch(cron.strip()):
+        return f"Every {interval[1]} seconds" if int(interval[1]) != 1 else "Every second"
     if len(fields) != len(STEPS_OF) or not all(map(_has_exact_words, fields, STEPS_OF)):
         return ""
     try:

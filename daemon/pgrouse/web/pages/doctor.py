@@ -22,6 +22,8 @@ Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 
 # An examination makes connections of its own, and listens: so often, however many look.
 REUSE_S = 15.0
+# A page that opens with older findings shows them only until it has new ones.
+OLD_S = 60.0
 ORDER = ("fail", "warn", "ok")
 
 
@@ -38,6 +40,11 @@ class DoctorRun:
     at: datetime | None = None
     ended_s: float = float("-inf")
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether a page should ask for a new one."""
+        return time.monotonic() - self.ended_s > OLD_S
 
     async def refresh(self, app: FastAPI) -> None:
         """Examine, unless it was done just now. Who comes while it runs waits for the same one."""
