@@ -1,10 +1,10 @@
 -- Estimate how many messages of each topic wait, from a sample of the pages of messages.message: right at this moment, without statistics.
 -- Called by: stats. p_pages: how many pages the sample has; a table without more is read as a whole, and the estimate is exact.
 -- A topic that stands on few runs of the sample is estimated badly, however many messages they have: what was published together is on one
--- run, or on none. *_is_sure: it was seen on 20 at least, or all pages were read.
+-- run, or on none. *_runs: on how many it was seen; 1000 if all pages were read.
 -- Locks: nothing. Result: one row per topic in the sample.
 CREATE OR REPLACE FUNCTION messages.estimate_waiting(p_pages integer DEFAULT 1000)
-RETURNS TABLE (topic text, ready bigint, delayed bigint, ready_is_sure boolean, delayed_is_sure boolean)
+RETURNS TABLE (topic text, ready bigint, delayed bigint, ready_runs bigint, delayed_runs bigint)
 LANGUAGE plpgsql
 STABLE
 AS $$
@@ -16,7 +16,8 @@ DECLARE
 BEGIN
   RETURN QUERY
   SELECT s.topic, round(sum(s.ready) * v_times)::bigint, round(sum(s.delayed) * v_times)::bigint,
-         v_runs = 1 OR count(*) FILTER (WHERE s.ready > 0) >= 20, v_runs = 1 OR count(*) FILTER (WHERE s.delayed > 0) >= 20
+         CASE WHEN v_runs = 1 THEN 1000 ELSE count(*) FILTER (WHERE s.ready > 0) END,
+         CASE WHEN v_runs = 1 THEN 1000 ELSE count(*) FILTER (WHERE s.delayed > 0) END
   FROM messages.sample_waiting(v_pages, v_runs, v_run) AS s
   GROUP BY s.topic;
 END

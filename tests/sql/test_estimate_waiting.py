@@ -16,7 +16,7 @@ def test_a_small_table_is_read_as_a_whole(queue: Queue) -> None:
     found = {row.topic: row for row in queue.rows("SELECT * FROM messages.estimate_waiting(1000000)")}
 
     assert (found["t"].ready, found["t"].delayed) == (30, 20)
-    assert found["t"].ready_is_sure
+    assert found["t"].ready_runs == 1000
     assert (found["u"].ready, found["u"].delayed) == (4, 0)
 
 
@@ -50,7 +50,9 @@ def test_a_topic_on_few_runs_is_not_sure(own_queue: Queue) -> None:
 
     found = own_queue.rows("SELECT * FROM messages.estimate_waiting(%s)", [pages - 5])
 
-    assert {row.topic: row.ready_is_sure for row in found} == {"t": True, "together": False}
+    runs = {row.topic: row.ready_runs for row in found}
+    assert runs["t"] >= 20
+    assert runs["together"] <= 3
 
 
 def test_it_reads_no_more_pages_than_it_may(own_queue: Queue) -> None:

@@ -69,8 +69,8 @@ def test_an_estimate_is_never_below_the_bound(own_queue: Queue) -> None:
     own_queue.publish_many(50)
     own_queue.conn.execute(
         "CREATE OR REPLACE FUNCTION messages.estimate_waiting(p_pages integer DEFAULT 1000)"
-        " RETURNS TABLE (topic text, ready bigint, delayed bigint, ready_is_sure boolean, delayed_is_sure boolean)"
-        " LANGUAGE sql STABLE AS $$ SELECT 't', 3::bigint, 0::bigint, true, true $$"
+        " RETURNS TABLE (topic text, ready bigint, delayed bigint, ready_runs bigint, delayed_runs bigint)"
+        " LANGUAGE sql STABLE AS $$ SELECT 't', 3::bigint, 0::bigint, 30::bigint, 30::bigint $$"
     )
 
     assert stats(own_queue, 20)["t"].ready == 20
@@ -81,8 +81,8 @@ def test_what_the_sample_hardly_saw_is_counted_within_a_budget(own_queue: Queue)
         own_queue.publish_many(150, topic)
     own_queue.conn.execute(
         "CREATE OR REPLACE FUNCTION messages.estimate_waiting(p_pages integer DEFAULT 1000)"
-        " RETURNS TABLE (topic text, ready bigint, delayed bigint, ready_is_sure boolean, delayed_is_sure boolean)"
-        " LANGUAGE sql STABLE AS $$ SELECT 'a', 700::bigint, 0::bigint, false, false $$"
+        " RETURNS TABLE (topic text, ready bigint, delayed bigint, ready_runs bigint, delayed_runs bigint)"
+        " LANGUAGE sql STABLE AS $$ SELECT 'a', 700::bigint, 0::bigint, 4::bigint, 0::bigint $$"
     )
 
     found = stats(own_queue, 20)

@@ -44,7 +44,7 @@ STATES = [
     ("cancelled", "Cancelled"),
 ]
 SORTS = [
-    ("", "order of processing"),
+    ("", "claim order"),
     ("oldest", "oldest first"),
     ("attempts", "most attempts"),
     ("topic", "topic"),
