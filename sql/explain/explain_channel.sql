@@ -29,7 +29,7 @@ BEGIN
   END IF;
   IF v_held IS NOT NULL THEN
     code := CASE WHEN p_policy.ordered THEN 'ordered' ELSE 'channel_full' END;
-    reason := CASE WHEN p_policy.ordered THEN format('%s is processed in order, one message at a time; it is running on %s', v_name, messages.format_slot_holders(v_held))
+    reason := CASE WHEN p_policy.ordered THEN format('%s is processed in order, one message at a time; now running: %s', v_name, messages.format_slot_holders(v_held))
                    ELSE format('%s has reached its limit of %s; running on %s', v_name, v_limit, messages.format_slot_holders(v_held)) END;
     detail := jsonb_build_object('channel', p_message.channel, 'limit', v_limit, 'held', v_held);
     RETURN NEXT;

@@ -32,7 +32,7 @@ BEGIN
     RETURN NEXT;
   ELSIF p_message.prefetched THEN
     code := 'prefetched';
-    reason := format('%s prefetched it %s ago: it waits there until a handler is free', p_message.locked_by, messages.format_interval(v_now - p_message.locked_at));
+    reason := format('prefetched by %s %s ago: it waits there until a handler is free', p_message.locked_by, messages.format_interval(v_now - p_message.locked_at));
     RETURN NEXT;
   ELSE
     code := 'running';

@@ -16,8 +16,8 @@ DECLARE
 BEGIN
   RETURN QUERY
   SELECT s.topic, round(sum(s.ready) * v_times)::bigint, round(sum(s.delayed) * v_times)::bigint,
-         CASE WHEN v_runs = 1 THEN 1000 ELSE count(*) FILTER (WHERE s.ready > 0) END,
-         CASE WHEN v_runs = 1 THEN 1000 ELSE count(*) FILTER (WHERE s.delayed > 0) END
+         CASE WHEN v_runs * v_run >= v_pages THEN 1000 ELSE count(*) FILTER (WHERE s.ready > 0) END,
+         CASE WHEN v_runs * v_run >= v_pages THEN 1000 ELSE count(*) FILTER (WHERE s.delayed > 0) END
   FROM messages.sample_waiting(v_pages, v_runs, v_run) AS s
   GROUP BY s.topic;
 END

@@ -2,8 +2,8 @@
 -- ready, delayed: exact below p_bound; from p_bound on an estimate (estimate_waiting), or the count of a topic that the sample hardly saw. running, dead_last_day: exact. The dead of the last day
 -- are those of messages.dead_count, counted in steps of ten minutes: those that died in the step in which the day began are included.
 -- handled: as is_handled says. Called by: pgrouse stats, pgrouse top, the web, the metrics. Locks: nothing.
--- Cost: a sample of the pages, and of each topic p_bound entries of the ready indexes; of one with many more, none. Of topics that the sample
--- hardly saw ten times as many are counted, together at most 50 * p_bound.
+-- Cost: a sample of the pages, and of each topic p_bound entries of the ready indexes, and of the delayed; of one with many more, none. Of
+-- topics that the sample hardly saw up to ten times as many are counted: as many as 50 * p_bound divided by their number.
 -- Result: one row per topic that has live messages, dead ones of the last day, or a policy.
 CREATE OR REPLACE FUNCTION messages.stats(p_bound integer DEFAULT 1000)
 RETURNS TABLE (
@@ -36,10 +36,10 @@ BEGIN
     UNION SELECT r.topic FROM running AS r
     UNION SELECT t.topic FROM messages.topic AS t WHERE t.topic <> '*'
   ), counted AS (
-    SELECT greatest(p_bound, least(10 * p_bound::bigint, 50 * p_bound::bigint / greatest(1, count(*))))::integer AS most
+    SELECT greatest(p_bound, least(10 * p_bound::bigint, 50 * p_bound::bigint / greatest(1, count(*)))) AS most
     FROM known AS k LEFT JOIN estimate AS e ON e.topic = k.topic
-    WHERE NOT messages.estimate_suffices(e.ready, e.ready_runs, 10 * p_bound)
-       OR e.delayed > 0 AND NOT messages.estimate_suffices(e.delayed, e.delayed_runs, 10 * p_bound)
+    WHERE NOT messages.estimate_suffices(e.ready, e.ready_runs, 10 * p_bound::bigint)
+       OR e.delayed > 0 AND NOT messages.estimate_suffices(e.delayed, e.delayed_runs, 10 * p_bound::bigint)
   )
   SELECT
     k.topic,
@@ -62,7 +62,7 @@ $$;
 -- Called by: stats. p_estimate: the estimate, NULL = 0; p_runs: on how many runs of the sample the topic was seen. Locks: nothing.
 -- Result: from p_bound on it is an estimate, below it the count.
 CREATE OR REPLACE FUNCTION messages.count_or_estimate(
-  p_topic text, p_after timestamptz, p_until timestamptz, p_bound integer, p_estimate bigint, p_runs bigint
+  p_topic text, p_after timestamptz, p_until timestamptz, p_bound bigint, p_estimate bigint, p_runs bigint
 )
 RETURNS bigint
 LANGUAGE plpgsql

@@ -30,8 +30,8 @@ def test_a_pause_is_reported_and_is_no_problem(queue: Queue) -> None:
     assert found.wrong == {}
     assert "mail has been paused since" in found.text_of("paused")
     assert "smtp is down" in found.text_of("paused")
-    assert "the channel berlin of mail is paused" in found.text_of("paused")
-    assert "the schedule nightly is paused" in found.text_of("paused")
+    assert "the channel berlin of mail has been paused" in found.text_of("paused")
+    assert "the schedule nightly has been paused" in found.text_of("paused")
 
 
 def test_each_pause_is_reported_with_the_call_that_ends_it(queue: Queue) -> None:

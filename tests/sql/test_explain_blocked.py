@@ -16,7 +16,7 @@ def test_predecessors_that_have_not_ended_are_named(queue: Queue) -> None:
     (reason, *_) = why(queue, last)
 
     assert reason.code == "after"
-    assert f"after messages {first}, {second}, which have not ended" in reason.reason
+    assert f"for messages {first}, {second}, which have not ended" in reason.reason
     assert reason.detail["waits_for"] == [first, second]
     assert "delayed" not in [row.code for row in why(queue, last)]
 

@@ -50,7 +50,7 @@ def test_in_an_ordered_topic_the_running_message_comes_first(queue: Queue) -> No
     assert row.code == "ordered"
     assert (
         row.reason
-        == f"channel acme of topic t is processed in order, one message at a time; it is running on w1/0 (message {first})"
+        == f"channel acme of topic t is processed in order, one message at a time; now running: w1/0 (message {first})"
     )
 
 

@@ -50,7 +50,7 @@ def test_a_rate_shows_when_the_next_begins(queue: Queue) -> None:
 
     assert [each.id for each in claimed] == ids[:2]
     assert queue.claim() == []
-    assert (row.code, row.reason) == ("rate", "topic t begins 0.1 messages per second: the next in 6s")
+    assert (row.code, row.reason) == ("rate", "topic t starts 0.1 messages per second: the next in 6s")
     queue.later("7 s")
     assert [each.id for each in queue.claim()] == ids[2:]
 

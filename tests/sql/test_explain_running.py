@@ -56,7 +56,7 @@ def test_a_message_that_was_claimed_ahead_waits_for_a_slot(queue: Queue) -> None
     assert queue.row("SELECT * FROM messages.explain(%s)", [first]).code == "running"
     row = queue.row("SELECT * FROM messages.explain(%s)", [second])
     assert row.code == "prefetched"
-    assert row.reason.startswith("w1/0 prefetched it ")
+    assert row.reason.startswith("prefetched by w1/0 ")
 
 
 def test_an_expired_lock_waits_for_the_tick_and_shows_when_the_last_one_ran(queue: Queue) -> None:
@@ -67,7 +67,7 @@ def test_an_expired_lock_waits_for_the_tick_and_shows_when_the_last_one_ran(queu
     row = queue.row("SELECT * FROM messages.explain(%s)", [message])
 
     assert row.code == "lock_ran_out"
-    assert row.reason.startswith("the lock of w1 ran out 15s ago (attempt 1 of 1): the next tick ends that attempt")
+    assert row.reason.startswith("the lock of w1 expired 15s ago (attempt 1 of 1): the next tick ends that attempt")
     assert row.reason.endswith("never: start a daemon, or install the jobs of pg_cron")
     queue.rows("SELECT * FROM messages.tick('hand')")  # ends it
     message = queue.publish()

@@ -92,5 +92,5 @@ def test_a_topic_without_a_live_worker_is_named(queue: Queue) -> None:
     (row,) = rows(queue, message)
 
     assert row.code == "unhandled"
-    assert row.reason == "no live worker has topic t: start one whose configuration names it"
+    assert row.reason == "no live worker handles topic t: start one with a handler for it"
     assert row.detail["live_workers"] == 1

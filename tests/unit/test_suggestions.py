@@ -57,5 +57,5 @@ def test_a_header_is_suggested_as_the_filter_that_finds_it() -> None:
     ]
 
     assert suggest([], headers).headers == [
-        "a = acme", 'b = "42"', 'c = "true"', 'd = " blank "', 'g = "two\\nlines"', 'i = "\\"quoted\\""', "n = 7.5",
+        "a = acme", 'b = "42"', 'c = "true"', 'd = " blank "', 'g = "two\\nlines"', 'i = "\\"quoted\\""', "n = 7.50",
     ]  # fmt: skip

@@ -103,6 +103,8 @@ def test_the_list_can_be_sorted_and_says_what_was_sorted(
         assert ids(page) == order
     page.goto(f"{site.url}/messages?sort=size")
     expect(page.get_by_role("alert")).to_contain_text("there is no order 'size'")
+    page.goto(f"{site.url}/messages?sort=oldest&state=ended&payload=none+%3D+1")
+    expect(page.locator("#found")).to_contain_text("No message matches")
     monkeypatch.setattr(search, "MAX_SORTED", 2)
     page.goto(f"{site.url}/messages?sort=oldest")
     expect(page.locator("#found")).to_contain_text(

@@ -225,7 +225,7 @@ def test_topics_page_and_overview_agree_on_what_is_a_problem(visitor: Visitor, q
         "orphan": [("no worker", "bad")],
         "payments": [("many dead", "warn")],
         "reports": [("paused", "info")],
-        "well": [("active", "good")],
+        "well": [("on", "good")],
     }
 
 

@@ -17,7 +17,7 @@ def test_each_topic_shows_its_counts_its_rates_and_its_state(visitor: Visitor, q
     page = visitor.open("/topics")
 
     mail = page.get_by_role("row", name="mail")
-    expect(mail).to_contain_text("active")
+    expect(mail).to_contain_text("on")
     expect(mail.locator("[data-label=Ready]")).to_have_text("13")
     expect(mail.locator("[data-label=Running]")).to_have_text("2")
     expect(mail.locator("[data-label='Dead, 24h']")).to_have_text("1")

@@ -14,8 +14,9 @@ from psycopg.rows import dict_row
 
 from pgrouse.client import clock
 from pgrouse.client.call import run
-from pgrouse.client.calls.dead import DeadGroup, bound_of_a_topic, dead_groups, dead_topics
+from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics
 from pgrouse.client.calls.stats import TopicLatency, TopicStats, latency, stats, throughput
+from pgrouse.client.dead_bound import bound_of_a_topic
 from pgrouse.client.worker_list import find_workers
 
 # So many messages in flight are divided among their workers.

@@ -85,7 +85,6 @@ class DatabasePool:
     async def _configure(self, conn: Connection) -> None:
         """Fix the path, and bound what runs outside of the transactions below. Behind a pooler it would stay with anyone who comes next."""
         self._opened.add(conn)
-        self.is_away = False
         await conn.execute(search_path.FIX, [conn.info.backend_pid], prepare=False)
         if self.connector.prepare is not None:
             wait_ms = round(self.statement_timeout.total_seconds() * 1000)
@@ -111,6 +110,8 @@ class DatabasePool:
     async def connection(self) -> AsyncIterator[Connection]:
         """Lend an autocommit connection. If it turns out dead, the others of the pool are looked at too."""
         async with self.pool.connection(AWAY_WAIT_S if self.is_away else WAIT_S) as conn:
+            # It may also be full, for new connections only.
+            self.is_away = False
             try:
                 # Also where a proxy keeps the socket alive and nothing comes any more.
                 async with asyncio.timeout(self.max_lease_s):

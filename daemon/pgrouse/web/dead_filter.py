@@ -13,8 +13,7 @@ RANGES = {"1d": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(day
 DEFAULT_RANGE = "7d"
 MAX_LENGTH = 300
 SORTS = {
-    # Those that were not counted to the end are the largest; which of them has the most is not known.
-    "count": lambda group: (not group["at_least"], group["redriven"] - group["count"], -group["last_seen"].timestamp()),
+    "count": lambda group: (group["redriven"] - group["count"], not group["at_least"], -group["last_seen"].timestamp()),
     "last": lambda group: -group["last_seen"].timestamp(),
     "first": lambda group: -group["first_seen"].timestamp(),
 }

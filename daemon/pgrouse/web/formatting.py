@@ -114,8 +114,8 @@ def lastline(error: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Begin a text with a capital letter, unless it begins with code."""
-    return text[:1].upper() + text[1:]
+    """Begin a text with a capital letter, unless its first word is a name and not a word."""
+    return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
 
 
 def backticks(text: str) -> Markup:

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import psycopg
 import structlog
 from fastapi import APIRouter, Depends, Request
-from psycopg_pool import PoolTimeout
+from psycopg_pool import PoolTimeout, TooManyRequests
 from starlette.responses import Response, StreamingResponse
 
 from pgrouse import events
@@ -29,7 +29,7 @@ from pgrouse.web.base_path import base_path, with_base_in_page
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.change_listener import ChangeListener
 from pgrouse.web.database_pool import DatabasePool
-from pgrouse.web.problem import Problem, database_problem
+from pgrouse.web.problem import Problem, is_disconnect
 from pgrouse.web.security import require_role
 from pgrouse.web.view import Context, View
 
@@ -260,22 +260,21 @@ class LiveUpdates:
         while True:
             changed, began = self.changed.next_event(), time.monotonic()
             async with self._reading:
-                took = -time.monotonic()
-                is_away = not await self._read(audience, shared)
-                took += time.monotonic()
+                is_away, took = await self._read(audience, shared)
             pause = max(MIN_INTERVAL_S - (time.monotonic() - began), took * (1 / MAX_READ_SHARE - 1))
-            # A wait for a connection has cost the database nothing.
             await asyncio.sleep(RETRY_S if is_away else pause)
             if self.listener.is_listening:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), MAX_AGE_S)
 
-    async def _read(self, audience: Audience, shared: SharedView) -> bool:
-        """Read one view; return whether the database answered."""
+    async def _read(self, audience: Audience, shared: SharedView) -> tuple[bool, float]:
+        """Read one view; return whether the database is away, and how long the read took, without the wait for a connection."""
         view = self.views[audience.view]
         self.reads += 1
+        began = math.inf
         try:
             async with self.db.read() as conn:
+                began = time.monotonic()
                 context = await view.read_with_problems(conn, audience.caller, audience.subject)
                 if time.monotonic() - shared.measures_at >= MEASURES_MAX_AGE_S:
                     shared.measures = await view.read_measures(conn, audience.caller, audience.subject)
@@ -290,19 +289,19 @@ class LiveUpdates:
             if not shared.stale_reason:
                 log.warning(events.WEB_DATABASE_UNREACHABLE, reason=redact(" ".join(str(error).split())))
             shared.mark_stale(DATABASE_DOWN)
-            if is_away := self._is_away(error):
+            if self._is_away(error):
                 self._mark_all_stale()
-            return not is_away
+                return True, 0.0
         except Exception:  # if the task ended, the view would stay stale for ever
             log.exception(events.WEB_FAILED, reason=f"view {audience.view}")
             shared.mark_stale("Internal error: see the log of the server.")
-        return True
+        return False, max(0.0, time.monotonic() - began)
 
     def _is_away(self, error: Exception) -> bool:
         """Return whether the database is away, and not only slow or its connections busy."""
-        if isinstance(error, PoolTimeout):
+        if isinstance(error, PoolTimeout | TooManyRequests):
             return self.db.is_away
-        return not isinstance(error, psycopg.Error) or database_problem(error).code == "unavailable"
+        return not isinstance(error, psycopg.Error) or is_disconnect(error)
 
     def _mark_all_stale(self) -> None:
         """Say on all pages what one has found: they are read one after the other, and each would have to wait for its turn."""

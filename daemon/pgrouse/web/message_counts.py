@@ -78,14 +78,17 @@ async def read_counts(conn: Connection, caller: Caller, wanted: Search) -> Messa
     )
 
 
-async def estimate_waiting(conn: Connection, caller: Caller, wanted: Search, states: Sequence[str]) -> Count | None:
+async def estimate_waiting(
+    conn: Connection, caller: Caller, wanted: Search, states: Sequence[str], at_least: int
+) -> Count | None:
     """Estimate how many live messages in these states a search finds; None if that cannot be told without searching."""
     columns = {COLUMN_OF_STATE.get(state, "") for state in states}
     is_half = len({"delayed", "retrying"} & set(states)) == 1
     if not states or "" in columns or is_half or wanted.filters().keys() - {"state", "topic"}:
         return None
     rows = await read_topic_counts(conn, caller)
-    return _sum([row for row in rows if wanted.topic in ("", row["topic"])], sorted(columns))
+    found = _sum([row for row in rows if wanted.topic in ("", row["topic"])], sorted(columns))
+    return Count(max(found.value, at_least), is_estimate=True)
 
 
 def _sum(rows: Sequence[Row], columns: Sequence[str]) -> Count:

@@ -108,9 +108,15 @@ NOTIFY_QUEUE_FULL_IN = "PreCommit_Notify"
 # The schema is missing, or has another version.
 SCHEMA_MISMATCH = ("3F000", "42P01", "42703", "42883")
 # The database is down, starting, stopping, or full.
+DISCONNECTS = ("08", "57P")
 OUTAGE_SQLSTATES = ("08", "53", "57P", "58", "F0", "XX")
 RETRY_AFTER_BY_STATUS = {429: 1, 503: RETRY_AFTER_S}
 TOPIC_FULL_RETRY_S = 5
+
+
+def is_disconnect(error: psycopg.Error) -> bool:
+    """Return whether an error is of the connection or of a server that goes or comes, and not of a statement or of one that is full."""
+    return not isinstance(error, psycopg.DataError) and (not error.sqlstate or error.sqlstate.startswith(DISCONNECTS))
 
 
 def database_problem(error: psycopg.Error) -> Problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -33,6 +33,19 @@ SORTS: dict[str, Callable[[Row], Any]] = {
     "worker": lambda row: (row["worker"] is None, row["worker"] or ""),
 }
 MAX_SORTED = 1000
+# Listed messages, read again. An archived one is looked up in the partition of its day.
+LISTED = """
+    SELECT m.id, m.payload, m.body, m.headers FROM messages.message AS m WHERE m.id = ANY (%(live)s)
+    UNION ALL
+    SELECT a.id, a.payload, a.body, a.headers FROM unnest(%(ended)s::bigint[], %(ended_at)s::timestamptz[]) AS e (id, at)
+    JOIN messages.message_archive AS a ON a.id = e.id AND a.archived_at = e.at"""
+PREVIEWS = f"""
+  SELECT l.id, CASE
+    WHEN l.body IS NOT NULL THEN format('%%s bytes', octet_length(l.body))
+    WHEN pg_column_size(l.payload) > 16384 THEN format('JSON of about %%s kB', pg_column_size(l.payload) / 1024)
+    ELSE left(messages.display_json(l.payload), %(chars)s)
+  END AS preview
+  FROM ({LISTED}) AS l""".encode()  # noqa: S608 - constants only
 MAX_FILTER_CHARS = 1000  # characters of one filter
 MAX_ID_DIGITS = 20  # one digit more than any id has
 MAX_ATTEMPTS_DIGITS = 9  # what an integer of the database takes
@@ -187,9 +200,30 @@ async def find_sorted(
     """
     if sort not in SORTS:
         raise Problem(422, f"there is no order {sort[:100]!r}: use one of {', '.join(SORTS)}", "invalid_filter")
-    found = await find(conn, arguments, limit=MAX_SORTED, preview=preview)
-    rows = sorted(found.rows, key=SORTS[sort])
-    return replace(found, rows=rows[:limit], sorted_count=len(rows), sorted_all=found.cursor is None, cursor=None)
+    # Payloads are read of those that are shown, and not of all that are sorted.
+    found = await find(conn, arguments, limit=MAX_SORTED, preview=0)
+    if not found.rows:
+        return found  # the search goes on from there, in its own order
+    rows = sorted(found.rows, key=SORTS[sort])[:limit]
+    previews = await _previews(conn, rows, preview)
+    shown = [row | {"preview": previews.get(row["id"])} for row in rows]
+    return replace(found, rows=shown, sorted_count=len(found.rows), sorted_all=found.cursor is None, cursor=None)
+
+
+async def _previews(conn: Connection, rows: Sequence[Row], chars: int) -> dict[int, str | None]:
+    """Return the beginnings of payloads, as find_messages writes them."""
+    found = await (await conn.execute(PREVIEWS, places_of(rows) | {"chars": chars})).fetchall()
+    return {row["id"]: row["preview"] for row in found}
+
+
+def places_of(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the arguments of a statement that reads listed messages again: ids of live ones, ids and ends of others."""
+    ended = [(row["id"], row["archived_at"]) for row in rows if row["archived_at"] is not None]
+    return {
+        "live": [row["id"] for row in rows if row["archived_at"] is None],
+        "ended": [each for each, _ in ended],
+        "ended_at": [at for _, at in ended],
+    }
 
 
 def search_call(arguments: Mapping[str, Any]) -> Call[FoundPage]:

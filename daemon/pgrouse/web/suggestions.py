@@ -10,23 +10,17 @@ from typing import Any
 from pgrouse.error_line import last_line
 from pgrouse.web.database_pool import Connection, Row
 from pgrouse.web.problem import Problem
-from pgrouse.web.search import header_filter
+from pgrouse.web.search import LISTED, header_filter, places_of
 
 MAX_SUGGESTIONS = 30
 # Deeper paths are typed.
 MAX_DEPTH = 3
-# An archived message is looked up in the partition of its day.
-HEADERS = b"""
+HEADERS = f"""
   SELECT DISTINCT p.key AS name, p.value::text AS value
-  FROM (
-    SELECT m.headers FROM messages.message AS m WHERE m.id = ANY (%(live)s)
-    UNION ALL
-    SELECT a.headers FROM unnest(%(ended)s::bigint[], %(ended_at)s::timestamptz[]) AS e (id, at)
-    JOIN messages.message_archive AS a ON a.id = e.id AND a.archived_at = e.at
-  ) AS h
+  FROM ({LISTED}) AS h
   CROSS JOIN LATERAL jsonb_each(CASE WHEN jsonb_typeof(h.headers) = 'object' THEN h.headers END) AS p
   WHERE jsonb_typeof(p.value) IN ('string', 'number', 'boolean') AND length(p.key) <= 100 AND length(p.value::text) <= 100
-  LIMIT 500"""
+  LIMIT 500""".encode()  # noqa: S608 - constants only
 
 
 @dataclass(frozen=True)
@@ -48,10 +42,7 @@ class Suggestions:
 
 async def read_headers(conn: Connection, rows: Sequence[Row]) -> list[Row]:
     """Return names and texts of the headers of the listed messages."""
-    live = [row["id"] for row in rows if row["archived_at"] is None]
-    ended = [(row["id"], row["archived_at"]) for row in rows if row["archived_at"] is not None]
-    values = {"live": live, "ended": [each for each, _ in ended], "ended_at": [at for _, at in ended]}
-    return await (await conn.execute(HEADERS, values)).fetchall()
+    return await (await conn.execute(HEADERS, places_of(rows))).fetchall()
 
 
 def suggest(rows: Sequence[Row], headers: Sequence[Row]) -> Suggestions:
@@ -72,7 +63,8 @@ def _distinct(values: Iterable[str | None]) -> list[str]:
 def _header(name: str, value: str) -> str | None:
     """Return the filter for a header, its value a JSON text; without quotes if it needs none. None for one that no filter finds."""
     wanted = {name: json.loads(value)}
-    for text in (f"{name} = {wanted[name]}", f"{name} = {value}"):
+    plain = wanted[name] if isinstance(wanted[name], str) else value
+    for text in (f"{name} = {plain}", f"{name} = {value}"):
         if text.isprintable() and _finds(text, wanted):
             return text
     return None

@@ -156,11 +156,6 @@ def find_dead(
     )
 
 
-def bound_of_a_topic(topics: int, together: int, least: int, most: int) -> int:
-    """Return how many dead messages of each topic to look at, so that of all topics it is about so many together."""
-    return min(most, max(least, together // max(1, topics)))
-
-
 def dead_groups(
     since: AnyDuration | None = None,
     topic: str | None = None,

@@ -45,7 +45,7 @@ async def preview(request: Request, caller: Operator) -> Response:
             arguments = bulk_actions.actionable(wanted.arguments(caller), act)
             seen = await bulk_actions.preview(conn, confirmation.narrow(arguments))
             if seen.at_least:
-                estimate = await estimate_waiting(conn, caller, wanted, arguments["states"])
+                estimate = await estimate_waiting(conn, caller, wanted, arguments["states"], at_least=seen.count)
     confirmation = replace(confirmation, most=seen.count)
     fields = {"act": act.value, **confirmation.fields, **wanted.filters(), "ids": ",".join(map(str, ids))}
     context = {

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead as calls
+from pgrouse.client.dead_bound import bound_of_a_topic
 from pgrouse.web import bulk_actions, search, view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row, read_rows
@@ -43,7 +44,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[s
     """Read the groups of dead messages and the silences."""
     chosen = DeadFilter.parse(subject)
     topics = [chosen.topic] if chosen.topic else await run_async(conn, calls.dead_topics())
-    bound = calls.bound_of_a_topic(len(topics), LOOKED_AT, *LOOKED_AT_OF_A_TOPIC)
+    bound = bound_of_a_topic(len(topics), LOOKED_AT, *LOOKED_AT_OF_A_TOPIC)
     found = await read_rows(conn, calls.dead_groups(chosen.since, chosen.topic or None, bars=BARS, bound=bound))
     groups = chosen.apply([row for row in found if caller.sees(row["topic"])])
     silences = [each for each in await read_silences(conn, caller) if each["kind"] in (None, "dead_message")]

@@ -44,7 +44,7 @@ STATES = [
     ("cancelled", "Cancelled"),
 ]
 SORTS = [
-    ("", "claim order"),
+    ("", "default order"),
     ("oldest", "oldest first"),
     ("attempts", "most attempts"),
     ("topic", "topic"),
@@ -78,7 +78,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         "acts": [] if error else _acts(wanted),
         "is_first": not after,
         "tab": lambda name, value: "/messages?" + replace(wanted, **{name: value}).query(),
-        **_pages(wanted, found, after, back),
+        **_pages(replace(wanted, sort=""), found, after, back),
     }
 
 

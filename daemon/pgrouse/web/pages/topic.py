@@ -89,6 +89,8 @@ async def _read_topic(conn: Connection, caller: Caller, topic: str, own: Row, de
         "subscriptions": await _subscriptions(conn, caller, topic),
         "limits": _limits(found, own, defaults, limits),
         "channel_limit": _effective("channel_concurrency", own, defaults),
+        "channel_interval": _effective("channel_min_interval", own, defaults),
+        "is_ordered": _effective("ordered", own, defaults),
     }
 
 

@@ -338,7 +338,9 @@ async def change_policy(request: Request, caller: Operator, topic: AnyTopic, bod
 def _policy(topic: str, model: type[PolicyTable], given: dict[str, Any]) -> Any:
     # In the configuration "@" names a file; here it would be a file of this server.
     if isinstance(given.get("payload_schema"), str) and given["payload_schema"].startswith("@"):
-        raise Problem(422, "payload_schema: give the schema itself", "invalid_request")
+        raise Problem(
+            422, "payload_schema: paste the schema itself: this server cannot read your files", "invalid_request"
+        )
     try:
         policy = model.model_validate(_inheriting(given))
     except ValidationError as error:
