@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,14 +31,30 @@ BUSY = """
 
 
 class Reader:
-    """A reader who follows a page, in a folder, with a second terminal for the daemon."""
+    """A reader who follows a page, in a folder, with a second terminal for the daemon.
 
-    def __init__(self, folder: Path, database: Database, eventually: Callable[..., Any], busy: str = BUSY) -> None:
+    Args:
+        folder: where the files are saved.
+        database: where the commands work.
+        eventually: waits for a condition.
+        busy: a query whose result is 0 once the daemon has nothing to do.
+        environment: the virtual environment of the commands; that of the tests unless given.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        database: Database,
+        eventually: Callable[..., Any],
+        busy: str = BUSY,
+        environment: Path | None = None,
+    ) -> None:
         self.folder, self.database, self.eventually, self.busy = folder, database, eventually, busy
+        commands = COMMANDS if environment is None else environment / "bin"
         self.daemon: subprocess.Popen[bytes] | None = None
         self.server: subprocess.Popen[bytes] | None = None
         self.env = {
-            "PATH": f"{self._own_psql()}:{COMMANDS}:{os.environ['PATH']}",
+            "PATH": f"{self._own_psql()}:{commands}:{os.environ['PATH']}",
             "PGROUSE_DSN": database.dsn,
             "COLUMNS": "120",
             "HOME": str(folder),
@@ -82,6 +99,7 @@ class Reader:
 
     def _start(self, line: str) -> subprocess.Popen[bytes]:
         command = shlex.split(line.removeprefix("$ "))
+        command[0] = shutil.which(command[0], path=self.env["PATH"]) or command[0]
         return subprocess.Popen(command, cwd=self.folder, env=self.env, stderr=subprocess.DEVNULL)
 
     def _command(self, line: str) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import importlib
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from pgrouse.client.configuration_change import apply
 from pgrouse.config import config
 from pgrouse.handlers.discovery import with_declared
 from pgrouse.testing import at, drain
+from tests.docs.environment import fresh_environment
 from tests.docs.page import Block, Page
 from tests.docs.reader import Reader, steady
 from tests.server.postgres import Database
@@ -117,14 +119,24 @@ def guide(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, o
             del sys.modules[name]
 
 
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fresh_environment(tmp_path_factory.mktemp("reader"), PAGE)
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)  # a registry may be slow
 @pytest.mark.parametrize("title", [CRM, TAKE, SEND, MORNING, HOURS])
 def test_a_reader_who_types_the_guide_sees_what_it_shows(
-    title: str, database: Database, tmp_path: Path, other: OtherServer, eventually: Callable[..., Any]
+    title: str,
+    database: Database,
+    tmp_path: Path,
+    other: OtherServer,
+    eventually: Callable[..., Any],
+    environment: Path,
 ) -> None:
     blocks = [_at_free_ports(block, other) for block in PAGE.section(title).blocks if " " in block.kind]
-    reader = Reader(tmp_path, database, eventually)
+    reader = Reader(tmp_path, database, eventually, environment=environment)
     reader.env |= {"CRM_URL": other.url, "WEBHOOK_SECRET": SECRET}
 
     try:
@@ -134,6 +146,26 @@ def test_a_reader_who_types_the_guide_sees_what_it_shows(
 
     assert len(blocks) > 2
     assert done == [(block.line, steady(block.text, VARIES)) for block in blocks]
+
+
+def test_the_server_that_says_yes_answers_what_the_guides_send(tmp_path: Path, eventually: Callable[..., Any]) -> None:
+    [block] = [each for each in PAGE.section("A server that says yes").blocks if each.kind == "python yes.py"]
+    (tmp_path / "yes.py").write_text(block.text.replace("9000", str(_free_port())))
+    server = subprocess.Popen([sys.executable, tmp_path / "yes.py"], stderr=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{_free_port()}/a"
+    try:
+        eventually(lambda: _answers(url))
+        assert [send(url, json={"n": 1}).status_code for send in (httpx.put, httpx.post)] == [200, 200]
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.put(url, json={}).is_success
+    except httpx.TransportError:
+        return False
 
 
 def _at_free_ports(block: Block, other: OtherServer) -> Block:

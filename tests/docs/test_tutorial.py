@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.docs.environment import fresh_environment
 from tests.docs.page import Page
 from tests.docs.reader import Reader, steady
 from tests.server.postgres import Database
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 PAGE = Page("docs/tutorial.md")
 # Parts that differ from run to run: times, ages, workers, and the width of their columns.
 VARIES = (
@@ -26,8 +27,11 @@ VARIES = (
 
 
 @pytest.fixture
-def reader(tmp_path: Path, empty_database: Database, eventually: Callable[..., Any]) -> Iterator[Reader]:
-    reader = Reader(tmp_path, empty_database, eventually)
+def reader(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, empty_database: Database, eventually: Callable[..., Any]
+) -> Iterator[Reader]:
+    environment = fresh_environment(tmp_path_factory.mktemp("reader"), PAGE)
+    reader = Reader(tmp_path, empty_database, eventually, environment=environment)
     yield reader
     reader.stop()
 

@@ -180,6 +180,20 @@ def test_a_page_that_failed_is_tried_again(visitor: Visitor, queue: Queue) -> No
     assert 'href="/runbooks#database-unreachable"' in text
 
 
+def test_a_suspicious_request_gets_no_page_and_one_that_is_too_large_does(site: Site, queue: Queue) -> None:
+    html = {"accept": "text/html"}
+    foreign = httpx.post(f"{site.url}/topics/mail/pause", headers=html | {"origin": "https://evil.example"}, data={})
+    rebound = httpx.get(f"{site.url}/topics", headers=html | {"host": "evil.example"})
+    large = httpx.post(f"{site.url}/messages/new", headers=html, content=b"x" * (site.settings.web.max_body_bytes + 1))
+
+    for refused, status in ((foreign, 403), (rebound, 421)):
+        assert (refused.status_code, refused.headers["content-type"]) == (status, "application/problem+json")
+        assert "csrf" not in refused.text
+    assert large.status_code == 413
+    assert large.headers["content-type"].startswith("text/html")
+    assert "web.max_body_bytes" in large.text
+
+
 def test_a_page_loads_nothing_from_other_sites_and_has_no_inline_script(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
     page = visitor.open("/")
