@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import importlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -135,6 +136,8 @@ def test_a_reader_who_types_the_guide_sees_what_it_shows(
     eventually: Callable[..., Any],
     environment: Path,
 ) -> None:
+    if title == TAKE and shutil.which("curl") is None:
+        pytest.skip("curl is missing: `apt-get install curl`")
     blocks = [_at_free_ports(block, other) for block in PAGE.section(title).blocks if " " in block.kind]
     reader = Reader(tmp_path, database, eventually, environment=environment)
     reader.env |= {"CRM_URL": other.url, "WEBHOOK_SECRET": SECRET}
