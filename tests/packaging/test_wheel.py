@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,6 +10,8 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+
+from tests.uv import environment, uv
 
 CHECKOUT = Path(__file__).parents[2]
 # A registry may be slow.
@@ -21,21 +21,6 @@ import json
 from pgrouse.install import schema
 print(json.dumps({"root": str(schema.sql_root()), "scripts": {each.name: each.digest for each in schema.scripts()}}))
 """
-
-
-def uv(*arguments: str | Path) -> None:
-    program = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if program is None:
-        pytest.skip("uv is not installed: run the tests by `./go test`")
-    done = subprocess.run(
-        [program, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd="/",
-        env={**os.environ, "UV_PYTHON_DOWNLOADS": "never"},
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def python(venv: Path, code: str, folder: Path = Path("/")) -> str:
@@ -72,12 +57,6 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def editable(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with an editable install of the checkout."""
     return environment(tmp_path_factory.mktemp("editable"), "--editable", CHECKOUT)
-
-
-def environment(folder: Path, *what: str | Path) -> Path:
-    uv("venv", "--quiet", "--python", sys.executable, folder / "venv")
-    uv("pip", "install", "--quiet", "--python", folder / "venv" / "bin" / "python", *what)
-    return folder / "venv"
 
 
 def scripts_of_the_checkout() -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.pipeline.lakes import fill
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
+from tests.uv import environment
 
 # A registry may be slow, and so is the first start of Airflow.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -25,25 +25,11 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 NAMES = {"dbname": "DATABASE"}
 
 
-def uv(*arguments: str | Path) -> None:
-    program = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if program is None:
-        pytest.skip("uv is not installed: run the tests by `./go test`")
-    subprocess.run([program, *arguments], check=True, env={**os.environ, "UV_PYTHON_DOWNLOADS": "never"})
-
-
-def environment(folder: Path, requirements: Path) -> Path:
-    """Make a virtual environment from pinned requirements; return where its programs are."""
-    uv("venv", "--quiet", "--python", sys.executable, folder)
-    uv("pip", "install", "--quiet", "--python", folder / "bin" / "python", "--requirement", requirements)
-    return folder / "bin"
-
-
 @pytest.fixture
 def example(request: pytest.FixtureRequest, tmp_path: Path, database: Database) -> Run:
     """Run a program of an example's environment; variables are those that the example's head names."""
     folder = EXAMPLES / request.param
-    programs = environment(tmp_path / "venv", folder / "requirements.txt")
+    programs = environment(tmp_path, "--requirement", folder / "requirements.txt") / "bin"
     kept = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
     own = {
         "PGROUSE_PROGRAM": str(PGROUSE),

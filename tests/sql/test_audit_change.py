@@ -102,7 +102,7 @@ def test_a_change_that_is_rolled_back_leaves_no_entry(queue: Queue) -> None:
     assert audit(queue) == []
 
 
-def test_a_bound_of_alerts_is_recorded(queue: Queue) -> None:
+def test_a_threshold_of_alerts_is_recorded(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.alert_threshold (topic, dead_per_hour) VALUES ('mail', 5)")
     queue.conn.execute("UPDATE messages.alert_threshold SET dead_per_hour = 0 WHERE topic = 'mail'")
     queue.conn.execute("DELETE FROM messages.alert_threshold WHERE topic = 'mail'")

@@ -15,8 +15,8 @@ def found(queue: Queue) -> dict[str, str | None]:
     return {row.kind: row.topic for row in queue.rows("SELECT * FROM messages.conditions()")}
 
 
-def bound(queue: Queue, **bounds: Any) -> None:
-    for name, value in bounds.items():
+def set_threshold(queue: Queue, **thresholds: Any) -> None:
+    for name, value in thresholds.items():
         queue.conn.execute(f"UPDATE messages.alert_threshold SET {name} = %s WHERE topic = '*'".encode(), [value])
 
 
@@ -41,7 +41,7 @@ def test_each_condition_has_its_begin_text_and_fix(queue: Queue) -> None:
 
     assert (row.kind, row.topic, row.what) == ("backlog", "t", "messages of t have been ready for more than 15m")
     assert "pgrouse explain" in row.fix
-    assert 295 < row.age.total_seconds() < 360, "the age begins when the bound was exceeded, not at the publish"
+    assert 295 < row.age.total_seconds() < 360, "the age begins when the threshold was exceeded, not at the publish"
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
@@ -55,7 +55,7 @@ def test_a_backlog_is_a_message_that_is_ready_for_too_long(queue: Queue, channel
     assert found(queue) == {"backlog": "t"}
 
 
-def test_the_bound_of_a_topic_wins_over_the_default_and_zero_lifts_it(queue: Queue) -> None:
+def test_the_threshold_of_a_topic_wins_over_the_default_and_zero_switches_it_off(queue: Queue) -> None:
     worker(queue, "t", "slow")
     queue.publish(wait="-1 minute")
     queue.publish("slow", wait="-1 day")
@@ -71,7 +71,7 @@ def test_a_paused_topic_is_no_backlog(queue: Queue) -> None:
     assert found(queue) == {}
 
 
-def test_waiting_dead_letters_are_no_backlog_unless_they_have_a_bound(queue: Queue) -> None:
+def test_waiting_dead_letters_are_no_backlog_unless_they_have_a_threshold(queue: Queue) -> None:
     queue.policy("t", dead_letter=True)
     queue.publish()
     queue.settle("fail", queue.claim(), ["boom"])
@@ -170,7 +170,7 @@ def test_an_old_snapshot_is_reported_with_its_session(queue: Queue, database: Da
     holder.execute("SELECT FROM messages.message")
     assert found(queue) == {}
 
-    bound(queue, snapshot_age="0.001 s")
+    set_threshold(queue, snapshot_age="0.001 s")
     (row,) = [row for row in queue.rows("SELECT * FROM messages.conditions()") if row.kind == "snapshot_held"]
 
     assert f"nightly report, process {holder.info.backend_pid}" in row.what
@@ -184,7 +184,7 @@ def test_the_owner_sees_the_transactions_of_other_roles(queue: Queue) -> None:
 
 
 def test_many_dead_messages_in_an_hour_are_reported(queue: Queue) -> None:
-    bound(queue, dead_per_hour=5)
+    set_threshold(queue, dead_per_hour=5)
     queue.publish_many(5)
     queue.settle("fail", queue.claim(), ["boom"] * 5)
     assert found(queue) == {}
