@@ -238,6 +238,9 @@ def test_actions_during_an_outage_say_so_and_keep_what_was_typed(
         expect(preview.locator("body")).to_contain_text(re.compile("the database does not answer", re.IGNORECASE))
         publish.get_by_role("button", name="Publish").click()
         expect(publish.get_by_role("heading", level=1)).to_have_text("Unavailable")
+        expect(topics.locator("#live")).to_have_text("not live")
+    # The server is still without a connection at this moment, and a click that comes too early fails too.
+    is_live(topics)
 
     # Where the server still knew who it is, the action itself has failed, and offers to try again.
     preview.get_by_role("button", name=re.compile("Cancel it|Try again")).click()
