@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 
+from tests.docs.page import Page
 from tests.docs.psql import Psql
+from tests.server.postgres import Database
+
+RunPage = Callable[[Page], dict[str, Any]]
 
 
 @pytest.fixture
@@ -15,3 +20,19 @@ def psql(db: psycopg.Connection[Any]) -> Psql:
     """A session of the superuser in a new database, in which the claim ids are those of the pages."""
     db.execute("SELECT setseed(0.5)")
     return Psql(db)
+
+
+@pytest.fixture
+def run_page(database: Database, monkeypatch: pytest.MonkeyPatch) -> RunPage:
+    """Run the blocks of a page as one program, as they stand, and return what it defines."""
+    monkeypatch.setenv("PGROUSE_DSN", database.dsn)
+
+    def run(page: Page) -> dict[str, Any]:
+        names: dict[str, Any] = {"__name__": "example"}
+        for block in page.blocks:
+            if block.kind.startswith("python runnable"):
+                # Lines as in the page, so that a traceback points into it.
+                exec(compile("\n" * block.line + block.text, page.path, "exec"), names)
+        return names
+
+    return run

@@ -1,55 +1,59 @@
-"""docs/publishing.md, docs/exactly-once.md and docs/testing.md: their examples run, and they name everything that exists."""
+"""docs/publishing.md, docs/exactly-once.md and docs/testing.md: a reader who types them sees what they show, and they name everything that exists."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from pgrouse import testing
 from pgrouse.testing import Attempt
+from tests.docs.conftest import RunPage
+from tests.docs.environment import fresh_environment
 from tests.docs.page import Page
+from tests.docs.reader import Reader, steady
 from tests.server.postgres import Database
 
 PUBLISHING, TESTING, EXACTLY_ONCE = Page("docs/publishing.md"), Page("docs/testing.md"), Page("docs/exactly-once.md")
-# What the page leaves to its reader: where the database is. In its own process: Django is configured once in a process.
-BEGIN = """
-import sys
-from urllib.parse import urlencode
-from psycopg.conninfo import conninfo_to_dict
-from tests.drivers.callers import url as url_of
-parts = conninfo_to_dict(sys.argv[1])
-url = lambda scheme: url_of(sys.argv[1], scheme.partition("+")[2])
-# In the form that asyncpg takes too.
-dsn = f"postgresql:///{parts['dbname']}?" + urlencode({name: parts[name] for name in ("user", "host", "port", "password") if name in parts})
-names = {"NAME": "dbname", "HOST": "host", "PORT": "port", "USER": "user", "PASSWORD": "password"}
-database = {name: parts[ours] for name, ours in names.items() if ours in parts}
-"""
+# The width of columns.
+VARIES = ((r"-{3,}", "-"), (r" +", " "))
 
 
-@pytest.mark.parametrize(("page", "count"), [(PUBLISHING, 8), (EXACTLY_ONCE, 5)], ids=["publishing", "exactly once"])
-def test_the_examples_run(database: Database, page: Page, count: int) -> None:
-    examples = [block.text for block in page.blocks if block.kind == "python runnable"]
-    run = "\n\n".join([BEGIN, *examples])
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # a registry may be slow
+@pytest.mark.parametrize("page", [PUBLISHING, EXACTLY_ONCE], ids=["publishing", "exactly once"])
+def test_a_reader_who_types_the_page_sees_what_it_shows(
+    page: Page, database: Database, tmp_path: Path, eventually: Callable[..., Any]
+) -> None:
+    blocks = [block for block in page.blocks if " " in block.kind]
+    reader = Reader(tmp_path, database, eventually, environment=fresh_environment(tmp_path, page))
+    # As the page says it, and as all the drivers take it.
+    reader.env["PGROUSE_DSN"] = address(database.dsn)
 
-    done = subprocess.run([sys.executable, "-c", run, database.dsn], capture_output=True, text=True, check=False)
+    try:
+        done = [(block.line, steady(reader.follow(block), VARIES)) for block in blocks]
+    finally:
+        reader.stop()
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(examples) == count
+    assert len(blocks) > 8
+    assert done == [(block.line, steady(block.text, VARIES)) for block in blocks]
 
 
-def test_the_examples_of_testing_run(database: Database) -> None:
-    names: dict[str, Any] = {"dsn": database.dsn, "__name__": "example"}
-    examples = [block for block in TESTING.blocks if block.kind == "python runnable"]
+def address(dsn: str) -> str:
+    """Return a connection string as an address whose host may be a folder."""
+    parts = conninfo_to_dict(dsn)
+    others = {name: parts[name] for name in ("user", "host", "port", "password") if name in parts}
+    return f"postgresql:///{parts['dbname']}?{urlencode(others)}"
 
-    for example in examples:
-        exec(compile("\n" * example.line + example.text, TESTING.path, "exec"), names)
 
-    assert len(examples) == 4
+def test_the_examples_of_testing_run(run_page: RunPage) -> None:
+    assert "timedelta" in run_page(TESTING)
 
 
 def test_every_name_of_pgrouse_testing_is_documented() -> None:

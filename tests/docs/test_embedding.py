@@ -5,24 +5,17 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from typing import Any
 
 from pgrouse import Worker
 from pgrouse.web import app
+from tests.docs.conftest import RunPage
 from tests.docs.page import Page
-from tests.server.postgres import Database
 
 PAGE = Page("docs/embedding.md")
 
 
-def test_the_examples_run(database: Database) -> None:
-    names: dict[str, Any] = {"dsn": database.dsn, "__name__": "example"}
-    examples = [block for block in PAGE.blocks if block.kind == "python runnable"]
-
-    for example in examples:
-        exec(compile("\n" * example.line + example.text, PAGE.path, "exec"), names)
-
-    assert len(examples) == 3
+def test_the_examples_run(run_page: RunPage) -> None:
+    assert "result" in run_page(PAGE)
 
 
 def test_the_other_examples_can_be_read() -> None:

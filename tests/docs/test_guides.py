@@ -35,7 +35,8 @@ from tests.docs.reader import Reader, steady
 from tests.server.postgres import Database
 
 PAGE = Page("docs/guides.md")
-CRM, TAKE, SEND, MORNING, HOURS, ERASE = (
+FAN_OUT, CRM, TAKE, SEND, MORNING, HOURS, ERASE = (
+    "Fan out, and join",
     "Call an API that limits its callers",
     "Take webhooks of others",
     "Send webhooks",
@@ -127,7 +128,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # a registry may be slow
-@pytest.mark.parametrize("title", [CRM, TAKE, SEND, MORNING, HOURS])
+@pytest.mark.parametrize("title", [FAN_OUT, CRM, TAKE, SEND, MORNING, HOURS])
 def test_a_reader_who_types_the_guide_sees_what_it_shows(
     title: str,
     database: Database,

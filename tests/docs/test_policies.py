@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 from pgrouse.config.policy_settings import TopicPolicy
+from tests.docs.conftest import RunPage
 from tests.docs.page import Page
 from tests.docs.psql import Psql, same
 
@@ -28,14 +28,8 @@ def test_the_sql_prints_the_output_on_the_page(psql: Psql) -> None:
     ]
 
 
-def test_the_handlers_can_be_defined() -> None:
-    handlers = [block for block in PAGE.blocks if block.kind == "python runnable"]
-    names: dict[str, Any] = {"__name__": "example"}
-
-    for handler in handlers:
-        exec(compile("\n" * handler.line + handler.text, PAGE.path, "exec"), names)
-
-    assert {"export", "load"} <= names.keys()
+def test_the_handlers_can_be_defined(run_page: RunPage) -> None:
+    assert {"export", "load"} <= run_page(PAGE).keys()
 
 
 def test_every_setting_of_a_topic_is_on_the_page() -> None:

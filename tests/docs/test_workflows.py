@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from pgrouse import wait_for
 from pgrouse.testing import drain
+from tests.docs.conftest import RunPage
 from tests.docs.page import Page
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 PAGE = Page("docs/explanation/workflows.md")
-EXAMPLES = [block for block in PAGE.blocks if block.kind == "python runnable"]
 
 
-def test_the_example_runs_in_the_documented_order(database: Database) -> None:
-    names: dict[str, Any] = {"dsn": database.dsn}
-    example = EXAMPLES[0]
+def test_the_example_runs_in_the_documented_order(database: Database, run_page: RunPage) -> None:
+    run_page(PAGE)
     queue = Queue(database.connect())
 
-    exec(compile("\n" * example.line + example.text, PAGE.path, "exec"), names)
     seen = []
     while claimed := queue.claim("order.check", "order.bill", "order.pack", "order.ship"):
         seen.append(sorted(c.topic for c in claimed))
@@ -29,10 +26,8 @@ def test_the_example_runs_in_the_documented_order(database: Database) -> None:
     assert seen == [["order.check"], ["order.bill", "order.pack"], ["order.ship"]]
 
 
-def test_the_message_after_a_group_is_its_result(database: Database) -> None:
-    names: dict[str, Any] = {"dsn": database.dsn}
-    for example in EXAMPLES:
-        exec(compile("\n" * example.line + example.text, PAGE.path, "exec"), names)
+def test_the_message_after_a_group_is_its_result(database: Database, run_page: RunPage) -> None:
+    names = run_page(PAGE)
 
     drain(database.dsn, {"page.count": names["page_count"], "book.count": names["book_count"]})
     result = wait_for(database.dsn, names["book"], 60)
