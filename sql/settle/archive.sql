@@ -51,11 +51,14 @@ BEGIN
       g.output::messages.given_json, coalesce(p_by, g.locked_by)
     FROM gone AS g
     CROSS JOIN LATERAL (
-      -- Looked up for each message only where some topic keeps less: the first question is asked once.
+      -- Looked up for each message only where some topic keeps less: the first question is asked once. OFFSET 0: so is the answer for a row.
       SELECT CASE
                WHEN p_result <> 'success' OR NOT (SELECT EXISTS (SELECT FROM messages.topic AS t WHERE t.archive_success <> 'full')) THEN 'full'
-               ELSE messages.archive_success(g.topic)
+               ELSE coalesce(
+                 (SELECT t.archive_success FROM messages.topic AS t WHERE t.topic = g.topic),
+                 (SELECT d.archive_success FROM messages.topic AS d WHERE d.topic = '*'))
              END AS what
+      OFFSET 0
     ) AS keep
     WHERE keep.what <> 'none'
   )
@@ -85,18 +88,6 @@ BEGIN
   END IF;
   RETURN coalesce(v_moved, '{}');
 END
-$$;
-
--- What the archive keeps of a success of this topic.
--- Called by: archive. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.archive_success(p_topic text)
-RETURNS text
-LANGUAGE sql
-STABLE
-AS $$
-  SELECT coalesce(
-    (SELECT t.archive_success FROM messages.topic AS t WHERE t.topic = p_topic),
-    (SELECT d.archive_success FROM messages.topic AS d WHERE d.topic = '*'))
 $$;
 
 -- Apply the policies of topics to messages that ended: one line per policy, each reading only its own messages.
