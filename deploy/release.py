@@ -140,10 +140,10 @@ def try_out(version: str, *, is_complete: bool) -> None:
             _try_base(python, version)
         elif is_complete:
             raise click.ClickException(
-                f"Python {python} is not on this machine: a release is tried on all of {PYTHONS}"
+                f"Python {python} is not on this machine, and uv could not fetch it: a release is tried on all of {PYTHONS}"
             )
         else:
-            _say(f"Python {python} is not on this machine: not tried")
+            _say(f"Python {python} is not on this machine, and uv could not fetch it: not tried")
     for extra in EXTRAS:
         _try_extra(extra)
 
@@ -177,7 +177,7 @@ def _installed(python: str, extra: str | None) -> Iterator[Path]:
     wanted = f"pgrouse[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
     _say(f"installing {f'pgrouse[{extra}]' if extra else 'pgrouse'} on Python {python}")
     with tempfile.TemporaryDirectory() as folder:
-        _uv("venv", "--quiet", "--no-managed-python", "--python", python, folder, "--clear")
+        _uv("venv", "--quiet", "--python", python, folder, "--clear")
         interpreter = str(Path(folder) / "bin" / "python")
         _uv("pip", "install", "--quiet", "--python", interpreter, wanted)
         _uv("pip", "check", "--quiet", "--python", interpreter)
@@ -215,7 +215,16 @@ def _write_digests() -> None:
 def _has(python: str) -> bool:
     found = shutil.which(f"python{python}")
     # A shim of pyenv is there for versions that cannot be started.
-    return found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
+    if found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0:
+        return True
+    return _is_fetched(python)
+
+
+def _is_fetched(python: str) -> bool:
+    """Let uv fetch a Python, unless it has it already. Without a network this fails within seconds."""
+    command = [_uv_program(), "python", "install", "--quiet", "--no-bin", python]
+    environ = {**os.environ, "UV_HTTP_TIMEOUT": "10"}
+    return subprocess.run(command, capture_output=True, check=False, env=environ).returncode == 0
 
 
 def _read(name: str) -> str:
@@ -223,10 +232,14 @@ def _read(name: str) -> str:
 
 
 def _uv(*arguments: str, **environ: str) -> None:
+    _run(_uv_program(), *arguments, **environ)
+
+
+def _uv_program() -> str:
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if uv is None:
         raise click.ClickException("uv is not installed: run this by `./go release`")
-    _run(uv, *arguments, **environ)
+    return uv
 
 
 def _run(*command: str, **environ: str) -> str:
