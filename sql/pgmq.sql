@@ -30,6 +30,17 @@ CREATE TABLE IF NOT EXISTS pgmq.meta (
   notified_at    timestamptz NOT NULL DEFAULT to_timestamp(0)
 );
 
+-- Which routing keys a queue gets. In a pattern * stands for what has no dot, at least one character, and # for anything.
+CREATE TABLE IF NOT EXISTS pgmq.topic_bindings (
+  pattern        text        COLLATE "C" NOT NULL,
+  queue_name     text        COLLATE "C" NOT NULL REFERENCES pgmq.meta ON DELETE CASCADE,
+  bound_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+  compiled_regex text        NOT NULL GENERATED ALWAYS AS
+    ('^' || replace(replace(replace(pattern, '.', '\.'), '*', '[^.]+'), '#', '.*') || '$') STORED,
+  PRIMARY KEY (pattern, queue_name)
+);
+CREATE INDEX IF NOT EXISTS topic_bindings_queue_name ON pgmq.topic_bindings (queue_name);
+
 DO $$
 BEGIN
   IF to_regtype('pgmq.message_record') IS NULL THEN
@@ -48,6 +59,7 @@ CREATE OR REPLACE FUNCTION pgmq.after(seconds integer)
 RETURNS timestamptz
 LANGUAGE sql
 STABLE
+SECURITY DEFINER
 AS $$
   SELECT messages.now() + make_interval(secs => seconds)
 $$;
@@ -176,6 +188,7 @@ BEGIN
   END IF;
   PERFORM pgmq.purge_queue(queue_name);
   DELETE FROM pgmq.meta AS q WHERE q.queue_name = $1;
+  DELETE FROM messages.mutex AS x WHERE x.kind = 'pgmq' AND x.name = $1;
   RETURN true;
 END
 $$;
@@ -195,6 +208,19 @@ BEGIN
   RAISE WARNING 'detach_archive(%) does nothing: an archive is not dropped with its queue', queue_name;
 END
 $$;
+
+-- There is no index of groups: a grouped read looks at all that waits in its queue.
+CREATE OR REPLACE FUNCTION pgmq.create_fifo_index(queue_name text)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  RAISE NOTICE 'create_fifo_index(%) does nothing: grouped reads have no index of their own', queue_name;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.create_fifo_indexes_all()
+RETURNS void LANGUAGE sql AS $$ SELECT pgmq.create_fifo_index('all') $$;
 
 -- Counts and ages of a queue. total_messages: those that wait, and those in the archive, as long as it is kept.
 CREATE OR REPLACE FUNCTION pgmq.metrics(queue_name text)
@@ -337,6 +363,162 @@ RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, ARRAY
 CREATE OR REPLACE FUNCTION pgmq.send(queue_name text, msg jsonb, headers jsonb, delay timestamptz)
 RETURNS SETOF bigint LANGUAGE sql AS $$ SELECT pgmq.send_batch(queue_name, ARRAY[msg], ARRAY[headers], delay) $$;
 
+-- Routing.
+
+-- Refuse words with dots between them that are not so. Errors: P0001.
+CREATE OR REPLACE FUNCTION pgmq.check_words(what text, words text, characters text)
+RETURNS void
+LANGUAGE plpgsql
+IMMUTABLE
+AS $$
+DECLARE
+  v_wrong text := CASE
+    WHEN coalesce(words, '') = '' THEN 'is empty'
+    WHEN length(words) > 255 THEN format('has %s characters, 255 at most are allowed', length(words))
+    WHEN words !~ format('^[%s]+$', characters) THEN format('has characters other than [%s]', characters)
+    WHEN words ~ '^\.' THEN 'starts with a dot'
+    WHEN words ~ '\.$' THEN 'ends with a dot'
+    WHEN words ~ '\.\.' THEN 'has two dots in a row'
+    WHEN words ~ '[*#]{2}' THEN 'has two wildcards in a row'
+  END;
+BEGIN
+  IF v_wrong IS NOT NULL THEN
+    RAISE EXCEPTION '% % %', what, quote_nullable(left(words, 255)), v_wrong;
+  END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.validate_routing_key(routing_key text)
+RETURNS boolean
+LANGUAGE plpgsql
+IMMUTABLE
+AS $$
+BEGIN
+  PERFORM pgmq.check_words('routing_key', routing_key, 'a-zA-Z0-9._-');
+  RETURN true;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.validate_topic_pattern(pattern text)
+RETURNS boolean
+LANGUAGE plpgsql
+IMMUTABLE
+AS $$
+BEGIN
+  PERFORM pgmq.check_words('pattern', pattern, 'a-zA-Z0-9._*#-');
+  RETURN true;
+END
+$$;
+
+-- Let a queue get what is sent to the routing keys of a pattern, until it is unbound or dropped.
+-- Errors: P0001 for an invalid pattern, 42P01 for an unknown queue.
+CREATE OR REPLACE FUNCTION pgmq.bind_topic(pattern text, queue_name text)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+BEGIN
+  PERFORM pgmq.validate_topic_pattern(pattern);
+  PERFORM pgmq.check_queue(queue_name);
+  INSERT INTO pgmq.topic_bindings (pattern, queue_name) VALUES ($1, $2) ON CONFLICT DO NOTHING;
+END
+$$;
+
+-- Result: whether it was bound.
+CREATE OR REPLACE FUNCTION pgmq.unbind_topic(pattern text, queue_name text)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+AS $$
+BEGIN
+  DELETE FROM pgmq.topic_bindings AS b WHERE b.pattern = $1 AND b.queue_name = $2;
+  RETURN FOUND;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.list_topic_bindings()
+RETURNS TABLE (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+AS $$
+  SELECT b.pattern, b.queue_name, b.bound_at, b.compiled_regex FROM pgmq.topic_bindings AS b
+  ORDER BY b.bound_at DESC, b.pattern, b.queue_name
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.list_topic_bindings(queue_name text)
+RETURNS TABLE (pattern text, queue_name text, bound_at timestamptz, compiled_regex text)
+LANGUAGE sql
+STABLE
+SECURITY DEFINER
+AS $$
+  SELECT b.* FROM pgmq.list_topic_bindings() AS b WHERE b.queue_name = $1
+$$;
+
+-- Which patterns a routing key matches, and whose they are. Errors: P0001 for an invalid key.
+CREATE OR REPLACE FUNCTION pgmq.test_routing(routing_key text)
+RETURNS TABLE (pattern text, queue_name text, compiled_regex text)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+AS $$
+BEGIN
+  PERFORM pgmq.validate_routing_key(routing_key);
+  RETURN QUERY
+  SELECT b.pattern, b.queue_name, b.compiled_regex FROM pgmq.topic_bindings AS b
+  WHERE routing_key ~ b.compiled_regex
+  ORDER BY b.pattern, b.queue_name;
+END
+$$;
+
+-- Publish messages to each queue that a routing key matches, once to each. Result: the ids, queue by queue.
+-- Errors: P0001 for an invalid key, and those of send_batch.
+CREATE OR REPLACE FUNCTION pgmq.send_batch_topic(routing_key text, msgs jsonb[], headers jsonb[], delay timestamptz)
+RETURNS TABLE (queue_name text, msg_id bigint)
+LANGUAGE sql
+SECURITY DEFINER
+AS $$
+  SELECT q.queue_name, s.id
+  FROM (SELECT DISTINCT r.queue_name FROM pgmq.test_routing(routing_key) AS r ORDER BY r.queue_name) AS q
+  CROSS JOIN LATERAL pgmq.send_batch(q.queue_name, msgs, headers, delay) AS s (id)
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.send_batch_topic(routing_key text, msgs jsonb[])
+RETURNS TABLE (queue_name text, msg_id bigint) LANGUAGE sql AS $$
+  SELECT * FROM pgmq.send_batch_topic(routing_key, msgs, NULL::jsonb[], NULL::timestamptz) $$;
+CREATE OR REPLACE FUNCTION pgmq.send_batch_topic(routing_key text, msgs jsonb[], headers jsonb[])
+RETURNS TABLE (queue_name text, msg_id bigint) LANGUAGE sql AS $$
+  SELECT * FROM pgmq.send_batch_topic(routing_key, msgs, headers, NULL::timestamptz) $$;
+CREATE OR REPLACE FUNCTION pgmq.send_batch_topic(routing_key text, msgs jsonb[], delay integer)
+RETURNS TABLE (queue_name text, msg_id bigint) LANGUAGE sql AS $$
+  SELECT * FROM pgmq.send_batch_topic(routing_key, msgs, NULL::jsonb[], pgmq.after(delay)) $$;
+CREATE OR REPLACE FUNCTION pgmq.send_batch_topic(routing_key text, msgs jsonb[], delay timestamptz)
+RETURNS TABLE (queue_name text, msg_id bigint) LANGUAGE sql AS $$
+  SELECT * FROM pgmq.send_batch_topic(routing_key, msgs, NULL::jsonb[], delay) $$;
+CREATE OR REPLACE FUNCTION pgmq.send_batch_topic(routing_key text, msgs jsonb[], headers jsonb[], delay integer)
+RETURNS TABLE (queue_name text, msg_id bigint) LANGUAGE sql AS $$
+  SELECT * FROM pgmq.send_batch_topic(routing_key, msgs, headers, pgmq.after(delay)) $$;
+
+-- Result: how many queues got the message. Errors: P0001 for no message or a negative delay, and those of send_batch_topic.
+CREATE OR REPLACE FUNCTION pgmq.send_topic(routing_key text, msg jsonb, headers jsonb, delay integer)
+RETURNS integer
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  IF msg IS NULL OR delay < 0 THEN
+    RAISE EXCEPTION 'msg is % and delay is %', coalesce(msg::text, 'NULL'), delay USING HINT = 'give a msg, and a delay from 0';
+  END IF;
+  RETURN (SELECT count(*) FROM pgmq.send_batch_topic(routing_key, ARRAY[msg], ARRAY[headers], delay));
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.send_topic(routing_key text, msg jsonb)
+RETURNS integer LANGUAGE sql AS $$ SELECT pgmq.send_topic(routing_key, msg, NULL, 0) $$;
+CREATE OR REPLACE FUNCTION pgmq.send_topic(routing_key text, msg jsonb, headers jsonb)
+RETURNS integer LANGUAGE sql AS $$ SELECT pgmq.send_topic(routing_key, msg, headers, 0) $$;
+CREATE OR REPLACE FUNCTION pgmq.send_topic(routing_key text, msg jsonb, delay integer)
+RETURNS integer LANGUAGE sql AS $$ SELECT pgmq.send_topic(routing_key, msg, NULL, delay) $$;
+
 -- Reading.
 
 -- The messages of these ids, as pgmq shows them: a time-out that passed is when they became visible.
@@ -351,44 +533,155 @@ AS $$
   ORDER BY e.nth
 $$;
 
+-- Check the arguments of a read, and let its topic count as one that is worked.
+-- Locks: the worker's row, only if free at once: a reader with an open transaction must not hold up others.
+-- Errors: 42P01 for an unknown queue, 22023 for an invalid number.
+CREATE OR REPLACE FUNCTION pgmq.begin_read(queue_name text, vt integer, qty integer)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  PERFORM pgmq.check_queue(queue_name);
+  IF vt IS NULL OR vt < 0 OR qty IS NULL OR qty NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'vt is % and qty is %', vt, qty USING ERRCODE = '22023', HINT = 'use a vt from 0, and a qty from 1 to 10000';
+  END IF;
+  IF NOT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = 'pgmq:' || queue_name AND w.seen_at > clock_timestamp() - interval '5 s')
+     AND messages.lock_mutex('pgmq', queue_name) THEN
+    PERFORM messages.touch_http_worker('pgmq:' || queue_name, 'pgmq', ARRAY[queue_name], qty);
+  END IF;
+END
+$$;
+
+-- Defer the messages of a claim for vt seconds. Result: these messages.
+CREATE OR REPLACE FUNCTION pgmq.end_read(ids bigint[], claim bigint, vt integer)
+RETURNS SETOF pgmq.message_record
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  IF ids IS NOT NULL THEN
+    PERFORM messages.defer(
+      ids, array_fill(claim, ARRAY[cardinality(ids)]), p_untils => array_fill(pgmq.after(vt), ARRAY[cardinality(ids)]));
+    RETURN QUERY SELECT r.* FROM pgmq.records(ids, messages.now()) AS r;
+  END IF;
+END
+$$;
+
 -- Hand out messages, and make them visible again after vt seconds. They come by priority, then the longest visible first; pauses, limits and
 -- expiry of the topic apply. read_ct counts the reads.
--- Errors: 42P01 for an unknown queue, 0A000 for a condition, 22023 for an invalid number.
+-- Errors: those of begin_read, 0A000 for a condition.
 CREATE OR REPLACE FUNCTION pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb DEFAULT '{}')
 RETURNS SETOF pgmq.message_record
 LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 DECLARE
-  v_ids    bigint[];
-  v_claims bigint[];
+  v_ids   bigint[];
+  v_claim bigint;
 BEGIN
-  PERFORM pgmq.check_queue(queue_name);
+  PERFORM pgmq.begin_read(queue_name, vt, qty);
   IF conditional <> '{}' THEN
     RAISE EXCEPTION 'a read with a condition is not supported' USING ERRCODE = '0A000', HINT = 'send what is read apart to queues of its own';
   END IF;
-  IF vt IS NULL OR vt < 0 OR qty IS NULL OR qty NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'vt is % and qty is %', vt, qty USING ERRCODE = '22023', HINT = 'use a vt from 0, and a qty from 1 to 10000';
-  END IF;
-  -- So the topic counts as one that is worked.
-  IF NOT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = 'pgmq:' || queue_name AND w.seen_at > clock_timestamp() - interval '5 s') THEN
-    PERFORM messages.touch_http_worker('pgmq:' || queue_name, 'pgmq', ARRAY[queue_name], qty);
-  END IF;
   -- Locked for longer than it takes to defer them, however short the topic's lock is.
-  SELECT array_agg(c.id), array_agg(c.claim_id) INTO v_ids, v_claims
+  SELECT array_agg(c.id), max(c.claim_id) INTO v_ids, v_claim
   FROM messages.claim('pgmq', ARRAY[queue_name], qty, p_lock_duration => interval '1 minute', p_contents => false) AS c;
-  IF v_ids IS NULL THEN
-    RETURN;
-  END IF;
-  PERFORM messages.defer(v_ids, v_claims, p_untils => array_fill(pgmq.after(vt), ARRAY[cardinality(v_ids)]));
-  RETURN QUERY SELECT r.* FROM pgmq.records(v_ids, messages.now()) AS r;
+  RETURN QUERY SELECT r.* FROM pgmq.end_read(v_ids, v_claim, vt) AS r;
 END
 $$;
 
--- As read; without a message it looks again, for at most so long. It holds a connection meanwhile: LISTEN is cheaper.
-CREATE OR REPLACE FUNCTION pgmq.read_with_poll(
-  queue_name text, vt integer, qty integer, max_poll_seconds integer DEFAULT 5, poll_interval_ms integer DEFAULT 100,
-  conditional jsonb DEFAULT '{}'
+-- What waits or runs in a queue, with its group. What has a channel is in no group: it has the order and the limits of its channel. What has
+-- expired is left to the maintenance.
+CREATE OR REPLACE FUNCTION pgmq.members(queue_name text, now timestamptz)
+RETURNS TABLE (id bigint, group_name text, is_visible boolean)
+LANGUAGE sql
+STABLE
+AS $$
+  -- Each half has an index.
+  SELECT m.id, coalesce(m.headers ->> 'x-pgmq-group', '_default_fifo_group'), m.available_at <= now
+  FROM messages.message AS m
+  WHERE m.topic = queue_name AND m.claim_id IS NULL AND m.channel IS NULL AND (m.expires_at <= now) IS NOT TRUE
+  UNION ALL
+  SELECT m.id, coalesce(m.headers ->> 'x-pgmq-group', '_default_fifo_group'), false
+  FROM messages.message AS m
+  WHERE m.topic = queue_name AND m.claim_id IS NOT NULL AND m.channel IS NULL
+$$;
+
+-- Hand out messages in the order of their ids within each group, and make them visible again after vt seconds: of a group what comes before
+-- its first message that is invisible or that another transaction has locked. The group with the oldest message comes first.
+-- Called by: read_grouped (as many of a group as there are, then the next group), read_grouped_rr (one of each group, then again) and
+-- read_grouped_head (one of each group): way is their name. Pauses, limits and expiry of the topic apply.
+-- Locks: the first message of each group that it may take from, then the others, skipping those that others hold. So one transaction at a
+-- time takes from a group; others take from other groups. Errors: those of begin_read.
+CREATE OR REPLACE FUNCTION pgmq.read_groups(way text, queue_name text, vt integer, qty integer)
+RETURNS SETOF pgmq.message_record
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_now    timestamptz := messages.now();
+  v_policy messages.policy := messages.claim_policy(queue_name, v_now);
+  v_room   integer := qty;
+  v_claim  bigint := 1 + floor(random() * 4503599627370496)::bigint;
+  v_ids    bigint[];
+BEGIN
+  PERFORM pgmq.begin_read(queue_name, vt, qty);
+  IF v_policy.stopped_until IS NOT NULL THEN
+    RETURN;
+  ELSIF v_policy.is_limited THEN
+    v_room := (messages.topic_slots(v_policy, qty)).slots;
+  END IF;
+  -- What others have changed since this statement began is seen when it is locked.
+  WITH member AS (
+    SELECT g.id, first_value(g.id) OVER line AS head, row_number() OVER line AS nth, bool_and(g.is_visible) OVER line AS is_free
+    FROM pgmq.members(queue_name, v_now) AS g
+    WINDOW line AS (PARTITION BY g.group_name ORDER BY g.id)
+  ), head AS (
+    SELECT m.id FROM messages.message AS m
+    WHERE m.id = ANY (ARRAY(SELECT f.id FROM member AS f WHERE f.nth = 1 AND f.is_free)) AND m.claim_id IS NULL AND m.available_at <= v_now
+    ORDER BY m.id
+    LIMIT v_room
+    FOR NO KEY UPDATE SKIP LOCKED
+  ), pick AS (
+    SELECT p.id, p.head, row_number() OVER (ORDER BY CASE way WHEN 'read_grouped' THEN 0 ELSE p.nth END, p.head, p.nth) AS place
+    FROM member AS p
+    WHERE p.head = ANY (ARRAY(SELECT h.id FROM head AS h)) AND p.is_free AND (p.nth = 1 OR way <> 'read_grouped_head')
+    ORDER BY place
+    LIMIT v_room
+  ), locked AS (
+    SELECT m.id FROM messages.message AS m
+    WHERE m.id = ANY (ARRAY(SELECT p.id FROM pick AS p)) AND m.claim_id IS NULL AND m.available_at <= v_now
+    FOR NO KEY UPDATE SKIP LOCKED
+  )
+  SELECT array_agg(t.id ORDER BY t.place) INTO v_ids
+  FROM (
+    SELECT p.id, p.place, bool_and(k.id IS NOT NULL) OVER (PARTITION BY p.head ORDER BY p.id) AS is_taken
+    FROM pick AS p
+    LEFT JOIN locked AS k ON k.id = p.id
+  ) AS t
+  WHERE t.is_taken;
+
+  -- As claim does, and read with it.
+  UPDATE messages.message AS m
+  SET claim_id = v_claim, locked_by = 'pgmq', locked_at = v_now, lock_expires_at = messages.now() + interval '1 minute',
+      attempts = m.attempts + 1, runs = m.runs + 1
+  WHERE m.id = ANY (v_ids);
+  IF v_policy.dequeue_rate IS NOT NULL AND v_ids IS NOT NULL THEN
+    PERFORM messages.charge_rate('dequeue', queue_name, v_policy.dequeue_rate, cardinality(v_ids), messages.now());
+  END IF;
+  RETURN QUERY SELECT r.* FROM pgmq.end_read(v_ids, v_claim, vt) AS r;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION pgmq.read_grouped(queue_name text, vt integer, qty integer)
+RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgmq.read_groups('read_grouped', queue_name, vt, qty) $$;
+CREATE OR REPLACE FUNCTION pgmq.read_grouped_rr(queue_name text, vt integer, qty integer)
+RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgmq.read_groups('read_grouped_rr', queue_name, vt, qty) $$;
+CREATE OR REPLACE FUNCTION pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
+RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgmq.read_groups('read_grouped_head', queue_name, vt, qty) $$;
+
+-- Read in a way; without a message look again, for at most so long. It holds a connection meanwhile: LISTEN is cheaper.
+-- Called by: read_with_poll (way is read) and the polls of grouped reads.
+CREATE OR REPLACE FUNCTION pgmq.poll(
+  way text, queue_name text, vt integer, qty integer, max_poll_seconds integer, poll_interval_ms integer, conditional jsonb DEFAULT '{}'
 )
 RETURNS SETOF pgmq.message_record
 LANGUAGE plpgsql
@@ -397,7 +690,11 @@ DECLARE
   v_until timestamptz := clock_timestamp() + make_interval(secs => coalesce(max_poll_seconds, 0));
 BEGIN
   LOOP
-    RETURN QUERY SELECT r.* FROM pgmq.read(queue_name, vt, qty, conditional) AS r;
+    IF way = 'read' THEN
+      RETURN QUERY SELECT r.* FROM pgmq.read(queue_name, vt, qty, conditional) AS r;
+    ELSE
+      RETURN QUERY SELECT r.* FROM pgmq.read_groups(way, queue_name, vt, qty) AS r;
+    END IF;
     IF FOUND OR clock_timestamp() >= v_until THEN
       RETURN;
     END IF;
@@ -405,6 +702,28 @@ BEGIN
   END LOOP;
 END
 $$;
+
+CREATE OR REPLACE FUNCTION pgmq.read_with_poll(
+  queue_name text, vt integer, qty integer, max_poll_seconds integer DEFAULT 5, poll_interval_ms integer DEFAULT 100,
+  conditional jsonb DEFAULT '{}'
+)
+RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$
+  SELECT pgmq.poll('read', queue_name, vt, qty, max_poll_seconds, poll_interval_ms, conditional) $$;
+CREATE OR REPLACE FUNCTION pgmq.read_grouped_with_poll(
+  queue_name text, vt integer, qty integer, max_poll_seconds integer DEFAULT 5, poll_interval_ms integer DEFAULT 100
+)
+RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$
+  SELECT pgmq.poll('read_grouped', queue_name, vt, qty, max_poll_seconds, poll_interval_ms) $$;
+CREATE OR REPLACE FUNCTION pgmq.read_grouped_rr_with_poll(
+  queue_name text, vt integer, qty integer, max_poll_seconds integer DEFAULT 5, poll_interval_ms integer DEFAULT 100
+)
+RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$
+  SELECT pgmq.poll('read_grouped_rr', queue_name, vt, qty, max_poll_seconds, poll_interval_ms) $$;
+CREATE OR REPLACE FUNCTION pgmq.read_grouped_head_with_poll(
+  queue_name text, vt integer, qty integer, max_poll_seconds integer DEFAULT 5, poll_interval_ms integer DEFAULT 100
+)
+RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$
+  SELECT pgmq.poll('read_grouped_head', queue_name, vt, qty, max_poll_seconds, poll_interval_ms) $$;
 
 -- Hand out messages and delete them at once.
 CREATE OR REPLACE FUNCTION pgmq.pop(queue_name text, qty integer DEFAULT 1)
@@ -506,9 +825,9 @@ BEGIN
     EXECUTE format('ALTER FUNCTION %s SET search_path TO pg_catalog, pg_temp', v_function);
   END LOOP;
   FOREACH v_grant SLICE 1 IN ARRAY ARRAY[
-    ['messages_publisher', 'send|send_batch|after'],
-    ['messages_worker', 'read|read_with_poll|pop|archive|delete|set_vt|after'],
-    ['messages_analyst', 'list_queues|metrics|metrics_all|list_notify_insert_throttles'],
+    ['messages_publisher', 'send|send_batch|send_topic|send_batch_topic|validate_routing_key|check_words|after'],
+    ['messages_worker', 'read|read_with_poll|read_grouped.*|pop|archive|delete|set_vt|after'],
+    ['messages_analyst', 'list_queues|metrics|metrics_all|list_notify_insert_throttles|list_topic_bindings|test_routing'],
     ['messages_operator', '.*']
   ] LOOP
     CONTINUE WHEN to_regrole(v_grant[1]) IS NULL;

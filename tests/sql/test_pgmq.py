@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.server.postgres import Database
 # The client tells how its own versions differ.
 pytestmark = pytest.mark.filterwarnings("ignore:list_queues:UserWarning")
 HELLO = {"hello": "world"}
+READS = [f"read{way}{poll}" for way in ("", "_grouped", "_grouped_rr", "_grouped_head") for poll in ("", "_with_poll")]
 
 
 def install(database: Database) -> None:
@@ -217,28 +219,347 @@ def test_a_crash_of_a_reader_before_its_commit_leaves_the_message_visible(
     assert (message.msg_id, message.read_ct) == (sent, 1)
 
 
+def send_to_groups(pgmq: PGMQueue, groups: str) -> None:
+    """Send a message to each group: its number in the group, from 1."""
+    for nth, group in enumerate(groups):
+        number = groups[: nth + 1].count(group)
+        pgmq.send("q", {"is": f"{group}{number}"}, headers=None if group == "-" else {"x-pgmq-group": group})
+
+
+def names(read: list[Any]) -> list[str]:
+    return [message.message["is"] for message in read]
+
+
+def read_by_sql(conn: psycopg.Connection[Any], way: str, qty: int, vt: int = 60) -> list[str]:
+    rows = conn.execute(f"SELECT message ->> 'is' FROM pgmq.{way}('q', {vt}, {qty})").fetchall()
+    return [name for (name,) in rows]
+
+
+@pytest.mark.parametrize(
+    ("way", "qty", "expected"),
+    [
+        ("read_grouped", 2, "b1 b2"),
+        ("read_grouped", 5, "b1 b2 b3 a1 a2"),
+        ("read_grouped_rr", 2, "b1 a1"),
+        ("read_grouped_rr", 5, "b1 a1 -1 b2 a2"),
+        ("read_grouped_rr", 99, "b1 a1 -1 b2 a2 -2 b3"),
+        ("read_grouped_head", 2, "b1 a1"),
+        ("read_grouped_head", 99, "b1 a1 -1"),
+    ],
+)
+def test_a_grouped_read_takes_groups_as_its_name_says(
+    pgmq: PGMQueue, own_database: Database, way: str, qty: int, expected: str
+) -> None:
+    send_to_groups(pgmq, "bba-ab-")
+
+    read = read_by_sql(own_database.connect(), way, qty)
+
+    assert read == expected.split()
+
+
+def test_the_client_reads_groups(pgmq: PGMQueue) -> None:
+    pgmq.create_fifo_index("q")
+    pgmq.create_fifo_indexes_all()
+    send_to_groups(pgmq, "aaabbb")
+
+    assert names(pgmq.read_grouped("q", vt=60, qty=1)) == ["a1"]
+    # The group waits for its first message, other groups do not.
+    assert names(pgmq.read_grouped_rr("q", vt=60, qty=9)) == ["b1", "b2", "b3"]
+    assert pgmq.read_grouped_rr_with_poll("q", max_poll_seconds=0, poll_interval_ms=10) == []
+
+    pgmq.archive("q", 1)
+    [first, _] = pgmq.read_grouped_with_poll("q", vt=60, qty=9, max_poll_seconds=60, poll_interval_ms=10)
+    assert (first.message, first.read_ct, first.headers) == ({"is": "a2"}, 1, {"x-pgmq-group": "a"})
+    assert 50 < (first.vt - first.last_read_at).total_seconds() <= 60
+
+
+@pytest.mark.parametrize("way", ["read_grouped", "read_grouped_rr", "read_grouped_head"])
+def test_a_group_is_read_again_from_its_first_message_when_that_returns(
+    pgmq: PGMQueue, own_database: Database, way: str
+) -> None:
+    send_to_groups(pgmq, "aab")
+    conn = own_database.connect()
+    assert read_by_sql(conn, way, 1, vt=0) == ["a1"]
+
+    assert read_by_sql(conn, way, 1) == ["a1"]
+
+    assert one(own_database, "SELECT read_ct FROM pgmq.set_vt('q', 1, 0)") == 2
+    assert read_by_sql(conn, way, 1) == ["a1"]
+
+
+def test_nothing_of_a_group_is_read_behind_what_is_invisible_runs_or_waits_for_others(
+    pgmq: PGMQueue, own_database: Database
+) -> None:
+    send_to_groups(pgmq, "aaabbccd")
+    with own_database.connect() as conn:
+        conn.execute("SELECT pgmq.set_vt('q', ARRAY[2, 4], 60)")
+        conn.execute("UPDATE messages.message SET priority = 0 WHERE id = 6")
+        assert conn.execute("SELECT id FROM messages.claim('daemon', '{q}', 1)").fetchall() == [(6,)]
+        publish = "SELECT messages.publish('q', '{\"is\": \"d2\"}', p_headers => '{\"x-pgmq-group\": \"d\"}', p_after => '{7}')"
+        conn.execute(publish)
+
+        assert [read_by_sql(conn, way, 99, vt=0) for way in ("read_grouped", "read_grouped_rr")] == [["a1", "d1"]] * 2
+
+
+def test_a_channel_keeps_its_own_order_and_what_has_expired_blocks_no_group(
+    pgmq: PGMQueue, own_database: Database
+) -> None:
+    with own_database.connect() as conn:
+        conn.execute("INSERT INTO messages.message (topic, channel, payload) VALUES ('q', 'c', '{}')")
+        conn.execute("INSERT INTO messages.message (topic, expires_at, payload) VALUES ('q', now(), '{}')")
+        send_to_groups(pgmq, "-")
+
+        assert read_by_sql(conn, "read_grouped", 9) == ["-1"]
+
+
+@pytest.mark.parametrize("way", ["read_grouped", "read_grouped_rr", "read_grouped_head"])
+def test_two_readers_never_have_the_same_group(pgmq: PGMQueue, own_database: Database, way: str) -> None:
+    send_to_groups(pgmq, "aabb")
+    first, second = psycopg.connect(own_database.dsn), own_database.connect()
+
+    assert read_by_sql(first, way, 1) == ["a1"]
+    # As many as the group has: they do not count.
+    others = read_by_sql(second, way, 2)
+    first.commit()
+
+    assert others == (["b1"] if way == "read_grouped_head" else ["b1", "b2"])
+    assert read_by_sql(second, way, 99) == []
+    first.close()
+
+
+def test_a_reader_does_not_wait_for_another_one_that_has_not_committed(pgmq: PGMQueue, own_database: Database) -> None:
+    send_to_groups(pgmq, "ab")
+    first, second = psycopg.connect(own_database.dsn), own_database.connect()
+    second.execute("SET statement_timeout = '30s'")
+    assert read_by_sql(first, "read", 1) == ["a1"]
+
+    assert read_by_sql(second, "read", 9) == ["b1"]
+
+    first.close()
+
+
+def test_a_group_whose_reader_crashed_is_read_from_its_first_message(pgmq: PGMQueue, own_database: Database) -> None:
+    send_to_groups(pgmq, "aa")
+    first, second = psycopg.connect(own_database.dsn), own_database.connect()
+    assert read_by_sql(first, "read_grouped", 1) == ["a1"]
+    assert read_by_sql(second, "read_grouped", 9) == []
+
+    first.rollback()
+
+    assert read_by_sql(second, "read_grouped", 9) == ["a1", "a2"]
+    first.close()
+
+
+def test_nothing_is_read_behind_what_another_transaction_is_about_to_end(
+    pgmq: PGMQueue, own_database: Database
+) -> None:
+    send_to_groups(pgmq, "aaab")
+    other, conn = psycopg.connect(own_database.dsn), own_database.connect()
+    other.execute("SELECT pgmq.delete('q', 2)")
+
+    assert read_by_sql(conn, "read_grouped", 9, vt=0) == ["a1", "b1"]
+
+    other.commit()
+    assert read_by_sql(conn, "read_grouped", 9) == ["a1", "a3", "b1"]
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("read_grouped_rr('q', 60, 1)", []),
+        ("set_vt('q', 2, 60)", ["a1"]),
+        ("delete('q', 1)", []),
+        ("read('q', 0, 1)", []),
+    ],
+)
+def test_a_reader_that_looked_before_a_change_reads_nothing_behind_it(
+    pgmq: PGMQueue, own_database: Database, change: str, expected: list[str]
+) -> None:
+    """It has seen the three messages, and waits for the moment in which the change is committed."""
+    send_to_groups(pgmq, "aaa")
+    changing, reading = own_database.connect(), own_database.connect()
+    changing.execute("""
+        CREATE FUNCTION public.wait_once() RETURNS bigint LANGUAGE plpgsql AS $$
+        BEGIN
+          IF current_setting('test.waits', true) = 'yes' THEN
+            PERFORM set_config('test.waits', 'no', false), pg_advisory_xact_lock(1);
+          END IF;
+          RETURN 0;
+        END
+        $$""")
+    source = one(own_database, "SELECT pg_get_functiondef('pgmq.members'::regproc)")
+    changing.execute(source.replace("m.id,", "m.id + public.wait_once(),", 1))
+    changing.execute("SELECT pg_advisory_lock(1)")
+    reading.execute("SET test.waits = 'yes'")
+    with ThreadPoolExecutor() as pool:
+        late = pool.submit(read_by_sql, reading, "read_grouped_rr", 9)
+        eventually(
+            lambda: one(own_database, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        )
+        changing.execute(f"SELECT pgmq.{change}")
+        changing.execute("SELECT pg_advisory_unlock(1)")
+
+        assert late.result(60) == expected
+
+
+@pytest.mark.parametrize("way", ["read_grouped", "read_grouped_rr", "read_grouped_head"])
+def test_many_readers_at_once_keep_the_order_of_each_group(pgmq: PGMQueue, own_database: Database, way: str) -> None:
+    send_to_groups(pgmq, "abcd" * 12)
+    read: list[str] = []
+    busy: set[str] = set()
+    mistakes: list[list[str]] = []
+
+    def work(_: int) -> None:
+        with own_database.connect() as conn:
+            while len(read) < 48:
+                batch = read_by_sql(conn, way, 3)
+                groups = {name[0] for name in batch}
+                if busy & groups:
+                    mistakes.append(batch)
+                busy.update(groups)
+                read.extend(batch)
+                busy.difference_update(groups)
+                ended = "SELECT pgmq.delete('q', array_agg(id)) FROM messages.message WHERE payload ->> 'is' = ANY (%s)"
+                conn.execute(ended, [batch])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+
+    assert mistakes == []
+    for group in "abcd":
+        assert [name for name in read if name[0] == group] == [f"{group}{nth}" for nth in range(1, 13)]
+
+
+def test_pauses_and_limits_of_the_topic_hold_for_grouped_reads(pgmq: PGMQueue, own_database: Database) -> None:
+    send_to_groups(pgmq, "abc")
+    with own_database.connect() as conn:
+        conn.execute("INSERT INTO messages.topic (topic, dequeue_rate, burst) VALUES ('q', 0.001, 2)")
+        conn.execute("SELECT messages.pause('q')")
+        assert read_by_sql(conn, "read_grouped", 9) == []
+        conn.execute("SELECT messages.resume('q')")
+
+        assert read_by_sql(conn, "read_grouped", 9) == ["a1", "b1"]
+        assert read_by_sql(conn, "read_grouped", 9) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched", "others"),
+    [
+        ("orders.created", ["orders.created"], ["orders.created.eu", "orders_created", "ordersxcreated"]),
+        ("orders.*", ["orders.created"], ["orders", "orders.created.eu", "my.orders.created"]),
+        ("*.created", ["orders.created"], ["created", "eu.orders.created"]),
+        ("orders.#", ["orders.created", "orders.created.eu"], ["orders", "my.orders.created"]),
+        ("#.eu", ["orders.eu", "orders.created.eu"], ["orders.created"]),
+        ("*.created.#", ["orders.created.eu.de"], ["orders.created", "eu.orders.created.de"]),
+        ("#", ["orders", "orders.created.eu"], []),
+        ("a-b_C.*", ["a-b_C.1"], ["A-b_C.1"]),
+    ],
+)
+def test_a_pattern_matches(pgmq: PGMQueue, pattern: str, matched: list[str], others: list[str]) -> None:
+    pgmq.bind_topic(pattern, "q")
+
+    assert [key for key in matched + others if pgmq.test_routing(key)] == matched
+
+
+def test_what_is_sent_to_a_key_is_sent_once_to_each_queue_that_matches(pgmq: PGMQueue) -> None:
+    pgmq.create_queue("other")
+    for pattern, queue in [("orders.*", "q"), ("orders.#", "q"), ("#", "other"), ("mail.#", "other")]:
+        pgmq.bind_topic(pattern, queue)
+    # A second time changes nothing.
+    pgmq.bind_topic("mail.#", "other")
+
+    assert pgmq.send_topic("orders.created", HELLO, headers={"trace": "1"}) == 2
+    assert pgmq.send_topic("orders.created", HELLO, delay=3600) == 2
+    sent = pgmq.send_batch_topic("mail.sent", [HELLO, {"n": 2}], headers=[{"trace": "2"}, {}], delay=0)
+
+    assert [each.queue_name for each in sent] == ["other", "other"]
+    assert [(each.message, each.headers) for each in pgmq.read_batch("q", batch_size=9)] == [(HELLO, {"trace": "1"})]
+    assert [each.msg_id for each in pgmq.read_batch("other", batch_size=9)][1:] == [each.msg_id for each in sent]
+
+
+def test_bindings_are_listed_and_end_with_their_queue(pgmq: PGMQueue) -> None:
+    pgmq.create_queue("other")
+    pgmq.bind_topic("a.*", "q")
+    pgmq.bind_topic("#", "other")
+
+    assert [(each.pattern, each.queue_name) for each in pgmq.list_topic_bindings()] == [("#", "other"), ("a.*", "q")]
+    [mine] = pgmq.list_topic_bindings("q")
+    assert (mine.pattern, mine.compiled_regex) == ("a.*", r"^a\.[^.]+$")
+    assert (pgmq.unbind_topic("a.*", "q"), pgmq.unbind_topic("a.*", "q")) == (True, False)
+    pgmq.drop_queue("other")
+    assert (pgmq.list_topic_bindings(), pgmq.send_topic("a.b", HELLO)) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "words", ["", ".a", "a.", "a..b", "a b", "a!", "a\n", "ä", "a" * 256, "'; DROP SCHEMA pgmq; --"]
+)
+def test_invalid_keys_and_patterns_are_refused(pgmq: PGMQueue, words: str) -> None:
+    # The client makes false of an error.
+    assert (pgmq.validate_routing_key(words), pgmq.validate_topic_pattern(words)) == (False, False)
+    for refused in (
+        lambda: pgmq.send_topic(words, HELLO),
+        lambda: pgmq.send_batch_topic(words, [HELLO]),
+        lambda: pgmq.test_routing(words),
+        lambda: pgmq.bind_topic(words, "q"),
+    ):
+        with pytest.raises(errors.RaiseException, match=r"^(routing_key|pattern) '"):
+            refused()
+
+
+def test_wildcards_are_for_patterns_and_stand_alone(pgmq: PGMQueue) -> None:
+    for wrong in ("a.**", "##", "a.*#", "#*"):
+        with pytest.raises(errors.RaiseException, match="two wildcards in a row"):
+            pgmq.bind_topic(wrong, "q")
+    with pytest.raises(errors.RaiseException, match="has characters other than"):
+        pgmq.send_topic("a.*", HELLO)
+    assert (pgmq.validate_routing_key("a" * 255), pgmq.validate_topic_pattern("a-b_C.*.#")) == (True, True)
+    with pytest.raises(errors.UndefinedTable, match="queue gone does not exist"):
+        pgmq.bind_topic("a", "gone")
+    with pytest.raises(errors.RaiseException, match="delay is -1"):
+        pgmq.send_topic("a", HELLO, delay=-1)
+
+
 @pytest.mark.parametrize(
     ("role", "may"),
     [
-        ("messages_publisher", {"send"}),
-        ("messages_worker", {"read", "pop", "archive", "delete", "set_vt"}),
-        ("messages_analyst", {"metrics"}),
+        ("messages_publisher", {"send", "send_topic", "validate_routing_key"}),
+        ("messages_worker", {*READS, "pop", "archive", "delete", "set_vt"}),
+        ("messages_analyst", {"metrics", "test_routing"}),
         (
             "messages_operator",
-            {"send", "read", "pop", "archive", "delete", "set_vt", "metrics", "create", "purge_queue"},
+            {
+                *READS,
+                "send",
+                "send_topic",
+                "pop",
+                "archive",
+                "delete",
+                "set_vt",
+                "metrics",
+                "validate_routing_key",
+                "test_routing",
+                "create",
+                "purge_queue",
+                "bind_topic",
+            },
         ),
         ("stranger", set()),
     ],
 )
 def test_a_role_may_what_it_may_without_pgmq(pgmq: PGMQueue, own_database: Database, role: str, may: set[str]) -> None:
     calls = {
-        "send": "pgmq.send('q', '1')",
-        "read": "pgmq.read('q', 0, 1)",
+        "send": "pgmq.send('q', '1', 0)",
+        "send_topic": "pgmq.send_topic('a', '1')",
+        **{name: f"pgmq.{name}('q', 0, 1{', 0' if name.endswith('poll') else ''})" for name in READS},
         "pop": "pgmq.pop('q')",
         "archive": "pgmq.archive('q', 1)",
         "delete": "pgmq.delete('q', 1)",
         "set_vt": "pgmq.set_vt('q', 1, 1)",
         "metrics": "pgmq.metrics('q')",
+        "validate_routing_key": "pgmq.validate_routing_key('a')",
+        "test_routing": "pgmq.test_routing('a')",
+        "bind_topic": "pgmq.bind_topic('a', 'q')",
         "create": "pgmq.create('another')",
         "purge_queue": "pgmq.purge_queue('q')",
     }
