@@ -567,8 +567,8 @@ END
 $$;
 
 -- Hand out messages, and make them visible again after vt seconds. They come by priority, then the longest visible first; pauses, limits and
--- expiry of the topic apply. read_ct counts the reads.
--- Errors: those of begin_read, 0A000 for a condition.
+-- expiry of the topic apply. read_ct counts the reads. conditional: only messages whose payload contains this.
+-- Errors: those of begin_read.
 CREATE OR REPLACE FUNCTION pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb DEFAULT '{}')
 RETURNS SETOF pgmq.message_record
 LANGUAGE plpgsql
@@ -580,12 +580,69 @@ DECLARE
 BEGIN
   PERFORM pgmq.begin_read(queue_name, vt, qty);
   IF conditional <> '{}' THEN
-    RAISE EXCEPTION 'a read with a condition is not supported' USING ERRCODE = '0A000', HINT = 'send what is read apart to queues of its own';
+    RETURN QUERY SELECT r.* FROM pgmq.read_where(queue_name, vt, qty, conditional) AS r;
+    RETURN;
   END IF;
   -- Locked for longer than it takes to defer them, however short the topic's lock is.
   SELECT array_agg(c.id), max(c.claim_id) INTO v_ids, v_claim
   FROM messages.claim('pgmq', ARRAY[queue_name], qty, p_lock_duration => interval '1 minute', p_contents => false) AS c;
   RETURN QUERY SELECT r.* FROM pgmq.end_read(v_ids, v_claim, vt) AS r;
+END
+$$;
+
+-- How many messages of a queue a read that claims by itself may take. Locks: as topic_slots.
+-- Called by: read_where, read_groups.
+CREATE OR REPLACE FUNCTION pgmq.room(policy messages.policy, qty integer)
+RETURNS integer
+LANGUAGE sql
+AS $$
+  SELECT CASE
+    WHEN policy.stopped_until IS NOT NULL THEN 0
+    WHEN policy.is_limited THEN (messages.topic_slots(policy, qty)).slots
+    ELSE qty
+  END
+$$;
+
+-- Claim messages that the caller has locked, as claim does, and hand them out. Called by: read_where, read_groups.
+CREATE OR REPLACE FUNCTION pgmq.take(ids bigint[], policy messages.policy, vt integer)
+RETURNS SETOF pgmq.message_record
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_now   timestamptz := messages.now();
+  v_claim bigint := 1 + floor(random() * 4503599627370496)::bigint;
+BEGIN
+  UPDATE messages.message AS m
+  SET claim_id = v_claim, locked_by = 'pgmq', locked_at = v_now, lock_expires_at = v_now + interval '1 minute',
+      attempts = m.attempts + 1, runs = m.runs + 1
+  WHERE m.id = ANY (ids);
+  IF policy.dequeue_rate IS NOT NULL AND ids IS NOT NULL THEN
+    PERFORM messages.charge_rate('dequeue', policy.topic, policy.dequeue_rate, cardinality(ids), v_now);
+  END IF;
+  RETURN QUERY SELECT r.* FROM pgmq.end_read(ids, v_claim, vt) AS r;
+END
+$$;
+
+-- Hand out messages whose payload contains a condition. It looks at what is ready, in the order of a read, until it has found enough. What has
+-- a channel is left alone: it has the order and the limits of its channel.
+-- Called by: read. Locks: the rows, skipping those that others hold.
+CREATE OR REPLACE FUNCTION pgmq.read_where(queue_name text, vt integer, qty integer, conditional jsonb)
+RETURNS SETOF pgmq.message_record
+LANGUAGE plpgsql
+AS $$
+DECLARE
+  v_now    timestamptz := messages.now();
+  v_policy messages.policy := messages.claim_policy(queue_name, v_now);
+  v_ids    bigint[];
+BEGIN
+  v_ids := ARRAY(
+    SELECT m.id FROM messages.message AS m
+    WHERE m.topic = queue_name AND m.claim_id IS NULL AND m.channel IS NULL AND m.available_at <= v_now
+      AND (m.expires_at <= v_now) IS NOT TRUE AND m.payload @> conditional
+    ORDER BY m.priority, m.available_at, m.id
+    LIMIT pgmq.room(v_policy, qty)
+    FOR NO KEY UPDATE SKIP LOCKED);
+  RETURN QUERY SELECT r.* FROM pgmq.take(nullif(v_ids, '{}'), v_policy, vt) AS r;
 END
 $$;
 
@@ -619,16 +676,11 @@ AS $$
 DECLARE
   v_now    timestamptz := messages.now();
   v_policy messages.policy := messages.claim_policy(queue_name, v_now);
-  v_room   integer := qty;
-  v_claim  bigint := 1 + floor(random() * 4503599627370496)::bigint;
+  v_room   integer;
   v_ids    bigint[];
 BEGIN
   PERFORM pgmq.begin_read(queue_name, vt, qty);
-  IF v_policy.stopped_until IS NOT NULL THEN
-    RETURN;
-  ELSIF v_policy.is_limited THEN
-    v_room := (messages.topic_slots(v_policy, qty)).slots;
-  END IF;
+  v_room := pgmq.room(v_policy, qty);
   -- What others have changed since this statement began is seen when it is locked.
   WITH member AS (
     SELECT g.id, first_value(g.id) OVER line AS head, row_number() OVER line AS nth, bool_and(g.is_visible) OVER line AS is_free
@@ -659,15 +711,7 @@ BEGIN
   ) AS t
   WHERE t.is_taken;
 
-  -- As claim does, and read with it.
-  UPDATE messages.message AS m
-  SET claim_id = v_claim, locked_by = 'pgmq', locked_at = v_now, lock_expires_at = messages.now() + interval '1 minute',
-      attempts = m.attempts + 1, runs = m.runs + 1
-  WHERE m.id = ANY (v_ids);
-  IF v_policy.dequeue_rate IS NOT NULL AND v_ids IS NOT NULL THEN
-    PERFORM messages.charge_rate('dequeue', queue_name, v_policy.dequeue_rate, cardinality(v_ids), messages.now());
-  END IF;
-  RETURN QUERY SELECT r.* FROM pgmq.end_read(v_ids, v_claim, vt) AS r;
+  RETURN QUERY SELECT r.* FROM pgmq.take(v_ids, v_policy, vt) AS r;
 END
 $$;
 

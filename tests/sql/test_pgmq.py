@@ -171,13 +171,37 @@ def test_queues_are_listed_measured_purged_and_dropped(pgmq: PGMQueue) -> None:
     assert [queue.queue_name for queue in pgmq.list_queues()] == ["parts"]
 
 
-def test_what_does_not_exist_or_is_not_supported_is_told(pgmq: PGMQueue) -> None:
+def test_a_read_with_a_condition_hands_out_what_contains_it_and_leaves_the_others(
+    pgmq: PGMQueue, own_database: Database
+) -> None:
+    pgmq.send_batch("q", [{"kind": "mail", "n": n} for n in range(2)] + [{"kind": "call", "n": 2}, 7])
+
+    found = pgmq.read("q", qty=10, conditional={"kind": "mail"})
+    nothing = pgmq.read_with_poll("q", max_poll_seconds=0, conditional={"kind": "mail"})
+    one(own_database, "UPDATE messages.topic SET paused_at = now() WHERE topic = '*' RETURNING 1")
+    while_paused = pgmq.read("q", conditional={"kind": "call"})
+    one(own_database, "UPDATE messages.topic SET paused_at = NULL WHERE topic = '*' RETURNING 1")
+
+    assert [(each.message["n"], each.read_ct) for each in found] == [(0, 1), (1, 1)]
+    assert (nothing or [], while_paused) == ([], None)
+    assert [each.message for each in pgmq.read_batch("q", batch_size=10)] == [{"kind": "call", "n": 2}, 7]
+
+
+def test_a_read_with_a_condition_skips_what_another_transaction_has_locked(
+    pgmq: PGMQueue, own_database: Database
+) -> None:
+    first, second = pgmq.send_batch("q", [{"n": 1}, {"n": 1}])
+    with own_database.connect() as other, other.transaction():
+        other.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
+
+        assert [each.msg_id for each in pgmq.read("q", qty=2, conditional={"n": 1})] == [second]
+
+
+def test_what_does_not_exist_is_told(pgmq: PGMQueue) -> None:
     with pytest.raises(errors.UndefinedTable, match=r"queue gone does not exist.*\n.*pgmq\.create\('gone'\)"):
         pgmq.send("gone", HELLO)
     with pytest.raises(errors.RaiseException, match="queue name is too long"):
         pgmq.validate_queue_name("a" * 48)
-    with pytest.raises(errors.FeatureNotSupported, match="condition"):
-        pgmq.read("q", conditional={"a": 1})
     with pytest.raises(errors.InvalidParameterValue):
         pgmq.read_batch("q", batch_size=0)
 
