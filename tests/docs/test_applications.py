@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -54,6 +57,17 @@ def address(dsn: str) -> str:
 
 def test_the_examples_of_testing_run(run_page: RunPage) -> None:
     assert "timedelta" in run_page(TESTING)
+
+
+def test_the_test_with_fixtures_passes(database: Database, tmp_path: Path) -> None:
+    [block] = [block for block in TESTING.section("Fixtures for pytest").blocks if block.kind == "python"]
+    (tmp_path / "test_points.py").write_text(block.text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_points.py"]
+    env = {**os.environ, "PGROUSE_TEST_DSN": database.dsn}
+
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
 
 
 def test_every_name_of_pgrouse_testing_is_documented() -> None:

@@ -36,11 +36,12 @@ def moved(database: Database, queue: str) -> list[tuple[Any, ...]]:
 
 async def defer_with_procrastinate(dsn: str) -> int:
     """Defer the jobs of the page, and let a worker fetch the first; return its id."""
+    arguments = [{"order_id": order["id"], "email": order["email"]} for order in ORDERS]
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=dsn))
 
     @app.task(name="jobs.send_receipt")
-    async def send_receipt(**order: Any) -> None:
-        raise AssertionError(order)
+    async def send_receipt(order_id: int, email: str) -> None:
+        raise AssertionError(order_id, email)
 
     @app.task(name="jobs.other")
     async def other() -> None:
@@ -48,11 +49,11 @@ async def defer_with_procrastinate(dsn: str) -> int:
 
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
-        fetched: int = await send_receipt.defer_async(id=1)
+        fetched: int = await send_receipt.defer_async(order_id=1, email="")
         worker = await app.job_manager.register_worker()
         assert await app.job_manager.fetch_job(queues=None, worker_id=worker)
-        await send_receipt.configure(lock="ada", queueing_lock="order 7", priority=3).defer_async(**ORDERS[0])
-        await send_receipt.configure(schedule_at=LATER, priority=-20).defer_async(**ORDERS[1])
+        await send_receipt.configure(lock="ada", queueing_lock="order 7", priority=3).defer_async(**arguments[0])
+        await send_receipt.configure(schedule_at=LATER, priority=-20).defer_async(**arguments[1])
         await other.defer_async()
     return fetched
 
