@@ -73,4 +73,4 @@ def test_the_snippets_of_others_can_be_read() -> None:
     for block in snippets:
         compile(block.text, PAGE.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
-    assert len(snippets) == 6
+    assert len(snippets) == 7
