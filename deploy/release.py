@@ -22,7 +22,6 @@ import click
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
-OWN_PYTHON = "{}.{}".format(*sys.version_info)
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # Modules that must be importable with only this extra.
 EXTRAS = {
@@ -130,7 +129,7 @@ def with_addresses(project: str, repository: str) -> str:
 
 
 def try_out(version: str, *, is_complete: bool) -> None:
-    """Install the wheel into empty environments: on each Python, and with each extra; run the demo from it.
+    """Install the wheel into empty environments: on each Python alone and with each extra; run the demo from it.
 
     Raises:
         click.ClickException: something does not work, or a Python is missing although it is needed.
@@ -138,14 +137,14 @@ def try_out(version: str, *, is_complete: bool) -> None:
     for python in PYTHONS:
         if _has(python):
             _try_base(python, version)
+            for extra in EXTRAS:
+                _try_extra(python, extra)
         elif is_complete:
             raise click.ClickException(
                 f"Python {python} is not on this machine, and uv could not fetch it: a release is tried on all of {PYTHONS}"
             )
         else:
             _say(f"Python {python} is not on this machine, and uv could not fetch it: not tried")
-    for extra in EXTRAS:
-        _try_extra(extra)
 
 
 def packages() -> list[Path]:
@@ -161,12 +160,12 @@ def _try_base(python: str, version: str) -> None:
         _run(str(environment / "bin" / "pgrouse"), "--help")
 
 
-def _try_extra(extra: str) -> None:
-    with _installed(OWN_PYTHON, extra) as environment:
+def _try_extra(python: str, extra: str) -> None:
+    with _installed(python, extra) as environment:
         imports = "; ".join(f"import {module}" for module in EXTRAS[extra])
         _run(str(environment / "bin" / "python"), "-I", "-c", imports)
         if extra == "demo":
-            _say("running the demo from the wheel")
+            _say(f"running the demo from the wheel on Python {python}")
             _run(str(environment / "bin" / "pgrouse"), "demo")
 
 
