@@ -176,7 +176,8 @@ def _installed(python: str, extra: str | None) -> Iterator[Path]:
     wanted = f"pgrouse[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
     _say(f"installing {f'pgrouse[{extra}]' if extra else 'pgrouse'} on Python {python}")
     with tempfile.TemporaryDirectory() as folder:
-        _uv("venv", "--quiet", "--python", python, folder, "--clear")
+        # The project itself takes only a Python of the system, and uv may have fetched this one.
+        _uv("venv", "--quiet", "--python", python, folder, "--clear", UV_PYTHON_PREFERENCE="system")
         interpreter = str(Path(folder) / "bin" / "python")
         _uv("pip", "install", "--quiet", "--python", interpreter, wanted)
         _uv("pip", "check", "--quiet", "--python", interpreter)

@@ -188,7 +188,9 @@ BEGIN
   END IF;
   PERFORM pgmq.purge_queue(queue_name);
   DELETE FROM pgmq.meta AS q WHERE q.queue_name = $1;
-  DELETE FROM messages.mutex AS x WHERE x.kind = 'pgmq' AND x.name = $1;
+  -- Unless a reader holds it, for whom this must not wait: the reader may be waiting for the messages that were purged.
+  DELETE FROM messages.mutex AS x
+  WHERE x.ctid = ANY (ARRAY(SELECT o.ctid FROM messages.mutex AS o WHERE o.kind = 'pgmq' AND o.name = $1 FOR UPDATE SKIP LOCKED));
   RETURN true;
 END
 $$;
@@ -472,7 +474,7 @@ END
 $$;
 
 -- Publish messages to each queue that a routing key matches, once to each. Result: the ids, queue by queue.
--- Errors: P0001 for an invalid key, and those of send_batch.
+-- Errors: P0001 for an invalid key, and those of send_batch. As there, a negative delay is none.
 CREATE OR REPLACE FUNCTION pgmq.send_batch_topic(routing_key text, msgs jsonb[], headers jsonb[], delay timestamptz)
 RETURNS TABLE (queue_name text, msg_id bigint)
 LANGUAGE sql
@@ -603,7 +605,8 @@ AS $$
   END
 $$;
 
--- Claim messages that the caller has locked, as claim does, and hand them out. Called by: read_where, read_groups.
+-- Claim messages that the caller has locked, and hand them out. Unlike claim it does not bound their bytes, and also hands out those whose
+-- attempts are used up. Called by: read_where, read_groups.
 CREATE OR REPLACE FUNCTION pgmq.take(ids bigint[], policy messages.policy, vt integer)
 RETURNS SETOF pgmq.message_record
 LANGUAGE plpgsql
@@ -667,8 +670,8 @@ $$;
 -- its first message that is invisible or that another transaction has locked. The group with the oldest message comes first.
 -- Called by: read_grouped (as many of a group as there are, then the next group), read_grouped_rr (one of each group, then again) and
 -- read_grouped_head (one of each group): way is their name. Pauses, limits and expiry of the topic apply.
--- Locks: the first message of each group that it may take from, then the others, skipping those that others hold. So one transaction at a
--- time takes from a group; others take from other groups. Errors: those of begin_read.
+-- Locks: the first message of as many groups as it may take messages, then the others, skipping those that others hold. So one transaction at
+-- a time takes from a group, and others take from groups that it has not locked. Errors: those of begin_read.
 CREATE OR REPLACE FUNCTION pgmq.read_groups(way text, queue_name text, vt integer, qty integer)
 RETURNS SETOF pgmq.message_record
 LANGUAGE plpgsql
@@ -722,7 +725,8 @@ RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgm
 CREATE OR REPLACE FUNCTION pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
 RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgmq.read_groups('read_grouped_head', queue_name, vt, qty) $$;
 
--- Read in a way; without a message look again, for at most so long. It holds a connection meanwhile: LISTEN is cheaper.
+-- Read in a way; without a message look again, for at most so long. It holds a connection meanwhile: LISTEN is cheaper. What a look has
+-- locked that found nothing, as the mutex of a limited topic, is released at once.
 -- Called by: read_with_poll (way is read) and the polls of grouped reads.
 CREATE OR REPLACE FUNCTION pgmq.poll(
   way text, queue_name text, vt integer, qty integer, max_poll_seconds integer, poll_interval_ms integer, conditional jsonb DEFAULT '{}'
@@ -732,14 +736,25 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
   v_until timestamptz := clock_timestamp() + make_interval(secs => coalesce(max_poll_seconds, 0));
+  v_found pgmq.message_record[];
 BEGIN
   LOOP
-    IF way = 'read' THEN
-      RETURN QUERY SELECT r.* FROM pgmq.read(queue_name, vt, qty, conditional) AS r;
-    ELSE
-      RETURN QUERY SELECT r.* FROM pgmq.read_groups(way, queue_name, vt, qty) AS r;
-    END IF;
-    IF FOUND OR clock_timestamp() >= v_until THEN
+    -- The sign of life stays.
+    PERFORM pgmq.begin_read(queue_name, vt, qty);
+    BEGIN
+      IF way = 'read' THEN
+        v_found := ARRAY(SELECT r FROM pgmq.read(queue_name, vt, qty, conditional) AS r);
+      ELSE
+        v_found := ARRAY(SELECT r FROM pgmq.read_groups(way, queue_name, vt, qty) AS r);
+      END IF;
+      IF v_found = '{}' THEN
+        RAISE EXCEPTION USING ERRCODE = 'PGQ00';
+      END IF;
+    EXCEPTION WHEN SQLSTATE 'PGQ00' THEN
+      v_found := NULL;
+    END;
+    IF v_found IS NOT NULL OR clock_timestamp() >= v_until THEN
+      RETURN QUERY SELECT f.* FROM unnest(v_found) AS f;
       RETURN;
     END IF;
     PERFORM pg_sleep(greatest(poll_interval_ms, 10) / 1000.0);

@@ -12,7 +12,7 @@ from tests.docs.page import Page
 from tests.docs.psql import Psql
 from tests.server.postgres import Database
 
-RunPage = Callable[[Page], dict[str, Any]]
+RunPage = Callable[[Page, int], dict[str, Any]]
 
 
 @pytest.fixture
@@ -24,15 +24,16 @@ def psql(db: psycopg.Connection[Any]) -> Psql:
 
 @pytest.fixture
 def run_page(database: Database, monkeypatch: pytest.MonkeyPatch) -> RunPage:
-    """Run the blocks of a page as one program, as they stand, and return what it defines."""
+    """Run the blocks of a page as one program, as they stand, and return what it defines; there must be so many."""
     monkeypatch.setenv("PGROUSE_DSN", database.dsn)
 
-    def run(page: Page) -> dict[str, Any]:
+    def run(page: Page, count: int) -> dict[str, Any]:
         names: dict[str, Any] = {"__name__": "example"}
-        for block in page.blocks:
-            if block.kind.startswith("python runnable"):
-                # Lines as in the page, so that a traceback points into it.
-                exec(compile("\n" * block.line + block.text, page.path, "exec"), names)
+        blocks = [block for block in page.blocks if block.kind.startswith("python runnable")]
+        for block in blocks:
+            # Lines as in the page, so that a traceback points into it.
+            exec(compile("\n" * block.line + block.text, page.path, "exec"), names)
+        assert len(blocks) == count
         return names
 
     return run

@@ -15,7 +15,7 @@ PAGE = Page("docs/embedding.md")
 
 
 def test_the_examples_run(run_page: RunPage) -> None:
-    assert "result" in run_page(PAGE)
+    run_page(PAGE, 3)
 
 
 def test_the_other_examples_can_be_read() -> None:

@@ -15,7 +15,7 @@ PAGE = Page("docs/reference/encryption.md")
 
 
 def test_the_examples_run(run_page: RunPage) -> None:
-    assert "answer" in run_page(PAGE)
+    run_page(PAGE, 5)
 
 
 @pytest.mark.parametrize("block", [block for block in PAGE.blocks if block.kind == "toml"], ids=lambda b: str(b.line))

@@ -29,7 +29,7 @@ def test_the_sql_prints_the_output_on_the_page(psql: Psql) -> None:
 
 
 def test_the_handlers_can_be_defined(run_page: RunPage) -> None:
-    assert {"export", "load"} <= run_page(PAGE).keys()
+    assert {"export", "load"} <= run_page(PAGE, 2).keys()
 
 
 def test_every_setting_of_a_topic_is_on_the_page() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,9 @@ from tests.server.postgres import Database
 # The client tells how its own versions differ.
 pytestmark = pytest.mark.filterwarnings("ignore:list_queues:UserWarning")
 HELLO = {"hello": "world"}
+WAITS_FOR_ADVISORY_LOCK = """
+    SELECT count(*) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
+    WHERE l.locktype = 'advisory' AND NOT l.granted AND d.datname = current_database()"""
 READS = [f"read{way}{poll}" for way in ("", "_grouped", "_grouped_rr", "_grouped_head") for poll in ("", "_with_poll")]
 
 
@@ -418,9 +422,7 @@ def test_a_reader_that_looked_before_a_change_reads_nothing_behind_it(
     reading.execute("SET test.waits = 'yes'")
     with ThreadPoolExecutor() as pool:
         late = pool.submit(read_by_sql, reading, "read_grouped_rr", 9)
-        eventually(
-            lambda: one(own_database, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-        )
+        eventually(lambda: one(own_database, WAITS_FOR_ADVISORY_LOCK))
         changing.execute(f"SELECT pgmq.{change}")
         changing.execute("SELECT pg_advisory_unlock(1)")
 
@@ -433,16 +435,19 @@ def test_many_readers_at_once_keep_the_order_of_each_group(pgmq: PGMQueue, own_d
     read: list[str] = []
     busy: set[str] = set()
     mistakes: list[list[str]] = []
+    until = time.monotonic() + 120
 
     def work(_: int) -> None:
         with own_database.connect() as conn:
-            while len(read) < 48:
+            while len(read) < 48 and time.monotonic() < until:
                 batch = read_by_sql(conn, way, 3)
                 groups = {name[0] for name in batch}
                 if busy & groups:
                     mistakes.append(batch)
                 busy.update(groups)
                 read.extend(batch)
+                # As long as a job might take: a reader that got the same group would be noticed.
+                time.sleep(0.02 if batch else 0)
                 busy.difference_update(groups)
                 ended = "SELECT pgmq.delete('q', array_agg(id)) FROM messages.message WHERE payload ->> 'is' = ANY (%s)"
                 conn.execute(ended, [batch])
@@ -453,6 +458,33 @@ def test_many_readers_at_once_keep_the_order_of_each_group(pgmq: PGMQueue, own_d
     assert mistakes == []
     for group in "abcd":
         assert [name for name in read if name[0] == group] == [f"{group}{nth}" for nth in range(1, 13)]
+
+
+@pytest.mark.parametrize("way", ["read", "read_grouped"])
+def test_a_poll_in_vain_does_not_hold_up_the_claims_of_a_limited_topic(
+    own_database: Database, pgmq: PGMQueue, way: str
+) -> None:
+    polling, claiming = own_database.connect(), own_database.connect()
+    claiming.execute("INSERT INTO messages.topic (topic, max_concurrency) VALUES ('q', 5)")
+    pgmq.send("q", HELLO, delay=60)
+    with polling.transaction():
+        assert polling.execute(f"SELECT * FROM pgmq.{way}_with_poll('q', 30, 1, 0)").fetchall() == []
+        with own_database.connect() as conn:
+            conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('q', '{}')")
+
+        claimed = claiming.execute("SELECT id FROM messages.claim('w', ARRAY['q'], 1)").fetchall()
+
+    assert len(claimed) == 1
+
+
+def test_a_queue_is_dropped_while_a_reader_has_a_transaction_open(own_database: Database, pgmq: PGMQueue) -> None:
+    pgmq.read("q")
+    one(own_database, "UPDATE messages.worker SET seen_at = seen_at - interval '1 min' RETURNING 1")
+    with own_database.connect() as reading, own_database.connect() as dropping, reading.transaction():
+        assert reading.execute("SELECT * FROM pgmq.read('q', 0, 1)").fetchall() == []
+        dropping.execute("SET lock_timeout = '5s'")
+
+        assert dropping.execute("SELECT pgmq.drop_queue('q')").fetchone() == (True,)
 
 
 def test_pauses_and_limits_of_the_topic_hold_for_grouped_reads(pgmq: PGMQueue, own_database: Database) -> None:
