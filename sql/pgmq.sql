@@ -188,7 +188,7 @@ BEGIN
   END IF;
   PERFORM pgmq.purge_queue(queue_name);
   DELETE FROM pgmq.meta AS q WHERE q.queue_name = $1;
-  -- Unless a reader holds it, for whom this must not wait: the reader may be waiting for the messages that were purged.
+  -- A mutex that a reader holds stays: it may wait for the messages that were purged above, and to wait for it would be a deadlock.
   DELETE FROM messages.mutex AS x
   WHERE x.ctid = ANY (ARRAY(SELECT o.ctid FROM messages.mutex AS o WHERE o.kind = 'pgmq' AND o.name = $1 FOR UPDATE SKIP LOCKED));
   RETURN true;
@@ -725,8 +725,8 @@ RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgm
 CREATE OR REPLACE FUNCTION pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
 RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgmq.read_groups('read_grouped_head', queue_name, vt, qty) $$;
 
--- Read in a way; without a message look again, for at most so long. It holds a connection meanwhile: LISTEN is cheaper. What a look has
--- locked that found nothing, as the mutex of a limited topic, is released at once.
+-- Read in a way; without a message look again, for at most so long. It holds a connection meanwhile: LISTEN is cheaper. It reads only when
+-- something is visible: a read of a limited topic holds up the claims of others until the transaction ends.
 -- Called by: read_with_poll (way is read) and the polls of grouped reads.
 CREATE OR REPLACE FUNCTION pgmq.poll(
   way text, queue_name text, vt integer, qty integer, max_poll_seconds integer, poll_interval_ms integer, conditional jsonb DEFAULT '{}'
@@ -735,26 +735,19 @@ RETURNS SETOF pgmq.message_record
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_until timestamptz := clock_timestamp() + make_interval(secs => coalesce(max_poll_seconds, 0));
-  v_found pgmq.message_record[];
+  v_until      timestamptz := clock_timestamp() + make_interval(secs => coalesce(max_poll_seconds, 0));
+  v_is_visible boolean;
 BEGIN
   LOOP
-    -- The sign of life stays.
     PERFORM pgmq.begin_read(queue_name, vt, qty);
-    BEGIN
-      IF way = 'read' THEN
-        v_found := ARRAY(SELECT r FROM pgmq.read(queue_name, vt, qty, conditional) AS r);
-      ELSE
-        v_found := ARRAY(SELECT r FROM pgmq.read_groups(way, queue_name, vt, qty) AS r);
-      END IF;
-      IF v_found = '{}' THEN
-        RAISE EXCEPTION USING ERRCODE = 'PGQ00';
-      END IF;
-    EXCEPTION WHEN SQLSTATE 'PGQ00' THEN
-      v_found := NULL;
-    END;
-    IF v_found IS NOT NULL OR clock_timestamp() >= v_until THEN
-      RETURN QUERY SELECT f.* FROM unnest(v_found) AS f;
+    v_is_visible := EXISTS (
+      SELECT FROM messages.message AS m WHERE m.topic = queue_name AND m.claim_id IS NULL AND m.available_at <= messages.now());
+    IF v_is_visible AND way = 'read' THEN
+      RETURN QUERY SELECT r.* FROM pgmq.read(queue_name, vt, qty, conditional) AS r;
+    ELSIF v_is_visible THEN
+      RETURN QUERY SELECT r.* FROM pgmq.read_groups(way, queue_name, vt, qty) AS r;
+    END IF;
+    IF (v_is_visible AND FOUND) OR clock_timestamp() >= v_until THEN
       RETURN;
     END IF;
     PERFORM pg_sleep(greatest(poll_interval_ms, 10) / 1000.0);

@@ -477,6 +477,16 @@ def test_a_poll_in_vain_does_not_hold_up_the_claims_of_a_limited_topic(
     assert len(claimed) == 1
 
 
+def test_a_poll_ends_what_has_no_attempts_left(own_database: Database, pgmq: PGMQueue) -> None:
+    sent = pgmq.send("q", HELLO)
+    one(own_database, "UPDATE messages.topic SET max_attempts = 1 WHERE topic = '*' RETURNING 1")
+    one(own_database, "UPDATE messages.message SET attempts = 1 RETURNING 1")
+
+    assert not pgmq.read_with_poll("q", max_poll_seconds=0)
+
+    assert one(own_database, "SELECT result FROM messages.message_archive WHERE id = %s", sent) == "failed"
+
+
 def test_a_queue_is_dropped_while_a_reader_has_a_transaction_open(own_database: Database, pgmq: PGMQueue) -> None:
     pgmq.read("q")
     one(own_database, "UPDATE messages.worker SET seen_at = seen_at - interval '1 min' RETURNING 1")
