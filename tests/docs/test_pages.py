@@ -25,6 +25,19 @@ def test_every_link_leads_to_an_existing_file_and_heading() -> None:
     assert broken == []
 
 
+def test_every_file_that_a_reader_saves_is_named_in_the_text() -> None:
+    """The words behind a fence, which name it for the tests, are not shown."""
+    nameless = [
+        f"{page.name}:{block.line}: {name}"
+        for page in PAGES
+        for block in page.blocks
+        for name in block.kind.split()[1:]
+        if "." in name and f"`{name}`" not in page.prose
+    ]
+
+    assert nameless == []
+
+
 def test_no_page_contains_a_todo() -> None:
     left = {
         page.name: found for page in PAGES if (found := re.findall(r"\bTO" r"DO\b|\b(?:TBD|FIXME|XXX)\b", page.text))
