@@ -41,8 +41,10 @@ router = APIRouter(include_in_schema=False)
 MIN_INTERVAL_S = 0.35
 # Workers report their measures every few seconds.
 MEASURES_MAX_AGE_S = 2.0
-# At most this part of the time is spent on reading for one view, however long it takes.
+# At most this part of the time is spent on reading for one view. But one slow read, as on a machine that is busy for a moment, does not leave
+# a page that calls itself live behind for longer than this.
 MAX_READ_SHARE = 0.1
+MAX_PAUSE_S = 10.0
 # While the database is away, each view looks this often whether it is back.
 RETRY_S = 1.0
 # Ages go on while nothing changes; and what was missed is made good.
@@ -262,7 +264,7 @@ class LiveUpdates:
             async with self._reading:
                 is_away, took = await self._read(audience, shared)
             pause = max(MIN_INTERVAL_S - (time.monotonic() - began), took * (1 / MAX_READ_SHARE - 1))
-            await asyncio.sleep(RETRY_S if is_away else pause)
+            await asyncio.sleep(RETRY_S if is_away else min(pause, MAX_PAUSE_S))
             if self.listener.is_listening:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(changed.wait(), MAX_AGE_S)
