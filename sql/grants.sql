@@ -16,9 +16,9 @@ BEGIN
     ['messages_publisher', 'INSERT (topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts) ON messages.message'],
     ['messages_publisher', 'SELECT (id, topic) ON messages.message'],
     ['messages_publisher', 'SELECT ON messages.sleeper'],
-    ['messages_publisher', 'SELECT ON SEQUENCE messages.armed_until, messages.policy_topic_bits'],
+    ['messages_publisher', 'SELECT ON SEQUENCE messages.armed_until, messages.always_topic_bits, messages.policy_topic_bits'],
     ['messages_publisher', 'SELECT (topic, notify, max_payload_bytes, payload_schema) ON messages.topic'],
-    ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.payload_schema_digest, messages.new_message, messages.notify_inserted, messages.notify_policy, messages.long_number_bytes, messages.notify'],
+    ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.payload_schema_digest, messages.new_message, messages.notify_inserted, messages.long_number_bytes, messages.notify'],
     -- It tells a publisher nothing but the ends of those of its messages for which it asked when it published.
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.wait_for_many'],
     -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. No role reads the stage.

@@ -33,7 +33,6 @@ NOT_BOUND = {
         "is_printable",
         "long_number_bytes",
         "notify_inserted",
-        "notify_policy",
     },
     "expressions in other statements": {"display_json", "quantile", "unpack_histogram", "now", "silenced_until"},
     "called by pg_cron": {

@@ -19,6 +19,9 @@ BEGIN
   IF messages.policy_topic_bits() & ~coalesce(pg_sequence_last_value('messages.policy_topic_bits'), 0) <> 0 THEN
     PERFORM setval('messages.policy_topic_bits', 9223372036854775807);
   END IF;
+  IF messages.always_topic_bits() & ~coalesce(pg_sequence_last_value('messages.always_topic_bits'), 0) <> 0 THEN
+    PERFORM setval('messages.always_topic_bits', 9223372036854775807);
+  END IF;
   IF pg_sequence_last_value('messages.awaited_flag') = 1 AND (EXISTS (SELECT FROM messages.blocked_message) OR EXISTS (SELECT FROM messages.step)) THEN
     PERFORM messages.raise_awaited_flag();
   END IF;
@@ -46,8 +49,8 @@ BEGIN
   WHERE (s.armed_until < clock_timestamp() - interval '1 minute' AND s.armed_until > 'epoch')
      -- Who died awake left a row that every publish would read for ever.
      OR s.next_look_at < clock_timestamp() - interval '1 hour'
-     -- Of a time before arm had a bound; the row '*' stands for listeners that never look.
-     OR (s.worker <> '*' AND s.armed_until > clock_timestamp() + interval '5 hours');
+     -- Of a time before arm had a bound.
+     OR s.armed_until > clock_timestamp() + interval '5 hours';
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;
   DELETE FROM messages.low_water AS w

@@ -1,8 +1,7 @@
 -- Who is to be woken: workers that sleep until a message is published, and callers that wait until one has ended.
 
 -- The armed sleepers. A publish notifies only while a row here asks for its topic and would otherwise look later than the row is due.
--- topics NULL = every topic. The row '*' stands for the listeners outside (topics with notify = 'always'): they never look by themselves.
--- Logged, but armed with synchronous_commit = off: the row '*' must survive a crash, and no flush is paid either way.
+-- topics NULL = every topic. Logged, since a standby cannot read an unlogged table, but armed with synchronous_commit = off: no flush is paid.
 CREATE TABLE messages.sleeper (
   worker       text        PRIMARY KEY,
   topics       text[],
@@ -20,6 +19,11 @@ CREATE TABLE messages.sleeper (
 -- the sleep is taken, and never lowered.
 CREATE SEQUENCE messages.armed_until AS bigint;
 SELECT setval('messages.armed_until', 1);
+
+-- The topics that are notified whether a worker sleeps or not (notify = 'always', for listeners outside): bit 0, which is always set, and one
+-- bit for each, by the hash of its name; written by the triggers of policies and the tick. A publish reads this while no worker is armed.
+CREATE SEQUENCE messages.always_topic_bits AS bigint;
+SELECT setval('messages.always_topic_bits', 1);
 
 -- Who waits for the end of a message: only for the messages that stand here does the end notify settled.
 CREATE TABLE messages.waiter (

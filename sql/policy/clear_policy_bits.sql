@@ -1,4 +1,4 @@
--- Clear the bits of messages.policy_topic_bits that no topic needs any more.
+-- Clear the bits of messages.policy_topic_bits and messages.always_topic_bits that no topic needs any more.
 -- Called by: prune. Locks: the tables of policies in SHARE mode, only if free at once: a session that writes a policy goes first. They are
 -- released at once by rolling back the savepoint in which they were taken, which a setval survives: a session that writes a policy later
 -- sets its bit again. Result: whether any bit was cleared.
@@ -7,22 +7,22 @@ RETURNS boolean
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_has bigint;
   v_did boolean;
 BEGIN
-  IF NOT messages.has_policies()
+  IF NOT messages.has_policies() AND pg_sequence_last_value('messages.always_topic_bits') IS NOT DISTINCT FROM 1
     -- Above it the snapshot may be older than the policy.
     OR current_setting('transaction_isolation') <> 'read committed' THEN
     RETURN false;
   END IF;
   BEGIN
     LOCK TABLE messages.topic, messages.subscription IN SHARE MODE NOWAIT;
-    -- Statements of their own: the look must be younger than the locks.
-    v_has := messages.policy_topic_bits();
-    v_did := v_has <> pg_sequence_last_value('messages.policy_topic_bits');
-    IF v_did THEN
-      PERFORM setval('messages.policy_topic_bits', v_has);
-    END IF;
+    -- A statement of its own: the look must be younger than the locks.
+    PERFORM setval(p.sequence, p.has)
+    FROM (VALUES
+      ('messages.policy_topic_bits'::regclass, messages.policy_topic_bits()), ('messages.always_topic_bits', messages.always_topic_bits())
+    ) AS p (sequence, has)
+    WHERE p.has <> pg_sequence_last_value(p.sequence);
+    v_did := FOUND;
     RAISE EXCEPTION 'done' USING ERRCODE = 'PGR00';
   EXCEPTION
     WHEN lock_not_available THEN RETURN false;

@@ -1,4 +1,4 @@
--- Record which topics use a policy that publishing or settling must check: see policy_topic_bits.
+-- Record which topics use a policy that publishing or settling must check: see policy_topic_bits, always_topic_bits.
 -- Called by: the triggers topic_changed and subscription_changed, in the transaction of the change, once they have locked the mutex 'policies'.
 -- Locks: nothing. A session that wrote a policy holds a lock on its table until it commits, with which messages.clear_policy_bits conflicts: it
 -- never clears the bit of a policy that it cannot see yet.
@@ -8,8 +8,11 @@ LANGUAGE plpgsql
 AS $$
 BEGIN
   -- Bits are only added here. Who changes a policy has waited for all others who do, so none takes back what another one adds.
-  PERFORM setval('messages.policy_topic_bits', p.had | p.has)
-  FROM (SELECT pg_sequence_last_value('messages.policy_topic_bits') AS had, messages.policy_topic_bits() AS has) AS p
+  PERFORM setval(p.sequence, p.had | p.has)
+  FROM (VALUES
+    ('messages.policy_topic_bits'::regclass, pg_sequence_last_value('messages.policy_topic_bits'), messages.policy_topic_bits()),
+    ('messages.always_topic_bits', pg_sequence_last_value('messages.always_topic_bits'), messages.always_topic_bits())
+  ) AS p (sequence, had, has)
   WHERE p.had | p.has <> p.had;
 END
 $$;

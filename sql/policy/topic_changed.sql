@@ -1,9 +1,8 @@
 -- Check a row of messages.topic when it is written, and NOTIFY topic_changed. The policy takes effect at once, since every call reads it.
 -- The row '*' of the defaults cannot be deleted: without it no policy could be read, and no message settled.
--- It also maintains the sleeper '*', which represents outside listeners: topics with notify = 'always' are notified whether a daemon sleeps
--- or not. If a rate was raised, what the old rate charged is reduced.
--- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: the sleeper '*' is made from all rows, so that
--- two changes must see each other; as clamp_rates.
+-- It also records which topics publishes must check. If a rate was raised, what the old rate charged is reduced.
+-- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: the bits are made from all rows, so that two
+-- changes must see each other; as clamp_rates.
 CREATE OR REPLACE FUNCTION messages.check_topic()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -45,16 +44,6 @@ AS $$
 BEGIN
   PERFORM messages.wait_mutex('policies');
   PERFORM messages.set_policy_bits();
-  IF EXISTS (SELECT FROM messages.topic AS t WHERE t.notify = 'always') THEN
-    INSERT INTO messages.sleeper AS s (worker, topics, armed_until, next_look_at)
-    SELECT '*', CASE WHEN NOT bool_or(t.topic = '*') THEN array_agg(t.topic) END, '9000-01-01 00:00+00', '9000-01-01 00:00+00'
-    FROM messages.topic AS t
-    WHERE t.notify = 'always'
-    ON CONFLICT (worker) DO UPDATE SET topics = excluded.topics;
-    PERFORM messages.raise_armed_until('9000-01-01 00:00+00');
-  ELSE
-    DELETE FROM messages.sleeper AS s WHERE s.worker = '*';
-  END IF;
   PERFORM messages.clamp_rates();
   PERFORM messages.notify('topic_changed', ARRAY['']);
   RETURN NULL;

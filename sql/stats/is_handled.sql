@@ -3,7 +3,7 @@
 -- A worker of the registry that is alive and not stopping and names the topic; or one outside it (in plain SQL) that sleeps armed for the
 -- topic, or holds a message of it whose lock has not expired. A daemon of the registry counts by its row alone: messages that it still
 -- holds while it stops, or after it died, say nothing about new ones. A worker over HTTP shows signs of life only with its requests: while
--- it holds a message, and was not asked to drain, it counts. The sleeper '*' is a policy, not a worker.
+-- it holds a message, and was not asked to drain, it counts.
 -- Limits: an outside worker that neither sleeps armed nor holds a message is not seen; of a topic's locked messages 1000 are checked.
 CREATE OR REPLACE FUNCTION messages.is_handled(p_topic text)
 RETURNS boolean
@@ -16,7 +16,7 @@ BEGIN
       WHERE p_topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute')
     OR EXISTS (
       SELECT FROM messages.sleeper AS s
-      WHERE s.worker <> '*' AND s.armed_until > clock_timestamp() AND (s.topics IS NULL OR p_topic = ANY (s.topics))
+      WHERE s.armed_until > clock_timestamp() AND (s.topics IS NULL OR p_topic = ANY (s.topics))
         AND NOT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = s.worker))
     OR EXISTS (
       SELECT FROM (

@@ -1,5 +1,5 @@
 -- Lower messages.armed_until to the latest armed_until of any sleeper: otherwise publishes would read the sleepers, and notify above READ
--- COMMITTED, until the time that was once set; with notify = 'always' that is the year 9000.
+-- COMMITTED, until the time that was once set.
 -- Called by: prune. Locks: messages.sleeper in SHARE mode, only if free at once: a session that wrote a flag holds a conflicting lock until
 -- it commits, and its flag is not visible yet. A session that writes one later reads the sequence after that, and raises it again. The lock
 -- is released at once by rolling back the savepoint in which it was taken, which a setval survives.

@@ -9,14 +9,18 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
   -- Before PostgreSQL 17 it is this, and cannot be set.
-  v_pages bigint := coalesce(current_setting('max_notify_queue_pages', true)::bigint, 1048576);
+  v_pages   bigint := coalesce(current_setting('max_notify_queue_pages', true)::bigint, 1048576);
   -- What each takes besides its texts is 18 bytes and what is left at the end of a page. Pages are given back by 32, a segment of a file.
-  v_bytes bigint := (SELECT sum(octet_length(p_channel) + octet_length(t.payload) + 24) FROM unnest(p_payloads) AS t (payload));
+  v_bytes   bigint := octet_length(array_to_string(p_payloads, '')) + cardinality(p_payloads) * (octet_length(p_channel) + 24);
+  v_payload text;
 BEGIN
   IF pg_notification_queue_usage() + (v_bytes / 8192.0 + 32) / v_pages > 0.9 THEN
     RETURN false;
   END IF;
-  PERFORM pg_notify(p_channel, t.payload) FROM unnest(p_payloads) AS t (payload);
+  -- A loop: a query over the array would be planned for each call.
+  FOREACH v_payload IN ARRAY p_payloads LOOP
+    PERFORM pg_notify(p_channel, v_payload);
+  END LOOP;
   RETURN true;
 END
 $$;

@@ -1,5 +1,5 @@
 -- Announce until when a worker may be armed, before the flag itself is committed.
--- Called by: arm, topic_changed, prune. Locks: a row of messages.mutex: two sessions that raise it at once must not undo each other. It is
+-- Called by: arm, prune. Locks: a row of messages.mutex: two sessions that raise it at once must not undo each other. It is
 -- released at once by rolling back the savepoint in which it was taken, which a setval survives: a session that arms and does not commit
 -- blocks no other.
 -- Until the flag is committed, the writer's lock on messages.sleeper keeps lower_armed_until away.

@@ -8,11 +8,11 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 DECLARE
-  v_before timestamptz := messages.now() - p_older_than;
-  v_notified   bigint := 0;
-  v_topic  text := messages.next_topic(NULL, '');
-  v_next   record;
-  v_stale  boolean;
+  v_before   timestamptz := messages.now() - p_older_than;
+  v_notified bigint := 0;
+  v_topic    text := messages.next_topic(NULL, '');
+  v_next     record;
+  v_stale    boolean;
 BEGIN
   WHILE v_topic IS NOT NULL LOOP
     v_stale := coalesce(messages.next_channel_due(v_topic, v_before, false) < v_before, false);
@@ -24,7 +24,10 @@ BEGIN
           AND m.available_at >= v_next.low AND m.available_at < v_before);
       SELECT n.* INTO v_next FROM messages.next_priority(v_topic, v_next.priority, true) AS n;
     END LOOP;
-    IF v_stale AND messages.notify_policy(v_topic) <> 'off' AND (messages.claim_policy(v_topic, messages.now())).stopped_until IS NULL THEN
+    IF v_stale AND (messages.claim_policy(v_topic, messages.now())).stopped_until IS NULL
+      AND coalesce(
+        (SELECT t.notify FROM messages.topic AS t WHERE t.topic = v_topic),
+        (SELECT d.notify FROM messages.topic AS d WHERE d.topic = '*')) <> 'off' THEN
       PERFORM messages.notify('new_message', ARRAY[v_topic]);
       v_notified := v_notified + 1;
     END IF;

@@ -1,4 +1,4 @@
--- Refuse an invalid worker name: it has 1 to 300 printable characters and is not '*', which is the sleeper of outside listeners.
+-- Refuse an invalid worker name: it has 1 to 300 printable characters.
 -- Called by: claim, arm, register_worker, which refuse NULL themselves. Locks: nothing. 300: a configured name has up to 200, and daemons
 -- append a suffix.
 CREATE OR REPLACE FUNCTION messages.check_worker_name(p_worker text)
@@ -7,10 +7,10 @@ LANGUAGE plpgsql
 IMMUTABLE
 AS $$
 BEGIN
-  IF p_worker IS NULL OR messages.is_printable(p_worker) AND length(p_worker) BETWEEN 1 AND 300 AND p_worker <> '*' THEN
+  IF p_worker IS NULL OR messages.is_printable(p_worker) AND length(p_worker) BETWEEN 1 AND 300 THEN
     RETURN;
   END IF;
   RAISE EXCEPTION 'name of a worker is %', '"' || left(p_worker, 300) || '"'
-    USING ERRCODE = '22023', HINT = 'use 1 to 300 printable characters, and not *';
+    USING ERRCODE = '22023', HINT = 'use 1 to 300 printable characters';
 END
 $$;

@@ -1,10 +1,10 @@
 -- Remove a worker from the registry, and its sleeper.
--- Called by: daemons that stop in order; prune deletes those that died. Locks: the worker's own rows. The sleeper '*' belongs to no worker.
+-- Called by: daemons that stop in order; prune deletes those that died. Locks: the worker's own rows.
 CREATE OR REPLACE FUNCTION messages.unregister_worker(p_name text)
 RETURNS void
 LANGUAGE sql
 SECURITY DEFINER
 AS $$
-  DELETE FROM messages.sleeper AS s WHERE s.worker = p_name AND s.worker <> '*';
+  DELETE FROM messages.sleeper AS s WHERE s.worker = p_name;
   DELETE FROM messages.worker AS w WHERE w.name = p_name
 $$;

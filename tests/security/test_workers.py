@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tests.server.postgres import Database
-from tests.sql.queue import Listener, Queue
+from tests.sql.queue import Queue
 
 ARMED = (
     "SELECT pg_sequence_last_value('messages.armed_until') < extract(epoch FROM clock_timestamp() + interval '1 day')"
@@ -56,26 +56,7 @@ def test_an_older_sleeper_without_an_end_is_deleted(queue: Queue, database: Data
     assert queue.value(ARMED)
 
 
-def test_no_worker_takes_the_name_of_the_sleeper_of_external_listeners(
-    worker: Queue, queue: Queue, database: Database
-) -> None:
-    queue.policy("t", notify="always")
-    for statement in (
-        "SELECT messages.arm('*', NULL, '1 s')",
-        "SELECT messages.register_worker('*', 'h', 1, '1', '{}', 1)",
-    ):
-        with pytest.raises(psycopg.errors.InvalidParameterValue, match="name of a worker"):
-            worker.row(statement)
-    worker.row("SELECT messages.disarm('*')")
-    worker.row("SELECT messages.unregister_worker('*')")
-    listener = Listener(database.connect(), "new_message")
-
-    published = queue.publish("t")
-
-    assert listener.received() == [str(published)]
-
-
-@pytest.mark.parametrize("name", ["", "*", "x" * 301, None])
+@pytest.mark.parametrize("name", ["", "x" * 301, None])
 def test_an_invalid_name_of_a_worker_is_refused(worker: Queue, name: str | None) -> None:
     with pytest.raises((psycopg.errors.InvalidParameterValue, psycopg.errors.NullValueNotAllowed)):
         worker.rows("SELECT * FROM messages.claim(%s, ARRAY['t'], 1)", [name])

@@ -13,7 +13,7 @@ def test_a_valid_name_is_accepted(queue: Queue, name: str | None) -> None:
     queue.call("check_worker_name", name)
 
 
-@pytest.mark.parametrize("name", ["", "*", "x" * 301, "a\u202eb", "a\nb"])
+@pytest.mark.parametrize("name", ["", "x" * 301, "a\u202eb", "a\nb"])
 def test_an_invalid_name_is_refused_with_the_fix(queue: Queue, name: str) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="name of a worker is") as refused:
         queue.call("check_worker_name", name)

@@ -48,6 +48,31 @@ def test_topics_whose_first_message_is_due_after_the_next_poll_of_all_workers_ar
     assert sorted(listener.received()) == ["a", "c"]
 
 
+@pytest.mark.parametrize(
+    ("default", "topic", "asleep", "awake"),
+    [
+        ("auto", None, True, False),
+        ("auto", "off", False, False),
+        ("off", None, False, False),
+        ("off", "auto", True, False),
+        ("off", "always", True, True),
+        ("always", None, True, True),
+        ("always", "auto", True, False),
+    ],
+)
+def test_the_topics_own_value_of_notify_wins_over_the_default(
+    queue: Queue, listener: Listener, default: str, topic: str | None, asleep: bool, awake: bool
+) -> None:
+    queue.policy("*", notify=default)
+    queue.policy("t", notify=topic)
+
+    notify(queue, ["t"], ["0"], 1)
+    queue.arm()
+    notify(queue, ["t"], ["0"], 2)
+
+    assert listener.received() == ["1"] * awake + ["2"] * asleep
+
+
 def test_nothing_is_sent_if_no_worker_sleeps(queue: Queue, listener: Listener) -> None:
     notify(queue, ["a"], ["0"], 17)
 

@@ -62,14 +62,6 @@ def test_a_daemon_that_died_awake_leaves_no_row_that_every_publish_would_read(qu
     assert sleepers(queue) == ["awake"]
 
 
-def test_the_sleeper_of_external_listeners_stays(queue: Queue) -> None:
-    queue.policy("t", notify="always")
-
-    queue.call("prune")
-
-    assert sleepers(queue) == ["*"]
-
-
 def test_entries_of_low_water_without_a_message_and_a_mark_are_deleted_occasionally(queue: Queue) -> None:
     queue.publish("waiting")
     queue.conn.execute(

@@ -1,4 +1,4 @@
-"""The triggers of messages.topic: check a policy, notify the daemons, and maintain the sleeper of external listeners."""
+"""The triggers of messages.topic: check a policy, notify the daemons, and record which topics a publish must check."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from psycopg import errors
 from tests.sql.queue import Background, Listener, Queue
 
 pytestmark = pytest.mark.every_server
-
-STANDS_FOR_LISTENERS = "SELECT topics FROM messages.sleeper WHERE worker = '*'"
 
 
 def test_an_invalid_backoff_is_refused_with_topic_setting_and_fix(queue: Queue) -> None:
@@ -61,36 +59,6 @@ def test_each_change_notifies_the_daemons(queue: Queue, listen: Callable[..., Li
     assert listener.received() == ["", "", ""]
 
 
-def test_the_first_topic_with_notify_always_adds_the_sleeper_of_external_listeners(queue: Queue) -> None:
-    queue.policy("a", notify="always")
-
-    assert queue.row(STANDS_FOR_LISTENERS).topics == ["a"]
-
-
-def test_that_sleeper_has_every_topic_with_notify_always(queue: Queue) -> None:
-    queue.policy("a", notify="always")
-    queue.policy("b", notify="always")
-    queue.policy("a", notify="auto")
-
-    assert queue.row(STANDS_FOR_LISTENERS).topics == ["b"]
-
-
-def test_that_sleeper_is_deleted_with_the_last_topic_with_notify_always(queue: Queue) -> None:
-    queue.policy("a", notify="always")
-
-    queue.policy("a", notify=None)
-
-    assert queue.row(STANDS_FOR_LISTENERS) is None
-
-
-def test_that_sleeper_has_every_topic_if_notify_always_is_the_default(queue: Queue) -> None:
-    queue.policy("a", notify="always")
-
-    queue.policy("*", notify="always")
-
-    assert queue.row(STANDS_FOR_LISTENERS).topics is None
-
-
 def test_two_concurrent_changes_both_apply_in_the_end(
     queue: Queue, other: Queue, background: Background, eventually: Any
 ) -> None:
@@ -103,4 +71,5 @@ def test_two_concurrent_changes_both_apply_in_the_end(
         eventually(lambda: background.is_blocked(other))
     at_once.result(timeout=60)
 
-    assert sorted(queue.row(STANDS_FOR_LISTENERS).topics) == ["a", "b"]
+    bits = queue.call("policy_topic_bit", "a") | queue.call("policy_topic_bit", "b")
+    assert queue.value("SELECT pg_sequence_last_value('messages.always_topic_bits')") & bits == bits

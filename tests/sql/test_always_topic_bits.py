@@ -1,0 +1,125 @@
+"""messages.always_topic_bits: which topics have notify = 'always', as bits of a sequence that each publish reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.server.postgres import Database
+from tests.sql.queue import Listener, Queue
+
+pytestmark = pytest.mark.every_server
+
+ALL = 2**63 - 1
+MARKED = "SELECT pg_sequence_last_value('messages.always_topic_bits')"
+
+
+@pytest.fixture(autouse=True)
+def bits_cleared(queue: Queue) -> None:
+    queue.value("SELECT setval('messages.always_topic_bits', 1)")
+
+
+def test_without_such_a_topic_only_the_lowest_bit_is_set(queue: Queue) -> None:
+    queue.policy("a", notify="off", ttl="1 hour")
+
+    assert queue.call("always_topic_bits") == queue.value(MARKED) == 1
+
+
+def test_each_topic_with_notify_always_sets_its_bit_at_once(queue: Queue) -> None:
+    one = {topic: queue.call("policy_topic_bit", topic) for topic in ("a", "b")}
+
+    queue.policy("a", notify="always")
+    queue.policy("b", notify="always")
+
+    assert one["a"] != one["b"]
+    assert queue.call("always_topic_bits") == queue.value(MARKED) == 1 | one["a"] | one["b"]
+
+
+def test_notify_always_as_the_default_sets_every_bit(queue: Queue) -> None:
+    queue.policy("*", notify="always")
+
+    assert queue.value(MARKED) == ALL
+
+
+def test_the_bit_is_set_before_the_policy_commits_and_stays_after_a_rollback(queue: Queue, other: Queue) -> None:
+    with queue.conn.transaction(force_rollback=True):
+        queue.policy("a", notify="always")
+        bits = queue.call("always_topic_bits")
+        assert other.value(MARKED) == bits > 1
+
+    assert queue.value(MARKED) == bits
+
+
+def test_the_tick_clears_bits_that_no_topic_needs(queue: Queue) -> None:
+    queue.policy("a", notify="always")
+    queue.policy("b", notify="always")
+    queue.policy("b", notify=None)
+
+    queue.call("prune")
+
+    assert queue.value(MARKED) == queue.call("always_topic_bits") > 1
+    queue.policy("a", notify="auto")
+    queue.call("prune")
+    assert queue.value(MARKED) == 1
+
+
+def test_the_tick_leaves_the_bits_while_another_session_writes_a_policy(queue: Queue, other: Queue) -> None:
+    queue.policy("a", notify="always")
+    with other.conn.transaction():
+        other.policy("b", notify="always")
+        bits = other.call("always_topic_bits")
+        queue.call("prune")
+
+    assert queue.value(MARKED) & bits == bits
+
+
+def test_the_tick_sets_bits_that_the_sequence_lacks(queue: Queue) -> None:
+    queue.policy("a", notify="always")
+    queue.value("SELECT setval('messages.always_topic_bits', 1)")
+
+    queue.call("prune")
+
+    bits = queue.call("always_topic_bits")
+    assert queue.value(MARKED) & bits == bits > 1
+
+
+@pytest.mark.parametrize("name", ["a", "orders.created", "Z9", "x" * 200, "a:b_c-d"])
+def test_a_publish_notifies_whatever_the_name_of_the_topic(
+    queue: Queue, listen: Callable[..., Listener], name: str
+) -> None:
+    """Setting and reading a bit agree for any name."""
+    listener = listen("new_message")
+    queue.policy(name, notify="always")
+
+    published = queue.publish(name)
+
+    assert listener.received() == [str(published)]
+
+
+def test_a_publish_to_a_topic_with_the_same_bit_sends_nothing(queue: Queue, listen: Callable[..., Listener]) -> None:
+    listener = listen("new_message")
+    queue.policy("a", notify="always")
+    same = queue.value(
+        """
+        SELECT 't' || n FROM generate_series(1, 10000) AS n
+        WHERE messages.policy_topic_bit('t' || n) = messages.policy_topic_bit('a') LIMIT 1
+        """
+    )
+
+    queue.publish(same)
+
+    assert listener.received() == []
+
+
+def test_after_a_restart_of_the_sequence_every_publish_looks_at_the_policies(
+    own_queue: Queue, own_database: Database
+) -> None:
+    own_queue.policy("a", notify="always")
+    own_queue.conn.execute("ALTER SEQUENCE messages.always_topic_bits RESTART")
+    listener = Listener(own_database.connect(), "new_message")
+
+    published = own_queue.publish("a")
+    own_queue.publish("b")
+
+    assert listener.received() == [str(published)]
