@@ -22,12 +22,13 @@ DECLARE
   v_all      text[];
   v_copied   boolean;
 BEGIN
-  IF coalesce(current_setting('messages.depth_left', true), '') <> '' THEN
-    PERFORM set_config('messages.depth_left', '', true);
-  END IF;
-  IF NOT EXISTS (SELECT FROM fresh AS f WHERE messages.may_have_policy(f.topic)) THEN
+  -- One condition, since each costs a statement of other topics as much as this look at its rows. A statement whose rows were all dropped
+  -- has none left, and ends here what depth_left counted for it.
+  IF NOT EXISTS (SELECT FROM fresh AS f WHERE messages.may_have_policy(f.topic))
+    AND coalesce(current_setting('messages.depth_left', true), '') = '' THEN
     RETURN NULL;
   END IF;
+  PERFORM set_config('messages.depth_left', '', true);
   SELECT array_agg(c.topic ORDER BY c.topic) FILTER (WHERE a.max_depth IS NOT NULL),
          array_agg(c.all ORDER BY c.topic) FILTER (WHERE a.max_depth IS NOT NULL),
          array_agg(c.new ORDER BY c.topic) FILTER (WHERE a.max_depth IS NOT NULL),
