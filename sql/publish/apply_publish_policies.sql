@@ -1,6 +1,6 @@
--- Apply the policies of topics to published messages: count them, charge rates, hold keys, and make the copies for subscribers.
+-- Apply the policies of topics to published messages: notify, count them, charge rates, hold keys, and make the copies for subscribers.
 -- It runs once per statement, so that a COPY of a hundred thousand messages changes each counter once.
--- It is not called while no topic of the database uses such a policy, and returns at once if none of the statement may.
+-- It is not called while no topic of the database uses such a policy, and does nothing if none of the statement may.
 -- Errors: PGR01 the topic is full, PGR02 its rate is exceeded, 23505 the key is held.
 -- Locks: rows of depth, then of rate, then of held_key, each in the order of its key, until the transaction ends; where there are
 -- subscribers those of their topics with them (lock_publish_limits). (Topics that drop what does not fit were locked by the trigger
@@ -11,6 +11,8 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 DECLARE
+  -- Read once: a COPY has thousands of rows. A subquery that is asked once takes longer than both sequences.
+  v_bits     bigint := pg_sequence_last_value('messages.policy_topic_bits') | pg_sequence_last_value('messages.always_topic_bits');
   v_limited  text[];
   v_counts   bigint[];
   v_new      bigint[];
@@ -24,11 +26,22 @@ DECLARE
 BEGIN
   -- One condition, since each costs a statement of other topics as much as this look at its rows. A statement whose rows were all dropped
   -- has none left, and ends here what depth_left counted for it.
-  IF NOT EXISTS (SELECT FROM fresh AS f WHERE messages.may_have_policy(f.topic))
+  IF NOT EXISTS (SELECT FROM fresh AS f WHERE v_bits & messages.policy_topic_bit(f.topic) IS DISTINCT FROM 0)
     AND coalesce(current_setting('messages.depth_left', true), '') = '' THEN
     RETURN NULL;
   END IF;
   PERFORM set_config('messages.depth_left', '', true);
+  -- For topics with notify = 'always'. Where a worker sleeps, new_message sends the same, and PostgreSQL drops one of the two.
+  IF pg_sequence_last_value('messages.always_topic_bits') IS DISTINCT FROM 1 THEN
+    PERFORM messages.notify_inserted(
+      array_agg(t.topic) FILTER (WHERE t.always), array_agg(t.due) FILTER (WHERE t.always), CASE WHEN sum(t.count) = 1 THEN min(t.id) END)
+    FROM (
+      SELECT f.topic::text AS topic, min(f.available_at) AS due, min(f.id) AS id, count(*) AS count,
+             pg_sequence_last_value('messages.always_topic_bits') & messages.policy_topic_bit(f.topic) IS DISTINCT FROM 0 AS always
+      FROM fresh AS f
+      GROUP BY f.topic
+    ) AS t;
+  END IF;
   SELECT array_agg(c.topic ORDER BY c.topic) FILTER (WHERE a.max_depth IS NOT NULL),
          array_agg(c.all ORDER BY c.topic) FILTER (WHERE a.max_depth IS NOT NULL),
          array_agg(c.new ORDER BY c.topic) FILTER (WHERE a.max_depth IS NOT NULL),
@@ -78,7 +91,9 @@ CREATE OR REPLACE TRIGGER apply_publish_policies
 AFTER INSERT ON messages.message
 REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT
-WHEN (pg_sequence_last_value('messages.policy_topic_bits'::regclass) IS DISTINCT FROM 1)
+WHEN (
+  pg_sequence_last_value('messages.policy_topic_bits'::regclass) IS DISTINCT FROM 1
+  OR pg_sequence_last_value('messages.always_topic_bits'::regclass) IS DISTINCT FROM 1)
 EXECUTE FUNCTION messages.apply_publish_policies();
 
 -- Lock the counters and rates of topics, and of all topics that their messages are copied to, in one order.

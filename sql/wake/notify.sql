@@ -18,7 +18,7 @@ BEGIN
     RETURN false;
   END IF;
   -- A loop: a query over the array would be planned for each call.
-  FOREACH v_payload IN ARRAY p_payloads LOOP
+  FOREACH v_payload IN ARRAY coalesce(p_payloads, '{}') LOOP
     PERFORM pg_notify(p_channel, v_payload);
   END LOOP;
   RETURN true;

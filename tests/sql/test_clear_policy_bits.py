@@ -89,6 +89,17 @@ def test_they_stay_while_an_uncommitted_policy_needs_them(queue: Queue, other: Q
     assert queue.call("has_policies") is True
 
 
+def test_they_stay_in_the_transaction_that_took_the_policy_back_since_it_may_be_rolled_back(queue: Queue) -> None:
+    queue.policy("t", ttl="1 s")
+    queue.call("clear_policy_bits")
+
+    with queue.conn.transaction(force_rollback=True):
+        queue.policy("t", ttl=None)
+        assert queue.call("clear_policy_bits") is False
+
+    assert queue.call("may_have_policy", "t") is True
+
+
 def test_the_tick_calls_it(queue: Queue) -> None:
     queue.rows("SELECT * FROM messages.tick('hand')")
 

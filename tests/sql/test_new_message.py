@@ -234,6 +234,16 @@ def test_notify_always_also_applies_to_delayed_messages_since_external_listeners
     assert listener.received() == [str(published)]
 
 
+def test_notify_always_sends_one_notification_where_a_worker_sleeps_too(queue: Queue, listener: Listener) -> None:
+    queue.policy("loud", notify="always")
+    queue.arm()
+
+    published = queue.publish("loud")
+    queue.conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('loud', '1'), ('loud', '2'), ('t', '3')")
+
+    assert sorted(listener.received()) == [str(published), "loud", "t"]
+
+
 def test_notify_off_never_sends_a_notification(queue: Queue, listener: Listener) -> None:
     queue.policy("silent", notify="off")
     queue.arm()
