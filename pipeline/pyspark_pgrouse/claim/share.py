@@ -1,14 +1,11 @@
 """What executors do for a batch of `consume`: settle the share of the last batch, claim one of the next, and read it.
 
-Each task has two connections of its own, one that claims while the other settles, so that claims, reads and settles grow with the
-executors; the driver only learns ids.
+Each task has a connection of its own, so that claims, reads and settles grow with the executors; the driver only learns ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -81,44 +78,33 @@ class ShareTask:
         self._settings = settings
         self._may_have_orphans = self._connected = False
         self._cursor = ClaimCursor()
-        self._claim_connection = ReconnectingConnection(self._connect_to_claim, RETRY_TIMEOUT_S, was_there=True)
-        self._settle_connection = ReconnectingConnection(self._connect, RETRY_TIMEOUT_S, was_there=True)
+        self._connection = ReconnectingConnection(self._connect, RETRY_TIMEOUT_S, was_there=True)
 
     def run(self, request: ShareRequest) -> ShareResult:
-        """Claim while the last share is settled, each on a connection of its own."""
+        """Settle, then claim: what is still held counts against limits, and keeps ordered channels shut."""
         task = TaskContext.get()
         self._may_have_orphans = task is not None and task.attemptNumber() > 0
         self._cursor = request.cursor
-        with ExitStack() as ends:
-            for each in (self._claim_connection, self._settle_connection):
-                ends.callback(each.close)
-            settling = ends.enter_context(ThreadPoolExecutor(1)).submit(self._settle, request)
+        try:
+            rows = [(*ref, request.outcomes.get(ref[0], SUCCEEDED)) for ref in request.settle.refs()]
+            counted = settle_in_parts(self._connection, rows)
             claimed = claim_up_to(self._claim, request.rows, request.max_bytes)
-            counted = settling.result()
-            if counted:
-                # What was still held then counted against limits, and kept ordered channels shut.
-                claimed = claim_up_to(self._claim, request.rows, request.max_bytes, claimed)
+        finally:
+            self._connection.close()
         return ShareResult(counted, ClaimedShare.of(claimed), self._cursor, self._may_have_orphans)
-
-    def _settle(self, request: ShareRequest) -> list[tuple[str, int]]:
-        rows = [(*ref, request.outcomes.get(ref[0], SUCCEEDED)) for ref in request.settle.refs()]
-        return settle_in_parts(self._settle_connection, rows)
 
     def _claim(self, rows: int, size: int) -> list[ClaimedRow]:
         settings = self._settings
-        part = self._claim_connection.run(
+        part = self._connection.run(
             lambda client: client.claim(settings.topics, rows, size, settings.lock, self._cursor)
         )
         self._cursor = self._cursor.after(part)
         return part
 
-    def _connect_to_claim(self, again: bool) -> ClaimClient:
+    def _connect(self, _again: bool) -> ClaimClient:
         # The answer of the claim that a connection broke in is lost.
         self._may_have_orphans |= self._connected
         self._connected = True
-        return self._connect(again)
-
-    def _connect(self, _again: bool) -> ClaimClient:
         return ClaimClient(connection.connect(self._settings.dsn), self._settings.consumer)
 
 
