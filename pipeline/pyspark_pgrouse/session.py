@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkConf
@@ -132,4 +133,17 @@ def _build(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
         settled.set(key, value)
     builder = SparkSession.builder.config(conf=settled.setMaster(where).setAppName(f"pgrouse {name}"))
     made: SparkSession = builder.getOrCreate()
+    _quieten_accumulators(made)
     return made
+
+
+def _quieten_accumulators(spark: SparkSession) -> None:
+    """Let the thread that reads accumulators print no traceback when the JVM has ended: `session` says so in one line."""
+    server = spark.sparkContext._accumulatorServer  # noqa: SLF001 - Spark has no setting for it
+    print_error = server.handle_error
+
+    def handle_error(*request: Any) -> None:
+        if not isinstance(sys.exception(), (EOFError, OSError)):
+            print_error(*request)
+
+    server.handle_error = handle_error  # type: ignore[assignment, method-assign]
