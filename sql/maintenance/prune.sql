@@ -16,12 +16,11 @@ BEGIN
   FROM messages.sleeper AS s
   HAVING extract(epoch FROM max(s.armed_until)) > pg_sequence_last_value('messages.armed_until');
   -- All of them: this is written by a caller that does not wait for those that change a topic. clear_policy_bits takes back what is too much.
-  IF messages.policy_topic_bits() & ~coalesce(pg_sequence_last_value('messages.policy_topic_bits'), 0) <> 0 THEN
-    PERFORM setval('messages.policy_topic_bits', 9223372036854775807);
-  END IF;
-  IF messages.always_topic_bits() & ~coalesce(pg_sequence_last_value('messages.always_topic_bits'), 0) <> 0 THEN
-    PERFORM setval('messages.always_topic_bits', 9223372036854775807);
-  END IF;
+  PERFORM setval(p.sequence, 9223372036854775807)
+  FROM (VALUES
+    ('messages.policy_topic_bits'::regclass, messages.policy_topic_bits()), ('messages.always_topic_bits', messages.always_topic_bits())
+  ) AS p (sequence, has)
+  WHERE p.has & ~coalesce(pg_sequence_last_value(p.sequence), 0) <> 0;
   IF pg_sequence_last_value('messages.awaited_flag') = 1 AND (EXISTS (SELECT FROM messages.blocked_message) OR EXISTS (SELECT FROM messages.step)) THEN
     PERFORM messages.raise_awaited_flag();
   END IF;

@@ -21,7 +21,8 @@ CREATE SEQUENCE messages.armed_until AS bigint;
 SELECT setval('messages.armed_until', 1);
 
 -- The topics that are notified whether a worker sleeps or not (notify = 'always', for listeners outside): bit 0, which is always set, and one
--- bit for each, by the hash of its name; written by the triggers of policies and the tick. The trigger apply_publish_policies is called while there is one.
+-- bit for each, by the hash of its name; written by the triggers of policies and the tick. The trigger apply_publish_policies is called while
+-- there is one.
 CREATE SEQUENCE messages.always_topic_bits AS bigint;
 SELECT setval('messages.always_topic_bits', 1);
 

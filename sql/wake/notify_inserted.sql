@@ -1,7 +1,8 @@
 -- Wake armed sleepers: NOTIFY new_message for each topic with a sleeper that would otherwise look only after its first message is due, and
 -- for each topic with notify = 'always'. A topic with notify = 'off' is not notified.
--- Called by: the trigger new_message, with the topics of a statement while a worker may be armed; the trigger apply_publish_policies, where one
--- of them may have notify = 'always'; notify_topics. p_due: when the first message of each topic is due; p_id: NULL = it was more than one message.
+-- Called by: the trigger new_message, with the topics of a statement while a worker may be armed; the trigger apply_publish_policies, with
+-- those that may have notify = 'always'; notify_topics. It runs with the rights of its caller, a publisher where that is new_message.
+-- p_due: when the first message of each topic is due; p_id: NULL = it was more than one message.
 -- Above READ COMMITTED the snapshot may be older than a sleeper's flag: there it notifies as if one were armed.
 -- Locks: nothing; PostgreSQL takes its notify lock at commit, only if something was sent.
 CREATE OR REPLACE FUNCTION messages.notify_inserted(p_topics text[], p_due timestamptz[], p_id bigint)

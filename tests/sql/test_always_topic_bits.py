@@ -1,4 +1,4 @@
-"""messages.always_topic_bits: which topics have notify = 'always', as bits of a sequence that each publish reads."""
+"""messages.always_topic_bits: which topics have notify = 'always', as bits of a sequence. How bits are set and cleared: test_policy_topic_bits.py."""
 
 from __future__ import annotations
 
@@ -40,48 +40,6 @@ def test_notify_always_as_the_default_sets_every_bit(queue: Queue) -> None:
     queue.policy("*", notify="always")
 
     assert queue.value(MARKED) == ALL
-
-
-def test_the_bit_is_set_before_the_policy_commits_and_stays_after_a_rollback(queue: Queue, other: Queue) -> None:
-    with queue.conn.transaction(force_rollback=True):
-        queue.policy("a", notify="always")
-        bits = queue.call("always_topic_bits")
-        assert other.value(MARKED) == bits > 1
-
-    assert queue.value(MARKED) == bits
-
-
-def test_the_tick_clears_bits_that_no_topic_needs(queue: Queue) -> None:
-    queue.policy("a", notify="always")
-    queue.policy("b", notify="always")
-    queue.policy("b", notify=None)
-
-    queue.call("prune")
-
-    assert queue.value(MARKED) == queue.call("always_topic_bits") > 1
-    queue.policy("a", notify="auto")
-    queue.call("prune")
-    assert queue.value(MARKED) == 1
-
-
-def test_the_tick_leaves_the_bits_while_another_session_writes_a_policy(queue: Queue, other: Queue) -> None:
-    queue.policy("a", notify="always")
-    with other.conn.transaction():
-        other.policy("b", notify="always")
-        bits = other.call("always_topic_bits")
-        queue.call("prune")
-
-    assert queue.value(MARKED) & bits == bits
-
-
-def test_the_tick_sets_bits_that_the_sequence_lacks(queue: Queue) -> None:
-    queue.policy("a", notify="always")
-    queue.value("SELECT setval('messages.always_topic_bits', 1)")
-
-    queue.call("prune")
-
-    bits = queue.call("always_topic_bits")
-    assert queue.value(MARKED) & bits == bits > 1
 
 
 @pytest.mark.parametrize("name", ["a", "orders.created", "Z9", "x" * 200, "a:b_c-d"])

@@ -17,3 +17,14 @@ def test_each_payload_is_sent_and_the_result_says_so(queue: Queue, listen: Calla
     assert queue.call("notify", "a", ["x", "y", ""]) is True
 
     assert sorted(listener.received()) == ["", "x", "y"]
+
+
+@pytest.mark.parametrize("payloads", [[], None])
+def test_without_a_payload_nothing_is_sent(
+    queue: Queue, listen: Callable[..., Listener], payloads: list[str] | None
+) -> None:
+    listener = listen("a")
+
+    assert queue.value("SELECT messages.notify('a', %s::text[])", [payloads]) is True
+
+    assert listener.received() == []

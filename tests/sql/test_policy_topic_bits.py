@@ -54,45 +54,68 @@ def test_every_topic_with_held_keys_has_its_bit(queue: Queue) -> None:
     assert all(bits & queue.call("policy_topic_bit", topic) for topic in topics)
 
 
-def test_the_bit_is_set_before_the_policy_commits_and_stays_after_a_rollback(queue: Queue, other: Queue) -> None:
+@pytest.fixture(params=[{"ttl": "1 hour"}, {"notify": "always"}], ids=["a policy of publishing", "notify = 'always'"])
+def policy(request: pytest.FixtureRequest) -> dict[str, str]:
+    """A policy whose topics are bits of a sequence."""
+    return dict(request.param)
+
+
+@pytest.fixture
+def name(queue: Queue, policy: dict[str, str]) -> str:
+    """The function that says which bits such topics need, and the sequence that has them: both have this name."""
+    found = "always_topic_bits" if "notify" in policy else "policy_topic_bits"
+    queue.value(f"SELECT setval('messages.{found}', 1)")
+    return found
+
+
+def marked(queue: Queue, name: str) -> int:
+    return int(queue.value(f"SELECT pg_sequence_last_value('messages.{name}')"))
+
+
+def test_the_bit_is_set_before_the_policy_commits_and_stays_after_a_rollback(
+    queue: Queue, other: Queue, policy: dict[str, str], name: str
+) -> None:
     with queue.conn.transaction(force_rollback=True):
-        queue.policy("a", ttl="1 hour")
-        bits = queue.call("policy_topic_bits")
-        assert other.value(MARKED) == bits > 1
+        queue.policy("a", **policy)
+        bits = queue.call(name)
+        assert marked(other, name) == bits > 1
 
-    assert queue.value(MARKED) == bits
+    assert marked(queue, name) == bits
 
 
-def test_the_tick_clears_bits_that_no_topic_needs(queue: Queue) -> None:
-    queue.policy("a", ttl="1 hour")
-    queue.policy("b", ttl="1 hour")
-    queue.policy("b", ttl=None)
+def test_the_tick_clears_bits_that_no_topic_needs(queue: Queue, policy: dict[str, str], name: str) -> None:
+    without = dict.fromkeys(policy)
+    queue.policy("a", **policy)
+    queue.policy("b", **policy)
+    queue.policy("b", **without)
 
     queue.call("prune")
 
-    assert queue.value(MARKED) == queue.call("policy_topic_bits") > 1
-    queue.policy("a", ttl=None)
+    assert marked(queue, name) == queue.call(name) > 1
+    queue.policy("a", **without)
     queue.call("prune")
-    assert queue.value(MARKED) == 1
+    assert marked(queue, name) == 1
 
 
-def test_the_tick_leaves_the_bits_while_another_session_writes_a_policy(queue: Queue, other: Queue) -> None:
-    queue.policy("a", ttl="1 hour")
+def test_the_tick_leaves_the_bits_while_another_session_writes_a_policy(
+    queue: Queue, other: Queue, policy: dict[str, str], name: str
+) -> None:
+    queue.policy("a", **policy)
     with other.conn.transaction():
-        other.policy("b", ttl="1 hour")
-        bits = other.call("policy_topic_bits")
+        other.policy("b", **policy)
+        bits = other.call(name)
         queue.call("prune")
 
-    assert queue.value(MARKED) & bits == bits
+    assert marked(queue, name) & bits == bits
 
 
-def test_the_tick_sets_bits_that_the_sequence_lacks(queue: Queue) -> None:
-    queue.policy("a", max_payload_bytes=10)
-    queue.value("SELECT setval('messages.policy_topic_bits', 1)")
+def test_the_tick_sets_bits_that_the_sequence_lacks(queue: Queue, policy: dict[str, str], name: str) -> None:
+    queue.policy("a", **policy)
+    queue.value(f"SELECT setval('messages.{name}', 1)")
 
     queue.call("prune")
 
-    assert queue.value(MARKED) == queue.call("policy_topic_bits") > 1
+    assert marked(queue, name) == queue.call(name) > 1
 
 
 def test_the_policy_of_a_topic_applies_whatever_its_name(queue: Queue) -> None:
