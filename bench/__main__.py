@@ -45,7 +45,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         postgres, machine, rounds=3, rows=1_000_000, growth=(1_000_000, 10_000_000)
     ),
     "spark-publish": lambda postgres, machine: spark_publish.measure(postgres, machine, rounds=3, messages=1_000_000),
-    "spark-consume": lambda postgres, machine: spark_consume.measure(postgres, machine, rounds=3, messages=500_000),
+    "spark-consume": lambda postgres, machine: spark_consume.measure(postgres, machine, rounds=3),
     "http": lambda postgres, machine: http_publish.measure(postgres, machine, rounds=5, seconds=4, connections=16),
     "dashboard": lambda postgres, machine: dashboard.measure(
         postgres, machine, rounds=3, messages=300_000, ready=1_000_000, archived=10_000_000

@@ -8,6 +8,7 @@ import time
 from functools import cache
 from typing import Any
 
+from bench.digest import digest
 from bench.peers.programs.tally import Tally
 
 from pgrouse import AsyncContext
@@ -26,6 +27,11 @@ def nothing_in_thread(payload: Any) -> None:
 async def nap(payload: Any) -> None:
     """Wait as long as a short request takes."""
     await asyncio.sleep(NAP_S)
+
+
+async def hash_many(payload: dict[str, Any]) -> None:
+    """Use 0.5 ms of CPU."""
+    digest(payload["text"])
 
 
 async def insert(payload: dict[str, int], ctx: AsyncContext) -> None:

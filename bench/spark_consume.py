@@ -1,4 +1,4 @@
-"""How fast Spark processes a backlog by a function that does nothing, against one daemon with the same messages."""
+"""How fast Spark processes a backlog by a function, against one daemon with the same messages and the same work."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench import drain
@@ -15,11 +16,17 @@ from bench.figure import Figure, Report, Target
 from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
-ROWS = 50_000
+from tests.pipeline.cluster import standalone
+
+ROOT = Path(__file__).parent.parent
+CONF = (
+    "spark.driver.host=127.0.0.1",
+    "spark.driver.bindAddress=127.0.0.1",
+    "spark.executor.memory=512m",
+    "spark.ui.enabled=false",
+    f"spark.executorEnv.PYTHONPATH={ROOT}",
+)
 WITHIN_S = 900
-ONE_TASK = f"Spark with one task at a time, batches of {ROWS:,}"
-TWO_TASKS = f"Spark with two tasks at a time, batches of {ROWS:,}"
-DAEMON = "one daemon process"
 # The first batches warm the JVM up, and are small: a consumer runs for hours.
 COLD = 7
 FILL = """
@@ -38,24 +45,46 @@ SPAN = """
 BOOKS = "SELECT count(DISTINCT id), count(*) FROM messages.message_archive WHERE result = 'success'"
 
 
-def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) -> Report:
-    """Drain the same backlog by Spark and by a daemon, in turn."""
-    rates: dict[str, list[float]] = defaultdict(list)
-    with postgres.database("backlog") as backlog:
-        _publish(backlog, messages)
-        for _ in range(rounds):
-            rates[ONE_TASK].append(_by_spark(postgres, machine, backlog, messages, "local[1]"))
-            rates[TWO_TASKS].append(_by_spark(postgres, machine, backlog, messages, "local[2]"))
-            rates[DAEMON].append(drain.by_daemon(postgres, machine, backlog, messages).rate)
-    daemon = Figure(DAEMON, "messages/s", rates[DAEMON])
-    one = Figure(ONE_TASK, "messages/s", rates[ONE_TASK], limit=daemon, target=Target(0.8, at_least=True))
-    two = Figure(TWO_TASKS, "messages/s", rates[TWO_TASKS], limit=one, target=Target(1.6, at_least=True))
+@dataclass(frozen=True)
+class Work:
+    """What is done with each message. `function`: its name among the handlers of a daemon and the functions of Spark."""
+
+    function: str
+    about: str
+    messages: int
+    rows: int
+
+
+WORKS = (
+    Work("nothing", "that does nothing", 500_000, 50_000),
+    Work("hash_many", "that uses 0.5 ms of CPU a message", 100_000, 10_000),
+)
+
+
+def measure(postgres: Postgres, machine: Machine, rounds: int) -> Report:
+    """Drain the same backlogs by Spark and by a daemon, in turn."""
+    figures = [figure for work in WORKS for figure in _figures(postgres, machine, rounds, work)]
     return Report(
         "spark-consume",
-        f"{messages:,} messages of some 300 bytes, archive kept, durable; `pgrouse pipeline consume` with a function that does nothing.",
-        [daemon, one, two],
+        "Messages of some 300 bytes, archive kept, durable; `pgrouse pipeline consume` on a standalone cluster, its workers with one core each.",
+        figures,
         [f"Spark runs on the same machine as the server; its start and its first {COLD} batches are left out."],
     )
+
+
+def _figures(postgres: Postgres, machine: Machine, rounds: int, work: Work) -> list[Figure]:
+    rates: dict[str, list[float]] = defaultdict(list)
+    with postgres.database("backlog") as backlog:
+        _publish(backlog, work.messages)
+        for _ in range(rounds):
+            rates["one"].append(_by_spark(postgres, machine, backlog, work, workers=1))
+            rates["two"].append(_by_spark(postgres, machine, backlog, work, workers=2))
+            rates["daemon"].append(drain.by_daemon(postgres, machine, backlog, work.messages, noop=work.function).rate)
+    daemon = Figure(f"one daemon process, a handler {work.about}", "messages/s", rates["daemon"])
+    batches = f"batches of {work.rows:,}, a function {work.about}"
+    one = Figure(f"Spark, one worker, {batches}", "messages/s", rates["one"], daemon, Target(0.8, at_least=True))
+    two = Figure(f"Spark, two workers, {batches}", "messages/s", rates["two"], one, Target(1.6, at_least=True))
+    return [daemon, one, two]
 
 
 def _publish(database: Database, messages: int) -> None:
@@ -64,22 +93,25 @@ def _publish(database: Database, messages: int) -> None:
         conn.execute("VACUUM ANALYZE messages.message")
 
 
-def _by_spark(postgres: Postgres, machine: Machine, backlog: Database, messages: int, master: str) -> float:
-    with postgres.database("spark", backlog) as database, tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "spark_functions.py").write_text("def nothing(batch):\n    pass\n")
+def _by_spark(postgres: Postgres, machine: Machine, backlog: Database, work: Work, workers: int) -> float:
+    with (
+        postgres.database("spark", backlog) as database,
+        tempfile.TemporaryDirectory() as folder,
+        standalone(Path(folder), workers) as cluster,
+    ):
         postgres.checkpoint()
         machine.wait_until_quiet()
-        command = [str(Path(sys.executable).with_name("pgrouse")), "pipeline", "consume", "spark_functions:nothing"]
-        command += ["--topics", "noop", "--rows", str(ROWS), "--master", master]
+        function = f"bench.spark_functions:{work.function}"
+        command = [str(Path(sys.executable).with_name("pgrouse")), "pipeline", "consume", function]
+        command += ["--topics", "noop", "--rows", str(work.rows), "--master", cluster.master]
+        command += [part for setting in CONF for part in ("--conf", setting)]
         command += ["--available-now", "--allow-single-attempt", "--json"]
-        env = {**os.environ, "PGROUSE_DSN": database.dsn}
-        done = subprocess.run(
-            command, cwd=folder, env=env, capture_output=True, text=True, timeout=WITHIN_S, check=False
-        )
+        env = {**os.environ, "PGROUSE_DSN": database.dsn, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WITHIN_S, check=False)
         if done.returncode:
             raise SystemExit(f"pgrouse pipeline consume ended with {done.returncode}: {done.stderr}")
         batches = [json.loads(line) for line in done.stdout.splitlines()]
-        return _rate(database, messages, sum(batch["messages"] for batch in batches[:COLD]))
+        return _rate(database, work.messages, sum(batch["messages"] for batch in batches[:COLD]))
 
 
 def _rate(database: Database, messages: int, cold: int) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pyspark_pgrouse.claim.outcome import settle
+from pyspark_pgrouse.claim.consumer import ConsumerOptions, consume
 from pyspark_pgrouse.publish.job import job_result
 
 TOPIC = "reading.taken"
@@ -27,29 +27,23 @@ def publish(spark: SparkSession, dsn: str, file: Path) -> int:
 
 
 def work(spark: SparkSession, dsn: str, folder: Path) -> None:
-    """Work the messages that are ready: store each reading, and reject those without a temperature.
+    """Process the messages that are ready: store each reading, and reject those without a temperature.
 
-    If this process dies in a batch, the next run gets the same batch with the same number, which replaces its files.
+    If this process dies in a batch, its messages come back: a reading may be stored twice, with the same id.
     """
 
-    def store(batch: DataFrame, number: int) -> None:
-        batch.persist()
-        readings = batch.where("payload.celsius IS NOT NULL").select("id", "payload.*")
-        readings.write.mode("overwrite").parquet(f"{folder}/readings/batch={number}")
-        faulty = batch.where("payload.celsius IS NULL")
-        settle(faulty.selectExpr("id", "claim_id", "'reject' AS outcome", "'no temperature' AS reason"), dsn)
-        batch.unpersist()
+    def store(batch: DataFrame) -> DataFrame:
+        readings = batch.select("id", f.from_json("payload", READING).alias("reading")).select("id", "reading.*")
+        readings.where("celsius IS NOT NULL").write.mode("append").parquet(f"{folder}/readings")
+        faulty = readings.where("celsius IS NULL")
+        return faulty.selectExpr("id", "'reject' AS outcome", "'no temperature' AS reason")
 
-    claimed = spark.readStream.format("pgrouse").options(
-        dsn=dsn, mode="claim", topics=TOPIC, consumer="readings", payload=READING, releaseOnCrash="true"
-    )
-    stream = claimed.load().writeStream.foreachBatch(store).option("checkpointLocation", f"{folder}/checkpoint")
-    stream.trigger(availableNow=True).start().awaitTermination()
+    consume(spark, store, ConsumerOptions("readings", (TOPIC,), dsn, available_now=True))
 
 
 def averages(spark: SparkSession, folder: Path) -> DataFrame:
     """Return the average temperature by day and sensor."""
-    readings = spark.read.parquet(f"{folder}/readings")
+    readings = spark.read.parquet(f"{folder}/readings").dropDuplicates(["id"])
     by_day = readings.groupBy(f.to_date("taken_at").alias("day"), "sensor")
     return by_day.agg(f.round(f.avg("celsius"), 1).alias("celsius")).orderBy("day", "sensor")
 

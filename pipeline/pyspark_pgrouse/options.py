@@ -18,7 +18,6 @@ class Mode(StrEnum):
     ARCHIVE = "archive"
     DEAD = "dead"
     READY = "ready"
-    CLAIM = "claim"
     PUBLISH = "publish"
 
 
@@ -32,7 +31,7 @@ class Operation(StrEnum):
 
 
 ENDED = (Mode.ARCHIVE, Mode.DEAD)
-READING = (*ENDED, Mode.READY, Mode.CLAIM)
+READING = (*ENDED, Mode.READY)
 # Which modes an option goes with, in the spelling that is shown.
 READ_OPTIONS: dict[str, tuple[Mode, ...]] = {
     "mode": READING,
@@ -42,27 +41,17 @@ READ_OPTIONS: dict[str, tuple[Mode, ...]] = {
     "since": ENDED,
     "until": ENDED,
     "numPartitions": READING,
-    "maxRowsPerBatch": (*ENDED, Mode.CLAIM),
-    "maxBytesPerBatch": (*ENDED, Mode.CLAIM),
+    "maxRowsPerBatch": ENDED,
+    "maxBytesPerBatch": ENDED,
     "startingOffsets": ENDED,
     "payload": READING,
     "pushdown": ENDED,
-    "limit": (*ENDED, Mode.READY),
-    "groupBy": (*ENDED, Mode.READY),
+    "limit": READING,
+    "groupBy": READING,
     "replicaDsn": ENDED,
-    "consumer": (Mode.CLAIM,),
-    "lockDuration": (Mode.CLAIM,),
-    "releaseOnCrash": (Mode.CLAIM,),
 }
 WRITE_OPTIONS = ("dsn", "topic", "job", "maxRejected")
-STREAM_OPTIONS = (
-    "maxRowsPerBatch",
-    "maxBytesPerBatch",
-    "startingOffsets",
-    "consumer",
-    "lockDuration",
-    "releaseOnCrash",
-)
+STREAM_OPTIONS = ("maxRowsPerBatch", "maxBytesPerBatch", "startingOffsets")
 BATCH_OPTIONS = ("pushdown", "limit", "groupBy")
 # Spark hands its own options to the sink of a stream, too.
 SPARK_OPTIONS = ("checkpointlocation",)
@@ -76,8 +65,6 @@ EARLIEST = "earliest"
 LATEST = "latest"
 DEFAULT_PARTITIONS = 4
 DEFAULT_MAX_ROWS = 1_000_000
-# What is claimed is locked until the batch is done, so a batch is smaller.
-DEFAULT_CLAIM_ROWS = 10_000
 MAX_PARTITIONS = 10_000
 
 
@@ -112,10 +99,6 @@ class Options:
     payload: str | None = None
     """`json`, `binary`, the fields of the payload in Spark's DDL, or where they come from: `schema`, `infer`. None = as `json`, where the
     payload is read at all."""
-    consumer: str | None = None
-    lock: timedelta | None = None
-    release_on_crash: bool = False
-    """Whether what is claimed is given back when Spark is gone; else its locks wait for a restart from the checkpoint."""
     job: str | None = None
     pushdown: bool | None = None
     """Whether PostgreSQL runs the filters of the query; None = if the session allows it."""
@@ -174,16 +157,13 @@ def _for_reading(given: dict[str, str], operation: Operation, now: datetime) -> 
         since=_moment(given, "since", operation, now),
         until=_moment(given, "until", operation, now),
         partitions=_number(given, "numPartitions", 1 if mode is Mode.READY else DEFAULT_PARTITIONS, MAX_PARTITIONS),
-        max_rows=_number(given, "maxRowsPerBatch", DEFAULT_CLAIM_ROWS if mode is Mode.CLAIM else DEFAULT_MAX_ROWS),
+        max_rows=_number(given, "maxRowsPerBatch", DEFAULT_MAX_ROWS),
         max_bytes=_number(given, "maxBytesPerBatch", 0),
         starting=_starting(given),
         payload=_payload(given, operation),
-        consumer=given.get("consumer") or None,
-        lock=_lock(given),
         pushdown=_flag(given, "pushdown") if "pushdown" in given else None,
         group_by=_names(given, "groupBy"),
         limit=_number(given, "limit", 1) if "limit" in given else None,
-        release_on_crash=_flag(given, "releaseOnCrash"),
     )
     if options.since and options.until and options.since >= options.until:
         raise ConfigError(f"option since ({options.since}) is not before option until ({options.until})")
@@ -224,11 +204,9 @@ def _check_combination(given: dict[str, str], mode: Mode, operation: Operation) 
     for name, modes in READ_OPTIONS.items():
         if name.lower() in given and mode not in modes:
             raise ConfigError(f"option {name} does not go with mode {mode}: it is for mode {' and '.join(modes)}")
-    if operation is Operation.BATCH and mode is Mode.CLAIM:
-        raise ConfigError("mode claim is for spark.readStream: only a stream can say that its messages are done")
     if operation is Operation.STREAM and mode is Mode.READY:
         raise ConfigError(
-            "mode ready is for spark.read: what waits changes all the time. To consume it, use mode claim"
+            "mode ready is for spark.read: what waits changes all the time. To process it, use `pgrouse pipeline consume`"
         )
     wrong, where = {Operation.BATCH: (STREAM_OPTIONS, "streams"), Operation.STREAM: (BATCH_OPTIONS, "batch reads")}.get(
         operation, ((), "")
@@ -312,15 +290,6 @@ def _payload(given: dict[str, str], operation: Operation) -> str | None:
     raise ConfigError(
         f"option payload must be json, binary, schema, infer or fields like `order_id BIGINT, total DOUBLE`, found {text!r}"
     )
-
-
-def _lock(given: dict[str, str]) -> timedelta | None:
-    if "lockduration" not in given:
-        return None
-    try:
-        return _duration(given["lockduration"])
-    except ValueError as error:
-        raise ConfigError(f"option lockDuration: {error}") from error
 
 
 def _duration(text: str) -> timedelta:

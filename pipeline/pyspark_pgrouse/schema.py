@@ -112,7 +112,7 @@ CLAIMED = tuple(
         "state": "STRING",
     }.items()
 )
-OF_MODE = {Mode.ARCHIVE: ARCHIVE, Mode.DEAD: ARCHIVE, Mode.READY: MESSAGE, Mode.CLAIM: CLAIMED}
+OF_MODE = {Mode.ARCHIVE: ARCHIVE, Mode.DEAD: ARCHIVE, Mode.READY: MESSAGE}
 
 
 def columns(options: Options) -> tuple[SourceColumn, ...]:
@@ -131,7 +131,7 @@ def columns(options: Options) -> tuple[SourceColumn, ...]:
 def default_columns(options: Options) -> tuple[SourceColumn, ...]:
     """Return the columns of a read without a schema: those that its options name, else all but the contents of messages.
 
-    A claim has its contents too: it is made to work with them. So has a read with an option about payloads.
+    A read with an option about payloads has these, too.
 
     Raises:
         ConfigError: option columns names one that is not there.
@@ -141,8 +141,6 @@ def default_columns(options: Options) -> tuple[SourceColumn, ...]:
         return tuple(known.values())
     if options.columns:
         return tuple(_named(name, known, options) for name in dict.fromkeys(options.columns))
-    if options.mode is Mode.CLAIM:
-        return tuple(known.values())
     left_out = set(CONTENT) - (_payload_columns(options) if options.payload else set())
     return tuple(column for column in known.values() if column.name not in left_out)
 
@@ -180,7 +178,12 @@ def _parsed(column: SourceColumn, fields: str) -> tuple[SourceColumn, ...]:
 
 def ddl(options: Options) -> str:
     """Return the columns of a read without a schema in Spark's DDL. The fields of its payload are known."""
-    return ", ".join(f"{column.name} {column.spark}" for column in default_columns(options))
+    return typed(default_columns(options))
+
+
+def typed(chosen: Sequence[SourceColumn]) -> str:
+    """Return columns in Spark's DDL."""
+    return ", ".join(f"{column.name} {column.spark}" for column in chosen)
 
 
 def chosen(options: Options, schema: StructType) -> tuple[SourceColumn, ...]:

@@ -25,6 +25,8 @@ WANTED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # By TCP each task in Python waits 40 ms for an acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
     # Plans show the options of CREATE TEMPORARY VIEW ... USING; Spark hides those that this names (its own default: url).
     "spark.sql.redaction.options.regex": "(?i)url|dsn",
 }
@@ -66,8 +68,7 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
         ConfigError: there is no Java that Spark runs on, or no pgrouse in the Python of its executors; or the session is one of Spark Connect.
         SparkEnded: its JVM was gone when something failed.
     """
-    if is_remote() or "SPARK_REMOTE" in os.environ:
-        raise ConfigError(CONNECT_REFUSED)
+    refuse_connect()
     if (home := java_home()) is not None:
         os.environ["JAVA_HOME"] = home
     # Executors on this machine run what runs here; where those of a cluster have it elsewhere, PYSPARK_PYTHON says so.
@@ -76,7 +77,18 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
     before = SparkSession.getActiveSession()
     spark = before or _build(name, master, conf or {})
     try:
-        yield spark
+        with translated_errors(spark):
+            yield spark
+    finally:
+        if before is None:
+            _stop(spark)
+
+
+@contextmanager
+def translated_errors(spark: SparkSession) -> Iterator[None]:
+    """Raise an error of Spark as what pgrouse calls it, if it is one that tasks raised on purpose, or if the JVM is gone."""
+    try:
+        yield
     except PgrouseError:
         raise
     except Exception as error:
@@ -84,9 +96,16 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
         if isinstance(error, PySparkException) and (own := pgrouse_error(str(error))):
             raise own from None
         raise
-    finally:
-        if before is None:
-            _stop(spark)
+
+
+def refuse_connect() -> None:
+    """Make sure that this process is no client of Spark Connect.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    if is_remote() or "SPARK_REMOTE" in os.environ:
+        raise ConfigError(CONNECT_REFUSED)
 
 
 def check_alive(spark: SparkSession) -> None:

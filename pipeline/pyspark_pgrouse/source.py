@@ -74,10 +74,6 @@ class DefaultSource(DataSource):
 
     def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         options = Options.parse(self.options, Operation.STREAM)
-        if options.mode is Mode.CLAIM:
-            from pyspark_pgrouse.claim.stream import ClaimStream  # noqa: PLC0415 - slow to import: only this operation needs it
-
-            return ClaimStream(options, schema)
         from pyspark_pgrouse.read.archive_stream import ArchiveStream  # noqa: PLC0415 - slow to import: only this operation needs it
 
         return ArchiveStream(options, schema)

@@ -1,5 +1,5 @@
 -- Count the messages that a claim could consider now: not locked, due, and not expired. Limits and pauses may still hold some back.
--- Called by: Spark's stream reader, which processes as many messages as there were at its start, and ends. Locks: nothing.
+-- Called by: consume on Spark, which processes as many messages as there were at its start, and ends. Locks: nothing.
 -- It reads every ready row of the topics, by the indexes that claims use.
 CREATE OR REPLACE FUNCTION messages.count_ready(p_topics text[])
 RETURNS bigint

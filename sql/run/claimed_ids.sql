@@ -1,6 +1,6 @@
 -- List the messages that are still locked under these claims: for a worker that knows its claims but not their messages, after a restart or
 -- to settle the rest.
--- Called by: the stream reader of Spark. Locks: nothing. Result: pairs of id and claim_id, by id.
+-- Called by: consume on Spark. Locks: nothing. Result: pairs of id and claim_id, by id.
 -- It reads all locked rows, by their index: they are few.
 CREATE OR REPLACE FUNCTION messages.claimed_ids(p_claim_ids bigint[])
 RETURNS TABLE (id bigint, claim_id bigint)

@@ -1,5 +1,5 @@
 -- Return claimed messages again, as claim returned them: for a worker whose other processes read what it claimed.
--- Called by: the stream reader of Spark, and the executors that read for it. p_ids, p_claim_ids: pairs, as every settle has them.
+-- Called by: consume on Spark: its executors, and the process that extends its locks. p_ids, p_claim_ids: pairs, as every settle has them.
 -- Locks: nothing, and no run is counted. Result: a row for each that is still under its claim; lost ones are missing. The times are
 -- current, lock_duration_s is the topic's.
 -- Plan shape: a row is looked up by its id, and only then its claim is compared, by an operator that permits NULL: a strict operator would

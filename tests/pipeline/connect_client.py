@@ -1,4 +1,4 @@
-"""A client of Spark Connect, with a server of its own on this machine: `connect_client.py LAKE` prints as JSON what it read, wrote and consumed.
+"""A client of Spark Connect, with a server of its own on this machine: `connect_client.py LAKE` prints as JSON what it read and wrote.
 
 The database is in PGROUSE_DSN.
 """
@@ -12,9 +12,10 @@ import tempfile
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pgrouse.errors import ConfigError
+from pyspark_pgrouse.claim.consumer import ConsumerOptions, consume
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.session import session
 
@@ -48,32 +49,17 @@ def streamed(spark: SparkSession) -> int:
     return spark.table("ends").count()
 
 
-def claimed(spark: SparkSession) -> int:
-    """Consume what is ready until all of it is acknowledged, with the next batch."""
-
-    def work(batch: DataFrame, number: int) -> None:
-        batch.write.mode("append").saveAsTable("worked")
-
-    claims = spark.readStream.format("pgrouse").options(dsn=DSN, mode="claim", topics="t", consumer="connect").load()
-    before, ready = reader(spark, columns="id").load().count(), reader(spark, mode="ready").load().count()
-    query = claims.writeStream.foreachBatch(work).option("checkpointLocation", tempfile.mkdtemp()).start()
-    while query.isActive and reader(spark, columns="id").load().count() < before + ready:
-        query.awaitTermination(1)
-    query.stop()
-    return spark.table("worked").count()
-
-
 def refused(spark: SparkSession) -> list[str]:
     said = []
     try:
         reader(spark, colums="id").load().count()
     except PySparkException as error:
         said.append(str(error))
-    try:
-        with session("job"):
-            pass
-    except ConfigError as error:
-        said.append(str(error))
+    for job in (lambda: session("job").__enter__(), lambda: consume(spark, print, ConsumerOptions("c", ("t",), DSN))):
+        try:
+            job()
+        except ConfigError as error:
+            said.append(str(error))
     return said
 
 
@@ -84,7 +70,6 @@ def main(lake: str) -> dict[str, Any]:
         "archived": archived(spark),
         "ready": written_twice(spark),
         "streamed": streamed(spark),
-        "claimed": claimed(spark),
         "lake": [
             Lake.open(lake).read(spark).count(),
             spark.read.format("pgrouse").option("lake", lake).load().where("topic = 't'").count(),

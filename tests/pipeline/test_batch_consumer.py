@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import timedelta
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pgrouse.errors import ConfigError
+from pyspark_pgrouse.claim import claim_client
 from pyspark_pgrouse.claim.batch import BatchResult
 from pyspark_pgrouse.claim.batch_consumer import BatchConsumer, ConsumerLimits, OnError
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.batch_size import BatchSize
 from pyspark_pgrouse.claim.claimed_batch import ClaimedBatch
+from pyspark_pgrouse.claim.consumer import ConsumerOptions
 from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration
 from pyspark_pgrouse.claim.executor_claims import ExecutorClaims
-from pyspark_pgrouse.claim.locks_process import LocksProcess
+from pyspark_pgrouse.claim.locks_process import LocksProcess, LocksProcessEnded
 from pyspark_pgrouse.claim.outcome import SettledCounts
 from pyspark_pgrouse.claim.share import ConsumerSettings
+from pyspark_pgrouse.claim.signal_flag import SignalFlag
 from tests.pipeline.lakes import one_by_one
-from tests.server.postgres import Database
+from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
 CORES = 2
@@ -44,7 +52,11 @@ SESSION: Any = SimpleNamespace(
 
 @contextmanager
 def consumer(
-    database: Database, function: Callable[[Any], None], ran: list[BatchResult], rows: int = 1_000, **limits: Any
+    database: Database,
+    function: Callable[[Any], None],
+    ran: list[BatchResult],
+    rows: int = 1_000,
+    **limits: Any,
 ) -> Iterator[BatchConsumer]:
     with (
         LocksProcess(ConsumerRegistration("c", ("t",), rows, database.dsn)) as locks,
@@ -52,7 +64,7 @@ def consumer(
     ):
         claims = Claims(SESSION, ConsumerSettings("c", ("t",), database.dsn), settler, run=one_by_one)
         wanted = ConsumerLimits(**{"failures": 1, "interval_s": 0.05, **limits})
-        yield BatchConsumer(function, claims, settler, locks, BatchSize(rows), wanted, ran.append)
+        yield BatchConsumer(function, claims, settler, locks, BatchSize(rows), wanted, ran.append, SignalFlag())
 
 
 def test_all_messages_are_processed_in_batches_that_grow(database: Database, queue: Queue) -> None:
@@ -69,6 +81,110 @@ def test_all_messages_are_processed_in_batches_that_grow(database: Database, que
     assert [each.batch for each in ran] == [0, 1, 2]
     assert queue.value("SELECT count(*) FROM messages.message_archive WHERE result = 'success'") == 4_500
     assert queue.rows("SELECT FROM messages.worker") == []
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_a_batch_is_claimed_by_a_connection_for_each_core_and_by_two_at_least(
+    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    monkeypatch.setattr(SESSION.sparkContext, "defaultParallelism", cores)
+    published = queue.publish_many(1_000)
+    tasks: list[int] = []
+
+    def run(work: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+        tasks.append(len(parts))
+        return one_by_one(work, parts)
+
+    with claiming(database) as claims:
+        claims._run = run
+        batch = claims.claim(1_000)
+        settled, following = claims.advance(batch, {}, 1_000)
+
+    assert [id_ for id_, _ in batch.refs()] == published
+    assert len(batch.shares) == max(2, cores)
+    assert tasks == [cores, cores]
+    assert (settled, len(following)) == (SettledCounts({"success": 1_000}), 0)
+
+
+@contextmanager
+def claiming(database: Database, *topics: str, max_bytes: int = 0, lock: timedelta | None = None) -> Iterator[Claims]:
+    with closing(BatchSettler(database.dsn, "c")) as settler:
+        settings = ConsumerSettings("c", topics or ("t",), database.dsn, lock)
+        yield Claims(SESSION, settings, settler, max_bytes, run=one_by_one)
+
+
+def test_a_large_batch_takes_several_claims(database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim_client, "CLAIM_ROWS", 10)
+    queue.publish_many(35)
+
+    with claiming(database) as claims:
+        batch = claims.claim(25, shares=1)
+
+    assert (len(batch), len(batch.claims)) == (25, 3)
+
+
+def test_a_batch_ends_with_the_message_that_reaches_its_bytes(database: Database, queue: Queue) -> None:
+    queue.publish_many(5, payload={"text": "x" * 1000})
+
+    with claiming(database, max_bytes=2_000) as claims:
+        assert [len(claims.claim(10, shares=1)) for _ in range(3)] == [2, 2, 1]
+
+
+def test_topics_alternate_from_batch_to_batch(database: Database, queue: Queue) -> None:
+    queue.publish_many(4, "a")
+    queue.publish_many(1, "b")
+
+    with claiming(database, "a", "b") as claims:
+        batches = [claims.claim(2, shares=1).refs() for _ in range(3)]
+
+    topics = dict(queue.conn.execute("SELECT id, topic FROM messages.message").fetchall())
+    assert [sorted(topics[id_] for id_, _ in batch) for batch in batches] == [["a", "a"], ["a", "b"], ["a"]]
+
+
+def test_the_duration_of_locks_overrides_that_of_the_topic(database: Database, queue: Queue) -> None:
+    (published,) = queue.publish_many(1)
+
+    with claiming(database, lock=timedelta(hours=1)) as claims:
+        batch = claims.claim(1)
+
+    message = queue.message(published)
+    assert message.lock_expires_at - message.locked_at == timedelta(hours=1)
+    assert batch.lock_duration_s == 3600
+
+
+def test_a_server_that_restarts_is_awaited(private_server: Postgres) -> None:
+    with private_server.new_database(template=private_server.migrated) as database:
+        Queue(database.connect()).publish_many(4)
+        with claiming(database, lock=timedelta(minutes=5)) as claims:
+            batch = claims.claim(2)
+            private_server.place.stop()
+            starting = Thread(target=private_server.place.start)
+            starting.start()
+            settled, following = claims.advance(batch, {}, 10)
+            starting.join()
+
+    assert (settled, len(following)) == (SettledCounts({"success": 2}), 2)
+
+
+def test_a_limit_of_the_topic_limits_every_batch(database: Database, queue: Queue) -> None:
+    queue.policy(max_concurrency=2)
+    queue.publish_many(5)
+    ran: list[BatchResult] = []
+
+    with consumer(database, lambda _: None, ran, messages=5) as work:
+        work.run()
+
+    assert [each.settled.total for each in ran] == [2, 2, 1]
+
+
+def test_messages_that_become_ready_later_are_beyond_the_given_number(database: Database, queue: Queue) -> None:
+    queue.publish_many(3)
+    ran: list[BatchResult] = []
+
+    with consumer(database, lambda _: queue.publish_many(2) and None, ran, rows=2, messages=3) as work:
+        work.run()
+
+    assert [each.settled.total for each in ran] == [2, 1]
 
 
 def test_an_ordered_channel_is_worked_to_its_end(database: Database, queue: Queue) -> None:
@@ -142,3 +258,48 @@ def test_a_consumer_waits_for_messages_until_it_is_stopped(database: Database, q
         work.run()
 
     assert [each.settled for each in ran] == [SettledCounts({"success": 1})]
+
+
+def test_a_consumer_that_fails_too_often_leaves_the_flag_of_its_caller_alone(database: Database, queue: Queue) -> None:
+    queue.publish_many(1)
+
+    with consumer(database, lambda _: 1 / 0, [], on_error=OnError.RELEASE) as work:  # type: ignore[arg-type, return-value]
+        work.run()
+
+    assert work.failed_in_a_row == 1
+    assert not work.stop.is_set()
+
+
+def test_a_job_whose_locks_are_not_extended_any_more_gives_back_its_own_messages(
+    database: Database, queue: Queue
+) -> None:
+    queue.policy(max_attempts=2, lock_duration="1h")
+    queue.publish_many(4)
+    # Of another job that has the name by now.
+    (other,) = queue.claim(worker="c", limit=1)
+
+    def loses_its_locks(_: Any) -> None:
+        os.kill(work._locks.pid, signal.SIGKILL)
+        work._locks.hang_up()
+
+    with pytest.raises(LocksProcessEnded), consumer(database, loses_its_locks, [], rows=2) as work:
+        work.run()
+
+    assert [row.id for row in queue.rows("SELECT id FROM messages.message WHERE claim_id IS NOT NULL")] == [other.id]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"topics": ()}, "topics must be a tuple of names"),
+        ({"topics": "t"}, "topics must be a tuple of names"),
+        ({"rows": 0}, "rows must be more than 0"),
+        ({"max_failed_batches": 0}, "max_failed_batches must be more than 0"),
+        ({"interval_s": 0}, "interval_s must be more than 0"),
+        ({"lock": timedelta(milliseconds=1)}, "lock must be between 1s and 7d"),
+        ({"lock": timedelta(days=8)}, "lock must be between 1s and 7d"),
+    ],
+)
+def test_invalid_options_are_refused(given: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        ConsumerOptions(**{"consumer": "c", "topics": ("t",), **given})

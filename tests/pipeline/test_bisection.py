@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from pyspark_pgrouse.claim.bisection import CALLS, Bisection
-from pyspark_pgrouse.claim.in_flight import ClaimRef
+from pyspark_pgrouse.claim.claim_ref import ClaimRef
 from pyspark_pgrouse.claim.outcome import AttemptOutcome, Row, SettledCounts
 
 ERROR = "ValueError: boom"

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.claim.outcome import AttemptOutcome, Row, SettledCounts, settle, settle_rows, sum_results
-from tests.server.postgres import Database
+from pyspark_pgrouse.claim.outcome import AttemptOutcome, Row, SettledCounts, settle_rows, sum_results
 from tests.sql.queue import Queue
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 ENDED = "SELECT id, result, error FROM messages.message_archive ORDER BY id"
 
@@ -195,33 +190,3 @@ def test_a_cancelled_message_is_counted_once_as_lost(queue: Queue) -> None:
 
 def test_the_total_includes_lost_messages() -> None:
     assert SettledCounts({"success": 3, "retry": 1}, lost=2).total == 6
-
-
-@pytest.mark.spark
-def test_executors_settle_the_rows_of_a_dataframe_and_the_acknowledgement_skips_them(
-    spark: SparkSession, database: Database, queue: Queue, tmp_path: Path
-) -> None:
-    first, second, third, fourth = queue.publish_many(4)
-    results: list[SettledCounts] = []
-
-    def work(batch: DataFrame, _: int) -> None:
-        from pyspark.sql import functions as f  # noqa: PLC0415
-
-        queue.call("cancel", [second])
-        verdict = f.when(f.col("id") == first, "reject").when(f.col("id") == second, "reject")
-        named = batch.where(f.col("id") < third).withColumn("outcome", verdict).withColumn("reason", f.col("payload"))
-        results.append(settle(named, database.dsn))
-
-    options = {"mode": "claim", "dsn": database.dsn, "topics": "t", "numPartitions": 1}
-    query = spark.readStream.format("pgrouse").options(**options).load().writeStream.foreachBatch(work)
-    query.trigger(availableNow=True).option("checkpointLocation", str(tmp_path)).start().awaitTermination()
-
-    assert ended(queue)[first] == ("rejected", "1")
-    assert [ended(queue)[id_][0] for id_ in (second, third, fourth)] == ["cancelled", "success", "success"]
-    assert results == [SettledCounts({"rejected": 1}, lost=0)]
-
-
-@pytest.mark.spark
-def test_a_dataframe_without_claims_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(ConfigError, match="no column claim_id: keep id and claim_id of the claimed rows"):
-        settle(spark.range(1))

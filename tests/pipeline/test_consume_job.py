@@ -7,22 +7,24 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
 
 from pgrouse.errors import ConfigError, ExitCode
-from pyspark_pgrouse.claim import executor_claims
+from pyspark_pgrouse.claim import consumer_locks, executor_claims
 from pyspark_pgrouse.claim.batch import BatchResult
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.batch_size import BatchSize
-from pyspark_pgrouse.claim.claim_client import ConsumerTaken
-from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration, HeldClaims
+from pyspark_pgrouse.claim.claim_client import ClaimClient, ConsumerTaken
+from pyspark_pgrouse.claim.consumer_locks import ConsumerLocks, ConsumerRegistration, HeldClaims
 from pyspark_pgrouse.claim.executor_claims import ExecutorClaims
 from pyspark_pgrouse.claim.locks_process import LocksProcess, LocksProcessEnded
 from pyspark_pgrouse.claim.outcome import SettledCounts
@@ -35,6 +37,20 @@ from tests.sql.queue import Queue
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# A job with a child that was forked, as a pool of processes has them.
+JOB = """
+import os, sys, time
+from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration, HeldClaims
+from pyspark_pgrouse.claim.locks_process import LocksProcess
+
+with LocksProcess(ConsumerRegistration("c", ("t",), 10, sys.argv[1])) as locks:
+    locks.hold(HeldClaims((int(sys.argv[2]),), 2, 3_600))
+    child = os.fork()
+    if child:
+        print(child, flush=True)
+    time.sleep(3_600)
+"""
+LOCKS = "SELECT topic, lock_expires_at FROM messages.message"
 FUNCTIONS = """
 from pyspark.sql import functions as f
 
@@ -239,8 +255,8 @@ def test_what_a_task_claimed_before_it_failed_is_released(
     assert [row.attempts for row in waiting] == [0]
 
 
-def second_attempt(settings: ConsumerSettings, request: ShareRequest) -> ShareResult:
-    return replace(serve(settings, request), may_have_orphans=True)
+def second_attempt(settings: ConsumerSettings, requests: list[ShareRequest]) -> list[ShareResult]:
+    return [replace(result, may_have_orphans=True) for result in serve(settings, requests)]
 
 
 # How many messages a batch has
@@ -282,6 +298,15 @@ def registration(database: Database) -> ConsumerRegistration:
     return ConsumerRegistration("c", ("t",), 10, database.dsn)
 
 
+@pytest.fixture
+def locks(registration: ConsumerRegistration) -> Iterator[ConsumerLocks]:
+    """The locks of a process, in this one."""
+    locks = ConsumerLocks(registration)
+    locks.start()
+    yield locks
+    locks.close()
+
+
 def claimed(queue: Queue) -> HeldClaims:
     rows = queue.claim(worker="c", limit=10)
     return HeldClaims((rows[0].claim_id,), len(rows), rows[0].lock_duration_s)
@@ -297,6 +322,129 @@ def test_locks_are_extended_while_a_batch_runs(
         before = queue.value("SELECT min(lock_expires_at) FROM messages.message")
 
         eventually(lambda: queue.value("SELECT min(lock_expires_at) > %s FROM messages.message", [before]), within_s=60)
+
+
+def test_locks_that_a_fast_task_has_held_for_long_are_extended_at_once(
+    queue: Queue, registration: ConsumerRegistration, eventually: Callable[..., object]
+) -> None:
+    queue.policy(lock_duration="1h")
+    queue.publish_many(2)
+    with LocksProcess(registration) as locks:
+        locks.hold(replace(claimed(queue), age_s=1_300))
+        before = queue.value("SELECT min(lock_expires_at) FROM messages.message")
+
+        eventually(lambda: queue.value("SELECT min(lock_expires_at) > %s FROM messages.message", [before]), within_s=60)
+
+
+def test_a_message_beyond_its_timeout_keeps_the_rest_of_its_lock(queue: Queue, locks: ConsumerLocks) -> None:
+    queue.policy("t", lock_duration="1h", timeout="20m")
+    queue.policy("u", lock_duration="1h")
+    queue.publish_many(1, "t")
+    queue.publish_many(1, "u")
+    claims = [queue.claim(topic, worker="c")[0] for topic in ("t", "u")]
+    before = dict(queue.conn.execute(LOCKS).fetchall())
+    held = HeldClaims(tuple(each.claim_id for each in claims), 2, 3_600, timeout_s=1_200, age_s=1_300)
+    locks.hold(held, time.monotonic())
+
+    locks.tend()
+
+    after = dict(queue.conn.execute(LOCKS).fetchall())
+    assert {topic for topic in after if after[topic] > before[topic]} == {"u"}
+
+
+def test_payloads_are_not_read_to_extend_locks_before_the_first_timeout(
+    queue: Queue, locks: ConsumerLocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.policy(lock_duration="1h", timeout="40m")
+    queue.publish_many(2)
+    monkeypatch.setattr(ClaimClient, "timeouts", pytest.fail)
+    before = dict(queue.conn.execute(LOCKS).fetchall())
+    locks.hold(replace(claimed(queue), timeout_s=2_400, age_s=1_300), time.monotonic())
+
+    locks.tend()
+
+    assert dict(queue.conn.execute(LOCKS).fetchall())["t"] != before["t"]
+
+
+def test_locks_are_extended_while_the_name_cannot_be_taken_again(
+    database: Database, queue: Queue, locks: ConsumerLocks
+) -> None:
+    queue.policy(lock_duration="1h")
+    queue.publish_many(2)
+    locks.hold(replace(claimed(queue), age_s=1_300), time.monotonic())
+    before = queue.value("SELECT min(lock_expires_at) FROM messages.message")
+    # As when the server believes in a session that the network has lost.
+    stale = database.connect()
+    with stale.transaction():
+        break_sessions(queue)
+        while not stale.execute("SELECT messages.lock_consumer('c')").fetchone()[0]:  # type: ignore[index]
+            pass
+
+    consumer_locks._tend(locks)
+
+    assert queue.value("SELECT min(lock_expires_at) FROM messages.message") > before
+    stale.close()
+
+
+def test_a_process_ends_when_another_job_has_taken_its_name(
+    queue: Queue, registration: ConsumerRegistration, locks: ConsumerLocks
+) -> None:
+    break_sessions(queue)
+    with LocksProcess(registration), pytest.raises(ConsumerTaken):
+        consumer_locks._tend(locks)
+
+
+def break_sessions(queue: Queue) -> None:
+    queue.conn.execute(
+        "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a"
+        " WHERE a.application_name = 'pgrouse-spark' AND a.datname = current_database()"
+    )
+
+
+def test_a_job_whose_child_survives_it_gives_back_what_it_held(
+    database: Database, queue: Queue, eventually: Callable[..., object], folder: Path
+) -> None:
+    queue.policy(max_attempts=2, lock_duration="1h")
+    queue.publish_many(2)
+    (held,) = {each.claim_id for each in queue.claim(worker="c")}
+    (folder / "job.py").write_text(JOB)
+
+    command = [sys.executable, folder / "job.py", database.dsn, str(held)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        child = int(job.stdout.readline())
+        job.kill()
+    try:
+        eventually(lambda: queue.rows("SELECT FROM messages.worker") == [], within_s=60)
+        assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL AND attempts = 0") == 2
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_consumer_that_left_the_registry_enters_it_again(queue: Queue, locks: ConsumerLocks) -> None:
+    queue.conn.execute("DELETE FROM messages.worker")
+
+    locks.tend()
+
+    assert [row.name for row in queue.rows("SELECT name FROM messages.worker")] == ["c"]
+    locks.release(ended=True)
+    assert queue.rows("SELECT FROM messages.worker") == []
+
+
+def test_a_job_that_failed_gives_back_what_its_tasks_claim_a_moment_later(
+    queue: Queue, registration: ConsumerRegistration
+) -> None:
+    queue.policy(max_attempts=2, lock_duration="1h")
+    queue.publish_many(2)
+    locks = LocksProcess(registration)
+    locks.__enter__()
+    later = Timer(1.0, lambda: claimed(queue))
+    later.start()
+
+    locks.__exit__(RuntimeError)
+
+    later.join()
+    assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL AND attempts = 0") == 2
 
 
 def test_a_job_that_is_gone_gives_back_what_it_held_and_what_it_had_just_claimed(

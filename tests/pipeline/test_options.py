@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
@@ -45,12 +45,9 @@ def test_an_unknown_option_without_a_near_name_is_refused_with_all_options() -> 
 @pytest.mark.parametrize(
     ("given", "use", "error"),
     [
-        ({"consumer": "c"}, Operation.READ, "option consumer does not go with mode archive: it is for mode claim"),
-        ({"mode": "dead", "lockDuration": "5m"}, Operation.READ, "option lockDuration does not go with mode dead"),
         ({"mode": "ready", "since": "2h"}, Operation.READ, "option since does not go with mode ready"),
-        ({"mode": "claim", "startingOffsets": "latest"}, Operation.READ, "startingOffsets does not go with mode claim"),
-        ({"mode": "claim"}, Operation.BATCH, "mode claim is for spark.readStream"),
-        ({"mode": "ready"}, Operation.STREAM, "mode ready is for spark.read"),
+        ({"mode": "ready", "startingOffsets": "latest"}, Operation.READ, "startingOffsets does not go with mode ready"),
+        ({"mode": "ready"}, Operation.STREAM, "mode ready is for spark.read.*pgrouse pipeline consume"),
         ({"startingOffsets": "latest"}, Operation.BATCH, "option startingOffsets is for streams"),
         ({"maxRowsPerBatch": "5"}, Operation.BATCH, "option maxRowsPerBatch is for streams"),
         ({"pushdown": "true"}, Operation.STREAM, "option pushdown is for batch reads"),
@@ -70,7 +67,7 @@ def test_an_unknown_option_without_a_near_name_is_refused_with_all_options() -> 
         ({"since": "2026-03-02T00:00Z", "until": "2026-03-01T00:00Z"}, Operation.BATCH, "is not before option until"),
         ({"job": "j"}, Operation.READ, "option job is for writing, not for reading"),
         ({"topics": "a"}, Operation.WRITE, "option topics is for reading, not for writing"),
-        ({"mode": "publish"}, Operation.READ, "must be one of archive, dead, ready, claim"),
+        ({"mode": "publish"}, Operation.READ, "must be one of archive, dead, ready, found"),
     ],
 )
 def test_contradicting_options_are_refused_with_the_reason(given: dict[str, str], use: Operation, error: str) -> None:
@@ -115,12 +112,6 @@ def test_a_time_may_have_a_zone_or_be_a_duration_before_now() -> None:
 
 def test_topics_are_separated_by_commas_with_or_without_spaces() -> None:
     assert Options.parse({"topics": "mail, order.paid"}).topics == ("mail", "order.paid")
-
-
-def test_a_claim_has_a_consumer_and_a_lock() -> None:
-    options = Options.parse({"mode": "claim", "consumer": "c", "lockDuration": "5m"}, Operation.STREAM)
-
-    assert (options.consumer, options.lock) == ("c", timedelta(minutes=5))
 
 
 def test_a_write_has_its_own_options_and_ignores_those_of_spark() -> None:

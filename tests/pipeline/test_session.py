@@ -153,6 +153,14 @@ def test_a_timeout_of_sparks_python_on_a_busy_machine_is_worth_a_retry() -> None
     assert "did not start within 10 s" in str(error)
 
 
+def test_a_python_of_an_executor_that_was_killed_is_worth_a_retry() -> None:
+    error = pgrouse_error("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).")
+
+    assert error is not None
+    assert error.exit_code is ExitCode.TRY_AGAIN
+    assert "killed? out of memory?" in str(error)
+
+
 def test_a_pgrouse_error_inside_an_error_of_spark_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: Running(lambda: False))
 

@@ -13,7 +13,7 @@ from pgrouse.errors import ConfigError
 from pgrouse.handlers.outcome import describe
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.bisection import Bisection
-from pyspark_pgrouse.claim.in_flight import ClaimRef
+from pyspark_pgrouse.claim.claim_ref import ClaimRef
 from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, SUCCEEDED, AttemptOutcome, SettledCounts
 from pyspark_pgrouse.session import check_alive
 

@@ -61,9 +61,9 @@ class BatchConsumer:
         size: how many messages a batch has.
         limits: when it ends.
         report: called with every batch that ran.
+        stop: set it to end the run after the batch that is running.
 
     Attributes:
-        stop: set it to end the run after the batch that is running.
         failed_in_a_row: how many of the last batches failed.
         settled: what became of all messages.
     """
@@ -77,13 +77,13 @@ class BatchConsumer:
         size: BatchSize,
         limits: ConsumerLimits,
         report: Callable[[BatchResult], None],
+        stop: SignalFlag,
     ) -> None:
-        self.stop = SignalFlag()
         self.failed_in_a_row = 0
         self.settled = SettledCounts()
         self._function, self._claims, self._settler, self._locks = function, claims, settler, locks
-        self._size, self._limits, self._report = size, limits, report
-        self._batches = 0
+        self._size, self._limits, self._report, self.stop = size, limits, report, stop
+        self._batches, self._held = 0, NOTHING
         self._left = limits.messages
 
     def run(self) -> None:
@@ -95,25 +95,26 @@ class BatchConsumer:
         try:
             self._run()
         except LocksProcessEnded:
-            # What would have given it back is gone.
-            self._settler.release_orphaned([])
+            # What would have given it back is gone. Not by the name: another job may have that by now.
+            self._settler.settle([(*ref, RELEASED) for ref in self._settler.held(self._held.claims)])
             raise
 
     def _run(self) -> None:
         batch = self._claim()
-        while not self.stop.is_set():
+        while not self._is_over():
             if len(batch):
                 batch = self._work(batch)
             elif self._left is not None:
                 return
             else:
                 self.stop.wait(self._limits.interval_s)
-                # Most looks find nothing: one task is enough, until one finds something.
-                batch = self._claim(tasks=1)
+                # Most looks find nothing: one share is enough, until one finds something.
+                batch = self._claim(shares=1)
         self._settler.settle(_not_begun(batch))
 
-    def _claim(self, tasks: int | None = None) -> ClaimedBatch:
-        return self._hold(self._claims.claim(self._rows(), tasks))
+    def _claim(self, shares: int | None = None) -> ClaimedBatch:
+        started = time.monotonic()
+        return self._hold(self._claims.claim(self._rows(), shares), started)
 
     def _work(self, batch: ClaimedBatch) -> ClaimedBatch:
         """Work a batch, settle it, and return the next one."""
@@ -125,10 +126,10 @@ class BatchConsumer:
             return self._settle_and_claim(batch, outcomes, started)
         ran = self._give_back(batch, frame, outcomes)
         self._end(started, ran)
-        if ran.has_failed:
+        if ran.has_failed and not self._is_over():
             # What the function needs may be away.
             self.stop.wait(self._limits.interval_s)
-        return self._claim() if self._goes_on() else self._hold(NOTHING)
+        return self._claim() if self._goes_on() else self._hold(NOTHING, started)
 
     def _give_back(self, batch: ClaimedBatch, frame: DataFrame, error: str) -> BatchResult:
         """Settle a batch over which the function raised."""
@@ -142,8 +143,9 @@ class BatchConsumer:
     def _settle_and_claim(
         self, batch: ClaimedBatch, outcomes: Mapping[int, AttemptOutcome], started: float
     ) -> ClaimedBatch:
+        advanced = time.monotonic()
         settled, following = self._claims.advance(batch, outcomes, self._rows() if self._goes_on() else 0)
-        self._hold(following)
+        self._hold(following, advanced)
         self._end(started, BatchResult(self._batches, settled, 0))
         # What other tasks still held may have been in its way.
         return following if len(following) or not self._goes_on() else self._claim()
@@ -154,20 +156,31 @@ class BatchConsumer:
         self.failed_in_a_row = self.failed_in_a_row + 1 if ran.has_failed else 0
         self._report(replace(ran, seconds=time.monotonic() - started))
         self._batches += 1
-        if self.failed_in_a_row >= self._limits.failures:
-            self.stop.set()
+
+    def _is_over(self) -> bool:
+        return self.stop.is_set() or self.failed_in_a_row >= self._limits.failures
 
     def _goes_on(self) -> bool:
-        return not self.stop.is_set() and (self._left is None or self._left > 0)
+        return not self._is_over() and (self._left is None or self._left > 0)
 
     def _rows(self) -> int:
         return self._size.rows if self._left is None else min(self._size.rows, self._left)
 
-    def _hold(self, batch: ClaimedBatch) -> ClaimedBatch:
-        """Have the locks of a batch extended from now on, and no other."""
+    def _hold(self, batch: ClaimedBatch, since: float) -> ClaimedBatch:
+        """Have the locks of a batch extended from now on, and no other. since: the earliest moment at which it was claimed."""
         if self._left is not None:
             self._left -= len(batch)
-        self._locks.hold(HeldClaims(tuple(batch.claims), len(batch), batch.lock_duration_s, self.settled.total))
+        self._held = batch
+        self._locks.hold(
+            HeldClaims(
+                tuple(batch.claims),
+                len(batch),
+                batch.lock_duration_s,
+                batch.timeout_s,
+                time.monotonic() - since,
+                self.settled.total,
+            )
+        )
         return batch
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import ClaimClient
-from pyspark_pgrouse.claim.in_flight import ClaimRef
+from pyspark_pgrouse.claim.claim_ref import ClaimRef
 from pyspark_pgrouse.claim.outcome import Row, SettledCounts, settle_in_parts, sum_results
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 
@@ -15,12 +15,12 @@ class BatchSettler:
     """Settles parts of batches, on one connection.
 
     Args:
-        dsn: as the option of the format.
+        dsn: as in `connection.connect`.
         consumer: the name under which their messages are locked.
     """
 
     def __init__(self, dsn: str | None, consumer: str) -> None:
-        self._connection = ReconnectingConnection(lambda _: ClaimClient(connection.connect(dsn), consumer))
+        self._connection = ReconnectingConnection(lambda: ClaimClient(connection.connect(dsn), consumer))
 
     def held(self, claims: Sequence[int]) -> list[ClaimRef]:
         """Return id and claim of what these claims still hold, by id."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pgrouse.client.settlement import SettleKind
-from pyspark_pgrouse.claim.in_flight import ClaimRef
+from pyspark_pgrouse.claim.claim_ref import ClaimRef
 from pyspark_pgrouse.claim.outcome import AttemptOutcome, Row, SettledCounts
 
 # If so many calls have not separated them, most of a batch is at fault, or the function is.

@@ -1,4 +1,4 @@
-"""The SQL functions that a claim stream calls, on one connection; no decisions."""
+"""The SQL functions that a consumer on Spark calls, on one connection; no decisions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from psycopg.errors import LockNotAvailable
+
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls.claim import claim, count_ready
 from pgrouse.client.calls.mutex import lock_consumer
 from pgrouse.client.calls.run import claimed_ids, heartbeat, read_claimed
-from pgrouse.client.calls.settle import complete, release, release_orphaned
+from pgrouse.client.calls.settle import release, release_orphaned
 from pgrouse.client.calls.worker import register_worker, touch_worker, unregister_worker
 from pgrouse.client.message import Message
 from pgrouse.errors import PgrouseError
-from pyspark_pgrouse.claim.in_flight import ClaimRef, chunks, unzip
+from pyspark_pgrouse.claim.claim_ref import ClaimRef, chunks, unzip
 
 if TYPE_CHECKING:
     import psycopg
@@ -31,10 +34,10 @@ T = TypeVar("T")
 # What one call claims at most. More calls make a bigger batch.
 CLAIM_ROWS = 10_000
 CLAIM_BYTES = 16 * 1024 * 1024
-# Between two of these others may take a row's lock: a transaction that settles holds all of its own until it ends.
+# Of one transaction: it holds the locks of all of its rows until it ends.
 SETTLE_ROWS = 10_000
 
-# A query that follows another one at once finds its name still taken, while that gives back what it held.
+# A job that follows another one at once finds its name still taken, while that gives back what it held.
 NAME_TIMEOUT_S = 10.0
 # How long until a name that another session has is asked for again.
 NAME_RETRY_S = 0.1
@@ -42,7 +45,7 @@ HOLDER = "SELECT w.host, w.pid FROM messages.worker AS w WHERE w.name = %s"
 
 
 class ConsumerTaken(PgrouseError):
-    """Another query or job works under this consumer name."""
+    """Another job works under this consumer name."""
 
 
 class ClaimedRow(NamedTuple):
@@ -63,12 +66,10 @@ CLAIMED_COLUMNS = (
 )
 
 
-class LockTimes(NamedTuple):
-    """A message that is held, and how long its lock and its handler may last, in seconds."""
+class MessageTimeout(NamedTuple):
+    """A message that is held, and how long its handler may last, in seconds; None = any time."""
 
     id: int
-    claim_id: int
-    lock_duration_s: float
     timeout_s: float | None
 
 
@@ -89,9 +90,7 @@ class ClaimClient:
     """The functions on one connection.
 
     Args:
-        conn: an autocommit connection. All that is said here is durable when it returns: a claim because the checkpoint names it soon
-            (nothing breaks if it is lost with the server, but a whole batch would run for nothing), a settle because nothing will
-            repeat it.
+        conn: an autocommit connection. What is settled is durable when it returns: nothing will repeat it.
         worker: the name under which it works.
     """
 
@@ -118,19 +117,13 @@ class ClaimClient:
         """Return id and claim of what is still under these claims."""
         return [(each.id, each.claim_id) for each in run(self.conn, claimed_ids(claims))]
 
-    def lock_times(self, held: Sequence[ClaimRef]) -> list[LockTimes]:
-        """Return the times of those that are still held."""
-        return run(
-            self.conn, _only(LockTimes, b"f.id, f.claim_id, f.lock_duration_s, f.timeout_s", read_claimed(*unzip(held)))
-        )
+    def timeouts(self, held: Sequence[ClaimRef]) -> list[MessageTimeout]:
+        """Return the timeouts of those that are still held. The server reads their payloads for this, too."""
+        return run(self.conn, _only(MessageTimeout, b"f.id, f.timeout_s", read_claimed(*unzip(held))))
 
     def heartbeat(self, held: Sequence[tuple[int, int]], lock: timedelta | None) -> list[int]:
         """Extend locks; return the ids that are held no more."""
         return [id_ for part in chunks(held, SETTLE_ROWS) for id_ in run(self.conn, heartbeat(*part, lock))]
-
-    def complete(self, held: Sequence[tuple[int, int]]) -> list[int]:
-        """Say that messages are done; return the ids whose lock was lost."""
-        return [id_ for part in chunks(held, SETTLE_ROWS) for id_ in run(self.conn, complete(*part))]
 
     def release(self, held: Sequence[tuple[int, int]]) -> list[int]:
         """Give messages back; return the ids whose lock was lost. They had begun: the run stays counted, the attempt is given back."""
@@ -148,19 +141,21 @@ class ClaimClient:
         """Return how many messages of these topics are ready."""
         return run(self.conn, count_ready(topics))
 
-    def enter(self, topics: Sequence[str], rows: int) -> None:
+    def enter(self, topics: Sequence[str], rows: int, name_timeout_s: float) -> None:
         """Take the worker's name for as long as the connection lasts, and register it.
 
         Raises:
-            ConsumerTaken: another query or job works under this name.
+            ConsumerTaken: another job works under this name.
         """
-        if not self.take_name(NAME_TIMEOUT_S):
+        if not self.take_name(name_timeout_s):
             who = self.holder()
             at = f" in process {who[1]} on {who[0]}" if who else ""
             raise ConsumerTaken(
-                f"consumer {self.worker} works already{at}: stop that one, or give this one another name by option consumer"
+                f"consumer {self.worker} works already{at}: stop that one, or give this one another name (consumer)"
             )
-        self.register(topics, rows)
+        # Someone may hold its row in the registry. The next report registers it then.
+        with suppress(LockNotAvailable):
+            self.register(topics, rows)
 
     def register(self, topics: Sequence[str], rows: int) -> None:
         """Register the worker."""
@@ -189,20 +184,16 @@ class ClaimClient:
         return self.conn.execute(HOLDER, [self.worker]).fetchone()
 
 
-def claim_up_to(
-    claim: Callable[[int, int], list[ClaimedRow]], rows: int, max_bytes: int = 0, before: Sequence[ClaimedRow] = ()
-) -> list[ClaimedRow]:
-    """Claim as often as it takes to have so many messages with those before, or all that there are.
+def claim_up_to(claim: Callable[[int, int], list[ClaimedRow]], rows: int, max_bytes: int = 0) -> list[ClaimedRow]:
+    """Claim as often as it takes to have so many messages, or all that there are.
 
     Args:
         claim: claims once: at most so many messages, and so many bytes.
         rows: how many messages at most.
         max_bytes: of their payloads and bodies, as far as one message reaches beyond them; 0 = any.
-        before: what is claimed already.
     """
-    claimed = list(before)
-    most = max_bytes or math.inf
-    size = sum(each.bytes for each in claimed)
+    claimed: list[ClaimedRow] = []
+    most, size = max_bytes or math.inf, 0
     while len(claimed) < rows and size < most:
         wanted, limit = min(rows - len(claimed), CLAIM_ROWS), int(min(most - size, CLAIM_BYTES))
         part = claim(wanted, limit)

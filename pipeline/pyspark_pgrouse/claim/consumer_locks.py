@@ -11,6 +11,7 @@ import json
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
@@ -25,24 +26,42 @@ from psycopg import Error
 from pgrouse.config import dsn as dsns
 from pgrouse.errors import DatabaseUnreachable, PgrouseError
 from pyspark_pgrouse import connection
-from pyspark_pgrouse.claim.claim_client import ClaimClient
-from pyspark_pgrouse.claim.heartbeat import ClaimHeartbeat
-from pyspark_pgrouse.claim.in_flight import SHARE_OF_LOCK, MessagesInFlight
+from pyspark_pgrouse.claim.claim_client import NAME_TIMEOUT_S, ClaimClient, ConsumerTaken
+from pyspark_pgrouse.claim.claim_ref import ClaimRef
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 
-# How often the connection that has the name is used: if it breaks, the name is taken again.
-NAME_CHECK_S = 5.0
-# After a kill, tasks may still claim, until Spark has ended them.
-LATE_CLAIMS_S = 3.0
+# Locks are extended at a third of the shortest one.
+SHARE_OF_LOCK = 3
+# After a failure. The locks last for two more thirds.
+RETRY_S = 0.5
+# A report also shows that the connection that has the name is there: if it broke, the name is taken again.
+STATUS_INTERVAL_S = 5.0
+# What came in, and when, by `time.monotonic`.
+Lines = queue.SimpleQueue[tuple[float, str]]
+# How long to wait for a row's lock: the next attempt comes soon.
+LOCK_TIMEOUT = "SET lock_timeout = '2s'"
+# After a kill or an error, tasks may still claim: Spark looks each 2 s whether to end one, and gives it 2 s more.
+LATE_CLAIMS_S = 5.0
 
 
 @dataclass(frozen=True)
 class HeldClaims:
-    """What a consumer holds. `lock_duration_s`: the shortest lock; `done`: how many messages it has worked since its start."""
+    """What a consumer holds.
+
+    Attributes:
+        claims: their numbers.
+        messages: how many it has claimed with them.
+        lock_duration_s: the shortest lock.
+        timeout_s: the shortest timeout of their topics; None = none has one.
+        age_s: how long ago the first of them was claimed, at most: a fast task waits for the others.
+        done: how many messages it has worked since its start.
+    """
 
     claims: tuple[int, ...] = ()
     messages: int = 0
     lock_duration_s: float = 0
+    timeout_s: float | None = None
+    age_s: float = 0
     done: int = 0
 
 
@@ -66,81 +85,97 @@ class ConsumerLocks:
 
     def __init__(self, registration: ConsumerRegistration) -> None:
         self._registration = registration
-        self._held = HeldClaims()
-        self._extend_from: float | None = None
         self._lock = None if registration.lock_s is None else timedelta(seconds=registration.lock_s)
-        self._in_flight = MessagesInFlight()
-        self._connection = ReconnectingConnection(self._connect_registered)
-        self._heartbeat = ClaimHeartbeat(
-            ReconnectingConnection(self._connect, 0), self._in_flight, self._lock, self._report_status
-        )
+        # Two: when the one with the name has to take that again, locks are extended still.
+        self._named = ReconnectingConnection(self._connect_registered)
+        self._connection = ReconnectingConnection(self._connect)
+        self._timeouts: dict[int, float | None] | None = None
+        self._held = HeldClaims()
+        self._held_since = self._extend_at = self._report_at = 0.0
+        self._name_timeout_s = NAME_TIMEOUT_S
 
     def start(self) -> None:
-        """Take the name, enter the registry, and start to report.
+        """Take the name, and enter the registry.
 
         Raises:
             ConsumerTaken: another one has the name.
             DatabaseUnreachable: with the reason.
         """
-        self._connection.run(lambda _: None)
-        self._heartbeat.start()
+        self._named.run(lambda _: None)
+        # From now on locks wait meanwhile.
+        self._name_timeout_s = 0.0
 
-    def hold(self, held: HeldClaims) -> None:
-        """Take note of what is held from now on. Most batches end before their locks are extended, so the ids are not asked for yet."""
-        self._in_flight.remove_claims(self._held.claims)
-        self._held = held
-        self._extend_from = time.monotonic() + held.lock_duration_s / SHARE_OF_LOCK if held.claims else None
+    def hold(self, held: HeldClaims, received_at: float) -> None:
+        """Take note of what is held from now on; received_at: when that was said, by `time.monotonic`."""
+        self._held, self._timeouts = held, None
+        self._held_since = received_at - held.age_s
+        self._extend_at = self._held_since + held.lock_duration_s / SHARE_OF_LOCK
 
     def tend(self) -> None:
-        """Extend the locks of what is held, once a third of them is over; make sure that the name is held."""
-        self._connection.run(lambda client: client.conn.execute("SELECT"))
-        if self._extend_from is not None and time.monotonic() >= self._extend_from:
-            self._extend_from = None
+        """Extend the locks of what is held, and report the status, as far as either is due."""
+        now = time.monotonic()
+        if self._held.claims and now >= self._extend_at:
+            self._extend_at = now + RETRY_S
             self._connection.run(self._extend)
+            self._extend_at = time.monotonic() + self._held.lock_duration_s / SHARE_OF_LOCK
+        if now >= self._report_at:
+            self._report_at = now + STATUS_INTERVAL_S
+            self._named.run(self._report_status)
 
     def due_in_s(self) -> float:
         """Return after how many seconds `tend` is to be called."""
-        if self._extend_from is None:
-            return NAME_CHECK_S
-        return min(NAME_CHECK_S, max(0.0, self._extend_from - time.monotonic()))
+        due_at = min(self._report_at, self._extend_at) if self._held.claims else self._report_at
+        return max(0.0, due_at - time.monotonic())
 
     def release(self, *, ended: bool) -> None:
         """Give back what is held, and leave the registry. ended: whether the job said so; else its tasks may still claim."""
-        with suppress(RuntimeError):
-            self._heartbeat.stop()
-        self._connection.run(self._release)
+        self._connection.run(lambda client: client.release(client.held(self._held.claims)))
+        # What a task had claimed, and not reported yet. By the name: it must be ours.
+        self._named.run(lambda client: client.release_orphaned([]))
         if not ended:
             time.sleep(LATE_CLAIMS_S)
-            self._connection.run(lambda client: client.release_orphaned([]))
-        self._connection.run(ClaimClient.deregister)
-        self._connection.close()
+            self._named.run(lambda client: client.release_orphaned([]))
+        self._named.run(ClaimClient.deregister)
 
-    def _release(self, client: ClaimClient) -> None:
-        client.release(client.held(self._held.claims))
-        # What a task had claimed, and not reported yet.
-        client.release_orphaned([])
+    def close(self) -> None:
+        """Close the connections."""
+        for each in (self._named, self._connection):
+            each.close()
+
+    def is_taken(self) -> bool:
+        """Whether another process has the name; a session of this one that the server still believes in is not another."""
+        holder = self._connection.run(ClaimClient.holder)
+        return holder is not None and holder != (socket.gethostname(), os.getpid())
 
     def _extend(self, client: ClaimClient) -> None:
-        """Extend what the batch still holds, and let the heartbeat go on with it. Its timeouts count from here."""
+        """Extend what the batch still holds: most batches end before this, so its ids are only asked for here."""
         held = client.held(self._held.claims)
-        lost = set(client.heartbeat(held, self._lock))
-        times = client.lock_times([ref for ref in held if ref[0] not in lost])
-        self._in_flight.add((each.id, each.claim_id, self._held.lock_duration_s, each.timeout_s) for each in times)
-        self._heartbeat.reschedule()
+        client.heartbeat(self._within_timeouts(client, held), self._lock)
 
-    def _connect(self, _again: bool) -> ClaimClient:
-        return ClaimClient(connection.connect(self._registration.dsn), self._registration.consumer)
+    def _within_timeouts(self, client: ClaimClient, held: list[ClaimRef]) -> list[ClaimRef]:
+        """Leave out messages beyond the timeout of their topic: they keep the rest of their lock."""
+        held_for_s = time.monotonic() - self._held_since
+        if self._held.timeout_s is None or held_for_s < self._held.timeout_s:
+            return held
+        if self._timeouts is None:
+            self._timeouts = dict(client.timeouts(held))
+        return [ref for ref in held if (limit := self._timeouts.get(ref[0])) is None or held_for_s < limit]
 
-    def _connect_registered(self, again: bool) -> ClaimClient:
-        client = self._connect(again)
+    def _connect(self) -> ClaimClient:
+        client = ClaimClient(connection.connect(self._registration.dsn), self._registration.consumer)
+        client.conn.execute(LOCK_TIMEOUT)
+        return client
+
+    def _connect_registered(self) -> ClaimClient:
+        client = self._connect()
         try:
-            client.enter(self._registration.topics, self._registration.rows)
+            client.enter(self._registration.topics, self._registration.rows, self._name_timeout_s)
         except BaseException:
             client.conn.close()
             raise
         return client
 
-    def _report_status(self, client: ClaimClient) -> Any:
+    def _report_status(self, client: ClaimClient) -> None:
         status = {"in_flight": self._held.messages, "done": self._held.done}
         if not client.report_status(status):
             client.register(self._registration.topics, self._registration.rows)
@@ -152,6 +187,7 @@ def main() -> None:
     # Systemd sends these to all processes of a service that it stops, and the job works its last batch to the end.
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
+    job = os.getppid()
     given = json.loads(sys.stdin.readline())
     registration = ConsumerRegistration(**given | {"topics": tuple(given["topics"])})
     locks = ConsumerLocks(registration)
@@ -162,41 +198,56 @@ def main() -> None:
         _answer({"error": type(error).__name__, "text": text})
         return
     _answer({"error": None})
-    ended = _serve(locks)
-    # Without the server they expire.
-    with suppress(DatabaseUnreachable, Error):
-        locks.release(ended=ended)
+    # Without the server, and where another job has the name, the rest expires.
+    with suppress(PgrouseError, Error):
+        locks.release(ended=_serve(locks, job))
+    locks.close()
 
 
-def _serve(locks: ConsumerLocks) -> bool:
+def _serve(locks: ConsumerLocks, job: int) -> bool:
     """Follow the lines to their end; return whether the last one said that it is."""
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    lines: Lines = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin, lines), daemon=True).start()
-    for line in _lines(lines, locks):
+    for received_at, line in _lines(lines, locks, job):
         if not line:
             return False
         given = json.loads(line)
         if given.get("ended"):
             return True
-        locks.hold(HeldClaims(**given | {"claims": tuple(given["claims"])}))
+        locks.hold(HeldClaims(**given | {"claims": tuple(given["claims"])}), received_at)
     return False
 
 
-def _lines(lines: queue.SimpleQueue[str], locks: ConsumerLocks) -> Iterator[str]:
-    """Yield lines as they come, and tend to the locks between them. An empty one is the end."""
-    while True:
+def _lines(lines: Lines, locks: ConsumerLocks, job: int) -> Iterator[tuple[float, str]]:
+    """Yield lines as they come, and tend to the locks between them. An empty one is the end; job: the process that sends them."""
+    # A child of the job that was forked may hold its end of the input.
+    while os.getppid() == job:
         try:
             yield lines.get(timeout=locks.due_in_s())
         except queue.Empty:
-            # A server that is away for too long: the locks expire there anyway, and the name is taken again when it is back.
-            with suppress(DatabaseUnreachable, Error):
-                locks.tend()
+            _tend(locks)
+    yield time.monotonic(), ""
 
 
-def _read(stream: TextIO, lines: queue.SimpleQueue[str]) -> None:
+def _tend(locks: ConsumerLocks) -> None:
+    """Tend to the locks.
+
+    Raises:
+        ConsumerTaken: the connection with the name was away, and another process has taken it.
+    """
+    # A server that is away for too long: the locks expire there anyway, and the name is taken again when it is back.
+    with suppress(DatabaseUnreachable, Error):
+        try:
+            locks.tend()
+        except ConsumerTaken:
+            if locks.is_taken():
+                raise
+
+
+def _read(stream: TextIO, lines: Lines) -> None:
     for line in stream:
-        lines.put(line)
-    lines.put("")
+        lines.put((time.monotonic(), line))
+    lines.put((time.monotonic(), ""))
 
 
 def _answer(answer: dict[str, Any]) -> None:

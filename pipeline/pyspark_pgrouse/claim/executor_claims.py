@@ -1,4 +1,4 @@
-"""Claims and settles the batches of a consumer on Spark's executors: one task for each share."""
+"""Claims and settles the batches of a consumer on Spark's executors: one share for each connection."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from pyspark_pgrouse.claim.claimed_batch import ClaimedBatch, ClaimedShare
 from pyspark_pgrouse.claim.outcome import AttemptOutcome, SettledCounts, sum_results
 from pyspark_pgrouse.claim.share import ConsumerSettings, ShareReader, ShareRequest, ShareResult, serve
 from pyspark_pgrouse.executors import on_executors
-from pyspark_pgrouse.options import Mode, Options
 from pyspark_pgrouse.read.slices import SliceReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# A task costs more to start than it takes to claim fewer messages.
+# With one, the server would wait for the task and the task for the server.
+LEAST_CONNECTIONS = 2
+# A share costs more to start than it takes to claim fewer messages.
 LEAST_ROWS = 200
 NOTHING = ClaimedBatch()
 
@@ -48,7 +49,7 @@ class ExecutorClaims:
         settings: ConsumerSettings,
         settler: BatchSettler,
         max_bytes: int = 0,
-        run: Callable[..., list[ShareResult]] | None = None,
+        run: Callable[..., list[list[ShareResult]]] | None = None,
     ) -> None:
         self._spark, self._settings, self._settler, self._max_bytes = spark, settings, settler, max_bytes
         self._run = run or partial(on_executors, spark)
@@ -58,12 +59,12 @@ class ExecutorClaims:
             )
         self._cursors: list[ClaimCursor] = []
 
-    def claim(self, rows: int, tasks: int | None = None) -> ClaimedBatch:
-        """Claim a batch of at most so many messages, by so many tasks; None = as many as the executors run at a time."""
-        return self.advance(NOTHING, {}, rows, tasks)[1]
+    def claim(self, rows: int, shares: int | None = None) -> ClaimedBatch:
+        """Claim a batch of at most so many messages, in so many shares; None = as many as the executors claim at a time."""
+        return self.advance(NOTHING, {}, rows, shares)[1]
 
     def advance(
-        self, done: ClaimedBatch, outcomes: Mapping[int, AttemptOutcome], rows: int, tasks: int | None = None
+        self, done: ClaimedBatch, outcomes: Mapping[int, AttemptOutcome], rows: int, shares: int | None = None
     ) -> tuple[SettledCounts, ClaimedBatch]:
         """Settle a batch and claim the next one, in one go.
 
@@ -71,13 +72,13 @@ class ExecutorClaims:
             done: the batch whose function has returned.
             outcomes: by id; a message without one succeeded.
             rows: how many messages the next batch may have; 0 = claim none.
-            tasks: as in `claim`.
+            shares: as in `claim`.
 
         Raises:
             PgrouseError: a task failed more often than Spark tries it. What is held is still held.
         """
-        requests = self._requests(done, outcomes, rows, tasks)
-        results = self._run(partial(serve, self._settings), requests)
+        requests = self._requests(done, outcomes, rows, shares)
+        results = self._serve(requests)
         self._cursors[: len(results)] = [result.cursor for result in results]
         batch = ClaimedBatch(tuple(result.claimed for result in results if len(result.claimed)))
         self._release_orphans(results, batch)
@@ -85,16 +86,24 @@ class ExecutorClaims:
 
     def frame(self, batch: ClaimedBatch) -> DataFrame:
         """Return the messages of a batch, as far as they are still held when it is read."""
-        ddl = schema.ddl(Options(mode=Mode.CLAIM))
+        ddl = schema.typed(schema.CLAIMED)
         rows = SliceReader(self._settings.dsn, schema.CLAIMED, cast("StructType", StructType.fromDDL(ddl)))
         reader = ShareReader(batch.shares, schema.select(schema.CLAIMED), rows)
         tasks = len(batch.shares)
         return self._spark.range(0, tasks, 1, tasks).mapInArrow(reader.read, ddl)
 
+    def _serve(self, requests: list[ShareRequest]) -> list[ShareResult]:
+        """Serve requests by as many tasks as the executors run at a time; return the results in the same order."""
+        tasks = min(self._spark.sparkContext.defaultParallelism, len(requests))
+        of_tasks = [requests[task::tasks] for task in range(tasks)]
+        served = self._run(partial(serve, self._settings), of_tasks)
+        return [result for results in zip_longest(*served) for result in results if result]
+
     def _requests(
-        self, done: ClaimedBatch, outcomes: Mapping[int, AttemptOutcome], rows: int, tasks: int | None
+        self, done: ClaimedBatch, outcomes: Mapping[int, AttemptOutcome], rows: int, shares: int | None
     ) -> list[ShareRequest]:
-        claiming = min(tasks or self._spark.sparkContext.defaultParallelism, -(-rows // LEAST_ROWS))
+        most = shares or max(LEAST_CONNECTIONS, self._spark.sparkContext.defaultParallelism)
+        claiming = min(most, -(-rows // LEAST_ROWS))
         parts = [rows // claiming + (number < rows % claiming) for number in range(claiming)]
         return [
             ShareRequest(
@@ -110,10 +119,10 @@ class ExecutorClaims:
         ]
 
     def _dealt(self, done: ClaimedBatch, parts: list[int]) -> list[tuple[ClaimedShare, int, ClaimCursor]]:
-        """Return what each task settles, how much it claims, and from where."""
-        tasks = max(len(done.shares), len(parts))
-        self._cursors += [ClaimCursor()] * (tasks - len(self._cursors))
-        dealt = zip_longest(done.shares, parts, self._cursors[:tasks])
+        """Return what is settled and claimed side by side, and from where."""
+        shares = max(len(done.shares), len(parts))
+        self._cursors += [ClaimCursor()] * (shares - len(self._cursors))
+        dealt = zip_longest(done.shares, parts, self._cursors[:shares])
         return [(share or ClaimedShare(), part or 0, cursor) for share, part, cursor in dealt]
 
     def _release_orphans(self, results: list[ShareResult], batch: ClaimedBatch) -> None:

@@ -28,6 +28,8 @@ class LocksProcessEnded(PgrouseError):
 class LocksProcess:
     """The process, from here. As a context manager it starts, and ends when all is given back.
 
+    If the block raises, tasks of Spark may still claim: the process then looks a second time for what they have claimed.
+
     Args:
         registration: who works what.
     """
@@ -56,9 +58,10 @@ class LocksProcess:
         """The process."""
         return self._process.pid
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         with suppress(PgrouseError):
-            self._send({"ended": True})
+            if error is None:
+                self._send({"ended": True})
         self.hang_up()
 
     def hang_up(self) -> None:
@@ -83,7 +86,7 @@ class LocksProcess:
             self._in.flush()
         except (OSError, ValueError):
             raise LocksProcessEnded(
-                "the process that extends the locks of messages has ended (killed? out of memory?): run it again"
+                "the process that extends the locks of messages has ended (killed? out of memory? another job with its name?): run it again"
             ) from None
 
     @property

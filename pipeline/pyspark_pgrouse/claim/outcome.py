@@ -1,17 +1,13 @@
-"""How each message of a batch ended: settled from executors, by a DataFrame with a row for each."""
+"""How each message of a batch ended, and what became of it when that was settled."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import functions as f
 
 from pgrouse import jsonb
 from pgrouse.client.call import run
@@ -20,13 +16,11 @@ from pgrouse.client.settlement import SettleKind, settle_call
 from pgrouse.config import duration
 from pgrouse.error_line import to_storable_text
 from pgrouse.errors import ConfigError, InvalidMessage
-from pyspark_pgrouse import connection
-from pyspark_pgrouse.claim.in_flight import ClaimRef, unzip
-from pyspark_pgrouse.executors import pgrouse_error
+from pyspark_pgrouse.claim.claim_client import SETTLE_ROWS, ClaimClient
+from pyspark_pgrouse.claim.claim_ref import ClaimRef, unzip
 
 if TYPE_CHECKING:
     import psycopg
-    from pyspark.sql import Column, DataFrame
 
     from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 
@@ -131,49 +125,9 @@ class SettledCounts:
         return sum(self.counts.get(result, 0) for result in DEAD)
 
 
-# Messages of one transaction: it holds the locks of all of its rows until it ends.
-SETTLE_ROWS = 5_000
-NEEDED = ("id", "claim_id")
-OPTIONAL = {
-    "outcome": "string",
-    "reason": "string",
-    "after": "string",
-    "until": "timestamp",
-    "state": "string",
-    "output": "string",
-    "ran": "boolean",
-}
-COUNTED = "became string, settled long"
+# The columns that a function may return beside id.
+OPTIONAL = ("outcome", "reason", "after", "until", "state", "output", "ran")
 LOST = "lost"
-
-
-def settle(outcomes: DataFrame, dsn: str | None = None) -> SettledCounts:
-    """Settle the messages of a DataFrame, each partition by a connection of its own.
-
-    A message that was settled leaves the claimed DataFrame: what is read of that again does not have it. So this comes last, or what is
-    needed afterwards is persisted before.
-
-    Args:
-        outcomes: columns id and claim_id as the stream has them; `outcome`, one of complete, retry, expire, reject, fail, defer and
-            release (NULL, or no such column: complete); `reason` of retry, expire, reject and fail; `after`, of retry and defer: when to
-            try again, as an interval, seconds, or text like `5m` (NULL: as the topic's backoff says; of defer at once); `until`, of
-            defer, a timestamp instead; `state`, of retry and defer, and `output`, of complete: JSON; `ran`, of release: whether work on
-            the message had begun (NULL: it had).
-        dsn: as the option of the format.
-
-    Returns:
-        How many ended how, as the database says.
-
-    Raises:
-        ConfigError: a column is missing, or holds what it cannot.
-        DatabaseUnreachable: with the reason.
-    """
-    frame = outcomes.select(*_columns(outcomes))
-    try:
-        rows = frame.mapInArrow(partial(_settle, dsn), COUNTED).collect()
-    except PySparkException as error:
-        raise pgrouse_error(str(error)) or error from None
-    return sum_results((row.became, row.settled) for row in rows)
 
 
 def sum_results(counted: Iterable[tuple[str, int]]) -> SettledCounts:
@@ -183,36 +137,6 @@ def sum_results(counted: Iterable[tuple[str, int]]) -> SettledCounts:
         ((became, count) for became, count in rows if became != LOST),
         sum(count for became, count in rows if became == LOST),
     )
-
-
-def _columns(outcomes: DataFrame) -> list[Column]:
-    if missing := [name for name in NEEDED if name not in outcomes.columns]:
-        raise ConfigError(
-            f"outcomes have no column {' and '.join(missing)}: keep {' and '.join(NEEDED)} of the claimed rows"
-        )
-    return [
-        *(f.col(name) for name in NEEDED),
-        *(
-            f.col(name) if name in outcomes.columns else f.lit(None).cast(type_).alias(name)
-            for name, type_ in OPTIONAL.items()
-        ),
-    ]
-
-
-def _settle(dsn: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Settle a partition, on an executor."""
-    filled = (batch for batch in batches if batch.num_rows)
-    first = next(filled, None)
-    if first is None:
-        return
-    with connection.connect(dsn) as conn:
-        for batch in (first, *filled):
-            rows = [(row["id"], row["claim_id"], AttemptOutcome.parse(row)) for row in batch.to_pylist()]
-            counted = settle_rows(conn, rows)
-            yield pa.RecordBatch.from_pylist(
-                [{"became": became, "settled": count} for became, count in counted],
-                pa.schema([("became", pa.string()), ("settled", pa.int64())]),
-            )
 
 
 def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[Row]) -> list[tuple[str, int]]:
@@ -227,19 +151,18 @@ def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[Row]) -> list[tupl
     return [counted for kind, some in by_kind.items() for counted in _settle_kind(conn, kind, some)]
 
 
-def settle_in_parts(
-    claim_connection: ReconnectingConnection, rows: Sequence[Row], size: int = SETTLE_ROWS
-) -> list[tuple[str, int]]:
-    """Settle messages, so many a transaction; return as `settle_rows` does.
+def settle_in_parts(claim_connection: ReconnectingConnection, rows: Sequence[Row]) -> list[tuple[str, int]]:
+    """Settle messages, SETTLE_ROWS a transaction; return as `settle_rows` does.
 
     Raises:
         DatabaseUnreachable: the server went away, and did not come back in time.
     """
-    return [
-        counted
-        for at in range(0, len(rows), size)
-        for counted in claim_connection.run(lambda client, part=rows[at : at + size]: settle_rows(client.conn, part))  # type: ignore[misc]
-    ]
+    parts = (rows[at : at + SETTLE_ROWS] for at in range(0, len(rows), SETTLE_ROWS))
+    return [counted for part in parts for counted in claim_connection.run(partial(_settle_part, part))]
+
+
+def _settle_part(part: Sequence[Row], client: ClaimClient) -> list[tuple[str, int]]:
+    return settle_rows(client.conn, part)
 
 
 def _settle_kind(conn: psycopg.Connection[Any], kind: SettleKind, rows: Sequence[Row]) -> list[tuple[str, int]]:

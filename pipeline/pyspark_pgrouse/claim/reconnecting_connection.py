@@ -15,21 +15,21 @@ from pyspark_pgrouse.claim.claim_client import ClaimClient
 
 T = TypeVar("T")
 
-# A server that restarts is back by then. With a longer wait it would not be clear why the query makes no progress.
+# A server that restarts is back by then. With a longer wait it would not be clear why the job makes no progress.
 RETRY_TIMEOUT_S = 60.0
 
 
 class ReconnectingConnection:
-    """One connection of a claim stream.
+    """One connection of a consumer.
 
     Args:
-        open_: opens the connection; its argument says whether it was open before.
+        open_: opens the connection.
         retry_timeout_s: for how many seconds a server that is away is waited for, once it was there.
         was_there: whether it was: another process has used it.
     """
 
     def __init__(
-        self, open_: Callable[[bool], ClaimClient], retry_timeout_s: float = RETRY_TIMEOUT_S, *, was_there: bool = False
+        self, open_: Callable[[], ClaimClient], retry_timeout_s: float = RETRY_TIMEOUT_S, *, was_there: bool = False
     ) -> None:
         self._open = open_
         self._retry_timeout_s = retry_timeout_s
@@ -60,7 +60,7 @@ class ReconnectingConnection:
 
     def _connected(self) -> ClaimClient:
         if self._client is None:
-            self._client = self._open(self._was_there)
+            self._client = self._open()
             self._was_there = True
         return self._client
 

@@ -1,11 +1,12 @@
 """What executors do for a batch of `consume`: settle the share of the last batch, claim one of the next, and read it.
 
-Each task has a connection of its own, so that claims, reads and settles grow with the executors; the driver only learns ids.
+Each share has a connection of its own, so that claims, reads and settles grow with the executors; the driver only learns ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -15,8 +16,8 @@ from pyspark import TaskContext
 from pgrouse.client.calls.run import read_claimed
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import ClaimClient, ClaimCursor, ClaimedRow, claim_up_to
+from pyspark_pgrouse.claim.claim_ref import ClaimRef, unzip
 from pyspark_pgrouse.claim.claimed_batch import ClaimedShare
-from pyspark_pgrouse.claim.in_flight import ClaimRef, unzip
 from pyspark_pgrouse.claim.outcome import SUCCEEDED, AttemptOutcome, settle_in_parts
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 from pyspark_pgrouse.read.slices import Slice, SliceReader
@@ -37,14 +38,14 @@ class ConsumerSettings:
 
 @dataclass(frozen=True)
 class ShareRequest:
-    """What one task is to do.
+    """What one share is to do.
 
     Attributes:
         settle: the share whose function has returned.
         outcomes: by id; a message without one succeeded.
         rows: how many messages to claim at most; 0 = none.
         max_bytes: of their payloads, about; 0 = any.
-        cursor: where the last claim of this task ended.
+        cursor: where the last claim of this share ended.
     """
 
     settle: ClaimedShare = field(default_factory=ClaimedShare)
@@ -56,13 +57,13 @@ class ShareRequest:
 
 @dataclass(frozen=True)
 class ShareResult:
-    """What a task did.
+    """What was done for a share.
 
     Attributes:
-        counted: what became of the messages that it settled, as `settle_rows` says.
+        counted: what became of the messages that were settled, as `settle_rows` says.
         claimed: the next share.
         cursor: where its claim ended.
-        may_have_orphans: it was run before, or its connection broke: messages may be locked that no result names.
+        may_have_orphans: its task was run before, or its connection broke: messages may be locked that no result names.
     """
 
     counted: list[tuple[str, int]]
@@ -101,16 +102,17 @@ class ShareTask:
         self._cursor = self._cursor.after(part)
         return part
 
-    def _connect(self, _again: bool) -> ClaimClient:
+    def _connect(self) -> ClaimClient:
         # The answer of the claim that a connection broke in is lost.
         self._may_have_orphans |= self._connected
         self._connected = True
         return ClaimClient(connection.connect(self._settings.dsn), self._settings.consumer)
 
 
-def serve(settings: ConsumerSettings, request: ShareRequest) -> ShareResult:
-    """Serve one request: what a task runs."""
-    return ShareTask(settings).run(request)
+def serve(settings: ConsumerSettings, requests: Sequence[ShareRequest]) -> list[ShareResult]:
+    """Serve requests side by side: what a task runs."""
+    with ThreadPoolExecutor(len(requests)) as threads:
+        return list(threads.map(lambda request: ShareTask(settings).run(request), requests))
 
 
 def claimed_slice(columns: str, refs: Sequence[ClaimRef]) -> Slice:

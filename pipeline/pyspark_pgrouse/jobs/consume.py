@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
-from datetime import timedelta
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,26 +13,19 @@ from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.output import Output
 from pgrouse.cli.param_types import DURATION
 from pgrouse.error_line import last_line
-from pgrouse.errors import ConfigError, ExitCode
+from pgrouse.errors import ExitCode
 from pgrouse.format import plural
 from pyspark_pgrouse.claim.batch import BatchResult
-from pyspark_pgrouse.claim.batch_consumer import BatchConsumer, ConsumerLimits, OnError
-from pyspark_pgrouse.claim.batch_settler import BatchSettler
-from pyspark_pgrouse.claim.batch_size import BatchSize
-from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration
-from pyspark_pgrouse.claim.executor_claims import ExecutorClaims
-from pyspark_pgrouse.claim.locks_process import LocksProcess
+from pyspark_pgrouse.claim.batch_consumer import OnError
+from pyspark_pgrouse.claim.consumer import ConsumerOptions, ConsumerResult, check_attempts
+from pyspark_pgrouse.claim.consumer import consume as run
 from pyspark_pgrouse.claim.outcome import DEAD, SettledCounts
-from pyspark_pgrouse.claim.share import ConsumerSettings
 from pyspark_pgrouse.claim.signal_flag import SignalFlag
 from pyspark_pgrouse.claim.user_function import find_function, source_file
 from pyspark_pgrouse.java import java_home
 from pyspark_pgrouse.jobs.program import main, spark_options
 from pyspark_pgrouse.jobs.run_metrics import RunReport, record_run
 from pyspark_pgrouse.session import session as spark_session
-
-if TYPE_CHECKING:
-    import psycopg
 
 # How many failed messages of a batch are printed, one per line.
 MAX_ERROR_LINES = 5
@@ -47,13 +37,6 @@ RESULT_TEXTS = {
     "defer": "deferred",
     "release": "released",
 }
-ONE_ATTEMPT = """
-    SELECT u.topic
-    FROM unnest(%s::text[]) AS u (topic)
-    CROSS JOIN messages.topic AS d
-    LEFT JOIN messages.topic AS t ON t.topic = u.topic
-    WHERE d.topic = '*' AND coalesce(t.max_attempts, d.max_attempts) = 1
-"""
 
 
 @click.command(cls=Command)
@@ -123,34 +106,29 @@ def consume(
     """
     java_home()
     called = find_function(function, session.config.handlers.import_path)
-    dsn = session.config.database.dsn or None
-    topics, name = _names(chosen["topics"]), consumer or function
-    with ExitStack() as scope:
-        with session.connect() as conn:  # that it cannot be reached is said before Spark starts
-            _check_attempts(session.output, conn, topics, accepted=one_attempt)
-        lock: timedelta | None = chosen["lock"]
-        registration = ConsumerRegistration(
-            name, topics, chosen["rows"], dsn, None if lock is None else lock.total_seconds()
-        )
-        locks = scope.enter_context(LocksProcess(registration))
-        settler = scope.enter_context(closing(BatchSettler(dsn, name)))
-        spark = scope.enter_context(spark_session("consume", master, conf))
+    options = ConsumerOptions(
+        consumer=consumer or function,
+        topics=_names(chosen["topics"]),
+        dsn=session.config.database.dsn or None,
+        rows=chosen["rows"],
+        max_bytes=chosen["size"] or 0,
+        lock=chosen["lock"],
+        available_now=chosen["available_now"],
+        interval_s=chosen["interval"].total_seconds(),
+        max_failed_batches=failures,
+        on_error=OnError(chosen["on_error"]),
+        allow_single_attempt=one_attempt,
+    )
+    with session.connect() as conn:  # that it cannot be reached is said before Spark starts
+        if warning := check_attempts(conn, options):
+            session.output.problem(warning)
+    with spark_session("consume", master, conf) as spark:
         if source := source_file(called):
             spark.sparkContext.addPyFile(str(source))
-        claims = ExecutorClaims(spark, ConsumerSettings(name, topics, dsn, lock), settler, chosen["size"] or 0)
-        limits = ConsumerLimits(
-            failures,
-            chosen["interval"].total_seconds(),
-            settler.count_ready(topics) if chosen["available_now"] else None,
-            OnError(chosen["on_error"]),
-        )
-        work = BatchConsumer(
-            called, claims, settler, locks, BatchSize(chosen["rows"]), limits, partial(_report_batch, session.output)
-        )
-        _install_signal_handlers(work.stop)
-        session.output.note(f"{name} works {', '.join(topics)}")
-        work.run()
-    return _conclude(session.output, work)
+        stop = _stop_on_signals()
+        session.output.note(f"{options.consumer} works {', '.join(options.topics)}")
+        ran = run(spark, called, options, partial(_report_batch, session.output), stop)
+    return _conclude(session.output, ran)
 
 
 def _names(topics: str) -> tuple[str, ...]:
@@ -160,26 +138,9 @@ def _names(topics: str) -> tuple[str, ...]:
     return names
 
 
-def _check_attempts(output: Output, conn: psycopg.Connection[Any], topics: Sequence[str], *, accepted: bool) -> None:
-    """Refuse topics whose messages have one attempt: what a machine that fails had in flight would be dead, a whole batch at once.
-
-    Raises:
-        ConfigError: there are such topics, and it was not accepted.
-    """
-    found = [topic for (topic,) in conn.execute(ONE_ATTEMPT, [list(topics)])]
-    if not found:
-        return
-    what = (
-        f"{', '.join(found)}: max_attempts is 1, so the messages that this job holds when its machine fails are dead "
-        f"(lock_expired): `pgrouse topic set {found[0]} max_attempts=5` gives them more"
-    )
-    if not accepted:
-        raise ConfigError(f"{what}, --allow-single-attempt accepts it")
-    output.problem(what)
-
-
-def _install_signal_handlers(stop: SignalFlag) -> None:
-    """Let the first signal stop in order, and the second one at once."""
+def _stop_on_signals() -> SignalFlag:
+    """Return what the first signal sets, to stop in order; a second one stops at once."""
+    stop = SignalFlag()
 
     def handle(which: int, _frame: object) -> None:
         stop.set()
@@ -188,6 +149,7 @@ def _install_signal_handlers(stop: SignalFlag) -> None:
     # After Spark's own handler of SIGINT, which would cancel the batch that runs.
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, handle)
+    return stop
 
 
 def _report_batch(output: Output, ran: BatchResult) -> None:
@@ -218,12 +180,12 @@ def _format_counts(settled: SettledCounts) -> str:
     return ", ".join(said) or "none held"
 
 
-def _conclude(output: Output, work: BatchConsumer) -> int:
-    if work.failed_in_a_row:
-        batches = "batch" if work.failed_in_a_row == 1 else f"{work.failed_in_a_row} batches"
+def _conclude(output: Output, ran: ConsumerResult) -> int:
+    if ran.failed_in_a_row:
+        batches = "batch" if ran.failed_in_a_row == 1 else f"{ran.failed_in_a_row} batches"
         output.problem(f"the last {batches} failed, and what was not worked is back in the queue: see the errors above")
-    output.say(f"in all: {_format_counts(work.settled)}")
-    return ExitCode.FOUND_A_PROBLEM if work.failed_in_a_row else ExitCode.OK
+    output.say(f"in all: {_format_counts(ran.settled)}")
+    return ExitCode.FOUND_A_PROBLEM if ran.failed_in_a_row else ExitCode.OK
 
 
 if __name__ == "__main__":
