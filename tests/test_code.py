@@ -28,7 +28,6 @@ SLOW = {
     "pgrouse.config.duration",
     "pgrouse.handlers.discovery",
     "adbc_driver_postgresql",
-    "pyspark_pgrouse.claim.stream",
     "pyspark_pgrouse.lake.options",
     "pyspark_pgrouse.lake.reader",
     "pyspark_pgrouse.publish.batch",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode, PgrouseError, SchemaMismatch
@@ -49,17 +50,31 @@ def on_executors(spark: SparkSession, work: Callable[[P], R], parts: Sequence[P]
     """Do the work on every part, each in a task of its own; return the results in the order of the parts.
 
     Raises:
-        PgrouseError: what a task raised last, after Spark had tried it as often as it is set to. Another error is raised as Spark has it.
+        PgrouseError: what a task raised last, after Spark had tried it as often as it is set to. Other errors are raised unchanged.
     """
     if not parts:
         return []
+    context = spark.sparkContext
+    # Inside a task the parts might be more than spark.rpc.message.maxSize; inside the function they would stay on the driver's disk.
+    shared = context.broadcast(parts)
     try:
-        # A DataFrame with a function over it takes 25 ms more: Spark plans it at each call.
-        # The parts go with the function: inside a task they might be more than spark.rpc.message.maxSize.
-        numbers = spark.sparkContext.parallelize(range(len(parts)), len(parts))
-        return numbers.map(lambda number: work(parts[number])).collect()
+        # As a DataFrame this takes 25 ms more, because Spark plans it in each call.
+        numbers = context.parallelize(range(len(parts)), len(parts))
+        return numbers.map(lambda number: work(shared.value[number])).collect()
     except (PySparkException, Py4JJavaError) as error:
         raise pgrouse_error(str(error)) or error from None
+    finally:
+        with suppress(Py4JError, OSError):  # Spark is gone
+            shared.destroy()
+
+
+def task_slots(spark: SparkSession) -> int:
+    """Return how many tasks the executors run at a time.
+
+    Not `defaultParallelism`: that is 2 at least on a cluster, also with one core, and whatever the user has set.
+    """
+    context = spark.sparkContext._jsc.sc()  # noqa: SLF001 - Spark's Python has no other way to ask
+    return max(1, int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())))
 
 
 def pgrouse_error(text: str) -> PgrouseError | None:

@@ -25,8 +25,9 @@ WANTED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # By TCP each task in Python waits 40 ms for an acknowledgement.
+    # Over TCP, each Python task waits 45 ms for an acknowledgement. The path of a socket is short: the folder of a job may be too long.
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.unix.domain.socket.dir": "/tmp",  # noqa: S108 - their names are random, and only this user may connect
     # Plans show the options of CREATE TEMPORARY VIEW ... USING; Spark hides those that this names (its own default: url).
     "spark.sql.redaction.options.regex": "(?i)url|dsn",
 }

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from threading import Thread
+from threading import Timer
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,9 +44,7 @@ class Claims(ExecutorClaims):
 
 SESSION: Any = SimpleNamespace(
     conf={},
-    sparkContext=SimpleNamespace(
-        defaultParallelism=CORES, _jsc=SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
-    ),
+    sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))),
 )
 
 
@@ -62,7 +60,8 @@ def consumer(
         LocksProcess(ConsumerRegistration("c", ("t",), rows, database.dsn)) as locks,
         closing(BatchSettler(database.dsn, "c")) as settler,
     ):
-        claims = Claims(SESSION, ConsumerSettings("c", ("t",), database.dsn), settler, run=one_by_one)
+        settings = ConsumerSettings("c", ("t",), database.dsn)
+        claims = Claims(SESSION, settings, settler, run=one_by_one, slots=lambda _: CORES)
         wanted = ConsumerLimits(**{"failures": 1, "interval_s": 0.05, **limits})
         yield BatchConsumer(function, claims, settler, locks, BatchSize(rows), wanted, ran.append, SignalFlag())
 
@@ -85,9 +84,8 @@ def test_all_messages_are_processed_in_batches_that_grow(database: Database, que
 
 @pytest.mark.parametrize("cores", [1, 2, 3])
 def test_a_batch_is_claimed_by_a_connection_for_each_core_and_by_two_at_least(
-    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, cores: int
+    database: Database, queue: Queue, cores: int
 ) -> None:
-    monkeypatch.setattr(SESSION.sparkContext, "defaultParallelism", cores)
     published = queue.publish_many(1_000)
     tasks: list[int] = []
 
@@ -96,7 +94,7 @@ def test_a_batch_is_claimed_by_a_connection_for_each_core_and_by_two_at_least(
         return one_by_one(work, parts)
 
     with claiming(database) as claims:
-        claims._run = run
+        claims._run, claims._slots = run, lambda _: cores
         batch = claims.claim(1_000)
         settled, following = claims.advance(batch, {}, 1_000)
 
@@ -110,7 +108,7 @@ def test_a_batch_is_claimed_by_a_connection_for_each_core_and_by_two_at_least(
 def claiming(database: Database, *topics: str, max_bytes: int = 0, lock: timedelta | None = None) -> Iterator[Claims]:
     with closing(BatchSettler(database.dsn, "c")) as settler:
         settings = ConsumerSettings("c", topics or ("t",), database.dsn, lock)
-        yield Claims(SESSION, settings, settler, max_bytes, run=one_by_one)
+        yield Claims(SESSION, settings, settler, max_bytes, run=one_by_one, slots=lambda _: CORES)
 
 
 def test_a_large_batch_takes_several_claims(database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +156,7 @@ def test_a_server_that_restarts_is_awaited(private_server: Postgres) -> None:
         with claiming(database, lock=timedelta(minutes=5)) as claims:
             batch = claims.claim(2)
             private_server.place.stop()
-            starting = Thread(target=private_server.place.start)
+            starting = Timer(0.5, private_server.place.start)
             starting.start()
             settled, following = claims.advance(batch, {}, 10)
             starting.join()
@@ -258,6 +256,38 @@ def test_a_consumer_waits_for_messages_until_it_is_stopped(database: Database, q
         work.run()
 
     assert [each.settled for each in ran] == [SettledCounts({"success": 1})]
+
+
+def test_a_batch_that_lost_all_its_messages_has_failed(database: Database, queue: Queue) -> None:
+    (published,) = queue.publish_many(1)
+    ran: list[BatchResult] = []
+
+    def cancelled(_: Any) -> None:
+        queue.call("cancel", [published])
+        raise OSError("the sink is away")
+
+    with consumer(database, cancelled, ran) as work:
+        work.run()
+
+    assert [(each.settled, each.has_failed) for each in ran] == [(SettledCounts(lost=1), True)]
+
+
+def test_a_failed_batch_is_given_back_after_a_restart_of_the_server(private_server: Postgres) -> None:
+    with private_server.new_database(template=private_server.migrated) as database:
+        Queue(database.connect()).publish_many(2)
+
+        def restarts(_: Any) -> None:
+            private_server.place.stop()
+            Timer(0.5, private_server.place.start).start()
+            raise OSError("the server is away")
+
+        ran: list[BatchResult] = []
+        with consumer(database, restarts, ran, on_error=OnError.RELEASE) as work:
+            work.run()
+
+        left = Queue(database.connect()).rows(LEFT)
+    assert [each.settled for each in ran] == [SettledCounts({"release": 2})]
+    assert [tuple(row) for row in left] == [(0, 1, None)] * 2
 
 
 def test_a_consumer_that_fails_too_often_leaves_the_flag_of_its_caller_alone(database: Database, queue: Queue) -> None:

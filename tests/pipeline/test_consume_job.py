@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -49,6 +50,22 @@ with LocksProcess(ConsumerRegistration("c", ("t",), 10, sys.argv[1])) as locks:
     if child:
         print(child, flush=True)
     time.sleep(3_600)
+"""
+FAILING_JOB = """
+import os, sys, time
+from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration
+from pyspark_pgrouse.claim.locks_process import LocksProcess
+
+locks = LocksProcess(ConsumerRegistration("c", ("t",), 10, sys.argv[1]))
+try:
+    with locks:
+        child = os.fork()
+        if not child:
+            os.close(1)
+            time.sleep(3_600)
+        raise ZeroDivisionError
+except ZeroDivisionError:
+    print(child, locks._process.poll())
 """
 LOCKS = "SELECT topic, lock_expires_at FROM messages.message"
 FUNCTIONS = """
@@ -329,9 +346,10 @@ def test_locks_that_a_fast_task_has_held_for_long_are_extended_at_once(
 ) -> None:
     queue.policy(lock_duration="1h")
     queue.publish_many(2)
+    held = replace(claimed(queue), age_s=1_300)
+    before = queue.value("SELECT min(lock_expires_at) FROM messages.message")
     with LocksProcess(registration) as locks:
-        locks.hold(replace(claimed(queue), age_s=1_300))
-        before = queue.value("SELECT min(lock_expires_at) FROM messages.message")
+        locks.hold(held)
 
         eventually(lambda: queue.value("SELECT min(lock_expires_at) > %s FROM messages.message", [before]), within_s=60)
 
@@ -429,6 +447,51 @@ def test_a_consumer_that_left_the_registry_enters_it_again(queue: Queue, locks: 
     assert [row.name for row in queue.rows("SELECT name FROM messages.worker")] == ["c"]
     locks.release(ended=True)
     assert queue.rows("SELECT FROM messages.worker") == []
+
+
+def test_messages_are_given_back_while_another_session_holds_one_of_them(
+    database: Database, queue: Queue, locks: ConsumerLocks
+) -> None:
+    queue.policy(max_attempts=2, lock_duration="1h")
+    queue.publish_many(2)
+    locks.hold(claimed(queue), time.monotonic())
+    blocking = database.connect()
+    blocking.execute("BEGIN")
+    blocking.execute("SELECT FROM messages.message FOR UPDATE")
+    Timer(3.0, blocking.rollback).start()
+
+    locks.release(ended=True)
+
+    blocking.close()
+    assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL AND attempts = 0") == 2
+
+
+def test_a_consumer_whose_row_in_the_registry_is_held_enters_it_later(
+    database: Database, queue: Queue, registration: ConsumerRegistration, locks: ConsumerLocks
+) -> None:
+    locks.close()
+    with database.connect() as blocking, blocking.transaction():
+        blocking.execute("UPDATE messages.worker SET host = 'of-an-older-job'")
+        locks.start()
+    blocking.close()
+    assert [row.host for row in queue.rows("SELECT host FROM messages.worker")] == ["of-an-older-job"]
+
+    locks.tend()
+
+    assert [row.host for row in queue.rows("SELECT host FROM messages.worker")] == [socket.gethostname()]
+
+
+def test_a_job_that_failed_and_has_a_child_ends_the_process(
+    database: Database, registration: ConsumerRegistration, folder: Path
+) -> None:
+    (folder / "job.py").write_text(FAILING_JOB)
+
+    with subprocess.Popen([sys.executable, folder / "job.py", database.dsn], stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        child, code = map(int, job.stdout.read().split())
+
+    os.kill(child, signal.SIGKILL)
+    assert code == 0
 
 
 def test_a_job_that_failed_gives_back_what_its_tasks_claim_a_moment_later(

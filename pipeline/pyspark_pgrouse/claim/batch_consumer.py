@@ -95,7 +95,7 @@ class BatchConsumer:
         try:
             self._run()
         except LocksProcessEnded:
-            # What would have given it back is gone. Not by the name: another job may have that by now.
+            # The process that gives it back has ended. Do not release by the name: another job may have it.
             self._settler.settle([(*ref, RELEASED) for ref in self._settler.held(self._held.claims)])
             raise
 
@@ -134,6 +134,8 @@ class BatchConsumer:
     def _give_back(self, batch: ClaimedBatch, frame: DataFrame, error: str) -> BatchResult:
         """Settle a batch over which the function raised."""
         held = self._settler.held(batch.claims)
+        if not held:
+            return BatchResult(self._batches, SettledCounts(lost=len(batch)), 0, error, has_failed=True)
         if self._limits.on_error is OnError.RELEASE:
             released = self._settler.settle([(*ref, RELEASED) for ref in held])
             return BatchResult(self._batches, released, 0, error, has_failed=True)

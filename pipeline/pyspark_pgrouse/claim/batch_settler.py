@@ -20,7 +20,9 @@ class BatchSettler:
     """
 
     def __init__(self, dsn: str | None, consumer: str) -> None:
-        self._connection = ReconnectingConnection(lambda: ClaimClient(connection.connect(dsn), consumer))
+        self._connection = ReconnectingConnection(
+            lambda: ClaimClient(connection.connect(dsn), consumer), was_there=True
+        )
 
     def held(self, claims: Sequence[int]) -> list[ClaimRef]:
         """Return id and claim of what these claims still hold, by id."""

@@ -8,7 +8,6 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
@@ -38,9 +37,11 @@ CLAIM_BYTES = 16 * 1024 * 1024
 SETTLE_ROWS = 10_000
 
 # A job that follows another one at once finds its name still taken, while that gives back what it held.
-NAME_TIMEOUT_S = 10.0
+NAME_TIMEOUT_S = 20.0
 # How long until a name that another session has is asked for again.
 NAME_RETRY_S = 0.1
+# For how long a worker waits to be registered, while it has locks to extend.
+LOCK_TIMEOUT = "SET LOCAL lock_timeout = '2s'"
 HOLDER = "SELECT w.host, w.pid FROM messages.worker AS w WHERE w.name = %s"
 
 
@@ -141,8 +142,8 @@ class ClaimClient:
         """Return how many messages of these topics are ready."""
         return run(self.conn, count_ready(topics))
 
-    def enter(self, topics: Sequence[str], rows: int, name_timeout_s: float) -> None:
-        """Take the worker's name for as long as the connection lasts, and register it.
+    def enter(self, topics: Sequence[str], rows: int, name_timeout_s: float) -> bool:
+        """Take the worker's name for as long as the connection lasts, and register it; return as `register` does.
 
         Raises:
             ConsumerTaken: another job works under this name.
@@ -153,14 +154,18 @@ class ClaimClient:
             raise ConsumerTaken(
                 f"consumer {self.worker} works already{at}: stop that one, or give this one another name (consumer)"
             )
-        # Someone may hold its row in the registry. The next report registers it then.
-        with suppress(LockNotAvailable):
-            self.register(topics, rows)
+        return self.register(topics, rows)
 
-    def register(self, topics: Sequence[str], rows: int) -> None:
-        """Register the worker."""
+    def register(self, topics: Sequence[str], rows: int) -> bool:
+        """Register the worker; return whether it could be: another session may hold its row in the registry."""
         host, ours = socket.gethostname(), version("pgrouse")
-        run(self.conn, register_worker(self.worker, host, os.getpid(), ours, topics, rows))
+        try:
+            with self.conn.transaction():
+                self.conn.execute(LOCK_TIMEOUT)
+                run(self.conn, register_worker(self.worker, host, os.getpid(), ours, topics, rows))
+        except LockNotAvailable:
+            return False
+        return True
 
     def report_status(self, status: dict[str, Any]) -> bool:
         """Write the worker's status, by which others know that it reads no requests; return whether the worker is registered."""

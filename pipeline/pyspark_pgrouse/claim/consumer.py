@@ -142,7 +142,7 @@ def check_attempts(conn: psycopg.Connection[Any], options: ConsumerOptions) -> s
         f"(lock_expired): `pgrouse topic set {found[0]} max_attempts=5` gives them more"
     )
     if not options.allow_single_attempt:
-        raise ConfigError(f"{what}, --allow-single-attempt (allow_single_attempt) accepts it")
+        raise ConfigError(f"{what}; --allow-single-attempt (allow_single_attempt) accepts it")
     return what
 
 

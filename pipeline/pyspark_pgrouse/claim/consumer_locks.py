@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -38,9 +38,7 @@ RETRY_S = 0.5
 STATUS_INTERVAL_S = 5.0
 # What came in, and when, by `time.monotonic`.
 Lines = queue.SimpleQueue[tuple[float, str]]
-# How long to wait for a row's lock: the next attempt comes soon.
-LOCK_TIMEOUT = "SET lock_timeout = '2s'"
-# After a kill or an error, tasks may still claim: Spark looks each 2 s whether to end one, and gives it 2 s more.
+# After a kill or an error, tasks may still claim: Spark checks every 2 s whether a task is to end, and kills its process 2 s later.
 LATE_CLAIMS_S = 5.0
 
 
@@ -86,9 +84,10 @@ class ConsumerLocks:
     def __init__(self, registration: ConsumerRegistration) -> None:
         self._registration = registration
         self._lock = None if registration.lock_s is None else timedelta(seconds=registration.lock_s)
-        # Two: when the one with the name has to take that again, locks are extended still.
-        self._named = ReconnectingConnection(self._connect_registered)
-        self._connection = ReconnectingConnection(self._connect)
+        # Two connections: while one takes the name again, which it tries briefly at each report, the other one extends locks.
+        self._named = ReconnectingConnection(self._connect_registered, RETRY_S)
+        self._connection = ReconnectingConnection(self._connect, was_there=True)
+        self._is_registered = False
         self._timeouts: dict[int, float | None] | None = None
         self._held = HeldClaims()
         self._held_since = self._extend_at = self._report_at = 0.0
@@ -102,17 +101,17 @@ class ConsumerLocks:
             DatabaseUnreachable: with the reason.
         """
         self._named.run(lambda _: None)
-        # From now on locks wait meanwhile.
+        # From now on there are locks to extend: do not wait for the name.
         self._name_timeout_s = 0.0
 
     def hold(self, held: HeldClaims, received_at: float) -> None:
-        """Take note of what is held from now on; received_at: when that was said, by `time.monotonic`."""
+        """Take note of what is held from now on; received_at: when the line arrived, by `time.monotonic`."""
         self._held, self._timeouts = held, None
         self._held_since = received_at - held.age_s
         self._extend_at = self._held_since + held.lock_duration_s / SHARE_OF_LOCK
 
     def tend(self) -> None:
-        """Extend the locks of what is held, and report the status, as far as either is due."""
+        """Extend the locks of what is held, and report the status, if they are due."""
         now = time.monotonic()
         if self._held.claims and now >= self._extend_at:
             self._extend_at = now + RETRY_S
@@ -128,14 +127,21 @@ class ConsumerLocks:
         return max(0.0, due_at - time.monotonic())
 
     def release(self, *, ended: bool) -> None:
-        """Give back what is held, and leave the registry. ended: whether the job said so; else its tasks may still claim."""
-        self._connection.run(lambda client: client.release(client.held(self._held.claims)))
-        # What a task had claimed, and not reported yet. By the name: it must be ours.
-        self._named.run(lambda client: client.release_orphaned([]))
+        """Give back what is held, and leave the registry. ended: whether the job said so; else its tasks may still claim.
+
+        A step that fails leaves its messages to their locks, and the other steps are taken.
+        """
+        self._attempt(self._connection, lambda client: client.release(client.held(self._held.claims)))
+        # What a task had claimed, and not reported yet. By the name, so it must be ours.
+        self._attempt(self._named, lambda client: client.release_orphaned([]))
         if not ended:
             time.sleep(LATE_CLAIMS_S)
-            self._named.run(lambda client: client.release_orphaned([]))
-        self._named.run(ClaimClient.deregister)
+            self._attempt(self._named, lambda client: client.release_orphaned([]))
+        self._attempt(self._named, ClaimClient.deregister)
+
+    def _attempt(self, on: ReconnectingConnection, step: Callable[[ClaimClient], Any]) -> None:
+        with suppress(PgrouseError, Error):
+            on.run(step)
 
     def close(self) -> None:
         """Close the connections."""
@@ -143,7 +149,7 @@ class ConsumerLocks:
             each.close()
 
     def is_taken(self) -> bool:
-        """Whether another process has the name; a session of this one that the server still believes in is not another."""
+        """Whether another process has the name; an old session of this one, which the server has not noticed to be dead, does not count."""
         holder = self._connection.run(ClaimClient.holder)
         return holder is not None and holder != (socket.gethostname(), os.getpid())
 
@@ -153,7 +159,7 @@ class ConsumerLocks:
         client.heartbeat(self._within_timeouts(client, held), self._lock)
 
     def _within_timeouts(self, client: ClaimClient, held: list[ClaimRef]) -> list[ClaimRef]:
-        """Leave out messages beyond the timeout of their topic: they keep the rest of their lock."""
+        """Leave out messages beyond the timeout of their topic: their locks run out."""
         held_for_s = time.monotonic() - self._held_since
         if self._held.timeout_s is None or held_for_s < self._held.timeout_s:
             return held
@@ -162,14 +168,12 @@ class ConsumerLocks:
         return [ref for ref in held if (limit := self._timeouts.get(ref[0])) is None or held_for_s < limit]
 
     def _connect(self) -> ClaimClient:
-        client = ClaimClient(connection.connect(self._registration.dsn), self._registration.consumer)
-        client.conn.execute(LOCK_TIMEOUT)
-        return client
+        return ClaimClient(connection.connect(self._registration.dsn), self._registration.consumer)
 
     def _connect_registered(self) -> ClaimClient:
         client = self._connect()
         try:
-            client.enter(self._registration.topics, self._registration.rows, self._name_timeout_s)
+            self._is_registered = client.enter(self._registration.topics, self._registration.rows, self._name_timeout_s)
         except BaseException:
             client.conn.close()
             raise
@@ -177,8 +181,8 @@ class ConsumerLocks:
 
     def _report_status(self, client: ClaimClient) -> None:
         status = {"in_flight": self._held.messages, "done": self._held.done}
-        if not client.report_status(status):
-            client.register(self._registration.topics, self._registration.rows)
+        if not (self._is_registered and client.report_status(status)):
+            self._is_registered = client.register(self._registration.topics, self._registration.rows)
             client.report_status(status)
 
 
@@ -198,10 +202,13 @@ def main() -> None:
         _answer({"error": type(error).__name__, "text": text})
         return
     _answer({"error": None})
-    # Without the server, and where another job has the name, the rest expires.
-    with suppress(PgrouseError, Error):
-        locks.release(ended=_serve(locks, job))
-    locks.close()
+    ended = False
+    try:
+        with suppress(ConsumerTaken):
+            ended = _serve(locks, job)
+    finally:
+        locks.release(ended=ended)
+        locks.close()
 
 
 def _serve(locks: ConsumerLocks, job: int) -> bool:
@@ -212,8 +219,8 @@ def _serve(locks: ConsumerLocks, job: int) -> bool:
         if not line:
             return False
         given = json.loads(line)
-        if given.get("ended"):
-            return True
+        if "ended" in given:
+            return bool(given["ended"])
         locks.hold(HeldClaims(**given | {"claims": tuple(given["claims"])}), received_at)
     return False
 
@@ -235,7 +242,7 @@ def _tend(locks: ConsumerLocks) -> None:
     Raises:
         ConsumerTaken: the connection with the name was away, and another process has taken it.
     """
-    # A server that is away for too long: the locks expire there anyway, and the name is taken again when it is back.
+    # If the server is away for too long, the locks expire, and the name is taken again when it is back.
     with suppress(DatabaseUnreachable, Error):
         try:
             locks.tend()

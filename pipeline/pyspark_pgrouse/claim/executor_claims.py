@@ -16,13 +16,13 @@ from pyspark_pgrouse.claim.claim_client import ClaimCursor
 from pyspark_pgrouse.claim.claimed_batch import ClaimedBatch, ClaimedShare
 from pyspark_pgrouse.claim.outcome import AttemptOutcome, SettledCounts, sum_results
 from pyspark_pgrouse.claim.share import ConsumerSettings, ShareReader, ShareRequest, ShareResult, serve
-from pyspark_pgrouse.executors import on_executors
+from pyspark_pgrouse.executors import on_executors, task_slots
 from pyspark_pgrouse.read.slices import SliceReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# With one, the server would wait for the task and the task for the server.
+# On one connection, the server and the task wait for each other in turn.
 LEAST_CONNECTIONS = 2
 # A share costs more to start than it takes to claim fewer messages.
 LEAST_ROWS = 200
@@ -38,6 +38,7 @@ class ExecutorClaims:
         settler: of the same consumer.
         max_bytes: of the payloads of a batch, about; 0 = any.
         run: runs tasks; None = on the executors.
+        slots: says how many tasks a session runs at a time.
 
     Raises:
         ConfigError: Spark may run a task twice at the same time.
@@ -50,9 +51,10 @@ class ExecutorClaims:
         settler: BatchSettler,
         max_bytes: int = 0,
         run: Callable[..., list[list[ShareResult]]] | None = None,
+        slots: Callable[[SparkSession], int] = task_slots,
     ) -> None:
         self._spark, self._settings, self._settler, self._max_bytes = spark, settings, settler, max_bytes
-        self._run = run or partial(on_executors, spark)
+        self._run, self._slots = run or partial(on_executors, spark), slots
         if str(spark.conf.get("spark.speculation", "false")).lower() == "true":
             raise ConfigError(
                 "spark.speculation runs a task twice at the same time, and both would claim messages: --conf spark.speculation=false"
@@ -94,7 +96,7 @@ class ExecutorClaims:
 
     def _serve(self, requests: list[ShareRequest]) -> list[ShareResult]:
         """Serve requests by as many tasks as the executors run at a time; return the results in the same order."""
-        tasks = min(self._spark.sparkContext.defaultParallelism, len(requests))
+        tasks = min(self._slots(self._spark), len(requests))
         of_tasks = [requests[task::tasks] for task in range(tasks)]
         served = self._run(partial(serve, self._settings), of_tasks)
         return [result for results in zip_longest(*served) for result in results if result]
@@ -102,7 +104,7 @@ class ExecutorClaims:
     def _requests(
         self, done: ClaimedBatch, outcomes: Mapping[int, AttemptOutcome], rows: int, shares: int | None
     ) -> list[ShareRequest]:
-        most = shares or max(LEAST_CONNECTIONS, self._spark.sparkContext.defaultParallelism)
+        most = shares or max(LEAST_CONNECTIONS, self._slots(self._spark))
         claiming = min(most, -(-rows // LEAST_ROWS))
         parts = [rows // claiming + (number < rows % claiming) for number in range(claiming)]
         return [

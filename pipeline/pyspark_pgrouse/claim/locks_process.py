@@ -9,14 +9,16 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from pgrouse.errors import DatabaseUnreachable, ExitCode, PgrouseError
+from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode, PgrouseError
 from pyspark_pgrouse.claim import consumer_locks
 from pyspark_pgrouse.claim.claim_client import ConsumerTaken
 from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration, HeldClaims
 
 # How long it may take to give back what it holds, while the job waits: where the job ends, a container may end.
 RELEASE_TIMEOUT_S = 60
-ERRORS: dict[str, type[PgrouseError]] = {kind.__name__: kind for kind in (ConsumerTaken, DatabaseUnreachable)}
+ERRORS: dict[str, type[PgrouseError]] = {
+    kind.__name__: kind for kind in (ConfigError, ConsumerTaken, DatabaseUnreachable)
+}
 
 
 class LocksProcessEnded(PgrouseError):
@@ -46,12 +48,19 @@ class LocksProcess:
             text=True,
             start_new_session=True,
         )
-        self._send(asdict(self._registration))
+        try:
+            self._start()
+        except BaseException:
+            self.hang_up()
+            raise
+        return self
+
+    def _start(self) -> None:
+        with suppress(LocksProcessEnded):  # then there is no answer
+            self._send(asdict(self._registration))
         answer = json.loads(self._out.readline() or '{"error": ""}')
         if (error := answer["error"]) is not None:
-            self.hang_up()
             raise ERRORS.get(error, PgrouseError)(answer.get("text") or "the process that extends locks did not start")
-        return self
 
     @property
     def pid(self) -> int:
@@ -60,8 +69,7 @@ class LocksProcess:
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         with suppress(PgrouseError):
-            if error is None:
-                self._send({"ended": True})
+            self._send({"ended": error is None})
         self.hang_up()
 
     def hang_up(self) -> None:

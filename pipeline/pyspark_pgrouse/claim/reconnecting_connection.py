@@ -25,7 +25,7 @@ class ReconnectingConnection:
     Args:
         open_: opens the connection.
         retry_timeout_s: for how many seconds a server that is away is waited for, once it was there.
-        was_there: whether it was: another process has used it.
+        was_there: whether the server was reached before, by another connection.
     """
 
     def __init__(
