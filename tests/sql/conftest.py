@@ -18,10 +18,23 @@ TABLES = """
     SELECT relname FROM pg_class
     WHERE relnamespace = 'messages'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND relname <> 'migration'
 """
+# A rollback or an emptied table leaves their values.
+SEQUENCES = """
+    SELECT c.relname FROM pg_class AS c
+    WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind = 'S'
+      AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.objid = c.oid AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i'))
+"""
 
 PARTITIONS = (
     "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' AND relnamespace = 'messages'::regnamespace"
 )
+
+
+def _reset(admin: psycopg.Connection[Any], sequence: str) -> sql.Composed:
+    """Return the statement that gives a sequence the value that it has now."""
+    name = sql.Identifier("messages", sequence)
+    last, called = admin.execute(sql.SQL("SELECT last_value, is_called FROM {}").format(name)).fetchall()[0]
+    return sql.SQL("SELECT setval({}, {}, {});").format(f"messages.{sequence}", last, called)
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +56,7 @@ def empty_shared_database(server: Postgres) -> Iterator[Callable[[], Database]]:
         statements = [("DELETE FROM messages.{0};", tables), (refill, filled)]
         clean = sql.SQL("").join(
             sql.SQL(each).format(sql.Identifier(name)) for each, names in statements for name in names
-        )
+        ) + sql.SQL("").join(_reset(admin, name) for (name,) in admin.execute(SEQUENCES).fetchall())
 
         days = {day for (day,) in admin.execute(PARTITIONS)}
         today = archive_day()
