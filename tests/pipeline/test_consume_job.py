@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # A job with a child that was forked, as a pool of processes has them.
 JOB = """
-import os, sys, time
+import os, signal, sys
 from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration, HeldClaims
 from pyspark_pgrouse.claim.locks_process import LocksProcess
 
@@ -49,10 +49,10 @@ with LocksProcess(ConsumerRegistration("c", ("t",), 10, sys.argv[1])) as locks:
     child = os.fork()
     if child:
         print(child, flush=True)
-    time.sleep(3_600)
+    signal.pause()
 """
 FAILING_JOB = """
-import os, sys, time
+import os, signal, sys
 from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration
 from pyspark_pgrouse.claim.locks_process import LocksProcess
 
@@ -62,7 +62,7 @@ try:
         child = os.fork()
         if not child:
             os.close(1)
-            time.sleep(3_600)
+            signal.pause()
         raise ZeroDivisionError
 except ZeroDivisionError:
     print(child, locks._process.poll())

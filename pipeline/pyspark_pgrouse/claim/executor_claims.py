@@ -79,8 +79,9 @@ class ExecutorClaims:
         Raises:
             PgrouseError: a task failed more often than Spark tries it. What is held is still held.
         """
-        requests = self._requests(done, outcomes, rows, shares)
-        results = self._serve(requests)
+        slots = self._slots(self._spark)
+        requests = self._requests(done, outcomes, rows, shares or max(LEAST_CONNECTIONS, slots))
+        results = self._serve(requests, slots)
         self._cursors[: len(results)] = [result.cursor for result in results]
         batch = ClaimedBatch(tuple(result.claimed for result in results if len(result.claimed)))
         self._release_orphans(results, batch)
@@ -94,18 +95,17 @@ class ExecutorClaims:
         tasks = len(batch.shares)
         return self._spark.range(0, tasks, 1, tasks).mapInArrow(reader.read, ddl)
 
-    def _serve(self, requests: list[ShareRequest]) -> list[ShareResult]:
-        """Serve requests by as many tasks as the executors run at a time; return the results in the same order."""
-        tasks = min(self._slots(self._spark), len(requests))
+    def _serve(self, requests: list[ShareRequest], slots: int) -> list[ShareResult]:
+        """Serve requests by at most so many tasks; return the results in the same order."""
+        tasks = min(slots, len(requests))
         of_tasks = [requests[task::tasks] for task in range(tasks)]
         served = self._run(partial(serve, self._settings), of_tasks)
         return [result for results in zip_longest(*served) for result in results if result]
 
     def _requests(
-        self, done: ClaimedBatch, outcomes: Mapping[int, AttemptOutcome], rows: int, shares: int | None
+        self, done: ClaimedBatch, outcomes: Mapping[int, AttemptOutcome], rows: int, shares: int
     ) -> list[ShareRequest]:
-        most = shares or max(LEAST_CONNECTIONS, self._slots(self._spark))
-        claiming = min(most, -(-rows // LEAST_ROWS))
+        claiming = min(shares, -(-rows // LEAST_ROWS))
         parts = [rows // claiming + (number < rows % claiming) for number in range(claiming)]
         return [
             ShareRequest(
