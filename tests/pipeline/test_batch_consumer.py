@@ -15,7 +15,7 @@ import pytest
 
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.claim import claim_client
-from pyspark_pgrouse.claim.batch import BatchResult
+from pyspark_pgrouse.claim.batch import BatchResult, call_function
 from pyspark_pgrouse.claim.batch_consumer import BatchConsumer, ConsumerLimits, OnError
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.batch_size import BatchSize
@@ -258,6 +258,15 @@ def test_a_consumer_waits_for_messages_until_it_is_stopped(database: Database, q
     assert [each.settled for each in ran] == [SettledCounts({"success": 1})]
 
 
+def test_an_error_over_a_killed_process_of_spark_says_so() -> None:
+    def killed(_: Any) -> None:
+        raise RuntimeError("An error occurred while calling o57: Python worker exited unexpectedly (crashed).")
+
+    error = call_function(killed, SimpleNamespace(sparkSession=SESSION))  # type: ignore[arg-type]
+
+    assert "a Python process of Spark's executors has ended (killed? out of memory?)" in str(error)
+
+
 def test_a_batch_that_lost_all_its_messages_has_failed(database: Database, queue: Queue) -> None:
     (published,) = queue.publish_many(1)
     ran: list[BatchResult] = []
@@ -325,7 +334,7 @@ def test_a_job_whose_locks_are_not_extended_any_more_gives_back_its_own_messages
         ({"topics": "t"}, "topics must be a tuple of names"),
         ({"rows": 0}, "rows must be more than 0"),
         ({"max_failed_batches": 0}, "max_failed_batches must be more than 0"),
-        ({"interval_s": 0}, "interval_s must be more than 0"),
+        ({"interval_s": 0}, "interval must be more than 0"),
         ({"lock": timedelta(milliseconds=1)}, "lock must be between 1s and 7d"),
         ({"lock": timedelta(days=8)}, "lock must be between 1s and 7d"),
     ],

@@ -15,6 +15,7 @@ from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.bisection import Bisection
 from pyspark_pgrouse.claim.claim_ref import ClaimRef
 from pyspark_pgrouse.claim.outcome import COUNTS, OPTIONAL, SUCCEEDED, AttemptOutcome, SettledCounts
+from pyspark_pgrouse.executors import pgrouse_error
 from pyspark_pgrouse.session import check_alive
 
 BatchFunction = Callable[["DataFrame"], "DataFrame | None"]
@@ -68,7 +69,7 @@ def call_function(function: BatchFunction, frame: DataFrame) -> dict[int, Attemp
     except Exception as raised:  # noqa: BLE001 - whatever a function of the user's raises
         # Without Spark every function raises: that says nothing of this one.
         check_alive(frame.sparkSession)
-        return describe(raised)
+        return describe(pgrouse_error(str(raised)) or raised)
 
 
 def search_batch(

@@ -77,9 +77,10 @@ class ConsumerOptions:
             raise ConfigError(f"topics must be a tuple of names, found {self.topics!r}")
         if self.lock is not None and not SHORTEST_LOCK <= self.lock <= LONGEST_LOCK:
             raise ConfigError(f"lock must be between 1s and 7d, found {self.lock}")
-        for name in ("rows", "max_failed_batches", "interval_s"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} must be more than 0, found {getattr(self, name)}")
+        least = {"rows": self.rows, "max_failed_batches": self.max_failed_batches, "interval": self.interval_s}
+        for name, value in least.items():
+            if value <= 0:
+                raise ConfigError(f"{name} must be more than 0, found {value}")
 
 
 @dataclass(frozen=True)
