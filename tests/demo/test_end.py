@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -18,6 +19,34 @@ from pgrouse.publishing.publish import publish
 from tests.demo.process import PGROUSE, Demo, environ
 from tests.server.alive import lives
 from tests.server.postgres import Database
+
+SIGNALLED_IN_A_FORK = """
+import os, signal, sys, time
+from pgrouse.demo import command
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+command._end_in_order_when_told_to()
+os.register_at_fork(after_in_parent=lambda: signal.raise_signal(int(sys.argv[1])))
+try:
+    if not os.fork():
+        os._exit(0)
+    time.sleep(300)
+except KeyboardInterrupt:
+    print("cleaned up")
+    sys.exit(130)
+except SystemExit:
+    print("cleaned up")
+    raise
+"""
+FAILS_IN_A_FORK = """
+import os
+from pgrouse.demo import command
+
+command._end_in_order_when_told_to()
+os.register_at_fork(after_in_parent=lambda: 1 / 0)
+if not os.fork():
+    os._exit(0)
+"""
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -36,6 +65,22 @@ def test_a_signal_ends_the_demo_and_its_daemons_and_clears_the_database(
     assert run.end() == code, run.out + run.err
     assert not any(lives(pid) for pid in daemons)
     assert schemas(empty_database.connect()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_is_not_lost_in_a_hook_of_a_fork(number: signal.Signals, code: int) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SIGNALLED_IN_A_FORK, str(int(number))], capture_output=True, text=True, check=False
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "cleaned up\n", "")
+
+
+def test_other_errors_of_hooks_are_printed() -> None:
+    ended = subprocess.run([sys.executable, "-c", FAILS_IN_A_FORK], capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 0
+    assert "ZeroDivisionError" in ended.stderr
 
 
 def test_daemons_end_when_their_demo_is_killed_with_9(

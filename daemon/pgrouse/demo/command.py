@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
+from threading import Timer
 from types import FrameType
 
 import click
@@ -58,7 +60,17 @@ def _end_in_order_when_told_to() -> None:
     """Turn SIGTERM and SIGHUP (the terminal was closed) into an exception, as Ctrl-C is one, so that all is cleaned up."""
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, _leave)
+    sys.unraisablehook = _leave_again
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
     sys.exit(128 + number)
+
+
+def _leave_again(ignored: sys.UnraisableHookArgs) -> None:
+    """Send a signal again if Python ignored its exception: it does where nobody can catch one, as in the hooks of a fork."""
+    if isinstance(ignored.exc_value, SystemExit | KeyboardInterrupt):
+        number = getattr(ignored.exc_value, "code", 128 + signal.SIGINT) - 128
+        Timer(0.05, os.kill, [os.getpid(), number]).start()
+    else:
+        sys.__unraisablehook__(ignored)
