@@ -287,12 +287,14 @@ def test_a_failed_batch_is_given_back_after_a_restart_of_the_server(private_serv
 
         def restarts(_: Any) -> None:
             private_server.place.stop()
-            Timer(0.5, private_server.place.start).start()
+            starting.start()
             raise OSError("the server is away")
 
+        starting = Timer(0.5, private_server.place.start)
         ran: list[BatchResult] = []
         with consumer(database, restarts, ran, on_error=OnError.RELEASE) as work:
             work.run()
+        starting.join()
 
         left = Queue(database.connect()).rows(LEFT)
     assert [each.settled for each in ran] == [SettledCounts({"release": 2})]

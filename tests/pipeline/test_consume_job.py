@@ -458,10 +458,12 @@ def test_messages_are_given_back_while_another_session_holds_one_of_them(
     blocking = database.connect()
     blocking.execute("BEGIN")
     blocking.execute("SELECT FROM messages.message FOR UPDATE")
-    Timer(3.0, blocking.rollback).start()
+    later = Timer(3.0, blocking.rollback)
+    later.start()
 
     locks.release(ended=True)
 
+    later.join()
     blocking.close()
     assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL AND attempts = 0") == 2
 
