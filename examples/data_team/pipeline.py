@@ -7,7 +7,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pyspark_pgrouse.claim.consumer import ConsumerOptions, consume
+from pyspark_pgrouse.claim.consumer import consume
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from pyspark_pgrouse.publish.job import job_result
 
 TOPIC = "reading.taken"

@@ -15,7 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pgrouse.errors import ConfigError
-from pyspark_pgrouse.claim.consumer import ConsumerOptions, consume
+from pyspark_pgrouse.claim.consumer import consume
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.session import session
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_pgrouse.claim.batch import BatchFunction, BatchResult
-from pyspark_pgrouse.claim.consumer import ConsumerOptions, consume
+from pyspark_pgrouse.claim.consumer import consume
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from tests.server.postgres import Database
 
 if TYPE_CHECKING:

@@ -16,16 +16,13 @@ import pytest
 from pgrouse.errors import ConfigError
 from pyspark_pgrouse.claim import claim_client
 from pyspark_pgrouse.claim.batch import BatchResult, call_function
-from pyspark_pgrouse.claim.batch_consumer import BatchConsumer, ConsumerLimits, OnError
+from pyspark_pgrouse.claim.batch_consumer import BatchConsumer
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
-from pyspark_pgrouse.claim.batch_size import BatchSize
 from pyspark_pgrouse.claim.claimed_batch import ClaimedBatch
-from pyspark_pgrouse.claim.consumer import ConsumerOptions
-from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions, OnError
 from pyspark_pgrouse.claim.executor_claims import ExecutorClaims
 from pyspark_pgrouse.claim.locks_process import LocksProcess, LocksProcessEnded
 from pyspark_pgrouse.claim.outcome import SettledCounts
-from pyspark_pgrouse.claim.share import ConsumerSettings
 from pyspark_pgrouse.claim.signal_flag import SignalFlag
 from tests.pipeline.lakes import one_by_one
 from tests.server.postgres import Database, Postgres
@@ -53,17 +50,12 @@ def consumer(
     database: Database,
     function: Callable[[Any], None],
     ran: list[BatchResult],
-    rows: int = 1_000,
-    **limits: Any,
+    **given: Any,
 ) -> Iterator[BatchConsumer]:
-    with (
-        LocksProcess(ConsumerRegistration("c", ("t",), rows, database.dsn)) as locks,
-        closing(BatchSettler(database.dsn, "c")) as settler,
-    ):
-        settings = ConsumerSettings("c", ("t",), database.dsn)
-        claims = Claims(SESSION, settings, settler, run=one_by_one, slots=lambda _: CORES)
-        wanted = ConsumerLimits(**{"failures": 1, "interval_s": 0.05, **limits})
-        yield BatchConsumer(function, claims, settler, locks, BatchSize(rows), wanted, ran.append, SignalFlag())
+    options = ConsumerOptions("c", ("t",), database.dsn, **{"max_failed_batches": 1, "interval_s": 0.05, **given})
+    with LocksProcess(options) as locks, closing(BatchSettler(database.dsn, "c")) as settler:
+        claims = Claims(SESSION, options, settler, run=one_by_one, slots=lambda _: CORES)
+        yield BatchConsumer(function, claims, settler, locks, options, ran.append, SignalFlag())
 
 
 def test_all_messages_are_processed_in_batches_that_grow(database: Database, queue: Queue) -> None:
@@ -71,7 +63,7 @@ def test_all_messages_are_processed_in_batches_that_grow(database: Database, que
     seen: list[list[int]] = []
     ran: list[BatchResult] = []
 
-    with consumer(database, lambda batch: seen.append(batch.ids), ran, rows=10_000, messages=4_500) as work:
+    with consumer(database, lambda batch: seen.append(batch.ids), ran, rows=10_000, available_now=True) as work:
         work.run()
 
     assert [len(ids) for ids in seen] == [1_000, 2_000, 1_500]
@@ -107,8 +99,8 @@ def test_a_batch_is_claimed_by_a_connection_for_each_core_and_by_two_at_least(
 @contextmanager
 def claiming(database: Database, *topics: str, max_bytes: int = 0, lock: timedelta | None = None) -> Iterator[Claims]:
     with closing(BatchSettler(database.dsn, "c")) as settler:
-        settings = ConsumerSettings("c", topics or ("t",), database.dsn, lock)
-        yield Claims(SESSION, settings, settler, max_bytes, run=one_by_one, slots=lambda _: CORES)
+        options = ConsumerOptions("c", topics or ("t",), database.dsn, max_bytes=max_bytes, lock=lock)
+        yield Claims(SESSION, options, settler, run=one_by_one, slots=lambda _: CORES)
 
 
 def test_a_large_batch_takes_several_claims(database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +161,7 @@ def test_a_limit_of_the_topic_limits_every_batch(database: Database, queue: Queu
     queue.publish_many(5)
     ran: list[BatchResult] = []
 
-    with consumer(database, lambda _: None, ran, messages=5) as work:
+    with consumer(database, lambda _: None, ran, available_now=True) as work:
         work.run()
 
     assert [each.settled.total for each in ran] == [2, 2, 1]
@@ -179,7 +171,7 @@ def test_messages_that_become_ready_later_are_beyond_the_given_number(database: 
     queue.publish_many(3)
     ran: list[BatchResult] = []
 
-    with consumer(database, lambda _: queue.publish_many(2) and None, ran, rows=2, messages=3) as work:
+    with consumer(database, lambda _: queue.publish_many(2) and None, ran, rows=2, available_now=True) as work:
         work.run()
 
     assert [each.settled.total for each in ran] == [2, 1]
@@ -190,7 +182,7 @@ def test_an_ordered_channel_is_worked_to_its_end(database: Database, queue: Queu
     queue.publish_many(3, channel="a")
     ran: list[BatchResult] = []
 
-    with consumer(database, lambda _: None, ran, messages=3) as work:
+    with consumer(database, lambda _: None, ran, available_now=True) as work:
         work.run()
 
     assert [each.settled.total for each in ran] == [1, 1, 1]
@@ -233,7 +225,7 @@ def test_a_batch_that_is_not_searched_is_released_and_has_failed(database: Datab
     def away(_: Any) -> None:
         raise OSError("the sink is away")
 
-    with consumer(database, away, ran, failures=2, on_error=OnError.RELEASE) as work:
+    with consumer(database, away, ran, max_failed_batches=2, on_error=OnError.RELEASE) as work:
         work.run()
 
     assert [each.settled for each in ran] == [SettledCounts({"release": 3})] * 2

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, ClassVar
@@ -25,11 +26,12 @@ from pyspark_pgrouse.claim.batch import BatchResult
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.batch_size import BatchSize
 from pyspark_pgrouse.claim.claim_client import ClaimClient, ConsumerTaken
-from pyspark_pgrouse.claim.consumer_locks import ConsumerLocks, ConsumerRegistration, HeldClaims
+from pyspark_pgrouse.claim.consumer_locks import ConsumerLocks, HeldClaims
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions, OnError
 from pyspark_pgrouse.claim.executor_claims import ExecutorClaims
 from pyspark_pgrouse.claim.locks_process import LocksProcess, LocksProcessEnded
 from pyspark_pgrouse.claim.outcome import SettledCounts
-from pyspark_pgrouse.claim.share import ConsumerSettings, ShareRequest, ShareResult, serve
+from pyspark_pgrouse.claim.share import ShareRequest, ShareResult, serve
 from pyspark_pgrouse.claim.user_function import find_function
 from tests.pipeline.consuming import consumed
 from tests.server.postgres import Database
@@ -41,10 +43,11 @@ if TYPE_CHECKING:
 # A job with a child that was forked, as a pool of processes has them.
 JOB = """
 import os, signal, sys
-from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration, HeldClaims
+from pyspark_pgrouse.claim.consumer_locks import HeldClaims
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from pyspark_pgrouse.claim.locks_process import LocksProcess
 
-with LocksProcess(ConsumerRegistration("c", ("t",), 10, sys.argv[1])) as locks:
+with LocksProcess(ConsumerOptions("c", ("t",), sys.argv[1])) as locks:
     locks.hold(HeldClaims((int(sys.argv[2]),), 2, 3_600))
     child = os.fork()
     if child:
@@ -53,10 +56,10 @@ with LocksProcess(ConsumerRegistration("c", ("t",), 10, sys.argv[1])) as locks:
 """
 FAILING_JOB = """
 import os, signal, sys
-from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from pyspark_pgrouse.claim.locks_process import LocksProcess
 
-locks = LocksProcess(ConsumerRegistration("c", ("t",), 10, sys.argv[1]))
+locks = LocksProcess(ConsumerOptions("c", ("t",), sys.argv[1]))
 try:
     with locks:
         child = os.fork()
@@ -261,9 +264,9 @@ def test_what_a_task_claimed_before_it_failed_is_released(
     queue.policy(max_attempts=2)
     # As a task does whose executor dies before its answer arrives; the next attempt says that it is one.
     queue.claim(worker="c", limit=1)
-    settings = ConsumerSettings("c", ("t",), database.dsn)
+    options = ConsumerOptions("c", ("t",), database.dsn)
     with closing(BatchSettler(database.dsn, "c")) as settler:
-        claims = ExecutorClaims(spark, settings, settler)
+        claims = ExecutorClaims(spark, options, settler)
         monkeypatch.setattr(executor_claims, "serve", second_attempt)
         batch = claims.claim(10)
 
@@ -272,8 +275,8 @@ def test_what_a_task_claimed_before_it_failed_is_released(
     assert [row.attempts for row in waiting] == [0]
 
 
-def second_attempt(settings: ConsumerSettings, requests: list[ShareRequest]) -> list[ShareResult]:
-    return [replace(result, may_have_orphans=True) for result in serve(settings, requests)]
+def second_attempt(options: ConsumerOptions, requests: list[ShareRequest]) -> list[ShareResult]:
+    return [replace(result, may_have_orphans=True) for result in serve(options, requests)]
 
 
 # How many messages a batch has
@@ -311,14 +314,14 @@ def test_a_batch_has_one_message_at_least_and_a_partial_one_does_not_grow() -> N
 
 
 @pytest.fixture
-def registration(database: Database) -> ConsumerRegistration:
-    return ConsumerRegistration("c", ("t",), 10, database.dsn)
+def options(database: Database) -> ConsumerOptions:
+    return ConsumerOptions("c", ("t",), database.dsn, rows=10)
 
 
 @pytest.fixture
-def locks(registration: ConsumerRegistration) -> Iterator[ConsumerLocks]:
+def locks(options: ConsumerOptions) -> Iterator[ConsumerLocks]:
     """The locks of a process, in this one."""
-    locks = ConsumerLocks(registration)
+    locks = ConsumerLocks(options)
     locks.start()
     yield locks
     locks.close()
@@ -330,11 +333,11 @@ def claimed(queue: Queue) -> HeldClaims:
 
 
 def test_locks_are_extended_while_a_batch_runs(
-    queue: Queue, registration: ConsumerRegistration, eventually: Callable[..., object]
+    queue: Queue, options: ConsumerOptions, eventually: Callable[..., object]
 ) -> None:
     queue.policy(lock_duration="2s")
     queue.publish_many(2)
-    with LocksProcess(registration) as locks:
+    with LocksProcess(options) as locks:
         locks.hold(claimed(queue))
         before = queue.value("SELECT min(lock_expires_at) FROM messages.message")
 
@@ -342,13 +345,13 @@ def test_locks_are_extended_while_a_batch_runs(
 
 
 def test_locks_that_a_fast_task_has_held_for_long_are_extended_at_once(
-    queue: Queue, registration: ConsumerRegistration, eventually: Callable[..., object]
+    queue: Queue, options: ConsumerOptions, eventually: Callable[..., object]
 ) -> None:
     queue.policy(lock_duration="1h")
     queue.publish_many(2)
     held = replace(claimed(queue), age_s=1_300)
     before = queue.value("SELECT min(lock_expires_at) FROM messages.message")
-    with LocksProcess(registration) as locks:
+    with LocksProcess(options) as locks:
         locks.hold(held)
 
         eventually(lambda: queue.value("SELECT min(lock_expires_at) > %s FROM messages.message", [before]), within_s=60)
@@ -404,11 +407,20 @@ def test_locks_are_extended_while_the_name_cannot_be_taken_again(
     stale.close()
 
 
+def test_the_process_has_the_options_of_the_job() -> None:
+    options = ConsumerOptions(
+        "c", ("t", "u"), "host=db", rows=10, lock=timedelta(seconds=1.5), on_error=OnError.RELEASE
+    )
+
+    for given in (options, replace(options, lock=None)):
+        assert consumer_locks._options(json.dumps(consumer_locks.options_line(given))) == given
+
+
 def test_a_process_ends_when_another_job_has_taken_its_name(
-    queue: Queue, registration: ConsumerRegistration, locks: ConsumerLocks
+    queue: Queue, options: ConsumerOptions, locks: ConsumerLocks
 ) -> None:
     break_sessions(queue)
-    with LocksProcess(registration), pytest.raises(ConsumerTaken):
+    with LocksProcess(options), pytest.raises(ConsumerTaken):
         consumer_locks._tend(locks)
 
 
@@ -469,7 +481,7 @@ def test_messages_are_given_back_while_another_session_holds_one_of_them(
 
 
 def test_a_consumer_whose_row_in_the_registry_is_held_enters_it_later(
-    database: Database, queue: Queue, registration: ConsumerRegistration, locks: ConsumerLocks
+    database: Database, queue: Queue, options: ConsumerOptions, locks: ConsumerLocks
 ) -> None:
     locks.close()
     with database.connect() as blocking, blocking.transaction():
@@ -484,7 +496,7 @@ def test_a_consumer_whose_row_in_the_registry_is_held_enters_it_later(
 
 
 def test_a_job_that_failed_and_has_a_child_ends_the_process(
-    database: Database, registration: ConsumerRegistration, folder: Path
+    database: Database, options: ConsumerOptions, folder: Path
 ) -> None:
     (folder / "job.py").write_text(FAILING_JOB)
 
@@ -497,11 +509,11 @@ def test_a_job_that_failed_and_has_a_child_ends_the_process(
 
 
 def test_a_job_that_failed_gives_back_what_its_tasks_claim_a_moment_later(
-    queue: Queue, registration: ConsumerRegistration
+    queue: Queue, options: ConsumerOptions
 ) -> None:
     queue.policy(max_attempts=2, lock_duration="1h")
     queue.publish_many(2)
-    locks = LocksProcess(registration)
+    locks = LocksProcess(options)
     locks.__enter__()
     later = Timer(1.0, lambda: claimed(queue))
     later.start()
@@ -513,11 +525,11 @@ def test_a_job_that_failed_gives_back_what_its_tasks_claim_a_moment_later(
 
 
 def test_a_job_that_is_gone_gives_back_what_it_held_and_what_it_had_just_claimed(
-    queue: Queue, registration: ConsumerRegistration, eventually: Callable[..., object]
+    queue: Queue, options: ConsumerOptions, eventually: Callable[..., object]
 ) -> None:
     queue.policy(max_attempts=2, lock_duration="1h")
     queue.publish_many(12)
-    locks = LocksProcess(registration)
+    locks = LocksProcess(options)
     locks.__enter__()
     locks.hold(claimed(queue))
     claimed(queue)
@@ -530,12 +542,10 @@ def test_a_job_that_is_gone_gives_back_what_it_held_and_what_it_had_just_claimed
     assert [(row.attempts, row.claim_id) for row in left] == [(0, None)]
 
 
-def test_a_stop_of_all_processes_leaves_the_locks_to_the_end_of_the_job(
-    queue: Queue, registration: ConsumerRegistration
-) -> None:
+def test_a_stop_of_all_processes_leaves_the_locks_to_the_end_of_the_job(queue: Queue, options: ConsumerOptions) -> None:
     queue.policy(max_attempts=2, lock_duration="1h")
     queue.publish_many(2)
-    with LocksProcess(registration) as locks:
+    with LocksProcess(options) as locks:
         os.kill(locks.pid, signal.SIGTERM)
         locks.hold(claimed(queue))
         assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NOT NULL") == 2
@@ -544,18 +554,18 @@ def test_a_stop_of_all_processes_leaves_the_locks_to_the_end_of_the_job(
 
 
 def test_a_second_job_of_the_same_consumer_is_refused(
-    registration: ConsumerRegistration,
+    options: ConsumerOptions,
 ) -> None:
     with (
-        LocksProcess(registration),
+        LocksProcess(options),
         pytest.raises(ConsumerTaken, match="consumer c works already in process"),
-        LocksProcess(registration),
+        LocksProcess(options),
     ):
         pass
 
 
-def test_a_job_notices_that_its_locks_are_not_extended_any_more(registration: ConsumerRegistration) -> None:
-    with LocksProcess(registration) as locks:
+def test_a_job_notices_that_its_locks_are_not_extended_any_more(options: ConsumerOptions) -> None:
+    with LocksProcess(options) as locks:
         os.kill(locks.pid, signal.SIGKILL)
         os.waitid(os.P_PID, locks.pid, os.WEXITED | os.WNOWAIT)
 
@@ -563,13 +573,13 @@ def test_a_job_notices_that_its_locks_are_not_extended_any_more(registration: Co
             locks.hold(HeldClaims())
 
 
-def test_the_process_does_not_show_the_connection_string(registration: ConsumerRegistration) -> None:
-    with LocksProcess(registration) as locks:
+def test_the_process_does_not_show_the_connection_string(options: ConsumerOptions) -> None:
+    with LocksProcess(options) as locks:
         shown = Path(f"/proc/{locks.pid}/cmdline").read_text()
 
     assert "consumer_locks" in shown
-    assert registration.dsn is not None
-    assert registration.dsn not in shown
+    assert options.dsn is not None
+    assert options.dsn not in shown
 
 
 # The job
@@ -643,10 +653,10 @@ def test_a_batch_that_is_not_searched_is_released_as_a_whole(
 
 
 def test_speculative_tasks_are_refused(database: Database) -> None:
-    settings = ConsumerSettings("c", ("t",), database.dsn)
+    options = ConsumerOptions("c", ("t",), database.dsn)
 
     with closing(BatchSettler(database.dsn, "c")) as settler, pytest.raises(ConfigError, match="both would claim"):
-        ExecutorClaims(Speculative(), settings, settler)  # type: ignore[arg-type]
+        ExecutorClaims(Speculative(), options, settler)  # type: ignore[arg-type]
 
 
 class Speculative:

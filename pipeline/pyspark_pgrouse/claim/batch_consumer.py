@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pgrouse.client.settlement import SettleKind
@@ -14,6 +13,7 @@ from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.batch_size import BatchSize
 from pyspark_pgrouse.claim.claimed_batch import ClaimedBatch
 from pyspark_pgrouse.claim.consumer_locks import HeldClaims
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions, OnError
 from pyspark_pgrouse.claim.executor_claims import NOTHING, ExecutorClaims
 from pyspark_pgrouse.claim.locks_process import LocksProcess, LocksProcessEnded
 from pyspark_pgrouse.claim.outcome import AttemptOutcome, Row, SettledCounts
@@ -26,30 +26,6 @@ NOT_BEGUN = AttemptOutcome(SettleKind.RELEASE, ran=False)
 RELEASED = AttemptOutcome(SettleKind.RELEASE)
 
 
-class OnError(StrEnum):
-    """What becomes of a batch over which the function raised."""
-
-    BISECT = "bisect"
-    RELEASE = "release"
-
-
-@dataclass(frozen=True)
-class ConsumerLimits:
-    """When a consumer ends, and how it waits.
-
-    Attributes:
-        failures: after so many batches in a row that failed.
-        interval_s: how long it waits when there is nothing to claim, and after a batch that failed.
-        messages: after so many messages, or as soon as there are none; None = only when it is stopped.
-        on_error: whether the messages that make the function raise are searched, or all of the batch is given back.
-    """
-
-    failures: int
-    interval_s: float
-    messages: int | None = None
-    on_error: OnError = OnError.BISECT
-
-
 class BatchConsumer:
     """One run of a function over batches.
 
@@ -58,8 +34,7 @@ class BatchConsumer:
         claims: claims, reads and settles them.
         settler: settles what is left of a batch over which the function raised.
         locks: extends their locks.
-        size: how many messages a batch has.
-        limits: when it ends.
+        options: how large batches may be, when it ends, and what becomes of a batch that failed.
         report: called with every batch that ran.
         stop: set it to end the run after the batch that is running.
 
@@ -74,17 +49,17 @@ class BatchConsumer:
         claims: ExecutorClaims,
         settler: BatchSettler,
         locks: LocksProcess,
-        size: BatchSize,
-        limits: ConsumerLimits,
+        options: ConsumerOptions,
         report: Callable[[BatchResult], None],
         stop: SignalFlag,
     ) -> None:
         self.failed_in_a_row = 0
         self.settled = SettledCounts()
         self._function, self._claims, self._settler, self._locks = function, claims, settler, locks
-        self._size, self._limits, self._report, self.stop = size, limits, report, stop
+        self._options, self._report, self.stop = options, report, stop
+        self._size = BatchSize(options.rows)
         self._batches, self._held = 0, NOTHING
-        self._left = limits.messages
+        self._left = settler.count_ready(options.topics) if options.available_now else None
 
     def run(self) -> None:
         """Work until stopped, until too many batches have failed, or until the messages are used up.
@@ -107,7 +82,7 @@ class BatchConsumer:
             elif self._left is not None:
                 return
             else:
-                self.stop.wait(self._limits.interval_s)
+                self.stop.wait(self._options.interval_s)
                 # Most looks find nothing: one share is enough, until one finds something.
                 batch = self._claim(shares=1)
         self._settler.settle(_not_begun(batch))
@@ -128,7 +103,7 @@ class BatchConsumer:
         self._end(started, ran)
         if ran.has_failed and not self._is_over():
             # What the function needs may be away.
-            self.stop.wait(self._limits.interval_s)
+            self.stop.wait(self._options.interval_s)
         return self._claim() if self._goes_on() else self._hold(NOTHING, started)
 
     def _give_back(self, batch: ClaimedBatch, frame: DataFrame, error: str) -> BatchResult:
@@ -136,7 +111,7 @@ class BatchConsumer:
         held = self._settler.held(batch.claims)
         if not held:
             return BatchResult(self._batches, SettledCounts(lost=len(batch)), 0, error, has_failed=True)
-        if self._limits.on_error is OnError.RELEASE:
+        if self._options.on_error is OnError.RELEASE:
             released = self._settler.settle([(*ref, RELEASED) for ref in held])
             return BatchResult(self._batches, released, 0, error, has_failed=True)
         search = search_batch(self._function, frame, held, error, self._settler, self.stop.is_set)
@@ -160,7 +135,7 @@ class BatchConsumer:
         self._batches += 1
 
     def _is_over(self) -> bool:
-        return self.stop.is_set() or self.failed_in_a_row >= self._limits.failures
+        return self.stop.is_set() or self.failed_in_a_row >= self._options.max_failed_batches
 
     def _goes_on(self) -> bool:
         return not self._is_over() and (self._left is None or self._left > 0)

@@ -2,7 +2,7 @@
 
 It has the name of the consumer, keeps it in the registry, extends locks while a batch runs, and gives back what is held when its input
 ends: because the job has ended, or because it was killed. So a killed job uses up no attempts; only if this process is killed with it, do
-the locks expire. It gets lines of JSON: the settings, then what is held, each time that changes.
+the locks expire. It gets lines of JSON: the options, then what is held, each time that changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, TextIO
 
@@ -28,6 +28,7 @@ from pgrouse.errors import DatabaseUnreachable, PgrouseError
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import NAME_TIMEOUT_S, ClaimClient, ConsumerTaken
 from pyspark_pgrouse.claim.claim_ref import ClaimRef
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 
 # Locks are extended at a third of the shortest one.
@@ -63,27 +64,15 @@ class HeldClaims:
     done: int = 0
 
 
-@dataclass(frozen=True)
-class ConsumerRegistration:
-    """Who works what. `rows`: of a batch, at most; `lock_s`: None = as the topics have it."""
-
-    consumer: str
-    topics: tuple[str, ...]
-    rows: int
-    dsn: str | None = field(default=None, repr=False)
-    lock_s: float | None = None
-
-
 class ConsumerLocks:
     """The locks of one consumer.
 
     Args:
-        registration: who works what.
+        options: of the consumer.
     """
 
-    def __init__(self, registration: ConsumerRegistration) -> None:
-        self._registration = registration
-        self._lock = None if registration.lock_s is None else timedelta(seconds=registration.lock_s)
+    def __init__(self, options: ConsumerOptions) -> None:
+        self._options = options
         # Two connections: while one takes the name again, which it tries briefly at each report, the other one extends locks.
         self._named = ReconnectingConnection(self._connect_registered, RETRY_S)
         self._connection = ReconnectingConnection(self._connect, was_there=True)
@@ -156,7 +145,7 @@ class ConsumerLocks:
     def _extend(self, client: ClaimClient) -> None:
         """Extend what the batch still holds: most batches end before this, so its ids are only asked for here."""
         held = client.held(self._held.claims)
-        client.heartbeat(self._within_timeouts(client, held), self._lock)
+        client.heartbeat(self._within_timeouts(client, held), self._options.lock)
 
     def _within_timeouts(self, client: ClaimClient, held: list[ClaimRef]) -> list[ClaimRef]:
         """Leave out messages beyond the timeout of their topic: their locks run out."""
@@ -168,12 +157,12 @@ class ConsumerLocks:
         return [ref for ref in held if (limit := self._timeouts.get(ref[0])) is None or held_for_s < limit]
 
     def _connect(self) -> ClaimClient:
-        return ClaimClient(connection.connect(self._registration.dsn), self._registration.consumer)
+        return ClaimClient(connection.connect(self._options.dsn), self._options.consumer)
 
     def _connect_registered(self) -> ClaimClient:
         client = self._connect()
         try:
-            self._is_registered = client.enter(self._registration.topics, self._registration.rows, self._name_timeout_s)
+            self._is_registered = client.enter(self._options.topics, self._options.rows, self._name_timeout_s)
         except BaseException:
             client.conn.close()
             raise
@@ -182,7 +171,7 @@ class ConsumerLocks:
     def _report_status(self, client: ClaimClient) -> None:
         status = {"in_flight": self._held.messages, "done": self._held.done}
         if not (self._is_registered and client.report_status(status)):
-            self._is_registered = client.register(self._registration.topics, self._registration.rows)
+            self._is_registered = client.register(self._options.topics, self._options.rows)
             client.report_status(status)
 
 
@@ -192,13 +181,12 @@ def main() -> None:
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     job = os.getppid()
-    given = json.loads(sys.stdin.readline())
-    registration = ConsumerRegistration(**given | {"topics": tuple(given["topics"])})
-    locks = ConsumerLocks(registration)
+    options = _options(sys.stdin.readline())
+    locks = ConsumerLocks(options)
     try:
         locks.start()
     except (PgrouseError, Error) as error:
-        text = dsns.redact(str(error), dsns.secrets(registration.dsn))
+        text = dsns.redact(str(error), dsns.secrets(options.dsn))
         _answer({"error": type(error).__name__, "text": text})
         return
     _answer({"error": None})
@@ -209,6 +197,17 @@ def main() -> None:
     finally:
         locks.release(ended=ended)
         locks.close()
+
+
+def options_line(options: ConsumerOptions) -> dict[str, Any]:
+    """Return the first line."""
+    return asdict(options) | {"lock": options.lock and options.lock.total_seconds()}
+
+
+def _options(line: str) -> ConsumerOptions:
+    given = json.loads(line)
+    lock = None if given["lock"] is None else timedelta(seconds=given["lock"])
+    return ConsumerOptions(**given | {"topics": tuple(given["topics"]), "lock": lock})
 
 
 def _serve(locks: ConsumerLocks, job: int) -> bool:

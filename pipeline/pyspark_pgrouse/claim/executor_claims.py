@@ -14,8 +14,9 @@ from pyspark_pgrouse import schema
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.claim_client import ClaimCursor
 from pyspark_pgrouse.claim.claimed_batch import ClaimedBatch, ClaimedShare
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from pyspark_pgrouse.claim.outcome import AttemptOutcome, SettledCounts, sum_results
-from pyspark_pgrouse.claim.share import ConsumerSettings, ShareReader, ShareRequest, ShareResult, serve
+from pyspark_pgrouse.claim.share import ShareReader, ShareRequest, ShareResult, serve
 from pyspark_pgrouse.executors import on_executors, task_slots
 from pyspark_pgrouse.read.slices import SliceReader
 
@@ -34,9 +35,8 @@ class ExecutorClaims:
 
     Args:
         spark: the session.
-        settings: who claims what.
+        options: what is claimed.
         settler: of the same consumer.
-        max_bytes: of the payloads of a batch, about; 0 = any.
         run: runs tasks; None = on the executors.
         slots: says how many tasks a session runs at a time.
 
@@ -47,13 +47,12 @@ class ExecutorClaims:
     def __init__(
         self,
         spark: SparkSession,
-        settings: ConsumerSettings,
+        options: ConsumerOptions,
         settler: BatchSettler,
-        max_bytes: int = 0,
         run: Callable[..., list[list[ShareResult]]] | None = None,
         slots: Callable[[SparkSession], int] = task_slots,
     ) -> None:
-        self._spark, self._settings, self._settler, self._max_bytes = spark, settings, settler, max_bytes
+        self._spark, self._options, self._settler = spark, options, settler
         self._run, self._slots = run or partial(on_executors, spark), slots
         if str(spark.conf.get("spark.speculation", "false")).lower() == "true":
             raise ConfigError(
@@ -90,7 +89,7 @@ class ExecutorClaims:
     def frame(self, batch: ClaimedBatch) -> DataFrame:
         """Return the messages of a batch, as far as they are still held when it is read."""
         ddl = schema.typed(schema.CLAIMED)
-        rows = SliceReader(self._settings.dsn, schema.CLAIMED, cast("StructType", StructType.fromDDL(ddl)))
+        rows = SliceReader(self._options.dsn, schema.CLAIMED, cast("StructType", StructType.fromDDL(ddl)))
         reader = ShareReader(batch.shares, schema.select(schema.CLAIMED), rows)
         tasks = len(batch.shares)
         return self._spark.range(0, tasks, 1, tasks).mapInArrow(reader.read, ddl)
@@ -99,7 +98,7 @@ class ExecutorClaims:
         """Serve requests by at most so many tasks; return the results in the same order."""
         tasks = min(slots, len(requests))
         of_tasks = [requests[task::tasks] for task in range(tasks)]
-        served = self._run(partial(serve, self._settings), of_tasks)
+        served = self._run(partial(serve, self._options), of_tasks)
         return [result for results in zip_longest(*served) for result in results if result]
 
     def _requests(
@@ -114,7 +113,7 @@ class ExecutorClaims:
                 if outcomes
                 else {},
                 part,
-                -(-self._max_bytes // claiming) if claiming else 0,
+                -(-self._options.max_bytes // claiming) if claiming else 0,
                 cursor,
             )
             for share, part, cursor in self._dealt(done, parts)

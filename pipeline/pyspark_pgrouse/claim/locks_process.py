@@ -12,7 +12,8 @@ from typing import Any
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode, PgrouseError
 from pyspark_pgrouse.claim import consumer_locks
 from pyspark_pgrouse.claim.claim_client import ConsumerTaken
-from pyspark_pgrouse.claim.consumer_locks import ConsumerRegistration, HeldClaims
+from pyspark_pgrouse.claim.consumer_locks import HeldClaims
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 
 # How long it may take to give back what it holds, while the job waits: where the job ends, a container may end.
 RELEASE_TIMEOUT_S = 60
@@ -33,11 +34,11 @@ class LocksProcess:
     If the block raises, tasks of Spark may still claim: the process then looks a second time for what they have claimed.
 
     Args:
-        registration: who works what.
+        options: of the consumer.
     """
 
-    def __init__(self, registration: ConsumerRegistration) -> None:
-        self._registration = registration
+    def __init__(self, options: ConsumerOptions) -> None:
+        self._options = options
 
     def __enter__(self) -> LocksProcess:
         # In a session of its own: Ctrl-C is for the job, and a shell that ends hangs up on it alone.
@@ -57,7 +58,7 @@ class LocksProcess:
 
     def _start(self) -> None:
         with suppress(LocksProcessEnded):  # then there is no answer
-            self._send(asdict(self._registration))
+            self._send(consumer_locks.options_line(self._options))
         answer = json.loads(self._out.readline() or '{"error": ""}')
         if (error := answer["error"]) is not None:
             raise ERRORS.get(error, PgrouseError)(answer.get("text") or "the process that extends locks did not start")

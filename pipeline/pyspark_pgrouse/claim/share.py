@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,22 +17,13 @@ from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import ClaimClient, ClaimCursor, ClaimedRow, claim_up_to
 from pyspark_pgrouse.claim.claim_ref import ClaimRef, unzip
 from pyspark_pgrouse.claim.claimed_batch import ClaimedShare
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 from pyspark_pgrouse.claim.outcome import SUCCEEDED, AttemptOutcome, settle_in_parts
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 from pyspark_pgrouse.read.slices import Slice, SliceReader
 
 # A server that restarts is awaited. On a cluster Spark runs a task four times.
 RETRY_TIMEOUT_S = 30.0
-
-
-@dataclass(frozen=True)
-class ConsumerSettings:
-    """What all tasks of a consumer share. `dsn` as in `connection.connect`; `lock`: None = as the topics have it."""
-
-    consumer: str
-    topics: tuple[str, ...]
-    dsn: str | None = field(default=None, repr=False)
-    lock: timedelta | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +65,8 @@ class ShareResult:
 class ShareTask:
     """Serves one request, on an executor."""
 
-    def __init__(self, settings: ConsumerSettings) -> None:
-        self._settings = settings
+    def __init__(self, options: ConsumerOptions) -> None:
+        self._options = options
         self._may_have_orphans = self._connected = False
         self._cursor = ClaimCursor()
         self._connection = ReconnectingConnection(self._connect, RETRY_TIMEOUT_S, was_there=True)
@@ -95,10 +85,8 @@ class ShareTask:
         return ShareResult(counted, ClaimedShare.of(claimed), self._cursor, self._may_have_orphans)
 
     def _claim(self, rows: int, size: int) -> list[ClaimedRow]:
-        settings = self._settings
-        part = self._connection.run(
-            lambda client: client.claim(settings.topics, rows, size, settings.lock, self._cursor)
-        )
+        options = self._options
+        part = self._connection.run(lambda client: client.claim(options.topics, rows, size, options.lock, self._cursor))
         self._cursor = self._cursor.after(part)
         return part
 
@@ -106,13 +94,13 @@ class ShareTask:
         # The answer of the claim that a connection broke in is lost.
         self._may_have_orphans |= self._connected
         self._connected = True
-        return ClaimClient(connection.connect(self._settings.dsn), self._settings.consumer)
+        return ClaimClient(connection.connect(self._options.dsn), self._options.consumer)
 
 
-def serve(settings: ConsumerSettings, requests: Sequence[ShareRequest]) -> list[ShareResult]:
+def serve(options: ConsumerOptions, requests: Sequence[ShareRequest]) -> list[ShareResult]:
     """Serve requests side by side: what a task runs."""
     with ThreadPoolExecutor(len(requests)) as threads:
-        return list(threads.map(lambda request: ShareTask(settings).run(request), requests))
+        return list(threads.map(lambda request: ShareTask(options).run(request), requests))
 
 
 def claimed_slice(columns: str, refs: Sequence[ClaimRef]) -> Slice:

@@ -16,9 +16,9 @@ from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
 from pyspark_pgrouse.claim.batch import BatchResult
-from pyspark_pgrouse.claim.batch_consumer import OnError
-from pyspark_pgrouse.claim.consumer import ConsumerOptions, ConsumerResult, check_attempts
+from pyspark_pgrouse.claim.consumer import ConsumerResult, check_attempts
 from pyspark_pgrouse.claim.consumer import consume as run
+from pyspark_pgrouse.claim.consumer_options import ConsumerOptions, OnError
 from pyspark_pgrouse.claim.outcome import DEAD, SettledCounts
 from pyspark_pgrouse.claim.signal_flag import SignalFlag
 from pyspark_pgrouse.claim.user_function import find_function, source_file
