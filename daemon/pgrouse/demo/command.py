@@ -68,7 +68,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _leave_again(ignored: sys.UnraisableHookArgs) -> None:
-    """Send a signal again if Python ignored its exception: it does where nobody can catch one, as in the hooks of a fork."""
+    """Send a signal again if Python ignored its exception: it does where no code could catch it, as in the hooks of a fork."""
     if isinstance(ignored.exc_value, SystemExit | KeyboardInterrupt):
         number = getattr(ignored.exc_value, "code", 128 + signal.SIGINT) - 128
         Timer(0.05, os.kill, [os.getpid(), number]).start()
