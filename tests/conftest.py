@@ -203,5 +203,5 @@ def db(database: Database) -> psycopg.Connection[Any]:
 
 @pytest.fixture
 def eventually() -> Callable[..., Any]:
-    """`eventually(condition, within_s=30)` calls `condition` until it returns something true, and returns that."""
+    """`eventually(condition, within_s=60)` calls `condition` until it returns something true, and returns that."""
     return deadline.eventually

@@ -125,7 +125,7 @@ class Daemon:
         """Return the events of this name that were logged with these fields."""
         return [e for e in self.logged() if e["event"] == name and fields.items() <= e.items()]
 
-    def event(self, name: str, within_s: float = 30, **fields: Any) -> dict[str, Any]:
+    def event(self, name: str, within_s: float = 60, **fields: Any) -> dict[str, Any]:
         """Wait for the first such event and return it."""
         return eventually(lambda: self.events(name, **fields), within_s)[0]
 
@@ -231,16 +231,19 @@ def until_armed(conn: psycopg.Connection[Any], daemon: Daemon) -> None:
     eventually(sleeps, within_s=60)
 
 
-def end_locks(conn: psycopg.Connection[Any], daemon: Daemon, after: str = "0 s") -> None:
-    """Let the locks of a killed daemon expire, now or after a delay; no process can extend them any more.
+def end_locks(conn: psycopg.Connection[Any], daemon: Daemon, after: str = "0 s") -> list[float]:
+    """Let the locks of a killed daemon expire, now or after a delay, and return when; no process can extend them any more.
 
     Their length has no effect before that: a short lock might expire while the daemon is still alive.
     """
     its = f"%:{daemon.pid}:%"
     connections = "SELECT FROM pg_stat_activity WHERE application_name LIKE %s"
     eventually(lambda: not conn.execute(connections, [its]).rowcount)
-    query = "UPDATE messages.message SET lock_expires_at = clock_timestamp() + %s::interval WHERE locked_by LIKE %s"
-    conn.execute(query, [after, its])
+    query = """
+        UPDATE messages.message SET lock_expires_at = clock_timestamp() + %s::interval WHERE locked_by LIKE %s
+        RETURNING extract(epoch FROM lock_expires_at)::float
+    """
+    return sorted(at for (at,) in conn.execute(query, [after, its]))
 
 
 def now() -> float:

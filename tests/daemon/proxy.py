@@ -68,7 +68,7 @@ class Proxy:
 
     def go_dead(self) -> None:
         """Stop forwarding on the existing connections, and keep them open, as half-open connections are."""
-        for link in self._links:
+        for link in list(self._links):
             link.dead = True
 
     def die_at(self, needle: str) -> None:
@@ -87,7 +87,7 @@ class Proxy:
 
     def swallow_answers(self) -> None:
         """Stop forwarding answers on the existing connections: statements run, and the client does not learn of it."""
-        for link in self._links:
+        for link in list(self._links):
             link.drops_answers = True
 
     def cut(self) -> None:

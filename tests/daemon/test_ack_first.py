@@ -134,7 +134,7 @@ def test_the_daemon_logs_at_most_once_delivery_once_at_startup(
     fleet: Fleet, database: Database, processes: int
 ) -> None:
     daemon = fleet.launch({"job": ASYNC, "other": "work:echo"}, dsn=database.dsn, processes=processes)
-    eventually(lambda: len(daemon.events("daemon.started")) == processes, within_s=20)
+    eventually(lambda: len(daemon.events("daemon.started")) == processes, within_s=60)
 
     (event,) = daemon.events("handler.config_suspicious")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.daemon.locks import LOCKS_ARE_NEVER_ENDED, is_kept
-from tests.daemon.process import Daemon, Journal, end_locks
+from tests.daemon.process import Daemon, Fleet, Journal, end_locks
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -87,6 +87,8 @@ def test_an_error_in_the_transaction_undoes_both_on_every_connection(own: Start,
 def test_a_lost_lock_is_an_error_and_undoes_the_effects_on_every_connection(
     own: Start, queue: Queue, journal: Journal
 ) -> None:
+    # So that no heartbeat cancels them first.
+    queue.policy("*", lock_duration="1 hour")
     daemon = own(HANDLERS)
     published = [queue.publish(topic, payload={"on": each, "before": "wait"}) for topic, each in KINDS]
     for message_id in published:
@@ -105,7 +107,7 @@ def test_a_lost_lock_is_an_error_and_undoes_the_effects_on_every_connection(
 
 @pytest.mark.parametrize(("topic", "kind"), KINDS)
 def test_a_daemon_that_is_killed_before_and_after_the_commit_has_the_effects_once(
-    own: Start, queue: Queue, journal: Journal, topic: str, kind: str
+    own: Start, fleet: Fleet, database: Database, queue: Queue, journal: Journal, topic: str, kind: str
 ) -> None:
     queue.policy(topic, max_attempts=3, lock_expired_delay="0 s")
     first = own(HANDLERS)
@@ -113,7 +115,8 @@ def test_a_daemon_that_is_killed_before_and_after_the_commit_has_the_effects_onc
     first.exit_code()
     end_locks(queue.conn, first)
 
-    second = own(HANDLERS)
+    # It may have ended before a test would see that it is armed.
+    second = fleet.launch(HANDLERS, dsn=database.dsn, environ={"RUNS": database.dsn})
     second.exit_code()
     queue.call("expire_locks")
 
@@ -196,7 +199,7 @@ def test_a_handler_may_go_on_after_its_commit_for_longer_than_its_lock(
 
 
 def test_a_thread_that_overruns_its_timeout_may_still_commit(own: Start, queue: Queue, journal: Journal) -> None:
-    queue.policy("job", timeout="100 ms")
+    queue.policy("job", timeout="3 s")
     daemon = own({"job": "own:overrun", "other": "work:echo"})
     published = queue.publish("job")
     daemon.event("message.completion_open", message_id=published)
@@ -288,7 +291,7 @@ def test_a_child_process_completes_on_its_own_connection(own: Start, queue: Queu
 
 
 def test_a_batch_is_completed_with_its_effects(own: Start, queue: Queue, journal: Journal) -> None:
-    policy = {"handler": "own:batch", "batch_size": 3, "batch_timeout": "10s"}
+    policy = {"handler": "own:batch", "batch_size": 3, "batch_timeout": "60s"}
     own({"job": policy})
 
     one, two, three = (queue.publish("job", payload=json.dumps(each)) for each in ("a", "reject", "b"))
@@ -303,7 +306,7 @@ def test_a_batch_is_completed_with_its_effects(own: Start, queue: Queue, journal
 
 
 def test_a_batch_that_was_not_committed_has_failed(own: Start, queue: Queue) -> None:
-    own({"job": {"handler": "own:batch", "batch_size": 2, "batch_timeout": "10s"}})
+    own({"job": {"handler": "own:batch", "batch_size": 2, "batch_timeout": "60s"}})
 
     published = [queue.publish("job", payload=json.dumps(each)) for each in ("roll back", "reject")]
 

@@ -54,10 +54,10 @@ def test_a_long_lock_on_the_table_delays_everything_and_costs_no_message_its_loc
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     queue.policy("job", lock_duration="10 s", max_attempts=5)
-    daemon = start({"job": "holding:hold", "other": "work:echo"})
+    daemon = start({"job": "holding:hold", "other": "work:echo"}, **LOCKS_ARE_NEVER_ENDED)
     held = queue.publish("job")
     journal.entry("start", held)
-    other = queue.publish("other", wait="1 s")
+    other = queue.publish("other", wait="3 s")
 
     with queue.conn.transaction():
         queue.conn.execute("LOCK TABLE messages.message IN ACCESS EXCLUSIVE MODE")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
+from tests.daemon.locks import LOCKS_ARE_NEVER_ENDED
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
@@ -34,7 +35,7 @@ def left_s(queue: Queue, published: int) -> float:
 @pytest.mark.parametrize("where", list(HANDLERS))
 def test_a_handler_extends_its_own_lock_and_no_other(start: Start, queue: Queue, journal: Journal, where: str) -> None:
     queue.policy("*", lock_duration="5 s")
-    daemon = start({"job": HANDLERS[where], "other": "holding:hold"})
+    daemon = start({"job": HANDLERS[where], "other": "holding:hold"}, **LOCKS_ARE_NEVER_ENDED)
     other, published = queue.publish("other"), queue.publish("job", payload=Jsonb(600))
 
     journal.entry("extended", published)

@@ -191,7 +191,6 @@ def test_locked_rows_delay_a_report_and_no_worker_heartbeat(
 def test_measures_after_a_refused_report_are_reported_at_the_end(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "REGISTRY_TIMEOUT_MS", 250)
     monkeypatch.setattr(heartbeat, "REGISTRY_INTERVAL_S", 3600.0)
     metrics = MetricsRecorder()
     metrics.record_end([MESSAGE], AttemptResult.SUCCESS)

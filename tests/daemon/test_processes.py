@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.process import Daemon, Fleet, Journal
+from tests.server.alive import lives
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -80,10 +81,7 @@ def test_a_stop_during_the_start_of_the_processes_ends_them_in_order(
 
 def running(pids: list[int]) -> list[int]:
     """Return those that have not ended; a zombie has."""
-    stats = {pid: Path(f"/proc/{pid}/stat") for pid in pids}
-    return [
-        pid for pid, stat in stats.items() if stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    ]
+    return [pid for pid in pids if lives(pid)]
 
 
 def test_processes_whose_supervisor_is_killed_during_their_start_end(

@@ -167,7 +167,7 @@ def test_a_message_that_cannot_be_settled_at_all_is_given_up_and_the_others_cont
 def test_a_single_settle_that_waits_too_long_is_requeued_with_all_behind_it(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, bound: str, is_doubtful: bool
 ) -> None:
-    monkeypatch.setattr(claim_loop, bound, 1.5)
+    monkeypatch.setattr(claim_loop, bound, 5.0)
     published = queue.publish_many(3)
     settle_buffer, in_flight = SettleBuffer(WakeEvents()), InFlight()
 

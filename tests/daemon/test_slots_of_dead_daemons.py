@@ -14,7 +14,6 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
-LOCKS_END = "SELECT extract(epoch FROM lock_expires_at)::float AS at FROM messages.message WHERE claim_id IS NOT NULL ORDER BY 1"
 
 
 @pytest.mark.every_server
@@ -36,8 +35,7 @@ def test_the_slots_of_a_killed_daemon_are_free_when_its_locks_expire_and_not_bef
     start({"job": "timed:run"}, **given)
 
     first.kill()
-    end_locks(queue.conn, first, "1 s")
-    free_at = [row.at for row in queue.rows(LOCKS_END)]
+    free_at = end_locks(queue.conn, first, "1 s")
 
     eventually(lambda: len(runs.rows()) == 2 * slots)
     after = runs.rows()[slots:]

@@ -24,6 +24,7 @@ from tests.tracing import tracing
 
 ENABLED = {
     "PGROUSE_OTEL__ENABLED": "true",
+    "PGROUSE_OTEL__FLUSH_TIMEOUT": "60s",
     # Longer than any test: whatever arrives was flushed at the end.
     "OTEL_BSP_SCHEDULE_DELAY": "60000",
     "OTEL_METRIC_EXPORT_INTERVAL": "60000",

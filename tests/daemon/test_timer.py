@@ -75,7 +75,7 @@ def test_a_due_message_that_another_session_has_locked_is_awaited_without_spinni
     start: Start, queue: Queue, journal: Journal
 ) -> None:
     daemon = start({"job": "work:echo"})
-    published = queue.publish("job", wait="0.5 s")
+    published = queue.publish("job", wait="3 s")
 
     with queue.conn.transaction():
         due = queue.value("SELECT available_at FROM messages.message WHERE id = %s FOR UPDATE", [published])

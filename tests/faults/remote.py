@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from tests.daemon.receiver import reserved
 from tests.demo.process import PGROUSE
 from tests.faults.ledger import Ledger
 from tests.faults.topics import REMOTE
@@ -29,9 +29,8 @@ class WebServer:
 
     def __init__(self, folder: Path, dsn: str) -> None:
         self._folder, self._dsn = folder, dsn
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._listen = f"127.0.0.1:{free.getsockname()[1]}"
+        self._kept = reserved()
+        self._listen = f"127.0.0.1:{self._kept.getsockname()[1]}"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -60,6 +59,11 @@ class WebServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    def close(self) -> None:
+        """Kill it and give its port free."""
+        self.kill()
+        self._kept.close()
 
     def _answers(self) -> bool:
         with suppress(httpx.HTTPError):

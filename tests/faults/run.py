@@ -227,6 +227,8 @@ class Run:
                 self.findings.append(f"daemon {daemon.pid} ended by itself: {daemon.log.read_text()[-2000:]}")
         stopping = [daemon for daemon in self.system.daemons if daemon.alive]
         for daemon in stopping:
+            daemon.event("daemon.started", within_s=DRAINED_WITHIN_S)
+        for daemon in stopping:
             daemon.send(signal.SIGTERM)
         for daemon in stopping:
             code = daemon.exit_code(STOPPED_WITHIN_S)

@@ -208,7 +208,7 @@ class Storm:
                 daemon.kill()
             self.note(f"daemon {daemon.pid} drained: {code}")
             # A process that has hardly started may end like any process.
-            if code != 0 and daemon.logged():
+            if code != 0 and daemon.events("daemon.started"):
                 self.problems.append(f"daemon {daemon.pid} was asked to drain and ended with {code}: {_tail(daemon)}")
             self.system.replace(slot)
 

@@ -73,7 +73,7 @@ class System:
     def close(self) -> None:
         """Kill what still runs."""
         self.fleet.kill()
-        self.web.kill()
+        self.web.close()
         for proxy in (self.for_daemons, self.for_publishers):
             with suppress(OSError):
                 proxy.close()

@@ -13,5 +13,5 @@ def lives(pid: int) -> bool:
         return subprocess.run(["ps", "-p", str(pid)], capture_output=True, check=False).returncode == 0
     try:
         return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it ended before the file was opened, or before it was read
         return False

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], within_s: float = 30, every_s: float = 0.02) -> T:
+def eventually(condition: Callable[[], T], within_s: float = 60, every_s: float = 0.02) -> T:
     """Call `condition` until it returns something true, and return that.
 
     A failed `assert` in it counts as "not yet"; the last one is raised when the time is over.

@@ -49,6 +49,6 @@ def test_of_two_concurrent_calls_the_second_waits_and_executes_it_if_the_first_f
         other.start()
         eventually(lambda: queue.value("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0)
         first.execute("ROLLBACK")
-        other.join(10)
+        other.join(60)
 
     assert found == [[]]

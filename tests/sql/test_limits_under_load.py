@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -63,8 +63,16 @@ class Load:
         """Whether enough messages ran; a slow machine takes longer."""
         with self.lock:
             topics = [topic for topic, *_ in self.begun]
+            spaced = Counter(channel for topic, channel, *_ in self.begun if topic == "spaced")
             channels = {channel for channel, _ in self.completed}
-        return self.samples > 20 and {*topics} == {*TOPICS} and topics.count("rated") > BURST and len(channels) > 4
+        has_gaps = all(spaced[channel] > 1 for channel in "abcd")
+        return (
+            self.samples > 20
+            and {*topics} == {*TOPICS}
+            and topics.count("rated") > BURST
+            and len(channels) > 4
+            and has_gaps
+        )
 
     def work(self, seed: int) -> None:
         """Settle the messages of the last claim and claim again, in one transaction, as a daemon does."""

@@ -334,7 +334,8 @@ class Heartbeat(threading.Thread):
                 self._update_registry(self._conn)
                 self._send_last_reports(self._conn)
                 with self._conn.transaction():
-                    self._set_timeout(self._conn)
+                    # Nothing else comes later: a slow server may take all of the time.
+                    self._conn.execute(SET_TIMEOUT, [str(round(DEREGISTER_TIMEOUT_S * 1000))])
                     run(self._conn, unregister_worker(self.worker.name))
 
     def _send_last_reports(self, conn: psycopg.Connection) -> None:

@@ -56,7 +56,7 @@ def _look_up(found, key):
 
 
 async def block(payload):
-    time.sleep(4)  # noqa: ASYNC251 - what a handler must not do
+    time.sleep(60)  # noqa: ASYNC251 - what a handler must not do
 
 
 async def hold(payload):
