@@ -20,5 +20,5 @@ INSERT INTO messages.topic (topic, max_attempts, lock_duration, backoff, lock_ex
   ('orders.created',   3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),
   ('orders.overnight', 3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'off'),  -- no hurry: a poll finds them
   ('mail.send',        3, '2 s', '{"kind": "exponential", "base": "400ms", "factor": 2}',  '0', 'auto'),
-  ('invoice.render',   2, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),
+  ('invoice.render',   3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),
   ('label.print',      1, '2 s', NULL,                                                     '0', 'auto');

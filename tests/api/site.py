@@ -31,12 +31,14 @@ class Site:
         self, database: Database, dsn: str | None = None, maintenance_interval: str | None = None, **web: Any
     ) -> None:
         self.database = database
+        # A busy machine may take longer than the default timeout of a statement.
+        given = {"listen": "127.0.0.1:0", "statement_timeout": "60s", **web}
         settings = load(
             environ={},
             overrides={
                 "database": {"dsn": dsn or database.dsn},
                 "worker": {"maintenance_interval": maintenance_interval or "5s"},
-                "web": {"listen": "127.0.0.1:0", "run_maintenance": maintenance_interval is not None, **web},
+                "web": {"run_maintenance": maintenance_interval is not None, **given},
             },
         )
         sock = listen_socket.bind(settings.web.listen)

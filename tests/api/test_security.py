@@ -215,8 +215,8 @@ def test_only_static_files_are_served_as_such(site: Site, path: str) -> None:
 
 @pytest.fixture
 def wire(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A connection to the site, where the beginning of a request may take a third of a second."""
-    monkeypatch.setattr(http_protocol, "HEADERS_S", 0.3)
+    """A connection to the site, where the beginning of a request may take a second."""
+    monkeypatch.setattr(http_protocol, "HEADERS_S", 1.0)
     with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1])), timeout=60) as wire:
         yield wire
 
@@ -253,7 +253,7 @@ def test_a_connection_that_never_completes_its_headers_is_closed(wire: socket.so
 def test_a_kept_connection_waits_for_the_next_request_and_then_not_for_its_headers(wire: socket.socket) -> None:
     wire.sendall(GET + b"\r\n")
     assert wire.recv(1000).startswith(b"HTTP/1.1 200")
-    time.sleep(0.6)
+    time.sleep(1.5)
     wire.sendall(GET + b"\r\n")
     assert wire.recv(1000).startswith(b"HTTP/1.1 200")
 

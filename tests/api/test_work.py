@@ -241,6 +241,7 @@ def test_the_number_of_awaited_topics_is_limited_per_token_and_in_total(
     crowded = Site(site_database)
     topics = [f"w.bound{n}" for n in range(400)]
     with ExitStack() as ends:
+        threads = ends.enter_context(ThreadPoolExecutor(2))
         one, other = (ends.enter_context(crowded.client(crowded.token("worker"))) for _ in range(2))
         # Ends the waiting claims, so that the threads end.
         ends.callback(crowded.stop)
@@ -249,7 +250,7 @@ def test_the_number_of_awaited_topics_is_limited_per_token_and_in_total(
             return client.post("/v1/claim", json={"topics": topics[first:last], "wait": wait})
 
         for first in (0, 100):
-            threading.Thread(target=ask, args=(one, first, first + 100, 25)).start()
+            threads.submit(ask, one, first, first + 100, 25)
         eventually(lambda: len(crowded.app.state.long_poll._waited_topics.topics()) == 200)
         its_own, too_many, of_others, few = (
             ask(one, 50, 150),
@@ -270,10 +271,14 @@ def test_a_broken_listener_is_logged_at_its_first_failure_and_at_each_doubling(
     monkeypatch.setattr(long_poll, "ready_topics", lambda topics: Call(b"SELECT 1 / 0", [], values))
     monkeypatch.setattr(long_poll, "CHECK_S", 0.05)
 
-    with capture_logs() as logs:
-        assert claim(http, "w.blind", wait=3) == []
-
-    found = [(log["loop"], log["failures"], log["reason"]) for log in logs if log["event"] == events.LOOP_FAILED]
+    found: list[tuple[str, int, str]] = []
+    # A busy machine sees its failures later.
+    for wait in (3, 10, 25):
+        with capture_logs() as logs:
+            assert claim(http, "w.blind", wait=wait) == []
+        found += [(log["loop"], log["failures"], log["reason"]) for log in logs if log["event"] == events.LOOP_FAILED]
+        if len(found) >= 3:
+            break
     assert found[:3] == [("long poll", failures, "division by zero") for failures in (1, 2, 4)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def test_messages_of_a_killed_worker_are_retried_or_dead_by_their_attempts(
     assert results(report, "label.print")["lock_expired"] >= held["label.print"]
     assert set(results(report, "invoice.render")) == {"published", "success"}
     # Their locks last 2 s, those of a topic without a policy 30 s.
-    assert 1 < report["killed"]["freed_after_s"] < 25
+    assert 0 < report["killed"]["freed_after_s"] < 25
 
 
 def test_wake_latencies_are_measured_in_their_order(report: dict[str, Any]) -> None:
@@ -123,16 +124,15 @@ def test_the_table_has_a_row_per_topic_and_their_sum(story: str, report: dict[st
     assert int(total[1].replace(",", "")) == sum(row["published"] for row in report["topics"])
 
 
-def test_the_users_database_is_unchanged_afterwards(undisturbed: tuple[Demo, Database]) -> None:
+def test_the_users_database_is_unchanged_afterwards(
+    undisturbed: tuple[Demo, Database], eventually: Callable[..., bool]
+) -> None:
     conn = undisturbed[1].connect()
 
     schemas = conn.execute("SELECT nspname FROM pg_namespace WHERE nspname IN ('demo', 'messages')").fetchall()
-    others = conn.execute(
-        "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    ).fetchall()
-
     assert schemas == []
-    assert others == []
+    others = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    eventually(lambda: conn.execute(others).rowcount == 0)
 
 
 def test_the_handlers_of_the_examples_ran(story: str) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.daemon.receiver import reserved
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 
@@ -61,12 +62,11 @@ def test_the_shop_has_no_migration_left_to_make(database: Database) -> None:
     assert (ended.returncode, ended.stdout) == (0, "No changes detected\n"), ended.stderr
 
 
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+@pytest.fixture
+def address() -> Iterator[str]:
+    """An address for the shop, which no other process gets."""
+    with reserved() as kept:
+        yield f"127.0.0.1:{kept.getsockname()[1]}"
 
 
 def dashboard_is_for_staff(http: httpx.Client) -> None:
@@ -81,8 +81,10 @@ def dashboard_is_for_staff(http: httpx.Client) -> None:
     assert (shown.status_code, "shop.tasks.send_receipt" in shown.text) == (200, True)
 
 
-def test_one_command_starts_the_shop_and_an_order_gets_its_receipt(database: Database, tmp_path: Path) -> None:
-    address, log = f"127.0.0.1:{free_port()}", tmp_path / "log"
+def test_one_command_starts_the_shop_and_an_order_gets_its_receipt(
+    database: Database, address: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
     with log.open("wb") as output:
         shop = subprocess.Popen(
             [sys.executable, "manage.py", "start", address],

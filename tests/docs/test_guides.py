@@ -6,7 +6,6 @@ import asyncio
 import hmac
 import importlib
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -29,6 +28,7 @@ from pgrouse.client.configuration_change import apply
 from pgrouse.config import config
 from pgrouse.handlers.discovery import with_declared
 from pgrouse.testing import at, drain
+from tests.daemon.receiver import reserved
 from tests.docs.environment import fresh_environment
 from tests.docs.page import Block, Page
 from tests.docs.reader import Reader, steady
@@ -176,11 +176,12 @@ def _at_free_ports(block: Block, other: OtherServer) -> Block:
     return replace(block, text=block.text.replace("9000", str(other.server_port)).replace("8000", str(_free_port())))
 
 
-@cache
+_kept = cache(reserved)
+
+
 def _free_port() -> int:
-    """Return one port, for all blocks of the page."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    """Return one port, for all blocks of the page, which no other process gets."""
+    return int(_kept().getsockname()[1])
 
 
 def test_an_api_says_how_long_to_wait_and_what_is_final(guide: Guide, other: OtherServer) -> None:

@@ -419,6 +419,7 @@ def test_the_process_has_the_options_of_the_job() -> None:
 def test_a_process_ends_when_another_job_has_taken_its_name(
     queue: Queue, options: ConsumerOptions, locks: ConsumerLocks
 ) -> None:
+    locks._named._retry_timeout_s = 60
     break_sessions(queue)
     with LocksProcess(options), pytest.raises(ConsumerTaken):
         consumer_locks._tend(locks)
@@ -515,7 +516,7 @@ def test_a_job_that_failed_gives_back_what_its_tasks_claim_a_moment_later(
     queue.publish_many(2)
     locks = LocksProcess(options)
     locks.__enter__()
-    later = Timer(1.0, lambda: claimed(queue))
+    later = Timer(0.5, lambda: claimed(queue))
     later.start()
 
     locks.__exit__(RuntimeError)

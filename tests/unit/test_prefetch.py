@@ -108,9 +108,15 @@ class TestPlans:
         assert self.planner(clock, capacity).next_turn(first=True).request is None
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is released because the machine is slow."""
+    monkeypatch.setattr(single_scheduler, "RELEASE_AFTER_S", 3600.0)
+
+
 class TestWaiting:
     async def test_what_is_claimed_ahead_for_a_full_topic_starts_in_its_order_when_a_slot_is_free(
-        self, claimed: Claimed
+        self, claimed: Claimed, patient: None
     ) -> None:
         gate = Gate()
 
@@ -126,7 +132,7 @@ class TestWaiting:
             assert gate.started == [0, 1, 2, 3, 4]
             assert executor.not_started == 0
 
-    async def test_threads_are_fed_ahead(self, claimed: Claimed) -> None:
+    async def test_threads_are_fed_ahead(self, claimed: Claimed, patient: None) -> None:
         ran = []
 
         async with executor_of(handler(ran.append), prefetch=None, concurrency=10, threads=2) as executor:

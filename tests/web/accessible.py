@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
@@ -10,9 +12,9 @@ from tests.web.site import Visitor
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 400, "height": 800}
 
 
-def complaints(visitor: Visitor, path: str) -> list[str]:
+def complaints(visitor: Visitor, path: str, **options: Any) -> list[str]:
     """Return the violations of a page, and whether it is wider than its window: wide and light, narrow and dark."""
-    page = visitor.open(path, size=WIDE, color_scheme="light", reduced_motion="reduce", bypass_csp=True)
+    page = visitor.open(path, size=WIDE, color_scheme="light", reduced_motion="reduce", bypass_csp=True, **options)
     found = page_complaints(page, path, "wide")
     page.emulate_media(color_scheme="dark")
     page.set_viewport_size(NARROW)  # type: ignore[arg-type]

@@ -24,9 +24,9 @@ class Site:
     """
 
     def __init__(self, dsn: str, **web: Any) -> None:
-        self.settings = config.load(
-            None, {}, {"database": {"dsn": dsn}, "web": {"listen": "127.0.0.1:0", "run_maintenance": False, **web}}
-        )
+        # A busy machine may take longer than the default timeout of a statement.
+        given = {"listen": "127.0.0.1:0", "run_maintenance": False, "statement_timeout": "60s", **web}
+        self.settings = config.load(None, {}, {"database": {"dsn": dsn}, "web": given})
         # The storage of the browser for this server, by the options of its windows.
         self.contexts: dict[str, BrowserContext] = {}
         self.begin(self.settings.web.listen)

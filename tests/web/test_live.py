@@ -65,18 +65,15 @@ def test_a_slow_read_does_not_leave_a_page_behind(site: Site, queue: Queue, monk
         events.next("update", "late.topic")
 
 
-def test_a_change_appears_soon(site: Site, queue: Queue) -> None:
+def test_a_change_appears_without_a_poll(site: Site, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_updates, "MAX_AGE_S", 3600.0)
+    monkeypatch.setattr(live_updates, "MAX_READ_SHARE", 1.0)
     with stream(site) as events:
         events.next("update")
-        took = []
+        # That it takes half a second is measured by bench/dashboard.py.
         for n in range(3):
-            began = time.monotonic()
             queue.publish(f"topic-{n}")
             events.next("update", f"topic-{n}")
-            took.append(time.monotonic() - began)
-
-    # The half second is measured by bench/dashboard.py; a busy machine may take longer.
-    assert sorted(took)[1] < 6
 
 
 def test_measures_are_read_less_often_than_the_rest(site: Site, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,6 +169,7 @@ def test_one_token_cannot_take_the_live_pages_of_others(
     site: Site, queue: Queue, as_token: Any, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., Any]
 ) -> None:
     monkeypatch.setattr(live_updates, "MAX_VIEWERS_OF_TOKEN", 2)
+    eventually(lambda: not site.live_updates.viewers_of)
     subjects = [f"/live/messages?subject=topic%3D{number}" for number in range(3)]
     with stream(site, subjects[0]) as one, stream(site, subjects[1]) as other:
         one.next("update")
@@ -261,7 +259,8 @@ def test_actions_during_an_outage_say_so_and_keep_what_was_typed(
 
 
 def test_a_page_reconnects_to_a_restarted_server(visitor: Visitor, shown: Database, queue: Queue) -> None:
-    visitor.expected = ["ERR_"]
+    # The page may reach the server once more before it has stopped.
+    visitor.expected = ["503", "ERR_"]
     with reserved() as kept:
         first = Site(shown.dsn, listen=f"127.0.0.1:{kept.getsockname()[1]}")
         page = visitor.open(f"{first.url}/")

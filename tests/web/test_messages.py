@@ -505,8 +505,6 @@ def test_a_slow_database_makes_the_preview_a_lower_bound_which_the_action_keeps(
     counted = int(re.findall(r"\d+", page.locator("h1").inner_text())[0])
     assert 0 < counted < slow_search
     page.get_by_role("button", name=f"Cancel {counted}", exact=True).click()
-    while page.get_by_role("button", name="Continue").count():
-        page.get_by_role("button", name="Continue").click()
     expect(page.locator("#progress")).to_contain_text("Done")
     expect(page.locator("#progress")).to_contain_text(f"{counted} cancelled")
     assert len(queue.ids()) == slow_search - counted

@@ -49,8 +49,9 @@ def test_a_viewer_revokes_nothing(site: Site, queue: Queue, as_token: Any) -> No
     assert httpx.post(f"{site.url}/tokens/revoke", headers=viewer, data={"name": "test"}).status_code == 403
 
 
-def test_the_page_is_accessible(visitor: Visitor, queue: Queue) -> None:
+def test_the_page_is_accessible(visitor: Visitor, queue: Queue, as_token: Any) -> None:
+    mine = as_token("viewer")
     queue.conn.execute("SELECT messages.add_token('ci', sha256('x'), '{publisher}', '{mail*}', '30 days')")
     queue.conn.execute("SELECT messages.revoke_token('ci')")
 
-    assert complaints(visitor, "/tokens") == []
+    assert complaints(visitor, "/tokens", extra_http_headers=mine) == []
