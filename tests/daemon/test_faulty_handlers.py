@@ -26,7 +26,7 @@ def test_a_handler_that_blocks_the_event_loop_is_logged_and_costs_no_other_messa
 
     blocking = queue.publish("block")
     journal.entry("start", blocking)
-    # Twice as long as a block may last without being logged.
+    # Longer than a block may last without being logged.
     assert is_kept(queue, held, timedelta(seconds=1.5), times=2)
     daemon.open_gate()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -27,6 +28,11 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 SUMS = f"SELECT topic, {', '.join(f'sum({name})::int AS {name}' for name in AttemptResult)} FROM messages.measure GROUP BY topic"
+# A worker waits to leave the registry for longer than its other statements there may take.
+LEAVING = """
+    SELECT FROM pg_stat_activity
+    WHERE wait_event_type = 'Lock' AND query LIKE '%%unregister_worker%%' AND clock_timestamp() - query_start > interval '0.3 s'
+"""
 COUNTS = "SELECT topic, waits::int, runs::int FROM messages.latency()"
 
 
@@ -208,6 +214,26 @@ def test_measures_after_a_refused_report_are_reported_at_the_end(
 
     assert [entry["event"] for entry in logged] == ["metrics.report_failed"]
     assert results(queue) == {"job": {"success": 1, "rejected": 2}}
+
+
+def test_a_worker_leaves_the_registry_of_a_slow_server(
+    database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "REGISTRY_TIMEOUT_MS", 100)
+    monkeypatch.setattr(heartbeat, "DEREGISTER_TIMEOUT_S", 60.0)
+    with database.connect() as holder, ThreadPoolExecutor(1) as thread:
+        holder.execute("BEGIN")
+
+        def give_it_back() -> None:
+            eventually(lambda: queue.rows(LEAVING))
+            holder.execute("ROLLBACK")
+
+        def held() -> bool:
+            return bool(holder.execute("SELECT FROM messages.worker FOR UPDATE").rowcount)
+
+        beat(database.dsn, MetricsRecorder(), lambda: held() and thread.submit(give_it_back))
+
+    assert queue.rows("SELECT FROM messages.worker") == []
 
 
 def test_measures_after_a_report_whose_answer_was_lost_are_reported_at_the_end(

@@ -39,11 +39,11 @@ except SystemExit:
     raise
 """
 FAILS_IN_A_FORK = """
-import os
+import os, sys
 from pgrouse.demo import command
 
 command._end_in_order_when_told_to()
-os.register_at_fork(after_in_parent=lambda: 1 / 0)
+os.register_at_fork(after_in_parent=lambda: exec(sys.argv[1]))
 if not os.fork():
     os._exit(0)
 """
@@ -76,11 +76,15 @@ def test_a_signal_is_not_lost_in_a_hook_of_a_fork(number: signal.Signals, code: 
     assert (ended.returncode, ended.stdout, ended.stderr) == (code, "cleaned up\n", "")
 
 
-def test_other_errors_of_hooks_are_printed() -> None:
-    ended = subprocess.run([sys.executable, "-c", FAILS_IN_A_FORK], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(("fails", "error"), [("1 / 0", "ZeroDivisionError"), ("sys.exit('why')", "SystemExit: why")])
+def test_other_errors_of_hooks_are_printed(fails: str, error: str) -> None:
+    command = [sys.executable, "-c", FAILS_IN_A_FORK, fails]
+
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert ended.returncode == 0
-    assert "ZeroDivisionError" in ended.stderr
+    assert error in ended.stderr
+    assert "command.py" not in ended.stderr
 
 
 def test_daemons_end_when_their_demo_is_killed_with_9(

@@ -61,7 +61,7 @@ class WebServer:
             self._process.wait()
 
     def close(self) -> None:
-        """Kill it and give its port free."""
+        """Kill it and release its port."""
         self.kill()
         self._kept.close()
 

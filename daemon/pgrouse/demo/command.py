@@ -56,6 +56,10 @@ def demo(
     return ExitCode.OK if report.balanced else ExitCode.FOUND_A_PROBLEM
 
 
+class _Signalled(SystemExit):
+    """A signal asked the demo to end. The exit code is 128 and its number."""
+
+
 def _end_in_order_when_told_to() -> None:
     """Turn SIGTERM and SIGHUP (the terminal was closed) into an exception, as Ctrl-C is one, so that all is cleaned up."""
     for each in (signal.SIGTERM, signal.SIGHUP):
@@ -64,12 +68,12 @@ def _end_in_order_when_told_to() -> None:
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
-    sys.exit(128 + number)
+    raise _Signalled(128 + number)
 
 
 def _leave_again(ignored: sys.UnraisableHookArgs) -> None:
     """Send a signal again if Python ignored its exception: it does where no code could catch it, as in the hooks of a fork."""
-    if isinstance(ignored.exc_value, SystemExit | KeyboardInterrupt):
+    if isinstance(ignored.exc_value, _Signalled | KeyboardInterrupt):
         number = getattr(ignored.exc_value, "code", 128 + signal.SIGINT) - 128
         Timer(0.05, os.kill, [os.getpid(), number]).start()
     else:
