@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
 from tests.daemon.process import HANDLERS, Daemon, Fleet, Journal
 from tests.server.deadline import eventually
@@ -45,6 +46,20 @@ def test_handlers_share_what_it_yields_and_it_ends_with_the_daemon(
     assert opened == ({daemon.pid, *outputs})
     assert {e["pid"] for e in journal.entries("closed")} == opened
     assert len(journal.entries("opened")) == len(journal.entries("closed")) == len(opened)
+
+
+def test_the_lifespan_of_a_child_that_replaced_a_dead_one_ends_with_the_daemon(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    daemon = start({"job": KINDS["process"]}, sections=handlers("lifespan"))
+    dying = queue.publish("job", payload=Jsonb("die"), max_attempts=1)
+    assert "exit code 3" in eventually(lambda: queue.archived(dying), 60).error
+
+    published = queue.publish("job")
+
+    child = eventually(lambda: queue.archived(published), 60).output
+    assert daemon.stop() == 0
+    assert {e["pid"] for e in journal.entries("closed")} == {daemon.pid, child}
 
 
 def test_without_a_lifespan_resources_are_none(start: Start, queue: Queue) -> None:

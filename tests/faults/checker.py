@@ -316,7 +316,8 @@ class _Handlers:
         self.ends = _rows(
             conn,
             """
-            SELECT e.id, e.claim_id, e.topic, extract(epoch FROM e.at)::float8 AS at, coalesce(a.ended, e.ended) AS ended, a.error
+            SELECT e.id, e.claim_id, e.topic, extract(epoch FROM e.at)::float8 AS at, coalesce(a.ended, e.ended) AS ended,
+                   coalesce(a.error, e.error) AS error
             FROM witness AS e LEFT JOIN witness AS a ON a.id = e.id AND a.what = 'archived' AND e.what = 'gone'
             WHERE e.what IN ('freed', 'gone') AND e.claim_id IS NOT NULL
             """,
@@ -355,8 +356,6 @@ class _Handlers:
     def _was_not_reported(self, end: Any) -> bool:
         if end.topic == "first" or end.ended not in ENDS or (end.error or "").startswith("skipped"):
             return False
-        if end.ended == "failed" and "process died" in (end.error or ""):
-            return False  # killed from outside, or before it could report
         if end.ended == "rejected" and (end.error or "").startswith("payload cannot be decoded"):
             return False  # no handler could begin
         reports = self.reported[end.id, end.claim_id]

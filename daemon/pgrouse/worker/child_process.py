@@ -45,7 +45,6 @@ from pgrouse.worker.child_pool import ChildPool
 from pgrouse.worker.django_connections import clean_up_after_coroutine, fresh_connections
 
 PR_SET_PDEATHSIG = 1
-MAX_TASKS = 1000  # then the child is replaced, which bounds what a handler can leak
 
 # How long a child waits for a daemon that does not read its reports.
 SEND_S = 0.2
@@ -165,10 +164,9 @@ class ChildResult(NamedTuple):
 
 
 class ChildProcesses:
-    """The child processes of one topic; they start with its first message and work many.
+    """The child processes of one topic: each starts when a message needs it, and works many.
 
     Args:
-        size: how many.
         otel: the section `[otel]`: whether handlers' own spans are exported from there.
         without: environment variables that are removed there.
         log_settings: the section `[log]`: what handlers log there; None = logging is not set up.
@@ -180,7 +178,6 @@ class ChildProcesses:
         topic: str,
         chosen: config.TopicSettings,
         rules: config.HandlersSettings,
-        size: int,
         otel: config.OtelSettings | None = None,
         without: tuple[str, ...] = (),
         log_settings: config.LogSettings | None = None,
@@ -191,8 +188,7 @@ class ChildProcesses:
         self._ours.setblocking(False)
         make = partial(
             ProcessPool,
-            max_workers=size,
-            max_tasks=MAX_TASKS,
+            max_workers=1,
             initializer=_initialize,
             initargs=(
                 topic,

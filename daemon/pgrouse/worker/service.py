@@ -423,7 +423,6 @@ def _children(
             topic,
             settings.topics[topic],
             settings.handlers,
-            each.concurrency or loader.DEFAULT_CHILDREN,
             settings.otel,
             # Messages are decrypted before a child gets them: it needs no key.
             without=tuple(key.env for key in settings.crypto.keys.values() if key.env),

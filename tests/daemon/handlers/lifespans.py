@@ -87,7 +87,12 @@ def in_thread(payload, ctx):
     return ctx.resources["pid"]
 
 
-in_process = in_thread
+def in_process(payload, ctx):
+    if payload == "die":
+        os._exit(3)
+    return ctx.resources["pid"]
+
+
 async_in_process = on_the_loop
 
 
