@@ -45,6 +45,8 @@ class Proxy:
         self._links: set[Link] = set()
         self._flows = asyncio.Event()
         self._flows.set()
+        self._answers_flow = asyncio.Event()
+        self._answers_flow.set()
         self.answer_was_lost = threading.Event()
         self.was_delayed = threading.Event()
         self.was_late = threading.Event()
@@ -98,9 +100,14 @@ class Proxy:
         """Hold back all data, on existing and new connections, until `flow`. Nothing is lost."""
         self._loop.call_soon_threadsafe(self._flows.clear)
 
+    def hold_answers(self) -> None:
+        """Hold back all answers, until `flow`: statements run, and their clients learn of it late."""
+        self._loop.call_soon_threadsafe(self._answers_flow.clear)
+
     def flow(self) -> None:
         """Forward the data that was held back."""
         self._loop.call_soon_threadsafe(self._flows.set)
+        self._loop.call_soon_threadsafe(self._answers_flow.set)
 
     def hang_up(self) -> None:
         """Close everything, and accept no connection any more."""
@@ -149,6 +156,7 @@ class Proxy:
     async def _answer(self, link: Link, reader: asyncio.StreamReader) -> None:
         while data := await _read(reader):
             await self._flows.wait()
+            await self._answers_flow.wait()
             if link.loses_the_answer:
                 if data.endswith(READY):
                     self.answer_was_lost.set()
@@ -172,6 +180,7 @@ class Proxy:
 
     async def _end(self) -> None:
         self._flows.set()
+        self._answers_flow.set()
         await self._hang_up()
         await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
 

@@ -135,7 +135,12 @@ class Steps:
     async def _load(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> None:
         """Ask what is kept, right before a step would be done: that is also the last moment to learn that the message was lost."""
         # The first time all of them, later that of one name: what another attempt kept meanwhile must not be done again.
-        steps = await self._ask(access, conn, load_steps(*self._claim(), step.name if self._is_loaded else None))
+        call = load_steps(*self._claim(), step.name if self._is_loaded else None)
+        asked_at = time.monotonic()
+        steps = await self._ask(access, conn, call)
+        if time.monotonic() - asked_at > self._message.lock_duration_s / 3:
+            # This process was stopped, or the answer: the message may be lost by now. Only once more: answers may always be slow.
+            steps = await self._ask(access, conn, call)
         if not steps:
             raise LockLost(f"message {self._message.id} is not this worker's any more: step {step.name!r} was not done")
         self._saved |= {

@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
-from threading import Thread
+from threading import Lock, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -104,6 +104,7 @@ class Child:
         self._pool = pool
         self._calls = 0
         self._closing: Thread | None = None
+        self._lock = Lock()
         self.is_reusable = False
 
     @property
@@ -134,10 +135,11 @@ class Child:
             answer.cancel()
 
     def start_closing(self, on_closed: Callable[[], object]) -> None:
-        """Kill the process in a thread, unless that has begun."""
-        if self._closing is None:
-            self._closing = Thread(target=self._close, args=[on_closed], daemon=True)
-            self._closing.start()
+        """Kill the process in a thread, unless that has begun. Calls end on the event loop, and all children in another thread."""
+        with self._lock:
+            if self._closing is None:
+                self._closing = Thread(target=self._close, args=[on_closed], daemon=True)
+                self._closing.start()
 
     def wait_until_closed(self) -> None:
         """Wait for the end of that thread."""
