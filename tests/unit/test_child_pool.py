@@ -1,4 +1,4 @@
-"""The processes of a topic's children: every call ends, whatever happens to them, by a clock that cannot be set."""
+"""The child processes of a topic: every call ends, whatever happens to its process, and affects no other call."""
 
 from __future__ import annotations
 
@@ -8,56 +8,43 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
-from pebble import ProcessExpired, ProcessPool
-from pebble.pool.process import PoolManager, TaskManager, WorkerManager
 
-from pgrouse.worker import child_pool
+from pgrouse.worker import child, child_pool
+from pgrouse.worker.child import ChildDied
 from pgrouse.worker.child_pool import ChildPool
+from tests.server.alive import lives
+from tests.server.deadline import eventually
 
 # More than a pipe holds.
 LARGE = "x" * 1_000_000
 
 
+def start_well() -> None:
+    """What a process does first."""
+
+
+def start_badly() -> None:
+    raise ImportError("no module named shop")
+
+
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildPool]:
-    """A pool, whose processes start with its calls."""
-    monkeypatch.setattr(child_pool, "CHECK_INTERVAL_S", 0.05)
-    pool = ChildPool(partial(ProcessPool, max_workers=1, context=multiprocessing.get_context("spawn")))
+def pool() -> Iterator[ChildPool]:
+    pool = ChildPool(start_well)
     yield pool
     pool.close()
 
 
-def of_the_pool() -> list[int]:
-    return [each.pid for each in multiprocessing.active_children() if each.pid and each.name == "pebble_pool_worker"]
+def processes() -> set[int]:
+    return {each.pid for each in multiprocessing.active_children() if each.pid and each.name == child.NAME}
 
 
 def send_all(which: signal.Signals) -> None:
-    for pid in of_the_pool():
+    for pid in processes():
         os.kill(pid, which)
-
-
-def test_a_call_queued_in_a_broken_pool_ends(pool: ChildPool) -> None:
-    async def die_idle() -> list[object]:
-        await pool.call(os.getpid, limit_s=None)
-        send_all(signal.SIGSTOP)
-        calls = [asyncio.ensure_future(pool.call(len, LARGE, limit_s=None)) for _ in range(4)]
-        await asyncio.sleep(0)
-        send_all(signal.SIGKILL)
-        async with asyncio.timeout(60):
-            ended = await asyncio.gather(*calls, return_exceptions=True)
-            return [*ended, await pool.call(len, LARGE, limit_s=None)]
-
-    *ended, after = asyncio.run(die_idle())
-
-    assert [type(each) for each in ended] == [BrokenProcessPool] * 4
-    assert after == len(LARGE)
 
 
 def wait_for(path: Path) -> str:
@@ -67,96 +54,207 @@ def wait_for(path: Path) -> str:
     return path.name
 
 
-def paused(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, pause: Callable[[], object]) -> None:
-    """Let a thread of the library pause before it does this."""
-    real = getattr(owner, name)
-
-    def paused_first(*arguments: Any) -> Any:
-        pause()
-        return real(*arguments)
-
-    monkeypatch.setattr(owner, name, paused_first)
+def announce(path: Path) -> None:
+    """Say in a file which process this is, and never end."""
+    path.with_suffix(".new").write_text(str(os.getpid()))
+    path.with_suffix(".new").rename(path)
+    time.sleep(3600)
 
 
-def reported(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[Any]:
-    """Return a list that grows each time that a thread of the library has done this."""
-    real, calls = getattr(owner, name), []
-
-    def report(*arguments: Any) -> Any:
-        try:
-            return real(*arguments)
-        finally:
-            calls.append(arguments)
-
-    monkeypatch.setattr(owner, name, report)
-    return calls
+def announce_deaf(path: Path) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    announce(path)
 
 
-async def until(condition: Callable[[], object]) -> None:
+def fork_and_die(path: Path) -> None:
+    """The copy goes on."""
+    if os.fork() == 0:
+        announce(path)
+    os._exit(4)
+
+
+def raise_exit() -> None:
+    raise SystemExit(7)
+
+
+async def outcome(call: Any) -> BaseException | object:
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - a thread of the library makes it true
-            await asyncio.sleep(0.01)
+        [ended] = await asyncio.gather(call, return_exceptions=True)
+        return ended
 
 
-@pytest.mark.parametrize("is_seen", [True, False], ids=["the other was seen to start", "none was seen to start"])
-def test_a_process_that_dies_before_its_start_is_seen_ends_its_own_call_alone(
-    pool: ChildPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_seen: bool
+async def announced(path: Path) -> int:
+    return int(await asyncio.to_thread(eventually, lambda: path.exists() and path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("die", "argument", "code"), [(os._exit, 3, 3), (os._exit, 0, 0), (signal.raise_signal, 9, -9)]
+)
+def test_a_process_that_dies_ends_its_own_call_alone(
+    pool: ChildPool, tmp_path: Path, die: Callable[[int], Any], argument: int, code: int
 ) -> None:
-    """A frozen daemon, or a busy machine: it sees that the process died before it reads that the process had started a call."""
-    read, unread = Event(), Event()
-    read.set()
-    paused(monkeypatch, PoolManager, "process_next_message", lambda: read.is_set() or (unread.set(), read.wait()))
-    started = reported(monkeypatch, TaskManager, "task_start")
-    expired = reported(monkeypatch, PoolManager, "handle_worker_expiration")
-
-    async def read_nothing() -> None:
-        read.clear()
-        await until(unread.is_set)
-
-    async def die_unseen() -> list[object]:
-        await asyncio.gather(*(pool.call(time.sleep, 0.2, limit_s=None) for _ in range(2)))
-        if not is_seen:
-            await read_nothing()
+    async def run() -> list[Any]:
         other = asyncio.ensure_future(pool.call(wait_for, tmp_path / "end", limit_s=None))
-        if is_seen:
-            await until(lambda: len(started) == 3)
-            await read_nothing()
-        dying = asyncio.ensure_future(pool.call(os._exit, 3, limit_s=None))
-        await until(lambda: expired)
-        read.set()
-        async with asyncio.timeout(60):
-            [died] = await asyncio.gather(dying, return_exceptions=True)
-            (tmp_path / "end").touch()
-            return [died, await other]
+        died = await outcome(pool.call(die, argument, limit_s=None))
+        (tmp_path / "end").touch()
+        return [died, await outcome(other)]
 
-    died, result = asyncio.run(die_unseen())
+    died, other = asyncio.run(run())
 
-    assert isinstance(died, BrokenProcessPool | ProcessExpired)
-    assert result == "end"
+    assert isinstance(died, ChildDied)
+    assert (died.exit_code, str(died)) == (code, f"the handler's process died with exit code {code}")
+    assert other == "end"
 
 
-def test_a_call_whose_time_is_over_as_it_returns_does_not_end_the_next_one(
-    pool: ChildPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_call_that_its_process_had_not_started_ends_without_an_exit_code(pool: ChildPool) -> None:
+    async def die_stopped() -> list[Any]:
+        await asyncio.gather(*(pool.call(time.sleep, 0.5, limit_s=None) for _ in range(4)))
+        send_all(signal.SIGSTOP)
+        calls = [asyncio.ensure_future(pool.call(len, LARGE, limit_s=None)) for _ in range(4)]
+        await asyncio.sleep(0)
+        send_all(signal.SIGKILL)
+        return [*[await outcome(each) for each in calls], await pool.call(len, LARGE, limit_s=None)]
+
+    *ended, after = asyncio.run(die_stopped())
+
+    assert [(type(each), each.exit_code) for each in ended] == [(ChildDied, None)] * 4
+    assert after == len(LARGE)
+
+
+def test_a_process_that_does_not_start_its_call_is_killed(pool: ChildPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "TAKE_S", 0.3)
+    monkeypatch.setattr(child, "TERMINATE_S", 0.2)
+
+    async def call_a_stopped_one() -> list[Any]:
+        before: int = await pool.call(os.getpid, limit_s=None)
+        os.kill(before, signal.SIGSTOP)
+        ended = await outcome(pool.call(os.getpid, limit_s=None))
+        await asyncio.to_thread(eventually, lambda: not lives(before))
+        return [ended, await pool.call(os.getpid, limit_s=None) != before]
+
+    ended, is_new = asyncio.run(call_a_stopped_one())
+
+    assert isinstance(ended, ChildDied)
+    assert "did not start the handler" in str(ended)
+    assert is_new
+
+
+def test_processes_that_die_idle_fail_no_call(pool: ChildPool) -> None:
+    async def die_idle() -> int:
+        before: int = await pool.call(os.getpid, limit_s=None)
+        os.kill(before, signal.SIGKILL)
+        await asyncio.to_thread(eventually, lambda: all(each.is_over for each in pool._children))
+        return await pool.call(os.getpid, limit_s=None) - before
+
+    assert asyncio.run(die_idle()) != 0
+
+
+def test_a_process_makes_one_call_after_the_other_and_is_replaced_in_time(
+    pool: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The library has decided to kill its process, and the call returns before that."""
-    kill, deciding = Event(), Event()
-    paused(monkeypatch, WorkerManager, "maybe_stop_worker", lambda: (deciding.set(), kill.wait()))
-    started = reported(monkeypatch, TaskManager, "task_start")
+    monkeypatch.setattr(child_pool, "MAX_CALLS", 3)
 
-    async def return_late() -> list[object]:
-        ending = asyncio.ensure_future(pool.call(wait_for, tmp_path / "first", limit_s=0.5))
-        await until(deciding.is_set)
-        (tmp_path / "first").touch()
-        first = await ending
-        following = asyncio.ensure_future(pool.call(wait_for, tmp_path / "second", limit_s=None))
-        await until(lambda: len(started) == 2)
-        kill.set()
-        await until(lambda: len(of_the_pool()) == 1)
-        (tmp_path / "second").touch()
-        async with asyncio.timeout(60):
-            return [first, await following]
+    async def call_often() -> list[int]:
+        return [await pool.call(os.getpid, limit_s=None) for _ in range(7)]
 
-    assert asyncio.run(return_late()) == ["first", "second"]
+    first, *pids = asyncio.run(call_often())
+
+    assert pids[:2] == [first] * 2
+    assert pids[2:5] == [pids[2]] * 3
+    assert len({first, pids[2], pids[5]}) == 3
+
+
+def test_many_calls_need_as_many_processes_as_there_are_at_a_time(pool: ChildPool) -> None:
+    async def call_often() -> list[int]:
+        return [await pool.call(os.getpid, limit_s=60) for _ in range(300)]
+
+    async def call_at_the_same_time() -> list[list[int]]:
+        return await asyncio.gather(*(call_often() for _ in range(3)))
+
+    assert len({pid for pids in asyncio.run(call_at_the_same_time()) for pid in pids}) <= 3
+
+
+def test_a_process_that_cannot_start_says_why() -> None:
+    pool = ChildPool(start_badly)
+    try:
+        error = asyncio.run(outcome(pool.call(os.getpid, limit_s=None)))
+    finally:
+        pool.close()
+
+    assert isinstance(error, ChildDied)
+    assert str(error).startswith("the handler's process could not start:\nTraceback")
+    assert "ImportError: no module named shop" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [(raise_exit, "SystemExit: 7"), (multiprocessing.Lock, "RuntimeError: Lock objects should only be shared")],
+    ids=["it exits", "its result cannot be sent"],
+)
+def test_a_call_without_a_result_says_why(pool: ChildPool, function: Callable[[], Any], said: str) -> None:
+    error = asyncio.run(outcome(pool.call(function, limit_s=None)))
+
+    assert isinstance(error, RuntimeError)
+    assert said in str(error)
+
+
+@pytest.mark.parametrize("function", [announce, announce_deaf])
+def test_a_call_that_takes_too_long_ends_after_its_process(
+    pool: ChildPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr(child, "TERMINATE_S", 0.2)
+
+    async def hang() -> tuple[Any, bool]:
+        call = asyncio.ensure_future(outcome(pool.call(function, tmp_path / "pid", limit_s=0.5)))
+        pid = await announced(tmp_path / "pid")
+        return await call, lives(pid)
+
+    ended, is_alive = asyncio.run(hang())
+
+    assert isinstance(ended, TimeoutError)
+    assert not is_alive
+
+
+def test_a_caller_that_stops_waiting_ends_the_process(pool: ChildPool, tmp_path: Path) -> None:
+    async def wait_in_vain() -> tuple[int, int]:
+        call = asyncio.ensure_future(pool.call(announce, tmp_path / "pid", limit_s=None))
+        pid = await announced(tmp_path / "pid")
+        call.cancel()
+        following = await pool.call(os.getpid, limit_s=None)
+        await asyncio.to_thread(eventually, lambda: not lives(pid))
+        return pid, following
+
+    pid, following = asyncio.run(wait_in_vain())
+
+    assert pid != following
+
+
+def test_a_copy_that_a_call_forked_does_not_hide_the_end_of_its_process(pool: ChildPool, tmp_path: Path) -> None:
+    async def run() -> tuple[Any, int]:
+        return await outcome(pool.call(fork_and_die, tmp_path / "pid", limit_s=None)), await announced(tmp_path / "pid")
+
+    died, copy = asyncio.run(run())
+    os.kill(copy, signal.SIGKILL)
+
+    assert isinstance(died, ChildDied)
+    assert died.exit_code == 4
+
+
+def test_closing_ends_all_processes_and_their_calls(pool: ChildPool, tmp_path: Path) -> None:
+    async def close_under_load() -> tuple[list[Any], set[int]]:
+        paths = [tmp_path / str(n) for n in range(3)]
+        calls = [asyncio.ensure_future(outcome(pool.call(announce, path, limit_s=None))) for path in paths]
+        pids = {await announced(path) for path in paths}
+        await pool.call(os.getpid, limit_s=None)
+        await asyncio.to_thread(pool.close)
+        ended = [*await asyncio.gather(*calls), await outcome(pool.call(os.getpid, limit_s=None))]
+        return ended, {pid for pid in pids if lives(pid)}
+
+    ended, alive = asyncio.run(close_under_load())
+
+    assert [type(each) for each in ended] == [ChildDied] * 4
+    assert alive == set()
+    assert processes() == set()
 
 
 def test_a_clock_set_forward_ends_no_call(pool: ChildPool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,18 +281,3 @@ def test_a_clock_set_back_extends_no_call(pool: ChildPool, monkeypatch: pytest.M
     with pytest.raises(TimeoutError):
         asyncio.run(hang())
     assert time.monotonic() - began < 20, "it was the pool that ended it"
-
-
-def test_a_caller_that_stops_waiting_ends_the_process(pool: ChildPool) -> None:
-    async def wait_in_vain() -> set[int]:
-        await pool.call(os.getpid, limit_s=None)
-        before = set(of_the_pool())
-        call = asyncio.ensure_future(pool.call(time.sleep, 3600, limit_s=None))
-        await asyncio.sleep(0.3)
-        call.cancel()
-        async with asyncio.timeout(60):
-            while before <= set(of_the_pool()):  # noqa: ASYNC110 - it is a process that is waited for
-                await asyncio.sleep(0.05)
-        return before | {await pool.call(os.getpid, limit_s=None)}
-
-    assert len(asyncio.run(wait_in_vain())) == 2

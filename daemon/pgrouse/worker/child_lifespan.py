@@ -22,7 +22,7 @@ from pgrouse.handlers.lifespan import Lifespan, LifespanFunction
 
 log = structlog.get_logger()
 
-# The pool kills a child three seconds after it has asked it to end.
+# A child is killed three seconds after it was asked to end.
 END_S = 2.0
 
 
@@ -79,7 +79,7 @@ class ChildLifespan:
         self._lifespan = None
 
     def _on_sigterm(self, *_: object) -> None:
-        """The pool stops this process: end at once if a handler runs, which is to be killed. It may be ending already, for the same reason."""
+        """This process is to end: end at once if a handler runs, which is to be killed. It may be ending already, for the same reason."""
         if self._is_ending:
             return
         if not self._is_busy:

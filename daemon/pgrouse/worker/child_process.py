@@ -16,16 +16,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple, NoReturn
-
-from pebble import ProcessPool
+from typing import Any, NamedTuple
 
 from pgrouse import log
 from pgrouse.client.message import Message
@@ -186,25 +184,20 @@ class ChildProcesses:
     ) -> None:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
-        make = partial(
-            ProcessPool,
-            max_workers=1,
-            initializer=_initialize,
-            initargs=(
-                topic,
-                chosen,
-                rules,
-                [str(Path(p)) for p in sys.path],
-                theirs,
-                otel,
-                without,
-                log_settings,
-                is_encrypted,
-                django_connections.is_set_up(),
-            ),
-            context=multiprocessing.get_context("spawn"),
+        initialize = partial(
+            _initialize,
+            topic,
+            chosen,
+            rules,
+            [str(Path(p)) for p in sys.path],
+            theirs,
+            otel,
+            without,
+            log_settings,
+            is_encrypted,
+            django_connections.is_set_up(),
         )
-        self._pool = ChildPool(make)
+        self._pool = ChildPool(initialize)
 
     async def run(self, messages: list[Message], limit_s: float | None) -> ChildResult:
         """Run the handler for these messages in a child; its timeout starts when a child starts it."""
@@ -231,14 +224,14 @@ class ChildProcesses:
 
 def _report(message: Message, **what: Any) -> None:
     """Send a report to the daemon; drop it if the daemon does not read for SEND_S."""
-    assert _to_daemon is not None  # noqa: S101 - set by the pool's initializer
+    assert _to_daemon is not None  # noqa: S101 - set by `_initialize`
     with suppress(OSError):
         _to_daemon.send(json.dumps({"id": message.id, "claim_id": message.claim_id, **what}).encode())
 
 
 def run_handler(messages: list[Message], trace: dict[str, str]) -> ChildResult:
     """Run the handler for these messages, in the child and within this trace; return what `ChildProcesses.run` does."""
-    assert _handler is not None  # noqa: S101 - set by the pool's initializer
+    assert _handler is not None  # noqa: S101 - set by `_initialize`
     with nullcontext() if _lifespan is None else _lifespan.busy():
         return _call_handler(_handler, messages, trace)
 
@@ -273,10 +266,6 @@ def _run_coroutine(coroutine: Any) -> object:
         clean_up_after_coroutine()
 
 
-def _exit_nonzero(leave: Callable[[int], NoReturn], code: int) -> NoReturn:
-    leave(code or 1)
-
-
 def _initialize(
     topic: str,
     chosen: config.TopicSettings,
@@ -301,11 +290,6 @@ def _initialize(
     daemon = multiprocessing.parent_process()
     if daemon is not None and os.getppid() != daemon.pid:
         os._exit(1)
-    # The pool takes exit code 0 for a regular end, and the message would wait for its result forever.
-    # Processes that a handler forks keep their exit code.
-    real = os._exit
-    os._exit = partial(_exit_nonzero, real)
-    os.register_at_fork(after_in_child=partial(setattr, os, "_exit", real))
     sys.path[:] = path
     for variable in without:
         os.environ.pop(variable, None)

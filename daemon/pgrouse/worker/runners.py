@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,13 +15,13 @@ from types import CoroutineType
 from typing import Protocol
 
 import structlog
-from pebble import ProcessExpired
 
 from pgrouse import events
 from pgrouse.client.settlement import Settlement
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.outcome import Outcome, describe
 from pgrouse.handlers.suspended import Suspended, wait_for
+from pgrouse.worker.child import ChildDied
 from pgrouse.worker.child_process import ChildProcesses
 from pgrouse.worker.daemon_runtime import DaemonRuntime
 from pgrouse.worker.django_connections import clean_up_after_coroutine, fresh_connections
@@ -30,9 +29,6 @@ from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.run import Run
 
 log = structlog.get_logger()
-
-# The processes died while the pool believed them idle: the last call may have started, and may have killed them.
-DIED_UNOBSERVED = "the handler's process died before it could report whether the handler had started"
 
 
 class Runner(Protocol):
@@ -260,14 +256,11 @@ def _without_result(call: HandlerCall, error: Exception) -> list[Settlement]:
     match error:
         case TimeoutError():
             return call.timed_out()
-        case ProcessExpired():
-            reason, exit_code = f"the handler's process died with exit code {error.exitcode}", error.exitcode
-        case BrokenProcessPool():
-            reason, exit_code = DIED_UNOBSERVED, None
+        case ChildDied():
+            log.warning(events.CHILD_DIED, **call.log_keys(), exit_code=error.exit_code)
+            return call.died(error, str(error))
         case _:
             return call.died(error, describe(error))
-    log.warning(events.CHILD_DIED, **call.log_keys(), exit_code=exit_code)
-    return call.died(error, reason)
 
 
 class CompleteFirstRunner:
