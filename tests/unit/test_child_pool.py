@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pgrouse.worker import child, child_pool
-from pgrouse.worker.child import ChildDied
+from pgrouse.worker import child_link, child_pool
+from pgrouse.worker.child_link import ChildDied, ChildLink
 from pgrouse.worker.child_pool import ChildPool
 from tests.server.alive import lives
 from tests.server.deadline import eventually
@@ -39,7 +39,7 @@ def pool() -> Iterator[ChildPool]:
 
 
 def processes() -> set[int]:
-    return {each.pid for each in multiprocessing.active_children() if each.pid and each.name == child.NAME}
+    return {each.pid for each in multiprocessing.active_children() if each.pid and each.name == child_link.NAME}
 
 
 def send_all(which: signal.Signals) -> None:
@@ -71,6 +71,24 @@ def fork_and_die(path: Path) -> None:
     if os.fork() == 0:
         announce(path)
     os._exit(4)
+
+
+def leave_a_process_and_die(path: Path) -> None:
+    """What it leaves has all descriptors that are not closed for it."""
+    leave_a_process(path)
+    os._exit(4)
+
+
+def leave_a_process(path: Path) -> int:
+    os.system(f"sleep 600 & echo $! > {path}.new; mv {path}.new {path}")
+    return os.getpid()
+
+
+def close_everything_and_be_deaf() -> None:
+    """As a handler that makes a daemon of itself."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.closerange(3, 100)
+    time.sleep(3600)
 
 
 def raise_exit() -> None:
@@ -106,12 +124,22 @@ def test_a_process_that_dies_ends_its_own_call_alone(
     assert other == "end"
 
 
-def test_a_call_that_its_process_had_not_started_ends_without_an_exit_code(pool: ChildPool) -> None:
+def test_a_call_that_its_process_had_not_started_ends_without_an_exit_code(
+    pool: ChildPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[bytes] = []
+    answer = ChildLink.answer
+
+    def record(link: ChildLink, contents: bytes, limit_s: float | None) -> Any:
+        sent.append(contents)
+        return answer(link, contents, limit_s)
+
     async def die_stopped() -> list[Any]:
         await asyncio.gather(*(pool.call(time.sleep, 0.5, limit_s=None) for _ in range(4)))
+        monkeypatch.setattr(ChildLink, "answer", record)
         send_all(signal.SIGSTOP)
         calls = [asyncio.ensure_future(pool.call(len, LARGE, limit_s=None)) for _ in range(4)]
-        await asyncio.sleep(0)
+        await asyncio.to_thread(eventually, lambda: len(sent) == 4)
         send_all(signal.SIGKILL)
         return [*[await outcome(each) for each in calls], await pool.call(len, LARGE, limit_s=None)]
 
@@ -122,8 +150,8 @@ def test_a_call_that_its_process_had_not_started_ends_without_an_exit_code(pool:
 
 
 def test_a_process_that_does_not_start_its_call_is_killed(pool: ChildPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "TAKE_S", 0.3)
-    monkeypatch.setattr(child, "TERMINATE_S", 0.2)
+    monkeypatch.setattr(child_link, "TAKE_S", 0.3)
+    monkeypatch.setattr(child_link, "TERMINATE_S", 0.2)
 
     async def call_a_stopped_one() -> list[Any]:
         before: int = await pool.call(os.getpid, limit_s=None)
@@ -139,14 +167,79 @@ def test_a_process_that_does_not_start_its_call_is_killed(pool: ChildPool, monke
     assert is_new
 
 
-def test_processes_that_die_idle_fail_no_call(pool: ChildPool) -> None:
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_processes_that_die_idle_fail_no_call(pool: ChildPool, is_seen: bool) -> None:
     async def die_idle() -> int:
         before: int = await pool.call(os.getpid, limit_s=None)
         os.kill(before, signal.SIGKILL)
-        await asyncio.to_thread(eventually, lambda: all(each.is_over for each in pool._children))
+        if is_seen:
+            await asyncio.to_thread(eventually, lambda: all(each.is_over for each in pool._children))
+        else:
+            await asyncio.to_thread(eventually, lambda: not lives(before))
         return await pool.call(os.getpid, limit_s=None) - before
 
     assert asyncio.run(die_idle()) != 0
+
+
+def test_a_process_that_its_child_outlived_is_seen_to_die_idle(pool: ChildPool, tmp_path: Path) -> None:
+    async def die_idle() -> tuple[int, int]:
+        before: int = await pool.call(leave_a_process, tmp_path / "pid", limit_s=None)
+        left = await announced(tmp_path / "pid")
+        os.kill(before, signal.SIGKILL)
+        await asyncio.to_thread(eventually, lambda: not lives(before))
+        return left, await pool.call(os.getpid, limit_s=None) - before
+
+    left, difference = asyncio.run(die_idle())
+    os.kill(left, signal.SIGKILL)
+
+    assert difference != 0
+
+
+def test_a_process_that_is_stopped_takes_no_large_call_for_ever(
+    pool: ChildPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_link, "TAKE_S", 0.3)
+    monkeypatch.setattr(child_link, "TERMINATE_S", 0.2)
+
+    async def call_a_stopped_one() -> Any:
+        before = await pool.call(os.getpid, limit_s=None)
+        os.kill(before, signal.SIGSTOP)
+        return await outcome(pool.call(len, LARGE, limit_s=None))
+
+    assert isinstance(asyncio.run(call_a_stopped_one()), ChildDied)
+
+
+def test_a_copy_of_the_daemon_does_not_keep_a_process_from_its_end(pool: ChildPool, tmp_path: Path) -> None:
+    """A handler in a thread may use multiprocessing, which forks."""
+
+    async def cancel() -> int:
+        call = asyncio.ensure_future(pool.call(announce, tmp_path / "pid", limit_s=None))
+        pid = await announced(tmp_path / "pid")
+        copy.start()
+        call.cancel()
+        await asyncio.to_thread(eventually, lambda: not lives(pid))
+        return pid
+
+    copy = multiprocessing.get_context("fork").Process(target=time.sleep, args=(3600,), daemon=True)
+    try:
+        assert asyncio.run(cancel())
+    finally:
+        copy.kill()
+        copy.join()
+
+
+def test_a_process_that_closed_everything_is_killed(pool: ChildPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_link, "TERMINATE_S", 0.2)
+
+    ended = asyncio.run(outcome(pool.call(close_everything_and_be_deaf, limit_s=None)))
+
+    assert isinstance(ended, ChildDied)
+    assert "broke off its answer, and was killed" in str(ended)
+    assert eventually(lambda: not processes())
+
+
+def test_a_limit_of_a_month_is_kept(pool: ChildPool) -> None:
+    assert asyncio.run(outcome(pool.call(len, LARGE, limit_s=30 * 86_400.0))) == len(LARGE)
 
 
 def test_a_process_makes_one_call_after_the_other_and_is_replaced_in_time(
@@ -202,7 +295,7 @@ def test_a_call_without_a_result_says_why(pool: ChildPool, function: Callable[[]
 def test_a_call_that_takes_too_long_ends_after_its_process(
     pool: ChildPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: Callable[[Path], None]
 ) -> None:
-    monkeypatch.setattr(child, "TERMINATE_S", 0.2)
+    monkeypatch.setattr(child_link, "TERMINATE_S", 0.2)
 
     async def hang() -> tuple[Any, bool]:
         call = asyncio.ensure_future(outcome(pool.call(function, tmp_path / "pid", limit_s=0.5)))
@@ -229,9 +322,12 @@ def test_a_caller_that_stops_waiting_ends_the_process(pool: ChildPool, tmp_path:
     assert pid != following
 
 
-def test_a_copy_that_a_call_forked_does_not_hide_the_end_of_its_process(pool: ChildPool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("leave", [fork_and_die, leave_a_process_and_die])
+def test_what_a_call_left_behind_does_not_hide_the_end_of_its_process(
+    pool: ChildPool, tmp_path: Path, leave: Callable[[Path], None]
+) -> None:
     async def run() -> tuple[Any, int]:
-        return await outcome(pool.call(fork_and_die, tmp_path / "pid", limit_s=None)), await announced(tmp_path / "pid")
+        return await outcome(pool.call(leave, tmp_path / "pid", limit_s=None)), await announced(tmp_path / "pid")
 
     died, copy = asyncio.run(run())
     os.kill(copy, signal.SIGKILL)

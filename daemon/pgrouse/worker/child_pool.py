@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
-from pgrouse.worker.child import STOPPED, TERMINATE_S, Child, ChildDied
+from pgrouse.worker.child import Child
+from pgrouse.worker.child_link import STOPPED, TERMINATE_S, ChildDied, ChildGone
 
 # Then a process is replaced, which bounds what a handler can leak.
 MAX_CALLS = 1000
@@ -44,10 +46,17 @@ class ChildPool:
             ChildDied: its process ended before it returned.
             RuntimeError: it raised an exception, or its result cannot be pickled.
         """
-        child, result = self._give(function, args, limit_s)
+        while self._idle:
+            with suppress(ChildGone):
+                return await self._call(self._idle.pop(), function, args, limit_s)
+        return await self._call(self._new_child(), function, args, limit_s)
+
+    async def _call(
+        self, child: Child, function: Callable[..., Any], args: tuple[Any, ...], limit_s: float | None
+    ) -> Any:
         is_reusable = False
         try:
-            value = await asyncio.wrap_future(result)
+            value = await asyncio.wrap_future(child.call(function, args, limit_s))
             is_reusable = child.calls < MAX_CALLS
             return value
         finally:
@@ -56,23 +65,14 @@ class ChildPool:
             else:
                 child.stop()
 
-    def _give(
-        self, function: Callable[..., Any], args: tuple[Any, ...], limit_s: float | None
-    ) -> tuple[Child, Future[Any]]:
-        while self._idle:
-            child = self._idle.pop()
-            try:
-                return child, child.call(function, args, limit_s)
-            except ChildDied:
-                continue
-        child = self._new_child()
-        return child, child.call(function, args, limit_s)
-
     def _new_child(self) -> Child:
         if self._is_closed:
             raise ChildDied(STOPPED)
         child = Child(self._initialize)
         self._children = [*(each for each in self._children if not each.is_over), child]
+        # Another thread may have closed the pool before it could see this one.
+        if self._is_closed:
+            child.stop()
         return child
 
     def close(self) -> None:
@@ -82,5 +82,6 @@ class ChildPool:
         children = self._children
         for each in children:
             each.stop()
+        until = time.monotonic() + CLOSE_S
         for each in children:
-            each.join(CLOSE_S)
+            each.join(max(until - time.monotonic(), 0))

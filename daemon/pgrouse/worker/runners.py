@@ -21,7 +21,7 @@ from pgrouse.client.settlement import Settlement
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.outcome import Outcome, describe
 from pgrouse.handlers.suspended import Suspended, wait_for
-from pgrouse.worker.child import ChildDied
+from pgrouse.worker.child_link import ChildDied
 from pgrouse.worker.child_process import ChildProcesses
 from pgrouse.worker.daemon_runtime import DaemonRuntime
 from pgrouse.worker.django_connections import clean_up_after_coroutine, fresh_connections

@@ -1,0 +1,55 @@
+"""What a child process does: answer the calls of the daemon, one after the other."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from pgrouse.handlers.outcome import describe
+
+
+class ChildAnswer(NamedTuple):
+    """The answer to a call: what the function returned, or the error because of which there is nothing."""
+
+    value: Any = None
+    error: str | None = None
+
+
+def serve(daemon: Connection, initialize: Callable[[], object]) -> None:
+    """Send None when the calls may come, or why they may not; then for each call True when it starts, and its ChildAnswer.
+
+    Args:
+        daemon: the pipe to the daemon.
+        initialize: called first.
+    """
+    _keep_to_itself(daemon)
+    try:
+        initialize()
+    except BaseException as error:  # noqa: BLE001 - sys.exit while a handler's module is imported
+        daemon.send(describe(error))
+        return
+    daemon.send(None)
+    with suppress(EOFError):
+        while True:
+            _serve_next(daemon)
+
+
+def _keep_to_itself(daemon: Connection) -> None:
+    """Leave the pipe to this process alone: what a handler starts or forks must not answer, nor hide the end of this process."""
+    os.set_inheritable(daemon.fileno(), False)
+    os.register_at_fork(after_in_child=daemon.close)
+
+
+def _serve_next(daemon: Connection) -> None:
+    contents = daemon.recv_bytes()
+    daemon.send(True)
+    try:
+        function, args = pickle.loads(contents)  # noqa: S301 - of the daemon
+        answer = pickle.dumps(ChildAnswer(function(*args)))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the answer
+        answer = pickle.dumps(ChildAnswer(error=describe(error)))
+    daemon.send_bytes(answer)
