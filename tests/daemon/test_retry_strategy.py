@@ -131,7 +131,7 @@ def test_a_child_that_dies_asks_the_strategy(run: Callable[..., Daemon], queue: 
     ended = eventually(lambda: queue.archived(published))
 
     assert (ended.result, ended.attempts) == ("failed", 1)
-    assert journal.entry("asked")["error"] == "ProcessExpired"
+    assert journal.entry("asked")["error"] == "ChildDied"
 
 
 def test_the_topics_max_total_limits_a_strategy(run: Callable[..., Daemon], queue: Queue) -> None:

@@ -209,6 +209,7 @@ def test_a_process_that_is_stopped_takes_no_large_call_for_ever(
     assert isinstance(asyncio.run(call_a_stopped_one()), ChildDied)
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_copy_of_the_daemon_does_not_keep_a_process_from_its_end(pool: ChildPool, tmp_path: Path) -> None:
     """A handler in a thread may use multiprocessing, which forks."""
 
