@@ -103,8 +103,10 @@ class Child:
             self._make_calls()
         except Exception as raised:  # noqa: BLE001 - also a machine without memory, or a call that cannot be pickled
             error = raised
-        self._link.end()
-        self._end(error)
+        try:
+            self._link.end()
+        finally:
+            self._end(error)
 
     def _make_calls(self) -> None:
         """Make calls until the process ends or is to end.

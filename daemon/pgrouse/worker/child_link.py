@@ -24,7 +24,8 @@ TAKE_S = 60.0
 # The most that one call of poll() can wait is 24 days.
 MAX_WAIT_S = 86_400.0
 STOPPED = "the handler's process was stopped"
-NOT_TAKEN = "the handler's process did not start the handler, although nothing else ran there"
+NOT_TAKEN = "the handler's process did not start the handler in time: a thread that an earlier message left there may hold the interpreter"
+BROKEN_OFF = "the handler's process did not finish its answer, and was killed: it was stopped, or closed its connection to the daemon"
 DIED_UNOBSERVED = "the handler's process died before it could report whether the handler had started"
 
 
@@ -137,7 +138,7 @@ class ChildLink:
         if not has_started:
             return ChildDied(DIED_UNOBSERVED)
         if (code := self._exit_code()) is None:
-            return ChildDied("the handler's process broke off its answer, and was killed")
+            return ChildDied(BROKEN_OFF)
         return ChildDied(f"the handler's process died with exit code {code}", code)
 
     def _exit_code(self) -> int | None:
@@ -160,7 +161,9 @@ class ChildLink:
             self._exit_code()
             self._process.kill()
             self._process.join()
-            self._process.close()
+            # Another thread that starts a process may be just reading the exit code of this one, which then seems to run.
+            with suppress(ValueError):
+                self._process.close()
         self._pipe.close()
 
 
