@@ -72,14 +72,16 @@ BEGIN
   IF p_lock_duration NOT BETWEEN '0' AND '7 days' THEN
     RAISE EXCEPTION 'lock_duration of a claim is %', p_lock_duration USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';
   END IF;
-  v_topic := CASE WHEN v_single THEN p_topics[1] ELSE messages.next_topic(v_wanted, v_first) END;
   LOOP
-    IF v_topic IS NULL AND NOT v_wrapped THEN
-      v_wrapped := true;
-      v_topic := messages.next_topic(v_wanted, '');
+    IF NOT v_is_rest THEN
+      EXIT WHEN v_left <= 0 OR v_bytes <= 0 OR (v_single AND v_topic IS NOT NULL);
+      v_topic := CASE WHEN v_single THEN p_topics[1] ELSE messages.next_topic(v_wanted, coalesce(v_topic, v_first)) END;
+      IF v_topic IS NULL AND NOT v_wrapped THEN
+        v_wrapped := true;
+        v_topic := messages.next_topic(v_wanted, '');
+      END IF;
+      EXIT WHEN v_topic IS NULL OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
     END IF;
-    EXIT WHEN v_topic IS NULL OR v_left <= 0 OR v_bytes <= 0
-      OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
 
     -- Most topics are plain: no message has a channel, and nothing limits claims. One statement tells, and the next one picks and locks: a
     -- claim of few messages costs what its statements cost. One in 64 goes the other way, for what may be below a low-water mark.
@@ -90,13 +92,15 @@ BEGIN
     CROSS JOIN messages.may_have_channels(v_topic) AS c
     CROSS JOIN messages.plain_policy(v_topic) AS q;
     v_is_empty := v_look.priority IS NULL AND NOT v_look.may_have_channels AND NOT v_is_rest;
-    EXIT WHEN v_single AND v_is_empty;
+    -- Nothing is there: another claim was faster since next_topic saw a message, or the only topic is empty.
+    CONTINUE WHEN v_is_empty;
     v_is_plain := v_look.is_plain AND NOT v_look.may_have_channels AND NOT v_is_rest AND v_claim % 64 <> 0
       AND (v_look.first_at > v_now) IS NOT TRUE;
     v_policy := CASE WHEN v_is_plain THEN v_look.policy ELSE messages.claim_policy(v_topic, v_now) END;
 
     v_nth := array_position(p_topics, v_topic);
     v_taken := CASE WHEN v_is_rest THEN v_found ELSE 0 END;
+    v_is_rest := false;
     v_room := coalesce(p_slots[v_nth] - v_taken, v_left);
     IF p_prefetch IS NOT NULL AND (v_policy.is_limited OR v_policy.limits_channels) THEN
       v_room := v_room - p_prefetch[v_nth];
@@ -190,11 +194,7 @@ BEGIN
       -- bytes. How many bytes were claimed is not known here.
       v_is_rest := v_is_plain AND v_found < v_room AND messages.has_due(v_topic, v_now);
       v_bytes := v_bytes - CASE WHEN NOT v_is_plain THEN v_picked.bytes WHEN v_found > 0 THEN v_bytes / 2 ELSE 0 END;
-      CONTINUE WHEN v_is_rest;
     END IF;
-    v_is_rest := false;
-    EXIT WHEN v_single OR v_left <= 0 OR v_bytes <= 0;
-    v_topic := messages.next_topic(v_wanted, v_topic);
   END LOOP;
   IF v_walk IS NOT NULL AND v_ended IS NOT NULL THEN
     PERFORM messages.save_claim_cursor(v_walk, v_ended, v_last);

@@ -15,7 +15,7 @@ BEGIN
   IF cardinality(p_wanted) = 1 AND p_wanted[1] <= p_after COLLATE "C" THEN
     RETURN NULL;
   END IF;
-  LOOP
+  WHILE v_from IS NOT NULL LOOP
     SELECT least(
       w.topic COLLATE "C",
       (SELECT m.topic FROM messages.message AS m
@@ -39,9 +39,7 @@ BEGIN
     SELECT min(w.topic COLLATE "C") INTO v_from
     FROM unnest(p_wanted) AS w (topic)
     WHERE w.topic COLLATE "C" > v_next COLLATE "C";
-    IF v_from IS NULL THEN
-      RETURN NULL;
-    END IF;
   END LOOP;
+  RETURN NULL;
 END
 $$;

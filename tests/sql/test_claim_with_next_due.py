@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.sql.queue import Queue, Row
+from tests.sql.queue import Background, Queue, Row
 
 
 def test_the_last_row_is_no_message_even_if_nothing_is_held_back_and_nothing_waits(queue: Queue) -> None:
@@ -245,3 +246,47 @@ def test_while_the_marks_are_raised_it_does_not(queue: Queue, ago: str, found: i
     queue.publish(available_at="2026-01-01")
 
     assert pick(queue, 64).count == found
+
+
+# What next_topic saw may be gone before the claim looks at the topic.
+
+
+@pytest.fixture
+def overtaken(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+) -> Callable[..., tuple[list[Row], Row]]:
+    """Return what a claim of topics returns after another session took the only message of `a` when the claim had chosen that topic."""
+
+    def claim(*topics: str, **named: Any) -> tuple[list[Row], Row]:
+        queue.let_claim_ids(lambda claim_id: claim_id % 64 != 0)
+        with other.conn.transaction():
+            # The claim reads policies, and so waits, after it has chosen the topic.
+            other.conn.execute("LOCK TABLE messages.topic")
+            claiming = background.start(queue.claim_with_next_due, *topics, **named)
+            eventually(lambda: background.is_blocked(queue))
+            other.claim_one("a")
+        result: tuple[list[Row], Row] = claiming.result(timeout=60)
+        return result
+
+    return claim
+
+
+@pytest.mark.parametrize("topics", [("a", "b"), ("a",)], ids=str)
+def test_a_claim_finds_nothing_where_another_one_takes_the_last_message_first(
+    queue: Queue, overtaken: Callable[..., tuple[list[Row], Row]], topics: tuple[str, ...]
+) -> None:
+    queue.publish("a")
+
+    assert overtaken(*topics) == ([], (*[None] * 19,))
+
+
+@pytest.mark.parametrize("after", [None, "c"])
+def test_a_claim_goes_on_with_the_other_topics_where_another_one_takes_the_last_message_first(
+    queue: Queue, overtaken: Callable[..., tuple[list[Row], Row]], after: str | None
+) -> None:
+    queue.publish("a")
+    left = [queue.publish("b"), queue.publish("c")]
+
+    claimed, _ = overtaken("a", "b", "c", after_topic=after)
+
+    assert sorted(row.id for row in claimed) == left
