@@ -1,7 +1,9 @@
 -- Count the attempts that ended since the last update, and open or close the breaker of a topic.
 -- Called by: count_breaker_attempts, and tick through update_breakers for the rest. Locks: the breaker's row, only if free at once: its
--- holder counts next time what it cannot see yet. Opening and closing raise an alert; these, and a probe that failed, NOTIFY topic_changed.
--- Result: the breaker's position; NULL = another session is updating it.
+-- holder counts next time what it cannot see yet. For a topic without one, a row of messages.mutex, also only if free at once: an INSERT of
+-- the same row would wait for the other session to commit, and two sessions that settle in opposite order would deadlock.
+-- Opening and closing raise an alert; these, and a probe that failed, NOTIFY topic_changed.
+-- Result: the breaker's position; NULL = another session is updating it, or creates one.
 CREATE OR REPLACE FUNCTION messages.update_breaker(p_topic text, p_policy jsonb)
 RETURNS text
 LANGUAGE plpgsql
@@ -12,9 +14,9 @@ DECLARE
   v_succeeded bigint;
   v_failed    bigint;
 BEGIN
-  INSERT INTO messages.breaker (topic)
-  SELECT p_topic WHERE NOT EXISTS (SELECT FROM messages.breaker AS b WHERE b.topic = p_topic)
-  ON CONFLICT DO NOTHING;
+  IF NOT EXISTS (SELECT FROM messages.breaker AS b WHERE b.topic = p_topic) AND messages.lock_mutex('breakers') THEN
+    INSERT INTO messages.breaker (topic) VALUES (p_topic) ON CONFLICT DO NOTHING;
+  END IF;
   SELECT b.* INTO v_was FROM messages.breaker AS b WHERE b.topic = p_topic FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     RETURN NULL;

@@ -1,5 +1,5 @@
 -- Update all breakers, and delete those of topics that no longer have one. If such a breaker was open, announce that it closed.
--- Called by: tick. Locks: as update_breaker. Result: how many breakers are open.
+-- Called by: tick. Locks: as update_breaker; a breaker that a settle is updating is left to the next tick. Result: how many breakers are open.
 CREATE OR REPLACE FUNCTION messages.update_breakers()
 RETURNS bigint
 LANGUAGE plpgsql
@@ -20,9 +20,13 @@ BEGIN
   END LOOP;
   FOR v_gone IN
     DELETE FROM messages.breaker AS b
-    USING messages.topic AS d
-    WHERE d.topic = '*' AND d.breaker IS NULL
-      AND NOT EXISTS (SELECT FROM messages.topic AS t WHERE t.topic = b.topic AND t.breaker IS NOT NULL)
+    WHERE b.ctid = ANY (ARRAY(
+      SELECT o.ctid
+      FROM messages.breaker AS o
+      CROSS JOIN messages.topic AS d
+      WHERE d.topic = '*' AND d.breaker IS NULL
+        AND NOT EXISTS (SELECT FROM messages.topic AS t WHERE t.topic = o.topic AND t.breaker IS NOT NULL)
+      FOR UPDATE OF o SKIP LOCKED))
     RETURNING b.*
   LOOP
     IF v_gone.position = 'open' THEN

@@ -31,7 +31,7 @@ AS $$
            END,
            x.xmax
     FROM messages.mutex AS x
-    WHERE x.kind <> 'low_water'
+    WHERE x.kind NOT IN ('breakers', 'low_water')
     UNION ALL
     SELECT 'depth', d.topic, format('the counter of topic %s: anyone who else publishes to it waits', d.topic), d.xmax FROM messages.depth AS d
     UNION ALL

@@ -49,3 +49,20 @@ def test_a_failed_probe_opens_it_again(broken: Queue) -> None:
 
     assert breaker(broken).position == "open"
     assert broken.claim() == []
+
+
+def test_settles_that_create_breakers_in_opposite_order_do_not_wait_for_each_other(queue: Queue, other: Queue) -> None:
+    for topic in "ab":
+        queue.policy(topic, breaker=BREAKER)
+        queue.publish_many(2, topic)
+    first, second, third, fourth = sorted(queue.claim("a", "b"), key=lambda row: row.topic)
+
+    with queue.conn.transaction(), other.conn.transaction():
+        other.conn.execute("SET LOCAL lock_timeout = '10s'")
+        queue.settle("complete", [first])
+        other.settle("complete", [third])
+        other.settle("complete", [second])
+        queue.settle("complete", [fourth])
+    queue.call("update_breakers")
+
+    assert queue.rows("SELECT topic, succeeded FROM messages.breaker ORDER BY 1") == [("a", 2), ("b", 2)]

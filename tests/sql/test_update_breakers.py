@@ -40,3 +40,20 @@ def test_a_breaker_without_a_policy_is_deleted(queue: Queue) -> None:
 
     assert breaker(queue) is None
     assert len(queue.claim()) == 16
+
+
+def test_a_breaker_without_a_policy_that_a_settle_updates_is_left_to_the_next_tick(queue: Queue, other: Queue) -> None:
+    queue.policy(breaker=BREAKER)
+    queue.publish_many(2)
+    claimed = queue.claim()
+    queue.settle("complete", claimed[:1])
+
+    with queue.conn.transaction():
+        queue.settle("complete", claimed[1:])
+        other.conn.execute("SET lock_timeout = '10s'")
+        other.policy(breaker=None)
+        other.call("update_breakers")
+        assert breaker(other) is not None
+    other.call("update_breakers")
+
+    assert breaker(other) is None
