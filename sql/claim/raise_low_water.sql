@@ -1,6 +1,6 @@
 -- Move the marks from which claims read, so that a claim does not walk over index entries of messages that are gone.
--- Called by: tick, and by daemons about once a second. Locks: low_water_mark as its guard (returns if held), then rows of low_water in the
--- order of its key.
+-- Called by: tick, and by daemons about once a second. Locks: low_water_mark as its guard (returns if held), then rows of low_water,
+-- skipping those that a settle has locked.
 -- Result: how many places have a mark now.
 --
 -- The channels of a topic have one mark together, as the place with the priority -1 (see channel_low_water).
@@ -58,11 +58,14 @@ BEGIN
     v_at := CASE WHEN v_from > '-infinity' OR clock_timestamp() - v_looks >= p_slow THEN least(v_mark.safe_at, v_first) END;
     v_marks := v_marks + (v_at IS NOT NULL)::integer;
     IF v_at IS DISTINCT FROM v_place.at THEN
-      -- Not if a settle has lowered it since: it would hide what was put back.
+      -- Not if a settle has lowered it since, or is about to: it would hide what was put back.
       UPDATE messages.low_water AS w SET at = v_at
-      WHERE w.topic = v_place.topic AND w.priority = v_place.priority AND w.at IS NOT DISTINCT FROM v_place.at;
+      WHERE w.ctid = (
+        SELECT o.ctid FROM messages.low_water AS o
+        WHERE o.topic = v_place.topic AND o.priority = v_place.priority AND o.at IS NOT DISTINCT FROM v_place.at
+        FOR NO KEY UPDATE SKIP LOCKED);
     END IF;
-    IF v_at < v_place.at THEN
+    IF FOUND AND v_at < v_place.at THEN
       PERFORM messages.notify_topics(ARRAY[v_place.topic], v_at);
     END IF;
   END LOOP;

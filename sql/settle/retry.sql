@@ -5,7 +5,7 @@
 -- p_states: a new checkpoint; NULL keeps the old one, JSON null clears it.
 -- A message with a key is archived as cancelled if a newer message of its key is ready and key_on_retry is supersede. (A newer message that
 -- is blocked, perhaps by this very message, is not ready.) With strict_lock an expired lock is lost, except for lock_expired.
--- Locks: the rows in the order of their ids, as archive and cancel do, then low_water of ordered topics in the order of its key; an open
+-- Locks: the rows in the order of their ids, as archive and cancel do, then as lower_low_water for ordered topics; an open
 -- transaction that saves a step is waited for, since the next attempt must see it. Result: the ids whose lock was lost; nothing was changed
 -- for them.
 CREATE OR REPLACE FUNCTION messages.retry(
@@ -71,22 +71,17 @@ BEGIN
     WHERE m.id = e.id AND NOT e.is_superseded
       AND (e.backoff ->> 'max_total' IS NULL OR e.available_at <= e.first_started + (e.backoff ->> 'max_total')::interval)
     RETURNING m.id, m.topic, m.channel, m.available_at, e.available_at AS due, e.ordered
-  ), lowered AS (
-    UPDATE messages.low_water AS w
-    SET at = a.available_at
-    FROM (
-      SELECT a.topic, min(a.available_at) AS available_at FROM again AS a WHERE a.ordered GROUP BY 1 ORDER BY 1
-    ) AS a
-    WHERE w.topic = a.topic AND w.priority = -1 AND w.at > a.available_at
   )
   SELECT coalesce(array_agg(a.id), '{}') AS ids, array_agg(a.topic::text) AS topics, min(a.due) AS due,
          array_agg((a.topic, a.channel, a.id, a.due)::messages.channel_block) FILTER (WHERE a.ordered) AS blocks,
+         array_agg((a.topic, -1, a.available_at)::messages.low_water) FILTER (WHERE a.ordered) AS places,
          (SELECT array_agg(e.id) FROM ended AS e WHERE e.is_superseded) AS superseded
   INTO v_back
   FROM again AS a;
   v_again := v_back.ids;
 
   IF v_back.blocks IS NOT NULL THEN
+    PERFORM messages.lower_low_water(v_back.places);
     PERFORM messages.hold_ordered_channels(v_back.blocks);
   END IF;
   IF v_back.topics IS NOT NULL THEN

@@ -6,7 +6,7 @@
 -- its key.
 -- (With its attempt still counted both could stay, too, and at the limit of its attempts it would end without ever having run.) A message
 -- that commits in between causes a unique violation, which return_attempts handles.
--- Locks: the rows in the order of their ids, as archive and cancel do, then low_water of their topics in the order of its key. Result: the
+-- Locks: the rows in the order of their ids, as archive and cancel do, then as lower_low_water. Result: the
 -- ids that were unlocked or gave way.
 CREATE OR REPLACE FUNCTION messages.try_return_attempts(
   p_ids bigint[], p_claim_ids bigint[], p_delays interval[], p_untils timestamptz[], p_states jsonb[], p_outcome text,
@@ -24,6 +24,7 @@ DECLARE
   v_topics     text[];
   v_due        timestamptz;
   v_blocks     messages.channel_block[];
+  v_places     messages.low_water[];
 BEGIN
   SELECT array_agg(u.id) FILTER (WHERE NOT u.stays), array_agg(u.claim_id) FILTER (WHERE NOT u.stays), array_agg(u.id) FILTER (WHERE u.stays)
   INTO v_ids, v_claims, v_kept
@@ -72,26 +73,18 @@ BEGIN
     ) AS is_first
     WHERE m.id = e.id AND m.claim_id = e.claim_id AND (m.lock_expires_at > v_now OR NOT messages.has_strict_lock(m.topic))
     RETURNING m.id, m.topic, m.channel, m.priority, m.available_at, is_first.due, is_first.ordered
-  ), lowered AS (
-    UPDATE messages.low_water AS w
-    SET at = u.available_at
-    FROM (
-      SELECT u.topic, CASE WHEN u.channel IS NULL THEN u.priority ELSE -1 END AS priority, min(u.available_at) AS available_at
-      FROM unlocked AS u
-      GROUP BY 1, 2
-      ORDER BY 1, 2
-    ) AS u
-    WHERE w.topic = u.topic AND w.priority = u.priority AND w.at > u.available_at
   )
   SELECT coalesce(array_agg(u.id), '{}'), array_agg(DISTINCT u.topic), min(CASE WHEN u.ordered THEN u.due ELSE u.available_at END),
-         array_agg((u.topic, u.channel, u.id, u.due)::messages.channel_block) FILTER (WHERE u.ordered)
-  INTO v_ids, v_topics, v_due, v_blocks
+         array_agg((u.topic, u.channel, u.id, u.due)::messages.channel_block) FILTER (WHERE u.ordered),
+         array_agg((u.topic, CASE WHEN u.channel IS NULL THEN u.priority ELSE -1 END, u.available_at)::messages.low_water)
+  INTO v_ids, v_topics, v_due, v_blocks, v_places
   FROM unlocked AS u;
 
   IF v_blocks IS NOT NULL THEN
     PERFORM messages.hold_ordered_channels(v_blocks);
   END IF;
   IF v_topics IS NOT NULL THEN
+    PERFORM messages.lower_low_water(v_places);
     PERFORM messages.notify_topics(v_topics, v_due);
   END IF;
   RETURN v_ids || v_superseded;

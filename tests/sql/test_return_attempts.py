@@ -160,20 +160,3 @@ def test_a_low_water_mark_is_not_raised(queue: Queue, settle: str) -> None:
     queue.settle(settle, claimed)
 
     assert queue.value("SELECT at < '2020-01-02' FROM messages.low_water")
-
-
-def test_two_sessions_that_return_messages_in_opposite_order_never_deadlock(
-    queue: Queue, other: Queue, third: Queue, background: Background, eventually: Callable[..., Any]
-) -> None:
-    for topic in ("a", "b"):
-        queue.publish_many(3, topic, wait="-1 hour")
-    ones, twos = ({c.topic: c for c in queue.claim("a", "b", slots=[1, 1])} for _ in range(2))
-    queue.conn.execute("UPDATE messages.low_water SET at = now()")
-
-    with third.conn.transaction():
-        third.conn.execute("SELECT FROM messages.low_water FOR UPDATE")
-        one = background.start(queue.settle, "release", [ones["a"], ones["b"]])
-        two = background.start(other.settle, "release", [twos["b"], twos["a"]])
-        eventually(lambda: background.is_blocked(queue) and background.is_blocked(other))
-
-    assert (one.result(timeout=60), two.result(timeout=60)) == ([], [])
