@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.logs import LOGGING
 from tests.faults.system import System, system
 from tests.server.postgres import Postgres
 from tests.server.servers import Missing, Servers
@@ -18,7 +19,7 @@ from tests.server.servers import Missing, Servers
 def shaken_server(session_servers: Servers) -> Iterator[Postgres]:
     """A server for these tests alone."""
     try:
-        with session_servers.private_server() as server:
+        with session_servers.private_server(**LOGGING) as server:
             yield server
     except Missing as missing:
         pytest.skip(str(missing))

@@ -86,6 +86,7 @@ class RemoteWorker(Actor):
     def _turn(self, client: httpx.Client) -> None:
         asked = {"topics": [REMOTE], "worker": self.name, "limit": self.chance.randint(1, 4), "wait": 1}
         answer = client.post("/claim", json=asked)
+        assert answer.status_code in {httpx.codes.OK, httpx.codes.SERVICE_UNAVAILABLE}, answer.text
         if answer.status_code != httpx.codes.OK:
             self.stopping.wait(0.3)
             return

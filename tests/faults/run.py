@@ -16,11 +16,12 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from tests.daemon.process import Daemon
+from tests.faults import logs
 from tests.faults.checker import Checker, Finding
 from tests.faults.intruders import HOSTILE, VISITOR, HostilePublisher, Visitor
 from tests.faults.ledger import Group, Ledger
 from tests.faults.remote import RemoteWorker
+from tests.faults.rivals import Rival
 from tests.faults.storm import STOPPED_WITHIN_S, Storm
 from tests.faults.system import System
 from tests.faults.topics import PUBLISHED, REMOTE, WORKED
@@ -29,8 +30,6 @@ from tests.faults.traffic import Actor, Operator, Publisher, acting
 # The pause between two checks; at most a fifth of the time is spent on them.
 CHECK_EVERY_S = 0.4
 DRAINED_WITHIN_S = 90
-# Events that only a bug of the daemon logs.
-NEVER_LOGGED = {"loop.crashed", "settle.refused", "settle.failed"}
 # Longer than a drain waits.
 LONG = {"do": "succeed", "for": 8}
 WAITING = "SELECT id, topic FROM messages.message WHERE topic = ANY (%s) LIMIT 20"
@@ -163,6 +162,7 @@ class Run:
         ways = enumerate((direct, proxied, proxied))
         return [
             *(Publisher(number, topics, dsn, self.ledger, self.seed) for number, dsn in ways),
+            *(Rival(f"rival-{n}", direct, self.system.journal.path, self.ledger, self.seed) for n in range(3)),
             Operator("operator", direct, self.ledger, self.seed),
             Visitor("visitor", self._dsn_of(VISITOR), self.ledger, self.seed),
             *(
@@ -239,7 +239,13 @@ class Run:
         return [json.loads(line) for line in self.system.journal.path.read_text().rpartition("\n")[0].splitlines()]
 
     def _logged(self) -> list[str]:
-        return [f"daemon {each.pid} logged {entry}" for each in self.system.fleet.daemons for entry in _never(each)]
+        """Return what the server and the daemons logged that the storm did not cause."""
+        server, disturbed = self.system.server, self.storm.disturbances
+        return logs.of_server(server.place.data, self.system.database.name, disturbed) + [
+            f"daemon {daemon.pid} logged {entry}"
+            for daemon in self.system.fleet.daemons
+            for entry in logs.of_daemon(daemon.logged(), disturbed)
+        ]
 
     def _report(self) -> Report:
         return Report(
@@ -250,10 +256,6 @@ class Run:
             len(self.storm.crashes),
             self.findings,
         )
-
-
-def _never(daemon: Daemon) -> list[dict[str, Any]]:
-    return [entry for entry in daemon.logged() if entry["event"] in NEVER_LOGGED or entry.get("level") == "critical"]
 
 
 def shuffled(names: list[str], times: int, seed: str) -> list[str]:

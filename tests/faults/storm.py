@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 
 from tests.daemon.process import Daemon
+from tests.faults.logs import Disturbances
 from tests.faults.system import System
 from tests.sql.queue import Queue
 
@@ -30,6 +31,7 @@ class Action:
     """A fault in progress."""
 
     name: str
+    began_at: float
     ends_at: float
     end: ExitStack
 
@@ -42,6 +44,7 @@ class Storm:
         happened: the events: (wall clock, what).
         crashes: when the server crashed, by the wall clock.
         problems: errors of daemons.
+        disturbances: when faults touched connections.
     """
 
     system: System
@@ -49,6 +52,7 @@ class Storm:
     happened: list[tuple[float, str]] = field(default_factory=list)
     crashes: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    disturbances: Disturbances = field(default_factory=Disturbances)
     busy: set[object] = field(default_factory=set)
     drains: list[threading.Thread] = field(default_factory=list)
 
@@ -107,12 +111,14 @@ class Storm:
 
     def restore(self) -> None:
         """Remove all faults."""
+        began_at = time.time()
         self.system.server.place.start()
         for proxy in (self.system.for_daemons, self.system.for_publishers):
             proxy.flow()
             proxy.cut()
         for daemon in self.system.daemons:
             daemon.send(signal.SIGCONT)
+        self.disturbances.times.append((began_at, time.time()))
         self.note("all faults are removed")
 
     def note(self, what: str) -> None:
@@ -126,7 +132,7 @@ class Storm:
 
     def _begin(self, name: str) -> bool:
         fault, lasts = self.faults[name]
-        end = ExitStack()
+        began_at, end = time.time(), ExitStack()
         try:
             end.enter_context(fault())
         except Busy:
@@ -135,7 +141,7 @@ class Storm:
             # The server is stopped, so nothing of it can be cut or held.
             self.note(f"{name}: not now")
             return True
-        self.going.append(Action(name, time.monotonic() + self.chance.uniform(*lasts), end))
+        self.going.append(Action(name, began_at, time.monotonic() + self.chance.uniform(*lasts), end))
         return True
 
     def _end_what_is_over(self) -> None:
@@ -144,6 +150,8 @@ class Storm:
             with suppress(psycopg.OperationalError):
                 action.end.close()
             self.note(f"{action.name}: over")
+            if action.name not in SPARE_CONNECTIONS:
+                self.disturbances.times.append((action.began_at, time.time()))
 
     @contextmanager
     def _taking(self, thing: object) -> Iterator[None]:
@@ -393,6 +401,9 @@ class Storm:
 
 OF_DAEMONS = {"kill a daemon", "freeze a daemon", "drain a daemon"}
 OF_THE_WEB = {"kill the web server"}
+SPARE_CONNECTIONS = {
+    "drain a daemon", "vacuum", "switch notifications off", "hold a snapshot", "two ticks at once", "lock the rows of a topic",
+}  # fmt: skip
 
 
 class Busy(Exception):

@@ -49,6 +49,7 @@ class Topic:
 
 
 REMOTE = "remote"
+RACED = ["raced-a", "raced-b"]
 EVERY_END = (
     "succeed",
     "succeed",
@@ -107,6 +108,8 @@ TOPICS = {
     "stepped": Topic(("step", "step", "step then raise"), {"max_attempts": 8}, {"handler": "scripted:run_steps"}),
     # Run over HTTP, by workers that die and that settle late.
     REMOTE: Topic((*["succeed"] * 12, "raise", "forget", "late"), {"max_attempts": 8}, handler=None),
+    # Run by workers in SQL.
+    **{name: Topic(settings={"max_attempts": 8}, handler=None) for name in RACED},
     # A topic without a handler, and a paused one: the checker examines their messages at the end.
     "unhandled": Topic(handler=None),
     "shut": Topic(
@@ -114,7 +117,7 @@ TOPICS = {
     ),
 }
 # The topics that publishers use while daemons run, and while only workers over HTTP do.
-PUBLISHED = [name for name in TOPICS if name != REMOTE]
+PUBLISHED = [name for name in TOPICS if name not in (REMOTE, *RACED)]
 WORKED = {name: topic.handler for name, topic in TOPICS.items() if topic.handler is not None}
 LASTING = {name for name, topic in TOPICS.items() if topic.lasting}
 TIMED = {name for name, topic in TOPICS.items() if "timeout" in topic.settings}
