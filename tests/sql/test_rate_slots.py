@@ -72,3 +72,21 @@ def test_a_raised_rate_applies_at_once_to_earlier_charges(queue: Queue) -> None:
     assert slots(queue, 10, 1).slots == 0
     queue.later("0.1 s")
     assert slots(queue, 10, 1).slots == 1
+
+
+def test_a_claim_does_not_wait_for_a_transaction_that_changes_the_rate_and_stays_open(
+    queue: Queue, other: Queue
+) -> None:
+    queue.policy(dequeue_rate=1, burst=10)
+    queue.publish_many(20)
+    assert len(queue.claim(limit=10)) == 10
+    queue.later("5 s")
+
+    with other.conn.transaction():
+        other.policy(dequeue_rate=100, burst=10)
+        queue.conn.execute("SET lock_timeout = '10s'")
+        claimed, left = queue.claim_with_next_due()
+        assert (claimed, list(left.held_back)) == ([], ["topic t"])
+
+    queue.later("1 s")
+    assert len(queue.claim()) == 10
