@@ -208,7 +208,7 @@ class Checker:
               ON w.topic = m.topic AND w.priority = CASE WHEN m.channel IS NULL THEN m.priority ELSE -1 END
             """,
         )
-        expected = dict.fromkeys(["unhandled", "lettered.dlq", *RACED], {"unhandled"})
+        expected = {topic: {"unhandled"} for topic in ("unhandled", "lettered.dlq", *RACED)}
         codes: dict[int, set[str]] = defaultdict(set)
         for row in rows:
             codes[row.id].add(row.code)
