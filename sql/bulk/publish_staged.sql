@@ -44,11 +44,8 @@ BEGIN
   v_now := clock_timestamp();
   INSERT INTO messages.message (topic, channel, priority, payload, body, headers, created_at, available_at, expires_at, max_attempts)
   SELECT s.topic, s.channel, s.priority, s.payload, s.body, s.headers, v_now,
-         CASE WHEN s.delay IS NULL THEN coalesce(s.available_at, v_now) ELSE v_now + s.delay END,
-         CASE
-           WHEN s.ttl IS NULL THEN s.expires_at
-           ELSE least(greatest(coalesce(s.available_at, v_now + s.delay, v_now), v_now) + s.ttl, '9000-01-01 00:00+00')
-         END,
+         messages.staged_start(s.available_at, s.delay, v_now),
+         messages.staged_end(s.available_at, s.delay, s.ttl, s.expires_at, v_now),
          s.max_attempts
   FROM messages.publish_stage AS s
   WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL AND s.key IS NULL;
@@ -102,28 +99,31 @@ $$;
 
 -- Mark the staged rows that the policies of their topics reject: topics that accept no publishes, and rows that are too large.
 -- Called by: publish_staged, before it inserts; what full topics and rates refuse is refused to the whole job.
+-- The policies of all topics are one value, and each row looks its own up in it: a join without statistics may compare each row with each topic.
 -- Locks: the rows that it marks. Nothing is read while no topic of the database uses such a policy.
 CREATE OR REPLACE FUNCTION messages.reject_staged(p_attempts uuid[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$
+DECLARE
+  -- By topic: how many bytes fit; null = it accepts no publishes.
+  v_limits jsonb;
 BEGIN
   IF NOT messages.has_policies() THEN
     RETURN;
   END IF;
+  SELECT jsonb_object_agg(d.topic, CASE WHEN a.accept_publishes THEN a.max_payload_bytes END)
+  INTO v_limits
+  FROM (SELECT DISTINCT s.topic FROM messages.publish_stage AS s WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL) AS d
+  CROSS JOIN LATERAL messages.publish_policy(d.topic) AS a
+  WHERE NOT a.accept_publishes OR a.max_payload_bytes IS NOT NULL;
   UPDATE messages.publish_stage AS s
   SET reason = CASE
-    WHEN NOT t.accept_publishes THEN format('topic %s does not accept publishes', s.topic)
+    WHEN v_limits ->> s.topic IS NULL THEN format('topic %s does not accept publishes', s.topic)
     ELSE format('it has %s bytes, max_payload_bytes of topic %s is %s',
-                coalesce(octet_length(s.payload::text), octet_length(s.body)), s.topic, t.max_payload_bytes)
+                coalesce(octet_length(s.payload::text), octet_length(s.body)), s.topic, v_limits ->> s.topic)
   END
-  FROM (
-    SELECT d.topic, a.accept_publishes, a.max_payload_bytes
-    FROM (SELECT DISTINCT o.topic FROM messages.publish_stage AS o WHERE o.attempt = ANY (p_attempts) AND o.reason IS NULL) AS d
-    CROSS JOIN LATERAL messages.publish_policy(d.topic) AS a
-    WHERE NOT a.accept_publishes OR a.max_payload_bytes IS NOT NULL
-  ) AS t
-  WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL AND s.topic = t.topic
-    AND (NOT t.accept_publishes OR coalesce(octet_length(s.payload::text), octet_length(s.body)) > t.max_payload_bytes);
+  WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL AND v_limits ? s.topic
+    AND coalesce(coalesce(octet_length(s.payload::text), octet_length(s.body)) > (v_limits ->> s.topic)::integer, true);
 END
 $$;

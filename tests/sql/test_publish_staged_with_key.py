@@ -133,3 +133,50 @@ def test_a_row_that_has_expired_already_ends_as_expired_and_is_never_run(queue: 
 
     assert queue.claim() == []
     assert queue.value("SELECT result FROM messages.message_archive") == "expired"
+
+
+def test_rows_of_one_key_make_one_message_that_begins_as_the_first_and_ends_as_the_last(queue: Queue) -> None:
+    first = {"channel": "c", "priority": 2, "available_at": "2100-01-01 00:00+00", "max_attempts": 3}
+    last = {"channel": "d", "priority": 3, "expires_at": "2400-01-02 00:00+00", "headers": '{"b": 2}'}
+
+    done = publish_rows(queue, {**keyed(1, "replace"), **first}, keyed(2, "append"), {**keyed(3, "replace"), **last})
+
+    row = queue.row("SELECT * FROM messages.message")
+    assert (done.published, row.payload, row.headers) == (3, 3, {"b": 2})
+    assert (row.channel, row.priority, row.max_attempts, row.available_at.year) == ("c", 2, 3, 2100)
+    assert row.expires_at.year == 2400
+
+
+@pytest.mark.parametrize("policy", BY_ONE, ids=str)
+def test_what_is_appended_comes_in_order_after_the_last_replacement(queue: Queue, policy: dict[str, Any]) -> None:
+    if policy:
+        queue.policy(**policy)
+    queue.publish(key="k", payload={"n": 0}, headers={"a": 0, "b": 0})
+    modes = ["append", "replace", "ignore", "append", "append"]
+    rows = [{**keyed(n, mode), "headers": f'{{"h": {n}}}'} for n, mode in enumerate(modes, 1)]
+    rows[-1]["payload"] = "[5, 6]"
+
+    done = publish_rows(queue, *rows)
+
+    assert (done.published, done.ignored, done.rejected) == (4, 1, 0)
+    assert queue.rows("SELECT payload, headers FROM messages.message") == [([2, 4, 5, 6], {"h": 5})]
+
+
+def test_of_rows_that_are_appended_to_one_key_only_those_that_do_not_fit_are_rejected(queue: Queue) -> None:
+    queue.policy(max_payload_bytes=15)
+    rows = [keyed(n, "append") for n in (1, 2, 1_000_000_000, 3)]
+
+    done = publish_rows(queue, *rows)
+
+    assert (done.published, done.rejected) == (3, 1)
+    assert payloads(queue) == [[1, 2, 3]]
+    assert "max_payload_bytes" in rejected(queue)[0].reason
+
+
+def test_more_than_one_message_may_hold_is_appended_to_one_key_as_far_as_it_fits(queue: Queue) -> None:
+    text = '"' + "x" * 3_000_000 + '"'
+
+    done = publish_rows(queue, *({**keyed(0, "append"), "payload": text} for _ in range(7)))
+
+    assert (done.published, done.rejected) == (5, 2)
+    assert len(payloads(queue)[0]) == 5
