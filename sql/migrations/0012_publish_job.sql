@@ -49,8 +49,12 @@ CREATE UNLOGGED TABLE messages.publish_stage (
   max_attempts messages.tally,
   on_conflict  text,
   reason       text,
-  given        jsonb,
+  given        messages.json_up_to_16_mib,
 
+  CONSTRAINT publish_stage_reason_is_short
+    CHECK (length(reason) <= 1000),
+  CONSTRAINT publish_stage_given_has_a_reason
+    CHECK (given IS NULL OR reason IS NOT NULL),
   CONSTRAINT publish_stage_is_a_message
     CHECK (reason IS NOT NULL OR (topic IS NOT NULL AND num_nonnulls(payload, body) = 1 AND right(topic, 4) <> '.dlq')),
   CONSTRAINT publish_stage_waits_are_bounded

@@ -53,6 +53,27 @@ def test_rows_that_were_staged_more_than_a_day_ago_are_deleted_in_bounded_number
     assert queue.rows("SELECT FROM messages.publish_attempt") == []
 
 
+def test_rows_whose_attempt_is_gone_are_deleted_while_others_stage(queue: Queue) -> None:
+    gone = [stage(queue, {}, {"reason": "bad", "given": '{"n": 1}'}, job=f"j{n}") for n in range(3)]
+    stage(queue, {})
+    queue.conn.execute("DELETE FROM messages.publish_attempt WHERE attempt = ANY (%s)", [gone])
+
+    assert (queue.call("prune_jobs", 4), staged(queue)) == (4, 3)
+    assert (queue.call("prune_jobs", 4), staged(queue)) == (2, 1)
+
+
+def test_one_call_deletes_many_old_attempts_and_jobs(queue: Queue) -> None:
+    for n in range(5):
+        publish_rows(queue, BAD, job=f"published {n}")
+        stage(queue, {}, job=f"staged {n}")
+    queue.later("31 days")
+
+    queue.call("prune_jobs")
+
+    assert (jobs(queue), staged(queue)) == ([], 0)
+    assert queue.rows("SELECT FROM messages.publish_attempt") == []
+
+
 def test_rows_that_are_being_published_are_skipped(queue: Queue, other: Queue) -> None:
     stage(queue, {})
     other.later("2 days")
