@@ -117,6 +117,16 @@ class KeyTaken(PublishRejected):
     sqlstate = "23505"
 
 
+class PublishConflict(PublishRejected):
+    """Another transaction publishes, claims or ends what this one needs, and PostgreSQL ended this one: repeat the whole transaction.
+
+    The `sqlstate` of its `__cause__` is 40P01 (a deadlock: two transactions took the same keys in different orders), or 40001 (above READ
+    COMMITTED only: what this transaction has to see was committed after it began).
+    """
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
 class LockLost(PgrouseError):
     """The message is not this worker's any more: its lock expired, or it was cancelled. What was settled was not changed."""
 

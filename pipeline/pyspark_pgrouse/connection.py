@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 from psycopg import OperationalError, ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.errors import DeadlockDetected
 
 from pgrouse import search_path
 from pgrouse.config import dsn as dsns
@@ -116,7 +117,7 @@ def run_with_retry(
     *,
     known: bool = False,
 ) -> T:
-    """Open a connection, call the function with it, and close it; try again if the server went away.
+    """Open a connection, call the function with it, and close it; try again after a deadlock, or if the server went away.
 
     Args:
         dsn: as in `connect`.
@@ -126,7 +127,9 @@ def run_with_retry(
 
     Raises:
         DatabaseUnreachable: it was never there, or did not come back in time.
+        psycopg.errors.DeadlockDetected: until the time was over.
     """
+    lost: Exception
     for _ in _attempts(retry_timeout_s):
         try:
             with connect(dsn) as conn:
@@ -136,6 +139,8 @@ def run_with_retry(
             lost = error
             if not known:
                 raise
+        except DeadlockDetected as error:
+            lost = error
         except OperationalError as error:
             lost = DatabaseUnreachable(_redacted(error, dsn))
             if not conn.broken:

@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -26,7 +27,16 @@ from sqlalchemy.pool import NullPool
 
 from pgrouse import MessageResult, NewMessage, publish, publish_many, wait_for
 from pgrouse.crypto.envelope import ENCRYPTED_BY
-from pgrouse.errors import InvalidMessage, InvalidPayload, KeyTaken, SchemaMismatch, TopicClosed, TopicFull
+from pgrouse.errors import (
+    InvalidMessage,
+    InvalidPayload,
+    KeyTaken,
+    PgrouseError,
+    PublishConflict,
+    SchemaMismatch,
+    TopicClosed,
+    TopicFull,
+)
 from pgrouse.printable import INVISIBLE
 from pgrouse.publishing.drivers import django_driver, sqlalchemy_driver
 from tests.drivers.callers import CALLERS, DISTINCT, Caller, django_connection, for_asyncpg, url
@@ -563,3 +573,82 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"sqlalchemy", "
     done = subprocess.run([sys.executable, "-c", code, shared.dsn], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
+
+
+# Other transactions
+
+
+@contextmanager
+def taking_keys_in_another_order(dsn: str, end: str, eventually: Callable[..., Any]) -> Iterator[Future[None]]:
+    """Hold key b of topic t, take key a as soon as another session waits for b, and end the transaction."""
+    with psycopg.connect(dsn) as conn, ThreadPoolExecutor(1) as thread:
+        # The other session is the one that PostgreSQL ends: it is the first to look for a deadlock.
+        conn.execute("SET deadlock_timeout = '1h'")
+        insert = "INSERT INTO messages.message (topic, key, payload) VALUES ('t', %s, '0')"
+        conn.execute(insert, ["b"])
+
+        def go_on() -> None:
+            waiting = "SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+            eventually(lambda: conn.execute(waiting).rowcount)
+            conn.execute(insert, ["a"])
+            conn.execute(end)
+
+        yield thread.submit(go_on)
+
+
+@pytest.mark.parametrize(("end", "returning"), [("COMMIT", False), ("ROLLBACK", True)])
+def test_publish_many_goes_on_after_a_deadlock_and_the_transaction_too(
+    distinct: Open, shared: Database, table: Connection, eventually: Callable[..., Any], end: str, returning: bool
+) -> None:
+    many = [NewMessage(topic="t", key=key) for key in "ab"]
+    with distinct() as it:
+        it.execute("SET LOCAL deadlock_timeout = '3s'")
+        it.publish("before")
+        with taking_keys_in_another_order(shared.dsn, end, eventually) as other:
+            outcome = result_or_error(it.publish_many, many, returning=returning)
+            other.result(60)
+        it.publish("after")
+
+    taken = end == "COMMIT"
+    assert isinstance(outcome, KeyTaken) if taken else not isinstance(outcome, Exception)
+    assert sorted(stored(table, "topic, coalesce(key, '')")) == [("after", ""), ("before", ""), ("t", "a"), ("t", "b")]
+
+
+def test_a_generator_cannot_go_on_after_a_deadlock_and_the_error_says_what_to_do(
+    shared: Database, table: Connection, eventually: Callable[..., Any]
+) -> None:
+    many = (NewMessage(topic="t", key=key) for key in "ab")
+    with CALLERS["psycopg"](shared.dsn) as it:
+        it.execute("SET LOCAL deadlock_timeout = '3s'")
+        with taking_keys_in_another_order(shared.dsn, "COMMIT", eventually) as other:
+            outcome = result_or_error(it.publish_many, many)
+            other.result(60)
+        it.publish("after")
+
+    assert isinstance(outcome, PublishConflict)
+    assert "repeat the transaction" in str(outcome)
+    assert len(stored(table)) == 3
+
+
+@pytest.mark.parametrize("on_conflict", ["ignore", "replace", "append"])
+def test_a_key_that_was_committed_after_the_snapshot_is_a_conflict_that_names_the_fix(
+    distinct: Open, table: Connection, on_conflict: str
+) -> None:
+    def publish_late() -> None:
+        with distinct() as it:
+            it.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            it.execute("SELECT 1 FROM messages.message LIMIT 1")
+            table.execute("INSERT INTO messages.message (topic, key, payload) VALUES ('t', 'k', '0')")
+            it.publish("t", 1, key="k", on_conflict=on_conflict)
+
+    with pytest.raises(PublishConflict, match="repeat the transaction, or use READ COMMITTED"):
+        publish_late()
+
+    assert stored(table) == [("t", 0)]
+
+
+def result_or_error(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    try:
+        return function(*args, **options)
+    except PgrouseError as error:
+        return error

@@ -178,6 +178,7 @@ class CopyRows:
         self, messages: Iterable[NewMessage], sending: NoTrace | PublishSpan = NO_TRACE, cipher: Cipher | None = None
     ) -> None:
         self.count = 0
+        self._sending = sending
         self._cipher = cipher
         self._began = 0
         # Exactly these: to take the messages of another kind may run code of the caller, which may use the connection.
@@ -187,6 +188,10 @@ class CopyRows:
         self._schemas = SchemaSnapshot(None)
         self._rows = self._checked(messages)
         self._next = next(self._rows, None)
+
+    def again(self) -> CopyRows | None:
+        """Return the same messages from the first one on; None if they can be taken only once."""
+        return None if self._listed is None else CopyRows(self._listed, self._sending, self._cipher)
 
     def parts(self, found: tuple[Any, ...] | None) -> Iterator[CopyPart]:
         """Yield them, each to be taken whole before the next. found: what READ_START returned, the server's clock and all schemas."""

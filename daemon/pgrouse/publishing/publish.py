@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from pgrouse.errors import InvalidMessage, InvalidPayload
+from pgrouse.errors import InvalidMessage, InvalidPayload, PublishConflict
 from pgrouse.publishing import schema_cache
 from pgrouse.publishing.copy_rows import READ_START, CopyRows, read_ids
 from pgrouse.publishing.drivers import driver_of
@@ -19,7 +19,7 @@ from pgrouse.publishing.new_message import NewMessage, OnConflict, PublishOption
 from pgrouse.publishing.publish_statement import publish_statement
 from pgrouse.publishing.published import Published, PublishedMany
 from pgrouse.publishing.schema_cache import CachedSchema
-from pgrouse.publishing.server_errors import ErrorTranslation, ServerError
+from pgrouse.publishing.server_errors import DEADLOCK, ErrorTranslation, ServerError, sqlstate_of
 from pgrouse.publishing.statement import Statement
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
 from pgrouse.telemetry import trace_context
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # To hold a payload beyond it against a schema would keep an event loop from everything else.
 LARGE_CHARS = 262_144
-# How often a topic's schema may change while one message is published.
+# How often a topic's schema may change while one message is published, and how often many messages may meet a deadlock.
 TRIES = 20
 
 # Holds the columns of a message against a schema.
@@ -228,27 +228,56 @@ async def _insert(
 
 
 async def _publish_many(driver: Driver, rows: CopyRows, sending: NoTrace | PublishSpan) -> PublishedMany:
+    with sending:
+        return sending.sent_many(await _repeat_after_deadlocks(driver, rows, _copy))
+
+
+async def _publish_with_ids(driver: Driver, rows: CopyRows, sending: NoTrace | PublishSpan) -> list[Published]:
+    with sending:
+        published = await _repeat_after_deadlocks(driver, rows, _insert_with_ids)
+        stored = sum(map(bool, published))
+        sending.sent_many(PublishedMany(stored, len(published) - stored))
+        return published
+
+
+async def _repeat_after_deadlocks(
+    driver: Driver, rows: CopyRows, publish_all: Callable[[Driver, CopyRows], Coroutine[Any, Any, T]]
+) -> T:
+    """Publish the rows, once more after a deadlock: they are inserted in the order of the messages, which need not be that of their keys.
+
+    The server has undone all of it, and the other transaction goes on. Next time this one waits for it.
+    """
+    for _ in range(TRIES):
+        try:
+            return await publish_all(driver, rows)
+        except PublishConflict as error:
+            again = rows.again() if sqlstate_of(error) == DEADLOCK else None
+            if again is None:
+                raise
+            rows = again
+    return await publish_all(driver, rows)
+
+
+async def _copy(driver: Driver, rows: CopyRows) -> PublishedMany:
     def find_key(error: ServerError) -> tuple[str, str] | None:
         return None if error.line is None else rows.key_of(error.line)
 
     published = 0
-    with sending, ErrorTranslation(find_key):
+    with ErrorTranslation(find_key):
         async with driver.bulk() as bulk:
             for part in rows.parts(await bulk.fetch_row(READ_START)):
                 published += await bulk.copy_in(part)
-        return sending.sent_many(PublishedMany(published, rows.count - published))
+    return PublishedMany(published, rows.count - published)
 
 
-async def _publish_with_ids(driver: Driver, rows: CopyRows, sending: NoTrace | PublishSpan) -> list[Published]:
+async def _insert_with_ids(driver: Driver, rows: CopyRows) -> list[Published]:
     published: list[Published] = []
-    with sending, ErrorTranslation(lambda _: None):
+    with ErrorTranslation(lambda _: None):
         async with driver.bulk() as bulk:
             for part in rows.parts(await bulk.fetch_row(READ_START)):
                 for topics, insert in part.inserts_with_ids():
                     published += read_ids(topics, *(await bulk.fetch_row(insert) or (None, None)))
-        stored = sum(map(bool, published))
-        sending.sent_many(PublishedMany(stored, rows.count - stored))
-        return published
+    return published
 
 
 async def _check_inline(known: CachedSchema, columns: dict[str, Any]) -> list[str]:

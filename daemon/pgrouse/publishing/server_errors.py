@@ -11,6 +11,7 @@ from pgrouse.errors import (
     PayloadTooLarge,
     PgrouseError,
     PredecessorNotFound,
+    PublishConflict,
     PublishRateExceeded,
     SchemaMismatch,
     TopicClosed,
@@ -27,6 +28,11 @@ ERROR_CLASSES = (
     PredecessorNotFound,
 )
 KEY_CONSTRAINTS = ("message_key", "held_key_pkey")
+DEADLOCK = "40P01"
+CONFLICTS = {
+    DEADLOCK: "another transaction took the same keys in another order: repeat the transaction, or publish keys in one order everywhere",
+    "40001": "another transaction changed this key or limit after this one began: repeat the transaction, or use READ COMMITTED",
+}
 # No such table, schema or function.
 NOT_INSTALLED = ("42P01", "3F000", "42883")
 OURS = re.compile(r"\bmessages\b")
@@ -95,6 +101,8 @@ def _translated(answer: ServerError, find_key: Callable[[ServerError], TopicAndK
             return kind(text)
     if answer.sqlstate == KeyTaken.sqlstate and answer.constraint in KEY_CONSTRAINTS and answer.schema == "messages":
         return KeyTaken(text if answer.hint else _key_taken(_key_in_detail(answer) or find_key(answer)))
+    if answer.sqlstate in CONFLICTS:
+        return PublishConflict(f"{CONFLICTS[answer.sqlstate]} ({answer.text})")
     if answer.sqlstate in NOT_INSTALLED and OURS.search(answer.text):
         return SchemaMismatch(
             f"the schema of this database is missing or older than this version: run `pgrouse migrate` ({answer.text})"
