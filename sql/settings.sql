@@ -23,7 +23,7 @@ BEGIN
       -- They also count, and join what they counted. Compiling would take longer than running.
       (ARRAY['enable_seqscan=off', 'jit=off'], '
         examine_archive examine_conditions examine_ticks group_new_alerts latency list_exports lock_holders new_blocked oldest_ready
-        prune_mutexes recount_depth renotify_stale resume run_schedule save_step settle_delivery stats throughput'),
+        prune_mutexes publish_staged recount_depth renotify_stale resume run_schedule save_step settle_delivery stats throughput'),
       (ARRAY['jit=off'], '
         examine_topics examine_workers ready_topics'),
       -- They join a few rows with the big tables: a hash or a merge join would read one side as a whole.
@@ -37,9 +37,6 @@ BEGIN
         claim_with_next_due claimed_ids complete completion_states defer fail heartbeat read_claimed reject release results retry'),
       (ARRAY['enable_seqscan=off', 'jit=off', 'plan_cache_mode=force_generic_plan'], '
         count_ready expire_locks next_due'),
-      -- It joins what was staged, of which it needs all, by hash.
-      (ARRAY['enable_seqscan=off', 'enable_mergejoin=off', 'jit=off'], '
-        publish_staged'),
       -- They read an index in its order, and stop early.
       (ARRAY['enable_sort=off'], '
         due_channels'),

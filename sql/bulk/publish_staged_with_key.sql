@@ -11,11 +11,11 @@ AS $$
 DECLARE
   -- A message must not seem older than its transaction, which has its number by now.
   v_now    messages.moment := clock_timestamp();
-  v_hard   text[] := '{}';
+  v_hard   text[];
   v_merged record;
 BEGIN
   IF messages.has_policies() THEN
-    SELECT coalesce(array_agg(d.topic), '{}')
+    SELECT array_agg(d.topic)
     INTO v_hard
     FROM (
       SELECT DISTINCT s.topic::text AS topic

@@ -17,7 +17,8 @@ DECLARE
   v_now    timestamptz := messages.now();
   v_judged messages.redriving[];
   v_logged messages.redriving[];
-  v_back   bigint[];
+  v_old    bigint[];
+  v_new    bigint[];
   v_not    bigint[];
 BEGIN
   IF p_rate NOT BETWEEN 0.001 AND 1000000 THEN
@@ -48,10 +49,19 @@ BEGIN
     ON CONFLICT DO NOTHING
     RETURNING redrive_log.archived_id, redrive_log.message_id
   )
-  SELECT array_agg((j.archived_id, j.archived_at, l.message_id, j.outcome, j.place)::messages.redriving)
+  -- Grouped, and not joined, as below: without hash joins each would be compared with each.
+  SELECT array_agg((g.archived_id, g.archived_at, g.message_id, g.outcome, g.place)::messages.redriving)
   INTO v_logged
-  FROM logged AS l
-  JOIN unnest(v_judged) AS j ON j.archived_id = l.archived_id;
+  FROM (
+    SELECT u.archived_id, max(u.archived_at) AS archived_at, max(u.message_id) AS message_id, max(u.outcome) AS outcome, max(u.place) AS place
+    FROM (
+      SELECT l.archived_id, NULL::timestamptz AS archived_at, l.message_id, NULL AS outcome, NULL::bigint AS place FROM logged AS l
+      UNION ALL
+      SELECT j.archived_id, j.archived_at, NULL, j.outcome, j.place FROM unnest(v_judged) AS j
+    ) AS u
+    GROUP BY u.archived_id
+    HAVING count(u.message_id) > 0
+  ) AS g;
 
   -- By topic and key, so that two calls with the same keys wait for each other and never in a circle.
   WITH back AS (
@@ -95,31 +105,47 @@ BEGIN
     ON CONFLICT (topic, key) WHERE key IS NOT NULL AND attempts = 0 AND claim_id IS NULL DO NOTHING
     RETURNING message.id
   )
-  SELECT array_agg(b.id) INTO v_back FROM back AS b;
-  v_back := coalesce(v_back, '{}');
+  SELECT array_agg(g.archived_id) FILTER (WHERE g.is_back), array_agg(g.message_id) FILTER (WHERE g.is_back),
+         array_agg(g.archived_id) FILTER (WHERE NOT g.is_back)
+  INTO v_old, v_new, v_not
+  FROM (
+    SELECT max(u.archived_id) AS archived_id, u.message_id, bool_or(u.archived_id IS NULL) AS is_back
+    FROM (
+      SELECT NULL::bigint AS archived_id, b.id AS message_id FROM back AS b
+      UNION ALL
+      SELECT l.archived_id, l.message_id FROM unnest(v_logged) AS l
+    ) AS u
+    GROUP BY u.message_id
+  ) AS g;
   UPDATE messages.predecessor_list AS p
-  SET message_id = l.message_id
-  FROM unnest(v_logged) AS l
-  WHERE p.message_id = l.archived_id AND l.message_id = ANY (v_back);
+  SET message_id = h.new
+  FROM unnest(v_old, v_new) AS h (old, new)
+  WHERE p.message_id = h.old;
   IF pg_sequence_last_value('messages.awaited_flag') > 1 THEN
-    PERFORM messages.transfer_to_redriven(array_agg(l.archived_id), array_agg(l.message_id)) FROM unnest(v_logged) AS l WHERE l.message_id = ANY (v_back);
+    PERFORM messages.transfer_to_redriven(v_old, v_new);
   END IF;
 
   -- What did not come in: its key was taken at this very moment. Judged again, its key is found standing.
-  SELECT array_agg(l.archived_id) INTO v_not FROM unnest(v_logged) AS l WHERE l.message_id <> ALL (v_back);
-  DELETE FROM messages.redrive_log AS r WHERE r.archived_id = ANY (v_not) AND r.message_id <> ALL (v_back);
+  DELETE FROM messages.redrive_log AS r WHERE r.archived_id = ANY (v_not) AND r.message_id NOT IN (SELECT b.id FROM unnest(v_new) AS b (id));
   -- Also those of messages that were put back before: their copies were being worked then, and may wait now.
   PERFORM messages.cancel_dlq_copies(ARRAY(
     SELECT j.archived_id FROM unnest(v_judged) AS j
-    WHERE j.outcome IN ('redriven', 'keyless', 'redriven_before') AND j.archived_id <> ALL (coalesce(v_not, '{}'))));
+    WHERE j.outcome IN ('redriven', 'keyless', 'redriven_before') AND j.archived_id NOT IN (SELECT n.id FROM unnest(v_not) AS n (id))));
 
   RETURN QUERY
-  SELECT j.archived_id, coalesce(l.message_id, j.message_id, r.message_id),
-         CASE WHEN l.message_id IS NULL AND j.outcome IN ('redriven', 'keyless') THEN 'redriven_before' ELSE j.outcome END
-  FROM unnest(v_judged) AS j
-  LEFT JOIN unnest(v_logged) AS l ON l.archived_id = j.archived_id
-  LEFT JOIN messages.redrive_log AS r ON r.archived_id = j.archived_id AND l.message_id IS NULL
-  WHERE j.archived_id <> ALL (coalesce(v_not, '{}'))
+  SELECT g.archived_id, coalesce(g.new_id, g.message_id, r.message_id),
+         CASE WHEN g.new_id IS NULL AND g.outcome IN ('redriven', 'keyless') THEN 'redriven_before' ELSE g.outcome END
+  FROM (
+    SELECT u.archived_id, max(u.new_id) AS new_id, max(u.message_id) AS message_id, max(u.outcome) AS outcome
+    FROM (
+      SELECT j.archived_id, NULL::bigint AS new_id, j.message_id, j.outcome FROM unnest(v_judged) AS j
+      UNION ALL
+      SELECT l.archived_id, l.message_id, NULL, NULL FROM unnest(v_logged) AS l
+    ) AS u
+    GROUP BY u.archived_id
+  ) AS g
+  LEFT JOIN messages.redrive_log AS r ON r.archived_id = g.archived_id AND g.new_id IS NULL
+  WHERE g.archived_id NOT IN (SELECT n.id FROM unnest(v_not) AS n (id))
   ORDER BY 1;
   IF v_not IS NOT NULL AND p_again THEN
     RETURN QUERY SELECT n.* FROM messages.redrive_rows(v_not, p_edit, p_rate, p_delay, p_force, false) AS n;

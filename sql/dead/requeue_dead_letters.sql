@@ -33,13 +33,23 @@ BEGIN
   PERFORM messages.audit_redrive('requeue_dead_letters', v_ids, v_new, v_outcomes, jsonb_build_object('rate', p_rate, 'delay', nullif(p_delay, '0')));
 
   RETURN QUERY
-  SELECT c.id, b.archived_id, b.message_id, b.outcome
-  FROM unnest(v_ids, v_new, v_outcomes) AS b (archived_id, message_id, outcome)
-  JOIN unnest(v_copies, v_origins) AS c (id, origin_id) ON c.origin_id = b.archived_id
+  -- Sorted among each other, and not joined: without hash joins each would be compared with each.
+  SELECT b.id, b.archived_id, b.message_id, b.outcome
+  FROM (
+    SELECT u.id, u.archived_id, max(u.message_id) OVER w AS message_id, max(u.outcome) OVER w AS outcome
+    FROM (
+      SELECT NULL::bigint AS id, b.archived_id, b.message_id, b.outcome
+      FROM unnest(v_ids, v_new, v_outcomes) AS b (archived_id, message_id, outcome)
+      UNION ALL
+      SELECT c.id, c.origin_id, NULL, NULL FROM unnest(v_copies, v_origins) AS c (id, origin_id)
+    ) AS u
+    WINDOW w AS (PARTITION BY u.archived_id)
+  ) AS b
+  WHERE b.id IS NOT NULL AND b.outcome IS NOT NULL
   UNION ALL
   SELECT i.id, NULL, NULL, 'not_waiting'
   FROM (SELECT DISTINCT i.id FROM unnest(p_ids) AS i (id) WHERE i.id IS NOT NULL) AS i
-  WHERE i.id <> ALL (coalesce(v_copies, '{}'))
+  WHERE i.id NOT IN (SELECT c.id FROM unnest(v_copies) AS c (id))
   ORDER BY 1;
 END
 $$;

@@ -6,7 +6,7 @@
 -- publisher's on_conflict (error, unless published by messages.publish). The policies of the subscriber's topic hold for it.
 -- The message itself is archived as a success with output {"fanned_out": {"topic": id}} (null: no copy was made there), unless its topic
 -- subscribes to itself: then its own handlers process it too.
--- Locks: what the INSERT of the copies locks.
+-- Locks: what the INSERT of the copies locks, in the order of topics and keys.
 CREATE OR REPLACE FUNCTION messages.fan_out(p_ids bigint[], p_topics text[])
 RETURNS void
 LANGUAGE plpgsql
@@ -15,6 +15,7 @@ DECLARE
   v_on_conflict text := coalesce(nullif(current_setting('messages.on_conflict', true), ''), 'error');
   v_each        record;
   v_copy        messages.message;
+  v_published   bigint;
   v_origins     bigint[];
   v_topics      text[];
   v_copies      bigint[];
@@ -34,20 +35,31 @@ BEGIN
   )
   SELECT array_agg(c.origin_id), array_agg(c.topic), array_agg(c.id) INTO v_origins, v_topics, v_copies FROM copied AS c;
 
+  -- The ids are drawn in the order of the originals, and the keys are taken in their own: two publishers with the same keys do not deadlock.
   FOR v_each IN
-    SELECT m AS source, s.subscriber
-    FROM unnest(p_ids) AS source (id)
-    JOIN messages.message AS m ON m.id = source.id
-    JOIN messages.subscription AS s ON s.topic = m.topic AND s.subscriber <> m.topic
-    WHERE m.key IS NOT NULL
-    ORDER BY s.subscriber, m.id
+    SELECT d.source, d.subscriber, d.id
+    FROM (
+      SELECT o.source, o.subscriber, nextval('messages.message_id_seq') AS id
+      FROM (
+        SELECT m AS source, s.subscriber
+        FROM unnest(p_ids) AS source (id)
+        JOIN messages.message AS m ON m.id = source.id
+        JOIN messages.subscription AS s ON s.topic = m.topic AND s.subscriber <> m.topic
+        WHERE m.key IS NOT NULL
+        ORDER BY s.subscriber, m.id
+      ) AS o
+      OFFSET 0
+    ) AS d
+    ORDER BY d.subscriber, (d.source).key, d.id
   LOOP
     v_copy := v_each.source;
     v_copy.origin_id := v_copy.id;
+    v_copy.id := v_each.id;
     v_copy.topic := v_each.subscriber;
+    SELECT p.id INTO v_published FROM messages.publish_with_key(v_copy, v_on_conflict) AS p;
     v_origins := v_origins || v_copy.origin_id;
-    v_topics := v_topics || v_each.subscriber::text;
-    v_copies := v_copies || (SELECT p.id FROM messages.publish_with_key(v_copy, v_on_conflict) AS p);
+    v_topics := v_topics || v_copy.topic::text;
+    v_copies := v_copies || v_published;
   END LOOP;
 
   -- Every subscriber is in the output, also one whose topic took no copy (NULL). A join with the copies would be one by nested loops.

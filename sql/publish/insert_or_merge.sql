@@ -1,12 +1,12 @@
 -- Insert a message, or apply p_on_conflict to the message that waits with its key.
--- Called by: publish, publish_with_key. The id is drawn here, whatever p_new has. Result: as messages.publish_with_key, except for held.
+-- Called by: publish, publish_with_key. An id is drawn unless p_new has one. Result: as messages.publish_with_key, except for held.
 -- Locks: the row that is changed. If another session is claiming the message, this waits for it and then does not touch or lock it (ON
 -- CONFLICT DO UPDATE does that; an UPDATE would block the heartbeat); then a new message is inserted.
 CREATE OR REPLACE FUNCTION messages.insert_or_merge(p_new messages.message, p_on_conflict text, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  v_own     bigint := nextval('messages.message_id_seq');
+  v_own     bigint := coalesce(p_new.id, nextval('messages.message_id_seq'));
   v_pending bigint;
   v_bytes   bigint;
 BEGIN

@@ -96,7 +96,8 @@ BEGIN
       array_agg('superseded: a newer message with the same key is ready; ' || coalesce(e.error, p_result)), NULL, NULL)
     INTO v_again
     FROM unnest(p_ids, p_claim_ids, p_errors) AS e (id, claim_id, error)
-    WHERE e.id = ANY (v_back.superseded);
+    -- IS TRUE: not a join, which would compare each with each where hash joins are off.
+    WHERE (e.id IN (SELECT s.id FROM unnest(v_back.superseded) AS s (id))) IS TRUE;
   END IF;
   IF cardinality(v_again) = cardinality(p_ids) THEN
     RETURN '{}'::bigint[];
@@ -105,7 +106,7 @@ BEGIN
   SELECT array_agg(e.id), array_agg(e.claim_id), array_agg(e.error)
   INTO v_over, v_claims, v_errors
   FROM unnest(p_ids, p_claim_ids, p_errors) AS e (id, claim_id, error)
-  WHERE e.id <> ALL (v_again);
+  WHERE e.id NOT IN (SELECT a.id FROM unnest(v_again) AS a (id));
   RETURN messages.settle(v_over, v_claims, p_result, v_errors);
 END
 $$;

@@ -51,7 +51,7 @@ BEGIN
     SET claim_id = NULL, locked_by = NULL, locked_at = NULL, lock_expires_at = NULL,
         attempts = m.attempts - 1,
         -- Without the type it would be text, and looked at again: a key that came before the domain was tightened would keep it from coming back.
-        key = CASE WHEN m.id <> ALL (coalesce(v_kept, '{}')) THEN m.key ELSE NULL::messages.key_name END,
+        key = CASE WHEN m.id NOT IN (SELECT k.id FROM unnest(v_kept) AS k (id)) THEN m.key ELSE NULL::messages.key_name END,
         runs = m.runs - (p_outcome IS NULL AND m.prefetched IS NOT TRUE AND e.ran IS NOT TRUE)::integer,
         prefetched = NULL,
         -- In an ordered channel it keeps its place, and the channel waits for it.

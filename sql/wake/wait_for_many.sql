@@ -40,16 +40,22 @@ BEGIN
   RETURN QUERY
   SELECT q.id,
          CASE
-           WHEN q.id <> ALL (v_allowed) THEN 'forbidden'
+           WHEN q.id NOT IN (SELECT l.id FROM unnest(v_allowed) AS l (id)) THEN 'forbidden'
            WHEN a.id IS NOT NULL THEN 'ended'
-           WHEN q.id = ANY (v_waiting) THEN 'waiting'
+           WHEN q.id IN (SELECT w.id FROM unnest(v_waiting) AS w (id)) THEN 'waiting'
            WHEN m.id IS NOT NULL THEN 'ending'
            ELSE 'missing'
          END,
          a.result, a.output::text, a.error, a.attempts, a.archived_at
   FROM unnest(v_asked) AS q (id)
   LEFT JOIN messages.message AS m ON m.id = q.id
-  LEFT JOIN LATERAL (SELECT o.* FROM messages.message_archive AS o WHERE o.id = q.id AND q.id = ANY (v_allowed) LIMIT 1) AS a ON true;
+  LEFT JOIN LATERAL (
+    SELECT o.*
+    FROM messages.message_archive AS o
+    -- IS TRUE: not a join, which would compare each with each where hash joins are off.
+    WHERE o.id = q.id AND (q.id IN (SELECT l.id FROM unnest(v_allowed) AS l (id))) IS TRUE
+    LIMIT 1
+  ) AS a ON true;
 END
 $$;
 

@@ -40,7 +40,7 @@ BEGIN
   END IF;
   v_live := ARRAY(SELECT m.id FROM messages.message AS m WHERE m.id = ANY (v_settled) ORDER BY m.id FOR UPDATE SKIP LOCKED);
   UPDATE messages.blocked_message AS k SET check_at = v_now
-  WHERE k.id = ANY (v_settled) AND k.id <> ALL (v_live) AND EXISTS (SELECT FROM messages.message AS m WHERE m.id = k.id);
+  WHERE k.id = ANY (v_settled) AND k.id NOT IN (SELECT l.id FROM unnest(v_live) AS l (id)) AND EXISTS (SELECT FROM messages.message AS m WHERE m.id = k.id);
 
   SELECT array_agg(d.id), array_agg(format('cancelled: message %s, after which it comes, ended as %s', d.predecessor_id, d.failed_result))
   INTO v_cancel, v_errors
@@ -49,7 +49,7 @@ BEGIN
     FROM messages.dependency AS g
     WHERE g.successor_id = ANY (v_live)
     ORDER BY g.successor_id, g.failed_result NULLS LAST, g.predecessor_id) AS d;
-  v_free := ARRAY(SELECT l.id FROM unnest(v_live) AS l (id) WHERE l.id <> ALL (coalesce(v_cancel, '{}')));
+  v_free := ARRAY(SELECT l.id FROM unnest(v_live) AS l (id) WHERE l.id NOT IN (SELECT c.id FROM unnest(v_cancel) AS c (id)));
 
   WITH released AS (
     UPDATE messages.message AS m

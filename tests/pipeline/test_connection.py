@@ -104,6 +104,19 @@ def test_a_query_that_fails_permanently_is_not_retried(database: Database) -> No
     assert asked == [1]
 
 
+def test_what_a_deadlock_undid_is_done_again(database: Database) -> None:
+    asked: list[int] = []
+
+    def once_in_a_deadlock(conn: psycopg.Connection[Any]) -> str:
+        asked.append(1)
+        if len(asked) == 1:
+            conn.execute("DO $$ BEGIN RAISE 'two transactions wait for each other' USING ERRCODE = '40P01'; END $$")
+        return "done"
+
+    assert connection.run_with_retry(database.dsn, once_in_a_deadlock) == "done"
+    assert asked == [1, 1]
+
+
 def test_a_server_that_does_not_return_is_reported(database: Database) -> None:
     admin = database.connect()
 

@@ -13,7 +13,7 @@ from tests.sql.staging import give_to_another_user, put, stage, staged
 
 
 @pytest.mark.parametrize("row", [{}, {"reason": "bad", "given": "{}"}])
-def test_rows_are_not_staged_under_a_number_that_nobody_got(queue: Queue, row: dict[str, Any]) -> None:
+def test_rows_are_not_staged_under_a_number_that_was_never_given_out(queue: Queue, row: dict[str, Any]) -> None:
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="not registered") as caught:
         put(queue, uuid4(), **row)
 

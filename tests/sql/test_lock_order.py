@@ -38,3 +38,36 @@ def test_a_settle_in_the_order_of_the_claim_and_a_cancel_never_deadlock(
         other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [sooner])
 
     assert settling.result(timeout=60) == []
+
+
+@pytest.mark.parametrize("function", ["cancel", "skip", "retry_now"])
+def test_an_operation_on_messages_in_any_order_and_another_in_that_of_their_ids_never_deadlock(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], function: str
+) -> None:
+    first, second = queue.publish_many(2, wait="1 hour")
+
+    with other.conn.transaction():
+        other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
+        operating = background.start(queue.call, function, [second, first])
+        eventually(lambda: background.is_blocked(queue))
+        other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [second])
+
+    assert sorted(operating.result(timeout=60)) == [first, second]
+
+
+def test_copies_for_one_subscriber_take_keys_in_one_order_whatever_order_their_originals_have(
+    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+) -> None:
+    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 's')")
+    publish = "INSERT INTO messages.message (topic, key, payload) SELECT 't', k, '1' FROM unnest(%s::text[]) AS k RETURNING key"
+
+    with other.conn.transaction():
+        other.publish("s", key="a")
+        publishing = background.start(queue.rows, publish, [["b", "a"]])
+        eventually(lambda: background.is_blocked(queue))
+        # If the copies were made in the order of their originals, this would be a deadlock.
+        other.publish("s", key="b")
+        other.conn.execute("DELETE FROM messages.message WHERE topic = 's'")
+
+    assert len(publishing.result(timeout=60)) == 2
+    assert queue.rows("SELECT key FROM messages.message WHERE topic = 's' ORDER BY id") == [("b",), ("a",)]

@@ -186,6 +186,9 @@ def test_no_statement_reads_the_whole_table_or_archive(full: Planned, name: str)
     assert {rule: found for rule, found in broken_rules(name, plans) if found} == {}
 
 
+ARRAY = re.compile(r"SubPlan (\d+)\n +->  Function Scan on unnest")
+
+
 def broken_rules(name: str, plans: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield each rule for the plans of this statement, and the plans that break it."""
 
@@ -193,8 +196,11 @@ def broken_rules(name: str, plans: list[str]) -> Iterator[tuple[str, list[str]]]
         return [plan for plan in plans if re.search(pattern, plan)]
 
     yield "reads no whole table or archive", having(r"Seq Scan on (message|message_archive\w*) ")
-    # What EXISTS under an OR becomes in PostgreSQL 18 without statistics.
-    yield "does not ask whether something exists by reading all there is", having("hashed SubPlan")
+    # What EXISTS under an OR becomes in PostgreSQL 18 without statistics. What reads an array is right: the array is there as a whole.
+    yield (
+        "does not ask whether something exists by reading all there is",
+        [plan for plan in plans if set(re.findall(r"hashed SubPlan (\d+)", plan)) - set(ARRAY.findall(plan))],
+    )
     yield "is not compiled, which would take longer than to run it", having("JIT:")
     if name not in JOINS_FEW:
         yield "joins neither by hash nor by merge, which read one side whole", having(r"(Hash|Merge) (\w+ )?Join")
