@@ -45,6 +45,9 @@ BENCHMARKS: dict[str, Benchmark] = {
         postgres, machine, rounds=3, rows=1_000_000, growth=(1_000_000, 10_000_000)
     ),
     "spark-publish": lambda postgres, machine: spark_publish.measure(postgres, machine, rounds=3, messages=1_000_000),
+    "spark-publish-keys": lambda postgres, machine: spark_publish.measure(
+        postgres, machine, rounds=3, messages=1_000_000, columns=spark_publish.KEYS
+    ),
     "spark-consume": lambda postgres, machine: spark_consume.measure(postgres, machine, rounds=3),
     "http": lambda postgres, machine: http_publish.measure(postgres, machine, rounds=5, seconds=4, connections=16),
     "dashboard": lambda postgres, machine: dashboard.measure(

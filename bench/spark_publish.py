@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,8 @@ DRIVER = Path("/usr/share/java/postgresql.jar")
 PARTITIONS = 4
 TOPICS = 20
 PAYLOAD = "to_json(struct(id, id % 977 AS customer, repeat('x', 250) AS note)) AS payload"
+# A key of its own for each row.
+KEYS = ("CAST(id AS STRING) AS key",)
 JDBC = "Spark's JDBC writer, rewriteBatchedInserts"
 # It commits each partition by itself: in this way it, too, commits all rows at once.
 JDBC_AT_ONCE = f"{JDBC}, one partition"
@@ -45,8 +47,16 @@ class Reachable(Postgres):
         return server.dsn(host="127.0.0.1")
 
 
-def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) -> Report:
-    """Publish the same cached rows in both ways, in turn, each time into an empty table; the first round only warms up."""
+def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int, columns: Sequence[str] = ()) -> Report:
+    """Publish the same cached rows in both ways, in turn, each time into an empty table; the first round only warms up.
+
+    Args:
+        postgres: not used: Spark needs a server with a port.
+        machine: when it is quiet.
+        rounds: how often.
+        messages: how many rows.
+        columns: what they have besides a topic and a payload, such as KEYS.
+    """
     from pyspark_pgrouse.session import session  # noqa: PLC0415 - the other benchmarks do without Spark
 
     if not DRIVER.exists():
@@ -57,18 +67,18 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) ->
     rates: dict[str, list[float]] = defaultdict(list)
     conf = {"spark.jars": str(DRIVER), "spark.driver.memory": "3g"}
     with Reachable() as reachable, reachable.database("spark") as database, session("bench", "local[2]", conf) as spark:
-        rows = _rows(spark, messages)
+        rows = _rows(spark, messages, columns)
         for number in range(rounds + 1):
             for name, write in WAYS.items():
                 rate = _run(reachable, machine, database, lambda write=write: write(rows, database), messages)
                 if number > 0:
                     rates[name].append(rate)
-    return _report(rates, messages)
+    return _report(rates, messages, columns)
 
 
-def _rows(spark: SparkSession, messages: int) -> DataFrame:
+def _rows(spark: SparkSession, messages: int, columns: Sequence[str]) -> DataFrame:
     ids = spark.range(0, messages, 1, PARTITIONS)
-    rows = ids.selectExpr(f"concat('topic', id % {TOPICS}) AS topic", PAYLOAD).cache()
+    rows = ids.selectExpr(f"concat('topic', id % {TOPICS}) AS topic", PAYLOAD, *columns).cache()
     rows.count()
     return rows
 
@@ -121,11 +131,14 @@ def _free_port() -> int:
         return port
 
 
-def _report(rates: dict[str, list[float]], messages: int) -> Report:
+def _report(rates: dict[str, list[float]], messages: int, columns: Sequence[str]) -> Report:
     jdbc, at_once = (Figure(name, "rows/s", rates[name]) for name in (JDBC, JDBC_AT_ONCE))
     ours = Figure(OURS, "rows/s", rates[OURS], at_once, Target(1.0, at_least=True))
+    kind = "with a key each, " if columns else ""
     about = (
-        f"{messages:,} cached rows of a topic and a payload of some 300 bytes, {PARTITIONS} partitions on local[2], in turn, after one round "
+        f"{messages:,} cached rows of a topic and a payload of some 300 bytes, {kind}{PARTITIONS} partitions on local[2], in turn, after one round "
         "that warms up. Ours become visible at one moment, and so do those of JDBC from one partition; from four it shows them piece by piece."
     )
-    return Report("spark-publish", about, [jdbc, at_once, ours, replace(ours, limit=jdbc)])
+    return Report(
+        "spark-publish-keys" if columns else "spark-publish", about, [jdbc, at_once, ours, replace(ours, limit=jdbc)]
+    )
