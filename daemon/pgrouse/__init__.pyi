@@ -21,8 +21,8 @@ from pgrouse.errors import MessageNotFound as MessageNotFound
 from pgrouse.errors import PayloadTooLarge as PayloadTooLarge
 from pgrouse.errors import PgrouseError as PgrouseError
 from pgrouse.errors import PredecessorNotFound as PredecessorNotFound
-from pgrouse.errors import PublishRateExceeded as PublishRateExceeded
 from pgrouse.errors import PublishConflict as PublishConflict
+from pgrouse.errors import PublishRateExceeded as PublishRateExceeded
 from pgrouse.errors import PublishRejected as PublishRejected
 from pgrouse.errors import RequestRefused as RequestRefused
 from pgrouse.errors import ResultForbidden as ResultForbidden
