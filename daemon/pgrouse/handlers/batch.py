@@ -265,6 +265,8 @@ class Batch:
                 if not isinstance(it, Ack) or (is_over and each not in self.completing_own)
             }
             open_ = [m for m, item in zip(self.messages, self.items, strict=True) if not item.completed]
+            # The traceback of one that was raised has a frame with this batch: they would keep each other alive.
+            self.outcomes = {each: it for each, it in self.outcomes.items() if it.__traceback__ is None}
         return [self._ended(m, result[m.id]) if m.id in result else rest(m) for m in open_]
 
     def _ended(self, message: Message, result: BaseException) -> Settlement:

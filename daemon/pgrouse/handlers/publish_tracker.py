@@ -32,9 +32,12 @@ class PublishTracker:
         Raises:
             RuntimeError: something was not, and was not done.
         """
-        forgotten = [*self._never_awaited, *(each.forgotten for each in self._not_started())]
-        if forgotten:
-            raise RuntimeError(forgotten[0])
+        if (forgotten := self.find_forgotten()) is not None:
+            raise RuntimeError(forgotten)
+
+    def find_forgotten(self) -> str | None:
+        """Return what there is to say of the first that was not awaited, and was not done; None if there is none."""
+        return next(iter([*self._never_awaited, *(each.forgotten for each in self._not_started())]), None)
 
     def _not_started(self) -> list[TrackedCoroutine[Any]]:
         """Return those that are not started and that no task is about to start."""
@@ -64,10 +67,6 @@ def tracker_of(context: Publisher) -> PublishTracker | None:
 
 def check_awaited(tracker: PublishTracker | None, returned: object) -> object:
     """Return what a handler returned; an error instead if it did not await what it has published."""
-    if tracker is None or isinstance(returned, BaseException):
+    if tracker is None or isinstance(returned, BaseException) or (forgotten := tracker.find_forgotten()) is None:
         return returned
-    try:
-        tracker.raise_if_not_awaited()
-    except RuntimeError as error:
-        return error.with_traceback(None)
-    return returned
+    return RuntimeError(forgotten)

@@ -153,7 +153,7 @@ class Attempts:
     def settle(self, settlements: list[Settlement]) -> list[Settlement]:
         """Settle messages; return how, as it may be stored and logged."""
         if self._is_encrypted:
-            settlements = self.encryption.encrypt_all(settlements)
+            settlements = self._encrypt(settlements)
         for each in settlements:
             if each.error is not None or each.warnings:
                 self._report_failures(settlements)
@@ -163,6 +163,13 @@ class Attempts:
                 each.progress = self.in_flight.progress.last(each.message)
         self.settle_buffer.add(settlements)
         return settlements
+
+    def _encrypt(self, settlements: list[Settlement]) -> list[Settlement]:
+        encrypted = self.encryption.encrypt_all(settlements)
+        for plain, stored in zip(settlements, encrypted, strict=True):
+            if plain is not stored:
+                plain.exception = None
+        return encrypted
 
     def _report_failures(self, settlements: list[Settlement]) -> None:
         log_failures(settlements)

@@ -31,7 +31,7 @@ from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
 from pgrouse.crypto.envelope import ENCRYPTED_BY
 from pgrouse.handlers import current_attempt, loader
-from pgrouse.handlers.call import to_call
+from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.event_loop import DONE
 from pgrouse.handlers.handler import Handler
@@ -240,30 +240,45 @@ def _call_handler(handler: Handler, messages: list[Message], trace: dict[str, st
     current_attempt.set_messages(messages)
     runtime = ChildRuntime(_is_encrypted)
     call = to_call(handler, messages, runtime)
-    returned: object
     with trace_context.use_context(trace):
         began = monotonic()
         try:
-            if _lifespan is not None:
-                _lifespan.start()
-            with fresh_connections():
-                returned = call.call()
-                if hasattr(returned, "__await__"):
-                    returned = _run_coroutine(returned)
+            returned = _returned_by(call)
         except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child
-            returned = error
-        ran_s = monotonic() - began if call.was_called else None
-        settlements = call.to_settlements(returned)
-        for each in settlements:
-            each.exception = None  # it may not be picklable
-        return ChildResult(settlements, ran_s, runtime.is_completing)
+            return _to_result(call, runtime, began, error)
+        return _to_result(call, runtime, began, returned)
+
+
+def _returned_by(call: HandlerCall) -> object:
+    if _lifespan is not None:
+        _lifespan.start()
+    with fresh_connections():
+        returned = call.call()
+        return _run_coroutine(returned) if hasattr(returned, "__await__") else returned
+
+
+def _to_result(call: HandlerCall, runtime: ChildRuntime, began: float, returned: object) -> ChildResult:
+    ran_s = monotonic() - began if call.was_called else None
+    settlements = call.to_settlements(returned)
+    for each in settlements:
+        each.exception = None  # it may not be picklable
+    return ChildResult(settlements, ran_s, runtime.is_completing)
 
 
 def _run_coroutine(coroutine: Any) -> object:
+    ended = _end_of(coroutine)
     try:
-        return asyncio.run(coroutine) if _lifespan is None else _lifespan.run(coroutine)
+        return asyncio.run(ended) if _lifespan is None else _lifespan.run(ended)
     finally:
         clean_up_after_coroutine()
+
+
+async def _end_of(coroutine: Any) -> object:
+    """Return what a coroutine returns or raises: what a loop raises is kept alive by the loop's own frames."""
+    try:
+        return await coroutine
+    except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child
+        return error
 
 
 def _initialize(

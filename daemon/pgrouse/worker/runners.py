@@ -1,4 +1,8 @@
-"""The three ways to run a handler: on the event loop, in a thread, in a child process. Each runs single messages and batches."""
+"""The three ways to run a handler: on the event loop, in a thread, in a child process. Each runs single messages and batches.
+
+No function here keeps an exception in a variable behind its `except` block: the exception has the function's frame in its traceback, and so
+would keep itself alive, with everything that the handler's own frames hold, until the garbage collector runs.
+"""
 
 from __future__ import annotations
 
@@ -70,13 +74,15 @@ class LoopRunner:
             # Decorated async functions may return any awaitable.
             coroutine = wait_for(coroutine)
         try:
-            awaited = coroutine.send(None)
+            call.suspended = Suspended(coroutine, coroutine.send(None), began)
         except StopIteration as end:
-            return self._end(call, began, end.value)
+            returned = end.value
         except BaseException as error:  # noqa: BLE001 - nor does sys.exit in a handler
             return self._end(call, began, error)
-        call.suspended = Suspended(coroutine, awaited, began)
-        return None
+        else:
+            return None
+        # Behind the block: what is raised from here on is not raised because of the StopIteration.
+        return self._end(call, began, returned)
 
     async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
         """Let a handler go on that waits."""
@@ -84,7 +90,6 @@ class LoopRunner:
         began = suspended.began
         if call.limit_s is not None:
             run.start_timer(began + call.limit_s - time.monotonic())
-        returned: object
         try:
             returned = await suspended
         except BaseException as error:
@@ -95,7 +100,7 @@ class LoopRunner:
                 self._record(call, began)
                 raise asyncio.CancelledError from error
             # If it was cancelled, it cancelled itself.
-            returned = error
+            return self._end(call, began, error)
         return self._end(call, began, returned)
 
     def _end(self, call: HandlerCall, began: float, returned: object) -> list[Settlement]:
@@ -133,6 +138,8 @@ class HandlerThreads:
             if submitted.cancel():  # it waited for a thread
                 self._end(thread)
             raise
+        finally:
+            del thread  # its future has the exception, whose traceback has this frame
 
     def shutdown(self) -> None:
         """Start nothing more. A thread that runs cannot be stopped."""
@@ -142,12 +149,10 @@ class HandlerThreads:
         self, loop: asyncio.AbstractEventLoop, thread: ThreadCall, function: Callable[[], list[Settlement]]
     ) -> None:
         """Call a function. Runs in the thread."""
-        result: list[Settlement] | BaseException
         try:
-            result = function()
+            self._ended.append((thread, function()))
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
-            result = error
-        self._ended.append((thread, result))
+            self._ended.append((thread, error))
         # One call for all that end before the loop comes to it: waking the loop takes longer than a short handler.
         if not self._is_reporting:
             self._is_reporting = True
@@ -212,12 +217,14 @@ class ThreadRunner:
         if start_timeout is not None:
             start_timeout()
         began = time.monotonic()
-        returned: object
         try:
             with fresh_connections():
                 returned = call.call()
         except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the thread
-            returned = error
+            return self._end(call, began, error)
+        return self._end(call, began, returned)
+
+    def _end(self, call: HandlerCall, began: float, returned: object) -> list[Settlement]:
         if call.was_called:
             self._record_run(time.monotonic() - began)
         return call.to_settlements(returned)
