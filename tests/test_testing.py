@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
+import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -367,6 +371,28 @@ def test_outcomes_are_returned_and_exceptions_of_handlers_are_raised() -> None:
         perform(work, {"id": 1})
     with pytest.raises(InvalidMessage):
         perform(work, float("nan"))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_handler_raises_is_freed_with_the_last_reference_to_it(is_async: bool) -> None:
+    held: list[weakref.ref[Any]] = []
+
+    def fail(payload: Any) -> None:
+        large = threading.Event()
+        held.append(weakref.ref(large))
+        raise ValueError(large)
+
+    async def fail_on_a_loop(payload: Any) -> None:
+        await asyncio.sleep(0)
+        fail(payload)
+
+    gc.disable()
+    try:
+        with suppress(ValueError):
+            perform(fail_on_a_loop if is_async else fail)
+        assert held[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_a_misused_outcome_is_an_error() -> None:

@@ -35,7 +35,11 @@ def still_there(queue: Queue, failing: Any, asking: Any) -> Any:
     """Fail a message, and ask the next what is left of it."""
     failed = queue.publish("job", payload=Jsonb(failing))
     eventually(lambda: queue.archived(failed), 60)
-    asked = queue.publish("job", payload=Jsonb(asking))
+    return told(queue, "job", asking)
+
+
+def told(queue: Queue, topic: str, asking: Any) -> Any:
+    asked = queue.publish(topic, payload=Jsonb(asking))
     return eventually(lambda: queue.archived(asked), 60).output
 
 
@@ -59,3 +63,15 @@ def test_what_the_check_of_a_payload_held_is_freed(start: Start, queue: Queue, h
     start({"job": handler}, sections=sections(**AROUND))
 
     assert still_there(queue, {"text": "fail"}, {"text": "tell"}) == {"held": 1, "still there": 0}
+
+
+@pytest.mark.parametrize("handler", ["freeing:after_a_wait", "freeing:in_thread"])
+def test_what_a_handler_of_a_completed_message_held_is_freed(start: Start, queue: Queue, handler: str) -> None:
+    daemon = start(
+        {"job": {"handler": handler, "ack_policy": "ack_first"}, "tell": "freeing:at_once"}, sections=sections(**AROUND)
+    )
+
+    failed = queue.publish("job", payload=Jsonb("fail"))
+
+    daemon.event("message.ended_after_completion", message_id=failed)
+    eventually(lambda: told(queue, "tell", "tell") == {"held": 1, "still there": 0})

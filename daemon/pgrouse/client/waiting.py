@@ -106,7 +106,7 @@ class Waiting:
                     await self._serve(conn)
             except CONNECTION_ERRORS as error:
                 if not connected.done():
-                    connected.set_exception(error)
+                    connected.set_exception(error.with_traceback(None))  # which has this frame
                     return
                 await self._pause(self._failures.failed(error))
 
@@ -168,7 +168,8 @@ class Waiting:
 
     def _fail(self, wait: SharedWait, error: Exception) -> None:
         self.discard(wait)
-        wait.future.set_exception(error)
+        # Without its traceback, whose frames have the wait: they would keep each other alive.
+        wait.future.set_exception(error.with_traceback(None))
 
     def _take_due(self, now: float) -> set[int]:
         due, self._due = self._due, set()

@@ -16,7 +16,10 @@ async def call_in_new_thread(function: Callable[[], T]) -> T:
     """Call a function in a new thread and return its result. The interpreter does not wait for the thread at its end."""
     done: Future[T] = Future()
     threading.Thread(target=_call, args=[function, done], name="call", daemon=True).start()
-    return await asyncio.wrap_future(done)
+    try:
+        return await asyncio.wrap_future(done)
+    finally:
+        del done  # the exception that it has got has this frame in its traceback
 
 
 def _call(function: Callable[[], T], done: Future[T]) -> None:
@@ -27,3 +30,5 @@ def _call(function: Callable[[], T], done: Future[T]) -> None:
             raise
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
             done.set_exception(error)
+        finally:
+            del done  # the exception that it has got has this frame in its traceback

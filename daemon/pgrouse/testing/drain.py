@@ -158,8 +158,7 @@ class _Drain:
         if is_first:
             await self._settle([Settlement(each, SettleKind.COMPLETE) for each in claimed])
         call = to_call(handler, claimed, self.runtime)
-        returned = await self._run_handler(handler, call)
-        settlements = await self._confirmed(call, call.to_settlements(returned))
+        settlements = await self._confirmed(call, call.to_settlements(await self._run_handler(handler, call)))
         if not is_first:
             await self._settle([each for each in settlements if each.message.id not in self.runtime.done])
         self.attempts += map(attempt, settlements)

@@ -87,4 +87,8 @@ def completed_by(call: HandlerCall) -> list[Settlement]:
 
 
 async def _awaited(returned: Awaitable[object]) -> object:
-    return await returned
+    """Return what is awaited, or the exception: what a loop raises is kept alive by the loop's own frames."""
+    try:
+        return await returned
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an exception is its result
+        return error

@@ -86,6 +86,9 @@ async def _on_the_loop(handler: Handler, call: HandlerCall) -> Attempt:
 
 
 def _attempt(call: HandlerCall, returned: object) -> Attempt:
-    if isinstance(returned, BaseException) and not isinstance(returned, Outcome):
-        raise returned
-    return attempt([*call.to_settlements(returned), *completed_by(call)][0])
+    try:
+        if isinstance(returned, BaseException) and not isinstance(returned, Outcome):
+            raise returned
+        return attempt([*call.to_settlements(returned), *completed_by(call)][0])
+    finally:
+        del returned  # if it was raised, its traceback has this frame

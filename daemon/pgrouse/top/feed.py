@@ -131,6 +131,8 @@ class Feed(Thread):
                 future.set_result(do(conn))
         except Exception as error:  # noqa: BLE001 - the caller gets it
             future.set_exception(error)
+        finally:
+            del future  # the exception that it has got has this frame in its traceback
 
     def _disconnect(self) -> None:
         conn, self._conn = self._conn, None

@@ -51,7 +51,10 @@ class PublishBatcher:
             task = asyncio.create_task(self._run(), name="publish_batcher")
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-        return await done
+        try:
+            return await done
+        finally:
+            del done  # the exception that it has got has this frame in its traceback
 
     async def _run(self) -> None:
         while self._waiting:
@@ -59,11 +62,10 @@ class PublishBatcher:
             try:
                 ids = await self._insert([text for text, _ in batch])
             except BaseException as error:
-                for _, done in batch:
-                    if not done.done():
-                        done.set_exception(_as_exception(error))
+                _fail(batch, _as_exception(error))
                 if not isinstance(error, Exception):
                     raise
+                batch.clear()  # the exception that their futures have got has this frame in its traceback
                 continue
             for number, (_, done) in enumerate(batch):
                 if not done.done():
@@ -87,6 +89,12 @@ class PublishBatcher:
                 raise
             except (psycopg.Error, _PolicyChanged):
                 return []
+
+
+def _fail(batch: list[tuple[str, asyncio.Future[int | None]]], error: Exception) -> None:
+    for _, done in batch:
+        if not done.done():
+            done.set_exception(error)
 
 
 class _PolicyChanged(Exception):

@@ -102,7 +102,7 @@ class Child:
             self._link.start()
             self._make_calls()
         except Exception as raised:  # noqa: BLE001 - also a machine without memory, or a call that cannot be pickled
-            error = raised
+            error = raised.with_traceback(None)  # which has this frame, and so the call
         try:
             self._link.end()
         finally:

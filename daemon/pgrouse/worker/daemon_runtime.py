@@ -83,10 +83,10 @@ class DaemonRuntime:
 
     def extend(self, message: Message, lock_duration: timedelta) -> Awaitable[None]:
         """Ask the heartbeat to extend the message's lock. On the event loop the result is awaited; in a thread this call waits."""
-        done = self._in_flight.extend(message, lock_duration)
         if is_on_event_loop():
-            return asyncio.wrap_future(done)
-        done.result()
+            return asyncio.wrap_future(self._in_flight.extend(message, lock_duration))
+        # Kept in no variable: an exception that it raises has this frame in its traceback.
+        self._in_flight.extend(message, lock_duration).result()
         return DONE
 
     async def complete_first(self, messages: Sequence[Message]) -> list[int]:

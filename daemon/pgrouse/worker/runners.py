@@ -304,6 +304,8 @@ class CompleteFirstRunner:
 
     def _log_error(self, call: HandlerCall, settlements: list[Settlement]) -> None:
         error = next((each.error for each in settlements if each.error is not None), None)
+        for each in settlements:
+            each.exception = None
         if error is not None:
             call.log_after_completion(error)
 
