@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -393,6 +394,32 @@ def test_what_a_handler_raises_is_freed_with_the_last_reference_to_it(is_async: 
         assert held[0]() is None
     finally:
         gc.enable()
+
+
+def test_each_attempt_has_a_context_of_its_own(conn: Connection) -> None:
+    left: ContextVar[str] = ContextVar("left", default="nothing")
+
+    def leave(payload: Any) -> str:
+        found = left.get()
+        left.set("something")
+        return found
+
+    async def leave_on_a_loop(payload: Any) -> str:
+        return leave(payload)
+
+    async def on_a_loop() -> list[Attempt]:
+        return [await perform(function) for function in (leave, leave_on_a_loop)]
+
+    publish_many(conn, [NewMessage(topic=topic, payload=1) for topic in ("blocking", "async") * 2])
+    attempts = [
+        *drain(conn, {"blocking": leave, "async": leave_on_a_loop}),
+        perform(leave),
+        perform(leave_on_a_loop),
+        *asyncio.run(on_a_loop()),
+    ]
+
+    assert [each.output for each in attempts] == ["nothing"] * 8
+    assert left.get() == "nothing"
 
 
 def test_a_misused_outcome_is_an_error() -> None:

@@ -14,7 +14,7 @@ from pgrouse.telemetry import trace_context
 
 _messages: Final[ContextVar[Sequence[Message]]] = ContextVar("pgrouse_messages", default=())
 
-# Call it with the messages before their handler, in its context. There is no reset: the next handler sets it again.
+# Call it with the messages before their handler, in the context of their attempt.
 set_messages: Final = _messages.set
 
 

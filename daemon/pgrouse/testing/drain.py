@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, overload
 
 import psycopg
@@ -118,12 +120,17 @@ class _Work:
         with asyncio.Runner() as runner:
             runtime = TestRuntime(conn, dsn, runner.run(self.lifespan.start(LIFESPAN_S)))
             try:
-                return run_sync(self._drain(conn, runtime, runner.run).run())
+                return run_sync(self._drain(conn, runtime, partial(_run_on, runner)).run())
             finally:
                 runner.run(self.lifespan.end(LIFESPAN_S))
 
     def _drain(self, conn: AnyConnection, runtime: TestRuntime, run_coroutine: RunCoroutine = asyncio.run) -> _Drain:
         return _Drain(conn, self.handlers, runtime, self.limit, run_coroutine)
+
+
+def _run_on(runner: asyncio.Runner, coroutine: Coroutine[Any, Any, object]) -> object:
+    """Run a coroutine in a copy of the current context: that of the runner would be one for all attempts."""
+    return runner.run(coroutine, context=contextvars.copy_context())
 
 
 class _Drain:

@@ -10,6 +10,7 @@ from typing import Any
 from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
 from pgrouse.handlers import loader, outcome
+from pgrouse.handlers.attempt_context import CleanContext, InContext
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.discovery import with_declared
 from pgrouse.handlers.handler import ExecutionMode, Handler
@@ -60,7 +61,11 @@ def handler_of(topic: str, function: Callable[..., Any] | Handler) -> Handler:
 
 
 def run_handler(call: HandlerCall, run_coroutine: RunCoroutine = asyncio.run) -> object:
-    """Call the handler, and return what it returned or raised."""
+    """Call the handler in a context of its own, and return what it returned or raised."""
+    return CleanContext().copy().run(_run_handler, call, run_coroutine)
+
+
+def _run_handler(call: HandlerCall, run_coroutine: RunCoroutine) -> object:
     try:
         returned = call.call()
         return check_awaited(
@@ -74,6 +79,10 @@ async def run_handler_async(handler: Handler, call: HandlerCall) -> object:
     """The same on an event loop: a sync handler in a thread."""
     if handler.mode is not ExecutionMode.ASYNC:
         return await asyncio.to_thread(run_handler, call)
+    return await InContext(CleanContext().copy(), _run_handler_async(call))
+
+
+async def _run_handler_async(call: HandlerCall) -> object:
     try:
         coroutine = call.call()
         return check_awaited(call.tracker, await coroutine if call.was_called else None)

@@ -14,6 +14,7 @@ from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.handlers import current_attempt, outcome
 from pgrouse.handlers.ack_rules import AckPolicy
+from pgrouse.handlers.attempt_context import CleanContext, InContext
 from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import Handler
@@ -70,13 +71,14 @@ class Attempts:
         self._is_observed = observer is not NO_OBSERVER
         self.runs: set[Run] = set()
         self.is_draining = False
+        self._clean_context = CleanContext()
         # Decided once: the time of each handler is not taken for lines that are not logged.
         self._logs_ends = logging.getLogger().isEnabledFor(logging.DEBUG)
 
     def begin(
         self, handler: Handler, messages: list[Message], free_slot: Callable[[], None], run: Run | None = None
     ) -> Run | None:
-        """Call a handler in the current task, and settle what ends at once. Whatever the handler does, this returns.
+        """Call a handler in the current task and a context of its own, and settle what ends at once. Whatever it does, this returns.
 
         Args:
             handler: the handler.
@@ -87,6 +89,15 @@ class Attempts:
         Returns:
             what `finish` takes; None if all messages are settled.
         """
+        context = self._clean_context.copy()
+        begun = context.run(self._begin, handler, messages, free_slot, run)
+        if begun is not None:
+            begun.context = context
+        return begun
+
+    def _begin(
+        self, handler: Handler, messages: list[Message], free_slot: Callable[[], None], run: Run | None
+    ) -> Run | None:
         current_attempt.set_messages(messages)
         began_at = time.monotonic() if self._logs_ends else 0.0
         span: AttemptSpan = NO_SPAN
@@ -120,7 +131,10 @@ class Attempts:
         return run
 
     async def finish(self, run: Run) -> None:
-        """Wait for the end of a run in its task, and settle its messages. Whatever the handler does, this returns."""
+        """Wait for the end of a run in its task and context, and settle its messages. Whatever the handler does, this returns."""
+        await InContext(run.context, self._finish(run))
+
+    async def _finish(self, run: Run) -> None:
         try:
             runner = self.runners[run.handler.topic]
             settlements = await runner.finish(run, self._call(run)) if run.ended is None else run.ended

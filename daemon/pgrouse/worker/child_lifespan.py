@@ -7,6 +7,7 @@ timeout or a lost message, does not end it.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import signal
 from collections.abc import Coroutine, Iterator
@@ -62,8 +63,8 @@ class ChildLifespan:
         return self._resources
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine on the loop to its end."""
-        return self._runner.run(coroutine)
+        """Run a coroutine on the loop to its end, in a copy of the current context."""
+        return self._runner.run(coroutine, context=contextvars.copy_context())
 
     @contextmanager
     def busy(self) -> Iterator[None]:

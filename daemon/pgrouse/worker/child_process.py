@@ -31,6 +31,7 @@ from pgrouse.client.settlement import Settlement
 from pgrouse.config import config
 from pgrouse.crypto.envelope import ENCRYPTED_BY
 from pgrouse.handlers import current_attempt, loader
+from pgrouse.handlers.attempt_context import CleanContext
 from pgrouse.handlers.call import HandlerCall, to_call
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.event_loop import DONE
@@ -63,6 +64,7 @@ _handler: Handler | None = None
 _is_encrypted = False
 _to_daemon: socket.socket | None = None
 _lifespan: ChildLifespan | None = None
+_clean_context = CleanContext()
 
 
 class ChildEncryption(NoEncryption):
@@ -233,7 +235,7 @@ def run_handler(messages: list[Message], trace: dict[str, str]) -> ChildResult:
     """Run the handler for these messages, in the child and within this trace; return what `ChildProcesses.run` does."""
     assert _handler is not None  # noqa: S101 - set by `_initialize`
     with nullcontext() if _lifespan is None else _lifespan.busy():
-        return _call_handler(_handler, messages, trace)
+        return _clean_context.copy().run(_call_handler, _handler, messages, trace)
 
 
 def _call_handler(handler: Handler, messages: list[Message], trace: dict[str, str]) -> ChildResult:
@@ -293,7 +295,7 @@ def _initialize(
     is_encrypted: bool,
     has_django: bool,
 ) -> None:
-    global _handler, _to_daemon, _lifespan, _is_encrypted  # noqa: PLW0603 - a child runs one handler
+    global _handler, _to_daemon, _lifespan, _is_encrypted, _clean_context  # noqa: PLW0603 - a child runs one handler
     _is_encrypted = is_encrypted
     to_daemon.settimeout(SEND_S)
     _to_daemon = to_daemon
@@ -317,6 +319,7 @@ def _initialize(
     if has_django:
         django_connections.set_up()
     _handler = loader.find_handler(topic, chosen, rules)
+    _clean_context = CleanContext()  # with what the import has set
     if (function := loader.find_lifespan(rules)) is not None:
         _lifespan = ChildLifespan(
             f"handlers.lifespan: {rules.lifespan}", function, rules.startup_timeout.total_seconds()

@@ -7,6 +7,7 @@ import contextvars
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -37,6 +38,8 @@ class FailureHooks:
         self._waiting: deque[tuple[Hook, Failure, contextvars.Context]] = deque()
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
+        # Not that of the attempt whose failure starts the task: others' failures come after it.
+        self._context = contextvars.copy_context()
 
     def report(self, settlements: Iterable[Settlement]) -> None:
         """Report the failures among these attempts; the hooks are called later, in the context of the attempt."""
@@ -51,7 +54,7 @@ class FailureHooks:
             return
         self._waiting += [(hook, failure, contextvars.copy_context()) for hook in hooks]
         if hooks and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._work(), name="hooks")
+            self._task = asyncio.create_task(self._work(), name="hooks", context=self._context.copy())
 
     async def close(self, timeout_s: float) -> None:
         """Wait until all hooks were called, at most this long."""
@@ -69,7 +72,7 @@ class FailureHooks:
                     await _call(hook, failure, context)
             except Exception:
                 keys = {"message_id": failure.message_id, "topic": failure.topic, "attempt": failure.attempt}
-                log.exception(events.HOOK_FAILED, hook=name, **keys)
+                context.run(partial(log.exception, events.HOOK_FAILED, hook=name, **keys))
         self._log_dropped()
 
     def _log_dropped(self) -> None:

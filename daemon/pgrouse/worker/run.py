@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections.abc import Callable
 from enum import Enum
@@ -34,6 +35,7 @@ class Run:
         task: the task in which it runs: a worker's for one message, its own for a batch.
         call: the call of the handler; None until it begins.
         span: of its attempt.
+        context: of its attempt; not there before the call begins.
         began_at: when its call began, by the monotonic clock; 0 unless that is logged.
         stop_reason: why it was stopped from outside, if it was.
         has_lost: whether the lock of one of its messages was lost.
@@ -46,6 +48,7 @@ class Run:
     __slots__ = (
         "began_at",
         "call",
+        "context",
         "ended",
         "free_slot",
         "handler",
@@ -62,6 +65,7 @@ class Run:
     def __init__(self, handler: Handler, messages: list[Message], free_slot: Callable[[], None]) -> None:
         self.handler, self.messages, self.free_slot = handler, messages, free_slot
         self.task: asyncio.Task[None]
+        self.context: contextvars.Context
         self.call: HandlerCall | None = None
         self.span: AttemptSpan = NO_SPAN
         self.began_at = 0.0

@@ -127,7 +127,10 @@ class HandlerThreads:
         self._is_reporting = False
 
     async def run(self, function: Callable[[], list[Settlement]], on_end: Callable[[], None]) -> list[Settlement]:
-        """Call a function in a thread, with a copy of the current context: it sees the span of its attempt."""
+        """Call a function in a thread, with a copy of the current context: it sees the span of its attempt.
+
+        Not in that context itself, which a stop of the run enters while the thread goes on.
+        """
         loop = asyncio.get_running_loop()
         thread = ThreadCall(loop.create_future(), on_end)
         submitted = self._pool.submit(self._call, loop, thread, partial(contextvars.copy_context().run, function))

@@ -1,0 +1,65 @@
+"""The context of an attempt, in the sense of contextvars: what a handler sets there is not seen by the next.
+
+Each attempt has a copy of the context in which its worker was started, or its child process: values that a module sets when it is imported are
+there. What is no context variable belongs to the whole process, or to the thread, and cannot be separated.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import decimal
+from collections.abc import Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+# The variable that holds the context of `decimal`, an object that is changed in place: getcontext().prec = 10.
+DECIMAL_CONTEXT = "decimal_context"
+
+
+class CleanContext:
+    """The context of the moment in which this was created, to be copied for each attempt."""
+
+    def __init__(self) -> None:
+        self._context = contextvars.copy_context()
+        of_names = {variable.name: value for variable, value in self._context.items()}
+        self._decimal: decimal.Context | None = of_names.get(DECIMAL_CONTEXT)
+
+    def copy(self) -> contextvars.Context:
+        """Return a copy, with a decimal context of its own."""
+        context = self._context.copy()
+        # Without one, the first use in an attempt creates it.
+        if self._decimal is not None:
+            context.run(decimal.setcontext, self._decimal.copy())
+        return context
+
+
+class InContext(Generic[T]):
+    """Runs a coroutine in a context, in the task that awaits this. Await it once.
+
+    A task has one context for its whole life; here each step of the coroutine enters and leaves another one. Tasks and callbacks that the
+    coroutine creates get a copy of that, as usual.
+    """
+
+    __slots__ = ("_context", "_coroutine")
+
+    def __init__(self, context: contextvars.Context, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._context, self._coroutine = context, coroutine
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        run, coroutine = self._context.run, self._coroutine
+        try:
+            awaited = run(coroutine.send, None)
+            while True:
+                try:
+                    yield awaited
+                except GeneratorExit:
+                    run(coroutine.close)
+                    raise
+                except BaseException as error:  # noqa: BLE001 - whatever the task throws is the coroutine's
+                    awaited = run(coroutine.throw, error)
+                else:
+                    awaited = run(coroutine.send, None)
+        except StopIteration as end:
+            result: T = end.value
+            return result
