@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Callable
 from contextlib import closing
 
+import pytest
+
 from tests.daemon.process import PGROUSE, Daemon, Journal, end_locks
 from tests.daemon.proxy import Proxy
 from tests.server.deadline import eventually
@@ -154,3 +156,58 @@ def test_message_show_lists_the_steps(start: Start, queue: Queue, database: Data
     )
 
     assert [(step["name"], step["result"]) for step in json.loads(shown.stdout)["steps"]] == [("first", '{"by": 1}')]
+
+
+EFFECTS = "CREATE TABLE effect (message_id bigint)"
+IN_STEPS = {
+    "calls_in_step": [3, 1, 2],
+    "calls_in_step_of_thread": [3, 1, 2],
+    "steps_beside_each_other": [0, 1, 2],
+    "calls_in_block": [3, 1, 2],
+    "batch_in_block": None,
+}
+
+
+@pytest.mark.parametrize("pool_size", [1, 2])
+@pytest.mark.parametrize("function", IN_STEPS)
+def test_what_is_called_inside_of_a_transaction_needs_no_second_connection(
+    start: Start, queue: Queue, function: str, pool_size: int
+) -> None:
+    queue.conn.execute(EFFECTS)
+    batch = {"batch_size": 1, "concurrency": 5} if function == "batch_in_block" else {}
+    start({"job": {"handler": f"steps:{function}", **batch}}, database={"pool_size": pool_size})
+
+    published = [queue.publish("job") for _ in range(5)]
+
+    archived = [ended(queue, each) for each in published]
+    assert [(each.output, each.error) for each in archived] == [(IN_STEPS[function], None)] * 5
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'follow'") == 15
+
+
+def test_a_step_that_is_rolled_back_may_be_done_again_with_all_in_it(
+    start: Start, queue: Queue, journal: Journal
+) -> None:
+    start({"job": "steps:again_after_a_rollback"})
+
+    published = queue.publish("job")
+
+    assert ended(queue, published).output == "done"
+    assert [step for step, _ in ran(journal, published)] == ["outer", "inner"] * 2
+    assert queue.value("SELECT array_agg(payload::text) FROM messages.message WHERE topic = 'follow'") == ["false"]
+
+
+def test_a_task_that_a_step_leaves_running_does_not_use_its_connection(start: Start, queue: Queue) -> None:
+    start({"job": "steps:left_behind"}, database={"pool_size": 1})
+
+    assert ended(queue, queue.publish("job")).output == [True]
+
+
+def test_a_block_or_a_completion_inside_of_a_transaction_is_refused_at_once(start: Start, queue: Queue) -> None:
+    start({"job": "steps:misplaced", "thread": "steps:misplaced_in_thread"}, database={"pool_size": 1})
+
+    in_step, completing, in_block = ended(queue, queue.publish("job")).output
+    (in_thread,) = ended(queue, queue.publish("thread")).output
+
+    assert in_step == in_block == in_thread
+    assert "ctx.transaction() inside of another block of it, or of the function of ctx.step(transaction=True)" in in_step
+    assert "ctx.complete() in the function of ctx.step(transaction=True): call it behind the step" in completing

@@ -118,6 +118,9 @@ class SharedBatchContext(Generic[C, R]):
         own = OwnCompletion(BatchCompletion(batch), self.topic, batch.runtime, batch.begin_completing)
         return own.run(conn, self._tracker)
 
+    def _find_connection(self) -> C | None:
+        return self.connection
+
     def _to_publish(self, topic: str, payload: Any, options: PublishOptions) -> ContextPublish:
         return ContextPublish(self._batch.runtime, {}, topic, payload, options)
 
@@ -157,7 +160,7 @@ class AsyncBatchContext(SharedBatchContext[AsyncConnection[Any], R]):
         self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]
     ) -> Coroutine[Any, Any, Published]:
         """Publish a message, as `BatchContext.publish` does. What is not awaited is not published, and fails the batch."""
-        return self._to_publish(topic, payload, options).publish_async(self.connection, self._tracker)
+        return self._to_publish(topic, payload, options).publish_async(self._find_connection, self._tracker)
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
         """Open a transaction that also completes the batch, as `BatchContext.transaction` does: `async with ctx.transaction() as conn`."""

@@ -97,8 +97,9 @@ class SharedContext(MessageView, Generic[C, R]):
 
     @property
     def connection(self) -> C | None:
-        """That of the block of `transaction()` that is open, or None."""
-        return self._connection
+        """That of the transaction in which the calling code runs: of the block of `transaction()`, or of a step; None = it runs in none."""
+        of_step = None if self._steps is None else self._steps.connection
+        return self._connection if of_step is None else cast("C", of_step)
 
     @connection.setter
     def connection(self, conn: C | None) -> None:
@@ -220,6 +221,10 @@ class SharedContext(MessageView, Generic[C, R]):
         """
         if self._connection is not None:
             raise RuntimeError("ctx.transaction() completes the message itself: use it or ctx.complete(), not both")
+        if self.connection is not None:
+            raise RuntimeError(
+                "ctx.complete() in the function of ctx.step(transaction=True): call it behind the step, or do the step in ctx.transaction()"
+            )
         if output is not None:
             self.output = output
         completion = MessageCompletion(self, self._message, self._runtime)
@@ -231,6 +236,9 @@ class SharedContext(MessageView, Generic[C, R]):
     def _get_tracker(self) -> PublishTracker:
         self._tracker = self._tracker or PublishTracker()
         return self._tracker
+
+    def _find_connection(self) -> C | None:
+        return self.connection
 
     def _get_steps(self) -> Steps:
         if self.completing:
@@ -295,7 +303,7 @@ class Context(SharedContext[psycopg.Connection[Any], R]):
             RuntimeError: the handler runs with isolation = "process".
         """
         step = to_step(name, function, args, named, returns, transaction, not self.completed)
-        return self._get_steps().run_blocking(step, self.connection)
+        return self._get_steps().run_blocking(step, self._find_connection)
 
     def predecessors(self) -> list[Predecessor]:
         """Return how the messages ended after which this one was published, and their outputs, in the order of `after`.
@@ -359,18 +367,18 @@ class AsyncContext(SharedContext[psycopg.AsyncConnection[Any], R]):
     ) -> Coroutine[Any, Any, Any]:
         """Do a step once, as `Context.step` does. The function may be async too."""
         step = to_step(name, function, args, named, returns, transaction, not self.completed)
-        done = self._get_steps().run_async(step, self.connection)
+        done = self._get_steps().run_async(step, self._find_connection)
         return self._get_tracker().track(TrackedCoroutine(done, self.topic, "step"))
 
     def predecessors(self) -> Coroutine[Any, Any, list[Predecessor]]:
         """Return how the messages ended after which this one was published, as `Context.predecessors` does."""
-        return read_predecessors_async(self._message, self._runtime, self.connection)
+        return read_predecessors_async(self._message, self._runtime, self._find_connection)
 
     def publish(
         self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]
     ) -> Coroutine[Any, Any, Published]:
         """Publish another message, as `Context.publish` does. What is not awaited is not published, and fails the attempt."""
-        return self._to_publish(topic, payload, options).publish_async(self.connection, self._get_tracker())
+        return self._to_publish(topic, payload, options).publish_async(self._find_connection, self._get_tracker())
 
     def transaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
         """Open a transaction that also completes the message, as `Context.transaction` does: `async with ctx.transaction() as conn`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from psycopg import AsyncConnection, Connection
@@ -41,13 +41,15 @@ class ContextPublish:
         with self._runtime.blocking_pool.connection() as own:
             return cast("Published", self._on(own))
 
-    def publish_async(self, conn: AsyncConnection[Any] | None, tracker: PublishTracker) -> TrackedCoroutine[Published]:
-        """The same, to be awaited: tracker knows whether it is."""
-        return tracker.track(
-            self._on(conn) if conn is not None else TrackedCoroutine(self._publish_async(), self._topic)
-        )
+    def publish_async(
+        self, connection: Callable[[], AsyncConnection[Any] | None], tracker: PublishTracker
+    ) -> TrackedCoroutine[Published]:
+        """The same, to be awaited: connection returns the open one then, and tracker knows whether it is awaited."""
+        return tracker.track(TrackedCoroutine(self._publish_async(connection), self._topic))
 
-    async def _publish_async(self) -> Published:
+    async def _publish_async(self, connection: Callable[[], AsyncConnection[Any] | None]) -> Published:
+        if (conn := connection()) is not None:
+            return cast("Published", await self._on(conn))
         async with self._runtime.pool.connection() as own:
             return cast("Published", await self._on(own))
 

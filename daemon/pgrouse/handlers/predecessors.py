@@ -13,7 +13,7 @@ from pgrouse.client.calls.workflow import EndedPredecessor, predecessors
 from pgrouse.client.message import Message
 from pgrouse.errors import LockLost
 from pgrouse.handlers.runtime import HandlerRuntime
-from pgrouse.handlers.step import AsyncStepConnection, BlockingStepConnection, Conn, ask
+from pgrouse.handlers.step import AsyncStepConnection, BlockingStepConnection, FindConnection, ask
 from pgrouse.run_sync import run_sync
 
 
@@ -47,20 +47,23 @@ def read_predecessors(
     message: Message, runtime: HandlerRuntime, conn: psycopg.Connection[Any] | None
 ) -> list[Predecessor]:
     """Return the predecessors of a message that is held. conn: of the handler's transaction, if one is open."""
-    return run_sync(_read(message, runtime, BlockingStepConnection(runtime.blocking_pool), conn))
+    return run_sync(_read(message, runtime, BlockingStepConnection(runtime.blocking_pool), lambda: conn))
 
 
 def read_predecessors_async(
-    message: Message, runtime: HandlerRuntime, conn: psycopg.AsyncConnection[Any] | None
+    message: Message, runtime: HandlerRuntime, connection: FindConnection
 ) -> Coroutine[Any, Any, list[Predecessor]]:
-    """Do the same in an async handler."""
-    return _read(message, runtime, AsyncStepConnection(runtime.pool), conn)
+    """Do the same in an async handler. connection: returns that of its transaction, when this is awaited."""
+    return _read(message, runtime, AsyncStepConnection(runtime.pool), connection)
 
 
 async def _read(
-    message: Message, runtime: HandlerRuntime, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None
+    message: Message,
+    runtime: HandlerRuntime,
+    access: AsyncStepConnection | BlockingStepConnection,
+    connection: FindConnection,
 ) -> list[Predecessor]:
-    rows = await ask(message, runtime, access, conn, predecessors(message.id, message.claim_id))
+    rows = await ask(message, runtime, access, connection(), predecessors(message.id, message.claim_id))
     if not rows:
         raise LockLost(f"message {message.id} is not this worker's any more: its predecessors are not for it to read")
     return [_predecessor(message, runtime, each.id, each) for each in rows if each.id is not None]

@@ -25,6 +25,7 @@ from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls.run import load_steps, save_step
 from pgrouse.client.message import Message
 from pgrouse.errors import InvalidMessage, InvalidStep, LockLost
+from pgrouse.handlers import step_transaction
 from pgrouse.handlers.runtime import AsyncPool, BlockingPool, HandlerRuntime
 from pgrouse.publishing.new_message import LABEL
 from pgrouse.run_sync import run_sync
@@ -32,6 +33,8 @@ from pgrouse.run_sync import run_sync
 MAX_BYTES = 1024 * 1024
 T = TypeVar("T")
 Conn = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
+# Returns the connection of the transaction that is open where it is called. It is asked when the work begins, not when a coroutine is made.
+FindConnection = Callable[[], Conn | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,27 +97,38 @@ class Steps:
         # Those whose fate is that of the handler's transaction.
         self._pending: set[str] = set()
 
-    def run_async(self, step: Step, conn: psycopg.AsyncConnection[Any] | None) -> Coroutine[Any, Any, Any]:
-        """Return what awaits the result of a step; conn: that of the handler's open transaction."""
-        return self._result(step, AsyncStepConnection(self._runtime.pool), conn)
+    @property
+    def connection(self) -> Conn | None:
+        """That of the step's transaction in which the calling code runs, if it runs in one."""
+        found = step_transaction.find(self)
+        return None if found is None else found.connection
 
-    def run_blocking(self, step: Step, conn: psycopg.Connection[Any] | None) -> Any:
+    def run_async(self, step: Step, connection: FindConnection) -> Coroutine[Any, Any, Any]:
+        """Return what awaits the result of a step; connection: returns that of the open transaction, if there is one."""
+        return self._result(step, AsyncStepConnection(self._runtime.pool), connection)
+
+    def run_blocking(self, step: Step, connection: FindConnection) -> Any:
         """Return the result of a step in a thread."""
-        return run_sync(self._result(step, BlockingStepConnection(self._runtime.blocking_pool), conn))
+        return run_sync(self._result(step, BlockingStepConnection(self._runtime.blocking_pool), connection))
 
     def rolled_back(self) -> None:
         """The handler's transaction came to nothing, and so did the steps in it: they may be done again."""
         self._used_names -= self._pending
         self._pending.clear()
 
-    async def _result(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> Any:
+    async def _result(
+        self, step: Step, access: AsyncStepConnection | BlockingStepConnection, connection: FindConnection
+    ) -> Any:
+        conn = connection()
         self._use_name(step)
         try:
             text = await self._text(step, access, conn)
         except BaseException:
             self._used_names.discard(step.name)
             raise
-        if conn is not None:
+        if (outer := step_transaction.find(self)) is not None:
+            outer.names.add(step.name)
+        elif conn is not None:
             self._pending.add(step.name)
         return step.result(text)
 
@@ -152,13 +166,24 @@ class Steps:
 
     async def _run(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> str:
         if step.transaction and conn is None:
-            async with access.transaction() as own:
-                return await self._run(step, access, own)
+            return await self._run_in_transaction(step, access)
         text = step.text(await access.value(step, step.function(conn) if step.transaction else step.function()))
         if step.is_saved:
             kept = cast("str", self._runtime.encryption.encrypt_output(self._message, text))
             self._check(step, await self._ask(access, conn, save_step(*self._claim(), step.name, kept)))
         return text
+
+    async def _run_in_transaction(self, step: Step, access: AsyncStepConnection | BlockingStepConnection) -> str:
+        names: set[str] = set()
+        try:
+            async with access.transaction() as own:
+                with step_transaction.opened(self, own) as transaction:
+                    names = transaction.names
+                    return await self._run(step, access, own)
+        except BaseException:
+            # It was rolled back, and with it what the steps in it have kept: they may be done again.
+            self._used_names -= names
+            raise
 
     def _claim(self) -> tuple[int, int]:
         return self._message.id, self._message.claim_id

@@ -15,13 +15,17 @@ from pgrouse.handlers.publish_tracker import Publisher, tracker_of
 from pgrouse.handlers.runtime import HandlerRuntime
 
 ROLLED_BACK = "everything in the transaction was rolled back"
+INSIDE_ANOTHER = (
+    "ctx.transaction() inside of another block of it, or of the function of ctx.step(transaction=True): use the connection that is open, "
+    "or open the block first and do the steps in it"
+)
 
 
 class TransactionContext(Publisher, Protocol):
     """The context that opens a transaction.
 
     Attributes:
-        connection: that of the open block, of the handler's kind, or None.
+        connection: of the transaction in which the calling code runs, of the handler's kind, or None.
     """
 
     connection: Any
@@ -77,6 +81,7 @@ class Transaction:
     def open(self) -> Iterator[Connection]:
         """Open it in a sync handler."""
         completion = self._completion
+        self._check_alone()
         completion.check_open()
         try:
             with self._runtime.blocking_pool.connection() as conn, conn.transaction():
@@ -93,6 +98,7 @@ class Transaction:
     async def open_async(self) -> AsyncIterator[AsyncConnection]:
         """Open it in an async handler."""
         completion = self._completion
+        self._check_alone()
         completion.check_open()
         try:
             async with self._runtime.pool.connection() as conn, conn.transaction():
@@ -104,6 +110,15 @@ class Transaction:
             completion.committed()
         finally:
             completion.end()
+
+    def _check_alone(self) -> None:
+        """Make sure that the handler's code here holds no other connection: with it, it would wait for a second one.
+
+        Raises:
+            RuntimeError: it does.
+        """
+        if self._context.connection is not None:
+            raise RuntimeError(INSIDE_ANOTHER)
 
     @contextmanager
     def _block(self, conn: AsyncConnection | Connection) -> Iterator[None]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import time
 from dataclasses import dataclass
 
 from work import is_open, until_in_thread, write
@@ -183,3 +185,147 @@ async def _connect():
 
 def in_a_child(payload, ctx):
     ctx.step("a", count, ctx, "a")
+
+
+WAIT_S = 0.2
+
+
+async def calls_in_step(payload, ctx):
+    """Everything that needs a connection, in the function of a step that holds one."""
+
+    async def inner(number):
+        return number
+
+    async def writing(conn, number):
+        assert conn is ctx.connection
+        await conn.execute(INSERT, [ctx.id])
+        return number
+
+    async def work(conn):
+        await asyncio.sleep(WAIT_S)
+        await conn.execute(INSERT, [ctx.id])
+        await ctx.heartbeat(60)
+        ctx.progress(1)
+        published = await asyncio.gather(*[asyncio.create_task(ctx.publish("follow", nth)) for nth in range(3)])
+        done = await asyncio.gather(ctx.step("a", inner, 1), ctx.step("b", writing, 2, transaction=True))
+        await ctx.predecessors()
+        return [len(published), *done]
+
+    return await ctx.step("outer", work, transaction=True)
+
+
+def calls_in_step_of_thread(payload, ctx):
+    def writing(conn, number):
+        assert conn is ctx.connection
+        conn.execute(INSERT, [ctx.id])
+        return number
+
+    def work(conn):
+        time.sleep(WAIT_S)
+        conn.execute(INSERT, [ctx.id])
+        ctx.heartbeat(60)
+        published = [ctx.publish("follow", nth) for nth in range(3)]
+        done = [ctx.step("a", lambda: 1), ctx.step("b", writing, 2, transaction=True)]
+        ctx.predecessors()
+        return [len(published), *done]
+
+    return ctx.step("outer", work, transaction=True)
+
+
+async def steps_beside_each_other(payload, ctx):
+    async def work(conn, number):
+        await asyncio.sleep(WAIT_S)
+        await conn.execute(INSERT, [ctx.id])
+        await ctx.publish("follow", number)
+        return number
+
+    return await asyncio.gather(*[ctx.step(f"s{nth}", work, nth, transaction=True) for nth in range(3)])
+
+
+async def calls_in_block(payload, ctx):
+    """The same in a block, with coroutines that were made before it."""
+    before = ctx.publish("follow", 0), ctx.step("early", lambda: 1), ctx.predecessors()
+    async with ctx.transaction() as conn:
+        await asyncio.sleep(WAIT_S)
+        await conn.execute(INSERT, [ctx.id])
+        await asyncio.gather(*before, ctx.publish("follow", 1), ctx.publish("follow", 2))
+        await ctx.heartbeat(60)
+        ctx.output = [3, 1, 2]
+
+
+async def batch_in_block(payloads, ctx):
+    before = ctx.publish("follow", 0)
+    async with ctx.transaction():
+        await asyncio.sleep(WAIT_S)
+        await asyncio.gather(before, ctx.publish("follow", 1), ctx.publish("follow", 2))
+
+
+async def again_after_a_rollback(payload, ctx):
+    """A step that is rolled back is done again, with the step inside of it; what it has published is gone."""
+
+    async def work(conn, fails):
+        count(ctx, "outer")
+        await ctx.step("inner", count_async, ctx, "inner")
+        await ctx.publish("follow", fails)
+        fail_if(fails)
+        return "done"
+
+    try:
+        await ctx.step("outer", work, True, transaction=True)
+    except ValueError:
+        return await ctx.step("outer", work, False, transaction=True)
+
+
+async def left_behind(payload, ctx):
+    """A task that a step leaves running does not write into a transaction that is over."""
+    goes_on, tasks = asyncio.Event(), []
+
+    async def later():
+        await goes_on.wait()
+        assert ctx.connection is None
+        return await ctx.publish("follow", 1)
+
+    async def work(conn):
+        tasks.append(asyncio.create_task(later()))
+        return 1
+
+    await ctx.step("outer", work, transaction=True)
+    goes_on.set()
+    return [int(each) > 0 for each in await asyncio.gather(*tasks)]
+
+
+async def misplaced(payload, ctx):
+    """Return the errors of what cannot be done inside of a transaction."""
+
+    async def open_block(conn):
+        async with ctx.transaction():
+            pass
+
+    async def complete(conn):
+        await ctx.complete(conn)
+
+    found = [
+        await failed(ctx.step("block", open_block, transaction=True)),
+        await failed(ctx.step("complete", complete, transaction=True)),
+    ]
+    async with ctx.transaction():
+        found.append(await failed(open_block(None)))
+        ctx.output = found
+
+
+def misplaced_in_thread(payload, ctx):
+    def open_block(conn):
+        with ctx.transaction():
+            pass
+
+    try:
+        ctx.step("block", open_block, transaction=True)
+    except RuntimeError as error:
+        return [str(error)]
+
+
+async def failed(awaitable):
+    try:
+        await awaitable
+    except RuntimeError as error:
+        return str(error)
