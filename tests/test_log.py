@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextvars
+import decimal
 import io
 import json
 import logging
+import math
 import os
 import pty
 import warnings
@@ -15,7 +17,7 @@ from typing import Any, TextIO
 import pytest
 import structlog
 
-from pgrouse import log
+from pgrouse import log, log_event
 from pgrouse.client.message import Message
 from pgrouse.config.alerts import AlertsSettings
 from pgrouse.config.config import Config, DatabaseSettings, LogSettings
@@ -229,8 +231,211 @@ def test_an_event_with_any_value_can_be_logged(setup: Setup) -> None:
         None,
         1.5,
         True,
-        "\ud800",
+        "\\ud800",
     )
+
+
+class Raises:
+    """An object that raises whatever is done with it."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class Proxy(Raises):
+    """As proxies of frameworks do outside of a request."""
+
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("no class")
+
+
+class Panics:
+    """As objects of extensions do: their panics are no Exceptions."""
+
+    def __str__(self) -> str:
+        raise BaseException("panic")  # noqa: TRY002
+
+
+class Text(str):
+    """A text whose methods raise."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    encode = replace = isascii = __len__ = __str__  # type: ignore[assignment]
+
+
+class OddError(Exception):
+    __str__ = __repr__ = Raises.__str__  # type: ignore[assignment]
+
+
+def odd_values() -> dict[str, Any]:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    deep: Any = 0
+    for _ in range(20_000):
+        deep = [deep]
+    wide: Any = "x"
+    for _ in range(3):
+        wide = [wide] * 100
+    chain: BaseException | None = None
+    for nth in range(5_000):
+        link = ValueError(nth)
+        link.__cause__, chain = chain, link
+    notes = ValueError("n")
+    notes.__notes__ = 5  # type: ignore[assignment]
+    return {
+        "integer": 10**5_000,
+        "negative integer": -(10**5_000),
+        "integers": {"n": [10**5_000], 10**5_000: 1},
+        "set of integers": {10**5_000},
+        "infinity": -math.inf,
+        "no number": [math.nan, {"n": math.nan}],
+        "decimal": decimal.Decimal("NaN"),
+        "cycle": cycle,
+        "deep": deep,
+        "wide": wide,
+        "long": "x" * 5_000_000,
+        "long in a list": ["x" * 100_000] * 100,
+        "many": list(range(100_000)),
+        "many keys": {str(nth): nth for nth in range(100_000)},
+        "long key": {"k" * 100_000: 1},
+        "keys": {None: 1, True: 2, 3: 4, (1, 2): 5, "3": 6, 1.5: 7, Raises(): 8},
+        "half a pair": {"\udfff": "\ud800"},
+        "nul": "a\x00b",
+        "lines": "a\nb\r\x1b[31mc",
+        "bytes": b"\xff" * 1_000_000,
+        "generator": (each for each in [1]),
+        "raises": Raises(),
+        "panics": Panics(),
+        "text that raises": Text("x"),
+        "number of a class": type("Number", (int,), {"__str__": Raises.__str__, "__repr__": Raises.__str__})(7),
+        "error": chain,
+        "error that raises": OddError("x"),
+        "odd notes": notes,
+        "class": Raises,
+    }
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+@pytest.mark.parametrize("name", [*odd_values(), "proxy"])
+def test_any_value_leaves_an_event_one_bounded_line(setup: Setup, name: str, style: str) -> None:
+    stream, value = setup(format=style), odd_values().get(name, Proxy())
+
+    structlog.get_logger().info("odd", value=value, after="kept")
+
+    (line,) = stream.getvalue().removesuffix("\n").split("\n")
+    assert len(line) < 500_000
+    assert "odd" in line
+    assert "kept" in line
+    assert line.isprintable()
+    if style == "json":
+        json.loads(line, parse_constant=pytest.fail)
+        line.encode("ascii")
+
+
+@pytest.mark.parametrize("name", odd_values())
+def test_any_value_can_be_the_event_or_belong_to_a_line_of_a_library(setup: Setup, name: str) -> None:
+    stream, value = setup(), odd_values()[name]
+
+    structlog.get_logger().info(value)
+    logging.getLogger("library").warning(value)
+    logging.getLogger("library").warning("value %s", value)
+    logging.getLogger("library").warning("value %d", value, exc_info=(ValueError, value, None))
+    structlog.get_logger().bind(bound=value).error("failed", exc_info=value)
+
+    assert [each["level"] for each in lines(stream)] == ["info", "warning", "warning", "warning", "error"]
+
+
+@pytest.mark.parametrize("name", odd_values())
+def test_any_error_is_logged_with_what_there_is_of_its_traceback(setup: Setup, name: str) -> None:
+    stream, value = setup(), odd_values()[name]
+
+    def fail() -> None:
+        raise value if isinstance(value, BaseException) else ValueError(value)
+
+    try:
+        fail()
+    except (ValueError, OddError):
+        structlog.get_logger().exception("failed")
+
+    (event,) = lines(stream)
+    assert event["event"] == "failed"
+    assert 0 < len(event["exception"]) < 20_000
+
+
+def test_what_was_cut_is_said(setup: Setup) -> None:
+    stream = setup()
+    nested: Any = "end"
+    for _ in range(20):
+        nested = {"in": nested}
+
+    structlog.get_logger().info("cut", text="a" * 100_000 + "z", many=list(range(1_000)), nested=nested)
+
+    (event,) = lines(stream)
+    assert event["text"].startswith("aaa")
+    assert event["text"].endswith("aaz")
+    assert "… 83,617 characters left out …" in event["text"]
+    assert event["many"][-1] == "… 800 more"
+    assert "… a dict nested deeper than 8 levels" in json.dumps(event["nested"], ensure_ascii=False)
+
+
+def test_the_name_and_the_traceback_of_an_event_are_kept_whatever_else_it_has(setup: Setup) -> None:
+    stream = setup()
+
+    try:
+        int("the reason")
+    except ValueError:
+        structlog.get_logger().exception("full", **{f"key{nth}": "x" * 10_000 for nth in range(500)})
+
+    (event,) = lines(stream)
+    assert (event["event"], event["level"]) == ("full", "error")
+    assert event["exception"].endswith("'the reason'")
+    assert event["…"].endswith(" more")
+
+
+def test_a_secret_at_the_seam_of_a_long_text_is_hidden(setup: Setup) -> None:
+    stream = setup(dsn="postgresql://u:hidden-password@h/d")
+    for size in (log_event.MAX_TEXT, log_event.MAX_SEARCHED):
+        for at in (size * 3 // 4, size // 4):
+            for shift in range(-20, 20, 3):
+                text = "x" * (at + shift) + "hidden-password" + "y" * size
+                structlog.get_logger().info(
+                    "seam", ahead=text, behind=text[::-1].replace("drowssap-neddih", "hidden-password")
+                )
+
+    assert not any(part in stream.getvalue() for part in ("hidden-passwo", "den-password"))
+
+
+def test_arguments_that_do_not_fit_cost_neither_the_event_nor_the_caller(setup: Setup) -> None:
+    stream = setup()
+
+    structlog.get_logger().info("%d things", "many")
+    logging.getLogger("library").info("%d things", "many")
+
+    assert ["%d things" in each["event"] for each in lines(stream)] == [True, True]
+
+
+def test_a_line_near_the_end_of_the_stack_raises_nothing(setup: Setup) -> None:
+    setup()
+
+    def deeper(left: int) -> None:
+        structlog.get_logger().info("deep")
+        if left:
+            deeper(left - 1)
+
+    def to_the_end() -> int:
+        try:
+            return to_the_end() + 1
+        except RecursionError:
+            return 0
+
+    deeper(to_the_end() - 40)
 
 
 @pytest.fixture

@@ -9,6 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
 from typing import Any, TextIO
 
 import structlog
@@ -19,9 +23,13 @@ from pgrouse.alerts.secret import SHORTEST_SECRET
 from pgrouse.config import dsn
 from pgrouse.config.config import Config, LogSettings
 from pgrouse.handlers import current_attempt
+from pgrouse.log_event import PlainEvent, show
 
 # Libraries that say too much below WARNING: of every use of a connection, say.
 VERBOSE_LIBRARIES = ("asyncio", "psycopg", "psycopg.pool", "watchfiles")
+LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log", "msg")
+# Keys whose text has several lines on a terminal.
+BELOW_THE_LINE = ("exception", "stack")
 # Libraries that write addresses and requests of sinks at DEBUG, with the tokens in them.
 LIBRARIES_LOGGING_SECRETS = ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib")
 
@@ -54,18 +62,18 @@ def _secrets_of_environment() -> list[str]:
 
 def _configure(settings: LogSettings, secrets: list[str], stream: TextIO) -> None:
     level = logging.getLevelNamesMapping()[settings.level.upper()]
-    hide = Redaction(secrets)
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         _add_attempt,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,  # as text, before it is redacted; without the values of variables
-        hide,
+        # As text, before secrets are hidden in it; without the values of variables.
+        structlog.processors.ExceptionRenderer(_format_error),
+        PlainEvent(secrets),
     ]
     structlog.configure(
         processors=[*common, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=_never_raising(structlog.make_filtering_bound_logger(level)),
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
     _route_standard_library(level, stream, _formatter(settings, stream, common))
@@ -91,8 +99,23 @@ def _formatter(settings: LogSettings, stream: TextIO, common: list[Processor]) -
 
 def _console(stream: TextIO) -> Processor:
     colors = bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and not os.environ.get("NO_COLOR"))
-    return structlog.dev.ConsoleRenderer(
+    render = structlog.dev.ConsoleRenderer(
         colors=colors, exception_formatter=structlog.dev.plain_traceback, pad_event_to=22
+    )
+
+    def on_one_line(logger: WrappedLogger, method: str, event: EventDict) -> str:
+        """A value must not end the line, nor control the terminal; a traceback is below the line."""
+        return render(logger, method, {key: _printable(key, value) for key, value in event.items()})
+
+    return on_one_line
+
+
+def _printable(key: str, value: Any) -> Any:
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    kept = "\n\t" if key in BELOW_THE_LINE else ""
+    return "".join(
+        each if each.isprintable() or each in kept else each.encode("unicode_escape").decode() for each in value
     )
 
 
@@ -108,7 +131,7 @@ def _json() -> Processor:
 
 
 def _route_standard_library(level: int, stream: TextIO, formatter: logging.Formatter) -> None:
-    handler = logging.StreamHandler(stream)
+    handler = LogHandler(stream)
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -118,28 +141,54 @@ def _route_standard_library(level: int, stream: TextIO, formatter: logging.Forma
     logging.captureWarnings(True)
 
 
-class Redaction:
-    """The processor that hides passwords in every text of an event."""
+class LogHandler(logging.StreamHandler[TextIO]):
+    """Writes each record as one event, also one that cannot be formatted, and never raises: nor does it print an error of its own."""
 
-    def __init__(self, secrets: list[str]) -> None:
-        self._secrets = secrets
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record."""
+        with suppress(
+            Exception
+        ):  # a stream that is closed or full, no room on the stack: there is no place to say that
+            self.stream.write(self._event(record) + self.terminator)
+            self.flush()
 
-    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        """Return the event with its texts cleaned."""
-        for key, value in event.items():
-            if not key.startswith("_"):  # logging's own record
-                event[key] = self._clean(value)
-        return event
+    def _event(self, record: logging.LogRecord) -> str:
+        try:
+            return self.format(record)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the arguments of a message may do anything
+            text = f"{show(record.msg)} (its arguments cannot be shown: {type(error).__name__})"
+            plain = {**vars(record), "msg": text, "args": None, "exc_info": None, "exc_text": None, "stack_info": None}
+            return self.format(logging.makeLogRecord(plain))
 
-    def _clean(self, value: Any) -> Any:
-        match value:
-            case str():
-                return dsn.redact(value, self._secrets)
-            case dict():
-                return {key: self._clean(inner) for key, inner in value.items()}
-            case list() | tuple():
-                return [self._clean(inner) for inner in value]
-            case None | bool() | int() | float():
-                return value
-            case _:
-                return dsn.redact(str(value), self._secrets)
+
+def _never_raising(base: Any) -> Any:
+    """Return a class of loggers whose methods never raise: no line of the log may cost an attempt."""
+
+    def without_errors(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def log(self: Any, event: Any = None, *args: Any, **values: Any) -> Any:
+            try:
+                return method(self, event, *args, **values)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - arguments that do not fit the text, or no room on the stack
+                with suppress(Exception):
+                    text = show([event, *args] if args else event)
+                    logging.getLogger("pgrouse").error("%s (it cannot be shown: %s)", text, type(error).__name__)
+
+        return log
+
+    levels = {name: without_errors(getattr(base, name)) for name in LEVELS}
+    return type("Logger", (base,), levels)
+
+
+def _format_error(exc_info: Any) -> str:
+    """Return the traceback of an error, however it is made: one with a long chain of causes has none."""
+    try:
+        return "".join(traceback.format_exception(*exc_info)).removesuffix("\n")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - an exception's own methods may do anything
+        return f"{show(exc_info[1])} (its traceback cannot be shown: {type(error).__name__})"

@@ -209,5 +209,7 @@ def test_a_block_or_a_completion_inside_of_a_transaction_is_refused_at_once(star
     (in_thread,) = ended(queue, queue.publish("thread")).output
 
     assert in_step == in_block == in_thread
-    assert "ctx.transaction() inside of another block of it, or of the function of ctx.step(transaction=True)" in in_step
+    assert (
+        "ctx.transaction() inside of another block of it, or of the function of ctx.step(transaction=True)" in in_step
+    )
     assert "ctx.complete() in the function of ctx.step(transaction=True): call it behind the step" in completing

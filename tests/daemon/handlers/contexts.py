@@ -8,11 +8,9 @@ from contextvars import ContextVar
 from typing import Any
 
 import structlog
-
 from work import write
 
 from pgrouse import AsyncContext, Context, Failure
-
 
 left: ContextVar[str] = ContextVar("left", default="nothing")
 

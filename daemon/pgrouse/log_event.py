@@ -1,0 +1,173 @@
+"""The values of an event as they are logged: plain, bounded, and without secrets.
+
+Handlers log whatever they have. No value may cost the event, or the attempt of its handler: an object may raise in its `__str__`, hold itself, or
+be longer than a log can take. What is left out is said in its place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, Final
+
+from structlog.typing import EventDict, WrappedLogger
+
+from pgrouse.config import dsn
+
+MAX_LINE: Final = 65_536  # characters of an event; a few more for its last value
+MAX_TEXT: Final = 16_384  # of one value, with all in it
+MAX_KEY: Final = 200
+MAX_ITEMS: Final = 200  # of one dictionary or list
+MAX_DEPTH: Final = 8
+MAX_BITS: Final = 14_000  # of an integer: fewer than 4,300 digits, more of which Python does not write
+# A longer text is cut before secrets are looked for. Its seam is cut again: half a secret could be there.
+MAX_SEARCHED: Final = 8 * MAX_TEXT
+# What logging adds for itself.
+INTERNAL: Final = ("_record", "_from_structlog")
+# They are written whatever else there is.
+FIRST: Final = ("event", "level", "timestamp", "logger", "exception")
+CUT: Final = "…"
+
+_name_of: Final[Callable[[type], str]] = type.__dict__["__name__"].__get__
+
+
+class PlainEvent:
+    """The processor that makes the values of an event plain.
+
+    Args:
+        secrets: hidden in every text.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = tuple(secrets)
+
+    def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        """Return the event with plain values."""
+        names = [name for name in event if name not in INTERNAL]
+        plain: dict[str, Any] = {}
+        left = MAX_LINE
+        for name in sorted(names, key=lambda name: name not in FIRST):
+            if left <= 0 and name not in FIRST:
+                break
+            writer = _Writer(self._secrets)
+            plain[name] = writer.value(event[name], 0)
+            left -= MAX_TEXT - writer.left + len(name)
+        shown = {_Writer(self._secrets).key(name, {}): plain[name] for name in names if name in plain}
+        cut = {CUT: f"{len(names) - len(shown):,} more"} if len(shown) < len(names) else {}
+        return {**{name: event[name] for name in INTERNAL if name in event}, **shown, **cut}
+
+
+def show(value: object, secrets: Iterable[str] = ()) -> str:
+    """Return any value as one bounded text."""
+    plain = _Writer(tuple(secrets)).value(value, MAX_DEPTH - 1)
+    return plain if isinstance(plain, str) else repr(plain)
+
+
+class _Writer:
+    """Makes one value of an event plain.
+
+    Attributes:
+        left: how many more characters there may be in it.
+    """
+
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        self._secrets = secrets
+        self.left = MAX_TEXT
+
+    def value(self, value: object, depth: int) -> Any:
+        """Return a value that JSON has."""
+        try:
+            return self._plain(value, depth)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - an object may raise anything when it is looked at
+            return self._note(f"({_name_of(type(value))}, which cannot be shown: {_name_of(type(error))})")
+
+    def _note(self, text: str) -> str:
+        self.left -= len(text)
+        return text
+
+    def _plain(self, value: Any, depth: int) -> Any:
+        # By its real class: an object may claim another one, or raise when it is asked. Its own methods are not called.
+        kind = type(value)
+        if value is None or kind is bool:
+            return value
+        if issubclass(kind, str):
+            return self.text(str.__str__(value))
+        if issubclass(kind, int):
+            return self._integer(int.__int__(value))
+        if issubclass(kind, float):
+            number = float.__float__(value)
+            return number if math.isfinite(number) else str(number)
+        if issubclass(kind, dict | list | tuple):
+            return self._container(value, kind, depth)
+        if issubclass(kind, bytes | bytearray | memoryview):
+            return self.text(repr(bytes(value[:MAX_TEXT])) + _more(len(value) - MAX_TEXT, "bytes"))
+        return self.text(str(value))
+
+    def _container(self, value: Any, kind: type, depth: int) -> Any:
+        if depth >= MAX_DEPTH:
+            return self._note(f"{CUT} a {_name_of(kind)} nested deeper than {MAX_DEPTH} levels")
+        if issubclass(kind, dict):
+            return self._dict(islice(dict.items(value), MAX_ITEMS), dict.__len__(value), depth)
+        of_its_class = list if issubclass(kind, list) else tuple
+        return self._list(islice(of_its_class.__iter__(value), MAX_ITEMS), of_its_class.__len__(value), depth)
+
+    def _dict(self, items: Iterable[tuple[Any, Any]], count: int, depth: int) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for key, value in items:
+            if self.left <= 0:
+                break
+            name = self.key(key, plain)
+            plain[name] = self.value(value, depth + 1)
+        return plain if len(plain) == count else {**plain, CUT: f"{count - len(plain):,} more"}
+
+    def _list(self, items: Iterable[Any], count: int, depth: int) -> list[Any]:
+        plain: list[Any] = []
+        for item in items:
+            if self.left <= 0:
+                break
+            self.left -= 2
+            plain.append(self.value(item, depth + 1))
+        return plain if len(plain) == count else [*plain, f"{CUT} {count - len(plain):,} more"]
+
+    def key(self, key: object, taken: dict[str, Any]) -> str:
+        """Return the key of a dictionary as a text that is not taken there."""
+        plain = self.value(key, MAX_DEPTH)
+        name = _cut(plain if isinstance(plain, str) else JSON_NAMES.get(plain, str(plain)), MAX_KEY)
+        while name in taken:
+            name = f"{name} ({_name_of(type(key))})"
+        self.left -= 4
+        return name
+
+    def _integer(self, number: int) -> Any:
+        if number.bit_length() <= MAX_BITS:
+            self.left -= number.bit_length() // 3
+            return number
+        return f"(an integer of about {int(number.bit_length() * math.log10(2)):,} digits)"
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets, and as long as it may be."""
+        if len(text) > MAX_SEARCHED:
+            text = _cut(text, MAX_SEARCHED)
+        text = dsn.redact(text, self._secrets)
+        if not text.isascii():
+            # Half a surrogate pair is no character, which many readers of JSON refuse.
+            text = text.encode("utf-8", "backslashreplace").decode()
+        return self._note(_cut(text, max(MAX_KEY, self.left)))
+
+
+JSON_NAMES: Final[dict[Any, str]] = {None: "null", True: "true", False: "false"}
+
+
+def _cut(text: str, limit: int) -> str:
+    """Keep both ends of a text: the last line of a traceback names the error."""
+    if len(text) <= limit:
+        return text
+    tail = limit // 4
+    return f"{text[: limit - tail]}{CUT} {len(text) - limit:,} characters left out {CUT}{text[-tail:]}"
+
+
+def _more(count: int, unit: str) -> str:
+    return f"{CUT} {count:,} {unit} more" if count > 0 else ""
