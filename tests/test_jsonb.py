@@ -162,3 +162,46 @@ def test_a_duplicate_key_among_very_many_is_found_in_linear_time() -> None:
 
     with pytest.raises(InvalidMessage, match="the key 'last' occurs twice"):
         jsonb.encode(jsonb.Raw("{" + keys + '"last": 1, "last": 2}'))
+
+
+@pytest.mark.parametrize(
+    ("value", "place", "first", "second"),
+    [
+        ({1: "a", "1": "b"}, "payload", "1", "'1'"),
+        ({"null": 0, None: 1}, "payload", "'null'", "None"),
+        ({"a": [{"true": 0, True: 1}]}, "payload['a'][0]", "'true'", "True"),
+        ([(0, {1.5: 0, "1.5": 1})], "payload[0][1]", "1.5", "'1.5'"),
+    ],
+)
+def test_keys_that_are_the_same_in_json_are_refused_by_their_names(
+    value: Any, place: str, first: str, second: str
+) -> None:
+    expected = (
+        f"{place} has the keys {first} and {second}, which are the same in JSON: only one of their values could be kept"
+    )
+
+    with pytest.raises(InvalidMessage) as raised:
+        jsonb.encode(value)
+
+    assert str(raised.value) == expected
+
+
+@pytest.mark.parametrize(
+    "value", [{1: "a", "2": "b"}, {"a": {None: 1, "1": 2, 2: 3}}, {1: "{", 2: "{"}, "{{", [{}, {}]]
+)
+def test_keys_that_are_no_strings_are_written_as_json_does(value: Any) -> None:
+    assert json.loads(jsonb.encode(value)) == json.loads(json.dumps(value))
+
+
+@pytest.mark.parametrize("place", ["alone", "in a list", "as a key", "above equal keys"])
+def test_an_integer_that_is_too_long_is_named_wherever_it_is(place: str) -> None:
+    long = 10**5_000
+    value = {
+        "alone": long,
+        "in a list": {"a": [long]},
+        "as a key": {long: 1},
+        "above equal keys": {long: {1: 2, "1": 3}},
+    }[place]
+
+    with pytest.raises(InvalidMessage, match="an integer of more than 4,300 digits"):
+        jsonb.encode(value)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import socket
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -15,9 +19,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from pydantic import BaseModel
 
-from pgrouse import AsyncContext, Context, Defer, Fail, Reject, Retry, publish, publish_many
+from pgrouse import AsyncContext, Context, Defer, Fail, Reject, Retry, Worker, publish, publish_many
 from pgrouse.client.settlement import SettleKind
 from pgrouse.errors import ConfigError, InvalidMessage
 from pgrouse.publishing.new_message import NewMessage
@@ -32,7 +37,9 @@ from pgrouse.testing import (
     perform,
     published,
 )
+from pgrouse.testing.fixtures import OF_TESTS
 from tests.drivers.callers import CALLERS, DISTINCT
+from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres
 
 Connection = psycopg.Connection[Any]
@@ -491,3 +498,52 @@ def test_a_database_is_created_emptied_and_dropped(shared: Database) -> None:
 
     with pytest.raises(psycopg.OperationalError, match="does not exist"):
         psycopg.connect(dsn)
+
+
+def test_only_a_database_of_tests_is_emptied(shared: Database) -> None:
+    elsewhere = make_conninfo(shared.dsn, dbname="postgres")
+    with psycopg.connect(elsewhere) as conn:
+        with pytest.raises(
+            RuntimeError, match="database postgres is none of tests by its name: connect to one of testing"
+        ):
+            clean(conn)
+        with pytest.raises(RuntimeError, match="the connection is one to the database postgres"):
+            clean(conn, database="shop")
+
+
+@pytest.mark.parametrize(
+    "name", ["test_shop", "shop_test", "shop-tests", "pytest_1", "pgrouse_test_0a1b", "test", "Test_gw0"]
+)
+def test_the_name_of_a_database_says_that_it_is_for_tests(name: str) -> None:
+    assert OF_TESTS.search(name)
+
+
+@pytest.mark.parametrize("name", ["shop", "latest", "contest", "attestations", "testament", "postgres"])
+def test_a_name_that_only_contains_the_word_does_not(name: str) -> None:
+    assert not OF_TESTS.search(name)
+
+
+def test_nothing_is_deleted_while_a_worker_runs(shared: Database) -> None:
+    with database(shared.dsn) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("INSERT INTO messages.topic (topic, max_depth) VALUES ('t', 5)")
+        with Worker(dsn, handlers={"t": lambda payload: None}, name="w1") as worker:
+            eventually(lambda: conn.execute("SELECT FROM messages.worker").fetchall())
+            with pytest.raises(RuntimeError, match=rf"run w1.*, process {os.getpid()}\): stop them before"):
+                clean(conn)
+            assert worker.is_running
+        assert conn.execute("SELECT max_depth FROM messages.topic WHERE topic = 't'").fetchone() == (5,)
+
+        clean(conn)
+
+
+def test_a_worker_that_was_killed_keeps_nothing_from_being_deleted(shared: Database) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    with database(shared.dsn) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        register = "INSERT INTO messages.worker (name, host, pid, version, topics, concurrency) VALUES ('w', %s, %s, '1', '{}', 1)"
+        conn.execute(register, [socket.gethostname(), ended.pid])
+        clean(conn)
+
+        conn.execute(register, ["elsewhere", ended.pid])
+        with pytest.raises(RuntimeError, match="run w "):
+            clean(conn)

@@ -23,6 +23,10 @@ MAX_DEPTH = 200  # Python's own parser gives up near 1,000; other languages' ear
 MAX_DIGITS = 4300  # Python's own parser refuses longer integers
 LONG_INTEGER = f"an integer of more than {MAX_DIGITS:,} digits, which readers refuse: publish it as a string"
 
+CONTAINERS = (dict, list, tuple)
+
+# A key that json.dumps may have made of something else.
+_LIKE_NO_STRING = re.compile(r'"(?:[-0-9][-+.0-9eE]*|true|false|null)":')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -55,9 +59,48 @@ def encode(value: Any, where: str = "payload", max_bytes: int = MAX_BYTES) -> st
         )
     if "\\u0000" in text:
         _refuse_faults(value, where)
+    refuse_equal_keys(value, text, where)
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         raise _too_deep(where)
     return text
+
+
+def refuse_equal_keys(value: Any, text: str, where: str) -> None:
+    """Refuse a value with two keys in one dictionary that are the same in JSON, as 1 and "1": only one of their values could be kept.
+
+    Args:
+        value: as it was written.
+        text: what was written of it.
+        where: as errors call it.
+
+    Raises:
+        InvalidMessage: it has them; says which, and at which place.
+    """
+    # Only keys that are no strings can do that. Almost every text shows that there are none, or else the keys do.
+    if type(value) is dict and text.count("{") == 1:
+        is_clear = _are_texts(value)
+    else:
+        is_clear = not _LIKE_NO_STRING.search(text) or _has_text_keys(value)
+    if not is_clear:
+        _refuse_faults(value, where)
+
+
+def _are_texts(value: Any) -> bool:
+    """Whether all keys are strings; True of what is no dictionary."""
+    if isinstance(value, dict):
+        try:
+            "".join(value)  # which looks at each of them, faster than a loop
+        except TypeError:
+            return False
+    return True
+
+
+def _has_text_keys(value: Any) -> bool:
+    if isinstance(value, dict):
+        return _are_texts(value) and all(_has_text_keys(each) for each in value.values() if type(each) in CONTAINERS)
+    return not isinstance(value, list | tuple) or all(
+        _has_text_keys(each) for each in value if type(each) in CONTAINERS
+    )
 
 
 def decode(text: str, where: str = "payload") -> Any:
@@ -150,9 +193,10 @@ def _walk(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
         raise InvalidMessage(f"{place[:40]}… is nested deeper than {MAX_DEPTH} levels, or contains itself: flatten it")
     match value:
         case dict():
+            _refuse_equal(value, place)
             for key, inner in value.items():
                 yield f"a key of {place}", Key(key)
-                yield from _walk(inner, f"{place}[{key!r:.100}]", depth + 1)
+                yield from _walk(inner, f"{place}[{_shown(key)}]", depth + 1)
         case list() | tuple():
             for i, inner in enumerate(value):
                 yield from _walk(inner, f"{place}[{i}]", depth + 1)
@@ -160,6 +204,29 @@ def _walk(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
             yield place, value
         case _:
             yield from _walk_converted(value, place, depth)
+
+
+def _refuse_equal(value: dict[Any, Any], place: str) -> None:
+    written: dict[str, Any] = {}
+    for key in value:
+        if isinstance(key, str | int | float | None):
+            first = written.setdefault(_as_key(key), key)
+            if first is not key:
+                raise InvalidMessage(
+                    f"{place} has the keys {_shown(first)} and {_shown(key)}, which are the same in JSON: only one of their values could be kept"
+                )
+
+
+def _as_key(key: str | float | None) -> str:
+    """Return a key as json.dumps writes it; any text for one that it does not write."""
+    return key if isinstance(key, str) else _shown(key) if _fault_of_number(key) else json.dumps(key)
+
+
+def _shown(key: Any) -> str:
+    try:
+        return f"{key!r:.100}"
+    except Exception:  # noqa: BLE001 - an integer may be too long to be shown, and an object may do anything
+        return f"({type(key).__name__})"
 
 
 def _walk_converted(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -186,8 +253,8 @@ def _fault(value: Any) -> str | None:
     match value:
         case Key(name=str(name)):
             return _fault_of_text(name)
-        case Key(name=None | bool() | int() | float()):
-            return None  # json.dumps writes them as text
+        case Key(name=None | bool() | int() | float() as number):
+            return _fault_of_number(number)  # json.dumps writes the others as text
         case Key(name=name):
             return f"is of type {type(name).__name__}: JSON has only strings as keys"
         case str():

@@ -176,7 +176,8 @@ def _never_raising(base: Any) -> Any:
             except BaseException as error:  # noqa: BLE001 - arguments that do not fit the text, or no room on the stack
                 with suppress(Exception):
                     text = show([event, *args] if args else event)
-                    logging.getLogger("pgrouse").error("%s (it cannot be shown: %s)", text, type(error).__name__)
+                    shown = f"{text} (it cannot be shown: {type(error).__name__})"
+                    logging.getLogger("pgrouse").log(logging.ERROR, shown)
 
         return log
 

@@ -93,18 +93,13 @@ class _Writer:
         kind = type(value)
         if value is None or kind is bool:
             return value
-        if issubclass(kind, str):
-            return self.text(str.__str__(value))
-        if issubclass(kind, int):
-            return self._integer(int.__int__(value))
-        if issubclass(kind, float):
-            number = float.__float__(value)
-            return number if math.isfinite(number) else str(number)
+        if issubclass(kind, int | float):
+            return self._number(value, kind)
         if issubclass(kind, dict | list | tuple):
             return self._container(value, kind, depth)
         if issubclass(kind, bytes | bytearray | memoryview):
             return self.text(repr(bytes(value[:MAX_TEXT])) + _more(len(value) - MAX_TEXT, "bytes"))
-        return self.text(str(value))
+        return self.text(str.__str__(value) if issubclass(kind, str) else str(value))
 
     def _container(self, value: Any, kind: type, depth: int) -> Any:
         if depth >= MAX_DEPTH:
@@ -141,7 +136,11 @@ class _Writer:
         self.left -= 4
         return name
 
-    def _integer(self, number: int) -> Any:
+    def _number(self, value: Any, kind: type) -> Any:
+        if issubclass(kind, float):
+            fraction = float.__float__(value)
+            return fraction if math.isfinite(fraction) else str(fraction)
+        number = int.__int__(value)
         if number.bit_length() <= MAX_BITS:
             self.left -= number.bit_length() // 3
             return number

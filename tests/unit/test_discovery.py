@@ -178,6 +178,11 @@ def test_a_package_has_the_topics_of_its_modules_that_it_imports(write: Callable
             "module shop.jobs cannot be imported: ModuleNotFoundError: No module named 'nowhere' (at shop/jobs.py:1)",
         ),
         ("import sys\nsys.exit(3)", "module shop.jobs cannot be imported: SystemExit: 3 (at shop/jobs.py:2)"),
+        (
+            "from pgrouse import topic\n\n@topic('a')\ndef a(payload): ...\n\n@topic\ndef b(payload): ...",
+            "module shop.jobs cannot be imported: TypeError: @topic above b has no name of a topic: "
+            'write @topic("orders.created") (at shop/jobs.py:6)',
+        ),
         ("def", "module shop.jobs cannot be imported: SyntaxError: invalid syntax (jobs.py, line 1)"),
     ],
 )

@@ -88,6 +88,18 @@ def test_a_wrong_option_is_an_error_in_tests_too() -> None:
         perform(work, 1)
 
 
+def test_a_decorator_without_a_name_is_an_error_with_its_line() -> None:
+    decorator: Any = topic
+
+    with pytest.raises(TypeError, match=r"@topic above handle has no name of a topic: write @topic\("):
+
+        @decorator
+        def handle(payload: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"topic\(7\) has no name of a topic"):
+        decorator(7)
+
+
 def test_a_function_handles_one_topic() -> None:
     with pytest.raises(TypeError, match=r"orders.created and b are declared on one function"):
         topic("b")(created)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from pydantic_core import to_jsonable_python
 
+from pgrouse import jsonb
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config import duration
@@ -237,6 +238,8 @@ def encode_state(state: Any) -> str | None:
 
 def _to_json(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=to_jsonable_python)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=to_jsonable_python)
+        jsonb.refuse_equal_keys(value, text, "it")
     except Exception as error:  # an object's own way to JSON may fail in any way
         raise ValueError(str(error)) from error
+    return text

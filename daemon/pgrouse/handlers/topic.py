@@ -245,8 +245,14 @@ def topic(name: str, **options: Any) -> Any:
     Args:
         name: of the topic.
         **options: the keys of its table in pgrouse.toml, whose values win over these.
+
+    Raises:
+        TypeError: there is no name: `@topic` alone would be ignored.
     """
     place = _caller()
+    if not isinstance(name, str):
+        found = f"@topic above {name.__name__}" if hasattr(name, "__name__") else f"topic({name!r:.100})"
+        raise TypeError(f'{found} has no name of a topic: write @topic("orders.created")')
 
     def declare(function: Callable[P, R]) -> Topic[Any, P, R]:
         if isinstance(function, Topic):

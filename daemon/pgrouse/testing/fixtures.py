@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +16,8 @@ from pgrouse import devdb, search_path
 from pgrouse.install import schema
 from pgrouse.testing.database_url import DatabaseUrl
 
+# The name of a database of tests, by the habits of frameworks.
+OF_TESTS = re.compile(r"(^|[_-])(py)?tests?([_-]|\d|$)", re.IGNORECASE)
 # Tables that migrations fill.
 KEPT_TABLES = ("migration", "topic", "low_water_mark", "alert_threshold", "mutex")
 
@@ -47,9 +51,21 @@ def database(dsn: str | None = None) -> Iterator[DatabaseUrl]:
             server.stop()
 
 
-def clean(conn: psycopg.Connection) -> None:
-    """Empty the queue between tests: messages, archive, policies, schedules and all that was counted. Commits, if the connection does."""
+def clean(conn: psycopg.Connection, *, database: str | None = None) -> None:
+    """Empty the queue between tests: messages, archive, policies, schedules and all that was counted. Commits, if the connection does.
+
+    Args:
+        conn: to a database of tests, in which no worker runs.
+        database: its name, if that does not say that it is one: `test` is no part of it, as in test_shop and shop_tests.
+
+    Raises:
+        RuntimeError: it is another database, or a worker runs in it, whose policies and schedules would be gone; nothing was deleted.
+    """
     with conn.transaction(), search_path.fixed(conn):
+        _check_name(conn, database)
+        # No worker comes from here on.
+        conn.execute("LOCK TABLE messages.worker IN ACCESS EXCLUSIVE MODE")
+        _check_no_worker(conn)
         names = conn.execute(
             """
             SELECT c.relname FROM pg_class AS c
@@ -63,6 +79,42 @@ def clean(conn: psycopg.Connection) -> None:
         conn.execute("DELETE FROM messages.topic WHERE topic <> '*'")
         conn.execute(sql.SQL("TRUNCATE {}").format(tables))
         conn.execute("DELETE FROM messages.mutex WHERE name <> ''")
+
+
+def _check_name(conn: psycopg.Connection, database: str | None) -> None:
+    name = conn.info.dbname
+    if database is None and not OF_TESTS.search(name):
+        raise RuntimeError(
+            f"clean() deletes all messages, policies and schedules, and the database {name} is none of tests by its name: connect to one of "
+            f'testing.database(), or say that it is one: clean(conn, database="{name}")'
+        )
+    if database not in (None, name):
+        raise RuntimeError(f"clean(database={database!r}): the connection is one to the database {name}")
+
+
+def _check_no_worker(conn: psycopg.Connection) -> None:
+    found = conn.execute(
+        "SELECT name, host, pid, kind FROM messages.worker WHERE seen_at > clock_timestamp() - interval '1 minute' ORDER BY name"
+    ).fetchall()
+    if alive := [f"{name} ({host}, process {pid})" for name, host, pid, kind in found if not _is_dead(host, pid, kind)]:
+        raise RuntimeError(
+            f"clean() deletes the policies and schedules of workers, and in the database {conn.info.dbname} run {', '.join(alive)}: "
+            "stop them before, as the fixture pgrouse_worker does at the end of its test, and give them a database of their own if they "
+            "live longer than a test"
+        )
+
+
+def _is_dead(host: str, pid: int, kind: str) -> bool:
+    """Whether the process of a worker has surely ended, as one has that a test killed."""
+    if kind != "daemon" or host != socket.gethostname():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
 
 
 def _run(dsn: str, statement: sql.Composed) -> None:

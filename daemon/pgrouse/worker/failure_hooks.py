@@ -70,7 +70,7 @@ class FailureHooks:
             try:
                 async with asyncio.timeout(CALL_S):
                     await _call(hook, failure, context)
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged in the context of the attempt
                 keys = {"message_id": failure.message_id, "topic": failure.topic, "attempt": failure.attempt}
                 context.run(partial(log.exception, events.HOOK_FAILED, hook=name, **keys))
         self._log_dropped()
