@@ -110,6 +110,12 @@ STATEMENT_ERRORS: list[tuple[tuple[type[psycopg.Error], ...], str, ExitCode]] = 
 ]
 
 
+# What PgBouncer says to a BEGIN.
+STATEMENT_MODE = "not allowed in statement pooling mode"
+POOLER_FIX = (
+    "the pooler is in statement mode: set pool_mode = transaction for this database, or connect to the server itself"
+)
+
 # Constraints that only the database can check for a published message.
 CONSTRAINTS: dict[str | None, tuple[str, str]] = {
     "message_key": ("a message with this key waits already", "nothing was published"),
@@ -139,6 +145,8 @@ def _meaning(error: psycopg.Error) -> tuple[str, str, ExitCode]:
     for classes, fix, code in STATEMENT_ERRORS:
         if isinstance(error, classes):
             return message, fix, code
+    if STATEMENT_MODE in message:
+        return message, POOLER_FIX, ExitCode.BAD_CONFIG
     if isinstance(error, errors.InsufficientPrivilege):
         return message, _right_needed(message), PROBLEM
     if error.diag.constraint_name in CONSTRAINTS:

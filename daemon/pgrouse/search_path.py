@@ -2,7 +2,7 @@
 
 A role that may create objects in a schema of that path could put a function or an operator there that fits better than PostgreSQL's own, and it would
 run with the rights of the connection. So the path is fixed by the first statement of each connection. That is not done where the session
-belongs to others too (behind a pooler in transaction mode), nor on connections of users and handlers, whose own statements need their path:
+may belong to others too (behind a pooler), where nothing is prepared either, nor on connections of users and handlers, whose own statements need their path:
 what we execute there names the schema of each function, operator and type.
 """
 
@@ -24,6 +24,7 @@ FIX = b"""
     SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)
     WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
 """
+PROCESS = b"SELECT pg_catalog.pg_backend_pid()"
 READ = b"SELECT pg_catalog.current_setting('search_path')"
 WRITE = b"SELECT pg_catalog.set_config('search_path', %s, %s)"
 
@@ -32,9 +33,10 @@ A = TypeVar("A", bound="psycopg.AsyncConnection[Any]")
 
 
 def fix(conn: C) -> C:
-    """Fix the path of a new connection; return it. One that fails is closed."""
+    """Fix the path of a new connection; return it. One that fails is closed. Through a pooler it prepares no statements."""
     try:
-        conn.execute(FIX, [conn.info.backend_pid], prepare=False)
+        if conn.execute(FIX, [conn.info.backend_pid], prepare=False).rowcount == 0:
+            conn.prepare_threshold = None
     except BaseException:
         conn.close()
         raise
@@ -44,7 +46,8 @@ def fix(conn: C) -> C:
 async def fix_async(conn: A) -> A:
     """Do the same with an async one."""
     try:
-        await conn.execute(FIX, [conn.info.backend_pid], prepare=False)
+        if (await conn.execute(FIX, [conn.info.backend_pid], prepare=False)).rowcount == 0:
+            conn.prepare_threshold = None
     except BaseException:
         await conn.close()
         raise
@@ -63,7 +66,11 @@ def fixed(conn: psycopg.Connection[Any]) -> Iterator[None]:
 
 @contextmanager
 def fixed_session(conn: psycopg.Connection[Any]) -> Iterator[None]:
-    """Fix the path for a block that commits in between. Not for sessions that belong to others too."""
+    """Fix the path for a block that commits in between. Through a pooler it stays as it is: the next statement may be in another session."""
+    cursor = psycopg.Cursor(conn, row_factory=tuple_row)
+    if cursor.execute(PROCESS, prepare=False).fetchone() != (conn.info.backend_pid,):
+        yield
+        return
     with _replaced(conn, local=False):
         yield
 

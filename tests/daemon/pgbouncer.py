@@ -1,11 +1,13 @@
-"""A pgbouncer in transaction mode in front of a server."""
+"""A pgbouncer in front of a server."""
 
 from __future__ import annotations
 
 import os
 import pwd
 import shutil
+import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,28 +27,78 @@ listen_addr =
 unix_socket_dir = {folder}
 listen_port = 6432
 auth_type = any
-pool_mode = transaction
-default_pool_size = 5
+admin_users = {user}
+pool_mode = {mode}
+default_pool_size = {size}
 max_client_conn = 200
 logfile = {folder}/log
 pidfile = {folder}/pid
 """
+# In session mode each connection of a client keeps one.
+SESSIONS = {"transaction": 5, "statement": 5, "session": 50}
+
+
+class Pgbouncer:
+    """A pgbouncer with all its files in one folder, which the user of the server must be able to enter.
+
+    Attributes:
+        dsn: the connection string through it.
+    """
+
+    def __init__(self, dsn: str, folder: Path) -> None:
+        self.folder = folder
+        self._server = conninfo_to_dict(dsn)
+        self.dsn = make_conninfo(dsn, host=str(folder), port="6432")
+
+    def start(self, mode: str = "transaction") -> None:
+        """Start it, and return when it lets clients in."""
+        self._write(mode)
+        program = [PROGRAM, *_as_server_user(self.folder), self._settings]
+        self._process = subprocess.Popen(program, stderr=subprocess.DEVNULL)
+        eventually(lambda: _answers(self.dsn))
+
+    def kill(self) -> None:
+        """End it at once; return when it has ended."""
+        self._process.kill()
+        self._process.wait(10)
+
+    def reload(self, mode: str) -> None:
+        """Have it read its settings with another mode, and return when it has: the connections of clients stay open."""
+        self._write(mode)
+        self._process.send_signal(signal.SIGHUP)
+        eventually(lambda: mode in self._modes())
+
+    @property
+    def _settings(self) -> Path:
+        return self.folder / "pgbouncer.ini"
+
+    def _write(self, mode: str) -> None:
+        given = {key: self._server[key] for key in ("host", "port", "user")}
+        self._settings.write_text(SETTINGS.format(folder=self.folder, mode=mode, size=SESSIONS[mode], **given))
+
+    def _modes(self) -> set[str]:
+        with psycopg.connect(make_conninfo(self.dsn, dbname="pgbouncer"), autocommit=True) as console:
+            rows = psycopg.ClientCursor(console).execute("SHOW CONFIG").fetchall()
+        return {value for key, value, *_ in rows if key == "pool_mode"}
 
 
 @contextmanager
-def in_front_of(dsn: str, folder: Path) -> Iterator[str]:
-    """Run one and yield the connection string through it."""
-    given = conninfo_to_dict(dsn)
-    settings = folder / "pgbouncer.ini"
-    settings.write_text(SETTINGS.format(folder=folder, host=given["host"], port=given["port"], user=given["user"]))
-    pooled = make_conninfo(dsn, host=str(folder), port="6432")
-    process = subprocess.Popen([PROGRAM, *_as_server_user(folder), settings], stderr=subprocess.DEVNULL)
-    try:
-        eventually(lambda: _answers(pooled))
-        yield pooled
-    finally:
-        process.kill()
-        process.wait(10)
+def running(dsn: str, mode: str = "transaction") -> Iterator[Pgbouncer]:
+    """Run one in front of a server, in a folder that its user may enter: not that of a test."""
+    with tempfile.TemporaryDirectory() as folder:
+        pgbouncer = Pgbouncer(dsn, Path(folder))
+        pgbouncer.start(mode)
+        try:
+            yield pgbouncer
+        finally:
+            pgbouncer.kill()
+
+
+@contextmanager
+def in_front_of(dsn: str) -> Iterator[str]:
+    """Run one in transaction mode and yield the connection string through it."""
+    with running(dsn) as pgbouncer:
+        yield pgbouncer.dsn
 
 
 def _as_server_user(folder: Path) -> list[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -241,7 +240,7 @@ def test_behind_a_pooler_a_daemon_calls_no_trap_and_leaves_the_path_to_others(
 ) -> None:
     if pgbouncer.PROGRAM is None:
         pytest.skip("pgbouncer is not installed: `apt-get install pgbouncer` as root brings it")
-    with tempfile.TemporaryDirectory() as folder, pgbouncer.in_front_of(trapped.dsn, Path(folder)) as pooled:
+    with pgbouncer.in_front_of(trapped.dsn) as pooled:
         logged = worked(fleet, queue, dsn=pooled, database={"listen_dsn": trapped.dsn, "prepare": False})
         with psycopg.connect(pooled) as another:
             path = another.execute("SHOW search_path").fetchone()

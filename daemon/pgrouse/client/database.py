@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgrouse import search_path
+from pgrouse.client import pooler
 from pgrouse.client.idle_check import check_idle, check_idle_async
 from pgrouse.errors import ConfigError, DatabaseUnreachable
 
@@ -95,7 +96,7 @@ class Database:
 
     @property
     def prepare(self) -> int | None:
-        """After how many executions a statement is prepared; None behind a pooler in transaction mode."""
+        """After how many executions a statement is prepared, where no pooler would lose it; None: never."""
         return 2 if self.settings.prepare else None
 
     async def connect(self, role: str) -> psycopg.AsyncConnection:
@@ -104,7 +105,7 @@ class Database:
         conn = await psycopg.AsyncConnection.connect(
             self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare
         )
-        await self._begin(conn, SET_UP, [conn.info.backend_pid])
+        await self._begin(conn, self._set_up(conn))
         return conn
 
     async def connect_listener(self, *channels: str) -> psycopg.AsyncConnection:
@@ -114,21 +115,27 @@ class Database:
             TimeoutError: the server let it in, and then no answer came.
         """
         self.opened["listener"] += 1
-        conn = await psycopg.AsyncConnection.connect(self._named(self.listen_conninfo, "listener"), autocommit=True)
-        await self._begin(conn, search_path.FIX, [conn.info.backend_pid])
-        await self._begin(conn, sql.SQL("; ").join(sql.SQL("LISTEN {}").format(sql.Identifier(c)) for c in channels))
+        conn = await psycopg.AsyncConnection.connect(
+            self._named(self.listen_conninfo, "listener"), autocommit=True, prepare_threshold=None
+        )
+        await self._begin(conn, search_path.fix_async(conn))
+        listen = sql.SQL("; ").join(sql.SQL("LISTEN {}").format(sql.Identifier(c)) for c in channels)
+        await self._begin(conn, conn.execute(listen))
         return conn
 
-    async def _begin(
-        self, conn: psycopg.AsyncConnection, statement: bytes | sql.Composed, values: list[Any] | None = None
-    ) -> None:
+    async def _begin(self, conn: psycopg.AsyncConnection, first: Awaitable[object]) -> None:
         """Execute one of the first statements. The way may have died since the login, and a dead one is silent."""
         try:
             async with asyncio.timeout(self.connect_timeout_s):
-                await conn.execute(statement, values, prepare=False)
+                await first
         except BaseException:
             await close(conn)
             raise
+
+    @staticmethod
+    async def _set_up(conn: psycopg.AsyncConnection) -> None:
+        answer = await conn.execute(SET_UP, [conn.info.backend_pid], prepare=False)
+        await pooler.adapt_async(conn, direct=answer.rowcount == 1)
 
     def connect_blocking(self, role: str) -> psycopg.Connection:
         """Open an autocommit connection for a thread, READ COMMITTED whatever the default of the database is.
@@ -158,7 +165,8 @@ class Database:
     def _committed(self, conn: psycopg.Connection) -> psycopg.Connection:
         try:
             with closed_after(self.connect_timeout_s, conn):
-                conn.execute(SET_UP, [conn.info.backend_pid], prepare=False)
+                answer = conn.execute(SET_UP, [conn.info.backend_pid], prepare=False)
+                pooler.adapt(conn, direct=answer.rowcount == 1)
         except BaseException:
             conn.close()
             raise
@@ -173,6 +181,7 @@ class Database:
             max_size=self.settings.pool_size,
             open=False,
             timeout=30,
+            configure=pooler.configure_async,
             check=check_idle_async,
         )
 
@@ -185,6 +194,7 @@ class Database:
             max_size=self.settings.pool_size,
             open=False,
             timeout=30,
+            configure=pooler.configure,
             check=check_idle,
         )
 

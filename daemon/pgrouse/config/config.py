@@ -97,7 +97,7 @@ class DatabaseSettings(Section):
     connect_timeout: Annotated[Duration, between(S, 300 * S)] = 10 * S
     """How long one attempt to connect may take; whole seconds."""
     prepare: bool = True
-    """Use prepared statements. Set false behind a pooler in transaction mode that does not support them."""
+    """Use prepared statements, except through a pooler that would lose them: that is tried. `false`: never use them."""
     pool_size: int = Field(default=10, ge=1, le=1000)
     """Connections for handlers' own transactions, per process; opened when needed."""
     apply_policies: Literal["never", "migrate", "run"] = "migrate"

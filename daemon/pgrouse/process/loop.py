@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 import psycopg
 
 from pgrouse.backoff import FailureLog
-from pgrouse.database_errors import CONNECTION_ERRORS
-from pgrouse.errors import DatabaseUnreachable
+from pgrouse.database_errors import CONNECTION_ERRORS, explain
+from pgrouse.errors import DatabaseUnreachable, ExitCode
 
 if TYPE_CHECKING:
     from pgrouse.process.shutdown import Shutdown
@@ -49,7 +49,7 @@ async def wait_for_database(check: Callable[[], None], shutdown: Shutdown) -> bo
     """Call `check` in a thread until the database answers; return False if asked to stop in the meantime.
 
     Raises:
-        SchemaMismatch, ConfigError: waiting cannot fix these.
+        SchemaMismatch, ConfigError, and errors of the database that mean a wrong configuration: waiting cannot fix these.
     """
     failures = FailureLog("start")
     while not shutdown.requested.is_set():
@@ -57,6 +57,8 @@ async def wait_for_database(check: Callable[[], None], shutdown: Shutdown) -> bo
             if await _finishes_before_shutdown(shutdown, check):
                 return True
         except (DatabaseUnreachable, psycopg.OperationalError) as error:
+            if explain(error)[1] == ExitCode.BAD_CONFIG:
+                raise
             await shutdown.within(failures.failed(error))
     return False
 

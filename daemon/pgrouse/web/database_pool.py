@@ -17,6 +17,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
 from pgrouse import search_path
+from pgrouse.client import pooler
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.database import Database as DatabaseConnector
 from pgrouse.config.config import Config
@@ -85,8 +86,9 @@ class DatabasePool:
     async def _configure(self, conn: Connection) -> None:
         """Fix the path, and bound what runs outside of the transactions below. Behind a pooler it would stay with anyone who comes next."""
         self._opened.add(conn)
-        await conn.execute(search_path.FIX, [conn.info.backend_pid], prepare=False)
-        if self.connector.prepare is not None:
+        answer = await conn.execute(search_path.FIX, [conn.info.backend_pid], prepare=False)
+        await pooler.adapt_async(conn, direct=answer.rowcount == 1)
+        if answer.rowcount:
             wait_ms = round(self.statement_timeout.total_seconds() * 1000)
             await conn.execute(f"SET statement_timeout = {wait_ms}".encode())
 

@@ -20,7 +20,7 @@ import structlog
 from pgrouse import events
 from pgrouse.alerts.delivery import delivery_loops
 from pgrouse.backoff import jittered
-from pgrouse.client import configuration_change
+from pgrouse.client import configuration_change, pooler
 from pgrouse.client.configuration_change import AnyChange
 from pgrouse.client.database import Database
 from pgrouse.client.schedule_change import ScheduleChange
@@ -147,6 +147,7 @@ class Service:
             schema.check(conn)
             self._apply_policies(conn)
             self.schemas.load(conn)
+            self._report_pooler(conn)
             if (
                 conn.execute(
                     "SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'pg_cron'"
@@ -339,6 +340,16 @@ class Service:
                 return False
             await changed.wait(left)
         return True
+
+    def _report_pooler(self, conn: psycopg.Connection) -> None:
+        if pooler.is_direct(conn):
+            return
+        log.info(
+            events.POOLER_FOUND,
+            prepared_statements="used" if conn.prepare_threshold is not None else "not used",
+            listen_dsn="set" if self.settings.database.listen_dsn else "not set",
+            meaning="settings of sessions are left as they are; in transaction mode notifications arrive only at a direct database.listen_dsn",
+        )
 
     def _apply_policies(self, conn: psycopg.Connection) -> None:
         """Apply the policies and schedules of the configuration to the database if configured; otherwise log the differences."""
