@@ -21,9 +21,41 @@ from tests.sql.queue import Queue
 
 @pytest.mark.parametrize("host", ["evil.example.com", "localhost.evil.com", "127.0.0.1.evil.com", "", "a b"])
 def test_a_foreign_host_name_is_refused(site: Site, host: str) -> None:
-    answer = httpx.get(f"{site.url}/livez", headers={"Host": host})
+    answer = httpx.get(f"{site.url}/v1/stats", headers={"Host": host})
 
     assert (answer.status_code, code(answer)) == (421, "unknown_host")
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "GET {path} HTTP/1.0",
+        "GET {path} HTTP/1.0\r\nHost: pgrouse-web.svc",
+        "HEAD {path} HTTP/1.1\r\nHost: pgrouse-web.default.svc.cluster.local.:8420",
+        "GET http://pgrouse-web{path} HTTP/1.1\r\nHost: pgrouse-web",
+        "GET {path} HTTP/1.1\r\nHost:",
+    ],
+)
+def test_a_probe_is_answered_whatever_its_host_is_called(site: Site, path: str, lines: str) -> None:
+    assert first_line(site, lines.format(path=path)) == "HTTP/1.1 200 OK"
+
+
+def test_metrics_are_shown_to_a_program_that_names_no_host_but_not_under_a_foreign_name(site: Site) -> None:
+    assert first_line(site, "GET /metrics HTTP/1.0") == "HTTP/1.1 200 OK"
+    assert first_line(site, "GET /metrics HTTP/1.1\r\nHost: evil.example.com") == "HTTP/1.1 421 Misdirected Request"
+
+
+def test_no_other_page_is_shown_to_a_program_that_names_no_host(site: Site) -> None:
+    assert first_line(site, "GET /v1/stats HTTP/1.0") == "HTTP/1.1 421 Misdirected Request"
+
+
+def first_line(site: Site, lines: str) -> str:
+    """Send a request as it stands, and return the first line of the answer."""
+    url = httpx.URL(site.url)
+    with socket.create_connection((url.host, url.port or 80), timeout=30) as wire:
+        wire.sendall(f"{lines}\r\nConnection: close\r\n\r\n".encode())
+        return wire.makefile("rb").readline().decode().strip()
 
 
 def test_a_client_with_a_token_may_use_any_host_name(http: httpx.Client) -> None:

@@ -38,6 +38,9 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 # Paths that need no authentication, and the limit of their bodies.
 PUBLIC_PATHS = ("/login", "/logout")
 PUBLIC_MAX_BYTES = 16_384
+# Probes and scrapes come by the name of a service, or by none. A probe tells only whether the server works; metrics name topics.
+PROBE_PATHS = ("/livez", "/readyz")
+METRICS_PATH = "/metrics"
 MAX_NUMBER_DIGITS = 16
 MAX_HEADERS = 200
 # A form that cannot be taken now says why on its page. What another site may have sent is answered with as little as possible.
@@ -114,10 +117,10 @@ class SecurityMiddleware:
 
         It uses the credentials that the authenticator uses, so that no request is exempt here and the local user there.
         """
-        if self._is_allowed_host(request.headers.get("host", "")):
+        if _needs_no_host(request) or self._is_allowed_host(request.headers.get("host", "")):
             return
         if not isinstance(self.authenticator.credentials(request), BearerToken):
-            raise Problem(421, "unknown host: add its name to web.allowed_hosts", "unknown_host")
+            raise Problem(421, "unknown host: add its name to web.allowed_hosts, or send a token", "unknown_host")
         await self.authenticator.identify(request)
 
     async def _limit(self, request: Request) -> int:
@@ -205,6 +208,12 @@ def _with_security_headers(scope: Scope, send: Send) -> Send:
         await send(message)
 
     return sending
+
+
+def _needs_no_host(request: Request) -> bool:
+    """Return whether a request is answered whatever its host is called: probes, and scrapes by programs that name none, as no browser does."""
+    path = route_path(request.scope)
+    return path in PROBE_PATHS or (path == METRICS_PATH and not request.headers.get("host"))
 
 
 def _host_of(host: str) -> str:
