@@ -30,7 +30,7 @@ BEGIN
     ['messages_worker', 'EXECUTE ON FUNCTION messages.read_claimed, messages.claimed_ids, messages.results, messages.count_ready, messages.lock_consumer'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.arm, messages.disarm, messages.ready_topics, messages.draw_xid, messages.oldest_running_xid, messages.notify'],
     ['messages_worker', 'EXECUTE ON FUNCTION messages.register_worker, messages.touch_worker, messages.record_measures, messages.unregister_worker, messages.touch_http_worker, messages.touch_http_holders, messages.tick, messages.raise_low_water'],
-    ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due'],
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due, messages.next_ticks'],
     -- Alerts are delivered by daemons, or by a process apart that an operator runs.
     ['messages_worker', 'EXECUTE ON FUNCTION messages.claim_delivery, messages.settle_delivery'],
     ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.subscription, messages.schedule, messages.worker'],

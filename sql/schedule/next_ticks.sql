@@ -1,5 +1,5 @@
 -- The next ticks of a cron expression in a time zone, for people who want to check it.
--- Called by: operators, pgrouse schedule. Locks: nothing. Result: at most p_count (1 to 1000), by time. Errors: 22023, with the fix.
+-- Called by: operators, pgrouse schedule, the start of a daemon and `pgrouse config check`, which check the schedules of a configuration. Locks: nothing. Result: at most p_count (1 to 1000), by time. Errors: 22023, with the fix.
 CREATE OR REPLACE FUNCTION messages.next_ticks(
   p_cron text, p_time_zone text DEFAULT 'UTC', p_count integer DEFAULT 5, p_after timestamptz DEFAULT NULL
 )
@@ -9,10 +9,16 @@ STABLE
 SECURITY DEFINER
 AS $$
 DECLARE
-  v_tick timestamptz := coalesce(p_after, messages.now());
+  v_tick    timestamptz := coalesce(p_after, messages.now());
+  v_problem text;
+  v_hint    text;
 BEGIN
   IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 1000 THEN
     RAISE EXCEPTION 'count of next_ticks is %', coalesce(p_count::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000';
+  END IF;
+  SELECT z.problem, z.hint INTO v_problem, v_hint FROM messages.check_time_zone(p_time_zone) AS z;
+  IF v_problem IS NOT NULL THEN
+    RAISE EXCEPTION 'time_zone %', v_problem USING ERRCODE = '22023', HINT = v_hint;
   END IF;
   FOR v_place IN 1..p_count LOOP
     v_tick := messages.next_tick(p_cron, p_time_zone, v_tick);

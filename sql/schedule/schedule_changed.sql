@@ -41,12 +41,9 @@ BEGIN
     IF v_problem IS NOT NULL THEN
       RAISE EXCEPTION 'cron of schedule %: %', NEW.name, v_problem USING ERRCODE = '22023', HINT = v_hint;
     END IF;
-    IF NOT EXISTS (SELECT FROM pg_timezone_names AS z WHERE z.name = NEW.time_zone) THEN
-      RAISE EXCEPTION 'time_zone of schedule % is "%"', NEW.name, NEW.time_zone
-        USING ERRCODE = '22023', HINT = 'use an IANA name, like ' || coalesce(
-          (SELECT z.name FROM pg_timezone_names AS z
-           WHERE z.name !~ '^posix' AND (lower(z.name) = lower(NEW.time_zone) OR lower(z.name) LIKE '%/' || lower(NEW.time_zone)) ORDER BY z.name LIMIT 1),
-          'UTC or Europe/Berlin');
+    SELECT z.problem, z.hint INTO v_problem, v_hint FROM messages.check_time_zone(NEW.time_zone) AS z;
+    IF v_problem IS NOT NULL THEN
+      RAISE EXCEPTION 'time_zone of schedule % %', NEW.name, v_problem USING ERRCODE = '22023', HINT = v_hint;
     END IF;
   END IF;
 

@@ -150,6 +150,68 @@ def test_the_schema_describes_the_file(shell: Shell) -> None:
     assert schema["additionalProperties"] is False
 
 
+BAD_SCHEDULES = """
+[schedules.zone]
+topic = "a"
+cron = "@daily"
+time_zone = "+02:00"
+[schedules.both]
+topic = "a"
+cron = "0 25 * * *"
+time_zone = "Europe/Berlyn"
+[schedules.never]
+topic = "a"
+cron = "0 0 30 2 *"
+[schedules.good]
+topic = "a"
+cron = "0 2 * * *"
+time_zone = "Europe/Berlin"
+"""
+BAD_SCHEDULES_LINES = [
+    'pgrouse.toml:5: schedules.zone.time_zone is "+02:00", which PostgreSQL counts in the other direction: '
+    "use the name of a region, like Europe/Berlin, or Etc/GMT-2",
+    'pgrouse.toml:8: schedules.both.cron: hour is "25": use',
+    'pgrouse.toml:9: schedules.both.time_zone is "Europe/Berlyn": use an IANA name, like UTC or Europe/Berlin',
+    'pgrouse.toml:12: schedules.never.cron is "0 0 30 2 *", a day that never comes: use a day that the month has',
+]
+
+
+@pytest.mark.parametrize("command", ["config check", "migrate", "migrate --dry-run", "topic apply"])
+def test_schedules_that_the_server_cannot_use_are_reported_with_file_and_line(
+    pgrouse: Shell, write: Write, queue: Queue, command: str
+) -> None:
+    write(BAD_SCHEDULES)
+
+    ended = pgrouse(*command.split())
+
+    lines = ended.err.splitlines()
+    assert ended.code == 78
+    assert [line[: len("pgrouse: " + start)] for line, start in zip(lines, BAD_SCHEDULES_LINES, strict=True)] == [
+        f"pgrouse: {start}" for start in BAD_SCHEDULES_LINES
+    ]
+    assert queue.rows("SELECT FROM messages.schedule") == []
+
+
+def test_the_check_tells_in_json_which_key_of_a_schedule_is_wrong(pgrouse: Shell, write: Write) -> None:
+    write(BAD_SCHEDULES)
+
+    found = pgrouse("config", "check", "--json").objects
+
+    assert [(each["file"], each["line"], each["key"]) for each in found][:2] == [
+        ("pgrouse.toml", 5, "schedules.zone.time_zone"),
+        ("pgrouse.toml", 8, "schedules.both.cron"),
+    ]
+
+
+def test_config_show_shows_a_schedule_that_the_server_cannot_use(pgrouse: Shell, write: Write) -> None:
+    write(BAD_SCHEDULES)
+
+    ended = pgrouse("config", "show")
+
+    assert ended.code == 0
+    assert "Europe/Berlyn" in ended.out
+
+
 def test_a_valid_but_surprising_setting_is_a_warning(shell: Shell, write: Write, folder: Path) -> None:
     (folder / "cli_rules_handlers.py").write_text("def work(payload): ...")
     write('[topics.a]\nhandler = "cli_rules_handlers:work"\nack_policy = "ack_first"')

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.daemon.process import Daemon, Fleet, Journal, until_armed
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -79,3 +81,24 @@ def test_a_change_at_run_time_applies_to_the_next_attempt(start: Start, queue: Q
     eventually(lambda: queue.archived(second))
     assert (queue.archived(first).attempts, queue.archived(second).attempts) == (1, 3)
     assert len(journal.entries("start", second)) == 3
+
+
+@pytest.mark.parametrize("apply", ["never", "migrate", "run"])
+def test_a_schedule_that_the_server_cannot_use_ends_the_start_with_file_and_line(
+    fleet: Fleet, database: Database, queue: Queue, apply: str
+) -> None:
+    schedule = {"topic": "job", "cron": "0 25 * * *", "time_zone": "Europe/Berlyn"}
+
+    daemon = fleet.launch(
+        {"job": "work:echo"},
+        dsn=database.dsn,
+        database={"apply_policies": apply},
+        sections={"schedules.nightly": schedule},
+    )
+
+    assert daemon.exit_code() == 78
+    said = daemon.log.read_text()
+    assert 'schedules.nightly.cron: hour is "25"' in said
+    assert 'schedules.nightly.time_zone is "Europe/Berlyn": use an IANA name' in said
+    assert "pgrouse.toml:" in said
+    assert queue.rows("SELECT FROM messages.schedule") == []

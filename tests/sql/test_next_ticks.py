@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -48,3 +49,13 @@ def test_an_unreadable_expression_is_refused_with_the_fix(queue: Queue) -> None:
         ticks(queue, "60 * * * *")
 
     assert str(caught.value.diag.message_hint).startswith("use * or 0 to 59")
+
+
+@pytest.mark.parametrize(
+    ("zone", "fix"), [("+02:00", "or Etc/GMT-2"), ("CET", "like Europe/Berlin"), ("Mars/Base", "like UTC")]
+)
+def test_a_time_zone_that_a_schedule_may_not_have_is_refused(queue: Queue, zone: str, fix: str) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match=f'time_zone is "{re.escape(zone)}"') as caught:
+        ticks(queue, "@daily", zone)
+
+    assert fix in str(caught.value.diag.message_hint)

@@ -53,7 +53,7 @@ PRINTABLE = "use 1 to 200 printable characters, or NULL for none"
         ({"cron": ""}, 'cron of schedule s: expression is ""', "use five fields"),
         ({"time_zone": "berlin"}, 'time_zone of schedule s is "berlin"', "use an IANA name, like Europe/Berlin"),
         ({"time_zone": "EUROPE/BERLIN"}, 'time_zone of schedule s is "EUROPE/BERLIN"', "like Europe/Berlin"),
-        ({"time_zone": "UTC+3"}, 'time_zone of schedule s is "UTC\\+3"', "like UTC or Europe/Berlin"),
+        ({"time_zone": "UTC+3"}, 'time_zone of schedule s is "UTC\\+3"', "or Etc/GMT-3"),
         ({"time_zone": "CEST"}, 'time_zone of schedule s is "CEST"', "like UTC or Europe/Berlin"),
     ],
 )

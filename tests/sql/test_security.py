@@ -85,7 +85,7 @@ MAY_CALL = {
             "tick",
             "raise_low_water",
         ),
-        *("fire_schedules", "next_schedule_due"),
+        *("fire_schedules", "next_schedule_due", "next_ticks"),
         *("claim_delivery", "settle_delivery"),
         *("read_claimed", "claimed_ids", "results", "count_ready", "lock_consumer"),
         *("save_step", "load_steps", "predecessors", "completion_states"),

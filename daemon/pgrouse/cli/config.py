@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pgrouse.client.configuration_change import AnyChange
     from pgrouse.config.config import Config
 
+    Compare = Callable[[psycopg.Connection, Config], list[AnyChange]]
+
 
 @click.group(cls=CommandGroup)
 def config() -> None:
@@ -39,7 +41,7 @@ def config() -> None:
 def check(session: CliSession) -> int:
     """Check the configuration, its handlers, keys and policies.
 
-    Handlers are imported, keys are read. Every problem is reported with file, line and key. Exit code 1: the policies in the database
+    Handlers are imported, keys are read, and the server checks schedules. Every problem is reported with file, line and key. Exit code 1: the policies in the database
     differ from the file. A database that cannot be reached is no error.
     """
     try:
@@ -47,6 +49,7 @@ def check(session: CliSession) -> int:
         handlers = load(settings)
         validate_sinks(settings)
         _check_keys(settings)
+        changes, unasked = _compare(session, configuration_change.checked_differences)
     except ConfigError as error:
         if not session.as_json:
             raise
@@ -56,7 +59,6 @@ def check(session: CliSession) -> int:
     for question in find_suspicious_settings(settings):
         session.output.note(f"warning: {question}")
     where = str(session.config.path) if session.config.path else None
-    changes, unasked = _compare(session)
     if session.as_json:
         about: dict[str, Any] = {"not_in_force": [change_as_json(each) for each in changes]} if changes else {}
         about |= {"not_checked": f"policies and schedules: {unasked}"} if unasked else {}
@@ -73,14 +75,16 @@ def check(session: CliSession) -> int:
     return ExitCode.OK
 
 
-def _compare(session: CliSession) -> tuple[list[AnyChange], str | None]:
+def _compare(
+    session: CliSession, compare: Compare = configuration_change.differences
+) -> tuple[list[AnyChange], str | None]:
     """Return what is not in force in the database; or nothing, and why it could not be read."""
     settings = session.config_with_code
     if not settings.policies and not settings.schedules:
         return [], None
     try:
         with session.read() as conn:
-            return configuration_change.differences(conn, settings), None
+            return compare(conn, settings), None
     except (DatabaseUnreachable, psycopg.Error) as error:
         return [], " ".join(str(error).split())
 

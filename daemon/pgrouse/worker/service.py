@@ -352,12 +352,16 @@ class Service:
         )
 
     def _apply_policies(self, conn: psycopg.Connection) -> None:
-        """Apply the policies and schedules of the configuration to the database if configured; otherwise log the differences."""
+        """Apply the policies and schedules of the configuration to the database if configured; otherwise log the differences.
+
+        Raises:
+            ConfigError: the server cannot use a schedule.
+        """
         if self.settings.database.apply_policies == "run":
             for change in configuration_change.apply(conn, self.settings):
                 self._log_change(change, is_applied=not isinstance(change, ScheduleChange) or change.action != "keep")
             return
-        for change in configuration_change.differences(conn, self.settings):
+        for change in configuration_change.checked_differences(conn, self.settings):
             self._log_change(change, is_applied=False)
 
     def _log_change(self, change: AnyChange, *, is_applied: bool) -> None:
