@@ -60,7 +60,8 @@ def _secrets_of_environment() -> list[str]:
     return dsn.secrets(of_libpq, os.environ.get("PGROUSE_DSN"), os.environ.get("DATABASE_URL"))
 
 
-def _configure(settings: LogSettings, secrets: list[str], stream: TextIO) -> None:
+def _configure(settings: LogSettings, secrets: list[str], stream: TextIO | None) -> None:
+    stream = stream or open(os.devnull, "w")  # noqa: SIM115, PTH123 - an application without a standard error, for the whole process
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Sequence
 
 import click
 
+from pgrouse.cli import standard_streams
 from pgrouse.cli.lazy_group import load
 from pgrouse.cli.root import root
 from pgrouse.errors import ExitCode
@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None, session: object = None, program
     """
     if "_PGROUSE_COMPLETE" in os.environ:
         root.main(prog_name=program)  # ends the process
+    standard_streams.prepare()
     try:
         return int(_run(sys.argv[1:] if arguments is None else list(arguments), session, program) or ExitCode.OK)
     except click.exceptions.Exit as ended:  # as of --help
@@ -34,10 +35,6 @@ def main(arguments: Sequence[str] | None = None, session: object = None, program
 
 def _run(arguments: list[str], session: object, program: str) -> int | None:
     """Call the command. Not by `root.main`, which has exit codes of its own for an interrupt and a closed pipe."""
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character shows its number: rather that than no output at all.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
     with root.make_context(program, arguments, obj=session) as ctx:
         code: int | None = root.invoke(ctx)
         sys.stdout.flush()  # here a closed pipe can still be reported

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
+from contextlib import suppress
 from typing import TextIO
 
 import click
 
 from pgrouse.cli.output import folded
+from pgrouse.cli.standard_streams import discard_unwritable, with_fix
 from pgrouse.config.dsn import redact
 from pgrouse.database_errors import explain
 from pgrouse.errors import ExitCode
@@ -19,14 +19,13 @@ SIGPIPE_EXIT_CODE = 128 + 13  # as a shell shows the end by SIGPIPE
 
 def report(error: BaseException, stream: TextIO) -> int:
     """Write the error; return the exit code. Unexpected errors are shown in full."""
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        stream.write(f"{error.format_message()}\n")
-        return ExitCode.USAGE
     text, code = explain_error(error)
-    stream.writelines(f"{_printable_line(line)}\n" for line in text.splitlines())
-    if code == SIGPIPE_EXIT_CODE:
-        # The interpreter would complain at exit that it cannot flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    lines = text.splitlines()
+    if not isinstance(error, click.exceptions.NoArgsIsHelpError):
+        lines = [_printable_line(line) for line in lines]
+    with suppress(OSError):
+        stream.writelines(f"{line}\n" for line in lines)
+    discard_unwritable()
     return int(code)
 
 
@@ -37,6 +36,8 @@ def _printable_line(line: str) -> str:
 def explain_error(error: BaseException) -> tuple[str, int]:
     """Return the line to print, empty for none, and the exit code."""
     match error:
+        case click.exceptions.NoArgsIsHelpError():
+            return error.format_message(), ExitCode.USAGE
         case click.exceptions.Exit():
             return "", error.exit_code
         case click.ClickException():
@@ -45,7 +46,7 @@ def explain_error(error: BaseException) -> tuple[str, int]:
             return "interrupted", ExitCode.INTERRUPTED
         case BrokenPipeError():
             return "", SIGPIPE_EXIT_CODE
-    return explain(error)
+    return explain(with_fix(error))
 
 
 def _of_command_line(error: click.ClickException) -> str:

@@ -11,6 +11,7 @@ from pgrouse import log
 from pgrouse.alerts.validate import validate_sinks
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.error_report import report
+from pgrouse.cli.standard_streams import discard_unwritable, do_without_stdout
 from pgrouse.config.config import find
 from pgrouse.errors import ConfigError, LifespanFailed
 from pgrouse.process.file_watch import FileWatch, check_installed
@@ -74,6 +75,7 @@ def run(
 
 
 def _run(session: CliSession) -> int:
+    do_without_stdout()
     # First: what goes wrong while modules are imported is logged.
     log.setup(session.config)
     config = session.config_with_code
@@ -84,7 +86,9 @@ def _run(session: CliSession) -> int:
         )
     if config.alerts.to:
         validate_sinks(config)
-    return service.run(config)
+    code = service.run(config)
+    discard_unwritable()  # what handlers have printed
+    return code
 
 
 def _run_reloading(session: CliSession) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pgrouse.cli.command import CliSession, Command
+from pgrouse.cli.standard_streams import do_without_stdout
 from pgrouse.errors import ConfigError
 
 
@@ -24,4 +25,5 @@ def web(session: CliSession, listen: str | None) -> int:
         if (error.name or "").startswith("pgrouse"):
             raise
         raise ConfigError(f"{error.name} is not installed: pip install 'pgrouse[web]'") from error
+    do_without_stdout()
     return server.run(config)

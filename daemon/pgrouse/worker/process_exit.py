@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import structlog
@@ -58,8 +59,11 @@ def exit_soon(code: int, *, restart: bool) -> None:
 
 def exit_now(code: int, *, restart: bool) -> None:
     """End the process although handlers that cannot be stopped still run. Their messages have been released."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(
+            AttributeError, OSError, ValueError
+        ):  # it is missing or full, its reader is gone, a handler has closed it
+            stream.flush()
     if restart:
         reexec()
     os._exit(code)
