@@ -48,7 +48,7 @@ def test_json_lists_scheduled_existing_and_removed_jobs(pgrouse: Shell) -> None:
     findings = pgrouse("cron", "check", "--json").objects
 
     assert scheduled
-    assert again == {"scheduled": []}
+    assert again == {"scheduled": [], "removed": []}
     assert sorted(removed) == sorted(scheduled)
     assert {finding["kind"] for finding in findings} == {"missing"}
     assert set(findings[0]) == {"kind", "job", "problem", "fix"}

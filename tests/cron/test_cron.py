@@ -15,6 +15,7 @@ from pgrouse.install import pg_cron as cron
 from pgrouse.install import schema
 from pgrouse.install.pg_cron import CronFinding, CronFindingKind, CronUnavailable
 from tests.cron.minute import until_its_middle
+from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres
 
 Connection = psycopg.Connection[Any]
@@ -313,6 +314,55 @@ def test_a_removal_waits_for_a_tick_that_writes_its_marks(
 
 def test_a_removal_without_jobs_is_no_error(queue: Connection) -> None:
     assert cron.remove(queue) == []
+
+
+@pytest.fixture(params=["ALTER DATABASE {old} RENAME TO {new}", "DROP DATABASE {old}"], ids=["renamed", "dropped"])
+def left_behind(
+    queue: Connection, server: Postgres, empty_database: Database, request: pytest.FixtureRequest
+) -> Iterator[list[str]]:
+    """The names of the jobs of a queue whose database was renamed or dropped after they were installed."""
+    old, new = f"{empty_database.name} of yore", f"{empty_database.name} of now"
+    with server.admin() as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(old)))
+        with server.admin(old) as conn:
+            schema.migrate(conn)
+            names = cron.install(conn)
+        change = sql.SQL(request.param).format(old=sql.Identifier(old), new=sql.Identifier(new))
+        eventually(lambda: _executes(admin, change))  # a job may run in it just now
+        yield names
+        admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(new)))
+
+
+def _executes(conn: Connection, statement: sql.Composed) -> bool:
+    try:
+        conn.execute(statement)
+    except psycopg.errors.ObjectInUse:
+        return False
+    return True
+
+
+def test_jobs_of_a_database_that_is_gone_are_found_by_every_queue(queue: Connection, left_behind: list[str]) -> None:
+    cron.install(queue)
+
+    found = cron.check(queue)
+
+    assert kinds(found) == [(CronFindingKind.DATABASE_MISSING, name) for name in left_behind]
+    assert "does not exist: it was renamed or dropped" in found[0].text
+    assert "run `pgrouse cron install` as a superuser or as messages_cron" in found[0].fix
+
+
+def test_jobs_of_a_database_that_is_gone_are_removed_and_no_others(
+    queue: Connection, jobs: Connection, left_behind: list[str]
+) -> None:
+    installed = cron.install(queue)
+    jobs.execute("SELECT cron.schedule('of a user', '@daily', 'SELECT 1')")
+    jobs.execute("UPDATE cron.job SET database = 'not there' WHERE jobname = 'of a user'")
+
+    removed = cron.remove_left_behind(queue)
+
+    assert removed == sorted(left_behind)
+    assert {job["jobname"] for job in scheduled(jobs)} == {*installed, "of a user"}
+    assert cron.check(queue) == []
 
 
 def test_jobs_of_other_users_are_never_changed(queue: Connection, jobs: Connection) -> None:

@@ -20,7 +20,7 @@ def cron() -> None:
 @cron.command()
 @click.pass_obj
 def install(session: CliSession) -> int:
-    """Schedule the jobs, and fix those that differ."""
+    """Schedule the jobs, fix those that differ, and remove those of databases that were renamed or dropped."""
     return install_jobs(session)
 
 
@@ -28,10 +28,13 @@ def install_jobs(session: CliSession) -> int:
     """Install the jobs and say which were changed."""
     with session.connect() as conn:
         changed = jobs.install(conn)
+        removed = jobs.remove_left_behind(conn)
     if session.as_json:
-        session.output.record({"scheduled": changed})
+        session.output.record({"scheduled": changed, "removed": removed})
     for name in changed:
         session.output.say(f"scheduled {name}")
+    for name in removed:
+        session.output.say(f"removed {name}, of a database that does not exist")
     session.output.say("the jobs of pg_cron are up to date")
     return ExitCode.OK
 

@@ -25,6 +25,7 @@ from pgrouse.install.schema import script
 Connection = psycopg.Connection[Any]
 
 PRUNE = "messages.prune_cron_history"
+MARK = "/* pgrouse */"  # the begin of the command of each job of ours
 # Jobs run each minute; two may be skipped because a daemon was ticking at that moment.
 SILENT_AFTER_S = 180
 OLDEST = (1, 4)  # what the jobs were tried with
@@ -45,6 +46,7 @@ class CronFindingKind(StrEnum):
     OTHER_SCHEDULE = "other_schedule"
     OTHER_COMMAND = "other_command"
     DUPLICATE = "duplicate"
+    DATABASE_MISSING = "database_missing"
     LAST_RUN_FAILED = "last_run_failed"
     ROLE_MISSING = "role_missing"
     TOO_OLD = "too_old"
@@ -153,6 +155,28 @@ def _install(conn: Connection) -> list[str]:
         return [job.name for job in wanted if _schedule_as_wanted(cron, place, job)]
 
 
+def remove_left_behind(conn: Connection) -> list[str]:
+    """Unschedule the jobs of databases that do not exist any more, since they were renamed or dropped: each run of one fails.
+
+    A superuser removes all of them, any other role those of its own.
+
+    Returns:
+        The names of the jobs.
+
+    Raises:
+        CronUnavailable, SchemaMismatch: as `install`.
+    """
+    with search_path.fixed_session(conn):
+        place = _place(conn)
+        _refuse_without_right(place)
+        with _cron(conn, place) as cron, cron.transaction():
+            _refuse_if_hidden(cron, place)
+            left = _of_missing_databases(cron)
+            for each in left:
+                _unschedule(cron, each)
+    return sorted({each.name for each in left})
+
+
 def check(conn: Connection, *, silent_after_s: float = SILENT_AFTER_S) -> list[CronFinding]:
     """Check whether pg_cron maintains the queue; change nothing.
 
@@ -179,7 +203,8 @@ def _check(conn: Connection, silent_after_s: float) -> list[CronFinding]:
             findings = [finding for job in wanted for finding in _about(cron, job)]
             findings += [_duplicate(each) for each in _duplicates(cron, place, wanted)]
             findings += _about_server(cron)
-            return findings + _silence(conn, findings, silent_after_s)
+            left = [_left_behind(each) for each in _of_missing_databases(cron)]
+            return findings + _silence(conn, findings, silent_after_s) + left
     except CronUnavailable as unavailable:
         return [unavailable.finding]
 
@@ -301,12 +326,41 @@ def _wanted(conn: Connection, place: CronPlacement) -> list[CronJob]:
 
 def _in_shared_database(job: CronJob, place: CronPlacement) -> CronJob:
     """Return a job as it is in a database that keeps the jobs of several queues: by another name, and pruning right there."""
-    name = f"{job.name}@{place.queue}"
-    if len(name.encode()) > LONGEST_NAME:
-        name = f"{job.name}@{hashlib.sha256(place.queue.encode()).hexdigest()[:16]}"
+    name = _name_in_shared_database(job.name, place.queue)
     if job.name == PRUNE:
         job = replace(job, command=script("cron/prune_elsewhere.sql").decode(), database=place.cron or "")
     return replace(job, name=name)
+
+
+def _name_in_shared_database(name: str, queue: str) -> str:
+    whole = f"{name}@{queue}"
+    return whole if len(whole.encode()) <= LONGEST_NAME else f"{name}@{hashlib.sha256(queue.encode()).hexdigest()[:16]}"
+
+
+def _of_missing_databases(cron: Connection) -> list[ScheduledJob]:
+    """Return our jobs of databases that do not exist. Those that prune run in the database of pg_cron, and only their name tells whose they are."""
+    query = """
+        SELECT j.jobid, coalesce(j.jobname::text, 'number ' || j.jobid) AS name,
+               j.schedule, j.command, j.database, j.username, j.active
+        FROM cron.job AS j
+        WHERE starts_with(j.command, %s)
+        ORDER BY j.jobid
+        """
+    found = cron.cursor(row_factory=class_row(ScheduledJob)).execute(query, [MARK]).fetchall()
+    databases = cron.cursor(row_factory=scalar_row).execute("SELECT d.datname::text FROM pg_database AS d").fetchall()
+    of_databases = {_name_in_shared_database(PRUNE, each) for each in databases}
+    return [
+        each
+        for each in found
+        if each.database not in databases or (each.name.startswith(f"{PRUNE}@") and each.name not in of_databases)
+    ]
+
+
+def _left_behind(job: ScheduledJob) -> CronFinding:
+    text = f"the job {job.name} is for a database that does not exist: it was renamed or dropped"
+    return CronFinding(
+        CronFindingKind.DATABASE_MISSING, job.name, text, f"{INSTALL} as a superuser or as {job.username}"
+    )
 
 
 def _scheduled(cron: Connection, name: str) -> list[ScheduledJob]:
