@@ -1,15 +1,16 @@
 -- Who may do what. Only the owner writes to tables; every change goes through a function, and PUBLIC may execute none.
 -- Called by: pgrouse migrate, last, every time: functions are new after each change, and new functions are open to PUBLIC.
 -- (A default privilege per schema does not take that away; one per role would reach beyond this schema.)
-REVOKE ALL ON SCHEMA messages FROM PUBLIC;
-REVOKE ALL ON ALL TABLES IN SCHEMA messages FROM PUBLIC;
-REVOKE ALL ON ALL SEQUENCES IN SCHEMA messages FROM PUBLIC;
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messages FROM PUBLIC;
-
-DO $$
+DO LANGUAGE plpgsql $$
 DECLARE
-  v_grant text[];
+  v_grant pg_catalog.text[];
 BEGIN
+  SET LOCAL search_path = pg_catalog, pg_temp;
+  REVOKE ALL ON SCHEMA messages FROM PUBLIC;
+  REVOKE ALL ON ALL TABLES IN SCHEMA messages FROM PUBLIC;
+  REVOKE ALL ON ALL SEQUENCES IN SCHEMA messages FROM PUBLIC;
+  REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messages FROM PUBLIC;
+
   FOREACH v_grant SLICE 1 IN ARRAY ARRAY[
     -- An INSERT of these columns is a publish; the id comes back. The trigger reads who sleeps with the publisher's rights.
     ['messages_publisher', 'USAGE ON SCHEMA messages'],

@@ -5,19 +5,51 @@
 -- A queue is a topic that pgmq.create has listed. A read claims messages and defers them at once to the end of vt: so they are not locked, as
 -- with pgmq, and return by themselves. Their functions take any id of a queue: nothing proves that a reader still owns what it ends. A daemon
 -- that handles the topic takes its messages, too.
-BEGIN;
-DO $$
+--
+-- All of it is one statement, so that no tool can continue after an error, and what a name means is fixed before the first name.
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+DO LANGUAGE plpgsql $pgmq$
 DECLARE
-  v_owner regrole := (SELECT n.nspowner FROM pg_catalog.pg_namespace AS n WHERE n.nspname = 'messages');
+  v_owner    pg_catalog.oid;
+  v_foreign  pg_catalog.text;
+  v_function pg_catalog.regprocedure;
+  v_grant    pg_catalog.text[];
 BEGIN
-  IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'pgmq') THEN
-    RAISE EXCEPTION 'this database has the extension pgmq' USING HINT = 'move its messages first, then DROP EXTENSION pgmq CASCADE';
-  END IF;
-  EXECUTE format('CREATE SCHEMA IF NOT EXISTS pgmq AUTHORIZATION %s', v_owner);
-  -- The functions run with the rights of the schema's owner, also if a superuser installs them.
-  EXECUTE format('SET LOCAL ROLE %s', v_owner);
-END
-$$;
+SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL standard_conforming_strings = on;
+SET LOCAL check_function_bodies = on;
+SET LOCAL default_tablespace = '';
+SET LOCAL default_table_access_method = heap;
+SET LOCAL plpgsql.extra_errors = none;
+
+IF EXISTS (SELECT FROM pg_extension AS e WHERE e.extname = 'pgmq') THEN
+  RAISE EXCEPTION 'this database has the extension pgmq' USING HINT = 'move its messages first, then DROP EXTENSION pgmq CASCADE';
+END IF;
+v_owner := (SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'messages');
+IF v_owner IS NULL THEN
+  RAISE EXCEPTION 'database "%" has no schema "messages"', current_database() USING HINT = 'run `pgrouse migrate` first';
+END IF;
+EXECUTE format('CREATE SCHEMA IF NOT EXISTS pgmq AUTHORIZATION %s', v_owner::regrole);
+-- The functions run with the rights of the schema's owner, also if a superuser installs them.
+EXECUTE format('SET LOCAL ROLE %s', v_owner::regrole);
+-- What another role owns here, or can create here, would run with the rights of the owner: a trigger of a table, for example.
+v_foreign := (
+  SELECT format('%s is owned by %s', o.name, o.owner::regrole)
+  FROM (
+    SELECT 'the schema pgmq', n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'pgmq'
+    UNION ALL
+    SELECT c.oid::regclass::text, c.relowner FROM pg_class AS c WHERE c.relnamespace = 'pgmq'::regnamespace
+    UNION ALL
+    SELECT p.oid::regprocedure::text, p.proowner FROM pg_proc AS p WHERE p.pronamespace = 'pgmq'::regnamespace
+    UNION ALL
+    SELECT t.oid::regtype::text, t.typowner FROM pg_type AS t WHERE t.typnamespace = 'pgmq'::regnamespace
+  ) AS o (name, owner)
+  WHERE o.owner <> v_owner
+  LIMIT 1);
+IF v_foreign IS NOT NULL THEN
+  RAISE EXCEPTION '%, and not by %, which owns the schema messages', v_foreign, v_owner::regrole
+    USING HINT = 'nothing was installed; look at what is there, and then DROP SCHEMA pgmq CASCADE';
+END IF;
 REVOKE ALL ON SCHEMA pgmq FROM PUBLIC;
 
 CREATE TABLE IF NOT EXISTS pgmq.meta (
@@ -41,18 +73,14 @@ CREATE TABLE IF NOT EXISTS pgmq.topic_bindings (
 );
 CREATE INDEX IF NOT EXISTS topic_bindings_queue_name ON pgmq.topic_bindings (queue_name);
 
-DO $$
-BEGIN
-  IF to_regtype('pgmq.message_record') IS NULL THEN
-    CREATE TYPE pgmq.message_record AS (
-      msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb, headers jsonb);
-    CREATE TYPE pgmq.queue_record AS (queue_name text, is_partitioned boolean, is_unlogged boolean, created_at timestamptz);
-    CREATE TYPE pgmq.metrics_result AS (
-      queue_name text, queue_length bigint, newest_msg_age_sec integer, oldest_msg_age_sec integer, total_messages bigint,
-      scrape_time timestamptz, queue_visible_length bigint, default_partition_length bigint);
-  END IF;
-END
-$$;
+IF to_regtype('pgmq.message_record') IS NULL THEN
+  CREATE TYPE pgmq.message_record AS (
+    msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb, headers jsonb);
+  CREATE TYPE pgmq.queue_record AS (queue_name text, is_partitioned boolean, is_unlogged boolean, created_at timestamptz);
+  CREATE TYPE pgmq.metrics_result AS (
+    queue_name text, queue_length bigint, newest_msg_age_sec integer, oldest_msg_age_sec integer, total_messages bigint,
+    scrape_time timestamptz, queue_visible_length bigint, default_partition_length bigint);
+END IF;
 
 -- The time that lies so many seconds ahead.
 CREATE OR REPLACE FUNCTION pgmq.after(seconds integer)
@@ -867,30 +895,25 @@ CREATE OR REPLACE FUNCTION pgmq.set_vt(queue_name text, msg_id bigint, vt intege
 RETURNS SETOF pgmq.message_record LANGUAGE sql AS $$ SELECT pgmq.set_vt(queue_name, ARRAY[msg_id], pgmq.after(vt)) $$;
 
 -- Who may call what. A role that publishes sends, one that works reads and ends, one that operates does everything.
-DO $$
-DECLARE
-  v_function regprocedure;
-  v_grant    text[];
-BEGIN
-  REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgmq FROM PUBLIC;
-  FOR v_function IN SELECT p.oid FROM pg_catalog.pg_proc AS p WHERE p.pronamespace = 'pgmq'::regnamespace LOOP
-    EXECUTE format('ALTER FUNCTION %s SET search_path TO pg_catalog, pg_temp', v_function);
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgmq FROM PUBLIC;
+FOR v_function IN SELECT p.oid FROM pg_catalog.pg_proc AS p WHERE p.pronamespace = 'pgmq'::regnamespace LOOP
+  EXECUTE format('ALTER FUNCTION %s SET search_path TO pg_catalog, pg_temp', v_function);
+END LOOP;
+FOREACH v_grant SLICE 1 IN ARRAY ARRAY[
+  ['messages_publisher', 'send|send_batch|send_topic|send_batch_topic|validate_routing_key|check_words|after'],
+  ['messages_worker', 'read|read_with_poll|read_grouped.*|pop|archive|delete|set_vt|after'],
+  ['messages_analyst', 'list_queues|metrics|metrics_all|list_notify_insert_throttles|list_topic_bindings|test_routing'],
+  ['messages_operator', '.*']
+] LOOP
+  CONTINUE WHEN to_regrole(v_grant[1]) IS NULL;
+  EXECUTE format('GRANT USAGE ON SCHEMA pgmq TO %I', v_grant[1]);
+  FOR v_function IN
+    SELECT p.oid FROM pg_catalog.pg_proc AS p
+    WHERE p.pronamespace = 'pgmq'::regnamespace AND p.proname ~ ('^(' || v_grant[2] || ')$')
+  LOOP
+    EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', v_function, v_grant[1]);
   END LOOP;
-  FOREACH v_grant SLICE 1 IN ARRAY ARRAY[
-    ['messages_publisher', 'send|send_batch|send_topic|send_batch_topic|validate_routing_key|check_words|after'],
-    ['messages_worker', 'read|read_with_poll|read_grouped.*|pop|archive|delete|set_vt|after'],
-    ['messages_analyst', 'list_queues|metrics|metrics_all|list_notify_insert_throttles|list_topic_bindings|test_routing'],
-    ['messages_operator', '.*']
-  ] LOOP
-    CONTINUE WHEN to_regrole(v_grant[1]) IS NULL;
-    EXECUTE format('GRANT USAGE ON SCHEMA pgmq TO %I', v_grant[1]);
-    FOR v_function IN
-      SELECT p.oid FROM pg_catalog.pg_proc AS p
-      WHERE p.pronamespace = 'pgmq'::regnamespace AND p.proname ~ ('^(' || v_grant[2] || ')$')
-    LOOP
-      EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', v_function, v_grant[1]);
-    END LOOP;
-  END LOOP;
+END LOOP;
 END
-$$;
+$pgmq$;
 COMMIT;

@@ -1,10 +1,11 @@
 -- The roles of the queue. They belong to the server, not to the database; only who may create roles makes them, else they are left out.
 -- Called by: pgrouse migrate, first. Two databases of one server may be migrated at once: anyone who comes second finds the role there.
 -- A superuser hands the schema to messages_owner, so that no function of it runs with a superuser's rights.
-DO $$
+DO LANGUAGE plpgsql $$
 DECLARE
-  v_role text;
+  v_role pg_catalog.text;
 BEGIN
+  SET LOCAL search_path = pg_catalog, pg_temp;
   IF NOT (SELECT r.rolsuper OR r.rolcreaterole FROM pg_roles AS r WHERE r.rolname = current_user) THEN
     RETURN;
   END IF;

@@ -5,10 +5,12 @@
 -- All others have none: they run with those of their caller, and a function of one SELECT can only then become part of its caller's statement.
 -- The one exception is lock_timeout, which is in the function's own file: it belongs to what the function does.
 -- Locks: the changed rows of pg_proc.
-DO $$
+DO LANGUAGE plpgsql $$
 DECLARE
-  v_change text;
+  v_change pg_catalog.text;
 BEGIN
+  SET LOCAL search_path = pg_catalog, pg_temp;
+  SET LOCAL standard_conforming_strings = on;
   FOR v_change IN
     WITH rule (settings, functions) AS (VALUES
       -- They run with the rights of their caller, who may have any search_path.

@@ -42,6 +42,9 @@ apply_objects() {
 }
 
 installation() {
+  echo "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;"
+  # Before any name: anyone who may create objects in a schema of the path would decide what a superuser's statements call.
+  echo "\\i '$sql/session.sql'"
   cat <<'SQL'
 SELECT pg_advisory_xact_lock(31638938585494373); -- "pgrouse"
 DO $$
@@ -57,11 +60,10 @@ SQL
   cat <<'SQL'
 SELECT CASE WHEN r.rolsuper THEN 'messages_owner' ELSE r.rolname END AS owner FROM pg_roles AS r WHERE r.rolname = current_user \gset
 SET LOCAL ROLE :"owner";
+-- An error if another role was faster: what it has put there would run with the rights of a superuser.
+CREATE SCHEMA messages;
 SQL
   echo "\\i '$sql/ledger.sql'"
-  # Functions call each other; their order in the folder does not matter.
-  echo "SET LOCAL check_function_bodies = off;"
-  echo "SET LOCAL client_min_messages = warning;"
   # What constraints of tables call comes before the tables.
   apply_all object constraints
   apply_all migration migrations

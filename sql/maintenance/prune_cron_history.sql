@@ -14,7 +14,13 @@ BEGIN
   IF NOT coalesce(has_schema_privilege(to_regnamespace('cron')::oid, 'USAGE'), false) THEN
     RETURN 0;
   END IF;
-  IF to_regclass('cron.job_run_details') IS NULL THEN
+  -- Another table of this name could have a trigger, which would run with the caller's rights.
+  IF NOT EXISTS (
+    SELECT FROM pg_depend AS d
+    JOIN pg_extension AS e ON e.oid = d.refobjid
+    WHERE d.classid = 'pg_class'::regclass AND d.objid = to_regclass('cron.job_run_details')
+      AND d.refclassid = 'pg_extension'::regclass AND e.extname = 'pg_cron'
+  ) THEN
     RETURN 0;
   END IF;
 

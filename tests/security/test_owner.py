@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,7 +13,9 @@ import pytest
 from psycopg import sql
 
 from pgrouse.errors import SchemaMismatch
-from pgrouse.install import schema
+from pgrouse.install import pg_cron, schema
+from pgrouse.install.pg_cron import CronUnavailable
+from tests.security.psql import PSQLRC, needs_psql, run
 from tests.server.postgres import Database
 
 pytestmark = pytest.mark.every_server
@@ -124,3 +127,112 @@ def test_the_refusal_names_a_role_that_can_migrate(admin: psycopg.Connection[Any
 
     assert len(made) > 300
     assert admin.execute("SELECT session_user::text, current_user::text").fetchone() == ("postgres", "postgres")
+
+
+# The functions of pgmq, an optional step
+
+PGMQ = """
+    CREATE SCHEMA pgmq; GRANT ALL ON SCHEMA pgmq TO PUBLIC;
+    CREATE TABLE pgmq.meta (
+      queue_name text COLLATE "C" PRIMARY KEY, is_partitioned boolean NOT NULL DEFAULT false, is_unlogged boolean NOT NULL DEFAULT false,
+      created_at timestamptz NOT NULL DEFAULT clock_timestamp(), notify_ms integer, notified_at timestamptz NOT NULL DEFAULT to_timestamp(0));
+    GRANT ALL ON pgmq.meta TO PUBLIC;
+    CREATE FUNCTION pgmq.spy() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN GRANT SELECT ON messages.message TO {0}; GRANT USAGE ON SCHEMA messages TO {0}; RETURN NEW; END $$;
+    GRANT EXECUTE ON FUNCTION pgmq.spy TO PUBLIC;
+    CREATE TRIGGER spy BEFORE INSERT ON pgmq.meta FOR EACH ROW EXECUTE FUNCTION pgmq.spy();
+"""
+
+
+def install_pgmq(conn: psycopg.Connection[Any]) -> None:
+    conn.execute(schema.script("pgmq.sql"))
+
+
+def test_the_first_creator_of_the_schema_pgmq_gets_no_code_run_by_the_owner(
+    admin: psycopg.Connection[Any], mallory: str
+) -> None:
+    schema.migrate(admin)
+    act(admin, mallory, PGMQ)
+
+    with pytest.raises(psycopg.errors.RaiseException, match=f"is owned by {mallory}, and not by messages_owner"):
+        install_pgmq(admin)
+    admin.execute("ROLLBACK")
+
+    assert admin.execute("SELECT to_regproc('pgmq.send_batch')").fetchone() == (None,)
+
+
+@needs_psql
+def test_psql_that_continues_after_errors_installs_nothing_into_the_schema_of_another(
+    admin: psycopg.Connection[Any], mallory: str, empty_database: Database, tmp_path: Path
+) -> None:
+    schema.migrate(admin)
+    act(admin, mallory, PGMQ)
+    (tmp_path / ".psqlrc").write_text(PSQLRC)
+
+    said = run("sql/pgmq.sql", empty_database, tmp_path)
+
+    assert f"is owned by {mallory}" in said
+    assert admin.execute("SELECT count(*) FROM pg_proc WHERE pronamespace = 'pgmq'::regnamespace").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "CREATE TABLE pgmq.meta (queue_name text)",
+        "CREATE VIEW pgmq.topic_bindings AS SELECT 1 AS one",
+        "CREATE TYPE pgmq.message_record AS (msg_id bigint)",
+        "CREATE FUNCTION pgmq.after(seconds integer) RETURNS timestamptz LANGUAGE sql AS 'SELECT now()'",
+    ],
+)
+def test_what_another_role_has_put_into_the_schema_pgmq_is_refused(
+    admin: psycopg.Connection[Any], mallory: str, planted: str
+) -> None:
+    schema.migrate(admin)
+    admin.execute("CREATE SCHEMA pgmq AUTHORIZATION messages_owner; GRANT CREATE, USAGE ON SCHEMA pgmq TO PUBLIC")
+    act(admin, mallory, planted)
+
+    with pytest.raises(psycopg.errors.RaiseException, match=f"is owned by {mallory}"):
+        install_pgmq(admin)
+    admin.execute("ROLLBACK")
+
+
+def test_the_functions_of_pgmq_are_installed_again_over_themselves(admin: psycopg.Connection[Any]) -> None:
+    schema.migrate(admin)
+
+    install_pgmq(admin)
+    install_pgmq(admin)
+
+    assert admin.execute("SELECT current_user::text").fetchone() == ("postgres",)
+    owners = "SELECT DISTINCT p.proowner::regrole::text FROM pg_proc AS p WHERE p.pronamespace = 'pgmq'::regnamespace"
+    assert admin.execute(owners.encode()).fetchall() == [("messages_owner",)]
+
+
+# The jobs of pg_cron
+
+CRON = """
+    CREATE SCHEMA cron; GRANT ALL ON SCHEMA cron TO PUBLIC;
+    CREATE FUNCTION cron.schedule_in_database(text, text, text, name, text) RETURNS bigint LANGUAGE plpgsql AS
+    $$ BEGIN ALTER ROLE {0} SUPERUSER; RETURN 1; END $$;
+    CREATE TABLE cron.job_run_details (runid bigint, command text, start_time timestamptz);
+    INSERT INTO cron.job_run_details VALUES (1, '/* pgrouse */', '2000-01-01');
+    GRANT ALL ON cron.job_run_details TO PUBLIC;
+    CREATE FUNCTION cron.rise() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ALTER ROLE {0} SUPERUSER; RETURN OLD; END $$;
+    CREATE TRIGGER rise BEFORE DELETE ON cron.job_run_details FOR EACH ROW EXECUTE FUNCTION cron.rise();
+"""
+
+
+@needs_psql
+def test_the_first_creator_of_the_schema_cron_does_not_become_superuser(
+    admin: psycopg.Connection[Any], mallory: str, empty_database: Database, tmp_path: Path
+) -> None:
+    schema.migrate(admin)
+    act(admin, mallory, CRON)
+
+    with suppress(CronUnavailable, psycopg.Error):
+        pg_cron.install(admin)
+    pruned = admin.execute("SELECT messages.prune_cron_history()").fetchone()
+    said = run("docker/postgres/install-cron.sh", empty_database, tmp_path)
+
+    assert "has no extension pg_cron" in said
+    assert pruned == (0,)
+    assert not is_superuser(admin, mallory)

@@ -94,6 +94,7 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
         psycopg.errors.LockNotAvailable: another session holds a table of the schema for longer than 5 s; nothing was changed, try again.
     """
     with conn.transaction(force_rollback=dry_run), search_path.fixed(conn):
+        conn.execute(script("session.sql"))
         conn.execute("SET LOCAL lock_timeout = '60s'")
         _lock(conn)
         # Publishers and workers queue up behind a lock that is waited for: rather give up, and try again when the long reader is gone.
@@ -106,9 +107,6 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
         _act_as_owner(conn)
         pending = list(_pending(conn))
         granted = _granted(conn)
-        # Functions call each other; their order in the folder must not matter.
-        conn.execute("SET LOCAL check_function_bodies = off")
-        conn.execute("SET LOCAL client_min_messages = warning")
         for each in pending:
             _apply(conn, each)
             _record(conn, each)

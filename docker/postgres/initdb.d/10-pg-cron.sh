@@ -7,6 +7,12 @@ export PGDATABASE=${POSTGRES_DB:-$PGUSER}
 
 psql() { command psql --no-psqlrc --no-password --quiet --set=ON_ERROR_STOP=1 "$@"; }
 
-psql --set=database="$PGDATABASE" <<<"ALTER SYSTEM SET cron.database_name = :'database';"
+psql --set=database="$PGDATABASE" <<'SQL'
+SET search_path = pg_catalog, pg_temp;
+ALTER SYSTEM SET cron.database_name = :'database';
+SQL
 pg_ctl restart --pgdata="$PGDATA" --mode=fast --wait >/dev/null
-psql <<<"CREATE EXTENSION pg_cron;"
+psql <<'SQL'
+SET search_path = pg_catalog, pg_temp;
+CREATE EXTENSION pg_cron;
+SQL

@@ -17,6 +17,7 @@ fi
 # Through the environment: arguments are for everybody to see.
 export PGROUSE_WORKER_PASSWORD
 psql --no-psqlrc --no-password --quiet --set=ON_ERROR_STOP=1 <<'SQL'
+SET search_path = pg_catalog, pg_temp;
 \getenv password PGROUSE_WORKER_PASSWORD
 -- The server's log must not show the password if the statement fails.
 SET log_min_error_statement = panic;

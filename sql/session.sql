@@ -1,0 +1,28 @@
+-- What the session is set to while the schema is installed, until the end of the transaction: the result does not depend on who installs it.
+-- Called by: pgrouse migrate and docker/postgres/install-schema.sh, before any name is looked up.
+-- The files beside this one and cron/role.sql can also be run by themselves: each is one statement that first fixes what it needs.
+DO LANGUAGE plpgsql $$
+BEGIN
+  SET LOCAL search_path = pg_catalog, pg_temp;
+  -- How the scripts are read.
+  SET LOCAL client_encoding = UTF8;
+  SET LOCAL standard_conforming_strings = on;
+  SET LOCAL array_nulls = on;
+  SET LOCAL transform_null_equals = off;
+  SET LOCAL DateStyle = ISO;
+  SET LOCAL IntervalStyle = postgres;
+  SET LOCAL TimeZone = UTC;
+  SET LOCAL plpgsql.extra_errors = none;
+  -- Functions call each other; their order in the folder does not matter.
+  SET LOCAL check_function_bodies = off;
+  -- How rows are stored.
+  SET LOCAL default_tablespace = '';
+  SET LOCAL default_table_access_method = heap;
+  SET LOCAL row_security = on;
+  SET LOCAL client_min_messages = warning;
+  -- Triggers and foreign keys act during the installation. Only a role that may set this can have another value.
+  IF current_setting('session_replication_role') <> 'origin' THEN
+    SET LOCAL session_replication_role = origin;
+  END IF;
+END
+$$;
