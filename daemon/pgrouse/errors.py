@@ -156,7 +156,7 @@ class InvalidSetting(PgrouseError, ValueError):
 
 
 class ResultForbidden(PgrouseError, PermissionError):
-    """This role may not know how the message ended: it did not publish it, or not with `expect_result`."""
+    """This role may not know how the message ended: it did not publish it (or not all of it), or not with `expect_result`."""
 
 
 class EncryptionKeyMissing(PgrouseError):

@@ -47,6 +47,14 @@ BEGIN
     WHEN p_on_conflict = 'append' AND (SELECT m.payload IS NOT NULL FROM messages.message AS m WHERE m.id = v_pending) THEN 'dropped'
     ELSE p_on_conflict
   END;
+  -- The result may tell what the message has: others who expected it may not know what this role has put there.
+  IF outcome IN ('replaced', 'appended') THEN
+    DELETE FROM messages.expected_result AS x WHERE x.message_id = insert_or_merge.id AND x.role <> session_user;
+  END IF;
+  -- What a run that gave its attempt back saved for the old payload does not count for the new one.
+  IF outcome = 'replaced' AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
+    DELETE FROM messages.step AS s WHERE s.message_id = insert_or_merge.id;
+  END IF;
   -- One that waits for others is released with the newest TTL.
   IF outcome IN ('replaced', 'appended') AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
     UPDATE messages.blocked_message AS k SET ttl = p_new.expires_at - greatest(p_new.available_at, clock_timestamp()) WHERE k.id = insert_or_merge.id;

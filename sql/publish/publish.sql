@@ -7,7 +7,8 @@
 -- what happens if one of them ends otherwise: hold = the message stays blocked until that one is redriven; cancel = it is cancelled; run =
 -- that one counts as done.
 -- p_expect_result: the role that logged in may learn how the message ends (wait_for_many), for a day, and for as long as it waits; not with the
--- outcomes ignored and held, where the message is another one.
+-- outcomes ignored and held, where the message is another one, and not with appended, unless all that the message has is of this role and it
+-- could learn its end before. A role whose message another role replaces or appends to may not learn it any more.
 -- Result: id and outcome: inserted, replaced, ignored, appended, held (by the key_ttl of the topic: id is the message that holds the key), or
 -- dropped (the topic is full and drops: no id). Errors: 23505 the key is in use or held; PGR01 to PGR05 as every INSERT; PGR08 there is no
 -- message of an id in p_after.
@@ -89,9 +90,13 @@ BEGIN
     SELECT p.id, p.outcome INTO publish.id, publish.outcome FROM messages.publish_with_key(v_new, p_on_conflict) AS p;
     PERFORM set_config('messages.on_conflict', '', true);
   END IF;
-  IF p_expect_result AND publish.outcome IN ('inserted', 'replaced', 'appended') THEN
+  IF p_expect_result AND publish.outcome IN ('inserted', 'replaced') THEN
     INSERT INTO messages.expected_result AS x (message_id, role, until) VALUES (publish.id, session_user, messages.now() + interval '1 day')
     ON CONFLICT (message_id, role) DO UPDATE SET until = greatest(x.until, excluded.until);
+  ELSIF p_expect_result AND publish.outcome = 'appended' THEN
+    -- There is a row only if all that the message has is of this role: see insert_or_merge.
+    UPDATE messages.expected_result AS x SET until = greatest(x.until, messages.now() + interval '1 day')
+    WHERE x.message_id = publish.id AND x.role = session_user;
   END IF;
   IF cardinality(p_after) > 0 AND publish.outcome = 'inserted' THEN
     INSERT INTO messages.predecessor_list (message_id, ids) VALUES (publish.id, p_after);

@@ -54,6 +54,18 @@ def test_bytes_can_replace_json_and_json_can_replace_bytes(queue: Queue) -> None
     assert queue.message(first.id).payload == {"n": 2}
 
 
+def test_replace_deletes_the_steps_that_a_released_run_saved_for_the_old_payload(queue: Queue) -> None:
+    first = queue.send("1", key="k").id
+    claimed = queue.claim_one()
+    queue.call("save_step", claimed.id, claimed.claim_id, "step", '"of the old payload"')
+    queue.settle("release", [claimed])
+
+    assert queue.send("2", key="k", on_conflict="replace").id == first
+
+    again = queue.claim_one()
+    assert queue.rows("SELECT * FROM messages.load_steps(%s, %s)", [again.id, again.claim_id]) == []
+
+
 def test_ignore_leaves_the_waiting_message_and_returns_its_id(queue: Queue) -> None:
     first = queue.send(1, key="k")
 

@@ -121,6 +121,47 @@ def test_a_publisher_learns_nothing_of_a_message_that_it_did_not_change(queue: Q
     assert states(shop, waits) == ["waiting"]
 
 
+def test_a_publisher_learns_no_output_of_a_message_to_which_it_only_appended(queue: Queue, shop: Queue) -> None:
+    waits = queue.send(key="k", payload='{"secret": 1}').id
+    for _ in range(2):
+        appended = shop.send(key="k", payload="[2]", on_conflict="append", expect_result=True)
+        assert (appended.id, appended.outcome) == (waits, "appended")
+
+    assert states(shop, waits) == ["forbidden"]
+    queue.settle("complete", queue.claim(), ['{"echo": 1}'])
+    assert states(shop, waits) == ["forbidden"]
+
+
+def test_a_publisher_learns_the_end_of_a_message_to_which_only_it_appended(shop: Queue) -> None:
+    first = shop.send(key="k", payload="1", expect_result=True).id
+    appended = shop.send(key="k", payload="2", on_conflict="append", expect_result=True)
+
+    assert (appended.id, appended.outcome) == (first, "appended")
+    assert states(shop, first) == ["waiting"]
+
+
+@pytest.mark.parametrize("on_conflict", ["append", "replace"])
+def test_a_publisher_learns_nothing_of_what_another_role_put_into_its_message(
+    queue: Queue, shop: Queue, on_conflict: str
+) -> None:
+    own = shop.send(key="k", payload="1", expect_result=True).id
+
+    queue.send(key="k", payload='{"secret": 1}', on_conflict=on_conflict)
+    again = shop.send(key="k", payload="1", on_conflict="append", expect_result=True)
+
+    assert again.id == own
+    assert states(shop, own) == ["forbidden"]
+
+
+def test_a_publisher_learns_nothing_of_what_a_fan_out_put_into_its_message(queue: Queue, shop: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('source', 't')")
+    own = shop.send(key="k", payload="1", expect_result=True).id
+
+    queue.send(topic="source", key="k", payload='{"secret": 1}', on_conflict="replace")
+
+    assert states(shop, own) == ["forbidden"]
+
+
 def test_a_role_that_may_read_outputs_in_the_archive_may_wait_for_all(queue: Queue, shop: Queue) -> None:
     published = queue.publish()
     queue.conn.execute("GRANT SELECT (output) ON messages.message_archive TO result_shop")

@@ -92,7 +92,7 @@ class Wait:
             case "forbidden":
                 raise ResultForbidden(
                     f"this role may not know how message {row.id} ended: publish it with expect_result=True, and as this role, "
-                    "or grant SELECT (output) ON messages.message_archive"
+                    "without a key to which other roles publish, or grant SELECT (output) ON messages.message_archive"
                 )
             case _ if self.was_seen:
                 # Only a success can leave nothing behind.
