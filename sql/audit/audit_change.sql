@@ -1,6 +1,7 @@
--- Record direct changes of policies, channels, schedules and subscriptions in messages.audit, with the old and the new values; pauses and
--- resumes too, however they are made.
--- A pause that expired and was cleared is not recorded, since no person did it; nor is what schedules write when they fire.
+-- Record direct changes of policies, channels, schedules, subscriptions and thresholds in messages.audit, with the old and the new values;
+-- pauses and resumes too, however they are made.
+-- A pause that expired and was cleared is not recorded, since no person did it; nor is what schedules write when they fire, unless a role
+-- writes the same by hand (audit_change_by_hand).
 -- Locks: nothing but the row it inserts.
 CREATE OR REPLACE FUNCTION messages.audit_change()
 RETURNS trigger
@@ -15,6 +16,13 @@ DECLARE
   v_suffix text := CASE WHEN TG_TABLE_NAME = 'schedule' THEN '_schedule' ELSE '' END;
   v_target text := coalesce(v_row ->> 'name', v_row ->> 'channel', v_row ->> 'subscriber');
   v_paused text[] := ARRAY['paused_at', 'resume_at', 'paused_by', 'paused_reason'];
+  -- What the queue itself notes in these rows.
+  v_notes  text[] := CASE
+    WHEN TG_NAME = 'audit_change_by_hand' AND TG_OP = 'UPDATE' THEN '{}'
+    WHEN TG_TABLE_NAME = 'schedule' THEN
+      ARRAY['next_tick', 'last_tick', 'last_message_id', 'last_fired_at', 'last_error', 'failed_at', 'failures', 'retry_at']
+    ELSE ARRAY['updated_at']
+  END;
   v_change jsonb;
   v_action text;
 BEGIN
@@ -28,11 +36,9 @@ BEGIN
   END IF;
 
   v_change := messages.jsonb_diff(
-    v_old, v_new,
-    v_paused || ARRAY['updated_at', 'created_at', 'created_by', 'next_tick', 'last_tick', 'last_message_id', 'last_fired_at', 'last_error',
-                      'failed_at', 'failures', 'retry_at']);
-  -- A row that says nothing but which topic or channel it is for.
-  IF TG_TABLE_NAME IN ('topic', 'channel') AND v_change - ARRAY['topic', 'channel'] = '{}' OR v_change = '{}' THEN
+    v_old, v_new, v_paused || v_notes || CASE WHEN TG_OP = 'UPDATE' THEN '{}' ELSE ARRAY['created_at', 'created_by'] END);
+  -- A new or an old row that says nothing but which topic or channel it is for.
+  IF v_change = '{}' OR TG_OP <> 'UPDATE' AND TG_TABLE_NAME IN ('topic', 'channel') AND v_change - ARRAY['topic', 'channel'] = '{}' THEN
     RETURN NULL;
   END IF;
   v_action := CASE TG_TABLE_NAME || ' ' || TG_OP
@@ -64,13 +70,6 @@ CREATE OR REPLACE TRIGGER audit_change
 AFTER INSERT OR UPDATE OR DELETE ON messages.channel
 FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
 
--- Not for what fire_schedule itself writes.
-CREATE OR REPLACE TRIGGER audit_change
-AFTER INSERT OR DELETE OR UPDATE OF name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed, missed_limit,
-  paused_at, paused_by, paused_reason
-ON messages.schedule
-FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
-
 CREATE OR REPLACE TRIGGER audit_change
 AFTER INSERT OR UPDATE OR DELETE ON messages.subscription
 FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
@@ -78,6 +77,18 @@ FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
 CREATE OR REPLACE TRIGGER audit_change
 AFTER INSERT OR UPDATE OR DELETE ON messages.alert_threshold
 FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
+
+-- Schedules fire with the rights of the owner. A role that is neither the owner nor a superuser may not TRUNCATE the table.
+CREATE OR REPLACE TRIGGER audit_change
+AFTER INSERT OR DELETE OR UPDATE OF
+  name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed, missed_limit, paused_at, paused_by, paused_reason,
+  created_at, created_by, declared_by
+ON messages.schedule
+FOR EACH ROW WHEN (has_table_privilege('messages.schedule', 'TRUNCATE')) EXECUTE FUNCTION messages.audit_change();
+
+CREATE OR REPLACE TRIGGER audit_change_by_hand
+AFTER INSERT OR DELETE OR UPDATE ON messages.schedule
+FOR EACH ROW WHEN (NOT has_table_privilege('messages.schedule', 'TRUNCATE')) EXECUTE FUNCTION messages.audit_change();
 
 -- Compare two objects: {"key": {"old": …, "new": …}} for each key that differs; long values are cut.
 -- Called by: the trigger audit_change, edit. p_without: keys to ignore. Locks: nothing.

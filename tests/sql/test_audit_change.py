@@ -85,6 +85,93 @@ def test_a_schedule_is_recorded_when_an_operator_changes_it_and_not_when_it_fire
     ]
 
 
+# What an operator can write without an entry: it is set by a trigger, or has no effect while nothing is paused.
+NOT_RECORDED = {
+    ("topic", "updated_at"),
+    *((table, name) for table in ("topic", "channel") for name in ("resume_at", "paused_by", "paused_reason")),
+    *(("schedule", name) for name in ("paused_by", "paused_reason")),
+}
+# A value for each type, and for columns that take only certain ones.
+OTHER = {
+    "text": "'other'", "messages.topic_name": "'other'", "smallint": "1", "integer": "2", "bigint": "7", "double precision": "3.5",
+    "boolean": "true", "interval": "'2 h'", "timestamp with time zone": "'2030-01-01 00:00+00'", "jsonb": "'{}'",
+    "backoff": """'{"kind": "none"}'""", "breaker": """'{"window": "1m", "min_attempts": 2, "failure_rate": 0.5}'""",
+    "cron": "'7 7 * * *'", "time_zone": "'Europe/Berlin'", "missed": "'all'", "on_full": "'drop'", "key_on_retry": "'keep'",
+    "archive_success": "'none'", "notify": "'off'", "paused_at": "'2020-01-01 00:00+00'", "payload_schema": "'true'",
+}  # fmt: skip
+ONLY_DEFAULTS = {"listener_for", "cron_age", "snapshot_age", "undelivered_for"}
+ROWS = {
+    "topic": "(topic, max_attempts) VALUES ('mail', 3)",
+    "channel": "(topic, channel, concurrency) VALUES ('mail', 'acme', 3)",
+    "subscription": "(topic, subscriber) VALUES ('orders', 'mail')",
+    "schedule": "(name, cron, topic, payload) VALUES ('nightly', '0 3 * * *', 'mail', '1')",
+    "alert_threshold": "(topic, dead_per_hour) VALUES ('mail', 5)",
+}
+
+
+def written_by_operators(queue: Queue, privilege: str) -> list[tuple[str, str, str]]:
+    """Return the columns that an operator may write, with their types, from the catalog."""
+    query = """
+        SELECT c.relname::text, a.attname::text, a.atttypid::regtype::text
+        FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind IN ('r', 'p', 'v')
+          AND has_column_privilege('messages_operator', c.oid, a.attnum, %s)
+        ORDER BY c.relname, a.attnum
+        """
+    return [tuple(row) for row in queue.rows(query, [privilege])]
+
+
+def test_each_column_that_an_operator_may_write_is_recorded(queue: Queue) -> None:
+    missing = set()
+    queue.conn.execute("SET ROLE messages_operator")
+    for table, column, kind in written_by_operators(queue, "UPDATE"):
+        with queue.conn.transaction(force_rollback=True):
+            queue.conn.execute(f"INSERT INTO messages.{table} {ROWS[table]}".encode())
+            before = queue.value("SELECT count(*) FROM messages.audit")
+            # Not the row of the defaults, unless only that has the column.
+            only = "topic = '*'" if column in ONLY_DEFAULTS else "topic <> '*'"
+            value = OTHER.get(column, OTHER.get(kind))
+            done = queue.conn.execute(f"UPDATE messages.{table} SET {column} = {value} WHERE {only}".encode())
+            assert done.rowcount == 1
+            if queue.value("SELECT count(*) FROM messages.audit") == before:
+                missing.add((table, column))
+
+    assert missing == NOT_RECORDED
+
+
+def test_each_row_that_an_operator_adds_or_deletes_is_recorded(queue: Queue) -> None:
+    queue.conn.execute("SET ROLE messages_operator")
+    for table, row in ROWS.items():
+        queue.conn.execute(f"INSERT INTO messages.{table} {row}".encode())
+        queue.conn.execute(f"DELETE FROM messages.{table} WHERE topic <> '*'".encode())
+
+    assert {table for table, _, _ in written_by_operators(queue, "INSERT")} == set(ROWS)
+    assert [row.action.split("_")[0] for row in audit(queue)] == [
+        "set", "remove", "set", "remove", "subscribe", "unsubscribe", "add", "remove", "set", "remove",
+    ]  # fmt: skip
+
+
+def test_a_tick_that_an_operator_sets_by_hand_is_recorded_beside_other_changes(queue: Queue) -> None:
+    queue.schedule("nightly")
+    queue.conn.execute("SET ROLE messages_operator")
+
+    queue.conn.execute("UPDATE messages.schedule SET priority = 1, next_tick = '2020-01-01 00:00+00'")
+    queue.conn.execute("RESET ROLE")
+    queue.call("fire_schedules")
+
+    assert queue.ids()
+    assert [row.action for row in audit(queue)] == ["add_schedule", "change_schedule"]
+    assert audit(queue)[-1].detail["changes"].keys() == {"priority", "next_tick"}
+
+
+def test_a_policy_that_is_moved_to_another_topic_is_recorded(queue: Queue) -> None:
+    queue.policy("mail", max_attempts=3)
+
+    queue.conn.execute("UPDATE messages.topic SET topic = 'orders' WHERE topic = 'mail'")
+
+    assert audit(queue)[-1].detail == {"changes": {"topic": {"old": "mail", "new": "orders"}}}
+
+
 def test_a_subscription_is_recorded(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('orders', 'mail')")
     queue.conn.execute("DELETE FROM messages.subscription")
