@@ -23,6 +23,9 @@ DECLARE
       ARRAY['next_tick', 'last_tick', 'last_message_id', 'last_fired_at', 'last_error', 'failed_at', 'failures', 'retry_at']
     ELSE ARRAY['updated_at']
   END;
+  v_topics text[] := ARRAY(
+    SELECT DISTINCT t.topic FROM unnest(ARRAY[v_old ->> 'topic', v_new ->> 'topic', v_old ->> 'subscriber', v_new ->> 'subscriber']) AS t (topic)
+    WHERE t.topic IS NOT NULL ORDER BY 1);
   v_change jsonb;
   v_action text;
 BEGIN
@@ -57,7 +60,9 @@ BEGIN
     WHEN 'alert_threshold DELETE' THEN 'remove_alert_threshold'
     ELSE 'set_policy'
   END;
-  PERFORM messages.audit_action(v_action, v_row ->> 'topic', v_target, jsonb_build_object('changes', v_change));
+  PERFORM messages.audit_action(v_action, v_row ->> 'topic', v_target, jsonb_build_object('changes', v_change)
+    -- Who may not see all of these topics may not see the row.
+    || CASE WHEN cardinality(v_topics) > 1 THEN jsonb_build_object('topics', v_topics) ELSE '{}' END);
   RETURN NULL;
 END
 $$;

@@ -169,7 +169,10 @@ def test_a_policy_that_is_moved_to_another_topic_is_recorded(queue: Queue) -> No
 
     queue.conn.execute("UPDATE messages.topic SET topic = 'orders' WHERE topic = 'mail'")
 
-    assert audit(queue)[-1].detail == {"changes": {"topic": {"old": "mail", "new": "orders"}}}
+    assert audit(queue)[-1].detail == {
+        "changes": {"topic": {"old": "mail", "new": "orders"}},
+        "topics": ["mail", "orders"],
+    }
 
 
 def test_a_subscription_is_recorded(queue: Queue) -> None:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from pgrouse.web import search
 from pgrouse.web.audit_detail import detail_lines
+from pgrouse.web.audit_rows import VISIBLE
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.page import render
 from pgrouse.web.problem import Problem
@@ -24,23 +25,22 @@ PAGE_SIZE = 50
 MAX_SCANNED = 20_000
 FILTERS = ("actor", "action", "topic", "target", "since", "until")
 
-# What is about no topic, or about several, is for those who see all of them.
-ROWS = b"""
+ROWS = f"""
   WITH scanned AS MATERIALIZED (
     SELECT a.id, a.at, a.actor, a.db_user, a.action, a.topic, a.target, a.detail
     FROM messages.audit AS a
     WHERE a.id < coalesce(%(before)s, 9223372036854775807)
     ORDER BY a.id DESC LIMIT %(max_scanned)s
   )
-  SELECT l.*, false AS is_end FROM scanned AS l
-  WHERE (%(topics)s::text[] IS NULL OR l.topic LIKE ANY (%(topics)s))
-    AND (%(actor)s::text IS NULL OR l.actor = %(actor)s)
-    AND (%(action)s::text IS NULL OR translate(l.action, '_.', '  ') = translate(%(action)s, '_.', '  '))
-    AND (%(topic)s::text IS NULL OR l.topic = %(topic)s OR l.detail -> 'topics' ? %(topic)s)
-    AND (%(target)s::text IS NULL OR l.target = %(target)s OR l.detail -> 'ids' @> to_jsonb(%(target_id)s::bigint))
-    AND (%(since)s::timestamptz IS NULL OR l.at >= %(since)s)
-    AND (%(until)s::timestamptz IS NULL OR l.at < %(until)s)
-  ORDER BY l.id DESC LIMIT %(limit)s"""
+  SELECT a.*, false AS is_end FROM scanned AS a
+  WHERE {VISIBLE}
+    AND (%(actor)s::text IS NULL OR a.actor = %(actor)s)
+    AND (%(action)s::text IS NULL OR translate(a.action, '_.', '  ') = translate(%(action)s, '_.', '  '))
+    AND (%(topic)s::text IS NULL OR a.topic = %(topic)s OR a.detail -> 'topics' ? %(topic)s)
+    AND (%(target)s::text IS NULL OR a.target = %(target)s OR a.detail -> 'ids' @> to_jsonb(%(target_id)s::bigint))
+    AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s)
+    AND (%(until)s::timestamptz IS NULL OR a.at < %(until)s)
+  ORDER BY a.id DESC LIMIT %(limit)s""".encode()  # noqa: S608 - constants only
 LAST = b"SELECT min(a.id) AS id, count(*) AS scanned FROM (SELECT a.id FROM messages.audit AS a WHERE a.id < coalesce(%(before)s, 9223372036854775807) ORDER BY a.id DESC LIMIT %(max_scanned)s) AS a"
 
 KNOWN_ACTIONS = b"""
@@ -92,7 +92,7 @@ def _values(given: dict[str, str], before: str, caller: Caller) -> dict[str, Any
         "since": search.parse_time(given["since"], "since"),
         "until": search.parse_time(given["until"], "until"),
         "target_id": int(target) if is_id else None,
-        "topics": None if caller.sees_all else caller.like,
+        "like": None if caller.sees_all else caller.like,
         "before": int(before) if before else None,
         "max_scanned": MAX_SCANNED,
         "limit": PAGE_SIZE + 1,

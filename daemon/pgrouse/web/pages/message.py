@@ -14,7 +14,7 @@ from pgrouse import jsonb
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import dead, operate
 from pgrouse.errors import InvalidMessage
-from pgrouse.web import message_detail, view
+from pgrouse.web import fan_out, message_detail, view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row
 from pgrouse.web.json_view import pretty
@@ -55,6 +55,9 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[s
     """Read a message and everything that its page shows."""
     row = await _read(conn, caller, _id(subject))
     around = await message_detail.read_context(conn, row["id"])
+    around["reasons"] = [
+        each for each in around["reasons"] if fan_out.may_see_reason(caller, each["code"], each["detail_json"])
+    ]
     around["lineage"] = [each for each in around["lineage"] if each["topic"] is None or caller.sees(each["topic"])]
     around["neighbours"] = [
         each for each in around["neighbours"] if each["topic"] is None or caller.sees(each["topic"])
@@ -76,7 +79,7 @@ async def _read(conn: Connection, caller: Caller, message_id: int) -> Row:
             f"there is no message {message_id}: it was never published, or was deleted from the archive",
             "not_found",
         )
-    return row
+    return fan_out.hide_copies(caller, row)
 
 
 def _id(text: str) -> int:

@@ -16,6 +16,7 @@ from pgrouse.client.calls import operate
 from pgrouse.client.calls.explain import explain
 from pgrouse.client.calls.search import find_messages
 from pgrouse.crypto import envelope
+from pgrouse.web import fan_out
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row
 from pgrouse.web.problem import Problem
@@ -344,7 +345,7 @@ async def _read_visible(conn: Connection, caller: Caller, message_id: int) -> Ro
     row = await (await conn.execute(query, {"id": message_id})).fetchone()
     if row is None or not caller.sees(row["topic"]):
         raise not_found_problem(message_id)
-    return row
+    return fan_out.hide_copies(caller, row)
 
 
 def not_found_problem(message_id: int) -> Problem:
@@ -363,7 +364,11 @@ async def explain_message(request: Request, caller: Viewer, message_id: PathId) 
     async with request.app.state.db.read() as conn:
         await _read_visible(conn, caller, message_id)
         reasons = await run_async(conn, explain(message_id))
-    shown = [{"code": each.code, "reason": each.reason, "detail": raw(each.detail_json)} for each in reasons]
+    shown = [
+        {"code": each.code, "reason": each.reason, "detail": raw(each.detail_json)}
+        for each in reasons
+        if fan_out.may_see_reason(caller, each.code, each.detail_json)
+    ]
     return ApiResponse({"reasons": shown})
 
 

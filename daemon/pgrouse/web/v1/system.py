@@ -13,6 +13,7 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls import maintenance, worker
 from pgrouse.client.calls.stats import COUNT_BOUND, stats
 from pgrouse.client.worker_list import RegisteredWorker, find_workers
+from pgrouse.web.audit_rows import VISIBLE
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Row, read_rows
 from pgrouse.web.pages.doctor import current_doctor_run
@@ -281,14 +282,14 @@ async def get_doctor_report(request: Request, caller: Viewer) -> Response:
     return ApiResponse({"at": doctor_run.at, "findings": [asdict(each) for each in doctor_run.findings]})
 
 
-AUDIT = b"""
+AUDIT = f"""
     SELECT a.id, a.at, a.actor, a.db_user, a.action, a.topic, a.target, a.detail::text FROM messages.audit AS a
     WHERE (%(before)s::bigint IS NULL OR a.id < %(before)s)
       AND (%(actor)s::text IS NULL OR a.actor = %(actor)s)
       AND (%(action)s::text IS NULL OR a.action = %(action)s)
       AND (%(topic)s::text IS NULL OR a.topic = %(topic)s)
-      AND (%(like)s::text[] IS NULL OR a.topic LIKE ANY (%(like)s))
-    ORDER BY a.id DESC LIMIT %(limit)s"""
+      AND {VISIBLE}
+    ORDER BY a.id DESC LIMIT %(limit)s""".encode()  # noqa: S608 - constants only
 
 
 @router.get("/audit", response_model=AuditPage, tags=["audit"], summary="List audit entries")
