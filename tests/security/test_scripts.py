@@ -1,4 +1,4 @@
-"""A file that a person or an image runs with psql installs the same whoever runs it, and gives no right to anybody else.
+"""A file that a person or an image runs with psql installs the same for every user and setting, and gives no right to anybody else.
 
 The files are found by their names' ends, so that a new one is tested too.
 """
