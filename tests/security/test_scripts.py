@@ -147,6 +147,15 @@ def test_an_installation_writes_where_sessions_only_read_by_default(
 
 
 @needs_psql
+def test_the_script_of_the_image_installs_what_migrate_installs(
+    empty_database: Database, database: Database, tmp_path: Path
+) -> None:
+    run("docker/postgres/install-schema.sh", empty_database, tmp_path)
+
+    assert dump(empty_database) == dump(database)
+
+
+@needs_psql
 @pytest.mark.pg_cron
 def test_the_jobs_of_pg_cron_are_installed_without_a_trap(server: Postgres, tmp_path: Path) -> None:
     database = Database(server, server.cron_database)
