@@ -147,6 +147,17 @@ def test_a_schedule_whose_module_is_gone_is_removed(queue: Queue) -> None:
     ]
 
 
+def test_no_module_is_imported_because_a_schedule_in_the_database_names_it(queue: Queue) -> None:
+    settings = read_code(jobs=JOBS)
+    Path("shop/script.py").write_text("raise SystemExit('it runs')")
+    apply(queue, settings)
+    queue.conn.execute("UPDATE messages.schedule SET declared_by = 'module shop.script.part'")
+
+    assert apply(queue, read_code(jobs=JOBS.partition("report.every")[0])) == [
+        "- schedule report, which was declared by module shop.script.part"
+    ]
+
+
 def test_a_schedule_of_a_module_that_another_deployment_runs_stays(queue: Queue) -> None:
     apply(queue, read_code(jobs=JOBS))
     settings = read_code(jobs=JOBS, other=JOBS.partition("report.every")[0].replace("report", "mail"))

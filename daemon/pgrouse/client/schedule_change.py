@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -134,12 +135,17 @@ def _is_ours(settings: Config, declared_by: str) -> bool:
 def _is_gone(settings: Config, module: str) -> bool:
     """Whether a module of our own packages does not exist any more. One that exists may be that of another deployment."""
     packages = {name.partition(".")[0] for name in settings.handlers.modules}
-    if module.partition(".")[0] not in packages:
-        return False
-    try:
-        return find_spec(module) is None
-    except ModuleNotFoundError:
-        return True
+    return module.partition(".")[0] in packages and not _exists(module)
+
+
+def _exists(module: str) -> bool:
+    """Whether a module can be found. The name comes from the database, so nothing is imported for it; find_spec would import its parents."""
+    top, *parts = module.split(".")
+    spec = find_spec(top)
+    for part in parts:
+        folders = spec.submodule_search_locations if spec is not None else None
+        spec = None if folders is None else PathFinder.find_spec(part, list(folders))
+    return spec is not None
 
 
 def _columns(wanted: ScheduleSettings) -> Row:

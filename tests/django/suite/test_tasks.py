@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from datetime import timedelta
 
 import pytest
@@ -154,6 +155,55 @@ def test_a_task_goes_on_under_its_id_when_it_is_redriven(worker):
 def test_no_result_is_an_error_of_its_own(wrong):
     with pytest.raises(TaskResultDoesNotExist):
         BACKEND.get_result(wrong)
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """The name of a module that can be imported, and that is no part of the project."""
+    (tmp_path / "planted_script.py").write_text("raise SystemExit('it runs')")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "planted_script"
+    assert "planted_script" not in sys.modules
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("queue", ["", "reports:"])
+def test_no_module_is_imported_because_a_topic_names_it(script, queue):
+    queued = publish(connection, f"{queue}{script}.run", {"args": [], "kwargs": {}})
+
+    with pytest.raises(TaskResultDoesNotExist, match=rf"topic {queue}{script}\.run, which is no task"):
+        BACKEND.get_result(str(queued))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["planted_script", "planted_script.Gone", "work.tasks.os.Gone", "work.tasks.add"])
+def test_no_module_is_imported_because_the_text_of_an_error_names_it(script, name):
+    queued = tasks.fail.enqueue(f"1\nTraceback (most recent call last):\n{name}.Error: it is late")
+    run_tasks()
+
+    (error,) = BACKEND.get_result(queued.id).errors
+
+    with pytest.raises(ImportError, match="is no exception of a module that is imported here"):
+        _ = error.exception_class
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("topic", "headers"),
+    [
+        ("work.tasks.add", {"django-priority": "high", "django-run-after": "soon"}),
+        ("work.tasks.add", {"django-priority": 101, "django-run-after": 5}),
+        ("work.tasks.add", {"django-priority": [True], "django-run-after": "2026-01-01"}),
+        ("no_queue:work.tasks.add", {}),
+    ],
+)
+def test_a_message_that_no_task_was_enqueued_as_has_a_result_or_none(topic, headers):
+    queued = publish(connection, topic, {"args": 1}, headers=headers)
+
+    try:
+        assert BACKEND.get_result(str(queued)).task.priority == 0
+    except TaskResultDoesNotExist:
+        assert topic.startswith("no_queue:")
 
 
 @pytest.mark.django_db

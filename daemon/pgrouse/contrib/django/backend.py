@@ -17,7 +17,8 @@ from pgrouse.client.message_query import MessageRecord, find_message
 from pgrouse.contrib.django import project
 from pgrouse.contrib.django.queued_task import (
     QueuedTask,
-    find_task,
+    find_known_task,
+    import_task,
     path_and_queue,
     to_level,
     topic_of,
@@ -117,13 +118,18 @@ class PgrouseBackend(BaseTaskBackend):
         """
         record = self._find(result_id)
         path, queue = path_and_queue(record.original_topic or record.topic)
-        task = find_task(self.renamed.get(path, path))
+        task = self._task(path) if queue in self.queues else None
         if task is None:
             raise TaskResultDoesNotExist(
-                f"message {result_id} is of topic {record.topic}, and there is no such task: if its function was renamed, "
-                f'add {path!r} to TASKS["{self.alias}"]["OPTIONS"]["renamed"]'
+                f"message {result_id} is of topic {record.topic}, which is no task in a queue of this project: tasks are in the module `tasks` of an "
+                f'installed app; if the function was renamed, add {path!r} to TASKS["{self.alias}"]["OPTIONS"]["renamed"]'
             )
         return to_result(record, result_id, task, queue, self.alias)
+
+    def _task(self, path: str) -> Task | None:
+        """Return the task of a path that a message names: of the project's own, or what the settings say that it was renamed to."""
+        new = self.renamed.get(path)
+        return find_known_task(path) if new is None else import_task(new)
 
     def _find(self, result_id: str) -> MessageRecord:
         try:

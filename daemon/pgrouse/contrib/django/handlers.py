@@ -13,7 +13,7 @@ from django.apps import apps
 if not apps.ready:
     django.setup()
 
-from pgrouse.contrib.django.queued_task import find_task
+from pgrouse.contrib.django.queued_task import import_task
 from pgrouse.contrib.django.task_run import handler_of
 from pgrouse.errors import ConfigError
 
@@ -28,7 +28,7 @@ class TaskPath:
         """Return the handler of the task that this is the path of; else a longer path."""
         path = ".".join((*self._names, name))
         try:
-            found = find_task(path)
+            found = import_task(path)
         except Exception as error:
             raise ConfigError(f"the module of task {path} cannot be imported: {error}") from error
         return TaskPath(*self._names, name) if found is None else handler_of(found)

@@ -7,8 +7,10 @@ leaves its messages to others.
 
 from __future__ import annotations
 
-import importlib
+from importlib import import_module
 from typing import Any
+
+from django.utils.module_loading import autodiscover_modules
 
 from pgrouse.contrib.django.task_api import DEFAULT_TASK_QUEUE_NAME, Task
 
@@ -35,15 +37,30 @@ def known_tasks() -> list[Task]:
     return list(_tasks.values())
 
 
-def find_task(path: str) -> Task | None:
-    """Return the task whose function has a path; its module is imported. None: there is none.
+def discover_tasks() -> None:
+    """Import the module `tasks` of each installed app: what the project declares as its tasks."""
+    autodiscover_modules("tasks")
+
+
+def find_known_task(path: str) -> Task | None:
+    """Return the task of the project whose function has a path; None: there is none.
+
+    The path may come from a message: only modules that the project names are imported for it.
+    """
+    if path not in _tasks:
+        discover_tasks()
+    return _tasks.get(path)
+
+
+def import_task(path: str) -> Task | None:
+    """Return the task whose function has a path that is in the settings or in the configuration; its module is imported. None: there is none.
 
     Raises:
         ImportError: the module exists and cannot be imported.
     """
     if path not in _tasks and (module := path.rpartition(".")[0]):
         try:
-            importlib.import_module(module)
+            import_module(module)
         except ModuleNotFoundError as error:
             if not f"{module}.".startswith(f"{error.name}."):
                 raise

@@ -12,7 +12,7 @@ try:
         task_backends,
     )
     from django.tasks.backends.base import BaseTaskBackend
-    from django.tasks.base import DEFAULT_TASK_PRIORITY, Task, TaskError
+    from django.tasks.base import DEFAULT_TASK_PRIORITY, TASK_MAX_PRIORITY, TASK_MIN_PRIORITY, Task, TaskError
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
     from django.utils.json import normalize_json
@@ -26,7 +26,7 @@ except ImportError:  # before Django 6
         task_backends,
     )
     from django_tasks.backends.base import BaseTaskBackend
-    from django_tasks.base import DEFAULT_TASK_PRIORITY, Task, TaskError
+    from django_tasks.base import DEFAULT_TASK_PRIORITY, TASK_MAX_PRIORITY, TASK_MIN_PRIORITY, Task, TaskError
     from django_tasks.exceptions import InvalidTaskError as InvalidTask
     from django_tasks.exceptions import TaskResultDoesNotExist
     from django_tasks.signals import task_enqueued, task_finished, task_started
@@ -35,6 +35,8 @@ except ImportError:  # before Django 6
 __all__ = [
     "DEFAULT_TASK_PRIORITY",
     "DEFAULT_TASK_QUEUE_NAME",
+    "TASK_MAX_PRIORITY",
+    "TASK_MIN_PRIORITY",
     "BaseTaskBackend",
     "InvalidTask",
     "Task",

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
+from types import ModuleType
+from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
 
 from pgrouse.client.message_query import MessageRecord
 from pgrouse.contrib.django.queued_task import reconstructed
-from pgrouse.contrib.django.task_api import DEFAULT_TASK_PRIORITY, Task, TaskError, TaskResult, TaskResultStatus
+from pgrouse.contrib.django.task_api import (
+    DEFAULT_TASK_PRIORITY,
+    TASK_MAX_PRIORITY,
+    TASK_MIN_PRIORITY,
+    Task,
+    TaskError,
+    TaskResult,
+    TaskResultStatus,
+)
+from pgrouse.handlers.outcome import Reject
 
 # Headers of the message, if they are not the usual.
 PRIORITY, RUN_AFTER = "django-priority", "django-run-after"
@@ -23,14 +37,34 @@ STATUS = {
     "success": TaskResultStatus.SUCCESSFUL,
 }
 # What a task is failed by when no exception of its own was kept.
-CLASSES = {
-    "rejected": "pgrouse.Reject",
-    "lock_expired": "builtins.TimeoutError",
-    "expired": "builtins.TimeoutError",
-    "cancelled": "asyncio.exceptions.CancelledError",
+CLASSES: dict[str, type[BaseException]] = {
+    "rejected": Reject,
+    "lock_expired": TimeoutError,
+    "expired": TimeoutError,
+    "cancelled": asyncio.CancelledError,
 }
 # The line below the frames of a traceback. Those of the classes of Python itself stand there without their module.
 RAISED = re.compile(r"^(?P<path>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?::|$)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredError(TaskError):
+    """The error of an attempt, as its text in the database has it. Anyone who publishes can write into that text."""
+
+    @property
+    def exception_class(self) -> type[BaseException]:
+        """The class that the path names. Unlike Django's own, it imports nothing: the module must have been imported before.
+
+        Raises:
+            ImportError: no module that is imported has the class.
+        """
+        found = loaded_exception(self.exception_class_path)
+        if found is None:
+            raise ImportError(
+                f"{self.exception_class_path} is no exception of a module that is imported here. The name was read from the error of a "
+                "message, so it is not imported for you: import its module first, or compare exception_class_path"
+            )
+        return found
 
 
 def to_result(record: MessageRecord, result_id: str, task: Task, queue: str, backend: str) -> TaskResult:
@@ -50,7 +84,7 @@ def to_result(record: MessageRecord, result_id: str, task: Task, queue: str, bac
         task=reconstructed(
             task,
             queue,
-            priority=headers.get(PRIORITY, DEFAULT_TASK_PRIORITY),
+            priority=_priority(headers.get(PRIORITY)),
             run_after=_moment(headers.get(RUN_AFTER)),
         ),
         id=result_id,
@@ -88,7 +122,13 @@ def _errors(record: MessageRecord) -> Iterator[TaskError]:
 
 
 def _error(text: str, result: str) -> TaskError:
-    return TaskError(exception_class_path=CLASSES.get(result) or exception_path(text), traceback=text)
+    path = path_of(CLASSES[result]) if result in CLASSES else exception_path(text)
+    return StoredError(exception_class_path=path, traceback=text)
+
+
+def path_of(kind: type[BaseException]) -> str:
+    """Return the path of a class, as Django's tasks name it."""
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def exception_path(traceback: str) -> str:
@@ -99,8 +139,36 @@ def exception_path(traceback: str) -> str:
     return path if "." in path else f"builtins.{path}"
 
 
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else _shown(datetime.fromisoformat(text))
+def loaded_exception(path: str) -> type[BaseException] | None:
+    """Return the exception class that a path names; None if no imported module has it. No code runs for it."""
+    names = path.split(".")
+    for length in range(len(names) - 1, 0, -1):
+        if (found := sys.modules.get(".".join(names[:length]))) is not None:
+            return _member(found, names[length:])
+    return None
+
+
+def _member(module: ModuleType, names: list[str]) -> type[BaseException] | None:
+    found: Any = module
+    for name in names:
+        # Not getattr: a module may import what it is asked for.
+        found = vars(found).get(name) if isinstance(found, type | ModuleType) else None
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+
+
+def _priority(header: Any) -> int:
+    """Return the priority in a header; the default if it is none."""
+    is_one = type(header) is int and TASK_MIN_PRIORITY <= header <= TASK_MAX_PRIORITY
+    return header if is_one else DEFAULT_TASK_PRIORITY
+
+
+def _moment(header: Any) -> datetime | None:
+    """Return the time in a header; None if it is none."""
+    try:
+        moment = datetime.fromisoformat(header)
+        return _shown(moment if timezone.is_aware(moment) else timezone.make_aware(moment))
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _shown(moment: datetime | None) -> datetime | None:

@@ -22,6 +22,7 @@ from pgrouse.contrib.django.task_api import (
     task_finished,
     task_started,
 )
+from pgrouse.contrib.django.task_result import path_of
 from pgrouse.handlers.outcome import Defer, Fail, Outcome, Reject, describe
 
 
@@ -86,8 +87,7 @@ class TaskRun:
         if error is None:
             self._finish(TaskResultStatus.SUCCESSFUL)
         elif self._is_final(error):
-            path = f"{type(error).__module__}.{type(error).__qualname__}"
-            self.result.errors.append(TaskError(exception_class_path=path, traceback=describe(error)))
+            self.result.errors.append(TaskError(exception_class_path=path_of(type(error)), traceback=describe(error)))
             self._finish(TaskResultStatus.FAILED)
 
     def _is_final(self, error: BaseException) -> bool:

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from django.utils.module_loading import autodiscover_modules
-
 from pgrouse.config.source import Key, Origin
 from pgrouse.contrib.django.backend import PgrouseBackend
-from pgrouse.contrib.django.queued_task import find_task, known_tasks, path_and_queue, topic_of
+from pgrouse.contrib.django.queued_task import discover_tasks, import_task, known_tasks, path_and_queue, topic_of
 from pgrouse.contrib.django.task_api import Task, task_backends
 
 HANDLER = "pgrouse.contrib.django.handlers:task."
@@ -21,7 +19,7 @@ def find_task_handlers() -> Iterator[tuple[Key, Any, Origin]]:
     backends = [each for each in task_backends.all() if isinstance(each, PgrouseBackend)]
     if not backends:
         return
-    autodiscover_modules("tasks")
+    discover_tasks()
     for backend in backends:
         for path, task in _tasks_of(backend):
             origin = _origin(task)
@@ -39,7 +37,7 @@ def _tasks_of(backend: PgrouseBackend) -> Iterator[tuple[str, Task]]:
         if task.backend == backend.alias:
             yield task.module_path, task
     for old, new in backend.renamed.items():
-        if (task := find_task(new)) is not None:
+        if (task := import_task(new)) is not None:
             yield old, task
 
 
