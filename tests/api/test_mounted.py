@@ -174,6 +174,30 @@ class TestStranger:
         assert client.get("/queue/topics", headers={"accept": "text/html"}).status_code == 303
 
 
+@pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer x", "Basic eDp4", "Other"])
+def test_a_caller_that_the_application_knows_needs_a_known_host_whatever_its_headers(
+    queue: MountedApp, db: psycopg.Connection[Any], authorization: str
+) -> None:
+    """A page whose name leads here, by DNS rebinding, may add any header; only the application knows by what it identifies the caller."""
+    rebound = Browser(shop(queue), "http://evil.example.com", **{"x-user": "ada", "authorization": authorization})
+
+    answers = [
+        rebound.get("/queue/v1/topics"),
+        rebound.post("/queue/v1/messages", json={"topic": "a", "payload": 1}),
+        rebound.post("/queue/v1/messages", content=b"", headers={"origin": "http://evil.example.com"}),
+    ]
+
+    assert [each.status_code for each in answers] == [421, 421, 421]
+    assert db.execute("SELECT count(*) FROM messages.message").fetchone() == (0,)
+
+
+def test_a_token_is_valid_under_any_host(database: Database, queue: MountedApp) -> None:
+    token = Site.token(type("Tokens", (), {"database": database})(), "viewer")  # type: ignore[arg-type]
+    by_token = Browser(shop(queue), "http://other.example.com", authorization=f"Bearer {token}")
+
+    assert by_token.get("/queue/v1/topics").status_code == 200
+
+
 def test_the_api_is_below_it(client: Browser) -> None:
     answer = client.post("/queue/v1/messages", json={"topic": "orders.created", "payload": {}})
 

@@ -113,15 +113,17 @@ class SecurityMiddleware:
         return limit
 
     async def _check_host(self, request: Request) -> None:
-        """Reject unknown host names (DNS rebinding), unless the request has a valid token.
+        """Reject unknown host names (DNS rebinding), unless a token identifies the caller: no browser adds one by itself.
 
-        It uses the credentials that the authenticator uses, so that no request is exempt here and the local user there.
+        A header alone exempts no request: the application around this one may identify its caller by something else.
         """
         if _needs_no_host(request) or self._is_allowed_host(request.headers.get("host", "")):
             return
-        if not isinstance(self.authenticator.credentials(request), BearerToken):
-            raise Problem(421, "unknown host: add its name to web.allowed_hosts, or send a token", "unknown_host")
-        await self.authenticator.identify(request)
+        if isinstance(self.authenticator.credentials(request), BearerToken):
+            await self.authenticator.identify(request)
+            if request.state.is_by_token:
+                return
+        raise Problem(421, "unknown host: add its name to web.allowed_hosts, or send a token", "unknown_host")
 
     async def _limit(self, request: Request) -> int:
         """Return the limit of the body; before the caller is identified it is small."""
@@ -291,14 +293,16 @@ class Authenticator:
         return caller
 
     async def identify(self, request: Request) -> Caller:
-        """Return the caller, once per request. Sets `request.state.csrf`, the CSRF token for the caller's forms.
+        """Return the caller, once per request.
+
+        Sets `request.state.csrf`, the CSRF token for the caller's forms; `session`, if a session identifies it; and `is_by_token`.
 
         Raises:
             Problem: 401, 429.
         """
         state = request.state
         if getattr(state, "identified", None) is None:
-            state.csrf, state.session = "", None
+            state.csrf, state.session, state.is_by_token = "", None, False
             state.identified = await self._identify(request)
         caller: Caller = state.identified
         return caller
@@ -335,6 +339,7 @@ class Authenticator:
         caller = await self.token_cache.by_token(secret, client_address(request))
         if caller is None:
             raise unauthenticated_problem("the token is unknown, expired or revoked")
+        request.state.is_by_token = True
         return caller
 
     async def _by_session(self, request: Request, cookie: str) -> Caller:
