@@ -6,7 +6,8 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_futures
 from contextlib import ExitStack
 from typing import Any
 
@@ -232,6 +233,31 @@ def test_each_of_many_waiting_claims_gets_one_message_and_none_is_refused(
 
     assert {answer.status_code for answer in answers} == {200}
     assert len({message["id"] for answer in answers for message in answer.json()["messages"]}) == 60
+
+
+def test_one_token_cannot_take_the_waiting_requests_of_others(
+    site_database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_poll, "MAX_WAITING", 8)
+    monkeypatch.setattr(long_poll, "MAX_WAITING_OF_CALLER", 5)
+    site = Site(site_database)
+    with ExitStack() as ends:
+        threads = ends.enter_context(ThreadPoolExecutor(5))
+        greedy, modest = (ends.enter_context(site.client(site.token("worker"))) for _ in range(2))
+        # Ends the waiting claims, so that the threads end.
+        ends.callback(site.stop)
+
+        def ask(client: httpx.Client, wait: float) -> int:
+            return client.post("/v1/claim", json={"topics": ["w.share"], "wait": wait}).status_code
+
+        waiting = [threads.submit(ask, greedy, 25) for _ in range(5)]
+        eventually(lambda: len(site.app.state.long_poll._waiters) == 5)
+        answers = [ask(greedy, 0.1), ask(modest, 0.1), ask(greedy, 0)]
+        queue.publish("w.share")
+        wait_for_futures(waiting, return_when=FIRST_COMPLETED)
+
+        assert answers == [429, 200, 200]
+        eventually(lambda: ask(greedy, 0.1) == 200)
 
 
 def test_the_number_of_awaited_topics_is_limited_per_token_and_in_total(

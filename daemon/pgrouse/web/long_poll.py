@@ -11,8 +11,8 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from itertools import islice
 from secrets import token_hex
@@ -28,7 +28,9 @@ from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.problem import Problem
 
 CHECK_S = 1.0
+# Requests that wait, for messages or for their turn to claim: of all callers together, and of one caller.
 MAX_WAITING = 1000
+MAX_WAITING_OF_CALLER = 250
 # Each check asks for every waited topic: the limit of all callers together, and of one caller.
 MAX_TOPICS = 2000
 MAX_TOPICS_PER_CALLER = 200
@@ -98,6 +100,7 @@ class LongPoll:
         self.checks = 0
         self._max_claims = max(1, pool_size // 2)
         self._claim_slots = asyncio.Semaphore(self._max_claims)
+        self._requests_of: Counter[str] = Counter()
         self._waiters: dict[WaitingRequest, None] = {}  # longest waiting first
         self._waited_topics = WaitedTopics(MAX_TOPICS)
         self._waited_topics_by_caller: dict[str, WaitedTopics] = {}
@@ -106,12 +109,30 @@ class LongPoll:
         self._check_failures = FailureLog("long poll")
         self._task: asyncio.Task[None] | None = None
 
+    @contextmanager
+    def admitted(self, caller: str) -> Iterator[None]:
+        """Count a request of a caller for as long as it may wait.
+
+        Raises:
+            Problem: 429, too many requests of the caller are waiting; 503, of all callers.
+        """
+        if self._requests_of[caller] >= MAX_WAITING_OF_CALLER:
+            limit = f"{MAX_WAITING_OF_CALLER} requests of one token may wait at the same time"
+            raise _too_many(429, f"{limit}: create a token for each group of workers")
+        if self._requests_of.total() >= MAX_WAITING:
+            raise _too_many(503, "too many requests wait for messages: try again")
+        self._requests_of[caller] += 1
+        try:
+            yield
+        finally:
+            self._requests_of -= Counter({caller: 1})
+
     @asynccontextmanager
     async def waiting(self, caller: str, topics: list[str]) -> AsyncIterator[WaitingRequest]:
         """Register a waiting request of a caller.
 
         Raises:
-            Problem: 429, the caller waits for too many topics; 503, too many requests or topics of all callers are waiting.
+            Problem: 429, the caller waits for too many topics; 503, all callers together do.
         """
         waiter = WaitingRequest(topics)
         by_caller = self._waited_topics_by_caller.get(caller, WaitedTopics(MAX_TOPICS_PER_CALLER))
@@ -132,8 +153,6 @@ class LongPoll:
                 self._waited_topics_by_caller.pop(caller, None)
 
     def _check_capacity(self, topics: frozenset[str], by_caller: WaitedTopics) -> None:
-        if len(self._waiters) >= MAX_WAITING:
-            raise _too_many(503, "too many requests wait for messages: try again")
         if not by_caller.has_capacity(topics):
             limit = f"requests of one token may wait for {MAX_TOPICS_PER_CALLER} topics together"
             raise _too_many(429, f"{limit}: ask for fewer")

@@ -274,7 +274,11 @@ async def claim_messages(request: Request, caller: Worker, body: ClaimMessagesRe
     if await _is_draining(request, worker, body):
         return ApiResponse({"messages": [], "draining": True})
     of_worker = partial(claim, worker, body.topics, bytes=CLAIM_BYTES, lock_duration=body.lock_duration)
-    messages = await (_poll(request, caller, body, of_worker) if body.wait else _claim(db, of_worker, body.limit))
+    if body.wait:
+        with request.app.state.long_poll.admitted(caller.name):
+            messages = await _poll(request, caller, body, of_worker)
+    else:
+        messages = await _claim(db, of_worker, body.limit)
     if messages and await request.is_disconnected():
         await _release_claimed(db, messages)
     # A worker that waited in vain is recorded again; one with messages gets them at once.
