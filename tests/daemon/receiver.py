@@ -139,16 +139,25 @@ class Receiver:
 
 
 class Mailbox:
-    """A mail server."""
+    """A mail server without encryption."""
 
     def __init__(self) -> None:
         from aiosmtpd.controller import Controller  # noqa: PLC0415
 
         self.mails: list[EmailMessage] = []
+        self.passwords: list[str] = []
         self._kept = reserved()
         self.port = self._kept.getsockname()[1]
-        self.controller = Controller(self, hostname="127.0.0.1", port=self.port)
+        self.controller = Controller(
+            self, hostname="127.0.0.1", port=self.port, authenticator=self._log_in, auth_require_tls=False
+        )
         self.controller.start()
+
+    def _log_in(self, _server: Any, _session: Any, _envelope: Any, _mechanism: str, given: Any) -> Any:
+        from aiosmtpd.smtp import AuthResult  # noqa: PLC0415
+
+        self.passwords.append(given.password.decode())
+        return AuthResult(success=True)
 
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd calls it so
         """Receive a mail."""

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -299,6 +299,31 @@ def test_a_mail_is_sent_by_apprise() -> None:
     assert body is not None
     text = body.get_content()
     assert ("<b>" not in text) if body.get_content_type() == "text/html" else ("<b>bold</b>" in text)
+
+
+@pytest.mark.parametrize(
+    ("address", "passwords"),
+    [
+        ("mailto://queue:long+secret@127.0.0.1:{port}?from=queue@example.com&to=ops@example.com", []),
+        ("mailto://127.0.0.1:{port}?user=queue&pass=long+secret&from=queue@example.com&to=ops@example.com", []),
+        ("MAILTO://queue:long+secret@127.0.0.1:{port}?from=queue@example.com&to=ops@example.com&mode=starttls", []),
+        (
+            "mailto://queue:longsecret@127.0.0.1:{port}?from=queue@example.com&to=o@example.com&mode=insecure",
+            ["longsecret"],
+        ),
+    ],
+)
+def test_a_password_of_a_mail_is_sent_without_encryption_only_if_the_address_says_so(
+    address: str, passwords: list[str]
+) -> None:
+    mailbox = Mailbox()
+
+    with suppress(SendFailed) if not passwords else nullcontext():
+        send(url=address.format(port=mailbox.port))
+
+    mailbox.stop()
+    assert mailbox.passwords == passwords
+    assert len(mailbox.mails) == len(passwords)
 
 
 def test_an_alert_that_apprise_could_not_send_is_not_delivered(receiver: Receiver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
@@ -13,6 +14,11 @@ from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
+
+
+# The schema of a mail without encryption, and what says that it is meant.
+MAILTO = re.compile(r"\bmailto://", re.IGNORECASE)
+INSECURE = re.compile(r"[?&]mode=insecure\b", re.IGNORECASE)
 
 
 class UrlTable(SinkTable):
@@ -41,11 +47,25 @@ class AppriseSink:
         except ModuleNotFoundError:
             raise missing_package("alerts", settings.name) from None
         self._apprise: Any = apprise
-        self._to = apprise.Apprise()
-        if not self._to.add(reveal(settings.url)):
+        self._to = self._services(reveal(settings.url), settings.name)
+
+    def _services(self, url: str, name: str) -> Any:
+        """Return what an address leads to. apprise sends the password of `mailto` without encryption: with one it becomes `mailtos`."""
+        found = self._add(url, name)
+        if INSECURE.search(url) or not _mails_password_in_clear(found):
+            return found
+        found = self._add(MAILTO.sub("mailtos://", url), name)
+        if _mails_password_in_clear(found):
             raise ConfigError(
-                f"the url of the sink {settings.name} is not one that apprise knows: see its list of services"
+                f"the sink {name} would send its password without encryption: add mode=starttls to its url"
             )
+        return found
+
+    def _add(self, url: str, name: str) -> Any:
+        found = self._apprise.Apprise()
+        if not found.add(url):
+            raise ConfigError(f"the url of the sink {name} is not one that apprise knows: see its list of services")
+        return found
 
     def send(self, notice: Notice, timeout_s: float) -> str:
         """Send a message; return that it was accepted. apprise has time-outs of its own; the caller stops waiting in time."""
@@ -61,3 +81,7 @@ class AppriseSink:
         if not accepted:
             raise SendFailed(f"apprise: {reason or 'it was not accepted'}")
         return "accepted"
+
+
+def _mails_password_in_clear(services: Any) -> bool:
+    return any(each.password and getattr(each, "secure_mode", None) == "insecure" for each in services)
