@@ -1,7 +1,8 @@
 -- Create a browser session, with a cookie instead of the token.
 -- Called by: web servers, with the SHA-256 of the token and of a new cookie. Locks: nothing but the new row, and the token against
--- deletion.
--- It ends after p_for, with the token, or by close_session. Result: whether the token is valid; else no session was created.
+-- deletion; and the sessions that it ends, skipping those that others hold.
+-- It ends after p_for, with the token, or by close_session. A token has at most 1000: then its oldest one ends.
+-- Result: whether the token is valid; else no session was created.
 CREATE OR REPLACE FUNCTION messages.open_session(p_token bytea, p_digest bytea, p_for interval)
 RETURNS boolean
 LANGUAGE sql
@@ -12,7 +13,16 @@ AS $$
     SELECT p_digest, t.name, least(t.expires_at, clock_timestamp() + p_for)
     FROM messages.token AS t
     WHERE t.digest = p_token AND t.revoked_at IS NULL AND (t.expires_at > clock_timestamp()) IS NOT FALSE
-    RETURNING 1
+    RETURNING s.token
+  ), ended AS (
+    DELETE FROM messages.web_session AS s
+    WHERE s.digest = ANY (ARRAY(
+      SELECT o.digest FROM messages.web_session AS o
+      WHERE o.token = (SELECT n.token FROM opened AS n)
+      ORDER BY o.opened_at DESC, o.digest
+      OFFSET 999
+      LIMIT 100
+      FOR UPDATE SKIP LOCKED))
   )
   SELECT EXISTS (SELECT FROM opened)
 $$;
