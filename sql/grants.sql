@@ -39,7 +39,7 @@ BEGIN
     ['messages_operator', 'USAGE ON SCHEMA messages'],
     ['messages_operator', 'SELECT ON ALL TABLES IN SCHEMA messages'],
     ['messages_operator', 'INSERT, UPDATE, DELETE ON messages.topic, messages.channel, messages.schedule, messages.subscription'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.now, messages.cancel, messages.skip, messages.redrive, messages.tick, messages.stats, messages.unhandled_topics'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.now, messages.cancel, messages.skip, messages.redrive, messages.tick, messages.stats, messages.list_topics, messages.unhandled_topics'],
     -- A publisher may be given the first one too; it shows outputs and errors of every message.
     ['messages_operator', 'EXECUTE ON FUNCTION messages.wait_for, messages.wait_for_many'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.redrive_where, messages.redrive_edited, messages.requeue_dead_letters, messages.replay, messages.purge_archive, messages.delete, messages.purge_topic'],
@@ -64,7 +64,7 @@ BEGIN
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile, messages.unpack_histogram, messages.snapshot_age'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.dead_groups, messages.lineage'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.now, messages.doctor, messages.examine_server, messages.examine_connections, messages.examine_settings, messages.examine_holders, messages.examine_snapshots, messages.examine_tables, messages.examine_schema, messages.examine_archive, messages.examine_ticks, messages.examine_workers, messages.examine_topics, messages.examine_conditions'],
-    ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.unhandled_topics, messages.explain, messages.workflow, messages.list_exports'],
+    ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.list_topics, messages.unhandled_topics, messages.explain, messages.workflow, messages.list_exports'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.conditions, messages.lock_holders'],
 
     ['messages_maintainer', 'USAGE ON SCHEMA messages'],

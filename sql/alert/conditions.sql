@@ -2,10 +2,11 @@
 -- Called by: update_conditions, pgrouse alert conditions, the doctor. Locks: nothing. Result: one row per kind and topic; topic NULL = it
 -- is about none.
 -- since: when it began to be wrong; of what has no time of its own, when watch first saw it. what says times, not ages: it stays the same
--- while nothing changes. Bounded: the walk over the topics of renotify_stale, and counts of the dead that stop at their threshold.
+-- while nothing changes. Bounded: p_limit topics after p_after are checked for what waits, and of the other topics it returns what the last
+-- ticks found; counts of the dead stop at their threshold.
 -- no_worker uses is_handled: of workers outside the registry it sees only those that sleep armed or hold a message now.
 -- snapshot_held needs pg_read_all_stats (migrate gives it to the owner if it may): without it the transactions of others are not seen.
-CREATE OR REPLACE FUNCTION messages.conditions()
+CREATE OR REPLACE FUNCTION messages.conditions(p_after text DEFAULT '', p_limit integer DEFAULT 2000)
 RETURNS TABLE (kind text, topic text, since timestamptz, what text, fix text)
 LANGUAGE plpgsql
 STABLE
@@ -18,6 +19,7 @@ DECLARE
   v_ready timestamptz;
   v_policy messages.policy;
   v_own   messages.alert_threshold;
+  v_topics text[] := messages.waiting_topics(p_after, p_limit);
   v_topic text;
 BEGIN
   RETURN QUERY
@@ -39,8 +41,7 @@ BEGIN
     FROM messages.tick_mark AS k WHERE k.caller = 'cron') AS k
   WHERE k.ran_at IS NOT NULL AND v_threshold.cron_age > '0' AND k.silent < v_now - v_threshold.cron_age;
 
-  v_topic := messages.next_topic(NULL, '');
-  WHILE v_topic IS NOT NULL LOOP
+  FOREACH v_topic IN ARRAY v_topics LOOP
     v_own := (SELECT b FROM messages.alert_threshold AS b WHERE b.topic = v_topic);
     -- Dead letters wait for an operator: only a threshold of their own makes that wrong.
     IF right(v_topic, 4) <> '.dlq' THEN
@@ -65,8 +66,13 @@ BEGIN
         ELSE
       END CASE;
     END IF;
-    v_topic := messages.next_topic(NULL, v_topic);
   END LOOP;
+
+  RETURN QUERY
+  SELECT c.kind, c.topic, c.since, c.what, c.fix
+  FROM messages.condition AS c
+  WHERE c.kind IN ('no_worker', 'backlog')
+    AND (c.topic <= p_after COLLATE "C" OR cardinality(v_topics) >= p_limit AND c.topic > v_topics[cardinality(v_topics)] COLLATE "C");
 
   RETURN QUERY
   SELECT 'breaker', b.topic, b.since, b.what, b.fix FROM messages.open_breakers() AS b;
@@ -94,9 +100,15 @@ BEGIN
          format('more than %s messages of %s died in an hour', d.threshold, d.topic),
          format('see why: `pgrouse dead group --topic %s`; fix the cause, then `pgrouse redrive --topic %s`', d.topic, d.topic)
   FROM (
-    SELECT t.topic, coalesce(own.dead_per_hour, v_threshold.dead_per_hour) AS threshold
-    FROM messages.dead_topics() AS t (topic)
-    LEFT JOIN messages.alert_threshold AS own ON own.topic = t.topic) AS d
+    -- Of topics that have lost so many in the steps of this hour, a step more than an hour.
+    SELECT t.topic, t.threshold
+    FROM (
+      SELECT c.topic, sum(c.count) AS count, coalesce(min(own.dead_per_hour), v_threshold.dead_per_hour) AS threshold
+      FROM messages.dead_count AS c
+      LEFT JOIN messages.alert_threshold AS own ON own.topic = c.topic
+      WHERE c.died_at > v_now - interval '70 minutes'
+      GROUP BY c.topic) AS t
+    WHERE t.count > t.threshold) AS d
   WHERE d.threshold > 0 AND EXISTS (
     SELECT FROM messages.message_archive AS a
     WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = d.topic COLLATE "C" AND a.archived_at > v_now - interval '1 hour'

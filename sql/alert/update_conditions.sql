@@ -1,8 +1,9 @@
 -- Compare messages.conditions with the last run, and raise an alert when a condition begins and when it ends, as rows of the outbox.
 -- Called by: tick, so that it works without any daemon; the rows wait for a deliverer. Locks: a row of messages.mutex for its transaction,
 -- so that only one of several ticks does it. Result: how many conditions began or ended.
+-- Bounded: a run checks what waits in at most p_limit topics, the next one in those behind them.
 -- A listener counts as degraded when it has been so for alert_threshold.listener_for. Breakers raise their own alerts: see announce_breaker.
-CREATE OR REPLACE FUNCTION messages.update_conditions()
+CREATE OR REPLACE FUNCTION messages.update_conditions(p_limit integer DEFAULT 2000)
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -10,14 +11,16 @@ AS $$
 DECLARE
   v_now   timestamptz := messages.now();
   v_hold  interval := (SELECT b.listener_for FROM messages.alert_threshold AS b WHERE b.topic = '*');
+  v_after text := messages.tick_cursor('update_conditions');
   v_did   bigint;
   v_kinds text[];
 BEGIN
   IF NOT messages.lock_mutex('update_conditions') THEN
     RETURN 0;
   END IF;
+  PERFORM messages.tick_topics('update_conditions', p_limit);
   WITH wrong AS MATERIALIZED (
-    SELECT c.kind, coalesce(c.topic, '') AS topic, c.since, c.what, c.fix FROM messages.conditions() AS c WHERE c.kind <> 'breaker'
+    SELECT c.kind, coalesce(c.topic, '') AS topic, c.since, c.what, c.fix FROM messages.conditions(v_after, p_limit) AS c WHERE c.kind <> 'breaker'
   ), known AS (
     INSERT INTO messages.condition AS k (kind, topic, since, what, fix, notified_at)
     SELECT w.kind, w.topic, w.since, w.what, w.fix, CASE WHEN w.kind <> 'listener_degraded' THEN v_now END

@@ -1,7 +1,7 @@
--- Report what is paused on purpose, and locks that are shorter than the work that they guard.
--- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the policies, the measures of an hour.
+-- Report what is paused on purpose, locks that are shorter than the work that they guard, and more topics than a tick visits.
+-- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the policies, the measures of an hour, 2000 topics.
 -- Result: for each code what is to be said of it, by topic, or one row that says nothing is. Pauses are reported with level ok, since they
--- are intended. Codes: paused, short_locks.
+-- are intended. Codes: paused, short_locks, many_topics.
 CREATE OR REPLACE FUNCTION messages.examine_topics()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
@@ -37,13 +37,20 @@ BEGIN
     JOIN messages.topic AS d ON d.topic = '*'
     CROSS JOIN LATERAL (SELECT coalesce(own.lock_duration, d.lock_duration) AS lock_duration) AS p
     WHERE l.runs >= 20 AND make_interval(secs => l.run_p99_s) > p.lock_duration
+    UNION ALL
+    SELECT 'many_topics', 'warn',
+           'messages of more than 2000 topics wait: one tick looks at 2000 of them, so alerts about a topic come later; pages and metrics show the 1000 that matter most',
+           'use channels or keys for what is not a kind of message of its own; what a program published by mistake is deleted by `pgrouse topic purge TOPIC`: '
+             'SELECT * FROM messages.unhandled_topics();'
+    WHERE cardinality(messages.waiting_topics('', 2001)) > 2000
   )
   (SELECT f.* FROM found AS f LIMIT 100)
   UNION ALL
   SELECT c.code, 'ok', c.said, NULL
   FROM (VALUES
     ('paused', 'nothing is'),
-    ('short_locks', 'each lock outlasts the runs of its topic')) AS c (code, said)
+    ('short_locks', 'each lock outlasts the runs of its topic'),
+    ('many_topics', 'each tick looks at all topics')) AS c (code, said)
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.code = c.code);
 END
 $$;

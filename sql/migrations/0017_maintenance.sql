@@ -9,6 +9,12 @@ CREATE TABLE messages.tick_mark (
   PRIMARY KEY (task, caller)
 ) WITH (fillfactor = 50);
 
+-- Where a task of the tick that visits topics ended: the next tick continues behind this topic. '': at the end of the topics.
+CREATE TABLE messages.tick_cursor (
+  task  text PRIMARY KEY,
+  topic text COLLATE "C" NOT NULL
+) WITH (fillfactor = 50);
+
 -- What one transaction at a time may do locks a row here. Only the owner may lock rows of this table, and the functions that run with the
 -- owner's rights: the key of an advisory lock is public, and any role that may connect can hold it. A row is made when it is first asked
 -- for; no row is ever updated.

@@ -3,9 +3,12 @@
 -- are those of messages.dead_count, counted in steps of ten minutes: those that died in the step in which the day began are included.
 -- handled: as is_handled says. Called by: pgrouse stats, pgrouse top, the web, the metrics. Locks: nothing.
 -- Cost: a sample of the pages, and of each topic p_bound entries of the ready indexes, and of the delayed; of one with many more, none. Of
--- topics that the sample hardly saw up to ten times as many are counted: as many as 50 * p_bound divided by their number.
--- Result: one row per topic that has live messages, dead ones of the last day, or a policy.
-CREATE OR REPLACE FUNCTION messages.stats(p_bound integer DEFAULT 1000)
+-- topics that the sample hardly saw up to ten times as many are counted: as many as 50 * p_bound divided by their number. Of the topics
+-- without a policy, a worker or running messages it looks at those that the sample saw, that lost messages, and p_limit others.
+-- p_topics: which are wanted, by names, or beginnings that end with *.
+-- Result: one row per topic that has live messages, dead ones of the last day, or a policy. Of more than p_limit topics those with a policy,
+-- with a worker or with running messages, and then those with the most messages; list_topics lists all of them.
+CREATE OR REPLACE FUNCTION messages.stats(p_bound integer DEFAULT 1000, p_topics text[] DEFAULT '{*}', p_limit integer DEFAULT 1000)
 RETURNS TABLE (
   topic text, ready bigint, delayed bigint, running bigint, dead_last_day bigint, oldest_ready_s double precision, handled boolean
 )
@@ -14,27 +17,40 @@ STABLE
 SECURITY DEFINER
 AS $$
 DECLARE
-  v_now timestamptz := messages.now();
+  v_now  timestamptz := messages.now();
+  v_like text[] := messages.like_patterns(p_topics);
 BEGIN
   RETURN QUERY
-  WITH RECURSIVE standing (topic) AS (
-    SELECT messages.next_topic(NULL, '')
-    UNION ALL
-    SELECT messages.next_topic(NULL, s.topic) FROM standing AS s WHERE s.topic IS NOT NULL
-  ), estimate AS MATERIALIZED (
+  WITH estimate AS MATERIALIZED (
     SELECT e.* FROM messages.estimate_waiting() AS e
-  ), dead AS (
+  ), dead AS MATERIALIZED (
     SELECT c.topic, sum(c.count)::bigint AS count
     FROM messages.dead_count AS c
     WHERE c.died_at >= date_bin('10 minutes', v_now - interval '1 day', 'epoch')
     GROUP BY c.topic
-  ), running AS (
+  ), running AS MATERIALIZED (
     SELECT m.topic, count(*) AS count FROM messages.message AS m WHERE m.claim_id IS NOT NULL GROUP BY m.topic
+  ), handled AS (
+    SELECT w.topic
+    FROM unnest(messages.waiting_topics('', p_limit, ARRAY(
+      SELECT DISTINCT t.topic
+      FROM messages.worker AS w
+      CROSS JOIN unnest(w.topics) AS t (topic)
+      WHERE NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute' AND t.topic LIKE ANY (v_like)))) AS w (topic)
   ), known AS MATERIALIZED (
-    SELECT s.topic FROM standing AS s WHERE s.topic IS NOT NULL
-    UNION SELECT d.topic FROM dead AS d
-    UNION SELECT r.topic FROM running AS r
-    UNION SELECT t.topic FROM messages.topic AS t WHERE t.topic <> '*'
+    SELECT k.topic
+    FROM (
+      SELECT t.topic, true AS is_first, 0::bigint AS count FROM messages.topic AS t WHERE t.topic <> '*'
+      UNION ALL SELECT r.topic, true, 0 FROM running AS r
+      UNION ALL SELECT h.topic, true, 0 FROM handled AS h
+      UNION ALL SELECT d.topic, false, d.count FROM dead AS d
+      UNION ALL SELECT e.topic, false, e.ready + e.delayed FROM estimate AS e
+      UNION ALL SELECT w.topic, false, 0 FROM unnest(messages.waiting_topics('', p_limit, p_topics)) AS w (topic)
+    ) AS k
+    WHERE k.topic LIKE ANY (v_like)
+    GROUP BY k.topic
+    ORDER BY bool_or(k.is_first) DESC, sum(k.count) DESC, k.topic
+    LIMIT p_limit
   ), counted AS (
     SELECT greatest(p_bound, least(10 * p_bound::bigint, 50 * p_bound::bigint / greatest(1, count(*)))) AS most
     FROM known AS k LEFT JOIN estimate AS e ON e.topic = k.topic

@@ -2,7 +2,8 @@
 -- Called by: tick. Locks: nothing. Result: how many topics were notified.
 -- One NOTIFY per topic, not per message, retries and delayed messages included. It notifies whether a worker is armed or not, since outside
 -- listeners rely on it; topics with notify = 'off', and paused topics, are not notified.
-CREATE OR REPLACE FUNCTION messages.renotify_stale(p_older_than interval DEFAULT '10 s')
+-- Bounded: a run visits at most p_limit topics, the next one those behind them.
+CREATE OR REPLACE FUNCTION messages.renotify_stale(p_older_than interval DEFAULT '10 s', p_limit integer DEFAULT 2000)
 RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -10,11 +11,11 @@ AS $$
 DECLARE
   v_before   timestamptz := messages.now() - p_older_than;
   v_notified bigint := 0;
-  v_topic    text := messages.next_topic(NULL, '');
+  v_topic    text;
   v_next     record;
   v_stale    boolean;
 BEGIN
-  WHILE v_topic IS NOT NULL LOOP
+  FOREACH v_topic IN ARRAY messages.tick_topics('renotify_stale', p_limit) LOOP
     v_stale := coalesce(messages.next_channel_due(v_topic, v_before, false) < v_before, false);
     SELECT n.* INTO v_next FROM messages.next_priority(v_topic, (-1)::smallint, true) AS n;
     WHILE v_next.priority IS NOT NULL AND NOT v_stale LOOP
@@ -31,7 +32,6 @@ BEGIN
       PERFORM messages.notify('new_message', ARRAY[v_topic]);
       v_notified := v_notified + 1;
     END IF;
-    v_topic := messages.next_topic(NULL, v_topic);
   END LOOP;
   RETURN v_notified;
 END

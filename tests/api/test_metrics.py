@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pgrouse.client.calls.stats import COUNT_BOUND
+from pgrouse.client.calls.stats import COUNT_BOUND, TOPIC_LIMIT
 from pgrouse.metrics import catalogue
 from tests.api.site import Site
 from tests.daemon.proxy import Proxy
@@ -186,7 +186,6 @@ def test_metrics_and_api_show_the_same_counts_as_the_rows(http: httpx.Client, si
         assert found[topic]["ready"] == listed[topic]["ready"] == rows[topic]
     assert found["many"]["delayed"] == listed["many"]["delayed"] == 12
     assert http.get("/v1/stats").json()["exact_below"] == COUNT_BOUND
-    assert (
-        queue.value("SELECT pg_get_function_arguments('messages.stats'::regproc)")
-        == f"p_bound integer DEFAULT {COUNT_BOUND}"
-    )
+    arguments = queue.value("SELECT pg_get_function_arguments('messages.stats'::regproc)")
+    assert arguments.startswith(f"p_bound integer DEFAULT {COUNT_BOUND},")
+    assert arguments.endswith(f"p_limit integer DEFAULT {TOPIC_LIMIT}")

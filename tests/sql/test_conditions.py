@@ -226,3 +226,18 @@ def test_it_reads_a_few_pages_however_many_messages_wait_and_are_archived(queue:
     queue.conn.execute("ANALYZE messages.message, messages.message_archive")
 
     assert queue.buffers("SELECT * FROM messages.conditions()") < 2500
+
+
+def test_beyond_its_limit_it_returns_what_the_last_ticks_found(queue: Queue) -> None:
+    for topic in ("a", "b", "c"):
+        queue.publish(topic, wait="-1 hour")
+    queue.call("update_conditions")
+    queue.publish("d", wait="-1 hour")
+    queue.call("purge_topic", "a")
+    queue.call("purge_topic", "c")
+
+    query = "SELECT c.topic FROM messages.conditions(%s, %s) AS c ORDER BY c.topic"
+
+    assert [row.topic for row in queue.rows(query, ["", 1])] == ["b", "c"]
+    assert [row.topic for row in queue.rows(query, ["b", 10])] == ["a", "b", "d"]
+    assert [row.topic for row in queue.rows(query, ["", 10])] == ["b", "d"]

@@ -16,7 +16,11 @@ def test_without_pauses_and_with_long_locks_there_is_no_finding(queue: Queue) ->
     found = examine(queue, "topics")
 
     assert found.wrong == {}
-    assert {row.what for row in found.rows} == {"nothing is", "each lock outlasts the runs of its topic"}
+    assert {row.what for row in found.rows} == {
+        "nothing is",
+        "each lock outlasts the runs of its topic",
+        "each tick looks at all topics",
+    }
 
 
 def test_a_pause_is_reported_and_is_no_problem(queue: Queue) -> None:
@@ -63,3 +67,15 @@ def test_a_lock_that_is_longer_has_no_finding(queue: Queue) -> None:
     queue.conn.execute(RUNS)
 
     assert examine(queue, "topics").wrong == {}
+
+
+def test_more_topics_than_one_tick_visits_are_found(queue: Queue) -> None:
+    publish = "INSERT INTO messages.message (topic, payload) SELECT 't' || n, '1' FROM generate_series(1, %s) AS n"
+    queue.conn.execute(publish, [2000])
+    assert examine(queue, "topics").wrong == {}
+
+    queue.publish("one.more")
+
+    found = examine(queue, "topics")
+    assert found.wrong == {"many_topics": "warn"}
+    assert "pgrouse topic purge" in found.of("many_topics").fix

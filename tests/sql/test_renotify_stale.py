@@ -92,3 +92,27 @@ def test_it_notifies_although_no_worker_is_armed_since_external_listeners_depend
     queue.call("renotify_stale")
 
     assert listener.received() == ["t"]
+
+
+def test_runs_are_bounded_and_each_topic_has_its_turn(queue: Queue, listener: Listener) -> None:
+    for topic in ("a", "b", "c", "d", "e"):
+        queue.publish(topic, wait="-1 hour")
+
+    notified = []
+    for _ in range(4):
+        queue.rows("SELECT messages.renotify_stale(p_limit => 2)")
+        notified.append(listener.received())
+
+    assert notified == [["a", "b"], ["c", "d"], ["e"], ["a", "b"]]
+
+
+def test_a_run_that_ended_at_a_topic_continues_behind_it_when_it_is_gone(queue: Queue, listener: Listener) -> None:
+    for topic in ("a", "b", "c"):
+        queue.publish(topic, wait="-1 hour")
+    queue.rows("SELECT messages.renotify_stale(p_limit => 2)")
+    listener.received()
+    queue.call("purge_topic", "b")
+
+    queue.rows("SELECT messages.renotify_stale(p_limit => 2)")
+
+    assert listener.received() == ["c"]

@@ -204,3 +204,37 @@ def test_its_cost_is_bounded_however_many_messages_there_are(own_queue: Queue) -
     own_queue.publish_many(30_000, channel="c")
 
     assert own_queue.buffers("SELECT * FROM messages.stats(100)") < 1500
+
+
+def limited(queue: Queue, limit: int, *topics: str) -> list[str]:
+    rows = queue.rows("SELECT topic FROM messages.stats(1000, %s, %s)", [list(topics) or ["*"], limit])
+    return [row.topic for row in rows]
+
+
+def test_of_more_topics_than_its_limit_it_returns_those_that_matter_most(queue: Queue) -> None:
+    for topic in ("a", "b", "c", "d"):
+        queue.publish(topic)
+    queue.publish_many(3, "many")
+    queue.publish("x.declared")
+    queue.policy("x.declared", max_attempts=2)
+    queue.publish("y.handled")
+    queue.call("register_worker", "w", "host", 42, "1.0", ["y.handled", "unused"], 10)
+    queue.publish("z.running")
+    queue.claim("z.running")
+
+    assert limited(queue, 3) == ["x.declared", "y.handled", "z.running"]
+    assert limited(queue, 5) == ["a", "many", "x.declared", "y.handled", "z.running"]
+    assert len(limited(queue, 8)) == len(limited(queue, 9)) == 8
+
+
+def test_topics_are_chosen_by_names_and_by_their_beginnings(queue: Queue) -> None:
+    for topic in ("mail", "mail.in", "mail.out", "mailing", "order_1", "orderx1", "other"):
+        queue.publish(topic)
+    queue.policy("mail.quiet", max_attempts=2)
+
+    assert limited(queue, 100, "mail") == ["mail"]
+    assert limited(queue, 100, "mail*") == ["mail", "mail.in", "mail.out", "mail.quiet", "mailing"]
+    assert limited(queue, 100, "mail.*", "other", "none*", "none") == ["mail.in", "mail.out", "mail.quiet", "other"]
+    assert limited(queue, 100, "order_*") == ["order_1"]
+    assert limited(queue, 100, "%", "m%il*") == []
+    assert limited(queue, 2, "mail.*") == ["mail.in", "mail.quiet"]

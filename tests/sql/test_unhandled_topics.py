@@ -48,3 +48,11 @@ def test_a_topic_with_a_mark_but_no_message_does_not_wait(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.low_water VALUES ('empty', 5, now())")
 
     assert unhandled(queue) == []
+
+
+def test_the_list_has_a_limit(queue: Queue) -> None:
+    for topic in ("a", "b", "c"):
+        queue.publish(topic)
+    queue.call("register_worker", "w", "host", 42, "1.0", ["a"], 10)
+
+    assert [row.unhandled_topics for row in queue.rows("SELECT * FROM messages.unhandled_topics(1)")] == ["b"]

@@ -90,3 +90,50 @@ def test_a_breaker_writes_its_own_alerts(queue: Queue) -> None:
     )
 
     assert queue.call("update_conditions") == 0
+
+
+def bounded(queue: Queue, limit: int) -> None:
+    queue.rows("SELECT messages.update_conditions(%s)", [limit])
+
+
+def test_runs_are_bounded_and_each_topic_has_its_turn(queue: Queue) -> None:
+    topics = ["a", "b", "c", "d", "e"]
+    for topic in topics:
+        queue.publish(topic, wait="-1 hour")
+
+    found = []
+    for _ in range(4):
+        bounded(queue, 2)
+        found.append(len(alerts(queue)))
+
+    assert found == [2, 4, 5, 5]
+    assert alerts(queue) == [("no_worker", topic, "begun") for topic in topics]
+
+
+def test_a_condition_ends_when_its_topic_has_its_turn_and_not_before(queue: Queue) -> None:
+    for topic in ("a", "b", "c"):
+        queue.publish(topic, wait="-1 hour")
+    bounded(queue, 10)
+    for topic in ("a", "b", "c"):
+        queue.call("purge_topic", topic)
+        queue.publish(topic)
+
+    bounded(queue, 2)
+    after_one = alerts(queue)[3:]
+    bounded(queue, 2)
+
+    assert after_one == [("no_worker", "a", "ended"), ("no_worker", "b", "ended")]
+    assert alerts(queue)[5:] == [("no_worker", "c", "ended")]
+
+
+def test_a_condition_of_a_topic_that_is_gone_ends_also_between_two_runs(queue: Queue) -> None:
+    for topic in ("a", "b", "c"):
+        queue.publish(topic, wait="-1 hour")
+    bounded(queue, 10)
+    queue.call("purge_topic", "c")
+    queue.call("purge_topic", "a")
+
+    for _ in range(3):
+        bounded(queue, 1)
+
+    assert alerts(queue)[3:] == [("no_worker", "a", "ended"), ("no_worker", "c", "ended")]

@@ -110,6 +110,10 @@ def _remarks(found: Stats) -> list[str]:
         else []
     )
     said = ", ".join(f"by {caller} {show_age(age)} ago" for caller, age in found.maintenance.items())
+    if len(found.topics) >= stats_calls.TOPIC_LIMIT:
+        remarks.append(
+            f"there are more topics than {stats_calls.TOPIC_LIMIT:,}: these matter most; `pgrouse doctor` says what to do"
+        )
     return [
         *remarks,
         *map(_held, found.held),

@@ -21,7 +21,7 @@ PARTS: dict[Examine, tuple[str, ...]] = {
         "unhandled_topics",
         "idle_topics",
     ),
-    doctor.examine_topics: ("paused", "short_locks"),
+    doctor.examine_topics: ("paused", "short_locks", "many_topics"),
     doctor.examine_conditions: ("backlog", "dead_rate", "breakers", "alerts"),
     doctor.examine_holders: ("notify_queue", "replication_slot", "table_lock", "row_lock"),
     doctor.examine_snapshots: ("snapshot_held",),

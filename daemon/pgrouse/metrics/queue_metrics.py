@@ -62,24 +62,27 @@ class CachedMetrics(Collector):
         yield from self.metrics
 
 
-async def read_queue_metrics(conn: AsyncConnection[Row], sees: Callable[[str], bool] = lambda _: True) -> list[Metric]:
+async def read_queue_metrics(
+    conn: AsyncConnection[Row], sees: Callable[[str], bool] = lambda _: True, topics: Sequence[str] = ("*",)
+) -> list[Metric]:
     """Read the metrics of the queue.
 
     Args:
         conn: a connection with dict rows, in a transaction that bounds its statements.
         sees: whether the caller may see a topic.
+        topics: those topics, by names, or beginnings that end with *.
     """
-    topics = [each for each in await run_async(conn, stats()) if sees(each.topic)]
+    counts = [each for each in await run_async(conn, stats(topics=topics)) if sees(each.topic)]
     died = [row for row in await _rows(conn, DIED) if sees(row["topic"])]
-    policies = await _rows(conn, POLICIES, [each.topic for each in topics])
+    policies = await _rows(conn, POLICIES, [each.topic for each in counts])
     conditions = [row for row in await _rows(conn, CONDITIONS) if not row["topic"] or sees(row["topic"])]
     (workers,), (queue,), (alerts,) = [await _rows(conn, each) for each in (WORKERS, NOTIFY_QUEUE, ALERTS)]
     ticks, snapshot_s = await run_async(conn, tick_ages()), await run_async(conn, snapshot_age())
     exports_held = sum(each.held_since is not None for each in await run_async(conn, list_exports()))
     metrics = [
         single(c.DATABASE_UP, 1),
-        *_topics(topics),
-        family(c.DIED, _died(died, topics)),
+        *_topics(counts),
+        family(c.DIED, _died(died, counts)),
         family(c.STOPPED, [((row["topic"],), row["stopped"]) for row in policies]),
         family(c.NOTIFY, [((row["topic"],), row["notify"]) for row in policies]),
         family(c.WORKERS, [((state,), count) for state, count in workers.items()]),

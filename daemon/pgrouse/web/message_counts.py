@@ -9,7 +9,7 @@ from pgrouse.client.calls.stats import COUNT_BOUND
 from pgrouse.web.caller import Caller
 from pgrouse.web.database_pool import Connection, Row
 from pgrouse.web.search import Search
-from pgrouse.web.topic_counts import read_topic_counts
+from pgrouse.web.topic_counts import VisibleTopics, read_counts_of, read_topic_counts
 
 MAX_FACETS = 12
 # Which counts of a topic each state of the list adds up; those that are not here are not counted.
@@ -65,12 +65,12 @@ class MessageCounts:
 
 async def read_counts(conn: Connection, caller: Caller, wanted: Search) -> MessageCounts:
     """Read what is counted for a search."""
-    rows = await read_topic_counts(conn, caller)
-    chosen = [row for row in rows if wanted.topic in ("", row["topic"])]
+    visible = await read_topic_counts(conn, caller)
+    rows, chosen = visible.rows, await _read_chosen(conn, caller, wanted, visible)
     is_narrowed = bool(wanted.filters().keys() - {"state", "topic"})
     known = await (await conn.execute(KNOWN_WORKERS)).fetchall() if caller.sees_all else []
     return MessageCounts(
-        states={} if is_narrowed else {state: _sum(chosen, columns) for state, columns in COLUMNS.items() if state},
+        states={} if is_narrowed else {state: _total(chosen, columns) for state, columns in COLUMNS.items() if state},
         topics={} if is_narrowed else _topics(rows, wanted.state),
         workers=await _workers(conn, caller, wanted) if wanted.state in ("", "live", "running") else {},
         known_topics=[row["topic"] for row in rows],
@@ -86,14 +86,30 @@ async def estimate_waiting(
     is_half = len({"delayed", "retrying"} & set(states)) == 1
     if not states or "" in columns or is_half or wanted.filters().keys() - {"state", "topic"}:
         return None
-    rows = await read_topic_counts(conn, caller)
-    found = _sum([row for row in rows if wanted.topic in ("", row["topic"])], sorted(columns))
+    visible = await read_topic_counts(conn, caller)
+    found = _sum((await _read_chosen(conn, caller, wanted, visible)).rows, sorted(columns))
     return Count(max(found.value, at_least), is_estimate=True)
+
+
+async def _read_chosen(conn: Connection, caller: Caller, wanted: Search, visible: VisibleTopics) -> VisibleTopics:
+    """Return the topics that a search covers."""
+    if not wanted.topic:
+        return visible
+    rows = [row for row in visible.rows if row["topic"] == wanted.topic]
+    if not rows and not visible.are_all:
+        rows = [row for row in [await read_counts_of(conn, caller, wanted.topic)] if row is not None]
+    return VisibleTopics(rows, are_all=True)
 
 
 def _sum(rows: Sequence[Row], columns: Sequence[str]) -> Count:
     is_estimate = any(row[name] >= COUNT_BOUND for row in rows for name in columns if name in ESTIMATED)
     return Count(sum(row[name] for row in rows for name in columns), is_estimate)
+
+
+def _total(topics: VisibleTopics, columns: Sequence[str]) -> Count:
+    """Return the sum of some topics; what is not listed can only be estimated."""
+    found = _sum(topics.rows, columns)
+    return found if topics.are_all else Count(found.value, is_estimate=True)
 
 
 def _topics(rows: Sequence[Row], state: str) -> dict[str, Count]:

@@ -68,9 +68,14 @@ def open_conditions() -> Call[list[OpenCondition]]:
     return rows_call("open_conditions", OpenCondition)
 
 
-def conditions() -> Call[list[Condition]]:
-    """List what is wrong now, each with a fix."""
-    return rows_call("conditions", Condition)
+def conditions(after: str | None = None, limit: int | None = None) -> Call[list[Condition]]:
+    """List what is wrong now, each with a fix.
+
+    Args:
+        after: what waits is checked in the topics after this name; from the first one on unless given.
+        limit: in how many of them, 2,000 unless given. Of the others it returns what the last ticks found.
+    """
+    return rows_call("conditions", Condition, after=after, limit=limit)
 
 
 def silence(

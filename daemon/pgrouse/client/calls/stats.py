@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,6 +11,8 @@ from pgrouse.config.duration import AnyDuration
 
 # Up to here `stats` counts the ready and the delayed messages of a topic; from here on their number is an estimate.
 COUNT_BOUND = 1_000
+# Of more topics `stats` returns those that matter most.
+TOPIC_LIMIT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,28 @@ class ThroughputBar:
     wake_p99_s: float | None
 
 
-def stats(bound: int | None = None) -> Call[list[TopicStats]]:
-    """Count the messages of each topic; ready and delayed ones beyond a bound, `COUNT_BOUND` unless given, are estimated."""
-    return rows_call("stats", TopicStats, bound=bound)
+def stats(
+    bound: int | None = None, topics: Sequence[str] | None = None, limit: int | None = None
+) -> Call[list[TopicStats]]:
+    """Count the messages of each topic; ready and delayed ones beyond a bound, `COUNT_BOUND` unless given, are estimated.
+
+    Args:
+        bound: where the estimates begin.
+        topics: names, or beginnings that end with *; all unless given.
+        limit: of more topics than this, `TOPIC_LIMIT` unless given, those that matter most.
+    """
+    return rows_call("stats", TopicStats, bound=bound, topics=_listed(topics), limit=limit)
+
+
+def list_topics(
+    after: str | None = None, limit: int | None = None, topics: Sequence[str] | None = None
+) -> Call[list[str]]:
+    """List the topics that `stats` counts, in the order of their names, after a name."""
+    return function_call("list_topics", values, after=after, limit=limit, topics=_listed(topics))
+
+
+def _listed(topics: Sequence[str] | None) -> list[str] | None:
+    return None if topics is None else list(topics)
 
 
 def latency(since: AnyDuration | None = None, topic: str | None = None) -> Call[list[TopicLatency]]:
@@ -104,9 +126,9 @@ def throughput(
     return rows_call("throughput", ThroughputBar, since=interval(since, "since"), topic=topic, bars=bars, worker=worker)
 
 
-def unhandled_topics() -> Call[list[str]]:
-    """List the topics with waiting messages and no worker."""
-    return function_call("unhandled_topics", values)
+def unhandled_topics(limit: int | None = None) -> Call[list[str]]:
+    """List the topics with waiting messages and no worker; 1,000 at most, unless another limit is given."""
+    return function_call("unhandled_topics", values, limit=limit)
 
 
 def record_measures(name: str, report: int, measures: str) -> Call[bool | None]:

@@ -73,7 +73,7 @@ class QueueTotals:
     """What all topics together contain.
 
     Attributes:
-        ready_is_estimate, delayed_is_estimate: the number of some topic is an estimate, and so is the sum.
+        ready_is_estimate, delayed_is_estimate: the number of some topic is an estimate or is not known, and so is the sum.
         oldest_ready_s: None = nothing is ready.
     """
 
@@ -93,16 +93,18 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         raise Problem(404, f"there is no overview of {subject!r:.40}: use {', '.join(RANGES)}", "not_found")
     if grouping == BY_WORKER:
         check_permission(caller, Role.VIEWER)
-    topics = await read_topic_counts(conn, caller)
+    counts = await read_topic_counts(conn, caller)
+    topics = counts.rows
     return {
         "range": period,
         "ranges": list(RANGES),
         "time": RANGES[period][1],
         "grouping": grouping,
         "groupings": [("", "result"), (BY_TOPIC, "topic"), *([(BY_WORKER, "worker")] * caller.sees_all)],
-        "sums": _totals(topics),
+        "sums": _totals(topics, are_all=counts.are_all),
         "topics": sorted(topics, key=_by_workload)[:MAX_TOPICS],
         "topics_left": max(0, len(topics) - MAX_TOPICS),
+        "are_all_topics": counts.are_all,
         "state": await (await conn.execute(STATE)).fetchone(),
     }
 
@@ -179,7 +181,7 @@ async def search(caller: Annotated[Caller, Depends(require_role(Role.VIEWER))], 
     return RedirectResponse(f"/topics?q={quote(found, safe='')}" if found else "/topics", status_code=303)
 
 
-def _totals(topics: list[Row]) -> QueueTotals:
+def _totals(topics: list[Row], *, are_all: bool) -> QueueTotals:
     ages = [row["oldest_ready_s"] for row in topics if row["oldest_ready_s"] is not None]
 
     def total(name: str) -> int:
@@ -191,8 +193,8 @@ def _totals(topics: list[Row]) -> QueueTotals:
         total("running"),
         total("dead_last_day"),
         max(ages, default=None),
-        ready_is_estimate=any(row["ready"] >= COUNT_BOUND for row in topics),
-        delayed_is_estimate=any(row["delayed"] >= COUNT_BOUND for row in topics),
+        ready_is_estimate=not are_all or any(row["ready"] >= COUNT_BOUND for row in topics),
+        delayed_is_estimate=not are_all or any(row["delayed"] >= COUNT_BOUND for row in topics),
     )
 
 

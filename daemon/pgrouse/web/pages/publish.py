@@ -37,7 +37,7 @@ async def form(request: Request, caller: Publisher) -> Response:
 
 async def _show(request: Request, caller: Caller, typed: dict[str, str], error: str = "") -> Response:
     async with request.app.state.db.read() as conn:
-        known = [row["topic"] for row in await read_topic_counts(conn, caller)]
+        known = [row["topic"] for row in (await read_topic_counts(conn, caller)).rows]
     shown = render(request, "publish.html", typed=typed, known_topics=known, error=error)
     shown.status_code = 422 if error else 200
     return shown

@@ -22,7 +22,7 @@ from pgrouse.web.policy_form import PolicyDraft
 from pgrouse.web.problem import Problem, database_problem
 from pgrouse.web.result_charts import count_results, result_charts
 from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.topic_counts import read_topic_counts
+from pgrouse.web.topic_counts import read_counts_of
 from pgrouse.web.view import Context, View
 
 router = APIRouter(include_in_schema=False)
@@ -79,7 +79,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
 
 async def _read_topic(conn: Connection, caller: Caller, topic: str, own: Row, defaults: Row) -> Context:
     """Return what there is of a topic that messages can have."""
-    found = next((row for row in await read_topic_counts(conn, caller) if row["topic"] == topic), None)
+    found = await read_counts_of(conn, caller, topic)
     if found is None:
         raise Problem(404, f"there is no topic {topic}: it has no messages and no policy", "not_found")
     limits = await (await conn.execute(LIMITS, {"topic": topic})).fetchone() or {}

@@ -43,8 +43,12 @@ RATE_MINUTES = 5
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
     """Read the topics whose name has the subject in it."""
-    found = [row for row in await read_topic_counts(conn, caller) if subject.lower() in row["topic"].lower()]
-    shown = found[:MAX_ROWS]
+    counts = await read_topic_counts(conn, caller)
+    found = {row["topic"]: row for row in counts.rows if subject.lower() in row["topic"].lower()}
+    if subject and not counts.are_all:
+        # Each topic can be found by the beginning of its name.
+        found |= {row["topic"]: row for row in (await read_topic_counts(conn, caller, subject)).rows}
+    shown = [found[topic] for topic in sorted(found)[:MAX_ROWS]]
     names = [row["topic"] for row in shown]
     now = (await (await conn.execute(NOW)).fetchall())[0]["now"]
     ended = _by_age(await (await conn.execute(MINUTES, [names])).fetchall(), now)
@@ -53,6 +57,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
     return {
         "q": subject,
         "left_out": len(found) - len(shown),
+        "are_all": counts.are_all,
         "topics": [row | _activity(row["topic"], ended[row["topic"]], times, paused) for row in shown],
         "all_paused": paused.get(DEFAULTS),
     }

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import maintenance, worker
-from pgrouse.client.calls.stats import COUNT_BOUND, stats
+from pgrouse.client.calls.stats import COUNT_BOUND
 from pgrouse.client.worker_list import RegisteredWorker, find_workers
 from pgrouse.web.audit_rows import VISIBLE
 from pgrouse.web.caller import Caller, Role
@@ -19,6 +19,7 @@ from pgrouse.web.database_pool import Row, read_rows
 from pgrouse.web.pages.doctor import current_doctor_run
 from pgrouse.web.registered_worker import check_operates
 from pgrouse.web.security import check_permission
+from pgrouse.web.topic_counts import read_topic_counts
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import Cursor, Label, Limit, RequestModel, ResponseModel, TimestampText, Topic, example
@@ -115,11 +116,13 @@ class ScaleResult(ResponseModel):
 class QueueStats(ResponseModel):
     """The message counts of the queue by topic."""
 
-    model_config = example(exact_below=1_000, topics=[COUNTS_EXAMPLE])
+    model_config = example(exact_below=1_000, topics=[COUNTS_EXAMPLE], all_topics=True)
 
     exact_below: int
     """From here on, `ready` and `delayed` are estimates."""
     topics: list[TopicCounts]
+    all_topics: bool
+    """False: there are more topics than 1,000, and these matter most. `GET /v1/topics` lists all of them."""
 
 
 class MaintenanceTask(ResponseModel):
@@ -249,8 +252,8 @@ async def scale_worker(request: Request, caller: Operator, body: ScaleRequest) -
 async def get_stats(request: Request, caller: Viewer) -> Response:
     """Return the message counts by topic. From `exact_below` (1,000) on, `ready` and `delayed` are estimates; all else is exact."""
     async with request.app.state.db.read() as conn:
-        rows = await read_rows(conn, stats())
-    return ApiResponse({"exact_below": COUNT_BOUND, "topics": [row for row in rows if caller.sees(row["topic"])]})
+        counts = await read_topic_counts(conn, caller)
+    return ApiResponse({"exact_below": COUNT_BOUND, "topics": counts.rows, "all_topics": counts.are_all})
 
 
 @router.post("/maintenance/run", response_model=MaintenanceResult, tags=["maintenance"], summary="Run the maintenance")

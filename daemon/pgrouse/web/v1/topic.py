@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -15,6 +14,7 @@ from starlette.responses import Response
 from pgrouse.client import policy_change
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import operate
+from pgrouse.client.calls.stats import list_topics as list_names
 from pgrouse.client.calls.stats import stats
 from pgrouse.config.policy_settings import ChannelPolicy, PolicyTable, TopicPolicy
 from pgrouse.config.setting_types import Keyword
@@ -269,13 +269,11 @@ async def list_topics(
     """List the topics that have messages, dead messages of the last day, or a policy, with their message counts."""
     after = _name("topics", cursor_)
     async with request.app.state.db.read() as conn:
-        topics = await read_rows(conn, stats())
+        names = await run_async(conn, list_names(after, limit, caller.topics))
+        topics = await read_rows(conn, stats(topics=names, limit=limit)) if names else []
         paused = {row["topic"] for row in await (await conn.execute(PAUSED.encode())).fetchall()}
-    # In the order of their bytes, whatever the database sorts by.
-    topics.sort(key=lambda row: row["topic"].encode())
-    seen = (row for row in topics if row["topic"].encode() > after.encode() and caller.sees(row["topic"]))
-    rows = [row | {"paused": row["topic"] in paused} for row in islice(seen, limit)]
-    return ApiResponse({"topics": rows, "next": _next("topics", rows, "topic", limit)})
+    rows = [row | {"paused": row["topic"] in paused} for row in topics]
+    return ApiResponse({"topics": rows, "next": cursor.encode("topics", names[-1]) if len(names) == limit else None})
 
 
 def _name(kind: str, given: str | None) -> str:

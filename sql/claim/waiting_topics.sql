@@ -1,0 +1,51 @@
+-- List topics that may have waiting messages, in the order of their names.
+-- Called by: tick_topics, conditions, list_topics, stats. Locks: nothing. Cost: an entry of an index for each topic that is listed and each
+-- wanted name.
+-- p_after: only those after this name. p_topics: which are wanted, by names, or beginnings that end with *.
+-- Result: at most p_limit topics.
+CREATE OR REPLACE FUNCTION messages.waiting_topics(p_after text, p_limit integer, p_topics text[] DEFAULT '{*}')
+RETURNS text[]
+LANGUAGE plpgsql
+STABLE
+AS $$
+DECLARE
+  -- A topic may be no longer than its beginning.
+  v_names  text[] := ARRAY(SELECT DISTINCT rtrim(t.topic, '*') FROM unnest(p_topics) AS t (topic));
+  v_found  text[] := '{}';
+  v_begin  text;
+  v_topic  text;
+  v_count  integer;
+BEGIN
+  FOREACH v_begin IN ARRAY ARRAY(SELECT DISTINCT left(t.topic, -1) FROM unnest(p_topics) AS t (topic) WHERE right(t.topic, 1) = '*') LOOP
+    v_topic := greatest(p_after COLLATE "C", v_begin COLLATE "C");
+    v_count := 0;
+    WHILE v_count < p_limit LOOP
+      v_topic := messages.next_topic(NULL, v_topic);
+      EXIT WHEN v_topic IS NULL OR NOT starts_with(v_topic, v_begin);
+      v_found := v_found || v_topic;
+      v_count := v_count + 1;
+    END LOOP;
+  END LOOP;
+
+  v_topic := messages.next_topic(v_names, p_after);
+  v_count := 0;
+  WHILE v_topic IS NOT NULL AND v_count < p_limit LOOP
+    v_found := v_found || v_topic;
+    v_count := v_count + 1;
+    v_topic := messages.next_topic(v_names, v_topic);
+  END LOOP;
+  RETURN ARRAY(SELECT DISTINCT f.topic COLLATE "C" FROM unnest(v_found) AS f (topic) ORDER BY 1 LIMIT p_limit);
+END
+$$;
+
+-- The patterns by which LIKE ANY finds topics: of names, and of beginnings that end with *.
+-- Called by: list_topics, stats. Locks: nothing.
+CREATE OR REPLACE FUNCTION messages.like_patterns(p_topics text[])
+RETURNS text[]
+LANGUAGE sql
+IMMUTABLE PARALLEL SAFE
+AS $$
+  SELECT ARRAY(
+    SELECT replace(replace(replace(rtrim(t.topic, '*'), '\', '\\'), '_', '\_'), '%', '\%') || CASE WHEN right(t.topic, 1) = '*' THEN '%' ELSE '' END
+    FROM unnest(p_topics) AS t (topic))
+$$;
