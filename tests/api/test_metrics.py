@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pgrouse.client.calls.stats import COUNT_BOUND, TOPIC_LIMIT
-from pgrouse.metrics import catalogue
+from pgrouse.metrics import catalogue, queue_metrics
 from tests.api.site import Site
 from tests.daemon.proxy import Proxy
 from tests.server.deadline import eventually
@@ -49,6 +49,29 @@ def test_the_metrics_count_the_messages_of_the_queue(http: httpx.Client, queue: 
     assert [exported[f"pgrouse_workers,{state}"] for state in ("working", "stopping", "silent")] == [1, 0, 0]
     assert 0 <= exported["pgrouse_tick_age_seconds,cron"] < 600
     assert (exported["pgrouse_database_up"], exported["pgrouse_retention_held_exports"]) == (1, 0)
+
+
+def test_the_series_are_bounded_and_those_of_counted_topics_come_first(http: httpx.Client, queue: Queue) -> None:
+    queue.publish_many(2, "seen")
+    queue.settle("fail", queue.claim("seen", limit=1), ["boom"])
+    flood = "SELECT 'flood.' || n FROM generate_series(1, 6000) AS n"
+    queue.conn.execute(
+        f"INSERT INTO messages.dead_count (topic, result, count) SELECT f, 'failed', 9 FROM ({flood}) AS t (f)".encode()
+    )
+    queue.conn.execute(
+        f"INSERT INTO messages.condition SELECT 'no_worker', f, now(), '', '' FROM ({flood}) AS t (f)".encode()
+    )
+    queue.conn.execute("INSERT INTO messages.condition VALUES ('cron_late', '', now(), '', '')")
+
+    exported = values(http.get("/metrics").text)
+
+    queue.conn.execute("DELETE FROM messages.dead_count WHERE topic LIKE 'flood.%'")
+    queue.conn.execute("DELETE FROM messages.condition")
+    conditions = [name for name in exported if name.startswith("pgrouse_condition")]
+    assert len(conditions) == queue_metrics.MAX_SERIES
+    assert any("cron_late" in name for name in conditions)
+    assert len(exported) < 3 * queue_metrics.MAX_SERIES
+    assert any(name.startswith("pgrouse_dead") and "seen" in name and exported[name] == 1 for name in exported)
 
 
 def test_deaths_are_counted_by_result_and_the_counter_never_decreases(http: httpx.Client, queue: Queue) -> None:

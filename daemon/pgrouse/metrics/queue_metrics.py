@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -21,19 +21,29 @@ from pgrouse.metrics.prometheus import family, single
 
 Row = dict[str, Any]
 
+# Of each metric with a series per topic and result, or per condition.
+MAX_SERIES = 5_000
 POLICIES = b"""
     SELECT k.topic,
            coalesce(t.paused_at IS NOT NULL AND coalesce(t.resume_at, 'infinity') > messages.now(), false)
              OR coalesce(d.paused_at IS NOT NULL AND coalesce(d.resume_at, 'infinity') > messages.now(), false)
              OR coalesce(b.position = 'open' AND coalesce(t.breaker, d.breaker) IS NOT NULL, false) AS stopped,
            coalesce(t.notify, d.notify) <> 'off' AS notify
-    FROM unnest(%s::text[]) AS k (topic)
+    FROM unnest(%(counted)s::text[]) AS k (topic)
     JOIN messages.topic AS d ON d.topic = '*'
     LEFT JOIN messages.topic AS t ON t.topic = k.topic
     LEFT JOIN messages.breaker AS b ON b.topic = k.topic"""
-DIED = b"""
+# Which topics are wanted: by names, or beginnings that end with *.
+WANTED = """EXISTS (
+      SELECT FROM unnest(%(topics)s::text[]) AS w (topic)
+      WHERE c.topic = w.topic OR right(w.topic, 1) = '*' AND starts_with(c.topic, left(w.topic, -1)))"""
+DIED = f"""
     SELECT c.topic, c.result, sum(c.count)::bigint AS count
-    FROM messages.dead_count AS c GROUP BY c.topic, c.result ORDER BY c.topic, c.result"""
+    FROM messages.dead_count AS c
+    WHERE {WANTED}
+    GROUP BY c.topic, c.result
+    ORDER BY c.topic = ANY (%(counted)s) DESC, sum(c.count) DESC
+    LIMIT {MAX_SERIES}""".encode()  # noqa: S608 - constants only
 WORKERS = b"""
     SELECT count(*) FILTER (WHERE NOT w.stopping AND w.seen_at > clock_timestamp() - interval '30 s') AS working,
            count(*) FILTER (WHERE w.stopping AND w.seen_at > clock_timestamp() - interval '30 s') AS stopping,
@@ -45,7 +55,11 @@ ALERTS = b"""
     FROM (
       SELECT d.created_at FROM messages.alert_delivery AS d
       WHERE d.delivered_at IS NULL AND d.abandoned_at IS NULL LIMIT 10000) AS d"""
-CONDITIONS = b"SELECT kind, topic FROM messages.condition ORDER BY kind, topic"
+CONDITIONS = f"""
+    SELECT c.kind, c.topic FROM messages.condition AS c
+    WHERE c.topic = '' OR {WANTED}
+    ORDER BY c.topic <> '', c.since, c.kind, c.topic
+    LIMIT {MAX_SERIES}""".encode()  # noqa: S608 - constants only
 
 STATES = ("ready", "delayed", "running")
 DEAD_RESULTS = ("rejected", "failed", "lock_expired", "expired")
@@ -62,20 +76,18 @@ class CachedMetrics(Collector):
         yield from self.metrics
 
 
-async def read_queue_metrics(
-    conn: AsyncConnection[Row], sees: Callable[[str], bool] = lambda _: True, topics: Sequence[str] = ("*",)
-) -> list[Metric]:
+async def read_queue_metrics(conn: AsyncConnection[Row], topics: Sequence[str] = ("*",)) -> list[Metric]:
     """Read the metrics of the queue.
 
     Args:
         conn: a connection with dict rows, in a transaction that bounds its statements.
-        sees: whether the caller may see a topic.
-        topics: those topics, by names, or beginnings that end with *.
+        topics: those that the caller may see, by names, or beginnings that end with *.
     """
-    counts = [each for each in await run_async(conn, stats(topics=topics)) if sees(each.topic)]
-    died = [row for row in await _rows(conn, DIED) if sees(row["topic"])]
-    policies = await _rows(conn, POLICIES, [each.topic for each in counts])
-    conditions = [row for row in await _rows(conn, CONDITIONS) if not row["topic"] or sees(row["topic"])]
+    counts = await run_async(conn, stats(topics=topics))
+    counted = [each.topic for each in counts]
+    died = await _rows(conn, DIED, {"topics": list(topics), "counted": counted})
+    policies = await _rows(conn, POLICIES, {"counted": counted})
+    conditions = await _rows(conn, CONDITIONS, {"topics": list(topics)})
     (workers,), (queue,), (alerts,) = [await _rows(conn, each) for each in (WORKERS, NOTIFY_QUEUE, ALERTS)]
     ticks, snapshot_s = await run_async(conn, tick_ages()), await run_async(conn, snapshot_age())
     exports_held = sum(each.held_since is not None for each in await run_async(conn, list_exports()))
@@ -124,5 +136,5 @@ def _died(died: list[Row], topics: list[TopicStats]) -> list[tuple[tuple[str, st
     return sorted(counts.items())
 
 
-async def _rows(conn: AsyncConnection[Row], statement: bytes, *values: Any) -> list[Row]:
-    return await (await conn.execute(statement, values or None)).fetchall()
+async def _rows(conn: AsyncConnection[Row], statement: bytes, values: Row | None = None) -> list[Row]:
+    return await (await conn.execute(statement, values)).fetchall()

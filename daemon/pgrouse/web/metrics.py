@@ -36,7 +36,7 @@ async def metrics(request: Request) -> Response:
         async with asyncio.timeout(ANSWER_S):
             caller = await require_role(Role.VIEWER)(request)
             async with request.app.state.db.read() as conn:
-                found = await queue_metrics.read_queue_metrics(conn, caller.sees, caller.topics)
+                found = await queue_metrics.read_queue_metrics(conn, caller.topics)
     except (psycopg.OperationalError, TimeoutError):
         found = queue_metrics.database_down()
     content, media_type = queue_metrics.render(found, request.headers.get("accept", ""))
