@@ -114,11 +114,29 @@ def test_events_below_the_level_are_omitted(setup: Setup) -> None:
 def test_verbose_libraries_are_logged_from_warning_on_at_any_level(setup: Setup, level: str) -> None:
     stream = setup(level=level)
 
-    logging.getLogger("psycopg").debug("sending")
-    logging.getLogger("psycopg.pool").info("connection given by pool")
-    logging.getLogger("psycopg.pool").warning("no connection for 30 s")
+    logging.getLogger("asyncio").info("Using selector: EpollSelector")
+    logging.getLogger("uvicorn.error").info("Started server process [1]")
+    logging.getLogger("asyncio").warning("socket.send() raised exception.")
 
-    assert [event["event"] for event in lines(stream)] == ["no connection for 30 s"]
+    assert [event["event"] for event in lines(stream)] == ["socket.send() raised exception."]
+
+
+def test_a_driver_whose_failures_are_events_of_ours_logs_no_texts_of_its_own(setup: Setup) -> None:
+    stream = setup(level="debug")
+
+    logging.getLogger("psycopg").warning("error ignored in rollback on <psycopg.AsyncConnection [BAD] at 0x7f00>")
+    logging.getLogger("psycopg.pool").warning("error connecting in 'pool-1': refused")
+
+    assert lines(stream) == []
+
+
+def test_the_same_line_of_a_library_about_another_object_is_the_same_event(setup: Setup) -> None:
+    stream = setup()
+
+    for each in (object(), object()):
+        logging.getLogger("asyncio").error("Task was destroyed but it is pending! %r", each)
+
+    assert {event["event"] for event in lines(stream)} == {"Task was destroyed but it is pending! <object object>"}
 
 
 def test_lines_within_a_handler_name_its_message(setup: Setup, message: Callable[..., Message]) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Callable
+from threading import Lock
 
 import structlog
 
@@ -12,6 +15,8 @@ log = structlog.get_logger()
 
 BACKOFF_MIN_S = 0.1
 BACKOFF_MAX_S = 15.0
+# How long failures last until they are logged again, with the reason of then.
+LOG_AGAIN_AFTER_S = 60.0
 
 
 def backoff_s(failures: int) -> float:
@@ -25,32 +30,43 @@ def jittered(seconds: float) -> float:
     return seconds * random.uniform(0.8, 1.2)  # noqa: S311 - nothing to guess
 
 
-def log_failure(name: str, failures: int, error: BaseException) -> None:
-    """Log the first failure in a row, and then each time their number has doubled."""
-    if failures & (failures - 1) == 0:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        log.warning(events.LOOP_FAILED, loop=name, failures=failures, reason=reason)
-
-
 class FailureLog:
-    """The failures in a row of one part that tries again: how often they are logged, and how long to wait after each.
+    """The failures in a row of one part that tries again: when they are logged, and how long to wait after each. Thread-safe.
+
+    The first one is logged; while they last, one after a minute, and each time that this time has doubled; then that they are over.
 
     Args:
         name: the part, in the log.
+        clock: the time in seconds.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.name, self._clock = name, clock
+        self._lock = Lock()
         self._failures = 0
+        self._began_at = self._log_at = 0.0
 
     def failed(self, error: BaseException) -> float:
         """Record a failure; return how many seconds to wait."""
-        self._failures += 1
-        log_failure(self.name, self._failures, error)
-        return backoff_s(self._failures)
+        with self._lock:
+            now = self._clock()
+            self._began_at = self._began_at if self._failures else now
+            is_due = not self._failures or now >= self._log_at
+            self._failures += 1
+            failures, lasted_s = self._failures, now - self._began_at
+            if is_due:
+                self._log_at = self._began_at + max(LOG_AGAIN_AFTER_S, 2 * lasted_s)
+        if is_due:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            log.warning(events.LOOP_FAILED, loop=self.name, failures=failures, reason=reason)
+        return backoff_s(failures)
 
     def recovered(self) -> None:
         """Record a success."""
-        if self._failures:
-            log.info(events.LOOP_RECOVERED, loop=self.name, failures=self._failures)
-        self._failures = 0
+        if not self._failures:
+            return
+        with self._lock:
+            failures, self._failures = self._failures, 0
+        if failures:
+            lasted_s = round(self._clock() - self._began_at, 1)
+            log.info(events.LOOP_RECOVERED, loop=self.name, failures=failures, lasted_s=lasted_s)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -26,12 +27,16 @@ from pgrouse.handlers import current_attempt
 from pgrouse.log_event import PlainEvent, show
 
 # Libraries that say too much below WARNING: of every use of a connection, say.
-VERBOSE_LIBRARIES = ("asyncio", "psycopg", "psycopg.pool", "watchfiles")
+VERBOSE_LIBRARIES = ("asyncio", "uvicorn", "watchfiles")
+# Libraries whose failures are raised where they matter, or are events of ours: what they log beside that is a text for each try of each connection.
+SILENT_LIBRARIES = ("psycopg", "psycopg.pool")
+# As in the text of an object.
+ADDRESS = re.compile(r" at 0x[0-9a-f]+", re.IGNORECASE)
+# Libraries that write addresses and requests of sinks at DEBUG, with the tokens in them.
+LIBRARIES_LOGGING_SECRETS = ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib")
 LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log", "msg")
 # Keys whose text has several lines on a terminal.
 BELOW_THE_LINE = ("exception", "stack")
-# Libraries that write addresses and requests of sinks at DEBUG, with the tokens in them.
-LIBRARIES_LOGGING_SECRETS = ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib")
 
 
 def setup(config: Config, stream: TextIO | None = None) -> None:
@@ -87,10 +92,15 @@ def _add_attempt(_logger: WrappedLogger, _method: str, event: EventDict) -> Even
     return {**event, **{key: value for key, value in keys.items() if key not in event}}
 
 
+def _remove_addresses(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Remove the addresses of objects from the text of a library: the same event is to have the same text."""
+    return {**event, "event": ADDRESS.sub("", str(event["event"]))}
+
+
 def _formatter(settings: LogSettings, stream: TextIO, common: list[Processor]) -> logging.Formatter:
     as_console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
     return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[structlog.stdlib.add_logger_name, *common],
+        foreign_pre_chain=[structlog.stdlib.add_logger_name, _remove_addresses, *common],
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             _console(stream) if as_console else _json(),
@@ -139,6 +149,8 @@ def _route_standard_library(level: int, stream: TextIO, formatter: logging.Forma
     root.setLevel(level)
     for name in (*VERBOSE_LIBRARIES, *LIBRARIES_LOGGING_SECRETS):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    for name in SILENT_LIBRARIES:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.captureWarnings(True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from pgrouse import events
 from tests.daemon.process import AT_ONCE_S, Daemon, Fleet, Journal, until_armed
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres
@@ -201,6 +203,39 @@ def test_a_handler_that_ends_during_an_outage_is_settled_afterwards(
     durable.server.place.start()
 
     everything_is_done(durable.dsn, [published], journal, once=True)
+
+
+def test_an_outage_is_one_line_for_each_loop_at_its_start_and_one_at_its_end(
+    fleet: Fleet, durable: Database, journal: Journal
+) -> None:
+    daemon = fleet.start(durable.connect(), {"job": "effects:insert_when_open"}, dsn=durable.dsn)
+    for each in Queue(durable.connect()).publish_many(3, "job"):
+        journal.entry("start", each)
+
+    durable.server.place.stop()
+    daemon.open_gate()
+    daemon.event("loop.failed", loop="handler pool")
+    daemon.event("loop.failed", loop="claim-0")
+    daemon.event("heartbeat.failed")
+    durable.server.place.start()
+    daemon.event("heartbeat.restored")
+    eventually(lambda: loops(daemon, "loop.recovered") == loops(daemon, "loop.failed"))
+    with psycopg.connect(durable.dsn, autocommit=True) as conn:
+        eventually(lambda: not Queue(conn).ids())
+
+    assert daemon.stop() == 0
+    assert set(loops(daemon, "loop.failed").values()) == {1}
+    assert len(daemon.events("heartbeat.failed")) == 1
+    assert {"failures", "lasted_s"} <= daemon.events("loop.recovered", loop="handler pool")[0].keys()
+    assert {each["event"] for each in daemon.logged()} <= EVENTS, "a text in place of a name"
+    assert " at 0x" not in daemon.log.read_text()
+
+
+def loops(daemon: Daemon, event: str) -> Counter[str]:
+    return Counter(each["loop"] for each in daemon.events(event))
+
+
+EVENTS = {value for value in vars(events).values() if isinstance(value, str)}
 
 
 def test_a_daemon_started_while_the_database_is_down_waits_and_then_works(

@@ -228,7 +228,7 @@ async def test_a_lost_connection_is_logged_once_and_replaced(claimed: Claimed, l
         await until(lambda: len(notes.beats) > before)
         assert thread.is_alive()
 
-    assert [e["event"] for e in logged.entries] == ["heartbeat.failed"]
+    assert [e["event"] for e in logged.entries] == ["heartbeat.failed", "heartbeat.restored"]
 
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError(), KeyError("a bug")])

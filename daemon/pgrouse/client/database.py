@@ -18,7 +18,9 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgrouse import search_path
 from pgrouse.client import pooler
+from pgrouse.backoff import FailureLog
 from pgrouse.client.idle_check import check_idle, check_idle_async
+from pgrouse.client.pool_connection import FAILURES, AsyncPoolConnection, PoolConnection
 from pgrouse.errors import ConfigError, DatabaseUnreachable
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class Database:
         self.settings = settings
         self.worker = worker
         self.opened: Counter[str] = Counter()
+        self._handler_pools = FailureLog("handler pool")
         self.conninfo = self._conninfo(settings.dsn)
         self.listen_conninfo = self._conninfo(settings.listen_dsn or settings.dsn)
 
@@ -176,7 +179,8 @@ class Database:
         """Return a pool for async handlers, not yet open. It grows on demand and shrinks again. Their search_path is that of the role."""
         return AsyncConnectionPool(
             self._named(self.conninfo, "handler"),
-            kwargs={"autocommit": True, "prepare_threshold": self.prepare},
+            connection_class=AsyncPoolConnection,
+            kwargs=self._pool_settings(),
             min_size=0,
             max_size=self.settings.pool_size,
             open=False,
@@ -189,7 +193,8 @@ class Database:
         """Return a pool for handlers in threads, not yet open."""
         return ConnectionPool(
             self._named(self.conninfo, "handler"),
-            kwargs={"autocommit": True, "prepare_threshold": self.prepare},
+            connection_class=PoolConnection,
+            kwargs=self._pool_settings(),
             min_size=0,
             max_size=self.settings.pool_size,
             open=False,
@@ -197,6 +202,9 @@ class Database:
             configure=pooler.configure,
             check=check_idle,
         )
+
+    def _pool_settings(self) -> dict[str, Any]:
+        return {"autocommit": True, "prepare_threshold": self.prepare, FAILURES: self._handler_pools}
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from pgrouse import jsonb
-from pgrouse.backoff import backoff_s, log_failure
+from pgrouse.backoff import FailureLog, backoff_s
 from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls.run import load_steps, save_step
 from pgrouse.client.message import Message
@@ -35,6 +35,8 @@ T = TypeVar("T")
 Conn = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
 # Returns the connection of the transaction that is open where it is called. It is asked when the work begins, not when a coroutine is made.
 FindConnection = Callable[[], Conn | None]
+# Of all handlers together: an outage is one.
+_failures = FailureLog("step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,11 +285,14 @@ async def ask(
     while True:
         try:
             async with access.connection() as own:
-                return await _answer(access, own, call)
+                answer = await _answer(access, own, call)
         except psycopg.OperationalError as error:
             failures += 1
-            log_failure("step", failures, error)
+            _failures.failed(error)
             _check_held(message, runtime, error)
+        else:
+            _failures.recovered()
+            return answer
         await access.pause(backoff_s(failures))
 
 

@@ -18,8 +18,10 @@ from psycopg_pool import AsyncConnectionPool
 
 from pgrouse import search_path
 from pgrouse.client import pooler
+from pgrouse.backoff import FailureLog
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.database import Database as DatabaseConnector
+from pgrouse.client.pool_connection import FAILURES, AsyncPoolConnection
 from pgrouse.config.config import Config
 from pgrouse.web.caller import Caller
 
@@ -64,10 +66,15 @@ class DatabasePool:
         self._check_task: asyncio.Task[None] | None = None
         self._opened: WeakSet[Connection] = WeakSet()
         self.is_away = False
-        self.pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+        self.pool: AsyncConnectionPool[AsyncPoolConnection[Row]] = AsyncConnectionPool(
             self.connector.named("web"),
-            connection_class=AsyncConnection[Row],
-            kwargs={"autocommit": True, "prepare_threshold": self.connector.prepare, "row_factory": dict_row},
+            connection_class=AsyncPoolConnection[Row],
+            kwargs={
+                "autocommit": True,
+                "prepare_threshold": self.connector.prepare,
+                "row_factory": dict_row,
+                FAILURES: FailureLog("web pool"),
+            },
             min_size=1,
             max_size=settings.web.pool_size,
             configure=self._configure,

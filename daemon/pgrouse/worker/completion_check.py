@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import psycopg
 
-from pgrouse.backoff import backoff_s, log_failure
+from pgrouse.backoff import FailureLog, backoff_s
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.settle import completion_states
 from pgrouse.client.message import Message, claim_refs
@@ -23,6 +23,8 @@ from pgrouse.handlers.runtime import AsyncPool
 OPEN_S = 5.0
 PAUSE_S = 0.02
 ANSWER_TIMEOUT_S = 15.0
+# Of all messages together: an outage is one.
+_failures = FailureLog("completion_check")
 
 
 class CompletionState(StrEnum):
@@ -55,8 +57,10 @@ async def _ask(pool: AsyncPool, messages: Sequence[Message]) -> dict[int, Comple
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S), pool.connection() as conn:
                 states = await run_async(conn, completion_states(*claim_refs(messages)))
-                return {each.id: CompletionState(each.state) for each in states}
         except (psycopg.OperationalError, TimeoutError) as error:
             failures += 1
-            log_failure("completion_check", failures, error)
+            _failures.failed(error)
+        else:
+            _failures.recovered()
+            return {each.id: CompletionState(each.state) for each in states}
         await asyncio.sleep(backoff_s(failures))

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from pgrouse.backoff import backoff_s, log_failure
+from pgrouse.backoff import FailureLog, backoff_s
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.settle import complete
 from pgrouse.client.database import Database
@@ -24,6 +24,8 @@ from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
 
 # How long to wait for a completion before the handler runs. It takes milliseconds unless the connection is dead.
 COMPLETE_TIMEOUT_S = 15.0
+# How long the pools wait for connections that they are opening.
+CLOSE_POOL_S = 1.0
 
 
 class DaemonRuntime:
@@ -48,6 +50,8 @@ class DaemonRuntime:
         self.pool: AsyncConnectionPool = db.pool()
         self.blocking_pool: ConnectionPool = db.blocking_pool()
         self._in_flight = in_flight
+        # Of all messages together: an outage is one, however many of them wait for its end.
+        self._ack_first_failures = FailureLog("ack_first")
 
     def holds(self, message: Message) -> bool:
         """Whether the message is still this worker's: in flight under this claim, and not cancelled."""
@@ -101,9 +105,10 @@ class DaemonRuntime:
                     lost = await run_async(conn, complete(*claim_refs(messages)))
             except (psycopg.OperationalError, TimeoutError) as error:
                 failures += 1
-                log_failure("ack_first", failures, error)
+                self._ack_first_failures.failed(error)
                 await asyncio.sleep(backoff_s(failures))
             else:
+                self._ack_first_failures.recovered()
                 gone = [message for message in messages if message.id in lost]
                 self._in_flight.remove(gone)
                 self.metrics.record_end(gone, AttemptResult.LOST)
@@ -117,5 +122,7 @@ class DaemonRuntime:
 
     async def __aexit__(self, *_: object) -> None:
         # Handlers that still run were stopped and waited for; this does not wait again.
-        await self.pool.close(timeout=2)
-        await call_in_new_thread(partial(self.blocking_pool.close, timeout=2))
+        await asyncio.gather(
+            self.pool.close(timeout=CLOSE_POOL_S),
+            call_in_new_thread(partial(self.blocking_pool.close, timeout=CLOSE_POOL_S)),
+        )

@@ -127,6 +127,7 @@ class Heartbeat(threading.Thread):
         self._stopping = False
         self._conn: psycopg.Connection | None = None
         self._failing = False
+        self._failing_since = 0.0
         self.last_seen_at = 0.0
         self._beat_started_at = time.monotonic()
         self._registry_due_at = 0.0
@@ -154,10 +155,10 @@ class Heartbeat(threading.Thread):
         self._stopping = True
         self._wake.set()
 
-    def stop(self) -> None:
-        """End the thread; returns when it has ended, or after a bounded wait."""
+    def stop(self, within_s: float = 5.0) -> None:
+        """End the thread; returns when it has ended, or after this time. It waits for a server that does not answer, and ends with the process."""
         self.stop_soon()
-        self.join(timeout=5)
+        self.join(within_s)
 
     def run(self) -> None:
         """Beat until stopped. All failures are handled here."""
@@ -165,7 +166,7 @@ class Heartbeat(threading.Thread):
             self._beat_started_at = time.monotonic()
             try:
                 self._beat()
-                self._failing = False
+                self._recovered()
             except Exception as error:  # noqa: BLE001 - also without memory or threads: a daemon without a heartbeat loses all messages in flight
                 self._fail(error)
             self._check_event_loop()
@@ -382,9 +383,15 @@ class Heartbeat(threading.Thread):
 
     def _fail(self, error: Exception) -> None:
         if not self._failing:
+            self._failing_since = time.monotonic()
             log.warning(events.HEARTBEAT_FAILED, reason=" ".join(str(error).split()) or type(error).__name__)
         self._failing = True
         self._close()
+
+    def _recovered(self) -> None:
+        if self._failing:
+            log.info(events.HEARTBEAT_RESTORED, lasted_s=round(time.monotonic() - self._failing_since, 1))
+        self._failing = False
 
     def _close(self) -> None:
         conn, self._conn = self._conn, None

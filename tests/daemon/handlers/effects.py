@@ -102,3 +102,11 @@ async def store_twice(payload, ctx):
 def store_from_a_child(payload, ctx):
     with ctx.transaction() as conn:
         conn.execute(INSERT, [ctx.id])
+
+
+async def insert_when_open(payload, ctx):
+    """Waits for its gate before it asks for a connection."""
+    write("start", ctx)
+    await until(lambda: is_open("gate"))
+    async with ctx.transaction() as conn:
+        await conn.execute("SELECT 1")
