@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 import psycopg
@@ -15,6 +16,13 @@ PROBLEM = ExitCode.FOUND_A_PROBLEM
 
 # The errors of a database that is unreachable, restarting, overloaded or failed over: what loops try again after. Any other error is a bug.
 CONNECTION_ERRORS = (psycopg.Error, OSError, TimeoutError)
+
+
+def silence_driver() -> None:
+    """Log nothing that psycopg and its pools log: a text for each try of each connection. Its errors are raised, and we say what they mean."""
+    for name in ("psycopg", "psycopg.pool"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
 
 # libpq reports no SQLSTATE when a connection fails; the texts are those of an English server.
 CONNECT_ERRORS: list[tuple[str, str, ExitCode]] = [

@@ -23,13 +23,12 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from pgrouse.alerts.secret import SHORTEST_SECRET
 from pgrouse.config import dsn
 from pgrouse.config.config import Config, LogSettings
+from pgrouse.database_errors import silence_driver
 from pgrouse.handlers import current_attempt
 from pgrouse.log_event import PlainEvent, show
 
 # Libraries that say too much below WARNING: of every use of a connection, say.
 VERBOSE_LIBRARIES = ("asyncio", "uvicorn", "watchfiles")
-# Libraries whose failures are raised where they matter, or are events of ours: what they log beside that is a text for each try of each connection.
-SILENT_LIBRARIES = ("psycopg", "psycopg.pool")
 # As in the text of an object.
 ADDRESS = re.compile(r" at 0x[0-9a-f]+", re.IGNORECASE)
 # Libraries that write addresses and requests of sinks at DEBUG, with the tokens in them.
@@ -149,8 +148,7 @@ def _route_standard_library(level: int, stream: TextIO, formatter: logging.Forma
     root.setLevel(level)
     for name in (*VERBOSE_LIBRARIES, *LIBRARIES_LOGGING_SECRETS):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
-    for name in SILENT_LIBRARIES:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    silence_driver()
     logging.captureWarnings(True)
 
 

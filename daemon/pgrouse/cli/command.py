@@ -18,6 +18,7 @@ from pgrouse.cli.output import Output
 from pgrouse.client.call import Call, run
 from pgrouse.client.database import Database
 from pgrouse.config.config import Config, load
+from pgrouse.database_errors import silence_driver
 
 T = TypeVar("T")
 # A listing that takes longer has the wrong filter, and fails with a hint.
@@ -34,6 +35,7 @@ class CliSession:
     """
 
     def __init__(self) -> None:
+        silence_driver()
         self.config_path: Path | None = None
         self.as_json = False
         self.overrides: dict[str, dict[str, Any]] = {}

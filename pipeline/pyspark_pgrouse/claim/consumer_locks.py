@@ -24,6 +24,7 @@ from typing import Any, TextIO
 from psycopg import Error
 
 from pgrouse.config import dsn as dsns
+from pgrouse.database_errors import silence_driver
 from pgrouse.errors import DatabaseUnreachable, PgrouseError
 from pyspark_pgrouse import connection
 from pyspark_pgrouse.claim.claim_client import NAME_TIMEOUT_S, ClaimClient, ConsumerTaken
@@ -180,6 +181,7 @@ def main() -> None:
     # Systemd sends these to all processes of a service that it stops, and the job works its last batch to the end.
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
+    silence_driver()
     job = os.getppid()
     options = _options(sys.stdin.readline())
     locks = ConsumerLocks(options)
