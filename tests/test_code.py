@@ -21,6 +21,7 @@ REASON = re.compile(r"# noqa: PLC0415 - (?:extra (?P<extra>\w+)|slow to import: 
 # What takes a tenth of a second or more, and what most that import the module do without.
 SLOW = {
     "pgrouse.alerts.sinks",
+    "pgrouse.cli.command_line",
     "pgrouse.cli.rich_table",
     "pgrouse.testing",
     "pgrouse.worker.worker",

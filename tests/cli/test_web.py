@@ -6,13 +6,16 @@ import json
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.cli.shell import Shell
-from tests.daemon.process import PGROUSE
+from tests.daemon.process import PGROUSE, now
+from tests.daemon.proxy import Proxy
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 
@@ -69,13 +72,7 @@ def test_the_server_serves_until_it_is_stopped(database: Database, tmp_path: Pat
             start_new_session=True,
         )
     try:
-
-        def url() -> str | None:
-            whole, _, _ = log.read_text().rpartition("\n")
-            entries = [json.loads(line) for line in whole.splitlines()]
-            return next((entry["url"] for entry in entries if entry["event"] == "web.started"), None)
-
-        found = eventually(url)
+        found = eventually(lambda: started_url(log))
         eventually(lambda: httpx.get(f"{found}/readyz", timeout=30).status_code == 200)
         process.send_signal(signal.SIGTERM)
 
@@ -84,3 +81,42 @@ def test_the_server_serves_until_it_is_stopped(database: Database, tmp_path: Pat
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_server_whose_database_does_not_answer_any_more_stops_within_its_time(
+    database: Database, tmp_path: Path
+) -> None:
+    proxy = Proxy(database.dsn)
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [PGROUSE, "web", "--listen", "127.0.0.1:0"], env={"PGROUSE_DSN": proxy.dsn}, cwd=tmp_path, stderr=out
+        )
+    try:
+        url = eventually(lambda: started_url(log))
+        eventually(lambda: httpx.get(f"{url}/readyz", timeout=30).status_code == 200)
+        proxy.stall()
+        with ThreadPoolExecutor(3) as clients:
+            clients.map(get, [f"{url}/v1/{each}" for each in ("topics", "workers", "stats")])
+            assert proxy.holds_back.wait(30)
+            began = now()
+            process.send_signal(signal.SIGTERM)
+
+            assert process.wait(60) == 0
+        assert now() - began < 25, "10 s for requests and 5 s for the rest"
+    finally:
+        process.kill()
+        process.wait()
+        proxy.close()
+
+
+def started_url(log: Path) -> str | None:
+    """Return where the server listens, when it has logged that."""
+    whole, _, _ = log.read_text().rpartition("\n")
+    entries = [json.loads(line) for line in whole.splitlines()]
+    return next((entry["url"] for entry in entries if entry["event"] == "web.started"), None)
+
+
+def get(url: str) -> None:
+    with suppress(httpx.HTTPError):
+        httpx.get(url, timeout=60)

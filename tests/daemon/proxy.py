@@ -47,6 +47,7 @@ class Proxy:
         self._flows.set()
         self._answers_flow = asyncio.Event()
         self._answers_flow.set()
+        self.holds_back = threading.Event()
         self.answer_was_lost = threading.Event()
         self.was_delayed = threading.Event()
         self.was_late = threading.Event()
@@ -147,6 +148,8 @@ class Proxy:
                 self._slow, link.dead, self._delayed = None, True, (link, data)
                 link.client.transport.abort()
                 self.was_delayed.set()
+            if not self._flows.is_set():
+                self.holds_back.set()
             await self._flows.wait()
             if not link.dead:
                 link.server.write(data)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.daemon.process import Daemon, Fleet, Journal, now
+from tests.daemon.proxy import Proxy
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -175,3 +176,29 @@ def test_a_start_that_waits_for_a_lock_continues_when_the_lock_is_released(fleet
         daemon.event("loop.failed", loop="start")
 
     daemon.event("daemon.started")
+
+
+@pytest.fixture
+def proxy(database: Database) -> Iterator[Proxy]:
+    proxy = Proxy(database.dsn)
+    yield proxy
+    proxy.close()
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_daemon_whose_database_does_not_answer_any_more_stops_soon_after_the_shutdown_timeout(
+    start: Start, queue: Queue, journal: Journal, proxy: Proxy, is_busy: bool
+) -> None:
+    topics = {"job": "holding:hold", "thread": "holding:hold_in_thread"}
+    daemon = start(topics, dsn=proxy.dsn, shutdown_timeout="0.2s")
+    for topic in topics if is_busy else ():
+        journal.entry("start", queue.publish(topic))
+
+    proxy.stall()
+    assert proxy.holds_back.wait(30)
+    daemon.open_gate()
+    began = now()
+    daemon.send(signal.SIGTERM)
+
+    assert daemon.exit_code() == 0
+    assert now() - began < 20, "half a minute, if each step waits as long as it may"

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("watchfiles")
 
+from pgrouse.process import stop_signals
 from pgrouse.process.file_watch import FileWatch
 
 SIGHUP_WAIT_S = 60
@@ -20,16 +21,18 @@ SILENCE_S = 0.5
 
 
 @pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGHUP)
+def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(stop_signals, "_state", stop_signals._State())
+    before = {each: signal.getsignal(each) for each in stop_signals.STOP_SIGNALS}
     yield
-    signal.signal(signal.SIGHUP, before)
+    for each, handler in before.items():
+        signal.signal(each, handler)
 
 
 def take_signals() -> queue.SimpleQueue[int]:
     # A plain queue.Queue can deadlock: the handler may run while this thread holds its lock, in `get`.
     taken: queue.SimpleQueue[int] = queue.SimpleQueue()
-    signal.signal(signal.SIGHUP, lambda number, _: taken.put(number))
+    stop_signals.deliver_to(taken.put)
     return taken
 
 

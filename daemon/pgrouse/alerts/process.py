@@ -64,8 +64,7 @@ class DeliveryProcess:
             tasks = [group.create_task(loop.run(each), name=each.name) for each in found]
             await self.shutdown.requested.wait()
             systemd.notify(STOPPING=1)
-            for task in tasks:
-                task.cancel()
+            await loop.end(tasks)
         log.info(events.ALERTS_STOPPED, deliverer=self.name)
 
     def _check_database(self) -> None:

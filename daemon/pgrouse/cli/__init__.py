@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
-import click
+from pgrouse.process import stop_signals
 
-from pgrouse.cli import standard_streams
-from pgrouse.cli.lazy_group import load
-from pgrouse.cli.root import root
-from pgrouse.errors import ExitCode
+# The commands that run until they are stopped. SIGTERM is their regular end, at every moment.
+UNTIL_STOPPED = (["run"], ["web"], ["alert", "run"])
 
 
 def main(arguments: Sequence[str] | None = None, session: object = None, program: str = "pgrouse") -> int:
@@ -22,20 +19,23 @@ def main(arguments: Sequence[str] | None = None, session: object = None, program
         session: a CliSession, if not the usual one.
         program: what the user calls it by.
     """
-    if "_PGROUSE_COMPLETE" in os.environ:
-        root.main(prog_name=program)  # ends the process
-    standard_streams.prepare()
+    if arguments is None:
+        return _main(sys.argv[1:], session, program)
     try:
-        return int(_run(sys.argv[1:] if arguments is None else list(arguments), session, program) or ExitCode.OK)
-    except click.exceptions.Exit as ended:  # as of --help
-        return ended.exit_code
-    except BaseException as error:  # noqa: BLE001 - what is not explained there is raised again
-        return int(load("pgrouse.cli.error_report:report")(error, sys.stderr))
+        return _main(list(arguments), session, program)
+    finally:
+        stop_signals.release()
 
 
-def _run(arguments: list[str], session: object, program: str) -> int | None:
-    """Call the command. Not by `root.main`, which has exit codes of its own for an interrupt and a closed pipe."""
-    with root.make_context(program, arguments, obj=session) as ctx:
-        code: int | None = root.invoke(ctx)
-        sys.stdout.flush()  # here a closed pipe can still be reported
-        return code
+def _main(arguments: list[str], session: object, program: str) -> int:
+    if any(_words(arguments)[: len(words)] == words for words in UNTIL_STOPPED):
+        stop_signals.take()
+    from pgrouse.cli.command_line import run_command  # noqa: PLC0415 - slow to import: after the signals are taken
+
+    return run_command(arguments, session, program)
+
+
+def _words(arguments: list[str]) -> list[str]:
+    """Return the arguments that are no options before the command, nor their values."""
+    rest = iter(arguments)
+    return [each for each in rest if not (each in ("-c", "--config") and next(rest, None)) and not each.startswith("-")]

@@ -76,6 +76,8 @@ def run(
 
 def _run(session: CliSession) -> int:
     do_without_stdout()
+    if supervisor.is_supervised():
+        supervisor.link().watch_start()
     # First: what goes wrong while modules are imported is logged.
     log.setup(session.config)
     config = session.config_with_code

@@ -14,12 +14,13 @@ import structlog
 
 from pgrouse import events
 from pgrouse.errors import ConfigError
+from pgrouse.process import stop_signals
 
 log = structlog.get_logger()
 
 Changes: TypeAlias = Iterator[set[str]]
 
-# How often to look for changes, and whether the process takes SIGHUP already.
+# How often to look for changes.
 CHECK_MS = 50
 
 
@@ -34,7 +35,7 @@ def check_installed() -> None:
 
 
 class FileWatch:
-    """Sends this process a SIGHUP when a file changes, as soon as the process takes the signal.
+    """Sends this process a SIGHUP when a file changes. One that comes before the process can reload is kept.
 
     A change is seen once the constructor has returned, so construct it before the files are read.
 
@@ -44,9 +45,8 @@ class FileWatch:
     """
 
     def __init__(self, folders: list[Path], file: Path | None) -> None:
+        stop_signals.take()
         self._has_change = threading.Event()
-        # One that came before the process can take it would end the process.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         folders = [folder.resolve() for folder in folders if folder.is_dir()]
         if folders:
             self._follow(_changes(folders, _is_source))
@@ -63,19 +63,11 @@ class FileWatch:
         threading.Thread(target=self._report, args=[changes], name="file watch", daemon=True).start()
 
     def _report(self, changes: Changes) -> None:
-        is_due = False
         for changed in changes:
             if changed:
                 log.info(events.FILES_CHANGED, files=sorted(changed))
                 self._has_change.set()
-                is_due = True
-            if is_due and _takes_sighup():
                 os.kill(os.getpid(), signal.SIGHUP)
-                is_due = False
-
-
-def _takes_sighup() -> bool:
-    return signal.getsignal(signal.SIGHUP) not in (signal.SIG_IGN, signal.SIG_DFL)
 
 
 def _is_source(path: Path) -> bool:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 
 from pgrouse.backoff import FailureLog
 from pgrouse.database_errors import CONNECTION_ERRORS, explain
 from pgrouse.errors import DatabaseUnreachable, ExitCode
+from pgrouse.process.new_thread import call_in_new_thread
 
 if TYPE_CHECKING:
     from pgrouse.process.shutdown import Shutdown
+
+
+# A statement that is cancelled waits for the server, for many seconds if that does not answer; if it is cancelled again, it gives its connection up.
+CANCEL_STATEMENT_S = 1.0
 
 
 class Loop(Protocol):
@@ -45,6 +50,20 @@ async def run(loop: Loop) -> None:
         await loop.reset()
 
 
+async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel the tasks of loops. One that waits for an answer of the server gets it soon, or does without it: it is cancelled again.
+
+    What they raise is not raised here.
+    """
+    waiting: Collection[asyncio.Task[Any]] = tasks
+    for _ in range(2):
+        for each in waiting:
+            each.cancel()
+        if waiting:
+            _, waiting = await asyncio.wait(waiting, timeout=CANCEL_STATEMENT_S)
+    await asyncio.gather(*(each for each in tasks if each.done()), return_exceptions=True)
+
+
 async def wait_for_database(check: Callable[[], None], shutdown: Shutdown) -> bool:
     """Call `check` in a thread until the database answers; return False if asked to stop in the meantime.
 
@@ -65,7 +84,7 @@ async def wait_for_database(check: Callable[[], None], shutdown: Shutdown) -> bo
 
 async def _finishes_before_shutdown(shutdown: Shutdown, check: Callable[[], None]) -> bool:
     """Call `check` in a thread; return False if a shutdown is requested first, and drop the check's result then."""
-    check_done = asyncio.ensure_future(asyncio.to_thread(check))
+    check_done = asyncio.ensure_future(call_in_new_thread(check))
     stop_requested = asyncio.ensure_future(shutdown.requested.wait())
     await asyncio.wait([check_done, stop_requested], return_when=asyncio.FIRST_COMPLETED)
     stop_requested.cancel()

@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+from enum import StrEnum
 
 from pgrouse.process.wake_event import WakeEvents
 
 
+class Requester(StrEnum):
+    """Who asks a worker to stop."""
+
+    APPLICATION = "application"
+    SIGNAL = "signal"
+    SUPERVISOR = "supervisor"
+    END_OF_SUPERVISOR = "end of supervisor"
+    OPERATOR = "operator"
+    RELOAD = "reload"
+
+
 class Shutdown:
-    """Whether a worker was asked to stop. Once: let running handlers end; twice: stop now.
+    """Whether a worker was asked to stop. Once: let running handlers end; twice by the same requester: stop now.
+
+    Who sends a signal to a group of processes sends one, but its members may get a second one from their supervisor. An operator may drain a
+    worker in the database, and then stop its service. Neither is impatient.
 
     Args:
-        wake_events: set at each request, for those who wait for something else meanwhile.
+        wake_events: set at each request, for those who wait for something else.
 
     Attributes:
         requested: set by the first request.
-        is_immediate: whether a second request came.
+        is_immediate: whether a requester asked twice.
     """
 
     def __init__(self, wake_events: WakeEvents) -> None:
         self.requested = asyncio.Event()
         self.is_immediate = False
         self._wake_events = wake_events
+        self._requesters: set[Requester] = set()
 
-    def request(self) -> None:
+    def request(self, by: Requester = Requester.APPLICATION) -> None:
         """Ask the worker to stop."""
-        self.is_immediate = self.requested.is_set()
+        self.is_immediate = self.is_immediate or by in self._requesters
+        self._requesters.add(by)
         self.requested.set()
         self._wake_events.set()
 

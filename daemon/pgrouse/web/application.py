@@ -96,8 +96,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         app.state.stopping.set()
         if maintenance_task is not None:
-            maintenance_task.cancel()
-            await asyncio.wait([maintenance_task])
+            await loop.end([maintenance_task])
         await app.state.live_updates.close()
         await app.state.long_poll.close()
         await app.state.db.close()

@@ -25,6 +25,7 @@ from starlette.responses import Response, StreamingResponse
 
 from pgrouse import events
 from pgrouse.config.dsn import redact
+from pgrouse.process import loop
 from pgrouse.web.base_path import base_path, with_base_in_page
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.change_listener import ChangeListener
@@ -187,9 +188,7 @@ class LiveUpdates:
         if self._linger_timer:
             self._linger_timer.cancel()
         running = [task for task in (*self._tasks.values(), self._listen_task) if task]
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await loop.end(running)
 
     async def stream(self, request: Request, audience: Audience, name: str) -> AsyncIterator[bytes]:
         """Yield the events for one viewer: `update`, `stale` (why it is not live), and `heartbeat` at least every five seconds. name: of its token."""

@@ -24,6 +24,7 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls.wake import arm, ready_topics
 from pgrouse.client.calls.worker import unregister_worker
 from pgrouse.client.listen_connection import ListenConnection
+from pgrouse.process import loop
 from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.problem import Problem
 
@@ -198,9 +199,7 @@ class LongPoll:
         """Stop the task."""
         self.wake_all()
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await loop.end([self._task])
 
     async def _run(self) -> None:
         """Listen while requests wait, also for those that arrive while the connection is being closed."""

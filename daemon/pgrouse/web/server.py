@@ -15,16 +15,19 @@ from psycopg import errors as pg
 from pgrouse import events, log
 from pgrouse.config.config import Config
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
-from pgrouse.process import systemd
+from pgrouse.process import stop_signals, systemd
 from pgrouse.web import listen_socket
 from pgrouse.web.application import create_app, with_security
 from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.http_protocol import MAX_HEADER_BYTES, HttpProtocol
+from pgrouse.worker import process_exit
 
 logger = structlog.get_logger()
 
 # How long running requests may take after the server is asked to stop; streams end at once.
 SHUTDOWN_S = 10
+# What the end may take after that.
+STOP_MARGIN_S = 5
 # Between two requests. Longer than proxies keep their connections: the one that closes is the one that may lose a request.
 KEEP_ALIVE_S = 75
 MAX_CONNECTIONS = 2000
@@ -42,9 +45,16 @@ def run(settings: Config) -> int:
     sock = listen_socket.bind(settings.web.listen)
     server = WebServer(settings)
     logger.info(events.WEB_STARTED, url=listen_socket.url(sock))
+    # Also before uvicorn takes the first two, and after it.
+    stop_signals.deliver_to(lambda which: server.handle_exit(which, None))
     server.run(sockets=[sock])
     logger.info(events.WEB_STOPPED)
-    return ExitCode.INTERRUPTED if server.stopped_by is signal.SIGINT else ExitCode.OK
+    return exit_code(server.stopped_by)
+
+
+def exit_code(stopped_by: int | None) -> ExitCode:
+    """Return how the server ends that this signal has stopped."""
+    return ExitCode.INTERRUPTED if stopped_by == signal.SIGINT else ExitCode.OK
 
 
 def _check_tokens(settings: Config) -> None:
@@ -83,6 +93,17 @@ class WebServer(uvicorn.Server):
         # Not uvicorn's own way: that raises the signal again once everything is closed, and the process would seem killed.
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End: requests first, then what serves them. A database that does not answer holds up neither the one nor the other."""
+        process_exit.exit_after(SHUTDOWN_S + STOP_MARGIN_S, self._abandon)
+        await super().shutdown(sockets)
+
+    def _abandon(self) -> None:
+        logger.error(
+            events.SHUTDOWN_ABANDONED, in_flight=len(self.server_state.tasks), fix="the database did not answer"
+        )
+        process_exit.exit_now(exit_code(self.stopped_by), restart=False)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve."""

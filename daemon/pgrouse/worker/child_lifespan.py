@@ -20,6 +20,7 @@ import structlog
 from pgrouse import events
 from pgrouse.errors import LifespanFailed
 from pgrouse.handlers.lifespan import Lifespan, LifespanFunction
+from pgrouse.worker.child_server import END
 
 log = structlog.get_logger()
 
@@ -43,7 +44,7 @@ class ChildLifespan:
         self._resources: Any = None
         self._is_busy = self._is_ending = False
         util.Finalize(None, self._end, exitpriority=10)
-        signal.signal(signal.SIGTERM, self._on_sigterm)
+        signal.signal(END, self._on_end)
 
     def try_start(self) -> None:
         """Start it before the first message. If that fails it is tried again with a message, whose attempt fails then."""
@@ -79,7 +80,7 @@ class ChildLifespan:
         log.error(events.LIFESPAN_FAILED, lifespan=self._name, exc_info=error)
         self._lifespan = None
 
-    def _on_sigterm(self, *_: object) -> None:
+    def _on_end(self, *_: object) -> None:
         """This process is to end: end at once if a handler runs, which is to be killed. It may be ending already, for the same reason."""
         if self._is_ending:
             return

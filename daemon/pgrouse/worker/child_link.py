@@ -9,9 +9,11 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 
-from pgrouse.worker.child_server import ChildAnswer, serve
+from pgrouse.process import stop_signals
+from pgrouse.worker.child_server import END, ChildAnswer, serve
 
 NAME = "pgrouse-child"
 CONTEXT = multiprocessing.get_context("spawn")
@@ -61,8 +63,14 @@ class ChildLink:
         self._process = CONTEXT.Process(target=serve, args=(self._theirs, initialize), name=NAME)
 
     def start(self) -> None:
-        """Start the process. The kernel kills it if the thread that calls this ends first."""
-        with self._theirs:
+        """Start the process. The kernel kills it if the thread that calls this ends first.
+
+        Its signals are blocked until it ignores them. The tracker that multiprocessing starts beside it ignores SIGTERM and SIGINT, and SIGHUP
+        stays blocked there; to start it unblocks the others here.
+        """
+        with stop_signals.blocked():
+            resource_tracker.ensure_running()
+        with self._theirs, stop_signals.blocked():
             self._process.start()
 
     def wait_until_ready(self) -> None:
@@ -156,8 +164,10 @@ class ChildLink:
 
     def end(self) -> None:
         """End the process, and kill it if it does not obey; close the pipe."""
-        if self._process.pid is not None:
-            self._process.terminate()
+        if (pid := self._process.pid) is not None:
+            if self._process.exitcode is None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, END)
             self._exit_code()
             self._process.kill()
             self._process.join()

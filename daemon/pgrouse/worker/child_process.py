@@ -299,8 +299,6 @@ def _initialize(
     _is_encrypted = is_encrypted
     to_daemon.settimeout(SEND_S)
     _to_daemon = to_daemon
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     # The daemon may have died before that; the kernel does not report it.

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from pgrouse.handlers.outcome import describe
+from pgrouse.process import stop_signals
+
+# The daemon ends a child by this signal, which a lifespan there may take. Those that stop a daemon may reach the whole group of processes, and
+# the daemon decides what they mean: a child's handler has `worker.shutdown_timeout` to end.
+END = signal.SIGUSR2
 
 
 class ChildAnswer(NamedTuple):
@@ -26,6 +32,7 @@ def serve(daemon: Connection, initialize: Callable[[], object]) -> None:
         daemon: the pipe to the daemon.
         initialize: called first.
     """
+    stop_signals.ignore()
     _keep_to_itself(daemon)
     try:
         initialize()

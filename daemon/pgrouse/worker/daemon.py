@@ -20,16 +20,20 @@ from pgrouse.handlers import loader
 from pgrouse.handlers.handler import Handler
 from pgrouse.process import loop, systemd
 from pgrouse.process.event_loop import new_event_loop
+from pgrouse.process.shutdown import Requester
 from pgrouse.process.shutdown_signals import ShutdownSignals
 from pgrouse.process.watchdog import Watchdog
 from pgrouse.worker import process_exit as departure
 from pgrouse.worker import supervisor
-from pgrouse.worker.service import Service, encryption_of
+from pgrouse.worker.service import STOP_MARGIN_S, Service, encryption_of
 
 if TYPE_CHECKING:
     from pgrouse.metrics.endpoint import MetricsEndpoint
 
 log = structlog.get_logger()
+
+# A supervisor kills a daemon that has not ended by itself then.
+KILL_AFTER_S = 5.0
 
 
 def run(settings: config.Config) -> int:
@@ -39,14 +43,12 @@ def run(settings: config.Config) -> int:
         ConfigError: a handler cannot be used.
         SchemaMismatch: the database has another schema version.
     """
-    if supervisor.is_supervised():
-        supervisor.stop_with_parent()
-    elif settings.worker.processes > 1:
+    if settings.worker.processes > 1 and not supervisor.is_supervised():
         loader.load(settings)
         # Before any process is started, so that a key that cannot be read is reported once.
         encryption_of(settings)
         loader.log_suspicious_settings(settings)
-        return supervisor.run(settings.worker.processes)
+        return supervisor.run(settings.worker.processes, longest_stop_s(settings) + KILL_AFTER_S)
     daemon = Daemon(settings, loader.load(settings))
     if not supervisor.is_supervised():
         loader.log_suspicious_settings(settings)
@@ -57,6 +59,16 @@ def run(settings: config.Config) -> int:
     if daemon.shutdown.is_reload:
         departure.reexec()
     return code
+
+
+def longest_stop_s(settings: config.Config) -> float:
+    """Return how long a daemon may take to stop, in seconds."""
+    return settings.worker.shutdown_timeout.total_seconds() + _after_handlers_s(settings)
+
+
+def _after_handlers_s(settings: config.Config) -> float:
+    otel = settings.otel
+    return STOP_MARGIN_S + (otel.flush_timeout.total_seconds() if otel.enabled else 0.0)
 
 
 class Daemon(Service):
@@ -76,6 +88,8 @@ class Daemon(Service):
             LifespanFailed: what handlers share cannot be opened, or failed meanwhile.
         """
         self.shutdown.install()
+        if supervisor.is_supervised():
+            supervisor.link().follow(self.shutdown.on_signal)
         self.health.loop_monitor.watch(asyncio.get_running_loop())
         if self.endpoint is not None:
             self.endpoint.start()
@@ -107,7 +121,7 @@ class Daemon(Service):
         log.critical(events.HANDLER_EXITED, exc_info=error)
         self._has_handler_exited = True
         if self.shutdown.signal is None:
-            self.shutdown.on_signal(signal.SIGTERM)
+            self.shutdown.on_signal(signal.SIGTERM, Requester.APPLICATION)
 
     def _exit_code(self) -> ExitCode:
         if self._has_handler_exited:
@@ -131,21 +145,32 @@ class Daemon(Service):
         departure.exit_now(ExitCode.FOUND_A_PROBLEM, restart=False)
 
     def _on_draining(self) -> None:
+        departure.exit_after(longest_stop_s(self.settings), self._abandon_stop)
         if self.shutdown.is_reload:
             systemd.reloading()
         else:
             systemd.notify(STOPPING=1, STATUS="draining")
 
+    def _abandon_stop(self) -> None:
+        log.error(
+            events.SHUTDOWN_ABANDONED,
+            in_flight=len(self.in_flight),
+            fix="the database did not answer: what it was not told is claimed again when the locks expire",
+        )
+        departure.exit_now(self._exit_code(), restart=self.shutdown.is_reload)
+
     def _before_last_settles(self) -> None:
+        if self.shutdown.is_immediate:
+            departure.exit_after(_after_handlers_s(self.settings), self._abandon_stop)
         # Threads that handlers started (asyncio.to_thread) may never end: the rest of the shutdown gets new ones.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
 
     def _on_drain_requested(self) -> None:
         """Stop gracefully, as requested through the database. Under a supervisor all processes stop, or it would restart this one."""
         if supervisor.is_supervised():
-            os.kill(os.getppid(), signal.SIGTERM)
+            supervisor.link().request_drain()
         else:
-            self.shutdown.on_signal(signal.SIGTERM)
+            self.shutdown.on_signal(signal.SIGTERM, Requester.OPERATOR)
 
     async def _is_new_config_valid(self) -> bool:
         """Check the current configuration in a new interpreter: this one imported the handlers when it started."""

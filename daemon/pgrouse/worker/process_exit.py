@@ -8,12 +8,14 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn
 
 import structlog
 
 from pgrouse import events
 from pgrouse.errors import ExitCode
+from pgrouse.process import stop_signals
 
 log = structlog.get_logger()
 
@@ -50,19 +52,24 @@ async def _wait_for(task: asyncio.Task[ExitCode]) -> ExitCode:
     return await task
 
 
-def exit_soon(code: int, *, restart: bool) -> None:
-    """Let the process end by itself, and end it after EXIT_S: the interpreter waits for every thread."""
-    timer = threading.Timer(EXIT_S, exit_now, [code], {"restart": restart})
+def exit_after(seconds: float, end: Callable[[], None]) -> None:
+    """Call the function that ends the process, if it still lives after this time, whatever its event loop waits for."""
+    timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
+
+
+def exit_soon(code: int, *, restart: bool) -> None:
+    """Let the process end by itself, and end it after EXIT_S, or at a signal: the interpreter waits for every thread."""
+    stop_signals.deliver_to(partial(stop_signals.end_at_once, code=code))
+    exit_after(EXIT_S, partial(exit_now, code, restart=restart))
 
 
 def exit_now(code: int, *, restart: bool) -> None:
     """End the process although handlers that cannot be stopped still run. Their messages have been released."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(
-            AttributeError, OSError, ValueError
-        ):  # it is missing or full, its reader is gone, a handler has closed it
+        # It is missing or full, its reader or its terminal is gone, or a handler has closed it.
+        with suppress(AttributeError, OSError, ValueError):
             stream.flush()
     if restart:
         reexec()
@@ -71,4 +78,5 @@ def exit_now(code: int, *, restart: bool) -> None:
 
 def reexec() -> NoReturn:
     """Replace this process by a new daemon: the same command line, with the code and configuration of now."""
+    stop_signals.prepare_exec()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command line

@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ from pgrouse.handlers.lifespan import Lifespan
 from pgrouse.install import schema
 from pgrouse.process import loop
 from pgrouse.process.new_thread import call_in_new_thread
-from pgrouse.process.shutdown import Shutdown
+from pgrouse.process.shutdown import Requester, Shutdown
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
 from pgrouse.worker import child_process
 from pgrouse.worker.claim_loop import ClaimLoop
@@ -60,9 +61,16 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-# After the shutdown timeout: how long cancelled handlers may take to end, and how long the last settles may take.
+# After the shutdown timeout: how long cancelled handlers may take to end, and how long the last settles may take; the latter longer if there is
+# time left.
 CANCEL_S = 2.0
-LAST_SETTLE_S = 10.0
+LAST_SETTLE_S = 4.0
+LONGEST_SETTLE_S = 10.0
+# What a stop may take beyond the shutdown timeout, all steps together: a server that does not answer may use up several of their limits.
+STOP_MARGIN_S = 10.0
+# The heartbeat ends after the handlers, and leaves the rest of the margin to what ends after it.
+HEARTBEAT_END_S = 5.0
+AFTER_HEARTBEAT_S = 2.0
 
 
 class Service:
@@ -193,7 +201,10 @@ class Service:
             await self.executor.close()
         finally:
             self.heartbeat.stop_soon()
-        await call_in_new_thread(self.heartbeat.stop)
+        # Without a stop there is a crash, or a cancellation, and no time is used up.
+        stop_by = self._stop_by or time.monotonic()
+        left_s = max(0.0, stop_by + STOP_MARGIN_S - AFTER_HEARTBEAT_S - time.monotonic())
+        await call_in_new_thread(partial(self.heartbeat.stop, min(HEARTBEAT_END_S, left_s)))
 
     def _new_hooks(self) -> FailureHooks | None:
         on_failure, on_death = (loader.find_hooks(self.settings.handlers, key) for key in ("on_failure", "on_death"))
@@ -275,20 +286,19 @@ class Service:
             log.info(events.WORKER_SCALED, worker=self.name, concurrency=concurrency)
             self.executor.scale(concurrency)
         if requests.drain and not self._is_drain_requested:
-            # A second signal would stop it at once.
+            # It is asked once: a second request would stop it at once.
             self._is_drain_requested = True
             self._on_drain_requested()
 
     def _on_drain_requested(self) -> None:
         """Stop gracefully, as requested through the database."""
-        self.shutdown.request()
+        self.shutdown.request(Requester.OPERATOR)
 
     async def _run_loops(self) -> None:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(loop.run(each), name=each.name) for each in self._loops()]
             await self._drain()
-            for task in tasks:
-                task.cancel()
+            await loop.end(tasks)
 
     def _loops(self) -> list[loop.Loop]:
         settings = self.settings.worker
@@ -326,7 +336,8 @@ class Service:
             await self._wait_until(self._is_idle, CANCEL_S, stop_on_second_signal=False)
             self.executor.release_running()
         self._before_last_settles()
-        await self._wait_until(self._is_all_settled, LAST_SETTLE_S, stop_on_second_signal=False)
+        settle_s = max(LAST_SETTLE_S, min(self._left_s(), LONGEST_SETTLE_S))
+        await self._wait_until(self._is_all_settled, settle_s, stop_on_second_signal=False)
 
     async def _wait_until(
         self, condition: Callable[[], bool], seconds: float, *, stop_on_second_signal: bool = True

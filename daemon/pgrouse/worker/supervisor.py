@@ -1,32 +1,32 @@
-"""Several daemon processes under one supervisor (`worker.processes`). The supervisor starts them, restarts those that died, and forwards signals."""
+"""Several daemon processes under one supervisor (`worker.processes`). The supervisor starts them, restarts those that died, and passes signals on."""
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
+import socket
 import sys
 from contextlib import suppress
+from functools import cache, partial
 
 import structlog
 
 from pgrouse import events
 from pgrouse.backoff import backoff_s
 from pgrouse.errors import ExitCode
-from pgrouse.process import loop, systemd
-from pgrouse.process.shutdown_signals import SUPERVISOR_GONE
+from pgrouse.process import loop, stop_signals, systemd
+from pgrouse.process.shutdown_signals import deliver_on_loop
 from pgrouse.process.watchdog import Watchdog
+from pgrouse.worker import supervisor_link
+from pgrouse.worker.supervisor_link import DRAIN, SOCKET_VARIABLE, SupervisorLink
 
 log = structlog.get_logger()
 
 # The variable that gives a supervised process its number.
 PROCESS_NUMBER_VARIABLE = "PGROUSE_PROCESS"
-# The variable that gives a process the pid of its supervisor.
-SUPERVISOR_PID_VARIABLE = "PGROUSE_SUPERVISOR"
 # A process that lived at least this long did not fail at its start.
 STABLE_AFTER_S = 60.0
-PR_SET_PDEATHSIG = 1
 # A process that exits with one of these would do so again: it is not restarted.
 PERMANENT_FAILURES = (ExitCode.BAD_CONFIG, ExitCode.USAGE)
 
@@ -41,41 +41,45 @@ def process_number() -> int:
     return int(os.environ.get(PROCESS_NUMBER_VARIABLE, "0"))
 
 
-def stop_with_parent() -> None:
-    """Let the kernel signal this process when its supervisor dies; stop at once if it is dead already."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, SUPERVISOR_GONE)
-    # It may have died while this process was still importing; the kernel does not report that.
-    if os.environ.get(SUPERVISOR_PID_VARIABLE, str(os.getppid())) != str(os.getppid()):
-        os.kill(os.getpid(), SUPERVISOR_GONE)
+@cache
+def link() -> SupervisorLink:
+    """Return this process's end of the socket to its supervisor."""
+    return SupervisorLink.of_process()
 
 
-def run(count: int) -> int:
-    """Run this many daemons until asked to stop; return the first exit code that is not 0."""
-    return asyncio.run(Supervisor(count).run())
+def run(count: int, stop_s: float) -> int:
+    """Run this many daemons until asked to stop; return the first exit code that is not 0. stop_s: how long a stop may take."""
+    return asyncio.run(Supervisor(count, stop_s).run())
 
 
 class Supervisor:
-    """Keeps `count` daemons running."""
+    """Keeps `count` daemons running.
 
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.children: dict[int, asyncio.subprocess.Process] = {}
+    Args:
+        stop_s: how long they may take to stop; then they are killed: a handler may block an event loop for ever.
+    """
+
+    def __init__(self, count: int, stop_s: float) -> None:
+        self.count, self._stop_s = count, stop_s
+        self._running: set[asyncio.subprocess.Process] = set()
+        # The sockets to the daemons, from before their start to their end.
+        self.links: dict[int, socket.socket] = {}
         self.stopping = asyncio.Event()
         self.codes: list[int] = []
+        self._spawning = asyncio.Lock()
 
     async def run(self) -> int:
         """Start the daemons and wait until all have ended."""
-        running = asyncio.get_running_loop()
-        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            running.add_signal_handler(each, self._forward_signal, each)
+        deliver_on_loop(self._pass_on)
         systemd.notify(READY=1, STATUS=f"{self.count} processes")
         async with asyncio.TaskGroup() as group:
             watchdog = group.create_task(loop.run(Watchdog()))
             supervisors = [group.create_task(self._supervise(number)) for number in range(self.count)]
             await asyncio.wait(supervisors)
             watchdog.cancel()
-        return next((code for code in self.codes if code), ExitCode.OK)
+        code = next((code for code in self.codes if code), ExitCode.OK)
+        stop_signals.deliver_to(partial(stop_signals.end_at_once, code=code))
+        return code
 
     async def _supervise(self, number: int) -> None:
         """Keep one daemon running until asked to stop."""
@@ -92,23 +96,33 @@ class Supervisor:
             await self._pause(backoff_s(failures))
 
     async def _run_one(self, number: int) -> int:
-        environ = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *sys.orig_argv[1:],
-            env={**environ, PROCESS_NUMBER_VARIABLE: str(number), SUPERVISOR_PID_VARIABLE: str(os.getpid())},
-        )
-        self.children[number] = child
-        if self.stopping.is_set():
-            # The signal arrived while this process was starting, so it has not received it.
-            _send_signal(child, signal.SIGTERM)
-        code = await child.wait()
-        del self.children[number]
-        return ExitCode.OK if self._was_stopped_before_start(code) else code
+        ours, theirs = socket.socketpair()
+        # Before it is started: an order that is sent now waits for it.
+        self.links[number] = ours
+        asyncio.get_running_loop().add_reader(ours, self._on_request, ours)
+        try:
+            with theirs:
+                child = await self._start(number, theirs)
+            self._running.add(child)
+            code = await child.wait()
+            self._running.discard(child)
+            return code
+        finally:
+            del self.links[number]
+            asyncio.get_running_loop().remove_reader(ours)
+            ours.close()
 
-    def _was_stopped_before_start(self, code: int) -> bool:
-        """Whether a process was stopped before it had installed its signal handlers: it claimed nothing, so this is a regular end."""
-        return self.stopping.is_set() and code == -signal.SIGTERM
+    async def _start(self, number: int, link: socket.socket) -> asyncio.subprocess.Process:
+        """Start a daemon whose signals are blocked until it takes them: at its very start, one would end it."""
+        environ = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
+        async with self._spawning:
+            with stop_signals.blocked():
+                return await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    *sys.orig_argv[1:],
+                    env={**environ, PROCESS_NUMBER_VARIABLE: str(number), SOCKET_VARIABLE: str(link.fileno())},
+                    pass_fds=[link.fileno()],
+                )
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -117,19 +131,40 @@ class Supervisor:
         except TimeoutError:
             return
 
-    def _forward_signal(self, which: signal.Signals) -> None:
+    def _pass_on(self, which: signal.Signals) -> None:
         if which is not signal.SIGHUP:
-            self.stopping.set()
-        for child in self.children.values():
-            _send_signal(child, which)
+            self._begin_stop()
+        self._order(supervisor_link.order(which))
+
+    def _on_request(self, link: socket.socket) -> None:
+        """A daemon asks to stop all, or has closed its end."""
+        requests = supervisor_link.read(link)
+        if requests:
+            self._drain_all()
+        elif requests == b"":
+            asyncio.get_running_loop().remove_reader(link)
 
     def _stop_all(self, code: int) -> None:
         """A process that fails for good stops all the others."""
         self.codes.append(code)
+        self._drain_all()
+
+    def _drain_all(self) -> None:
         if not self.stopping.is_set():
-            self._forward_signal(signal.SIGTERM)
+            self._begin_stop()
+            self._order(DRAIN)
 
+    def _begin_stop(self) -> None:
+        if not self.stopping.is_set():
+            self.stopping.set()
+            asyncio.get_running_loop().call_later(self._stop_s, self._kill_all)
 
-def _send_signal(child: asyncio.subprocess.Process, which: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # it has just ended
-        child.send_signal(which)
+    def _kill_all(self) -> None:
+        for child in self._running:
+            log.error(events.SHUTDOWN_ABANDONED, pid=child.pid, fix="do not block in an async handler")
+            with suppress(ProcessLookupError):  # it has just ended
+                child.kill()
+
+    def _order(self, what: bytes) -> None:
+        for link in self.links.values():
+            supervisor_link.send(link, what)
