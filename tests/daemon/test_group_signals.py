@@ -129,6 +129,7 @@ def test_a_signal_lets_all_handlers_end_whichever_processes_it_reaches(
     assert harm(daemon) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["leader", "group"])
 def test_sighup_reloads_and_the_stop_after_it_is_no_second_signal(

@@ -242,6 +242,29 @@ def test_a_drain_from_outside_ends_it(
         eventually(lambda: not worker.is_running)
 
 
+def test_a_stop_with_less_time_hastens_a_drain_from_outside(
+    database: Database, db: psycopg.Connection[Any], eventually: Callable[..., Any]
+) -> None:
+    begun = threading.Event()
+
+    async def handle(payload: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        worker = Worker(database.dsn, handlers={"orders": handle}, shutdown_timeout="1h")
+        await worker.start()
+        publish(db, "orders")
+        assert await asyncio.to_thread(begun.wait, WITHIN_S)
+        drain = "SELECT messages.drain_worker(%s)"
+        await asyncio.to_thread(eventually, lambda: db.execute(drain, [worker.name]).fetchone() == (True,))
+        requested = worker._service.shutdown.requested  # type: ignore[union-attr]
+        await asyncio.wait_for(requested.wait(), WITHIN_S)
+        await asyncio.wait_for(worker.stop(timeout=0), WITHIN_S)
+
+    asyncio.run(main())
+
+
 def test_a_thread_that_hangs_does_not_hold_the_stop(database: Database, db: psycopg.Connection[Any]) -> None:
     begun, gate = threading.Event(), threading.Event()
 

@@ -46,6 +46,11 @@ class Shutdown:
         self.requested.set()
         self._wake_events.set()
 
+    def hasten(self) -> None:
+        """Stop now, if it was asked to stop."""
+        self.is_immediate = self.requested.is_set()
+        self._wake_events.set()
+
     async def within(self, seconds: float) -> bool:
         """Wait for a request, at most this long; return whether one came."""
         try:

@@ -34,7 +34,8 @@ class ShutdownSignals(Shutdown):
         super().__init__(wake_events)
         self.signal: signal.Signals | None = None
         self._can_reload = can_reload
-        self._reloads: set[asyncio.Future[None]] = set()
+        self._is_reload_due = False
+        self._reload_task: asyncio.Future[None] | None = None
 
     def install(self) -> None:
         """Handle the signals of the process on the event loop that runs."""
@@ -43,15 +44,18 @@ class ShutdownSignals(Shutdown):
     def on_signal(self, which: signal.Signals, by: Requester = Requester.SIGNAL) -> None:
         """Handle one signal, or what is asked for in another way and means the same."""
         if which is signal.SIGHUP:
-            reload = asyncio.ensure_future(self._reload())
-            self._reloads.add(reload)
-            reload.add_done_callback(self._reloads.discard)
+            self._is_reload_due = True
+            if self._reload_task is None or self._reload_task.done():
+                self._reload_task = asyncio.ensure_future(self._reload())
         else:
             self._request_stop(which, by)
 
     async def _reload(self) -> None:
-        if self.signal is None and await self._can_reload() and self.signal is None:
-            self._request_stop(signal.SIGHUP, Requester.RELOAD)
+        # One check at a time, and another one if the signal comes again before it ends: it may have read what was changed since.
+        while self._is_reload_due and self.signal is None:
+            self._is_reload_due = False
+            if await self._can_reload() and self.signal is None:
+                self._request_stop(signal.SIGHUP, Requester.RELOAD)
 
     def _request_stop(self, which: signal.Signals, by: Requester) -> None:
         if self.signal is None:

@@ -135,6 +135,8 @@ class Worker:
             return
         if timeout is not None:
             self._service.shutdown_timeout_s = timeout
+            # Someone else may have asked it to stop before, with more time.
+            asyncio.get_running_loop().call_later(timeout, self._service.shutdown.hasten)
         self._service.shutdown.request()
         await self.wait()
 

@@ -1,0 +1,61 @@
+"""Who asked a daemon to stop, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from pgrouse.process.shutdown import Requester, Shutdown
+from pgrouse.process.shutdown_signals import ShutdownSignals
+from pgrouse.process.wake_event import WakeEvents
+
+
+@pytest.mark.parametrize("again", Requester)
+def test_only_a_second_request_of_the_same_requester_is_immediate(again: Requester) -> None:
+    shutdown = Shutdown(WakeEvents())
+    for each in Requester:
+        shutdown.request(each)
+    assert not shutdown.is_immediate
+
+    shutdown.request(again)
+
+    assert shutdown.is_immediate
+
+
+async def test_a_stop_after_a_reload_is_a_first_stop_and_ends_the_daemon() -> None:
+    shutdown = ShutdownSignals(WakeEvents(), accept)
+    shutdown.on_signal(signal.SIGHUP)
+    await shutdown.requested.wait()
+    assert shutdown.is_reload
+
+    shutdown.on_signal(signal.SIGTERM)
+
+    assert (shutdown.is_reload, shutdown.is_immediate) == (False, False)
+
+
+async def test_many_sighups_are_one_check_at_a_time_and_one_more_for_those_that_came_during_it() -> None:
+    checks: list[asyncio.Future[bool]] = []
+
+    async def check() -> bool:
+        checks.append(asyncio.get_running_loop().create_future())
+        return await checks[-1]
+
+    shutdown = ShutdownSignals(WakeEvents(), check)
+    for _ in range(3):
+        shutdown.on_signal(signal.SIGHUP)
+        await asyncio.sleep(0)
+    assert len(checks) == 1
+
+    checks[0].set_result(False)
+    while len(checks) == 1:
+        await asyncio.sleep(0)
+    checks[1].set_result(True)
+    await shutdown.requested.wait()
+
+    assert len(checks) == 2
+
+
+async def accept() -> bool:
+    return True
