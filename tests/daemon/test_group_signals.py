@@ -290,12 +290,10 @@ def uses(pid: int, library: str) -> bool:
 # What can be seen of a process at points of its start, from the first at which it takes signals.
 POINTS: dict[str, Callable[[Daemon], object]] = {
     "entry": lambda daemon: catches_sigterm(daemon.pid),
-    "imports": lambda daemon: catches_sigterm(daemon.pid) and uses(daemon.pid, "psycopg"),
+    "imports": lambda daemon: uses(daemon.pid, "psycopg"),
     "processes": lambda daemon: catches_sigterm(daemon.pid) and children(daemon.pid),
     "entry of a process": lambda daemon: any(catches_sigterm(each) for each in children(daemon.pid)),
-    "imports of a process": lambda daemon: any(
-        catches_sigterm(each) and uses(each, "psycopg") for each in children(daemon.pid)
-    ),
+    "imports of a process": lambda daemon: any(uses(each, "psycopg") for each in children(daemon.pid)),
 }
 
 
