@@ -68,7 +68,7 @@ CREATE TABLE IF NOT EXISTS pgmq.topic_bindings (
   queue_name     text        COLLATE "C" NOT NULL REFERENCES pgmq.meta ON DELETE CASCADE,
   bound_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
   compiled_regex text        NOT NULL GENERATED ALWAYS AS
-    ('^' || replace(replace(replace(pattern, '.', '\.'), '*', '[^.]+'), '#', '.*') || '$') STORED,
+    ('^' || replace(replace(replace(pattern, '.', E'\\.'), '*', '[^.]+'), '#', '.*') || '$') STORED,
   PRIMARY KEY (pattern, queue_name)
 );
 CREATE INDEX IF NOT EXISTS topic_bindings_queue_name ON pgmq.topic_bindings (queue_name);
@@ -406,9 +406,9 @@ DECLARE
     WHEN coalesce(words, '') = '' THEN 'is empty'
     WHEN length(words) > 255 THEN format('has %s characters, 255 at most are allowed', length(words))
     WHEN words !~ format('^[%s]+$', characters) THEN format('has characters other than [%s]', characters)
-    WHEN words ~ '^\.' THEN 'starts with a dot'
-    WHEN words ~ '\.$' THEN 'ends with a dot'
-    WHEN words ~ '\.\.' THEN 'has two dots in a row'
+    WHEN words ~ E'^\\.' THEN 'starts with a dot'
+    WHEN words ~ E'\\.$' THEN 'ends with a dot'
+    WHEN words ~ E'\\.\\.' THEN 'has two dots in a row'
     WHEN words ~ '[*#]{2}' THEN 'has two wildcards in a row'
   END;
 BEGIN

@@ -12,16 +12,25 @@ BEGIN
   SET LOCAL DateStyle = ISO;
   SET LOCAL IntervalStyle = postgres;
   SET LOCAL TimeZone = UTC;
+  SET LOCAL bytea_output = hex;
+  SET LOCAL extra_float_digits = 1;
+  SET LOCAL quote_all_identifiers = off;
   SET LOCAL plpgsql.extra_errors = none;
   -- Functions call each other; their order in the folder does not matter.
   SET LOCAL check_function_bodies = off;
   -- How rows are stored.
   SET LOCAL default_tablespace = '';
   SET LOCAL default_table_access_method = heap;
-  SET LOCAL row_security = on;
+  -- Rows that a policy hides are an error.
+  SET LOCAL row_security = off;
   SET LOCAL client_min_messages = warning;
-  -- Triggers and foreign keys act during the installation. Only a role that may set this can have another value.
-  IF current_setting('session_replication_role') <> 'origin' THEN
+  -- It takes as long as it needs. PostgreSQL 15 and 16 have no transaction_timeout.
+  SET LOCAL statement_timeout = 0;
+  IF current_setting('transaction_timeout', true) IS NOT NULL THEN
+    PERFORM set_config('transaction_timeout', '0', true);
+  END IF;
+  -- Triggers and foreign keys act during the installation. The database or the role may have a value that this role may not change.
+  IF current_setting('session_replication_role') <> 'origin' AND has_parameter_privilege('session_replication_role', 'SET') THEN
     SET LOCAL session_replication_role = origin;
   END IF;
 END

@@ -56,7 +56,7 @@ BEGIN
     ), wanted AS (
       SELECT f.oid, s.setting
       FROM function AS f
-      JOIN rule AS g ON f.proname = ANY (string_to_array(regexp_replace(g.functions, '\s+', ' ', 'g'), ' '))
+      JOIN rule AS g ON f.proname = ANY (string_to_array(regexp_replace(g.functions, E'\\s+', ' ', 'g'), ' '))
       CROSS JOIN unnest(g.settings) AS s (setting)
       UNION
       SELECT f.oid, 'search_path=pg_catalog, pg_temp' FROM function AS f WHERE f.prosecdef

@@ -44,7 +44,12 @@ CONNECT_ERRORS: list[tuple[str, str, ExitCode]] = [
     (r'database "(.+?)" does not exist', "the database does not exist: create it with `createdb`", UNREACHABLE),
     (r'role "(.+?)" does not exist', "the role does not exist: see the user in database.dsn", UNREACHABLE),
     (r"no pg_hba\.conf entry", "the server does not let this user in from here: see its pg_hba.conf", UNREACHABLE),
-    (r"session is read-only", "the server is a standby: name the primary in database.dsn", UNREACHABLE),
+    (r"in hot standby mode", "the server is a standby: name the primary in database.dsn", UNREACHABLE),
+    (
+        r"session is read-only",
+        "the server is a standby, or default_transaction_read_only is on: see target_session_attrs in database.dsn",
+        UNREACHABLE,
+    ),
     (
         r"could not translate host name|Name or service not known",
         "the host is not known: see the host in database.dsn",
@@ -114,7 +119,11 @@ STATEMENT_ERRORS: list[tuple[tuple[type[psycopg.Error], ...], str, ExitCode]] = 
         "the schema is missing or older than this version, run `pgrouse migrate`",
         ExitCode.BAD_CONFIG,
     ),
-    ((errors.ReadOnlySqlTransaction,), "this is a standby, name the primary in database.dsn", UNREACHABLE),
+    (
+        (errors.ReadOnlySqlTransaction,),
+        "default_transaction_read_only is on for this role, database or server (`pgrouse doctor` says what to change), or this is a standby",
+        UNREACHABLE,
+    ),
 ]
 
 
@@ -163,6 +172,8 @@ def _meaning(error: psycopg.Error) -> tuple[str, str, ExitCode]:
 
 
 def _right_needed(message: str) -> str:
+    if "row-level security" in message:
+        return "run `pgrouse migrate`, which switches it off"
     if "for database" in message:
         return "GRANT CREATE ON DATABASE to this user, or connect as the owner of the database"
     if "must be owner" in message or "permission denied to set role" in message:

@@ -35,11 +35,11 @@ def cut(error: str, characters: int) -> str:
     if len(error) <= characters:
         return error
     line = error_line(error)
-    end = "…" + error[len(error) - characters + 1 :]
+    end = "..." + error[len(error) - characters + 3 :]
     if error_line(end) == line:
         return end
     line = line[: characters // 2]
-    return f"{line}\n…\n{error[len(error) - (characters - 3 - len(line)) :]}"
+    return f"{line}\n...\n{error[len(error) - (characters - 5 - len(line)) :]}"
 
 
 def to_storable_text(text: str) -> str:

@@ -13,7 +13,7 @@ _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2
 MICROSECOND = 1e-6
 # Unit, its seconds, and below which number it is used.
 UNITS = (
-    ("µs", MICROSECOND, 1000),
+    ("us", MICROSECOND, 1000),
     ("ms", 1e-3, 1000),
     ("s", 1, 120),
     ("m", 60, 120),

@@ -15,7 +15,7 @@ from psycopg import OperationalError, ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import DeadlockDetected
 
-from pgrouse import search_path
+from pgrouse import session_settings
 from pgrouse.config import dsn as dsns
 from pgrouse.errors import ConfigError, DatabaseUnreachable, PgrouseError, SchemaMismatch
 from pyspark_pgrouse.replica import ReplayTarget, wait_for_replay
@@ -44,7 +44,13 @@ TRANSIENT_ERRORS = re.compile(
     r"Connection refused|No such file or directory|server closed the connection"
     r"|the database system is (?:starting up|shutting down|in recovery mode|not yet accepting connections)"
 )
-# What a pooler answers that allows no options at connect; then search_path stays the role's.
+# The settings of a session of ours, as options at connect. One that not all versions of the server have would be refused.
+OPTIONS = " ".join(
+    f"-c {name}={value}".replace(", ", ",") if "," in value else f"-c {name}=" + value.replace(" ", "\\ ")
+    for name, value in session_settings.SETTINGS.items()
+    if name != "transaction_timeout"
+)
+# What a pooler answers that allows no options at connect; then the settings stay the role's.
 OPTIONS_REJECTED = "unsupported startup parameter"
 # How much ADBC gathers before it hands out a batch. Batches a quarter of it cost an export an eighth more time.
 BATCH_BYTES = 16 * 1024 * 1024
@@ -89,7 +95,7 @@ def connect(dsn: str | None) -> psycopg.Connection[Any]:
         DatabaseUnreachable: with the reason that libpq gave, without the password.
     """
     try:
-        return search_path.fix(psycopg.connect(conninfo(dsn), autocommit=True))
+        return session_settings.set_up(psycopg.connect(conninfo(dsn), autocommit=True))
     except psycopg.OperationalError as error:
         raise DatabaseUnreachable(_redacted(error, dsn)) from None  # the cause would show what it was given
 
@@ -99,15 +105,15 @@ def _redacted(error: BaseException, dsn: str | None) -> str:
     return f"no connection to PostgreSQL: {dsns.redact(reason, dsns.secrets(dsn))}"
 
 
-def dsn_for_adbc(dsn: str | None, *, path: bool = True) -> str:
+def dsn_for_adbc(dsn: str | None, *, are_set: bool = True) -> str:
     """Return what ADBC's driver is to connect with; never empty, since it takes no empty one.
 
-    It asks things before the first statement of ours, so the path is fixed when it connects (see pgrouse.search_path). path: whether it is.
+    It asks things before the first statement of ours, so the settings are given when it connects. are_set: whether they are.
     """
-    if not path:
+    if not are_set:
         return conninfo(dsn)
     given = str(conninfo_to_dict(conninfo(dsn)).get("options") or os.environ.get("PGOPTIONS", ""))
-    return make_conninfo(conninfo(dsn), options=f"{given} -c search_path=pg_catalog,pg_temp".strip())
+    return make_conninfo(conninfo(dsn), options=f"{given} {OPTIONS}".strip())
 
 
 def run_with_retry(
@@ -204,14 +210,14 @@ def _set_values(conn: Any, values: str) -> None:
 def _opened(dsn: str | None, retry_timeout_s: float) -> Any:
     from adbc_driver_postgresql import dbapi  # noqa: PLC0415 - slow to import: only reads need it
 
-    path = True
+    are_set = True
     for _ in _attempts(retry_timeout_s):
         try:
-            return dbapi.connect(dsn_for_adbc(dsn, path=path), autocommit=True)
+            return dbapi.connect(dsn_for_adbc(dsn, are_set=are_set), autocommit=True)
         except dbapi.Error as error:
             lost = DatabaseUnreachable(_redacted(error, dsn))
-            if path and OPTIONS_REJECTED in str(error):
-                path = False
+            if are_set and OPTIONS_REJECTED in str(error):
+                are_set = False
                 continue
             if not TRANSIENT_ERRORS.search(str(error)):
                 break

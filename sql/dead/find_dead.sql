@@ -1,6 +1,6 @@
 -- Find dead messages that match all filters (NULL = any), the oldest first, page by page.
 -- Called by: redrive_where, pgrouse redrive. Locks: nothing.
--- p_since, p_until: when they died. p_error: a text that their error contains, in any case. p_after: the last id of the previous page.
+-- p_since, p_until: when they died. p_error: a text that their error contains; A to Z in any case. p_after: the last id of the previous page.
 -- p_redriven: include those that were put back.
 -- It reads dead messages only, by their index, topic by topic, and of each topic no further than the page goes: in the order of the index,
 -- since a bitmap, or a sort, would read all of them first.
@@ -50,7 +50,7 @@ BEGIN
       AND a.archived_at >= v_since AND (a.archived_at, a.id) > (v_since, v_after) AND a.archived_at < v_until
       AND (p_result IS NULL OR a.result = p_result)
       AND (p_fingerprint IS NULL OR a.error_fingerprint = p_fingerprint)
-      AND (p_error IS NULL OR strpos(lower(a.error), lower(p_error)) > 0)
+      AND (p_error IS NULL OR strpos(lower(a.error COLLATE "C"), lower(p_error COLLATE "C")) > 0)
       AND (p_redriven OR (SELECT true FROM messages.redrive_log AS r WHERE r.archived_id = a.id LIMIT 1) IS NULL)
     ORDER BY a.archived_at, a.id
     LIMIT p_limit

@@ -32,11 +32,11 @@ BEGIN
   IF p_payload IS NOT NULL AND (
     EXISTS (
       SELECT FROM messages.message_archive AS a
-      WHERE a.id = p_id AND (a.headers ? 'pgrouse-encrypted-by' OR substring(a.body FOR 4) = '\x93504752'))
+      WHERE a.id = p_id AND (a.headers ? 'pgrouse-encrypted-by' OR substring(a.body FOR 4) = E'\\x93504752'))
     OR EXISTS (
       SELECT FROM messages.dead_letter AS c JOIN messages.message AS m ON m.id = c.message_id
       WHERE c.origin_id = p_id
-        AND (m.headers ? 'pgrouse-encrypted-by' OR substring(m.body FOR 4) = '\x93504752'))) THEN
+        AND (m.headers ? 'pgrouse-encrypted-by' OR substring(m.body FOR 4) = E'\\x93504752'))) THEN
     RAISE EXCEPTION 'message % is encrypted, a payload by hand would not be', p_id
       USING ERRCODE = '22023', HINT = 'redrive it as it is, or publish another with the key';
   END IF;

@@ -26,7 +26,7 @@ BEGIN
     JOIN pg_class AS c ON c.oid = i.indexrelid AND c.relnamespace = 'messages'::regnamespace
     WHERE NOT (i.indisvalid AND i.indisready AND i.indislive)
     UNION ALL
-    SELECT 'public_rights', 'fail', format('PUBLIC may %s %s', lower(string_agg(g.privilege, ', ')), g.object),
+    SELECT 'public_rights', 'fail', format('PUBLIC may %s %s', lower(string_agg(g.privilege, ', ') COLLATE "C"), g.object),
            'run `pgrouse migrate`, which takes it away'
     FROM (
       SELECT a.privilege_type, format('messages.%s', c.relname)

@@ -21,8 +21,10 @@ BEGIN
     ('planner', 'plan_cache_mode', 'auto', 'warn', 'each call is planned again, or with a plan for other values'),
     ('planner', 'jit_above_cost', '>=10000', 'warn', 'short statements are compiled, which takes longer than to run them')
   ), given AS (
-    SELECT h.*, current_setting(h.name) AS value, NULL::text AS whose
+    -- Of the first kind, sessions of pgrouse have their own: what counts is what others begin with.
+    SELECT h.*, CASE h.code WHEN 'settings' THEN s.reset_val ELSE s.setting END AS value, NULL::text AS whose
     FROM harmful AS h
+    JOIN pg_settings AS s ON s.name = h.name
     UNION ALL
     SELECT h.*, substr(c.setting, length(h.name) + 2),
            CASE WHEN s.setrole = 0 AND s.setdatabase = 0 THEN 'ROLE ALL'

@@ -46,7 +46,7 @@ BEGIN
            format('ALTER TABLE messages.%I RESET (autovacuum_enabled);', c.relname)
     FROM pg_class AS c
     WHERE c.relnamespace = 'messages'::regnamespace AND c.relkind = 'r'
-      AND EXISTS (SELECT FROM unnest(c.reloptions) AS o (given) WHERE o.given ~* '^autovacuum_enabled=(f|n|0|off)')
+      AND EXISTS (SELECT FROM unnest(c.reloptions) AS o (given) WHERE lower(o.given COLLATE "C") ~ '^autovacuum_enabled=(f|n|0|off)')
     UNION ALL
     SELECT 'identities', CASE WHEN q.taken > 0.99 THEN 'fail' ELSE 'warn' END,
            format('messages.%s has given out %s %% of its numbers', q.sequencename, round(q.taken::numeric * 100, 1)),

@@ -6,7 +6,7 @@ LANGUAGE sql
 IMMUTABLE
 AS $$
   SELECT string_agg(format('%s (message %s)', h.place ->> 'worker', h.place ->> 'id'), ', ' ORDER BY h.n)
-      || CASE WHEN jsonb_array_length(p_held) > 3 THEN ', …' ELSE '' END
+      || CASE WHEN jsonb_array_length(p_held) > 3 THEN ', ...' ELSE '' END
   FROM jsonb_array_elements(p_held) WITH ORDINALITY AS h (place, n)
   WHERE h.n <= 3
 $$;

@@ -25,13 +25,14 @@ BEGIN
     -- Before its rows are moved: one that came in between would not fit the default partition any more and fail the ATTACH.
     LOCK TABLE messages.message_archive_default IN ACCESS EXCLUSIVE MODE;
     EXECUTE format('CREATE TABLE messages.%I (LIKE messages.message_archive INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name);
+    EXECUTE format('ALTER TABLE messages.%I REPLICA IDENTITY FULL, DISABLE ROW LEVEL SECURITY', v_name);
     EXECUTE format(
       'WITH moved AS (DELETE FROM messages.message_archive_default WHERE archived_at >= %1$L AND archived_at < %2$L RETURNING *) '
       'INSERT INTO messages.%3$I SELECT * FROM moved',
-      v_day || ' 00:00+00', v_day + 1 || ' 00:00+00', v_name);
+      to_char(v_day, 'YYYY-MM-DD 00:00+00'), to_char(v_day + 1, 'YYYY-MM-DD 00:00+00'), v_name);
     EXECUTE format(
       'ALTER TABLE messages.message_archive ATTACH PARTITION messages.%I FOR VALUES FROM (%L) TO (%L)',
-      v_name, v_day || ' 00:00+00', v_day + 1 || ' 00:00+00');
+      v_name, to_char(v_day, 'YYYY-MM-DD 00:00+00'), to_char(v_day + 1, 'YYYY-MM-DD 00:00+00'));
     v_did := v_did + 1;
   END LOOP;
 

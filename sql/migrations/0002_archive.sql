@@ -39,6 +39,11 @@ CREATE TABLE messages.message_archive (
 
 CREATE TABLE messages.message_archive_default PARTITION OF messages.message_archive DEFAULT;
 
+-- A table without a key that a publication names (one FOR ALL TABLES names this) refuses to delete rows, unless it has this. It costs something
+-- only where wal_level is logical. Each partition has its own: see maintain_partitions.
+ALTER TABLE messages.message_archive REPLICA IDENTITY FULL;
+ALTER TABLE messages.message_archive_default REPLICA IDENTITY FULL;
+
 CREATE INDEX message_archive_id  ON messages.message_archive (id);
 CREATE INDEX message_archive_xid ON messages.message_archive (archive_xid, id);
 CREATE INDEX message_archive_dead ON messages.message_archive (topic, archived_at, id)

@@ -36,5 +36,7 @@ CREATE TABLE messages.dead_count (
   count   bigint      NOT NULL CHECK (count > 0),
   died_at timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+-- It has no key, and a publication may name it: see message_archive.
+ALTER TABLE messages.dead_count REPLICA IDENTITY FULL;
 CREATE INDEX dead_count_topic ON messages.dead_count (topic, result);
 CREATE INDEX dead_count_time ON messages.dead_count (died_at) WHERE died_at IS NOT NULL;

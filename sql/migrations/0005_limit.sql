@@ -46,6 +46,8 @@ CREATE TABLE messages.depth_change (
   topic  text   COLLATE "C" NOT NULL,
   change bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+-- It has no key, and a publication may name it: see message_archive.
+ALTER TABLE messages.depth_change REPLICA IDENTITY FULL;
 CREATE INDEX depth_change_topic ON messages.depth_change (topic);
 
 -- The keys that block further publishes of topics with key_ttl: until their message has ended (free_at NULL), or until free_at.

@@ -20,4 +20,6 @@ CREATE TABLE messages.breaker_count (
   succeeded bigint NOT NULL,
   failed    bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+-- It has no key, and a publication may name it: see message_archive.
+ALTER TABLE messages.breaker_count REPLICA IDENTITY FULL;
 CREATE INDEX breaker_count_topic ON messages.breaker_count (topic);

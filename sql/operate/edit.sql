@@ -23,7 +23,7 @@ BEGIN
     RAISE EXCEPTION 'headers of an edit are a JSON %', jsonb_typeof(p_headers) USING ERRCODE = '22023', HINT = 'use an object';
   END IF;
   SELECT m.topic::text AS topic, m.claim_id, coalesce(md5(messages.display_json(m.payload)), md5(m.body)) AS seen,
-         m.headers ? 'pgrouse-encrypted-by' OR substring(m.body FOR 4) = '\x93504752' AS is_encrypted
+         m.headers ? 'pgrouse-encrypted-by' OR substring(m.body FOR 4) = E'\\x93504752' AS is_encrypted
   INTO v_message
   FROM messages.message AS m WHERE m.id = p_id FOR NO KEY UPDATE;
   IF NOT FOUND THEN

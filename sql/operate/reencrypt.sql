@@ -30,7 +30,7 @@ BEGIN
     FROM unnest(p_ids, p_seen, p_bodies, p_states) AS n (id, seen, body, state)
     WHERE m.id = n.id AND m.id = ANY (v_held)
       -- From one envelope to another: nothing else is written by this way.
-      AND (n.body IS NULL OR (substring(m.body FOR 4) = '\x93504752' AND substring(n.body FOR 4) = '\x93504752'))
+      AND (n.body IS NULL OR (substring(m.body FOR 4) = E'\\x93504752' AND substring(n.body FOR 4) = E'\\x93504752'))
       AND (n.state IS NULL OR (m.state ? 'pgrouse-encrypted-by' AND n.state ? 'pgrouse-encrypted-by'))
       AND n.seen = md5(coalesce(md5(m.body), '') || coalesce(md5(m.state::text), ''))
     RETURNING m.id, m.topic::text AS topic

@@ -6,7 +6,7 @@ LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
-  v_offset text[] := regexp_match(p_time_zone, '^(?:UTC|GMT)?([+-])0?(\d{1,2})(?::?00)?$', 'i');
+  v_offset text[] := regexp_match(p_time_zone, E'^(?:UTC|GMT)?([+-])0?(\\d{1,2})(?::?00)?$', 'i');
 BEGIN
   -- These names are abbreviations too, and AT TIME ZONE takes them for those: winter time, all the year.
   IF p_time_zone IN ('CET', 'EET', 'MET', 'WET') THEN
@@ -22,7 +22,7 @@ BEGIN
     problem := format('is "%s"', coalesce(p_time_zone, 'NULL'));
     hint := 'use an IANA name, like ' || coalesce(
       (SELECT z.name FROM pg_timezone_names AS z
-       WHERE z.name !~ '^posix' AND (lower(z.name) = lower(p_time_zone) OR lower(z.name) LIKE '%/' || lower(p_time_zone)) ORDER BY z.name LIMIT 1),
+       WHERE z.name !~ '^posix' AND (lower(z.name COLLATE "C") = lower(p_time_zone COLLATE "C") OR lower(z.name COLLATE "C") LIKE '%/' || lower(p_time_zone COLLATE "C")) ORDER BY z.name LIMIT 1),
       'UTC or Europe/Berlin');
   END IF;
 END

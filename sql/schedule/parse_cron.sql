@@ -11,12 +11,12 @@ IMMUTABLE
 AS $$
 DECLARE
   v_settings constant text[] := '{minute,hour,day of month,month,day of week}'::text[];
-  v_text  text := lower(btrim(regexp_replace(coalesce(p_cron, ''), '\s+', ' ', 'g')));
+  v_text  text := lower(btrim(regexp_replace(coalesce(p_cron, ''), E'\\s+', ' ', 'g')) COLLATE "C");
   v_parts text[];
   v_field record;
 BEGIN
-  IF v_text ~ '^\d{1,5} ?(s|sec|secs|second|seconds)$' THEN
-    seconds := substring(v_text FROM '^\d+')::integer;
+  IF v_text ~ E'^\\d{1,5} ?(s|sec|secs|second|seconds)$' THEN
+    seconds := substring(v_text FROM E'^\\d+')::integer;
     IF seconds NOT BETWEEN 1 AND 86400 THEN
       problem := format('interval is "%s"', p_cron);
       hint := 'use 1 seconds to 86400 seconds';

@@ -18,21 +18,21 @@ DECLARE
   v_step  integer;
 BEGIN
   bits := 0;
-  FOREACH v_item IN ARRAY regexp_split_to_array(lower(p_text), ',') LOOP
+  FOREACH v_item IN ARRAY regexp_split_to_array(lower(p_text COLLATE "C"), ',') LOOP
     IF p_field = 'day of month' AND v_item IN ('l', '$') THEN
       bits := bits | 1;
       CONTINUE;
     END IF;
-    v_parts := regexp_match(v_item, '^(?:\*|(\d{1,2}|[a-z]{3})(?:-(\d{1,2}|[a-z]{3}))?)(?:/(\d{1,3}))?$');
+    v_parts := regexp_match(v_item, E'^(?:\\*|(\\d{1,2}|[a-z]{3})(?:-(\\d{1,2}|[a-z]{3}))?)(?:/(\\d{1,3}))?$');
     v_from := CASE
       WHEN v_item LIKE '*%' THEN v_low
-      WHEN v_parts[1] ~ '^\d' THEN v_parts[1]::integer
+      WHEN v_parts[1] ~ E'^\\d' THEN v_parts[1]::integer
       ELSE array_position(v_names, v_parts[1]) - 1 + v_low END;
     v_step := coalesce(v_parts[3]::integer, 1);
     v_to := CASE
       WHEN v_item LIKE '*%' OR (v_parts[2] IS NULL AND v_parts[3] IS NOT NULL) THEN v_high
       WHEN v_parts[2] IS NULL THEN v_from
-      WHEN v_parts[2] ~ '^\d' THEN v_parts[2]::integer
+      WHEN v_parts[2] ~ E'^\\d' THEN v_parts[2]::integer
       ELSE array_position(v_names, v_parts[2]) - 1 + v_low END;
 
     hint := CASE

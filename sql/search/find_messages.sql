@@ -1,7 +1,7 @@
 -- Find messages that match all filters (NULL = any), page by page: running ones by id; waiting ones topic by topic in the order of claims;
 -- ended ones with the latest published first. If only dead messages are wanted, the latest dead come first.
 -- Called by: the dashboard, GET /v1/messages. Locks: nothing; it only reads.
--- p_states: ready, delayed, retrying, running, and results. p_error: a text that the (last) error has, whatever its case. p_path: a
+-- p_states: ready, delayed, retrying, running, and results. p_error: a text that the (last) error has; A to Z in any case. p_path: a
 -- jsonpath that must match in the payload; with p_value: the match must equal it (a string, number, true, false or null).
 -- p_since, p_until: when those that ended did, when the others were published. p_topics: patterns of LIKE, one of which the topic has to
 -- fit.

@@ -14,7 +14,7 @@ AS $$
      AND ((p_search).channel IS NULL OR p_channel = (p_search).channel)
      AND ((p_search).key IS NULL OR p_key = (p_search).key)
      AND ((p_search).fingerprint IS NULL OR p_fingerprint = (p_search).fingerprint)
-     AND ((p_search).error IS NULL OR strpos(lower(p_error), lower((p_search).error)) > 0)
+     AND ((p_search).error IS NULL OR strpos(lower(p_error COLLATE "C"), lower((p_search).error COLLATE "C")) > 0)
      AND ((p_search).headers IS NULL OR p_headers @> (p_search).headers)
      AND ((p_search).worker IS NULL OR p_worker = (p_search).worker OR starts_with(p_worker, (p_search).worker || '/'))
      AND ((p_search).attempts IS NULL OR p_attempts >= (p_search).attempts)

@@ -18,6 +18,10 @@ DECLARE
   v_at       timestamptz := coalesce((p_place ->> 2)::timestamptz, '-infinity');
   v_id       bigint      := coalesce((p_place ->> 3)::bigint, 0);
   v_from     timestamptz := CASE WHEN 'ready' <> ALL ((p_search).states) THEN v_now ELSE '-infinity' END;
+  -- The last of all texts in the order of bytes. A literal would have to fit the encoding of the database.
+  v_last_channel text    := CASE
+    WHEN getdatabaseencoding() LIKE 'EUC%' THEN convert_from(E'\\xfefe', getdatabaseencoding())
+    ELSE chr(CASE getdatabaseencoding() WHEN 'UTF8' THEN 1114111 ELSE 255 END) END;
   v_to       timestamptz := CASE WHEN NOT (p_search).states && ARRAY['delayed', 'retrying'] THEN v_now ELSE 'infinity' END;
 BEGIN
   v_page := ('{}', '{}', 0, NULL, NULL);
@@ -89,7 +93,7 @@ BEGIN
            AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
     FROM messages.message AS m
     WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL
-      AND m.channel >= coalesce((p_search).channel, '') COLLATE "C" AND m.channel <= coalesce((p_search).channel, U&'\+10FFFF') COLLATE "C"
+      AND m.channel >= coalesce((p_search).channel, '') COLLATE "C" AND m.channel <= coalesce((p_search).channel, v_last_channel) COLLATE "C"
       AND (m.channel, m.priority, m.available_at, m.id)
         > (coalesce(v_channel, '') COLLATE "C", coalesce(v_priority, -1), CASE WHEN v_channel IS NULL THEN '-infinity' ELSE v_at END, CASE WHEN v_channel IS NULL THEN 0 ELSE v_id END)
     ORDER BY m.channel, m.priority, m.available_at, m.id

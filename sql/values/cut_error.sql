@@ -15,11 +15,11 @@ BEGIN
     RETURN p_error;
   END IF;
   v_line := messages.error_line(p_error);
-  v_end := '…' || right(p_error, p_characters - 1);
+  v_end := '...' || right(p_error, p_characters - 3);
   IF messages.error_line(v_end) = v_line THEN
     RETURN v_end;
   END IF;
   v_line := left(v_line, p_characters / 2);
-  RETURN v_line || E'\n…\n' || right(p_error, p_characters - 3 - char_length(v_line));
+  RETURN v_line || E'\n...\n' || right(p_error, p_characters - 5 - char_length(v_line));
 END
 $$;

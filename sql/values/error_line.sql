@@ -14,12 +14,12 @@ DECLARE
   v_line text;
 BEGIN
   IF strpos(v_text, ' Exception Group Traceback ') > 0 THEN
-    v_text := regexp_replace(regexp_replace(v_text, '^ *\| ', '', 'gn'), '^ *\+[-+ 0-9]*$\n?', '', 'gn');
+    v_text := regexp_replace(regexp_replace(v_text, E'^ *\\| ', '', 'gn'), E'^ *\\+[-+ 0-9]*$\\n?', '', 'gn');
   END IF;
   -- Greedy: everything before the last frame.
-  v_line := (regexp_match(v_text, '^.*(?:^|\n)  File "[^\n]*(?:\n[ \t][^\n]*)*\n([^\n]+)'))[1];
+  v_line := (regexp_match(v_text, E'^.*(?:^|\\n)  File "[^\\n]*(?:\\n[ \\t][^\\n]*)*\\n([^\\n]+)'))[1];
   IF v_line IS NULL THEN
-    v_line := (regexp_match(v_text, '^(?:Traceback[^\n]*\n(?:[ \t][^\n]*\n)*)?([^\n]*)'))[1];
+    v_line := (regexp_match(v_text, E'^(?:Traceback[^\\n]*\\n(?:[ \\t][^\\n]*\\n)*)?([^\\n]*)'))[1];
   END IF;
   RETURN v_line;
 END

@@ -21,7 +21,7 @@ DECLARE
       'roles of a token are viewer, publisher, worker and operator'
     WHEN p_topics IS NULL OR cardinality(p_topics) NOT BETWEEN 1 AND 100 OR EXISTS (
       SELECT FROM unnest(p_topics) AS t (topic)
-      WHERE (t.topic ~ '^(\*|[A-Za-z0-9][A-Za-z0-9._:-]*\*?)$' AND octet_length(t.topic) <= 200) IS NOT TRUE) THEN
+      WHERE (t.topic ~ E'^(\\*|[A-Za-z0-9][A-Za-z0-9._:-]*\\*?)$' AND octet_length(t.topic) <= 200) IS NOT TRUE) THEN
       'topics of a token are 1 to 100 names, or beginnings that end with *'
     WHEN p_expires NOT BETWEEN '1 second' AND '36500 days' THEN 'a token expires after 1 second to 36500 days'
   END;

@@ -25,6 +25,10 @@ QUERIES: dict[str, LiteralString] = {
         FROM pg_class AS c LEFT JOIN pg_class AS t ON t.oid = c.reltoastrelid
         WHERE {OURS} AND c.relkind IN ('r', 'p', 'c')
     """,
+    "replica identity": f"""
+        SELECT c.oid::regclass::text, c.relreplident::text FROM pg_class AS c
+        WHERE {OURS} AND c.relkind IN ('r', 'p') AND c.relreplident <> 'd'
+    """,
     "column": f"""
         SELECT c.oid::regclass || '.' || a.attname, a.attnum::text, format_type(a.atttypid, a.atttypmod),
           CASE WHEN a.attnotnull THEN 'not null' ELSE '' END, nullif(a.attcollation, 0)::regcollation::text,

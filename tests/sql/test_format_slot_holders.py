@@ -11,4 +11,4 @@ def test_three_holders_are_named_and_the_others_are_indicated(queue: Queue) -> N
     holders = [{"worker": "w", "id": each} for each in (1, 2, 3, 4)]
 
     assert queue.call("format_slot_holders", Jsonb(holders[:1])) == "w (message 1)"
-    assert queue.call("format_slot_holders", Jsonb(holders)) == "w (message 1), w (message 2), w (message 3), …"
+    assert queue.call("format_slot_holders", Jsonb(holders)) == "w (message 1), w (message 2), w (message 3), ..."

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 import psycopg
 
-from pgrouse import search_path
+from pgrouse import session_settings
 from pgrouse.alerts.sinks import with_sinks
 from pgrouse.cli.lazy_group import shared_options
 from pgrouse.cli.output import Output
@@ -82,7 +82,7 @@ class CliSession:
         """Yield a connection in a read-only transaction with a time limit."""
         with self.connect() as conn, conn.transaction():
             conn.execute(b"SET TRANSACTION READ ONLY")
-            conn.execute(search_path.LOCAL)
+            conn.execute(session_settings.LOCAL)
             conn.execute(READ_TIMEOUT)
             yield conn
 

@@ -46,13 +46,13 @@ def run(conn: psycopg.Connection[Any], call: Call[T]) -> T:
     """Make a call and return its result. Errors of the server are psycopg's."""
     # A cursor of our own: the factories of the connection would change what comes back.
     with psycopg.Cursor(conn, row_factory=tuple_row) as cursor:
-        return call.read(cursor.execute(call.statement, call.values).fetchall())
+        return call.read(cursor.execute(call.statement, call.values, binary=True).fetchall())
 
 
 async def run_async(conn: psycopg.AsyncConnection[Any], call: Call[T]) -> T:
     """Make a call and return its result. Errors of the server are psycopg's."""
     async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
-        await cursor.execute(call.statement, call.values)
+        await cursor.execute(call.statement, call.values, binary=True)
         return call.read(await cursor.fetchall())
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 import psycopg
 from psycopg.rows import dict_row
 
-from pgrouse import search_path
+from pgrouse import search_path, session_settings
 from pgrouse.client import message_query, policy_change, schedule
 from pgrouse.client.call import Call, interval, run
 from pgrouse.client.calls import alert, dead, maintenance, operate, search, worker
@@ -70,7 +70,7 @@ class Client:
         self._is_own = isinstance(where, str)
         with own_errors():
             self.conn: psycopg.Connection[Any] = (
-                search_path.fix(psycopg.connect(where, autocommit=True)) if isinstance(where, str) else where
+                session_settings.set_up(psycopg.connect(where, autocommit=True)) if isinstance(where, str) else where
             )
 
     def __enter__(self) -> Client:

@@ -16,9 +16,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from pgrouse import search_path
-from pgrouse.client import pooler
+from pgrouse import search_path, session_settings
 from pgrouse.backoff import FailureLog
+from pgrouse.client import pooler
 from pgrouse.client.idle_check import check_idle, check_idle_async
 from pgrouse.client.pool_connection import FAILURES, AsyncPoolConnection, PoolConnection
 from pgrouse.errors import ConfigError, DatabaseUnreachable
@@ -34,18 +34,9 @@ DEFAULTS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15000,
     # With several hosts in the DSN this finds the primary; on one host it refuses a standby, where nothing could be claimed.
-    "target_session_attrs": "read-write",
+    "target_session_attrs": "primary",
     "client_encoding": "utf8",
 }
-# The first statement. The path: see search_path. Above READ COMMITTED ends are left to the tick, and settles may fail to serialize. Not as startup
-# options, which a pooler refuses; and behind a pooler, which invents the process id that it tells, the session belongs to others too: there
-# nothing is set.
-SET_UP = b"""
-    SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),
-           CASE WHEN pg_catalog.current_setting('default_transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed'
-                THEN pg_catalog.set_config('default_transaction_isolation', 'read committed', false) END
-    WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
-"""
 # Errors about a message that the server cannot return have none of these classes: they are about the connection, a lock, the schema, rights.
 NOT_CAUSED_BY_MESSAGE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "55", "57")
 # Where the server says that it has no memory for more locks: any role that may connect can take all of that.
@@ -103,7 +94,7 @@ class Database:
         return 2 if self.settings.prepare else None
 
     async def connect(self, role: str) -> psycopg.AsyncConnection:
-        """Open an autocommit connection for one loop, READ COMMITTED whatever the default of the database is."""
+        """Open an autocommit connection for one loop, with the settings of ours."""
         self.opened[role] += 1
         conn = await psycopg.AsyncConnection.connect(
             self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare
@@ -121,7 +112,7 @@ class Database:
         conn = await psycopg.AsyncConnection.connect(
             self._named(self.listen_conninfo, "listener"), autocommit=True, prepare_threshold=None
         )
-        await self._begin(conn, search_path.fix_async(conn))
+        await self._begin(conn, session_settings.set_up_async(conn))
         listen = sql.SQL("; ").join(sql.SQL("LISTEN {}").format(sql.Identifier(c)) for c in channels)
         await self._begin(conn, conn.execute(listen))
         return conn
@@ -137,11 +128,11 @@ class Database:
 
     @staticmethod
     async def _set_up(conn: psycopg.AsyncConnection) -> None:
-        answer = await conn.execute(SET_UP, [conn.info.backend_pid], prepare=False)
+        answer = await conn.execute(session_settings.SET_UP, [conn.info.backend_pid], prepare=False)
         await pooler.adapt_async(conn, direct=answer.rowcount == 1)
 
     def connect_blocking(self, role: str) -> psycopg.Connection:
-        """Open an autocommit connection for a thread, READ COMMITTED whatever the default of the database is.
+        """Open an autocommit connection for a thread, with the settings of ours.
 
         Raises:
             DatabaseUnreachable: with the reason that libpq gave.
@@ -149,7 +140,7 @@ class Database:
         self.opened[role] += 1
         try:
             conn = psycopg.connect(self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare)
-            return self._committed(conn)
+            return self._set_up_blocking(conn)
         except psycopg.OperationalError as error:
             raise DatabaseUnreachable(f"no connection to PostgreSQL: {' '.join(str(error).split())}") from error
 
@@ -159,16 +150,18 @@ class Database:
 
         Raises:
             DatabaseUnreachable: with the reason that libpq gave.
+            ConfigError: a setting of the session keeps the queue from working.
         """
         with self.connect_blocking("start") as conn, closed_after(START_S, conn):
+            session_settings.check(conn)
             conn.execute(SET_TIMEOUTS, [conn.info.backend_pid], prepare=False)
             with search_path.fixed(conn):
                 yield conn
 
-    def _committed(self, conn: psycopg.Connection) -> psycopg.Connection:
+    def _set_up_blocking(self, conn: psycopg.Connection) -> psycopg.Connection:
         try:
             with closed_after(self.connect_timeout_s, conn):
-                answer = conn.execute(SET_UP, [conn.info.backend_pid], prepare=False)
+                answer = conn.execute(session_settings.SET_UP, [conn.info.backend_pid], prepare=False)
                 pooler.adapt(conn, direct=answer.rowcount == 1)
         except BaseException:
             conn.close()

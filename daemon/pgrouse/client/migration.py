@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,13 +11,13 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from pgrouse import search_path
+from pgrouse import session_settings
 from pgrouse.errors import DatabaseUnreachable
 from pgrouse.install import schema
 from pgrouse.publishing.drivers.connection_types import DjangoConnection, SqlalchemyConnection
 
 # What the installation sets for the rest of the transaction.
-SETTINGS = ("lock_timeout", "check_function_bodies", "client_min_messages")
+SETTINGS = ("lock_timeout", "transaction_timeout", *re.findall(r"SET LOCAL ([\w.]+)", schema.script("session.sql").decode()))
 
 
 def migrate(where: psycopg.Connection[Any] | SqlalchemyConnection | DjangoConnection | str) -> list[str]:
@@ -49,7 +50,7 @@ def _connected(dsn: str) -> Iterator[psycopg.Connection[Any]]:
         conn = psycopg.connect(dsn, autocommit=True)
     except psycopg.OperationalError as error:
         raise DatabaseUnreachable(f"no connection to PostgreSQL: {' '.join(str(error).split())}") from error
-    with search_path.fix(conn):
+    with session_settings.set_up(conn):
         yield conn
 
 
@@ -89,7 +90,8 @@ def _joined(conn: psycopg.Connection[Any]) -> Iterator[None]:
     if conn.info.transaction_status is not TransactionStatus.INTRANS:
         yield
         return
-    before = [conn.execute("SELECT pg_catalog.current_setting(%s)", [name]).fetchone() for name in SETTINGS]
+    before = [conn.execute("SELECT pg_catalog.current_setting(%s, true)", [name]).fetchone() for name in SETTINGS]
     yield
     for name, value in zip(SETTINGS, before, strict=True):
-        conn.execute("SELECT pg_catalog.set_config(%s, %s, true)", [name, *(value or ())])
+        if value not in (None, (None,)):  # this version of the server has it
+            conn.execute("SELECT pg_catalog.set_config(%s, %s, true)", [name, *value])

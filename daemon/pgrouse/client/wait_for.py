@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from pgrouse import search_path
+from pgrouse import session_settings
 from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls import wake as calls
 from pgrouse.client.message_result import LISTEN, PROCESS, REGISTER_FOR, UNLISTEN, MessageResult, Wait
@@ -96,7 +96,7 @@ def wait_for(
         )
     refuse_on_event_loop("wait_for", "an async connection, or await Waiter.ended()")
     if isinstance(where, str):
-        with search_path.fix(psycopg.connect(where, autocommit=True)) as conn:
+        with session_settings.set_up(psycopg.connect(where, autocommit=True)) as conn:
             return _run(conn, wait)
     if isinstance(where, psycopg.Connection) and _can_listen(where):
         return _run(where, wait)

@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from pgrouse import search_path
+from pgrouse import session_settings
 from pgrouse.backoff import FailureLog
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import wake as calls
@@ -112,7 +112,7 @@ class Waiting:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        async with await search_path.fix_async(
+        async with await session_settings.set_up_async(
             await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
         ) as conn:
             conn.add_notify_handler(lambda notified: self._notify(notified.payload))

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import psycopg
 
-from pgrouse import devdb, search_path
+from pgrouse import devdb, session_settings
 from pgrouse.demo.screen import Screen
 from pgrouse.errors import ExitCode, PgrouseError
 from pgrouse.install import schema
@@ -79,7 +79,7 @@ class DemoEnvironment:
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open an autocommit connection."""
-        return search_path.fix(psycopg.connect(self.dsn, autocommit=True, application_name="pgrouse demo"))
+        return session_settings.set_up(psycopg.connect(self.dsn, autocommit=True, application_name="pgrouse demo"))
 
     def install(self) -> None:
         """Install the schema and the tables of the examples, new and empty.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgrouse import search_path
+from pgrouse import session_settings
 from pgrouse.config.dsn import redact
 from pgrouse.errors import DatabaseUnreachable
 
@@ -37,7 +37,7 @@ class ExternalServer:
         try:
             with psycopg.connect(self._dsn, connect_timeout=10) as conn:
                 self._version = (conn.info.parameter_status("server_version") or "").split(" ")[0]
-                conn.execute(search_path.LOCAL)
+                conn.execute(session_settings.LOCAL)
                 found = conn.execute(
                     "SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'pg_cron'"
                 ).fetchone()

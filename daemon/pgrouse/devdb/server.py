@@ -17,7 +17,7 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
-from pgrouse import search_path
+from pgrouse import session_settings
 from pgrouse.devdb import os_user, postmaster
 from pgrouse.devdb.installation import Installation
 from pgrouse.errors import DatabaseUnreachable
@@ -183,7 +183,7 @@ class PrivateServer:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-10:]) if self.log.exists() else self._said()
 
     def _make_database(self) -> None:
-        with search_path.fix(psycopg.connect(self.dsn("postgres"), autocommit=True)) as conn:
+        with session_settings.set_up(psycopg.connect(self.dsn("postgres"), autocommit=True)) as conn:
             if not conn.execute("SELECT FROM pg_database AS d WHERE d.datname = %s", [self.database]).rowcount:
                 conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(self.database)))
         if self.pg_cron:

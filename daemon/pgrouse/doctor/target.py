@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from pgrouse import search_path
+from pgrouse import session_settings
 from pgrouse.client.database import Database, closed_after
 from pgrouse.config.config import Config
 from pgrouse.config.dsn import redact, secrets
@@ -74,7 +74,7 @@ class DoctorTarget:
         """Yield the connection in a read-only transaction with a time limit."""
         with self.bounded(self.conn), self.conn.transaction():
             self.conn.execute("SET TRANSACTION READ ONLY")
-            self.conn.execute(search_path.LOCAL)
+            self.conn.execute(session_settings.LOCAL)
             self.conn.execute(LIMITS, [f"{self.within_s * 1000:.0f}ms"])
             yield self.conn
 

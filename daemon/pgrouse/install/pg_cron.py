@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import class_row, scalar_row, tuple_row
 
-from pgrouse import search_path
+from pgrouse import search_path, session_settings
 from pgrouse.errors import PgrouseError, SchemaMismatch
 from pgrouse.install.schema import script
 
@@ -288,7 +288,7 @@ def _cron(conn: Connection, place: CronPlacement) -> Iterator[Connection]:
         text = f"pg_cron keeps its jobs in the database {place.cron}, which cannot be reached ({_line(error)})"
         fix = "create it, or let this role connect to it, or use one that may"
         raise CronUnavailable(CronFinding(CronFindingKind.NOT_VISIBLE, None, text, fix)) from error
-    with search_path.fix(cron):
+    with session_settings.set_up(cron):
         yield cron
 
 

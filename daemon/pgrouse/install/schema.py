@@ -19,7 +19,7 @@ from typing import Any, Literal
 import psycopg
 from psycopg import errors, sql
 
-from pgrouse import search_path
+from pgrouse import search_path, session_settings
 from pgrouse.errors import MigrationEdited, SchemaMismatch
 
 # One lock for all who install the schema in one database. It is taken before anything else: `CREATE SCHEMA IF NOT EXISTS` itself races.
@@ -88,13 +88,15 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
     anyone else owns it himself and needs CREATE on the database.
 
     Raises:
-        SchemaMismatch: a superuser calls this, and a role that is none can act as the owner of the schema. Or a migration drops a function
+        SchemaMismatch: an event trigger hides rows as often as they are shown. Or a superuser calls this, and a role that is none can act as the owner of the schema. Or a migration drops a function
             that a view or function outside of the schema is bound to. Or the schema is newer than this version.
         MigrationEdited: a migration in the ledger has another text in this version.
+        ConfigError: a setting of the session makes it impossible.
         psycopg.errors.LockNotAvailable: another session holds a table of the schema for longer than 5 s; nothing was changed, try again.
     """
     with conn.transaction(force_rollback=dry_run), search_path.fixed(conn):
         conn.execute(script("session.sql"))
+        session_settings.check(conn, session_settings.WRITING)
         conn.execute("SET LOCAL lock_timeout = '60s'")
         _lock(conn)
         # Publishers and workers queue up behind a lock that is waited for: rather give up, and try again when the long reader is gone.
@@ -114,6 +116,7 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
         conn.execute("SELECT messages.maintain_partitions()")
         conn.execute(script("grants.sql"))
         _grant_again(conn, granted)
+        _show_all_rows(conn)
         # Within a longer transaction of the caller's the owner's rights must not linger.
         conn.execute("RESET ROLE")
     return [each.name for each in pending]
@@ -138,6 +141,11 @@ def check(conn: psycopg.Connection) -> None:
     """
     if conn.execute("SELECT pg_catalog.to_regclass('messages.migration')").fetchone() == (None,):
         raise SchemaMismatch("the database has no schema `messages`: run `pgrouse migrate`")
+    if hidden := _hidden(conn):
+        raise SchemaMismatch(
+            f"row-level security is on for {', '.join(hidden[:3])}{' and others' * (len(hidden) > 3)}, which hides rows of the queue: "  # noqa: PLR2004
+            "run `pgrouse migrate`, which switches it off"
+        )
     wanted = _migrations((each.kind, each.name) for each in scripts())
     found = _migrations(conn.execute("SELECT kind, name FROM messages.migration"))
     if missing := sorted(wanted - found):
@@ -145,6 +153,28 @@ def check(conn: psycopg.Connection) -> None:
             f"the schema is older than this version (no migration {missing[0]}): run `pgrouse migrate`"
         )
     _refuse_newer(found, wanted)
+
+
+# By the row, rights are no concern of the queue: a row that is hidden is one that was lost.
+HIDDEN = """
+    SELECT c.oid::pg_catalog.regclass::pg_catalog.text FROM pg_catalog.pg_class AS c
+    WHERE c.relnamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('messages')::pg_catalog.oid AND c.relrowsecurity
+    ORDER BY 1
+"""
+
+
+def _hidden(conn: psycopg.Connection[Any]) -> list[str]:
+    """Return the tables of which policies hide rows: an event trigger may say so of each new table."""
+    return [name for (name,) in conn.execute(HIDDEN)]
+
+
+def _show_all_rows(conn: psycopg.Connection[Any]) -> None:
+    for name in _hidden(conn):
+        conn.execute(f"ALTER TABLE {name} DISABLE ROW LEVEL SECURITY".encode())
+    if hidden := _hidden(conn):
+        raise SchemaMismatch(
+            f"an event trigger switches row-level security on again for {hidden[0]}: leave the schema messages out in that trigger"
+        )
 
 
 def _migrations(names: Iterable[tuple[Any, ...]]) -> set[str]:

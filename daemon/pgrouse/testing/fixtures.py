@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from pgrouse import devdb, search_path
+from pgrouse import devdb, search_path, session_settings
 from pgrouse.install import schema
 from pgrouse.testing.database_url import DatabaseUrl
 
@@ -41,7 +41,7 @@ def database(dsn: str | None = None) -> Iterator[DatabaseUrl]:
     try:
         _run(server.dsn(), sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         try:
-            with search_path.fix(psycopg.connect(server.dsn(name), autocommit=True)) as conn:
+            with session_settings.set_up(psycopg.connect(server.dsn(name), autocommit=True)) as conn:
                 schema.migrate(conn)
             yield DatabaseUrl.of(server.dsn(name))
         finally:
@@ -118,5 +118,5 @@ def _is_dead(host: str, pid: int, kind: str) -> bool:
 
 
 def _run(dsn: str, statement: sql.Composed) -> None:
-    with search_path.fix(psycopg.connect(dsn, autocommit=True)) as conn:
+    with session_settings.set_up(psycopg.connect(dsn, autocommit=True)) as conn:
         conn.execute(statement)

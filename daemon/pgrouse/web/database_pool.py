@@ -16,9 +16,9 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from pgrouse import search_path
-from pgrouse.client import pooler
+from pgrouse import session_settings
 from pgrouse.backoff import FailureLog
+from pgrouse.client import pooler
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.database import Database as DatabaseConnector
 from pgrouse.client.pool_connection import FAILURES, AsyncPoolConnection
@@ -42,6 +42,7 @@ MAX_WAITING = 500
 RECONNECT_S = 1.0
 # What a transaction may take beyond twice the time of a statement.
 GRACE_S = 5.0
+SETTINGS = sql.SQL(session_settings.LOCAL.decode())
 
 
 async def read_rows(conn: Connection, call: Call[list[R]]) -> list[Row]:
@@ -91,9 +92,9 @@ class DatabasePool:
         await self.pool.open(wait=False)
 
     async def _configure(self, conn: Connection) -> None:
-        """Fix the path, and bound what runs outside of the transactions below. Behind a pooler it would stay with anyone who comes next."""
+        """Set it up, and bound what runs outside of the transactions below. Behind a pooler it would stay with anyone who comes next."""
         self._opened.add(conn)
-        answer = await conn.execute(search_path.FIX, [conn.info.backend_pid], prepare=False)
+        answer = await conn.execute(session_settings.SET_UP, [conn.info.backend_pid], prepare=False)
         await pooler.adapt_async(conn, direct=answer.rowcount == 1)
         if answer.rowcount:
             wait_ms = round(self.statement_timeout.total_seconds() * 1000)
@@ -162,10 +163,8 @@ class DatabasePool:
     def _begin(self, mode: str, within: timedelta | None) -> sql.Composed:
         wait_ms = max(1, round((within or self.statement_timeout).total_seconds() * 1000))
         # To compile a query costs more than any query of a page does.
-        begin = sql.SQL(
-            "BEGIN{}; SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = {}; SET LOCAL jit = off"
-        )
-        return begin.format(sql.SQL(mode), sql.Literal(wait_ms))
+        begin = sql.SQL("BEGIN{}; {}; SET LOCAL statement_timeout = {}; SET LOCAL jit = off")
+        return begin.format(sql.SQL(mode), SETTINGS, sql.Literal(wait_ms))
 
     @asynccontextmanager
     async def _transaction(self, begin: sql.Composed) -> AsyncIterator[Connection]:

@@ -26,7 +26,7 @@ class DeadFilter:
     Attributes:
         range: one of RANGES: how far back.
         topic: only this topic; "" = all.
-        error: only errors that contain this text, in any case; "" = all.
+        error: only errors that contain this text, A to Z in any case; "" = all.
         sort: one of SORTS.
     """
 

@@ -66,7 +66,7 @@ def three_digits(value: float) -> str:
 
 
 def duration(value: float | timedelta | None) -> str:
-    """Write how long: `85µs`, `4.2ms`, `17m`."""
+    """Write how long: `85us`, `4.2ms`, `17m`."""
     return NONE if value is None or (isinstance(value, float) and math.isnan(value)) else show_age(value)
 
 

@@ -58,7 +58,7 @@ class Search:
     Attributes:
         topic, channel, key, fingerprint: exactly this one.
         state: a state, a result, or waiting, scheduled, live, dead, ended.
-        error: a text that the last error has, whatever its case.
+        error: a text that the last error has; A to Z in any case.
         payload: `customer.id = 42`, or a jsonpath.
         header: `tenant = acme`.
         worker: runs it, or ended it.

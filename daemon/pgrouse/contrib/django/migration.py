@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from django.core.management.base import CommandError
 
-from pgrouse import search_path
+from pgrouse import session_settings
 from pgrouse.client import policy_change
 from pgrouse.contrib.django import project
 from pgrouse.handlers.discovery import with_declared
@@ -28,7 +28,7 @@ def install_schema(using: str = "default", verbosity: int = 1, **_: Any) -> None
     if using != project.alias() or not project.option("migrate", True):
         return
     try:
-        with search_path.fix(psycopg.connect(project.dsn(), autocommit=True)) as conn:
+        with session_settings.set_up(psycopg.connect(project.dsn(), autocommit=True)) as conn:
             applied = [] if schema.is_up_to_date(conn) else schema.migrate(conn)
             _apply_policies(conn)
     except psycopg.errors.InsufficientPrivilege as error:

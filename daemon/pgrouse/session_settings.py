@@ -1,0 +1,112 @@
+"""The settings of a session of ours, whatever the server, the database, the role or the environment says.
+
+They change what a statement means, what it returns, or how long it may take. The first statement of each connection of ours sets them. That is not done where the session belongs to others too (behind a pooler in
+transaction mode), nor on connections of users and handlers: there `check` says what does not fit, and a transaction may set them for itself.
+docs/operating/environments.md lists them, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import sql
+
+from pgrouse import search_path
+from pgrouse.errors import ConfigError
+
+# What a statement means and what it returns.
+MEANING = {
+    "search_path": search_path.PATH,
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "array_nulls": "on",
+    "standard_conforming_strings": "on",
+    "transform_null_equals": "off",
+    "quote_all_identifiers": "off",
+    # Rows that a policy hides are an error then: a missing message would look like one that has ended.
+    "row_security": "off",
+}
+# How long things may take: each wait of ours has a bound of its own.
+TIMEOUTS = {"statement_timeout": "0", "lock_timeout": "0", "transaction_timeout": "0", "idle_session_timeout": "0"}
+# Above READ COMMITTED ends are left to the tick, and settles may fail to serialize.
+ISOLATION = {"default_transaction_isolation": "read committed"}
+SETTINGS = MEANING | ISOLATION | TIMEOUTS
+# These are not set here: the one is set on purpose, and only a superuser may set the other.
+WRITING = {"transaction_read_only": "off", "session_replication_role": "origin"}
+# What nothing works without. Where a session is ours alone, only those of WRITING can differ.
+NEEDED = {"DateStyle": "ISO", "IntervalStyle": "postgres", "array_nulls": "on"} | ISOLATION | WRITING
+# By the setting to change, where that has another name.
+CHANGED_BY = {"transaction_read_only": "default_transaction_read_only"}
+
+C = TypeVar("C", bound="psycopg.Connection[Any]")
+A = TypeVar("A", bound="psycopg.AsyncConnection[Any]")
+
+
+def _set(settings: dict[str, str], *, local: bool) -> str:
+    """Return what sets those that differ. A setting that this version of the server does not have is left out by it."""
+    each = (
+        f"CASE WHEN pg_catalog.current_setting('{name}', true) OPERATOR(pg_catalog.<>) '{value}'"
+        f" THEN pg_catalog.set_config('{name}', '{value}', {str(local).lower()}) END"
+        for name, value in settings.items()
+    )
+    return f"SELECT {', '.join(each)}"
+
+
+# For a session, if it is the caller's alone: a pooler invents the process id that it tells. Not as startup options, which a pooler refuses.
+SET_UP = f"{_set(SETTINGS, local=False)} WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s".encode()
+# For one transaction, as the first statement in it: also through a pooler.
+LOCAL = _set(MEANING, local=True).encode()
+FOUND = b"""
+    SELECT s.name, pg_catalog.current_setting(s.name), pg_catalog.current_database()
+    FROM pg_catalog.pg_settings AS s
+    WHERE s.name OPERATOR(pg_catalog.=) ANY (%s::pg_catalog.text[]) AND NOT pg_catalog.pg_is_in_recovery()
+"""
+
+
+def set_up(conn: C) -> C:
+    """Give a new connection what a session of ours has; return it. One that fails is closed. Through a pooler it prepares no statements."""
+    try:
+        if conn.execute(SET_UP, [conn.info.backend_pid], prepare=False).rowcount == 0:
+            conn.prepare_threshold = None
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+async def set_up_async(conn: A) -> A:
+    """Do the same with an async one."""
+    try:
+        if (await conn.execute(SET_UP, [conn.info.backend_pid], prepare=False)).rowcount == 0:
+            conn.prepare_threshold = None
+    except BaseException:
+        await conn.close()
+        raise
+    return conn
+
+
+def check(conn: psycopg.Connection[Any], needed: Mapping[str, str] = NEEDED) -> None:
+    """Make sure that no setting of this session keeps the queue from working.
+
+    Raises:
+        ConfigError: a setting does; says which, and what changes it.
+    """
+    rows = psycopg.Cursor(conn).execute(FOUND, [list(needed)], prepare=False).fetchall()
+    if problems := list(_problems(rows, conn.info.user)):
+        raise ConfigError("; ".join(problems))
+
+
+def _problems(rows: Iterable[tuple[Any, ...]], user: str) -> Iterator[str]:
+    for name, value, database in rows:
+        if value.split(",")[0] == NEEDED[name] or (name, value) == ("session_replication_role", "local"):
+            continue
+        setting = CHANGED_BY.get(name, name)
+        change = sql.SQL("ALTER ROLE {} IN DATABASE {} SET {} = {}").format(
+            sql.Identifier(user), sql.Identifier(database), sql.Identifier(setting), sql.Literal(NEEDED[name])
+        )
+        yield f"{setting} is {value} here, and pgrouse needs {NEEDED[name]}: {change.as_string()}"

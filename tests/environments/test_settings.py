@@ -1,0 +1,63 @@
+"""Under every setting of a database or a role that can change the meaning of a statement, messages live as they do without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.environments.life import ENDED, Life, configure
+from tests.server.postgres import Database
+
+# Settings that do not disturb each other, together: each database has to be filled.
+PROFILES: dict[str, dict[str, str]] = {
+    "texts": {
+        "DateStyle": "German, DMY", "IntervalStyle": "iso_8601", "TimeZone": "America/St_Johns", "bytea_output": "escape",
+        "extra_float_digits": "-15", "array_nulls": "off", "standard_conforming_strings": "off", "quote_all_identifiers": "on",
+        "transform_null_equals": "on", "client_encoding": "LATIN1", "xmloption": "document", "row_security": "off",
+        "check_function_bodies": "off", "backslash_quote": "off", "default_toast_compression": "pglz",
+    },
+    "rules": {
+        "DateStyle": "SQL, DMY", "IntervalStyle": "sql_standard", "TimeZone": "Pacific/Kiritimati", "search_path": "nowhere",
+        "default_transaction_isolation": "serializable", "default_transaction_deferrable": "on", "synchronous_commit": "off",
+        "plpgsql.variable_conflict": "use_column", "plpgsql.extra_errors": "all", "client_min_messages": "debug1", "commit_delay": "1000",
+        "default_table_access_method": "heap", "escape_string_warning": "off", "lc_messages": "C", "session_replication_role": "local",
+    },
+    "times": {
+        "statement_timeout": "3s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "5s", "idle_session_timeout": "700ms",
+    },
+    "plans": {
+        "enable_indexscan": "off", "enable_indexonlyscan": "off", "enable_bitmapscan": "off", "enable_nestloop": "off", "enable_memoize": "off",
+        "plan_cache_mode": "force_custom_plan", "jit_above_cost": "0", "work_mem": "64kB", "join_collapse_limit": "1",
+        "from_collapse_limit": "1", "geqo_threshold": "2", "parallel_setup_cost": "0", "parallel_tuple_cost": "0",
+        "min_parallel_table_scan_size": "0", "cursor_tuple_fraction": "1", "temp_buffers": "800kB",
+    },
+}  # fmt: skip
+# By the version that has them first.
+NEWER = {"times": {17: {"transaction_timeout": "4s"}}, "rules": {16: {"createrole_self_grant": "set, inherit"}}}
+
+
+def settings_of(profile: str, version: int) -> dict[str, str]:
+    """Return the settings of a profile that this version of the server has."""
+    found = dict(PROFILES[profile])
+    for first, settings in NEWER.get(profile, {}).items():
+        found |= settings if version >= first else {}
+    if profile == "plans":
+        found["debug_parallel_query" if version >= 16 else "force_parallel_mode"] = "on"
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", PROFILES)
+def test_messages_live_as_usual(profile: str, empty_database: Database, life_in: Callable[[Database], Life]) -> None:
+    configure(empty_database, settings_of(profile, empty_database.server.version))
+    life = life_in(empty_database)
+
+    life.install()
+    daemon = life.run()
+    life.publish()
+    ended = life.finish(daemon)
+    life.look()
+    life.leave(daemon)
+
+    assert ended == ENDED
