@@ -18,7 +18,7 @@ from tests.faults.intruders import HOSTILE, VISITOR
 
 Entry = dict[str, Any]
 
-# The server's log as JSON. One file for all of its lives: a restart would begin that of pg_ctl anew.
+# The log of the server as JSON, in one file: the file of pg_ctl begins again at each restart.
 LOGGING = {
     "logging_collector": "on",
     "log_destination": "jsonlog",
@@ -74,7 +74,7 @@ class Disturbances:
 
 
 def of_server(data: Path, database: str, disturbed: Disturbances) -> list[str]:
-    """Return the errors in the log of a server, by its data directory, that nobody caused."""
+    """Return the errors in the log of a server, by its data directory, that the storm did not cause."""
     return [
         f"the server logged {_shown(entry)}"
         for entry in _entries((data / FILE).read_text(errors="replace"))
@@ -92,7 +92,7 @@ def is_expected_of_server(entry: Entry, disturbed: Disturbances) -> bool:
 
 
 def of_daemon(logged: Iterable[Entry], disturbed: Disturbances) -> list[Entry]:
-    """Return the entries in the log of a daemon that report a failure which nobody caused."""
+    """Return the entries in the log of a daemon that report a failure that the storm did not cause."""
     return [entry for entry in logged if not is_expected_of_daemon(entry, disturbed)]
 
 
