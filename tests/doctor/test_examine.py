@@ -64,9 +64,7 @@ def test_a_direct_connection_receives_notifications(examined: Examine) -> None:
     assert levels(examined("pooler", "listener")) == {"pooler": "ok", "listener": "ok"}
 
 
-def test_a_pooler_in_transaction_mode_loses_notifications_and_statements(
-    examined: Examine, pooled: str
-) -> None:
+def test_a_pooler_in_transaction_mode_loses_notifications_and_statements(examined: Examine, pooled: str) -> None:
     found = {each.code: each for each in examined("pooler", "listener", dsn=pooled)}
 
     assert found["listener"].level is Level.FAIL

@@ -17,7 +17,11 @@ from pgrouse.install import schema
 from pgrouse.publishing.drivers.connection_types import DjangoConnection, SqlalchemyConnection
 
 # What the installation sets for the rest of the transaction.
-SETTINGS = ("lock_timeout", "transaction_timeout", *re.findall(r"SET LOCAL ([\w.]+)", schema.script("session.sql").decode()))
+SETTINGS = (
+    "lock_timeout",
+    "transaction_timeout",
+    *re.findall(r"SET LOCAL ([\w.]+)", schema.script("session.sql").decode()),
+)
 
 
 def migrate(where: psycopg.Connection[Any] | SqlalchemyConnection | DjangoConnection | str) -> list[str]:
