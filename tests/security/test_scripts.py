@@ -6,6 +6,7 @@ The files are found by their names' ends, so that a new one is tested too.
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,17 @@ def dump(database: Database) -> str:
     moments = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*")
     lines = [line for line in text.splitlines() if not line.startswith(("\\restrict", "\\unrestrict"))]
     return moments.sub("MOMENT", "\n".join(lines))
+
+
+@pytest.fixture(autouse=True)
+def _pg_dump_is_new_enough(request: pytest.FixtureRequest) -> None:
+    """Skip a test that dumps a database of a server that is newer than pg_dump."""
+    if "server" not in request.fixturenames or shutil.which("pg_dump") is None:
+        return
+    said = subprocess.run(["pg_dump", "--version"], check=True, capture_output=True, text=True).stdout
+    major, server = int(re.findall(r"\d+", said)[0]), request.getfixturevalue("server")
+    if major < server.version:
+        pytest.skip(f"pg_dump is of PostgreSQL {major}, and the server is {server.version}: install its client")
 
 
 @pytest.fixture
