@@ -30,7 +30,7 @@ def block() -> None:
 
 
 def unblock() -> None:
-    """Let the signals through that waited, to the handlers of now. Whoever started this process may have blocked them."""
+    """Let the signals through that waited, to the handlers of now. The process that started this one may have blocked them."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 

@@ -1,6 +1,6 @@
 """The socket between a supervised daemon and its supervisor: what the supervisor orders, and that it is gone.
 
-Orders are no signals: whoever signals a group of processes reaches the daemon and its supervisor, and what the supervisor passes on must not
+Orders are no signals: a signal to a group of processes reaches the daemon and its supervisor, and what the supervisor passes on must not
 count as a second signal. An order is not lost either, at whatever moment of the daemon's start or restart it comes.
 """
 
