@@ -37,15 +37,3 @@ BEGIN
   RETURN ARRAY(SELECT DISTINCT f.topic COLLATE "C" FROM unnest(v_found) AS f (topic) ORDER BY 1 LIMIT p_limit);
 END
 $$;
-
--- The patterns by which LIKE ANY finds topics: of names, and of beginnings that end with *.
--- Called by: list_topics, stats. Locks: nothing.
-CREATE OR REPLACE FUNCTION messages.like_patterns(p_topics text[])
-RETURNS text[]
-LANGUAGE sql
-IMMUTABLE PARALLEL SAFE
-AS $$
-  SELECT ARRAY(
-    SELECT replace(replace(replace(rtrim(t.topic, '*'), '\', '\\'), '_', '\_'), '%', '\%') || CASE WHEN right(t.topic, 1) = '*' THEN '%' ELSE '' END
-    FROM unnest(p_topics) AS t (topic))
-$$;
