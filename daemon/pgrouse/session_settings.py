@@ -47,11 +47,17 @@ C = TypeVar("C", bound="psycopg.Connection[Any]")
 A = TypeVar("A", bound="psycopg.AsyncConnection[Any]")
 
 
+def _may_set(name: str) -> str:
+    """Return the condition: a time limit that the connection string or PGOPTIONS gives is meant for this connection."""
+    given = f"SELECT FROM pg_catalog.pg_settings AS s WHERE s.name OPERATOR(pg_catalog.=) '{name}' AND s.source OPERATOR(pg_catalog.=) 'client'"  # noqa: S608
+    return f"NOT EXISTS ({given})" if name in TIMEOUTS else "true"
+
+
 def _set(settings: dict[str, str], *, local: bool) -> str:
     """Return what sets those that differ. A setting that this version of the server does not have is left out by it."""
     each = (
         f"CASE WHEN pg_catalog.current_setting('{name}', true) OPERATOR(pg_catalog.<>) '{value}'"
-        f" THEN pg_catalog.set_config('{name}', '{value}', {str(local).lower()}) END"
+        f" THEN CASE WHEN {_may_set(name)} THEN pg_catalog.set_config('{name}', '{value}', {str(local).lower()}) END END"
         for name, value in settings.items()
     )
     return f"SELECT {', '.join(each)}"
