@@ -49,7 +49,7 @@ A = TypeVar("A", bound="psycopg.AsyncConnection[Any]")
 
 def _may_set(name: str) -> str:
     """Return the condition: a time limit that the connection string or PGOPTIONS gives is meant for this connection."""
-    given = f"SELECT FROM pg_catalog.pg_settings AS s WHERE s.name OPERATOR(pg_catalog.=) '{name}' AND s.source OPERATOR(pg_catalog.=) 'client'"  # noqa: S608
+    given = f"SELECT FROM pg_catalog.pg_settings AS s WHERE s.name OPERATOR(pg_catalog.=) '{name}' AND s.source OPERATOR(pg_catalog.=) 'client'"
     return f"NOT EXISTS ({given})" if name in TIMEOUTS else "true"
 
 
