@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import threading
 from types import FrameType
 
 import psycopg
@@ -95,8 +96,12 @@ class WebServer(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End: requests first, then what serves them. A database that does not answer holds up neither the one nor the other."""
-        process_exit.exit_after(SHUTDOWN_S + STOP_MARGIN_S, self._abandon)
+        """End: requests first, then what serves them. A database that does not answer holds up neither the one nor the other.
+
+        In another thread than the main one the process is not the server's: it goes on, and is not ended.
+        """
+        if threading.current_thread() is threading.main_thread():
+            process_exit.exit_after(SHUTDOWN_S + STOP_MARGIN_S, self._abandon)
         await super().shutdown(sockets)
 
     def _abandon(self) -> None:
