@@ -18,14 +18,15 @@ BEGIN
     ORDER BY e.topic COLLATE "C", e.key COLLATE "C"
   LOOP
     -- Read first: a row that is held must not be locked, its message could not end before this transaction does.
-    v_holder := messages.key_holder(v_each.topic, v_each.key);
-    IF v_holder.message_id IS NULL THEN
+    LOOP
+      v_holder := messages.key_holder(v_each.topic, v_each.key);
+      EXIT WHEN v_holder.message_id IS NOT NULL;
       INSERT INTO messages.held_key AS h (topic, key, message_id) VALUES (v_each.topic, v_each.key, v_each.id)
       ON CONFLICT (topic, key) DO UPDATE SET message_id = excluded.message_id, free_at = NULL WHERE h.free_at <= messages.now();
-      CONTINUE WHEN FOUND;
-      v_holder := messages.key_holder(v_each.topic, v_each.key);
-    END IF;
-    CONTINUE WHEN v_each.is_forced;
+      EXIT WHEN FOUND;
+      -- Another session was faster. The row is locked now; it holds the key, or its time has passed since.
+    END LOOP;
+    CONTINUE WHEN v_holder.message_id IS NULL OR v_each.is_forced;
     RAISE EXCEPTION 'key "%" of topic % is held by message % until %', v_each.key, v_each.topic, v_holder.message_id,
       coalesce(v_holder.free_at::text, 'it has ended')
       USING ERRCODE = '23505', SCHEMA = 'messages', TABLE = 'held_key', CONSTRAINT = 'held_key_pkey',

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from psycopg import errors
 
+from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue
 
 HOLD = "SELECT messages.hold_keys(%s, %s, %s, %s)"
@@ -64,3 +65,31 @@ def test_of_two_concurrent_publishes_of_a_key_the_second_is_refused(
 
     with pytest.raises(errors.UniqueViolation, match="held by message 1 until it has ended"):
         second.result(timeout=60)
+
+
+# As if a second passed before each look at the holder.
+SLOW_LOOK = """
+    ALTER FUNCTION messages.key_holder RENAME TO found_holder;
+    CREATE FUNCTION messages.key_holder(p_topic text, p_key text) RETURNS messages.held_key
+    BEGIN ATOMIC
+      SELECT set_config('messages.fake_now', (messages.now() + interval '1 s')::text, false);
+      SELECT messages.found_holder(p_topic, p_key);
+    END
+"""
+
+
+def test_a_key_that_becomes_free_between_two_looks_at_its_holder_is_taken(
+    own_queue: Queue, own_database: Database, background: Background, eventually: Callable[..., Any]
+) -> None:
+    own_queue.policy("t", key_ttl="1 hour")
+    own_queue.conn.execute(SLOW_LOOK)
+    own_queue.stop_clock("2026-01-01 12:00:00+00")
+    first = Queue(own_database.connect())
+    with first.conn.transaction():
+        first.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'k', 1, '2026-01-01 12:00:01.5+00')")
+        second = background.start(own_queue.rows, HOLD, [[2], ["t"], ["k"], [False]])
+        eventually(lambda: background.is_blocked(own_queue))
+
+    second.result(timeout=60)
+
+    assert held(own_queue) == [("t", "k", 2)]
