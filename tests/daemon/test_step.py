@@ -213,3 +213,31 @@ def test_a_block_or_a_completion_inside_of_a_transaction_is_refused_at_once(star
         "ctx.transaction() inside of another block of it, or of the function of ctx.step(transaction=True)" in in_step
     )
     assert "ctx.complete() in the function of ctx.step(transaction=True): call it behind the step" in completing
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("transaction", [False, True])
+def test_a_step_that_forgets_to_await_fails_and_runs_again_in_the_next_attempt(
+    start: Start, queue: Queue, journal: Journal, transaction: bool, keeps: bool
+) -> None:
+    queue.policy("job", max_attempts=2, backoff={"kind": "none"})
+    start({"job": "steps:forgets_in_step"})
+
+    published = queue.publish("job", payload=json.dumps({"transaction": transaction, "keeps": keeps}))
+
+    assert ended(queue, published).output == "done"
+    assert ran(journal, published) == [("outer", 1), ("outer", 2), ("inner", 2)]
+    (refused,) = journal.entries("refused")
+    # Which of the two is named depends on the order in which they are destroyed.
+    assert refused["said"].startswith("ctx.")
+    assert refused["said"].endswith("await it")
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'follow'") == 1
+
+
+def test_what_is_made_outside_of_a_step_may_be_awaited_after_it(start: Start, queue: Queue) -> None:
+    start({"job": "steps:makes_before_and_beside"})
+
+    archived = ended(queue, queue.publish("job"))
+
+    assert (archived.output, archived.error) == (3, None)
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'follow'") == 2

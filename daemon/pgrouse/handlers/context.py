@@ -244,7 +244,7 @@ class SharedContext(MessageView, Generic[C, R]):
         if self.completing:
             raise RuntimeError("ctx.step() after ctx.complete(): do all steps before it")
         if self._steps is None:
-            self._steps = Steps(self._message, self._runtime)
+            self._steps = Steps(self._message, self._runtime, self._get_tracker())
         return self._steps
 
     def _to_publish(self, topic: str, payload: Any, options: PublishOptions) -> ContextPublish:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
@@ -13,18 +15,55 @@ T = TypeVar("T")
 
 
 class PublishTracker:
-    """What the handler of one message or batch has to await before it ends."""
+    """What the handler of one message or batch, or one of its steps, has to await before it ends.
 
-    def __init__(self) -> None:
+    Args:
+        outer: that of the handler of a step, or of the step around it: it has to await the same.
+    """
+
+    def __init__(self, outer: PublishTracker | None = None) -> None:
+        self._outer = outer
         self._open: list[ref[TrackedCoroutine[Any]]] = []
         self._never_awaited: list[str] = []
 
     def track(self, coroutine: TrackedCoroutine[T]) -> TrackedCoroutine[T]:
-        """Track a coroutine."""
-        coroutine.on_never_awaited = self._never_awaited.append
-        self._open = [each for each in self._open if not _is_over(each())]
-        self._open.append(ref(coroutine))
+        """Track a coroutine that the calling code has made, also for the step in which it runs."""
+        innermost = self._innermost()
+        coroutine.on_never_awaited = innermost.note_never_awaited
+        innermost.add(ref(coroutine))
         return coroutine
+
+    @contextmanager
+    def step(self) -> Iterator[PublishTracker]:
+        """Return a tracker of what the calling code makes while this block, a step, runs."""
+        before, tracker = _innermost.get(), PublishTracker(self._innermost())
+        _innermost.set(tracker)
+        try:
+            yield tracker
+        finally:
+            # Not by a token, which another context refuses: a coroutine that is given up ends in any.
+            _innermost.set(before)
+
+    def is_inside(self, tracker: PublishTracker) -> bool:
+        """Return whether this is that tracker, or one of its steps."""
+        return self is tracker or (self._outer is not None and self._outer.is_inside(tracker))
+
+    def add(self, coroutine: ref[TrackedCoroutine[Any]]) -> None:
+        """Add a coroutine here, and to the outer ones."""
+        self._open = [each for each in self._open if not _is_over(each())]
+        self._open.append(coroutine)
+        if self._outer is not None:
+            self._outer.add(coroutine)
+
+    def note_never_awaited(self, text: str) -> None:
+        """A coroutine was destroyed and never awaited; text: what there is to say of it."""
+        self._never_awaited.append(text)
+        if self._outer is not None:
+            self._outer.note_never_awaited(text)
+
+    def _innermost(self) -> PublishTracker:
+        found = _innermost.get()
+        return found if found is not None and found.is_inside(self) else self
 
     def raise_if_not_awaited(self) -> None:
         """Make sure that everything was awaited.
@@ -47,6 +86,10 @@ class PublishTracker:
             with suppress(RuntimeError):  # no loop, and so no tasks
                 tasks = {id(task.get_coro()) for task in asyncio.all_tasks()}
         return [each for each in waiting if id(each) not in tasks]
+
+
+# That of the innermost step in which the calling code runs.
+_innermost: ContextVar[PublishTracker | None] = ContextVar("pgrouse_step_tracker", default=None)
 
 
 def _is_over(coroutine: TrackedCoroutine[Any] | None) -> bool:

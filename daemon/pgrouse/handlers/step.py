@@ -26,6 +26,7 @@ from pgrouse.client.calls.run import load_steps, save_step
 from pgrouse.client.message import Message
 from pgrouse.errors import InvalidMessage, InvalidStep, LockLost
 from pgrouse.handlers import step_transaction
+from pgrouse.handlers.publish_tracker import PublishTracker
 from pgrouse.handlers.runtime import AsyncPool, BlockingPool, HandlerRuntime
 from pgrouse.publishing.new_message import LABEL
 from pgrouse.run_sync import run_sync
@@ -91,8 +92,8 @@ class Step:
 class Steps:
     """The steps of one message in one attempt."""
 
-    def __init__(self, message: Message, runtime: HandlerRuntime) -> None:
-        self._message, self._runtime = message, runtime
+    def __init__(self, message: Message, runtime: HandlerRuntime, tracker: PublishTracker) -> None:
+        self._message, self._runtime, self._tracker = message, runtime, tracker
         self._saved: dict[str, str] = {}
         self._is_loaded = False
         self._used_names: set[str] = set()
@@ -169,11 +170,18 @@ class Steps:
     async def _run(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> str:
         if step.transaction and conn is None:
             return await self._run_in_transaction(step, access)
-        text = step.text(await access.value(step, step.function(conn) if step.transaction else step.function()))
+        text = step.text(await self._value(step, access, conn))
         if step.is_saved:
             kept = cast("str", self._runtime.encryption.encrypt_output(self._message, text))
             self._check(step, await self._ask(access, conn, save_step(*self._claim(), step.name, kept)))
         return text
+
+    async def _value(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> Any:
+        """Return what the function returned: not if it has forgotten to await something, which a later attempt would not do either."""
+        with self._tracker.step() as tracker:
+            value = await access.value(step, step.function(conn) if step.transaction else step.function())
+            tracker.raise_if_not_awaited()
+            return value
 
     async def _run_in_transaction(self, step: Step, access: AsyncStepConnection | BlockingStepConnection) -> str:
         names: set[str] = set()

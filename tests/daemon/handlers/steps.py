@@ -329,3 +329,45 @@ async def failed(awaitable):
         await awaitable
     except RuntimeError as error:
         return str(error)
+
+
+async def forgets_in_step(payload, ctx):
+    """Its steps await what is made in them only in the second attempt."""
+
+    async def work(*conn):
+        count(ctx, "outer")
+        made = ctx.publish("follow", 1), ctx.step("inner", count_async, ctx, "inner")
+        if ctx.attempt > 1:
+            await asyncio.gather(*made)
+        if payload["keeps"]:
+            kept.append(made)
+        return "done"
+
+    kept = []
+    try:
+        return await ctx.step("outer", work, transaction=payload["transaction"])
+    except RuntimeError as error:
+        write("refused", ctx, said=str(error))
+        raise
+
+
+async def makes_before_and_beside(payload, ctx):
+    """What is made outside of a step, or in a step beside it, may be awaited when it is over."""
+    made, done = asyncio.Event(), asyncio.Event()
+
+    async def slow():
+        publishing = ctx.publish("follow", 1)
+        made.set()
+        await done.wait()
+        await publishing
+
+    async def fast():
+        await made.wait()
+
+    async def beside():
+        await ctx.step("fast", fast)
+        done.set()
+
+    before = ctx.publish("follow", 2), ctx.step("later", lambda: 3)
+    await asyncio.gather(ctx.step("slow", slow), beside())
+    return (await asyncio.gather(*before))[1]
