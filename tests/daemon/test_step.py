@@ -241,3 +241,49 @@ def test_what_is_made_outside_of_a_step_may_be_awaited_after_it(start: Start, qu
 
     assert (archived.output, archived.error) == (3, None)
     assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'follow'") == 2
+
+
+TRANSACTIONS = """
+    SELECT count(*) AS written, count(DISTINCT x) AS transactions
+    FROM (SELECT xmin::text FROM effect
+          UNION ALL SELECT xmin::text FROM messages.message WHERE topic = 'follow'
+          UNION ALL SELECT xmin::text FROM messages.message_archive WHERE topic IN ('left_in_block', 'left_in_batch')) AS each (x)
+"""
+# What is written in the transaction.
+LEFT = {"left_in_block": 4, "left_in_step": 3, "left_in_batch": 2}
+
+
+@pytest.mark.parametrize("function", LEFT)
+def test_a_transaction_ends_after_the_calls_that_it_leaves_to_tasks(start: Start, queue: Queue, function: str) -> None:
+    queue.conn.execute(EFFECTS)
+    batch = {"batch_size": 1} if function == "left_in_batch" else {}
+    start({function: {"handler": f"steps:{function}", **batch}})
+
+    archived = ended(queue, queue.publish(function, payload="false"))
+
+    assert (archived.result, archived.error) == ("success", None)
+    assert tuple(queue.row(TRANSACTIONS)) == (LEFT[function], 1)
+
+
+@pytest.mark.parametrize("function", LEFT)
+def test_a_transaction_that_fails_cancels_the_calls_that_it_leaves_to_tasks(
+    start: Start, queue: Queue, function: str
+) -> None:
+    queue.conn.execute(EFFECTS)
+    batch = {"batch_size": 1} if function == "left_in_batch" else {}
+    start({function: {"handler": f"steps:{function}", **batch}}, database={"pool_size": 1})
+    queue.policy(function, max_attempts=1)
+    published = queue.publish(function, payload="true")
+
+    assert "ValueError: undone" in ended(queue, published).error
+    assert queue.value("SELECT count(*) FROM effect") == 0
+    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'follow'") == 0
+
+
+def test_a_call_that_fails_in_a_task_fails_the_transaction_that_it_was_left_in(start: Start, queue: Queue) -> None:
+    start({"job": "steps:fails_in_task"})
+    queue.policy("job", max_attempts=1)
+
+    error = ended(queue, queue.publish("job")).error
+
+    assert "a ctx.publish() or ctx.step() in a task failed while the end of its transaction waited for it" in error

@@ -164,7 +164,7 @@ class AsyncBatchContext(SharedBatchContext[AsyncConnection[Any], R]):
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
         """Open a transaction that also completes the batch, as `BatchContext.transaction` does: `async with ctx.transaction() as conn`."""
-        return self._to_transaction().open_async()
+        return self._to_transaction().open_async(self._tracker)
 
 
 class BatchCompletion:

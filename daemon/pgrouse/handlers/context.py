@@ -382,7 +382,7 @@ class AsyncContext(SharedContext[psycopg.AsyncConnection[Any], R]):
 
     def transaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
         """Open a transaction that also completes the message, as `Context.transaction` does: `async with ctx.transaction() as conn`."""
-        return self._to_transaction().open_async()
+        return self._to_transaction().open_async(self._get_tracker())
 
 
 class MessageCompletion:

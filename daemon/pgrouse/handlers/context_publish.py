@@ -45,11 +45,14 @@ class ContextPublish:
         self, connection: Callable[[], AsyncConnection[Any] | None], tracker: PublishTracker
     ) -> TrackedCoroutine[Published]:
         """The same, to be awaited: connection returns the open one then, and tracker knows whether it is awaited."""
-        return tracker.track(TrackedCoroutine(self._publish_async(connection), self._topic))
+        return tracker.track(TrackedCoroutine(self._publish_async(connection, tracker), self._topic))
 
-    async def _publish_async(self, connection: Callable[[], AsyncConnection[Any] | None]) -> Published:
+    async def _publish_async(
+        self, connection: Callable[[], AsyncConnection[Any] | None], tracker: PublishTracker
+    ) -> Published:
         if (conn := connection()) is not None:
-            return cast("Published", await self._on(conn))
+            with tracker.calls.add(conn):
+                return cast("Published", await self._on(conn))
         async with self._runtime.pool.connection() as own:
             return cast("Published", await self._on(own))
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 from weakref import ref
 
+from pgrouse.handlers.open_calls import OpenCalls
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
 
 T = TypeVar("T")
+FAILED_IN_TASK = (
+    "a ctx.publish() or ctx.step() in a task failed while the end of its transaction waited for it: "
+    "await the task inside of the transaction to see its error"
+)
 
 
 class PublishTracker:
@@ -19,10 +24,14 @@ class PublishTracker:
 
     Args:
         outer: that of the handler of a step, or of the step around it: it has to await the same.
+
+    Attributes:
+        calls: those that run on the connection of a transaction.
     """
 
     def __init__(self, outer: PublishTracker | None = None) -> None:
         self._outer = outer
+        self.calls: OpenCalls = OpenCalls() if outer is None else outer.calls
         self._open: list[ref[TrackedCoroutine[Any]]] = []
         self._never_awaited: list[str] = []
 
@@ -43,6 +52,34 @@ class PublishTracker:
         finally:
             # Not by a token, which another context refuses: a coroutine that is given up ends in any.
             _innermost.set(before)
+
+    @asynccontextmanager
+    async def transaction(self, conn: Any) -> AsyncIterator[None]:
+        """End this block, which has a transaction, after all calls in it: wait for them, or cancel them if it fails.
+
+        Raises:
+            RuntimeError: a call failed that the block did not await.
+        """
+        try:
+            yield
+            await self._await_calls(conn)
+        except BaseException:
+            await self._let_tasks_begin()
+            self.calls.cancel(conn)
+            await self.calls.wait(conn)
+            raise
+
+    async def _await_calls(self, conn: Any) -> None:
+        failures = self.calls.failures(conn)
+        await self._let_tasks_begin()
+        await self.calls.wait(conn)
+        if self.calls.failures(conn) > failures:
+            raise RuntimeError(FAILED_IN_TASK)
+
+    async def _let_tasks_begin(self) -> None:
+        """Let those tasks begin that were created for a call: they belong to the transaction that is open."""
+        if not all(_is_over(each()) for each in self._open):
+            await asyncio.sleep(0)
 
     def is_inside(self, tracker: PublishTracker) -> bool:
         """Return whether this is that tracker, or one of its steps."""

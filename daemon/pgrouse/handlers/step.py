@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
@@ -108,7 +108,7 @@ class Steps:
 
     def run_async(self, step: Step, connection: FindConnection) -> Coroutine[Any, Any, Any]:
         """Return what awaits the result of a step; connection: returns that of the open transaction, if there is one."""
-        return self._result(step, AsyncStepConnection(self._runtime.pool), connection)
+        return self._async_result(step, connection)
 
     def run_blocking(self, step: Step, connection: FindConnection) -> Any:
         """Return the result of a step in a thread."""
@@ -118,6 +118,10 @@ class Steps:
         """The handler's transaction came to nothing, and so did the steps in it: they may be done again."""
         self._used_names -= self._pending
         self._pending.clear()
+
+    async def _async_result(self, step: Step, connection: FindConnection) -> Any:
+        with self._tracker.calls.add(connection()):
+            return await self._result(step, AsyncStepConnection(self._runtime.pool), connection)
 
     async def _result(
         self, step: Step, access: AsyncStepConnection | BlockingStepConnection, connection: FindConnection
@@ -189,7 +193,8 @@ class Steps:
             async with access.transaction() as own:
                 with step_transaction.opened(self, own) as transaction:
                     names = transaction.names
-                    return await self._run(step, access, own)
+                    async with access.block(self._tracker, own):
+                        return await self._run(step, access, own)
         except BaseException:
             # It was rolled back, and with it what the steps in it have kept: they may be done again.
             self._used_names -= names
@@ -224,6 +229,10 @@ class AsyncStepConnection:
         async with self.connection() as own, own.transaction():
             yield own
 
+    def block(self, tracker: PublishTracker, own: Any) -> AbstractAsyncContextManager[None]:
+        """Return the block of a transaction, which ends after all calls in it."""
+        return tracker.transaction(own)
+
     async def run(self, conn: Any, call: Call[T]) -> T:
         """Make a call."""
         return await run_async(conn, call)
@@ -256,6 +265,11 @@ class BlockingStepConnection:
         async with self.connection() as own:
             with own.transaction():
                 yield own
+
+    def block(self, tracker: PublishTracker, own: Any) -> AbstractAsyncContextManager[None]:
+        """Return the block of a transaction: a call in it is over when it returns."""
+        del tracker, own
+        return nullcontext()
 
     async def run(self, conn: Any, call: Call[T]) -> T:
         """Make a call."""

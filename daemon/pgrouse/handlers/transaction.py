@@ -11,7 +11,7 @@ from psycopg import AsyncConnection, Connection
 from pgrouse.client.call import Call, run, run_async
 from pgrouse.client.calls.run import set_progress
 from pgrouse.client.message import Message, claim_refs
-from pgrouse.handlers.publish_tracker import Publisher, tracker_of
+from pgrouse.handlers.publish_tracker import Publisher, PublishTracker, tracker_of
 from pgrouse.handlers.runtime import HandlerRuntime
 
 ROLLED_BACK = "everything in the transaction was rolled back"
@@ -95,14 +95,14 @@ class Transaction:
             completion.end()
 
     @asynccontextmanager
-    async def open_async(self) -> AsyncIterator[AsyncConnection]:
-        """Open it in an async handler."""
+    async def open_async(self, tracker: PublishTracker) -> AsyncIterator[AsyncConnection]:
+        """Open it in an async handler; tracker: of the calls of its context."""
         completion = self._completion
         self._check_alone()
         completion.check_open()
         try:
             async with self._runtime.pool.connection() as conn, conn.transaction():
-                with self._block(conn):
+                async with self._async_block(conn, tracker):
                     yield conn
                 if progress := self._progress_at_end():
                     await run_async(conn, progress)
@@ -129,6 +129,12 @@ class Transaction:
             yield
         finally:
             self._context.connection = None
+
+    @asynccontextmanager
+    async def _async_block(self, conn: AsyncConnection, tracker: PublishTracker) -> AsyncIterator[None]:
+        with self._block(conn):
+            async with tracker.transaction(conn):
+                yield
 
     def _progress_at_end(self) -> Call[list[int]] | None:
         """Make sure that the block may complete what it began with; return the call that writes the last progress, if there is any."""

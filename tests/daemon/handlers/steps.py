@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from work import is_open, until_in_thread, write
@@ -371,3 +372,56 @@ async def makes_before_and_beside(payload, ctx):
     before = ctx.publish("follow", 2), ctx.step("later", lambda: 3)
     await asyncio.gather(ctx.step("slow", slow), beside())
     return (await asyncio.gather(*before))[1]
+
+
+LEFT = []
+
+
+async def leave_calls(ctx, over, fails):
+    """Leave a step and a publish in tasks, as the last thing in a transaction; if that fails the step waits for its end."""
+
+    async def slow(conn):
+        with suppress(TimeoutError):
+            # Behind the end of the transaction, if that does not wait.
+            await asyncio.wait_for(over.wait(), None if fails else 0.5)
+        await conn.execute(INSERT, [ctx.id])
+        await ctx.publish("follow", 1)
+
+    step = asyncio.create_task(ctx.step("slow", slow, transaction=True))
+    await asyncio.sleep(0)
+    LEFT.extend([step, asyncio.create_task(ctx.publish("follow", 2))])
+
+
+async def left_in_block(fails, ctx):
+    over = asyncio.Event()
+    try:
+        async with ctx.transaction():
+            await leave_calls(ctx, over, fails)
+            fail_if(fails)
+    finally:
+        over.set()
+
+
+async def left_in_step(fails, ctx):
+    over = asyncio.Event()
+
+    async def work(conn):
+        await leave_calls(ctx, over, fails)
+        fail_if(fails)
+
+    try:
+        await ctx.step("outer", work, transaction=True)
+    finally:
+        over.set()
+        await asyncio.wait(LEFT)
+
+
+async def left_in_batch(payloads, ctx):
+    async with ctx.transaction():
+        LEFT.append(asyncio.create_task(ctx.publish("follow", 1)))
+        fail_if(payloads[0])
+
+
+async def fails_in_task(payload, ctx):
+    async with ctx.transaction():
+        LEFT.append(asyncio.create_task(ctx.publish("follow", 1, priority="high")))
