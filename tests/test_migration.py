@@ -11,6 +11,8 @@ import psycopg
 import pytest
 import sqlalchemy
 from django.db import transaction
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
@@ -118,6 +120,17 @@ def test_settings_of_the_transaction_stay(empty_database: Database) -> None:
         before = conn.execute(SETTINGS).fetchone()
         migrate(conn)
         assert conn.execute(SETTINGS).fetchone() == before
+
+
+def test_a_role_that_is_no_superuser_joins_its_transaction(empty_database: Database) -> None:
+    admin = empty_database.connect()
+    admin.execute("CREATE ROLE migrates_itself LOGIN")
+    admin.execute(sql.SQL("GRANT CREATE ON DATABASE {} TO migrates_itself").format(sql.Identifier(admin.info.dbname)))
+    with psycopg.connect(make_conninfo(empty_database.dsn, user="migrates_itself")) as conn:
+        conn.execute("SET LOCAL statement_timeout = '70s'")
+        migrate(conn)
+        assert conn.execute("SHOW statement_timeout").fetchone() == ("70s",)
+    assert is_installed(empty_database)
 
 
 def test_without_a_server_says_so() -> None:

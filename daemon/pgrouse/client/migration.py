@@ -23,6 +23,12 @@ SETTINGS = (
     *re.findall(r"SET LOCAL ([\w.]+)", schema.script("session.sql").decode()),
 )
 
+# Only what differs: a role may read some settings that it may not set, not even to what they are.
+RESTORE = """
+    SELECT pg_catalog.set_config(%(name)s, %(value)s, true)
+    WHERE pg_catalog.current_setting(%(name)s) OPERATOR(pg_catalog.<>) %(value)s
+"""
+
 
 def migrate(where: psycopg.Connection[Any] | SqlalchemyConnection | DjangoConnection | str) -> list[str]:
     """Install the schema `messages`, or bring it up to date; return the names of what was applied: nothing if it is up to date.
@@ -98,4 +104,4 @@ def _joined(conn: psycopg.Connection[Any]) -> Iterator[None]:
     yield
     for name, value in zip(SETTINGS, before, strict=True):
         if value not in (None, (None,)):  # this version of the server has it
-            conn.execute("SELECT pg_catalog.set_config(%s, %s, true)", [name, *value])
+            conn.execute(RESTORE, {"name": name, "value": value[0]})
