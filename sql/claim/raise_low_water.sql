@@ -10,8 +10,8 @@
 -- (An ungated mark left messages that committed late behind it.) S lies 100 ms in the past, for the moment between the evaluation of
 -- available_at and the xid of its row.
 -- A run moves each mark on from where it is. What is published with an older available_at lies below its mark until a run reads from the
--- left edge again, which lowers the mark and notifies. That takes long behind a held snapshot (0.3 s after a million messages), so the other
--- runs do not: with marks as old as that, each claim would walk over all that was worked since.
+-- left edge again, which lowers or removes the mark and notifies. That takes long behind a held snapshot (0.3 s after a million messages), so
+-- the other runs do not: with marks as old as that, each claim would walk over all that was worked since.
 -- The next run of each kind waits 20 times as long as this one took: at most 5 % of one core for each.
 CREATE OR REPLACE FUNCTION messages.raise_low_water(p_slow interval DEFAULT '0.5 ms')
 RETURNS integer
@@ -65,8 +65,9 @@ BEGIN
         WHERE o.topic = v_place.topic AND o.priority = v_place.priority AND o.at IS NOT DISTINCT FROM v_place.at
         FOR NO KEY UPDATE SKIP LOCKED);
     END IF;
-    IF FOUND AND v_at < v_place.at THEN
-      PERFORM messages.notify_topics(ARRAY[v_place.topic], v_at);
+    -- Also where the mark is removed: who looked before did not see what lay below it.
+    IF FOUND AND v_first < v_place.at THEN
+      PERFORM messages.notify_topics(ARRAY[v_place.topic], v_first);
     END IF;
   END LOOP;
 

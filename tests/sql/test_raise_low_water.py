@@ -238,6 +238,20 @@ def test_a_message_published_with_a_past_time_is_found_after_the_next_run_which_
     assert [c.id for c in queue.claim()] == [past]
 
 
+def test_a_run_that_removes_a_mark_notifies_of_what_was_below_it(queue: Queue, listen: Callable[..., Listener]) -> None:
+    work_off(queue, 10)
+    raise_marks(queue)
+    raise_marks(queue)
+    queue.publish(wait="-1 hour")
+    listener = listen("new_message")
+    queue.arm()
+
+    raise_marks(queue, "1 hour")
+
+    assert mark(queue) is None
+    assert listener.received() == ["t"]
+
+
 def test_without_any_run_some_claims_find_it_too(queue: Queue) -> None:
     work_off(queue, 10)
     raise_marks(queue)
