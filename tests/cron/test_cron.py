@@ -11,6 +11,7 @@ import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from pgrouse import session_settings
 from pgrouse.install import pg_cron as cron
 from pgrouse.install import schema
 from pgrouse.install.pg_cron import CronFinding, CronFindingKind, CronUnavailable
@@ -453,6 +454,19 @@ def test_an_owner_without_superuser_rights_schedules_its_own_jobs_in_the_databas
     assert cron.check(owner) == []
     assert cron.install(owner) == []
     assert cron.remove(owner) == sorted([TICK, PRUNE])
+
+
+def test_an_owner_schedules_its_own_jobs_in_a_session_where_hidden_rows_are_an_error(
+    owner: Connection, jobs: Connection
+) -> None:
+    jobs.execute("GRANT USAGE ON SCHEMA cron TO cron_test_owner")
+    session_settings.set_up(owner)
+
+    assert cron.install(owner) == [TICK, PRUNE]
+    assert cron.remove_left_behind(owner) == []
+    assert cron.check(owner) == []
+    assert cron.remove(owner) == sorted([TICK, PRUNE])
+    assert owner.execute("SHOW row_security").fetchone() == ("off",)
 
 
 def test_a_role_that_cannot_read_the_jobs_gets_an_error_with_the_grant(owner: Connection) -> None:

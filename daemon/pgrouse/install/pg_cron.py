@@ -16,6 +16,7 @@ from typing import Any, ClassVar, LiteralString
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row, scalar_row, tuple_row
 
 from pgrouse import search_path, session_settings
@@ -26,6 +27,12 @@ Connection = psycopg.Connection[Any]
 
 PRUNE = "messages.prune_cron_history"
 MARK = "/* pgrouse */"  # the begin of the command of each job of ours
+# Not through a pooler, where the session has the setting of the database, and belongs to others too.
+SHOW_OWN_JOBS = """
+    SELECT set_config('row_security', 'on', false)
+    FROM (SELECT pg_backend_pid() AS pid) AS me
+    WHERE me.pid = %s AND current_setting('row_security') = 'off'
+"""
 # Jobs run each minute; two may be skipped because a daemon was ticking at that moment.
 SILENT_AFTER_S = 180
 OLDEST = (1, 4)  # what the jobs were tried with
@@ -280,7 +287,8 @@ def _cron(conn: Connection, place: CronPlacement) -> Iterator[Connection]:
         fix = "set shared_preload_libraries = 'pg_cron' and cron.database_name, restart PostgreSQL, " + INSTALL
         raise CronUnavailable(CronFinding(CronFindingKind.ABSENT, None, text, fix))
     if place.is_same_database:
-        yield conn
+        with _own_jobs_visible(conn):
+            yield conn
         return
     try:
         cron = psycopg.connect(conn.info.dsn, dbname=place.cron, password=conn.info.password or None, autocommit=True)
@@ -288,8 +296,19 @@ def _cron(conn: Connection, place: CronPlacement) -> Iterator[Connection]:
         text = f"pg_cron keeps its jobs in the database {place.cron}, which cannot be reached ({_line(error)})"
         fix = "create it, or let this role connect to it, or use one that may"
         raise CronUnavailable(CronFinding(CronFindingKind.NOT_VISIBLE, None, text, fix)) from error
-    with session_settings.set_up(cron):
+    with session_settings.set_up(cron), _own_jobs_visible(cron):
         yield cron
+
+
+@contextmanager
+def _own_jobs_visible(cron: Connection) -> Iterator[None]:
+    """Let the policy of pg_cron show each role its own jobs. In a session of ours it would be an error that it hides those of others."""
+    changed = cron.execute(SHOW_OWN_JOBS, [cron.info.backend_pid], prepare=False).rowcount
+    try:
+        yield
+    finally:
+        if changed and not cron.closed and cron.info.transaction_status is not TransactionStatus.INERROR:
+            cron.execute("SET row_security = off", prepare=False)
 
 
 def _refuse_if_hidden(cron: Connection, place: CronPlacement) -> None:
