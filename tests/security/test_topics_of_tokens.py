@@ -215,6 +215,17 @@ def test_a_token_is_shown_nothing_of_topics_of_others(site: Site, rows: Rows, ro
     assert leaks == {}
 
 
+def test_outputs_of_a_worker_that_is_named_like_the_fan_out_break_no_page(site: Site, rows: Rows) -> None:
+    sent = [rows.send("a.named") for _ in range(3)]
+    claimed = rows.queue.claim("a.named", worker="fan-out")
+    rows.queue.settle("complete", claimed, [Jsonb(None), Jsonb([1]), Jsonb({"fanned_out": 1})])
+
+    with site.client(site.token("viewer", topics=("a.*",), name="of-a")) as client:
+        found = {client.get(f"{path}/{each}").status_code for path in ("/v1/messages", "/messages") for each in sent}
+
+    assert found == {200}
+
+
 def test_the_secrets_can_be_found_by_a_token_of_all_topics(site: Site, rows: Rows) -> None:
     with site.client(site.token("operator", name="of-all")) as client:
         texts = "".join(ask(client, address, {}).text for address in addresses(rows) if "?" not in address)

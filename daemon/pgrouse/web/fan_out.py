@@ -16,12 +16,20 @@ def hide_copies(caller: Caller, row: dict[str, Any]) -> dict[str, Any]:
     """Return a message whose output, as JSON text, names no topic of others."""
     if caller.sees_all or row["worker"] != HANDLED_BY or row["output"] is None:
         return row
-    try:
-        copies = json.loads(row["output"])[CODE]
-    except ValueError:
-        # It was too long to be shown as a whole.
+    copies = _copies(row["output"])
+    if copies is None:
         return row | {"output": None}
     return row | {"output": json.dumps({CODE: {topic: copy for topic, copy in copies.items() if caller.sees(topic)}})}
+
+
+def _copies(output: str) -> dict[str, Any] | None:
+    """Return what an output lists. None: it was too long to be shown as a whole, or is of a worker that calls itself like this."""
+    try:
+        found = json.loads(output)
+    except ValueError:
+        return None
+    copies = found.get(CODE) if isinstance(found, dict) else None
+    return copies if isinstance(copies, dict) else None
 
 
 def may_see_reason(caller: Caller, code: str, detail_json: str | None) -> bool:
