@@ -245,4 +245,4 @@ class TestErrors:
 
         assert described.startswith("Traceback (most recent call last):\n")
         assert described.splitlines()[-1].startswith("ValueError: xxx")
-        assert described.endswith("x… 18,013 characters more\n")
+        assert described.endswith("x... 18,013 characters more\n")

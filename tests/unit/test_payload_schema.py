@@ -33,6 +33,13 @@ def test_a_valid_payload_has_no_problems() -> None:
     assert problems(ORDER, {"id": 7, "lines": ["a"]}) == []
 
 
+def test_a_long_problem_is_cut_in_characters_of_every_encoding() -> None:
+    (problem,) = problems({"properties": {"x" * 500: {"type": "string"}}}, {"x" * 500: 1})
+
+    assert len(problem) == 300
+    assert problem.encode("ascii").endswith(b"x...")
+
+
 def test_every_problem_has_its_location_and_never_a_value() -> None:
     found = problems(ORDER, {"id": "secret", "lines": ["fine", 4711]})
 

@@ -103,7 +103,7 @@ def compile_schema(schema: Any) -> PayloadSchema:
 
 def _describe(error: ValidationError) -> str:
     text = f"{'.'.join(map(str, error.instance_path)) or '(whole)'}: {error.message}"
-    return text if len(text) <= PROBLEM_CHARS else text[: PROBLEM_CHARS - 1] + "…"
+    return text if len(text) <= PROBLEM_CHARS else text[: PROBLEM_CHARS - 3] + "..."
 
 
 def _fix(error: ValidationError) -> str:

@@ -211,7 +211,7 @@ def describe(error: BaseException) -> str:
         "".join(
             part
             if len(part) <= MESSAGE_CHARS
-            else f"{part[:MESSAGE_CHARS]}… {len(part) - MESSAGE_CHARS:,} characters more\n"
+            else f"{part[:MESSAGE_CHARS]}... {len(part) - MESSAGE_CHARS:,} characters more\n"
             for part in parts
         )
     )
