@@ -105,6 +105,30 @@ def test_a_broken_start_waits_for_a_change(development: Development, queue: Queu
     assert eventually(lambda: queue.archived(published), 60).output == 3
 
 
+LIFESPAN = """
+from contextlib import asynccontextmanager
+
+@asynccontextmanager
+async def lifespan():
+    raise ValueError("closed today")
+    yield
+"""
+
+
+def test_one_whose_lifespan_failed_waits_for_a_change_and_is_stopped_by_a_signal(
+    development: Development, database: Database
+) -> None:
+    with_lifespan = '[handlers]\nlifespan = "shop:lifespan"\n'
+    development.write("pgrouse.toml", CONFIG.format(dsn=database.dsn) + with_lifespan)
+    development.write("shop.py", returning(3) + LIFESPAN)
+    development.start()
+    assert development.says("pgrouse: handlers.lifespan: shop:lifespan failed: ValueError: closed today")
+
+    development.process.send_signal(signal.SIGTERM)
+
+    assert development.process.wait(30) == 0
+
+
 def test_a_file_of_configuration_elsewhere_is_corrected_twice(
     development: Development, queue: Queue, database: Database
 ) -> None:

@@ -14,6 +14,7 @@ from pgrouse.cli.error_report import report
 from pgrouse.cli.standard_streams import discard_unwritable, do_without_stdout
 from pgrouse.config.config import find
 from pgrouse.errors import ConfigError, LifespanFailed
+from pgrouse.process import stop_signals
 from pgrouse.process.file_watch import FileWatch, check_installed
 from pgrouse.worker import daemon as service
 from pgrouse.worker import supervisor
@@ -105,6 +106,7 @@ def _run_reloading(session: CliSession) -> int:
         # Before the error is shown: a file that is corrected at once counts.
         watch = watch or _watch_config(session)
         report(error, sys.stderr)
+        stop_signals.deliver_to(stop_signals.end_before_start)
         watch.wait()
         reexec()
 

@@ -9,16 +9,17 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
 from pgrouse import events
 from pgrouse.config import config
-from pgrouse.errors import ConfigError, ExitCode, LifespanFailed
+from pgrouse.errors import ConfigError, ExitCode, LifespanFailed, PgrouseError
 from pgrouse.handlers import loader
 from pgrouse.handlers.handler import Handler
-from pgrouse.process import loop, systemd
+from pgrouse.process import loop, stop_signals, systemd
 from pgrouse.process.event_loop import new_event_loop
 from pgrouse.process.shutdown import Requester
 from pgrouse.process.shutdown_signals import ShutdownSignals
@@ -54,7 +55,12 @@ def run(settings: config.Config) -> int:
         loader.log_suspicious_settings(settings)
     # Tasks that are cancelled at the very end may call sys.exit, too: the exit code is already known.
     with suppress(SystemExit), asyncio.Runner(loop_factory=new_event_loop) as runner:
-        code = departure.run_until_done(runner, daemon.run(), daemon.on_handler_exit)
+        try:
+            code = departure.run_until_done(runner, daemon.run(), daemon.on_handler_exit)
+        except PgrouseError as failed:
+            # The loop, which took the signals, is closed, and the process may live on: for a thread of a lifespan, or for a change of a file.
+            stop_signals.deliver_to(partial(stop_signals.end_at_once, code=failed.exit_code))
+            raise
         departure.exit_soon(code, restart=daemon.shutdown.is_reload)
     if daemon.shutdown.is_reload:
         departure.reexec()
