@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from asyncio.subprocess import DEVNULL, PIPE
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -86,6 +87,7 @@ class Daemon(Service):
         super().__init__(settings, handlers)
         self.endpoint = _endpoint(self)
         self._has_handler_exited = False
+        self._deadlines: list[threading.Timer] = []
 
     async def run(self) -> ExitCode:
         """Run until asked to stop.
@@ -111,6 +113,9 @@ class Daemon(Service):
         if self.executor.has_unstoppable:
             departure.exit_now(code, restart=self.shutdown.is_reload)
         if failure is not None:
+            # The stop has ended in time. With --reload the process lives on.
+            for each in self._deadlines:
+                each.cancel()
             raise failure
         return code
 
@@ -130,7 +135,7 @@ class Daemon(Service):
             self.shutdown.on_signal(signal.SIGTERM, Requester.APPLICATION)
 
     def _exit_code(self) -> ExitCode:
-        if self._has_handler_exited:
+        if self._has_handler_exited or self._lifespan_error is not None:
             return ExitCode.FOUND_A_PROBLEM
         return ExitCode.INTERRUPTED if self.shutdown.signal is signal.SIGINT else ExitCode.OK
 
@@ -151,7 +156,7 @@ class Daemon(Service):
         departure.exit_now(ExitCode.FOUND_A_PROBLEM, restart=False)
 
     def _on_draining(self) -> None:
-        departure.exit_after(longest_stop_s(self.settings), self._abandon_stop)
+        self._deadlines.append(departure.exit_after(longest_stop_s(self.settings), self._abandon_stop))
         if self.shutdown.is_reload:
             systemd.reloading()
         else:
@@ -167,7 +172,7 @@ class Daemon(Service):
 
     def _before_last_settles(self) -> None:
         if self.shutdown.is_immediate:
-            departure.exit_after(_after_handlers_s(self.settings), self._abandon_stop)
+            self._deadlines.append(departure.exit_after(_after_handlers_s(self.settings), self._abandon_stop))
         # Threads that handlers started (asyncio.to_thread) may never end: the rest of the shutdown gets new ones.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
 

@@ -52,11 +52,12 @@ async def _wait_for(task: asyncio.Task[ExitCode]) -> ExitCode:
     return await task
 
 
-def exit_after(seconds: float, end: Callable[[], None]) -> None:
-    """Call the function that ends the process, if it still lives after this time, whatever its event loop waits for."""
+def exit_after(seconds: float, end: Callable[[], None]) -> threading.Timer:
+    """Call the function that ends the process, if it still lives after this time, whatever its event loop waits for; return what can be cancelled."""
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
+    return timer
 
 
 def exit_soon(code: int, *, restart: bool) -> None:
