@@ -417,6 +417,17 @@ def test_the_name_and_the_traceback_of_an_event_are_kept_whatever_else_it_has(se
     assert event["…"].endswith(" more")
 
 
+def test_a_short_event_hides_secrets_in_names_and_values_and_writes_no_number_that_json_lacks(setup: Setup) -> None:
+    stream = setup(dsn="postgresql://u:hidden_password@h/d")
+
+    structlog.get_logger().info("a.b", hidden_password=1)
+    structlog.get_logger().info("a.b", name="hidden_password", url="pq://u:other@h", rate=float("inf"))
+
+    first, second = lines(stream)
+    assert first["****"] == 1
+    assert (second["name"], second["url"], second["rate"]) == ("****", "pq://u:****@h", "inf")
+
+
 def test_a_secret_at_the_seam_of_a_long_text_is_hidden(setup: Setup) -> None:
     stream = setup(dsn="postgresql://u:hidden-password@h/d")
     for size in (log_event.MAX_TEXT, log_event.MAX_SEARCHED):

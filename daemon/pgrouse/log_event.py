@@ -18,6 +18,7 @@ from pgrouse.config import dsn
 MAX_LINE: Final = 65_536  # characters of an event; a few more for its last value
 MAX_TEXT: Final = 16_384  # of one value, with all in it
 MAX_KEY: Final = 200
+MAX_SHORT: Final = 2**63  # of an integer that is shown without a closer look
 MAX_ITEMS: Final = 200  # of one dictionary or list
 MAX_DEPTH: Final = 8
 MAX_BITS: Final = 14_000  # of an integer: fewer than 4,300 digits, more of which Python does not write
@@ -44,6 +45,33 @@ class PlainEvent:
 
     def __call__(self, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         """Return the event with plain values."""
+        short = self._short(event)
+        return self._bounded(event) if short is None else short
+
+    def _short(self, event: EventDict) -> EventDict | None:
+        """Return an event of few numbers and short texts, as almost every one is; None if something in it needs a closer look."""
+        if not self._has_short_names(event):
+            return None
+        plain: dict[str, Any] = {}
+        for name, value in event.items():
+            kind = type(value)
+            if name in INTERNAL or value is None or kind is bool or _is_short_number(value, kind):
+                plain[name] = value
+            elif kind is str and len(value) <= MAX_KEY and value.isascii():
+                plain[name] = dsn.redact(value, self._secrets)
+            else:
+                return None
+        return plain
+
+    def _has_short_names(self, event: EventDict) -> bool:
+        """Whether the names of all values are short: so few of them that short values are no long line."""
+        try:
+            names = " ".join(event)
+        except TypeError:
+            return False
+        return len(names) <= MAX_KEY and names.isascii() and dsn.redact(names, self._secrets) == names
+
+    def _bounded(self, event: EventDict) -> EventDict:
         names = [name for name in event if name not in INTERNAL]
         plain: dict[str, Any] = {}
         left = MAX_LINE
@@ -56,6 +84,10 @@ class PlainEvent:
         shown = {_Writer(self._secrets).key(name, {}): plain[name] for name in names if name in plain}
         cut = {CUT: f"{len(names) - len(shown):,} more"} if len(shown) < len(names) else {}
         return {**{name: event[name] for name in INTERNAL if name in event}, **shown, **cut}
+
+
+def _is_short_number(value: Any, kind: type) -> bool:
+    return -MAX_SHORT <= value <= MAX_SHORT if kind is int else kind is float and math.isfinite(value)
 
 
 def show(value: object, secrets: Iterable[str] = ()) -> str:
