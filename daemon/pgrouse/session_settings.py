@@ -69,8 +69,8 @@ SET_UP = f"{_set(SETTINGS, local=False)} WHERE pg_catalog.pg_backend_pid() OPERA
 LOCAL = _set(MEANING, local=True).encode()
 FOUND = b"""
     SELECT s.name, pg_catalog.current_setting(s.name), pg_catalog.current_database()
-    FROM pg_catalog.pg_settings AS s
-    WHERE s.name OPERATOR(pg_catalog.=) ANY (%s::pg_catalog.text[]) AND NOT pg_catalog.pg_is_in_recovery()
+    FROM pg_catalog.unnest(%s::pg_catalog.text[]) AS s (name)
+    WHERE NOT pg_catalog.pg_is_in_recovery()
 """
 
 

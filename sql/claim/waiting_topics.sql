@@ -16,7 +16,7 @@ DECLARE
   v_topic  text;
   v_count  integer;
 BEGIN
-  FOREACH v_begin IN ARRAY ARRAY(SELECT DISTINCT left(t.topic, -1) FROM unnest(p_topics) AS t (topic) WHERE right(t.topic, 1) = '*') LOOP
+  FOR v_begin IN SELECT DISTINCT left(t.topic, -1) FROM unnest(p_topics) AS t (topic) WHERE right(t.topic, 1) = '*' LOOP
     v_topic := greatest(p_after COLLATE "C", v_begin COLLATE "C");
     v_count := 0;
     WHILE v_count < p_limit LOOP

@@ -30,7 +30,9 @@ BEGIN
     body = excluded.body,
     headers = CASE p_on_conflict
       WHEN 'append' THEN coalesce(m.headers || excluded.headers, m.headers, excluded.headers) ELSE excluded.headers END,
-    expires_at = excluded.expires_at
+    expires_at = excluded.expires_at,
+    -- What a run that deferred has kept is about the payload of then.
+    state = CASE p_on_conflict WHEN 'append' THEN m.state END
   -- There is nothing to append to bytes.
   WHERE p_on_conflict = 'replace' OR (p_on_conflict = 'append' AND m.payload IS NOT NULL)
   RETURNING m.id, CASE WHEN p_on_conflict = 'append' THEN octet_length(m.payload::text) END INTO insert_or_merge.id, v_bytes;

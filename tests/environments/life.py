@@ -25,7 +25,7 @@ from tests.server.postgres import Database
 TOPICS = {
     "echo": "life:echo",
     "again": {"handler": "life:again", "max_attempts": 3},
-    "effect": {"handler": "life:effect", "max_attempts": 5},  # where transactions are serializable, one may fail
+    "effect": {"handler": "life:effect", "max_attempts": 50},  # where transactions are serializable, some may fail
     "thread": "life:in_thread",
     "broken": {"handler": "life:broken", "max_attempts": 2},
     "limited": {
@@ -35,7 +35,7 @@ TOPICS = {
     "tick": "life:echo",
 }  # fmt: skip
 SECTIONS = {
-    'topics."effect".backoff': {"kind": "none"},
+    'topics."effect".backoff': {"kind": "constant", "base": "100ms"},
     'topics."broken".backoff': {"kind": "constant", "base": "50ms"},
     'topics."broken".breaker': {"failure_rate": 1.0, "min_attempts": 1000, "window": "1h", "pause": "1s"},
     "schedules.often": {"topic": "tick", "cron": "1 SECOND", "payload": "tick"},

@@ -52,6 +52,8 @@ def settings_of(profile: str, version: int) -> dict[str, str]:
 def test_messages_live_as_usual(profile: str, empty_database: Database, life_in: Callable[[Database], Life]) -> None:
     configure(empty_database, settings_of(profile, empty_database.server.version))
     life = life_in(empty_database)
+    # A user who waits for longer than that says so on the connection.
+    life.options = {"options": "-c idle_session_timeout=0"} if profile == "times" else {}
 
     life.install()
     daemon = life.run()

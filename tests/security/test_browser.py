@@ -88,11 +88,14 @@ def test_a_page_whose_name_leads_here_reads_and_changes_nothing(
     visit(page, f"http://{EVIL}:{port(local)}")
 
     seen = [
-        fetched(page, path, {"headers": headers}) for path in ("/v1/messages", "/v1/stats", "/", "/messages", "/livez")
+        fetched(page, path, {"headers": headers})
+        for path in ("/v1/messages", "/v1/stats", "/", "/messages", "/metrics")
     ]
     wrote = fetched(page, "/v1/messages", publish)
 
     assert {*seen, wrote} <= {401, 421, 429}, (seen, wrote)
+    # That the server lives is told to all, by whatever name they call it.
+    assert fetched(page, "/livez", {"headers": headers}) == 200
     with local_database.connect() as conn:
         assert conn.execute("SELECT count(*) FROM messages.message AS m WHERE m.topic = 'pwn'").fetchone() == (0,)
 

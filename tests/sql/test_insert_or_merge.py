@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from psycopg import errors
+from psycopg.types.json import Jsonb
 
 from tests.sql.queue import Background, Queue
 
@@ -64,6 +65,18 @@ def test_replace_deletes_the_steps_that_a_released_run_saved_for_the_old_payload
 
     again = queue.claim_one()
     assert queue.rows("SELECT * FROM messages.load_steps(%s, %s)", [again.id, again.claim_id]) == []
+
+
+@pytest.mark.parametrize(("on_conflict", "kept"), [("replace", None), ("append", {"page": 5})])
+def test_replace_clears_the_state_that_a_deferred_run_kept_for_the_old_payload(
+    queue: Queue, on_conflict: str, kept: Any
+) -> None:
+    first = queue.send(1, key="k").id
+    queue.settle("defer", [queue.claim_one()], [timedelta(0)], None, [Jsonb({"page": 5})])
+
+    assert queue.send(2, key="k", on_conflict=on_conflict).id == first
+
+    assert queue.message(first).state == kept
 
 
 def test_ignore_leaves_the_waiting_message_and_returns_its_id(queue: Queue) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -59,3 +61,21 @@ async def test_many_sighups_are_one_check_at_a_time_and_one_more_for_those_that_
 
 async def accept() -> bool:
     return True
+
+
+# The interpreter deletes it after it has restored its signals.
+LATE = """
+import os, signal
+from pgrouse.process import stop_signals
+
+class Late:
+    def __del__(self, kill=os.kill, me=os.getpid(), which=signal.SIGTERM):
+        kill(me, which)
+
+stop_signals.take()
+late = Late()
+"""
+
+
+def test_a_signal_that_comes_while_the_interpreter_ends_does_not_change_the_exit_code() -> None:
+    assert subprocess.run([sys.executable, "-c", LATE], check=False).returncode == 0

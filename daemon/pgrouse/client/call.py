@@ -25,6 +25,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound="DataclassInstance")
 Rows = list[tuple[Any, ...]]
 JSON_SUFFIX = "_json"
+TEXTS = ("str", "str | None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +94,12 @@ def optional_row_call(function: str, row: type[R], /, **arguments: Any) -> Call[
 
 @lru_cache(maxsize=256)
 def _columns(row: type[DataclassInstance]) -> str:
-    return ", ".join(_column(each.name) for each in fields(row))
+    return ", ".join(_column(each.name, each.type) for each in fields(row))
 
 
-def _column(name: str) -> str:
-    column = name.removesuffix(JSON_SUFFIX)
-    return f"f.{name}" if column == name else f"f.{column}::pg_catalog.text AS {name}"
+def _column(name: str, type_: Any) -> str:
+    """Select a column. What is to be a text comes as one: psycopg knows the binary form of few types, not that of xid8."""
+    return f"f.{name.removesuffix(JSON_SUFFIX)}::pg_catalog.text AS {name}" if type_ in TEXTS else f"f.{name}"
 
 
 @lru_cache(maxsize=1024)

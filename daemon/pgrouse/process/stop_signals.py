@@ -9,6 +9,7 @@ gets the defaults, as every program does; so does what they fork.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import threading
@@ -89,6 +90,7 @@ def _install() -> None:
         _state.is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         _state.has_terminal = _can_open_terminal()
         _restore_in_forks()
+        atexit.register(_ignore_at_end)
     for each in STOP_SIGNALS:
         before = signal.signal(each, _on_signal)
         if before is not _on_signal:
@@ -130,6 +132,13 @@ def end_at_once(which: signal.Signals, code: int) -> None:
     """End the process, which has done everything and waits for its threads, by this exit code."""
     if which is not signal.SIGHUP:
         os._exit(code)
+
+
+def _ignore_at_end() -> None:
+    """Ignore what comes while the interpreter ends: it restores the defaults first, and the process would seem to have crashed."""
+    for each in STOP_SIGNALS:
+        if signal.getsignal(each) is _on_signal:
+            signal.signal(each, signal.SIG_IGN)
 
 
 class _State:

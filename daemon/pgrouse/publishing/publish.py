@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # To hold a payload beyond it against a schema would keep an event loop from everything else.
 LARGE_CHARS = 262_144
-# How often a topic's schema may change while one message is published, and how often many messages may meet a deadlock.
+# How often a topic's schema may change while one message is published.
 TRIES = 20
+# How often many messages may meet a deadlock, each of which takes deadlock_timeout: with a key that this transaction held before, all do.
+DEADLOCK_TRIES = 4
 
 # Holds the columns of a message against a schema.
 Check = Callable[[CachedSchema, dict[str, Any]], Coroutine[Any, Any, list[str]]]
@@ -247,7 +249,7 @@ async def _repeat_after_deadlocks(
 
     The server has undone all of it, and the other transaction goes on. Next time this one waits for it.
     """
-    for _ in range(TRIES):
+    for _ in range(DEADLOCK_TRIES):
         try:
             return await publish_all(driver, rows)
         except PublishConflict as error:

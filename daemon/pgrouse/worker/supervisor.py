@@ -161,9 +161,11 @@ class Supervisor:
 
     def _kill_all(self) -> None:
         for child in self._running:
-            log.error(events.SHUTDOWN_ABANDONED, pid=child.pid, fix="do not block in an async handler")
             with suppress(ProcessLookupError):  # it has just ended
                 child.kill()
+        # After that: the reader of the log may not read any more.
+        for child in self._running:
+            log.error(events.SHUTDOWN_ABANDONED, pid=child.pid, fix="do not block in an async handler")
 
     def _order(self, what: bytes) -> None:
         for link in self.links.values():
