@@ -11,7 +11,7 @@ AS $$
 DECLARE
   -- A topic may be no longer than its beginning.
   v_names  text[] := ARRAY(SELECT DISTINCT rtrim(t.topic, '*') FROM unnest(p_topics) AS t (topic));
-  v_found  text[] := '{}';
+  v_found  text[] := ARRAY[]::text[];
   v_begin  text;
   v_topic  text;
   v_count  integer;

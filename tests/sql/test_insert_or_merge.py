@@ -64,7 +64,7 @@ def test_replace_deletes_the_steps_that_a_released_run_saved_for_the_old_payload
     assert queue.send("2", key="k", on_conflict="replace").id == first
 
     again = queue.claim_one()
-    assert queue.rows("SELECT * FROM messages.load_steps(%s, %s)", [again.id, again.claim_id]) == []
+    assert queue.rows("SELECT * FROM messages.load_steps(%s, %s)", [again.id, again.claim_id]) == [(None, None)]
 
 
 @pytest.mark.parametrize(("on_conflict", "kept"), [("replace", None), ("append", {"page": 5})])
