@@ -137,7 +137,9 @@ def test_python_sql_and_spark_agree_on_the_characters(queue: Queue) -> None:
     asked = "SELECT array_agg(messages.is_printable(t.c) ORDER BY t.at) FROM unnest(%s::text[]) WITH ORDINALITY AS t (c, at)"
     by_sql = queue.value(asked, [text])
     domain = "SELECT pg_get_constraintdef(c.oid) FROM pg_constraint AS c WHERE c.conname = 'message_key_is_short_and_printable'"
-    pattern = queue.value("SELECT p.prosrc FROM pg_proc AS p WHERE p.proname = 'is_printable'").split("'")[1]
+    # Written E'...', where each backslash is two.
+    literal = queue.value("SELECT p.prosrc FROM pg_proc AS p WHERE p.proname = 'is_printable'").split("'")[1]
+    pattern = literal.replace(r"\\", "\\")
 
     assert by_sql == [LABEL.fullmatch(each) is not None for each in text]
     assert by_sql == pc.match_substring_regex(pa.array(text), check.LABEL).to_pylist()

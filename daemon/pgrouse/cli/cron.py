@@ -20,7 +20,7 @@ def cron() -> None:
 @cron.command()
 @click.pass_obj
 def install(session: CliSession) -> int:
-    """Schedule the jobs, fix those that differ, and remove those of databases that were renamed or dropped."""
+    """Schedule or fix the jobs; remove those of databases that are gone."""
     return install_jobs(session)
 
 
