@@ -394,9 +394,9 @@ class Model:
         """Release (no delay) or defer."""
         lost, held = self.lost(claims, None), self.held(claims)
         twice = [m for m in held if m.attempts == 1 and m.key is not None and self._would_be_second(m, held)]
+        kept = [m for m in twice if POLICIES[m.topic].key_on_retry == "keep" or self._is_before_a_blocked_one(m, held)]
         for message in held:
-            keeps = POLICIES[message.topic].key_on_retry == "keep"
-            if message in twice and not keeps:
+            if message in twice and message not in kept:
                 self.end(message, "cancelled")
                 continue
             back = replace(message, attempts=message.attempts - 1, key=None if message in twice else message.key)
@@ -407,10 +407,17 @@ class Model:
         return lost
 
     def _would_be_second(self, message: Live, held: list[Live]) -> bool:
-        newer = [
-            m for m in held if (m.topic, m.key, m.attempts) == (message.topic, message.key, 1) and m.id > message.id
-        ]
-        return bool(newer) or self.waiting_with_key(message.topic, message.key) is not None
+        return self._has_newer(message, held) or self.waiting_with_key(message.topic, message.key) is not None
+
+    def _is_before_a_blocked_one(self, message: Live, held: list[Live]) -> bool:
+        """Whether the message that has its key is blocked, perhaps by this very message, which then stays without the key."""
+        waiting = self.waiting_with_key(message.topic, message.key)
+        return not self._has_newer(message, held) and waiting is not None and waiting.id in self.blocked
+
+    @staticmethod
+    def _has_newer(message: Live, held: list[Live]) -> bool:
+        same = (message.topic, message.key, 1)
+        return any((m.topic, m.key, m.attempts) == same and m.id > message.id for m in held)
 
     def heartbeat(self, claims: list[Claim], lock_duration: timedelta | None) -> list[int]:
         held = self.held(claims)
