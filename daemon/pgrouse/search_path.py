@@ -3,7 +3,7 @@
 A role that may create objects in a schema of that path could put a function or an operator there that fits better than PostgreSQL's own, and it would
 run with the rights of the connection. So the path is fixed by the first statement of each connection of ours: see session_settings. Connections of
 users and handlers keep theirs, which their own statements need: what we execute there names the schema of each function, operator and type, or
-runs with the path fixed meanwhile.
+runs with the path fixed for as long as it takes.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Life:
     def __init__(self, database: Database, pgrouse: Shell, fleet: Fleet, folder: Path) -> None:
         self.database, self.pgrouse, self.fleet, self.folder = database, pgrouse, fleet, folder
         self.published: list[int] = []
-        # Of the connections of users.
+        # Settings of the connections that stand for those of users.
         self.options: dict[str, Any] = {}
 
     def install(self) -> None:

@@ -36,7 +36,7 @@ T = TypeVar("T")
 Conn = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
 # Returns the connection of the transaction that is open where it is called. It is asked when the work begins, not when a coroutine is made.
 FindConnection = Callable[[], Conn | None]
-# Of all handlers together: an outage is one.
+# One log for all handlers: an outage is one event.
 _failures = FailureLog("step")
 
 

@@ -21,7 +21,7 @@ from pgrouse.metrics.prometheus import family, single
 
 Row = dict[str, Any]
 
-# Of each metric with a series per topic and result, or per condition.
+# How many series a metric may have that has one for each topic and result, or for each condition.
 MAX_SERIES = 5_000
 POLICIES = b"""
     SELECT k.topic,

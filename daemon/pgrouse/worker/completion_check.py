@@ -23,7 +23,7 @@ from pgrouse.handlers.runtime import AsyncPool
 OPEN_S = 5.0
 PAUSE_S = 0.02
 ANSWER_TIMEOUT_S = 15.0
-# Of all messages together: an outage is one.
+# One log for all messages: an outage is one event.
 _failures = FailureLog("completion_check")
 
 

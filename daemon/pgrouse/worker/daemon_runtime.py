@@ -50,7 +50,7 @@ class DaemonRuntime:
         self.pool: AsyncConnectionPool = db.pool()
         self.blocking_pool: ConnectionPool = db.blocking_pool()
         self._in_flight = in_flight
-        # Of all messages together: an outage is one, however many of them wait for its end.
+        # One log for all messages: an outage is one event, however many of them wait for its end.
         self._ack_first_failures = FailureLog("ack_first")
 
     def holds(self, message: Message) -> bool:

@@ -56,7 +56,7 @@ class Supervisor:
     """Keeps `count` daemons running.
 
     Args:
-        stop_s: how long they may take to stop; then they are killed: a handler may block an event loop for ever.
+        stop_s: how long they may take to stop; then they are killed: a handler may block an event loop without end.
     """
 
     def __init__(self, count: int, stop_s: float) -> None:
