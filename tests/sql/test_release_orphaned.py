@@ -25,6 +25,13 @@ def test_a_worker_without_messages_releases_nothing(queue: Queue) -> None:
     assert queue.call("release_orphaned", "w", []) == []
 
 
+def test_nothing_is_released_if_it_is_not_said_what_the_worker_knows(queue: Queue) -> None:
+    claimed = queue.claim_one(worker="w", topic=_published(queue))
+
+    assert queue.call("release_orphaned", "w", None) == []
+    assert queue.message(claimed.id).claim_id == claimed.claim_id
+
+
 def _published(queue: Queue) -> str:
     queue.publish()
     return "t"

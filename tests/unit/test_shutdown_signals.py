@@ -51,7 +51,7 @@ async def test_many_sighups_are_one_check_at_a_time_and_one_more_for_those_that_
     assert len(checks) == 1
 
     checks[0].set_result(False)
-    while len(checks) == 1:  # noqa: ASYNC110 - the check of the test tells nobody
+    while len(checks) == 1:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0)
     checks[1].set_result(True)
     await shutdown.requested.wait()
