@@ -25,7 +25,7 @@ FILES = sorted(each.name for each in SUITE.glob("test_*.py"))
 def environ_for(database: Database) -> dict[str, str]:
     """Return the environment of a project that uses a database."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PGROUSE_"))}
-    return kept | {"DATABASE_URL": database.dsn, "PYTHONDONTWRITEBYTECODE": "1"}
+    return kept | {"DATABASE_URL": database.dsn}
 
 
 def run(folder: Path, database: Database, *arguments: str) -> subprocess.CompletedProcess[str]:
