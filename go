@@ -83,7 +83,7 @@ TEST_PACKAGES = SERVER_PACKAGES | {
 }
 
 # The tests in two rounds. Side by side those that mostly wait, for time or for a server (tests/conftest.py says how many). Then those on Spark,
-# which fills all cores by itself. What takes minutes, with several Sparks or in a storm of faults, is left to `./go test -m long`.
+# which fills all cores by itself. What takes minutes, or shows the same once more, is left to `./go test -m long`.
 ROUNDS = [["-n", "auto", "-m", "not spark and not long"], ["-m", "spark and not long"]]
 
 
@@ -123,6 +123,8 @@ def test(arguments: list[str]) -> NoReturn:
     rounds = [arguments] if arguments else ROUNDS
     pytest = [VENV / "bin" / "python", "-m", "pytest"]
     codes = [subprocess.run([*pytest, *each], check=False, env=with_bytecode()).returncode for each in rounds]
+    if not arguments:
+        say("what takes minutes, or shows the same once more, was left out: ./go test -m long; SQL on every server: ./go test --pg all")
     missing = missing_debian_packages(TEST_PACKAGES)
     if missing:
         say(f"tests were skipped that need Debian packages; to run them: sudo apt-get install {' '.join(missing)}")

@@ -302,9 +302,9 @@ class TestDebian:
         with pytest.raises(SystemExit, match="3"):
             go.test([])
 
-        assert capsys.readouterr().err.splitlines() == [
-            "go: tests were skipped that need Debian packages; to run them: sudo apt-get install spin gcc"
-        ]
+        left_out, skipped = capsys.readouterr().err.splitlines()
+        assert left_out.endswith("was left out: ./go test -m long; SQL on every server: ./go test --pg all")
+        assert skipped == "go: tests were skipped that need Debian packages; to run them: sudo apt-get install spin gcc"
 
     def test_the_tests_compile_what_they_import_once_and_into_the_environment(
         self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -356,12 +356,24 @@ class TestCi:
 
     @pytest.mark.parametrize(("fails", "code"), [("", 0), ("check", 1), ("test", 1), ("release", 1)])
     def test_each_command_runs_and_one_that_fails_is_told(self, folder: Path, fails: str, code: int) -> None:
-        done = subprocess.run(
-            [folder / ".ci" / "run"], capture_output=True, text=True, check=False, env={**os.environ, "FAILS": fails}
-        )
+        done, called = self.run(folder, fails)
 
-        called = [line.split() for line in (folder / "called").read_text().splitlines()]
-        assert [words[0] for words in called] == ["check", "test", "release"]
-        assert called[1] == ["test", "1", "all"]
+        assert [words[0] for words in called] == ["check", "release", "test"]
+        assert called[2] == ["test", "1"]
         assert done.returncode == code
         assert ("ci: failed: " in done.stderr) == bool(fails)
+        assert [line.split("s  ")[1].split()[1] for line in done.stdout.splitlines()] == ["check", "release", "test"]
+
+    def test_at_night_it_runs_on_all_servers_and_what_takes_minutes(self, folder: Path) -> None:
+        _, called = self.run(folder, "", "all")
+
+        assert called[2:] == [["test", "1", "all"], ["test", "-m", "long", "1", "all"]]
+
+    @staticmethod
+    def run(folder: Path, fails: str, *arguments: str) -> tuple[subprocess.CompletedProcess[str], list[list[str]]]:
+        """Run the script where no container engine answers; return how it ended, and the calls of ./go."""
+        environ = {**os.environ, "FAILS": fails, "DOCKER_HOST": f"unix://{folder}/none", "PGROUSE_TEST_PG": ""}
+        done = subprocess.run(
+            [folder / ".ci" / "run", *arguments], capture_output=True, text=True, check=False, env=environ
+        )
+        return done, [line.split() for line in (folder / "called").read_text().splitlines()]
