@@ -3,6 +3,7 @@
 
   ./go demo [ARGUMENTS]    show pgrouse at work on a private PostgreSQL; arguments go to `pgrouse demo`
   ./go test [ARGUMENTS]    run the tests; arguments go to pytest
+  ./go test --changed      run for a minute the tests that the change can affect, nearest first (`--changed=main`: since main)
   ./go check               check style, types and migrations
   ./go bench [ARGUMENTS]   run the benchmarks, `--peers` beside other queues; arguments go to `python -m bench`
   ./go docs [--build]      build the documentation site and serve it on this machine; with --build only build it
@@ -120,8 +121,9 @@ def test(arguments: list[str]) -> NoReturn:
     if os.geteuid() == 0:
         install_debian_packages(TEST_PACKAGES)
     install(FOR_TEST)
-    rounds = [arguments] if arguments else ROUNDS
-    pytest = [VENV / "bin" / "python", "-m", "pytest"]
+    changed = any(each.partition("=")[0] == "--changed" for each in arguments)
+    rounds = [[*ROUNDS[0], *arguments]] if changed else [arguments] if arguments else ROUNDS
+    pytest = [VENV / "bin" / "python", "-m", "tests.changed" if changed else "pytest"]
     codes = [subprocess.run([*pytest, *each], check=False, env=with_bytecode()).returncode for each in rounds]
     if not arguments:
         say("what takes minutes, or shows the same once more, was left out: ./go test -m long; SQL on every server: ./go test --pg all")

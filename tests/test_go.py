@@ -60,6 +60,40 @@ class TestCommands:
         assert f"`{command}` takes no arguments, not even --help" in output.stderr
 
 
+class TestTest:
+    """How it starts the tests."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "expected"),
+        [
+            (["tests/sql", "-x"], [["pytest", "tests/sql", "-x"]]),
+            (["--changed"], [["tests.changed", "-n", "auto", "-m", "not spark and not long", "--changed"]]),
+            (
+                ["--changed=main", "-x"],
+                [["tests.changed", "-n", "auto", "-m", "not spark and not long", "--changed=main", "-x"]],
+            ),
+        ],
+    )
+    def test_arguments_choose_what_runs_them(
+        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: list[list[str]]
+    ) -> None:
+        python = tmp_path / "bin" / "python"
+        python.parent.mkdir()
+        python.write_text(
+            '#!/bin/sh\nfor each; do printf "%s\\t" "$each" >>"${0%/bin/*}/called"; done; echo >>"${0%/bin/*}/called"\n'
+        )
+        python.chmod(0o755)
+        monkeypatch.setattr(go, "VENV", tmp_path)
+        monkeypatch.setattr(go, "install", lambda _: None)
+        monkeypatch.setattr(go.os, "geteuid", lambda: 1000)
+        monkeypatch.setattr(go, "missing_debian_packages", lambda _: [])
+
+        with pytest.raises(SystemExit, match="0"):
+            go.test(arguments)
+
+        assert [line.split("\t")[1:-1] for line in (tmp_path / "called").read_text().splitlines()] == expected
+
+
 class TestBench:
     """How it starts the benchmarks."""
 
