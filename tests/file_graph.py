@@ -59,8 +59,15 @@ class Tree:
 
     @cached_property
     def tests(self) -> set[str]:
-        """All files of tests."""
-        return {path for path in self.files if re.fullmatch(r"tests/(.+/)?test_\w+\.py", path)}
+        """All files of tests, except those of projects that have a pytest of their own."""
+        found = {path for path in self.files if re.fullmatch(r"tests/(.+/)?test_\w+\.py", path)}
+        return found.difference(*self.projects.values())
+
+    @cached_property
+    def projects(self) -> dict[str, set[str]]:
+        """The files of each project whose tests run in processes of their own, by the name of its folder."""
+        folders = [PurePosixPath(path).parent for path in self.by_name.get("pytest.ini", ())]
+        return {each.name: {path for path in self.files if path.startswith(f"{each}/")} for each in folders}
 
     @cached_property
     def dependents(self) -> dict[str, set[str]]:
@@ -69,12 +76,18 @@ class Tree:
         for path in self.files:
             for each in self.dependencies(path):
                 found[each].add(path)
-        for path in set(self.files) - found.keys() - self.tests:
-            found[path] = self.neighbours(path, found.keys() | self.tests)
+        named = set(found) | self.tests
+        for path in set(self.files) - self.tests:
+            if not found.get(path) or (path.endswith(".py") and not any(map(self.is_code, found[path]))):
+                found[path] |= self.neighbours(path, named)
         return found
 
+    def is_code(self, path: str) -> bool:
+        """Return whether a file is neither a test nor a page."""
+        return path not in self.tests and not path.endswith(".md")
+
     def neighbours(self, path: str, named: set[str]) -> set[str]:
-        """Return the files beside one that no other names, as what finds it in its folder does: tests and what others name, or those above."""
+        """Return the files beside one that no code names, for something finds it in its folder: tests and what others name, or those above."""
         above = [str(folder) for folder in PurePosixPath(path).parents][:-1]
         beside = ({each for each in named if each.rpartition("/")[0] == folder} for folder in above)
         return next(filter(None, beside), set())
@@ -86,6 +99,7 @@ class Tree:
         found = {each for name in objects for each in self.definitions.get(name, ())}
         found |= {each for word in set(PATH.findall(text)) for each in self.files_called(word)}
         if path.endswith((".py", ".pyi")):
+            found |= {each for name, project in self.projects.items() if f'"{name}"' in text for each in project}
             found |= {each for name in imports(text) for each in self.modules_of(name)}
         if path in self.tests:
             found |= self.subjects(path)

@@ -28,7 +28,7 @@ def tree(tmp_path: Path) -> Tree:
             "daemon/pgrouse/sinks/mail.py": "",
             "deploy/pgrouse.service": "",
             "docs/claims.md": "`SELECT messages.claim(1)`",
-            "docs/other.md": "",
+            "docs/other.md": "`mail.py` has no page",
             "sql/claim/claim.sql": "CREATE OR REPLACE FUNCTION messages.claim(\nAS $$ SELECT messages.pick(1) $$;\n",
             "sql/claim/pick.sql": "CREATE FUNCTION messages.pick(\n",
             "sql/migrations/0001_message.sql": "CREATE TABLE messages.message (\n",
@@ -36,6 +36,9 @@ def tree(tmp_path: Path) -> Tree:
             "tests/conftest.py": "",
             "tests/daemon/conftest.py": "from tests.daemon import fleet\n",
             "tests/daemon/fleet.py": "from pgrouse import wait_for\n",
+            "tests/django/suite/pytest.ini": "",
+            "tests/django/suite/test_tasks.py": "from pgrouse.backoff import pause_s\n",
+            "tests/django/test_projects.py": 'FOLDER = HERE / "suite"\n',
             "tests/daemon/test_crash.py": "def test(fleet): ...\n",
             "tests/deploy/test_unit.py": 'FILE = ROOT / "deploy" / "pgrouse.service"\n',
             "tests/docs/test_pages.py": "",
@@ -80,6 +83,7 @@ class TestRules:
             ("sql/migrations/0001_message.sql", "tests/sql/test_table.py"),  # a table in a statement
             ("deploy/pgrouse.service", "tests/deploy/test_unit.py"),  # the name of a file
             ("docs/other.md", "tests/docs/test_pages.py"),  # the folder of the pages
+            ("tests/django/suite/test_tasks.py", "tests/django/test_projects.py"),  # the name of a project's folder
             ("tests/daemon/conftest.py", "tests/daemon/test_crash.py"),  # fixtures of its folder
         ],
     )
@@ -108,6 +112,12 @@ class TestRules:
 
         assert list(nearest)[:2] == ["tests/unit/test_wait.py", "tests/unit/test_backoff.py"]
         assert "tests/test_sinks.py" not in nearest
+
+    def test_tests_of_a_project_of_its_own_are_run_by_those_that_name_it(self, tree: Tree) -> None:
+        nearest = tree.nearest_tests(["daemon/pgrouse/backoff.py"])
+
+        assert nearest["tests/django/test_projects.py"] == 2
+        assert "tests/django/suite/test_tasks.py" not in nearest
 
     def test_a_deleted_file_affects_what_still_names_it(self, tree: Tree) -> None:
         (tree.root / "daemon/pgrouse/backoff.py").unlink()
@@ -162,6 +172,7 @@ class TestCheckout:
             ("daemon/pgrouse/worker/heartbeat.py", "tests/daemon/test_heartbeat.py"),
             ("deploy/systemd/pgrouse.service", "tests/deploy/test_systemd.py"),
             ("daemon/pgrouse/alerts/sinks/command.py", "tests/unit/test_alert_sinks.py"),
+            ("examples/django_shop/shop/views.py", "tests/django/test_projects.py"),
             ("sql/migrations/0004_topic.sql", "tests/sql/test_check_policy.py"),
         ],
     )
