@@ -20,7 +20,7 @@ from tests.file_graph import Tree
 ROOT = Path(__file__).parents[1]
 BUDGET_S = 60.0
 # More are not collected: collecting takes time too, and a minute is not enough to run them.
-MOST_FILES = 60
+MOST_FILES = 30
 # All tests depend on these.
 OF_ALL_TESTS = ("uv.lock", "pyproject.toml", "go", "tests/conftest.py", "tests/server/")
 # A name of its own: tests replace it.
