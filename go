@@ -122,7 +122,7 @@ def test(arguments: list[str]) -> NoReturn:
         install_debian_packages(TEST_PACKAGES)
     install(FOR_TEST)
     changed = any(each.partition("=")[0] == "--changed" for each in arguments)
-    rounds = [[*ROUNDS[0], *arguments]] if changed else [arguments] if arguments else ROUNDS
+    rounds = [arguments] if arguments else ROUNDS
     pytest = [VENV / "bin" / "python", "-m", "tests.changed" if changed else "pytest"]
     codes = [subprocess.run([*pytest, *each], check=False, env=with_bytecode()).returncode for each in rounds]
     if not arguments:

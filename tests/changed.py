@@ -1,15 +1,16 @@
 """`./go test --changed`: the tests that a change can affect, nearest first, for about a minute.
 
 The change is what differs from the last commit, or that commit if nothing does; with `--changed=main`, everything since the branch left main.
-After `--changed-budget` seconds (60) no further test begins. As a plugin of pytest this module keeps the order and the budget.
+After `--changed-budget` seconds (60) no further test begins, except those of the nearest file. As a plugin of pytest this module keeps the order and the budget.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,8 +20,10 @@ from tests.file_graph import Tree
 
 ROOT = Path(__file__).parents[1]
 BUDGET_S = 60.0
-# More are not collected: collecting takes time too, and a minute is not enough to run them.
-MOST_FILES = 30
+# As many functions are collected: in each process that takes time too, and a minute is not enough to run more.
+MOST_TESTS = 300
+# Each process starts servers of its own, so there are fewer than in a run of all tests. Later arguments replace these.
+USUAL = ("-n", str((os.cpu_count() or 1) + 1), "-m", "not spark and not long")
 # All tests depend on these.
 OF_ALL_TESTS = ("uv.lock", "pyproject.toml", "go", "tests/conftest.py", "tests/server/")
 # A name of its own: tests replace it.
@@ -40,7 +43,7 @@ def main(arguments: list[str]) -> NoReturn:
         sys.exit("changed: nothing is changed, so no test is affected")
     until = started + float(options.get("--changed-budget") or BUDGET_S)
     given = [each for each in arguments if not each.startswith("--changed")]
-    pytest_arguments = [
+    plugin = [
         "-p",
         "tests.changed",
         f"--changed-until={until}",
@@ -48,7 +51,8 @@ def main(arguments: list[str]) -> NoReturn:
         *given,
         *affected,
     ]
-    sys.exit(subprocess.run([sys.executable, "-m", "pytest", *pytest_arguments], check=False, cwd=ROOT).returncode)
+    pytest_command = [sys.executable, "-m", "pytest", *plugin, *USUAL, *given, *affected]
+    sys.exit(subprocess.run(pytest_command, check=False, cwd=ROOT).returncode)
 
 
 def affected_tests(tree: Tree, changed: list[str]) -> tuple[list[str], int]:
@@ -59,7 +63,17 @@ def affected_tests(tree: Tree, changed: list[str]) -> tuple[list[str], int]:
         affected += sorted(tree.tests - set(affected), key=tree.effort)
         print(f"changed: every test can depend on {', '.join(of_all)}"[:500])
     there = [path for path in affected if (tree.root / path).exists()]
-    return there[:MOST_FILES], len(there)
+    return list(nearest(tree, there)), len(there)
+
+
+def nearest(tree: Tree, tests: list[str]) -> Iterator[str]:
+    """Yield the first files, up to the one with which there are enough tests."""
+    count = 0
+    for path in tests:
+        if count >= MOST_TESTS:
+            return
+        yield path
+        count += tree.text(path).count("def test_")
 
 
 def concerns_all_tests(tree: Tree, path: str) -> bool:
@@ -112,7 +126,7 @@ class Budget:
         self._until = until
         self._affected = affected
         self._tests: set[str] = set()
-        self._selected = 0
+        self._nearest: Path | None = None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
@@ -120,11 +134,12 @@ class Budget:
         order = {item.nodeid: number for number, item in enumerate(items)}
         yield
         items.sort(key=lambda item: order[item.nodeid])
+        self._nearest = items[0].path if items else None
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self) -> bool | None:
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
         """Leave a test out at the end of the budget. In the process that runs it, so that this ends as usual and stops its servers."""
-        return True if now() > self._until else None
+        return True if now() > self._until and item.path != self._nearest else None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._tests.add(report.nodeid)

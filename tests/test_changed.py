@@ -111,8 +111,9 @@ class TestAffected:
     def test_only_the_nearest_files_are_collected_and_no_deleted_one(
         self, repository: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(changed, "MOST_FILES", 2)
-        write(repository, "tests/test_c.py", "import pgrouse.a\n")
+        monkeypatch.setattr(changed, "MOST_TESTS", 2)
+        write(repository, "tests/test_b.py", "def test_1(): ...\n")
+        write(repository, "tests/test_c.py", "import pgrouse.a\ndef test_1(): ...\n")
         write(repository, "tests/test_d.py", "import tests.test_c\n")
         (repository / "tests/test_a.py").unlink()
         tree = Tree(repository, tuple(changed.files(repository)))
@@ -143,25 +144,28 @@ class TestRun:
             assert done.stdout.index("test_near.py::") < done.stdout.index("test_far.py::")
 
     @pytest.mark.parametrize("processes", ["0", "2"])
-    def test_after_the_budget_no_test_begins_and_the_run_is_no_failure(self, tmp_path: Path, processes: str) -> None:
-        for name in ("test_near.py", "test_far.py"):
+    def test_after_the_budget_only_tests_of_the_nearest_file_begin_and_the_run_is_no_failure(
+        self, tmp_path: Path, processes: str
+    ) -> None:
+        for name in ("test_near.py", "test_far.py", "test_farther.py"):
             write(tmp_path, name, AT_THE_END + PASSING.format("later"))
 
-        done = run(tmp_path, "-n", processes, "test_near.py", "test_far.py")
+        done = run(tmp_path, "-n", processes, "test_near.py", "test_far.py", "test_farther.py")
 
-        ran = 1 if processes == "0" else 2
+        tests, files = (2, 1) if processes == "0" else (3, 2)
         assert done.returncode == 0, done.stdout
-        assert done.stdout.splitlines()[-1].startswith(f"changed: ran {ran} tests of the nearest {ran} files,")
+        assert done.stdout.splitlines()[-1].startswith(f"changed: ran {tests} tests of the nearest {files} files,")
 
     def test_fixtures_of_the_session_end_after_the_budget(self, tmp_path: Path) -> None:
         server = "import pathlib, pytest\n@pytest.fixture(scope='session')\ndef server():\n    yield\n    pathlib.Path('ended').touch()\n"
+        write(tmp_path, "test_near.py", PASSING.format("near"))
         write(
             tmp_path,
-            "test_near.py",
+            "test_far.py",
             server + "def test_uses(server) -> None: ...\n" + AT_THE_END + PASSING.format("later"),
         )
 
-        run(tmp_path, "test_near.py")
+        run(tmp_path, "test_near.py", "test_far.py")
 
         assert (tmp_path / "ended").exists()
 

@@ -67,10 +67,10 @@ class TestTest:
         ("arguments", "expected"),
         [
             (["tests/sql", "-x"], [["pytest", "tests/sql", "-x"]]),
-            (["--changed"], [["tests.changed", "-n", "auto", "-m", "not spark and not long", "--changed"]]),
+            (["--changed"], [["tests.changed", "--changed"]]),
             (
                 ["--changed=main", "-x"],
-                [["tests.changed", "-n", "auto", "-m", "not spark and not long", "--changed=main", "-x"]],
+                [["tests.changed", "--changed=main", "-x"]],
             ),
         ],
     )
