@@ -1,7 +1,7 @@
 """`./go test --changed`: the tests that a change can affect, nearest first, for about a minute.
 
 The change is what differs from the last commit, or that commit if nothing does; with `--changed=main`, everything since the branch left main.
-After `--changed-budget` seconds (60) no further test begins, except those of the nearest file. As a plugin of pytest this module keeps the order and the budget.
+After `--changed-budget` seconds (50) no further test begins, except those of the nearest file. As a plugin of pytest this module keeps the order and the budget.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from tests.file_graph import Tree
 
 ROOT = Path(__file__).parents[1]
-BUDGET_S = 60.0
+BUDGET_S = 50.0
 # As many functions are collected: in each process that takes time too, and a minute is not enough to run more.
 MOST_TESTS = 300
 # Each process starts servers of its own, so there are fewer than in a run of all tests. Later arguments replace these.
