@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 
 SCRIPT = Path(__file__).parents[1] / "go"
 
@@ -53,11 +54,40 @@ class TestCommands:
         assert "./go test" in output.stdout
 
     @pytest.mark.parametrize("command", ["check", "clean"])
-    def test_a_command_without_arguments_refuses_arguments(self, command: str) -> None:
+    def test_an_argument_that_a_command_does_not_take_is_refused(self, command: str) -> None:
         output = run(command, "--help")
 
         assert output.returncode == 2
-        assert f"`{command}` takes no arguments, not even --help" in output.stderr
+        assert f"`{command}` does not take --help" in output.stderr
+
+
+class TestCheck:
+    """The static checks, and those of a commit."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "programs"),
+        [
+            ([], ["ruff", "ruff", "lint-imports", "squawk", "mypy", "python"]),
+            (["--fast"], ["ruff", "ruff", "lint-imports", "squawk"]),
+        ],
+    )
+    def test_fast_leaves_out_the_types(
+        self, go: Any, monkeypatch: pytest.MonkeyPatch, arguments: list[str], programs: list[str]
+    ) -> None:
+        ran: list[str] = []
+        monkeypatch.setattr(go, "install", lambda _: None)
+        monkeypatch.setattr(go, "passes", lambda check: ran.append(check[0]) or True)
+
+        with pytest.raises(SystemExit, match="0"):
+            go.check(arguments)
+
+        assert ran == programs
+
+    def test_a_commit_runs_the_fast_ones_and_fetches_no_hooks_of_others(self) -> None:
+        config = yaml.safe_load((SCRIPT.parent / ".pre-commit-config.yaml").read_text())
+
+        assert [each["repo"] for each in config["repos"]] == ["local"]
+        assert [hook["entry"] for hook in config["repos"][0]["hooks"]] == ["./go check --fast"]
 
 
 class TestTest:
