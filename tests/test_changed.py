@@ -95,6 +95,7 @@ class TestAffected:
         self, repository: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         write(repository, "uv.lock", "")
+        write(repository, "tests/test_b.py", "uv.lock")
         tree = Tree(repository, tuple(changed.files(repository)))
 
         affected, count = changed.affected_tests(tree, ["uv.lock", "tests/test_b.py"])

@@ -40,6 +40,7 @@ def tree(tmp_path: Path) -> Tree:
             "tests/django/suite/test_tasks.py": "from pgrouse.backoff import pause_s\n",
             "tests/django/test_projects.py": 'FOLDER = HERE / "suite"\n',
             "tests/daemon/test_crash.py": "def test(fleet): ...\n",
+            "tests/daemon/deep/test_deep.py": "",
             "tests/deploy/test_unit.py": 'FILE = ROOT / "deploy" / "pgrouse.service"\n',
             "tests/docs/test_pages.py": "",
             "tests/sql/test_claim.py": "",
@@ -49,7 +50,7 @@ def tree(tmp_path: Path) -> Tree:
             "tests/test_sinks.py": 'find("pgrouse.sinks")\n',
             "tests/test_string.py": 'HANDLER = """\nimport pgrouse.client.wait\n"""\n',
             "tests/unit/test_backoff.py": "from pgrouse.backoff import pause_s\n",
-            "tests/unit/test_wait.py": 'monkeypatch.setattr("pgrouse.client.wait.Waiter.poll_s", 1)\n',
+            "tests/unit/test_polls.py": 'monkeypatch.setattr("pgrouse.client.wait.Waiter.poll_s", 1)\n',
         },
     )
 
@@ -76,7 +77,7 @@ class TestRules:
         [
             ("daemon/pgrouse/backoff.py", "tests/unit/test_backoff.py"),  # an import
             ("daemon/pgrouse/client/wait.py", "tests/test_string.py"),  # an import in a handler's code
-            ("daemon/pgrouse/client/wait.py", "tests/unit/test_wait.py"),  # a name inside the module
+            ("daemon/pgrouse/client/wait.py", "tests/unit/test_polls.py"),  # a name inside the module
             ("daemon/pgrouse/client/__init__.py", "tests/test_calls.py"),  # the package of a module
             ("sql/claim/claim.sql", "tests/sql/test_order.py"),  # a function in a statement
             ("sql/claim/claim.sql", "tests/sql/test_claim.py"),  # the name of the file
@@ -84,6 +85,7 @@ class TestRules:
             ("deploy/pgrouse.service", "tests/deploy/test_unit.py"),  # the name of a file
             ("docs/other.md", "tests/docs/test_pages.py"),  # the folder of the pages
             ("tests/django/suite/test_tasks.py", "tests/django/test_projects.py"),  # the name of a project's folder
+            ("tests/daemon/conftest.py", "tests/daemon/deep/test_deep.py"),  # fixtures of the folder above
             ("tests/daemon/conftest.py", "tests/daemon/test_crash.py"),  # fixtures of its folder
         ],
     )
@@ -108,9 +110,9 @@ class TestRules:
         assert tree.nearest_tests([changed])[test] == distance
 
     def test_a_changed_test_is_nearest_and_one_without_a_path_to_the_change_is_left_out(self, tree: Tree) -> None:
-        nearest = tree.nearest_tests(["tests/unit/test_wait.py", "daemon/pgrouse/backoff.py"])
+        nearest = tree.nearest_tests(["tests/unit/test_polls.py", "daemon/pgrouse/backoff.py"])
 
-        assert list(nearest)[:2] == ["tests/unit/test_wait.py", "tests/unit/test_backoff.py"]
+        assert list(nearest)[:2] == ["tests/unit/test_polls.py", "tests/unit/test_backoff.py"]
         assert "tests/test_sinks.py" not in nearest
 
     def test_tests_of_a_project_of_its_own_are_run_by_those_that_name_it(self, tree: Tree) -> None:
