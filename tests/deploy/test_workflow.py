@@ -39,12 +39,12 @@ def test_the_step_runs_the_script_of_the_checkout_in_a_debian_with_the_variables
         "docker": 'for each; do printf "%s\\n" "$each" >>docker-called; done; while [ "$1" != bash ]; do shift; done; "$@"',
         "apt-get": 'echo "$@" >>called',
         "git": 'echo "git $*" >>called',
-        ".ci/run": 'echo ".ci/run $PGROUSE_TEST_PG" >>called',
+        ".ci/run": 'echo ".ci/run $*" >>called',
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PGROUSE_TEST_PG": "all"}
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SCOPE": "all"}
 
     # As GitHub runs a step.
     subprocess.run(["bash", "-e", "-c", JOB["steps"][1]["run"]], cwd=tmp_path, env=environ, check=True)
@@ -53,5 +53,5 @@ def test_the_step_runs_the_script_of_the_checkout_in_a_debian_with_the_variables
         f"git config --global --add safe.directory {tmp_path}",
         ".ci/run all",
     ]
-    assert JOB["env"].keys() == {"PGROUSE_TEST_PG"}
-    assert {"PGROUSE_TEST_PG", f"{tmp_path}:{tmp_path}"} <= set((tmp_path / "docker-called").read_text().splitlines())
+    assert JOB["env"].keys() == {"SCOPE"}
+    assert {"SCOPE", f"{tmp_path}:{tmp_path}"} <= set((tmp_path / "docker-called").read_text().splitlines())
