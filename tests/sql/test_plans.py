@@ -19,7 +19,8 @@ from tests.sql.queue import Queue
 
 pytestmark = pytest.mark.newest
 
-ROWS = 100_000
+# In hundreds of pages, a plan that reads all of them is as far from the right one as in thousands.
+ROWS = 40_000
 FILL = """
     INSERT INTO messages.message (topic, channel, key, priority, payload, available_at)
     SELECT
@@ -30,12 +31,12 @@ FILL = """
     SELECT 1000000 + n, 't0', 5, '{}', now(), now(), 1, n, CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'success' END
     FROM generate_series(1, %(rows)s / 2) AS n;
     INSERT INTO messages.message (topic, channel, payload)
-    SELECT CASE WHEN n % 2 = 0 THEN 'limited' ELSE 'ordered' END, 'c' || n % 2000, '{}' FROM generate_series(1, %(rows)s / 10) AS n;
+    SELECT CASE WHEN n % 2 = 0 THEN 'limited' ELSE 'ordered' END, 'c' || n % 2000, '{}' FROM generate_series(1, %(rows)s / 4) AS n;
     INSERT INTO messages.topic (topic, max_concurrency, dequeue_rate, channel_concurrency, channel_min_interval, ordered) VALUES
       ('limited', 100000, 100000, 5, '1 s', false), ('ordered', NULL, NULL, NULL, NULL, true)
     ON CONFLICT DO NOTHING;
     INSERT INTO messages.channel (topic, channel, concurrency, min_interval)
-    SELECT 'limited', 'c' || n, 3, '1 ms' FROM generate_series(1, %(rows)s / 100) AS n
+    SELECT 'limited', 'c' || n, 3, '1 ms' FROM generate_series(1, %(rows)s / 40) AS n
     ON CONFLICT DO NOTHING;
     INSERT INTO messages.low_water (topic, priority, at) VALUES ('t0', 1, now() - interval '1 hour');
     INSERT INTO messages.message (topic, payload, available_at) SELECT 'blocked', '{}', '9000-01-01 00:00+00' FROM generate_series(1, %(rows)s / 10);
@@ -124,8 +125,14 @@ class Planned(Queue):
     @contextmanager
     def holding(self) -> Iterator[None]:
         """Hold some messages, some with their last attempt and some with an expired lock; everything is rolled back at the end."""
-        with self.conn.transaction(force_rollback=True):
+        with self.undone():
             self.conn.execute(HOLD)
+            yield
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """Undo at the end what the block changes."""
+        with self.conn.transaction(force_rollback=True):
             yield
 
 
@@ -137,9 +144,10 @@ def filled(server: Postgres) -> Iterator[tuple[Database, Planned]]:
         admin.execute(FILL.replace("%(rows)s", "10"))
         admin.execute("ANALYZE messages.message, messages.message_archive")
         early = Planned(database.connect())
-        for statement in (*HOT.values(), *COLD.values()):
-            with early.holding():
-                early.rows(statement)
+        with early.holding():
+            for statement in (*HOT.values(), *COLD.values()):
+                with early.undone():
+                    early.rows(statement)
         admin.execute(
             "DELETE FROM messages.message; DELETE FROM messages.low_water; DELETE FROM messages.blocked_message; DELETE FROM messages.dependency; "
             "DELETE FROM messages.redrive_log"
@@ -150,23 +158,22 @@ def filled(server: Postgres) -> Iterator[tuple[Database, Planned]]:
 
 # In this order: the last changes the database for those before it.
 @pytest.fixture(scope="module", params=["planned when it had ten rows", "not analyzed since", "analyzed"])
-def full_database(request: pytest.FixtureRequest, filled: tuple[Database, Planned]) -> tuple[Database, Planned | None]:
+def holding(request: pytest.FixtureRequest, filled: tuple[Database, Planned]) -> Iterator[Planned]:
+    """A connection to a full table that holds some messages."""
     database, early = filled
     if request.param == "analyzed":
         with database.server.admin(database.name) as admin:
             admin.execute("ANALYZE")
-    return database, early if request.param == "planned when it had ten rows" else None
+    queue = early if request.param == "planned when it had ten rows" else Planned(database.connect())
+    with queue.holding():
+        yield queue
 
 
 @pytest.fixture
-def full(full_database: tuple[Database, Planned | None]) -> Iterator[Planned]:
-    """A connection to a full table that holds some messages."""
-    database, early = full_database
-    queue = early or Planned(database.connect())
-    with queue.holding():
-        yield queue
-    if queue is not early:
-        queue.conn.close()
+def full(holding: Planned) -> Iterator[Planned]:
+    """The same connection, for one test: what it changes is undone."""
+    with holding.undone():
+        yield holding
 
 
 # These join what they have counted already: one row per topic, or one per condition.
@@ -293,12 +300,12 @@ def test_rows_that_are_not_due_are_not_read(nothing_due: Queue, name: str) -> No
     assert nothing_due.buffers(DUE[name]) < 100
 
 
-DEAD = 20_000
+DEAD, EACH = 9_000, 12
 DIED = """
     INSERT INTO messages.message_archive (id, topic, priority, payload, created_at, available_at, attempts, claim_id, result, archived_at)
-    SELECT n, 'p' || n / 20 % 2, 5, '{}', now(), now(), 1, n, CASE WHEN n % 20 = 0 THEN 'failed' ELSE 'success' END,
-           date_trunc('day', now()) + n / 80 % 4 * interval '1 day' + interval '12 hours' + n * interval '1 ms'
-    FROM generate_series(1, 20 * %(dead)s) AS n;
+    SELECT n, 'p' || n / %(each)s % 2, 5, '{}', now(), now(), 1, n, CASE WHEN n % %(each)s = 0 THEN 'failed' ELSE 'success' END,
+           date_trunc('day', now()) + n / (4 * %(each)s) % 4 * interval '1 day' + interval '12 hours' + n * interval '1 ms'
+    FROM generate_series(1, %(each)s * %(dead)s) AS n;
     ANALYZE
 """
 PAGE = 100
@@ -315,7 +322,7 @@ def many_dead(server: Postgres) -> Iterator[Queue]:
     """A database with many dead messages, of two topics and on several days, each between many successes."""
     with server.new_database(template=server.migrated) as database:
         queue = Queue(database.connect())
-        queue.conn.execute(DIED.replace("%(dead)s", str(DEAD)))
+        queue.conn.execute(DIED.replace("%(dead)s", str(DEAD)).replace("%(each)s", str(EACH)))
         yield queue
 
 
@@ -338,9 +345,7 @@ def test_each_page_of_a_redrive_costs_the_same(many_dead: Queue) -> None:
     with many_dead.conn.transaction(force_rollback=True):
         for _ in range(5):
             # It runs twice: the second time it redrives the next page. All of them died on one day.
-            page = (
-                f"SELECT max(archived_id) FROM messages.redrive_where('p0', p_limit => {2 * PAGE}, p_after => {after})"
-            )
+            page = f"SELECT max(archived_id) FROM messages.redrive_where('p0', p_limit => {PAGE}, p_after => {after})"
             pages.append(many_dead.buffers(page))
             after = many_dead.value("SELECT max(archived_id) FROM messages.redrive_log")
 
