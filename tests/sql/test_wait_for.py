@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -13,8 +13,6 @@ from psycopg import errors
 
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Listener, Queue, Row
-
-pytestmark = pytest.mark.every_server
 
 
 @pytest.fixture(autouse=True)
@@ -298,13 +296,14 @@ class Session:
         return not self.taken or self.taken[-1].done()
 
     def has_stopped(self) -> bool:
-        """Whether the last step is done, or waits for a lock."""
+        """Whether the last step is done within a moment, or waits for a lock."""
+        wait(self.taken, timeout=0.005)
         return self.is_free() or self.background.is_blocked(self.queue)
 
     def go(self, eventually: Callable[..., Any]) -> None:
         """Run the next step."""
         self.taken.append(self.background.start(self.steps.pop(0), self.queue))
-        eventually(self.has_stopped)
+        eventually(self.has_stopped, every_s=0)
 
 
 def play(sessions: dict[str, Session], order: str, eventually: Callable[..., Any]) -> None:

@@ -13,8 +13,6 @@ from tests.server.postgres import Database
 from tests.sql.queue import Background, Listener, Queue, Row
 from tests.sql.test_wait_for import ENDS, Session, orders, play
 
-pytestmark = pytest.mark.every_server
-
 
 @pytest.fixture
 def shop(queue: Queue, database: Database) -> Iterator[Queue]:
