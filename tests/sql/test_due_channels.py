@@ -107,7 +107,7 @@ def publish_at_random(queue: Queue, lot: Random) -> None:
             queue.publish_many(lot.choice([1, 1, 1, 2, 70]), channel=f"c{n:03}", priority=priority, wait=wait)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 8))])
 def test_it_visits_what_a_slow_reference_visits(queue: Queue, seed: int) -> None:
     lot = Random(seed)
     with queue.conn.transaction():

@@ -9,8 +9,6 @@ import pytest
 
 from tests.sql.queue import Queue, Row
 
-pytestmark = pytest.mark.every_server
-
 # Reasons why a message is not the next, not that it cannot be claimed.
 NO_HINDRANCE = {"ready", "behind", "unhandled", "workers_busy"}
 CHANNELS = (None, "a", "b")
@@ -92,7 +90,7 @@ class Simulation:
             return {each.id for each in self.queue.claim(limit=1000)}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 12))])
 def test_explain_and_claims_agree_after_every_step(queue: Queue, seed: int) -> None:
     simulation = Simulation(queue, seed)
 

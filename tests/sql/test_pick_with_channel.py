@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from tests.server.postgres import Database
-from tests.sql.queue import Queue
+from tests.sql.queue import Queue, Row
 
 PICK = """
     SELECT m.id, m.channel
@@ -259,8 +259,15 @@ CHANNELS = """
 """
 
 
-@pytest.mark.parametrize("channels", [150, 1200])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("seed", "channels"),
+    [
+        *((seed, 150) for seed in range(6)),
+        # Ordered, several at once, and an interval.
+        *((seed, 1200) for seed in (0, 2, 4)),
+        *(pytest.param(seed, 1200, marks=pytest.mark.long) for seed in (1, 3, 5)),
+    ],
+)
 def test_claims_take_exactly_what_a_slow_reference_permits(queue: Queue, seed: int, channels: int) -> None:
     lot = Random(seed)
     queue.later("0")
@@ -287,23 +294,30 @@ def test_claims_take_exactly_what_a_slow_reference_permits(queue: Queue, seed: i
 
 def hold_at_random(queue: Queue, lot: Random) -> None:
     """Let the first messages of most channels run or back off, and keep some channels for an interval."""
-    for row in queue.rows(
+    channels = queue.rows(
         "SELECT channel, array_agg(id ORDER BY available_at, id) AS ids FROM messages.message GROUP BY channel ORDER BY channel"
-    ):
-        kind = lot.choice(["runs", "runs", "runs", "backs off", "waits", "free"])
-        if kind == "runs":
-            queue.conn.execute(
-                "UPDATE messages.message SET claim_id = 1, locked_by = 'w', locked_at = now(), lock_expires_at = now() WHERE id = ANY (%s)",
-                [row.ids[: lot.randint(1, 2)]],
-            )
-        if kind in {"backs off", "waits"}:
-            queue.conn.execute(
-                """
-                INSERT INTO messages.rate (kind, topic, channel, free_at, blocked_until, blocked_by)
-                VALUES ('channel', 't', %s, messages.now() + %s, messages.now() + interval '5 min', %s)
-                """,
-                [row.channel, timedelta(minutes=-1), row.ids[0] if kind == "backs off" else 0],
-            )
+    )
+    with queue.conn.pipeline():
+        for row in channels:
+            hold(queue, row, lot)
+
+
+def hold(queue: Queue, row: Row, lot: Random) -> None:
+    """Let the first messages of a channel run or back off, keep it for an interval, or leave it free."""
+    kind = lot.choice(["runs", "runs", "runs", "backs off", "waits", "free"])
+    if kind == "runs":
+        queue.conn.execute(
+            "UPDATE messages.message SET claim_id = 1, locked_by = 'w', locked_at = now(), lock_expires_at = now() WHERE id = ANY (%s)",
+            [row.ids[: lot.randint(1, 2)]],
+        )
+    if kind in {"backs off", "waits"}:
+        queue.conn.execute(
+            """
+            INSERT INTO messages.rate (kind, topic, channel, free_at, blocked_until, blocked_by)
+            VALUES ('channel', 't', %s, messages.now() + %s, messages.now() + interval '5 min', %s)
+            """,
+            [row.channel, timedelta(minutes=-1), row.ids[0] if kind == "backs off" else 0],
+        )
 
 
 def test_a_claim_of_one_message_skips_rows_that_another_transaction_holds_in_the_same_channel(
