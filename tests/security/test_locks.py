@@ -20,8 +20,6 @@ from pyspark_pgrouse.lake.cursor import held
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue
 
-pytestmark = pytest.mark.every_server
-
 # Every key of an advisory lock that any version took: they are in the source, and any role may lock them.
 PUBLIC_KEYS = (
     *(
@@ -234,6 +232,7 @@ def lock_all_tables(queue: Queue) -> set[tuple[str, str]]:
     return {(row.name, row.mode) for row in queue.rows(TAKEN)}
 
 
+@pytest.mark.every_server
 @each_action
 def test_each_action_continues_while_an_outsider_holds_every_table_that_it_may_lock(
     prepared: Prepared, act: Callable[[Prepared], None]
@@ -354,6 +353,7 @@ def test_two_publishers_to_the_same_full_topics_one_by_a_subscription_wait_witho
     background.threads.shutdown(wait=True)
 
 
+@pytest.mark.every_server
 def test_an_outsider_with_the_process_number_of_an_ended_session_keeps_no_lease_alive(
     database: Database, db: psycopg.Connection[Any]
 ) -> None:
@@ -374,6 +374,7 @@ def test_an_outsider_with_the_process_number_of_an_ended_session_keeps_no_lease_
         queue.conn.execute(f"DROP ROLE {name}".encode())
 
 
+@pytest.mark.every_server
 def test_a_user_who_may_take_leases_keeps_its_own(database: Database, db: psycopg.Connection[Any]) -> None:
     queue = Queue(db)
     name = f"loader_{queue.conn.info.backend_pid}"

@@ -10,8 +10,6 @@ from psycopg import errors, sql
 
 from tests.sql.queue import Listener, Queue
 
-pytestmark = pytest.mark.every_server
-
 
 def write(queue: Queue, **columns: Any) -> None:
     row = {"topic": "mail", "channel": "acme", **columns}

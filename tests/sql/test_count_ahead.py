@@ -42,6 +42,7 @@ def test_it_counts_up_to_its_limit(queue: Queue, channel: str | None) -> None:
     assert queue.value(AHEAD, [1000, mine]) == 16
 
 
+@pytest.mark.newest
 def test_its_cost_is_bounded_however_long_the_queue_is(own_queue: Queue) -> None:
     own_queue.publish_many(30_000)
     mine = own_queue.publish()

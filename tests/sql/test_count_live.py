@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.sql.queue import Queue
 
 
@@ -16,6 +18,7 @@ def test_ready_delayed_and_running_messages_with_and_without_a_channel_are_count
     assert queue.call("count_live", "unknown") == 0
 
 
+@pytest.mark.newest
 def test_it_reads_only_rows_of_the_topic(own_queue: Queue) -> None:
     own_queue.publish_many(5000, "other")
     own_queue.publish_many(3)

@@ -70,6 +70,7 @@ def test_beyond_the_bound_numbers_are_minimums_and_a_flood_hides_no_other_topic(
     assert found == {"flood": (20, True), "quiet": (1, False)}
 
 
+@pytest.mark.newest
 def test_the_bound_limits_what_is_read(own_queue: Queue) -> None:
     own_queue.publish_many(5000)
     own_queue.settle("fail", own_queue.claim(limit=5000), ["boom"] * 5000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.sql.deaths import die, die_ago
 from tests.sql.queue import Queue
 
@@ -26,6 +28,7 @@ def test_topics_without_dead_messages_are_not_listed(queue: Queue) -> None:
     assert topics(queue) == []
 
 
+@pytest.mark.newest
 def test_it_reads_the_index_topic_by_topic_and_not_all_dead_messages(own_queue: Queue) -> None:
     own_queue.publish_many(3000)
     claimed = own_queue.claim(limit=3000)

@@ -55,6 +55,7 @@ def test_a_topic_on_few_runs_is_not_sure(own_queue: Queue) -> None:
     assert runs["together"] <= 3
 
 
+@pytest.mark.newest
 def test_it_reads_no_more_pages_than_it_may(own_queue: Queue) -> None:
     own_queue.publish_many(20_000)
     own_queue.rows("SELECT * FROM messages.estimate_waiting(20)")  # which reads the catalog, to plan

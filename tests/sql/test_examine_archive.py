@@ -11,6 +11,8 @@ from tests.sql.examined import examine, examine_and_fix, rolled_back
 from tests.sql.exports import export
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.every_server
+
 
 def day(ahead: int) -> str:
     return f"messages.message_archive_{datetime.now(UTC) + timedelta(days=ahead):%Y%m%d}"

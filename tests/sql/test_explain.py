@@ -56,6 +56,7 @@ def test_it_only_reads(queue: Queue) -> None:
         assert queue.rows(EXPLAIN, [message])
 
 
+@pytest.mark.newest
 def test_its_cost_is_bounded_however_long_the_queue_is(own_queue: Queue) -> None:
     own_queue.publish_many(30_000, channel="c")
     own_queue.publish_many(30_000)

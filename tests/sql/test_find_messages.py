@@ -201,6 +201,7 @@ def test_without_an_index_a_page_reads_a_bounded_number_and_returns_where_to_con
     assert walk(queue, path="$.a", max_examined=20) == [last]
 
 
+@pytest.mark.newest
 def test_a_million_ready_messages_do_not_come_before_the_delayed(own_queue: Queue) -> None:
     own_queue.publish_many(20_000)
     delayed = own_queue.publish(wait="1 hour")

@@ -92,6 +92,7 @@ def test_stats_unhandled_topics_and_explain_use_it(queue: Queue) -> None:
     assert [row.code for row in queue.rows("SELECT * FROM messages.explain(%s)", [waiting])] == ["ready"]
 
 
+@pytest.mark.newest
 def test_it_reads_a_few_pages_however_many_messages_are_locked(own_queue: Queue) -> None:
     own_queue.publish_many(20_000)
     for _ in range(2):

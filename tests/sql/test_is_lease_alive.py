@@ -6,6 +6,8 @@ import pytest
 
 from tests.sql.queue import Queue
 
+pytestmark = pytest.mark.every_server
+
 IS_LEASED = "SELECT messages.is_lease_alive(('export', 'n', %s, %s, now())::messages.lease)"
 
 

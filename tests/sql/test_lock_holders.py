@@ -8,6 +8,8 @@ import pytest
 
 from tests.sql.queue import Queue, Row
 
+pytestmark = pytest.mark.every_server
+
 
 def hold_the_tick(queue: Queue) -> None:
     queue.rows("SELECT * FROM messages.tick()")

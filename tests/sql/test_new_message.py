@@ -9,14 +9,13 @@ import pytest
 
 from tests.sql.queue import Background, Listener, Queue
 
-pytestmark = pytest.mark.every_server
-
 
 @pytest.fixture
 def listener(listen: Callable[..., Listener]) -> Listener:
     return listen("new_message")
 
 
+@pytest.mark.every_server
 def test_one_row_sends_a_notification_with_its_id(queue: Queue, listener: Listener) -> None:
     queue.arm()
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import pytest
-
 from tests.sql.queue import Queue
-
-pytestmark = pytest.mark.every_server
 
 
 def first(queue: Queue, cron: str, begin: str) -> datetime | None:

@@ -10,8 +10,6 @@ from psycopg import errors
 
 from tests.sql.queue import Queue
 
-pytestmark = pytest.mark.every_server
-
 
 def ticks(queue: Queue, *arguments: object) -> list[datetime]:
     marks = ", ".join(["%s"] * len(arguments))

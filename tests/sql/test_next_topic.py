@@ -61,6 +61,7 @@ def test_a_topic_with_a_mark_is_returned_without_a_check_unless_marks_are_off(
     assert walk(queue, marks=False) == ALL
 
 
+@pytest.mark.newest
 def test_its_cost_depends_on_the_topics_and_not_on_the_messages(own_queue: Queue) -> None:
     own_queue.publish_many(5000, "a")
     own_queue.publish_many(5000, "b", channel="c")

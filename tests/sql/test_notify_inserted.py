@@ -9,8 +9,6 @@ import pytest
 
 from tests.sql.queue import Listener, Queue
 
-pytestmark = pytest.mark.every_server
-
 NOTIFY = """
     SELECT messages.notify_inserted(
       %(topics)s, ARRAY(SELECT clock_timestamp() + w::interval FROM unnest(%(waits)s::text[]) AS w), %(id)s)

@@ -9,8 +9,6 @@ import pytest
 
 from tests.sql.queue import Listener, Queue
 
-pytestmark = pytest.mark.every_server
-
 NOTIFY = "SELECT messages.notify_topics(%s, clock_timestamp() + %s::interval)"
 
 

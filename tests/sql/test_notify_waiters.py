@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.sql.queue import Listener, Queue
-
-pytestmark = pytest.mark.every_server
 
 
 def wait(queue: Queue, *message_ids: int) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.sql.queue import Queue
-
-pytestmark = pytest.mark.every_server
 
 
 def test_without_a_schema_there_is_none(queue: Queue) -> None:

@@ -10,8 +10,6 @@ from psycopg import errors
 
 from tests.sql.queue import Listener, Queue
 
-pytestmark = pytest.mark.every_server
-
 
 @pytest.fixture
 def queue(queue: Queue) -> Queue:

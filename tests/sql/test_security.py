@@ -16,8 +16,6 @@ from psycopg.types.json import Jsonb
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
-pytestmark = pytest.mark.every_server
-
 ROLES = ("publisher", "worker", "operator", "analyst", "maintainer")
 FUNCTIONS = "SELECT p.* FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"
 
@@ -206,6 +204,7 @@ def refuses(queue: Queue, statement: str) -> bool:
 # The catalog
 
 
+@pytest.mark.every_server
 def test_public_may_execute_no_function(queue: Queue) -> None:
     open_to_all = queue.rows(
         f"SELECT f.proname FROM ({FUNCTIONS}) AS f, aclexplode(coalesce(f.proacl, acldefault('f', f.proowner))) AS a WHERE a.grantee = 0"
@@ -214,6 +213,7 @@ def test_public_may_execute_no_function(queue: Queue) -> None:
     assert open_to_all == []
 
 
+@pytest.mark.every_server
 def test_public_may_do_nothing_with_the_schema_its_tables_and_its_sequences(queue: Queue) -> None:
     relations = queue.rows(
         """
@@ -360,6 +360,7 @@ def test_an_operator_in_a_shared_schema_is_never_called_by_a_publish(
         assert own_queue.value("SELECT id FROM messages.publish('t', '1')") > 0
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("role", ROLES)
 def test_each_role_may_call_the_functions_listed_here_and_no_others(queue: Queue, role: str) -> None:
     callable_ = queue.rows(
@@ -384,6 +385,7 @@ def test_no_function_runs_dynamic_sql_except_for_a_partition_or_an_optional_tabl
     }
 
 
+@pytest.mark.every_server
 def test_everything_belongs_to_the_owner_who_cannot_log_in(queue: Queue) -> None:
     owners = queue.rows(
         """
@@ -408,6 +410,7 @@ def test_everything_belongs_to_the_owner_who_cannot_log_in(queue: Queue) -> None
     )
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("role", ROLES)
 def test_no_role_can_log_in_or_become_another(queue: Queue, role: str) -> None:
     row = queue.row(
@@ -418,6 +421,7 @@ def test_no_role_can_log_in_or_become_another(queue: Queue, role: str) -> None:
     assert not any([row.rolcanlogin, row.rolsuper, row.rolcreaterole, row.is_owner])
 
 
+@pytest.mark.every_server
 def test_views_give_no_role_more_than_it_has(queue: Queue) -> None:
     views = queue.rows(
         "SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'messages'::regnamespace AND relkind = 'v'"
@@ -557,6 +561,7 @@ def test_no_setting_of_a_publisher_switches_a_policy_off(
 # The worker
 
 
+@pytest.mark.every_server
 def test_a_worker_does_all_of_its_work(as_role: Callable[[str], Queue], queue: Queue) -> None:
     queue.publish_many(6, max_attempts=2)
     worker = as_role("worker")
@@ -682,6 +687,7 @@ def test_a_publisher_publishes_its_staged_rows_in_bulk_and_sees_none_of_others(
 # Operator, analyst, maintainer, a login without a role
 
 
+@pytest.mark.every_server
 def test_an_operator_sees_everything_and_runs_every_operation(as_role: Callable[[str], Queue], queue: Queue) -> None:
     dead, waiting = queue.publish("a", payload={"n": 1}), queue.publish("b")
     queue.settle("fail", queue.claim("a"), ["boom"])
@@ -752,6 +758,7 @@ def test_a_login_without_a_role_can_do_nothing(as_role: Callable[[str], Queue]) 
     assert refuses(no_role, "SELECT * FROM messages.topic")
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("role", ROLES)
 def test_days_that_are_created_later_have_the_same_rights_as_the_first(
     queue: Queue, as_role: Callable[[str], Queue], role: str
@@ -769,6 +776,7 @@ def test_days_that_are_created_later_have_the_same_rights_as_the_first(
     )
 
 
+@pytest.mark.every_server
 @pytest.mark.parametrize("lock_duration", ["9000 years", "-60 years"])
 def test_an_error_of_a_worker_shows_no_payload(
     as_role: Callable[[str], Queue], queue: Queue, lock_duration: str

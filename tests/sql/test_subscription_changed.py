@@ -10,8 +10,6 @@ import pytest
 
 from tests.sql.queue import Background, Queue
 
-pytestmark = pytest.mark.every_server
-
 
 def subscribe(queue: Queue, *pairs: tuple[str, str]) -> None:
     for pair in pairs:

@@ -11,8 +11,6 @@ from psycopg import errors
 
 from tests.sql.queue import Background, Listener, Queue
 
-pytestmark = pytest.mark.every_server
-
 
 def test_an_invalid_backoff_is_refused_with_topic_setting_and_fix(queue: Queue) -> None:
     with pytest.raises(errors.InvalidParameterValue) as caught:
