@@ -23,6 +23,12 @@ def conn(empty_database: Database) -> psycopg.Connection[Any]:
 
 
 @pytest.fixture
+def installed(database: Database) -> psycopg.Connection[Any]:
+    """An autocommit connection of the superuser to a database with the schema of this version, as `migrate` has installed it."""
+    return database.connect()
+
+
+@pytest.fixture
 def sql_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of sql/ that the migrator reads instead, to be edited."""
     copy = tmp_path / "sql"

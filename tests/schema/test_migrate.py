@@ -20,6 +20,7 @@ from tests.server.postgres import Database, Postgres
 from tests.server.servers import Missing, Servers
 
 
+@pytest.mark.every_server
 def test_a_fresh_installation_applies_every_script_and_works(conn: psycopg.Connection[Any]) -> None:
     applied = schema.migrate(conn)
 
@@ -45,15 +46,15 @@ def test_migrations_run_in_order_between_functions_of_constraints_and_all_other_
 
 @pytest.mark.parametrize("room", ["functions", "a room of its own", "archive"])
 def test_a_file_is_read_from_any_folder_and_the_ledger_ignores_the_folder(
-    conn: psycopg.Connection[Any], sql_copy: Path, room: str
+    installed: psycopg.Connection[Any], sql_copy: Path, room: str
 ) -> None:
-    applied = schema.migrate(conn)
+    applied = every_script()
     (sql_copy / room).mkdir(exist_ok=True)
     for name in ("publish", "admit_message", "state"):
         [file] = sql_copy.glob(f"*/{name}.sql")
         file.rename(sql_copy / room / file.name)
 
-    assert schema.migrate(conn) == []
+    assert schema.migrate(installed) == []
     assert every_script() == applied
 
 
@@ -64,18 +65,16 @@ def test_the_jobs_of_pg_cron_are_not_part_of_the_schema() -> None:
     assert not jobs & set(every_script())
 
 
-def test_a_second_run_applies_nothing_and_changes_nothing(conn: psycopg.Connection[Any]) -> None:
-    schema.migrate(conn)
-    before = objects(conn)
+@pytest.mark.every_server
+def test_a_second_run_applies_nothing_and_changes_nothing(installed: psycopg.Connection[Any]) -> None:
+    before = objects(installed)
 
-    assert schema.migrate(conn) == []
-    assert objects(conn) == before
+    assert schema.migrate(installed) == []
+    assert objects(installed) == before
 
 
-def test_the_ledger_records_each_applied_file_and_the_user(conn: psycopg.Connection[Any]) -> None:
-    schema.migrate(conn)
-
-    rows = conn.execute(
+def test_the_ledger_records_each_applied_file_and_the_user(installed: psycopg.Connection[Any]) -> None:
+    rows = installed.execute(
         'SELECT kind, name, digest, version, applied_by FROM messages.migration ORDER BY name COLLATE "C"'
     ).fetchall()
 
@@ -100,13 +99,12 @@ def test_a_migration_that_fails_is_rolled_back_completely(conn: psycopg.Connecti
     assert not has_schema(conn)
 
 
-def test_a_fresh_installation_needs_no_policy_check(conn: psycopg.Connection[Any]) -> None:
-    schema.migrate(conn)
-
-    assert conn.execute("SELECT pg_sequence_last_value('messages.policy_topic_bits')").fetchone() == (1,)
+def test_a_fresh_installation_needs_no_policy_check(installed: psycopg.Connection[Any]) -> None:
+    assert installed.execute("SELECT pg_sequence_last_value('messages.policy_topic_bits')").fetchone() == (1,)
 
 
-@pytest.mark.parametrize("round_", range(5))
+@pytest.mark.every_server
+@pytest.mark.parametrize("round_", [0, *(pytest.param(nth, marks=pytest.mark.long) for nth in range(1, 5))])
 def test_three_migrators_at_once_on_an_empty_database_all_succeed(empty_database: Database, round_: int) -> None:
     begin = Barrier(3)
 
@@ -129,6 +127,7 @@ def test_two_databases_of_one_server_may_be_migrated_at_once(server: Postgres) -
     assert applied == [every_script()] * 2
 
 
+@pytest.mark.every_server
 def test_it_runs_in_the_callers_transaction(empty_database: Database) -> None:
     conn = empty_database.connect()
 
@@ -150,10 +149,9 @@ def test_within_a_longer_transaction_the_owners_rights_end_with_the_migration(em
         assert conn.execute("SELECT current_user::text").fetchone() == ("postgres",)
 
 
-def test_a_superuser_gives_the_schema_to_an_owner_that_cannot_log_in(conn: psycopg.Connection[Any]) -> None:
-    schema.migrate(conn)
-
-    assert owner(conn) == "messages_owner"
+@pytest.mark.every_server
+def test_a_superuser_gives_the_schema_to_an_owner_that_cannot_log_in(installed: psycopg.Connection[Any]) -> None:
+    assert owner(installed) == "messages_owner"
 
 
 @pytest.fixture(params=['we ird-"N";', "Ümläut 'q'", "%s {} :name", "SELECT"])
@@ -174,6 +172,7 @@ def test_the_database_may_have_any_name(odd_name: psycopg.Connection[Any]) -> No
     assert works(odd_name)
 
 
+@pytest.mark.every_server
 def test_an_owner_without_superuser_rights_and_createrole_installs_it_as_its_own(
     plain_owner: psycopg.Connection[Any],
 ) -> None:
@@ -185,6 +184,7 @@ def test_an_owner_without_superuser_rights_and_createrole_installs_it_as_its_own
     assert plain_owner.execute("SELECT bool_and(count >= 0) FROM messages.tick()").fetchone() == (True,)
 
 
+@pytest.mark.every_server
 def test_a_role_that_cannot_create_in_the_database_gets_the_servers_error(
     server: Postgres, empty_database: Database
 ) -> None:
@@ -247,8 +247,7 @@ def test_check_reports_a_missing_schema(conn: psycopg.Connection[Any]) -> None:
     assert str(caught.value) == "the database has no schema `messages`: run `pgrouse migrate`"
 
 
-def test_a_worker_may_call_check(conn: psycopg.Connection[Any]) -> None:
-    schema.migrate(conn)
-    conn.execute("SET SESSION AUTHORIZATION messages_worker")
+def test_a_worker_may_call_check(installed: psycopg.Connection[Any]) -> None:
+    installed.execute("SET SESSION AUTHORIZATION messages_worker")
 
-    schema.check(conn)
+    schema.check(installed)

@@ -47,6 +47,7 @@ def set_in_files() -> set[tuple[str, str]]:
     return {(name, f"{setting}={value}") for name, pairs in found for setting, value in pairs}
 
 
+@pytest.mark.every_server
 def test_each_function_has_the_settings_of_the_rule_and_no_others(db: psycopg.Connection[Any]) -> None:
     definers = db.execute(
         "SELECT p.proname::text FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace AND p.prosecdef"
@@ -71,35 +72,37 @@ def test_an_inlined_function_has_no_settings(db: psycopg.Connection[Any]) -> Non
 
 
 @pytest.mark.parametrize("name", ["claim", "new_blocked", "tick"])
-def test_a_replaced_function_gets_its_settings_again(conn: psycopg.Connection[Any], sql_copy: Path, name: str) -> None:
-    schema.migrate(conn)
-    before = settings(conn)
+def test_a_replaced_function_gets_its_settings_again(
+    installed: psycopg.Connection[Any], sql_copy: Path, name: str
+) -> None:
+    before = settings(installed)
     changed = file(sql_copy, name)
     changed.write_text("-- Changed.\n" + changed.read_text())
 
-    assert schema.migrate(conn) == [name]
+    assert schema.migrate(installed) == [name]
 
-    assert settings(conn) == before
-
-
-def test_settings_that_were_altered_by_hand_are_restored_by_the_next_migrate(conn: psycopg.Connection[Any]) -> None:
-    schema.migrate(conn)
-    before = settings(conn)
-    conn.execute("ALTER FUNCTION messages.claim RESET ALL")
-    conn.execute("ALTER FUNCTION messages.cancel SET enable_seqscan = on SET work_mem = '1MB'")
-    conn.execute("ALTER FUNCTION messages.archive SET search_path = public")
-
-    schema.migrate(conn)
-
-    assert settings(conn) == before
+    assert settings(installed) == before
 
 
-def test_a_function_that_another_role_added_to_the_schema_is_left_alone(conn: psycopg.Connection[Any]) -> None:
-    schema.migrate(conn)
-    conn.execute(
+@pytest.mark.every_server
+def test_settings_that_were_altered_by_hand_are_restored_by_the_next_migrate(
+    installed: psycopg.Connection[Any],
+) -> None:
+    before = settings(installed)
+    installed.execute("ALTER FUNCTION messages.claim RESET ALL")
+    installed.execute("ALTER FUNCTION messages.cancel SET enable_seqscan = on SET work_mem = '1MB'")
+    installed.execute("ALTER FUNCTION messages.archive SET search_path = public")
+
+    schema.migrate(installed)
+
+    assert settings(installed) == before
+
+
+def test_a_function_that_another_role_added_to_the_schema_is_left_alone(installed: psycopg.Connection[Any]) -> None:
+    installed.execute(
         "CREATE FUNCTION messages.foreign_one() RETURNS int LANGUAGE sql SECURITY DEFINER SET work_mem = '1MB' AS 'SELECT 1'"
     )
 
-    schema.migrate(conn)
+    schema.migrate(installed)
 
-    assert ("foreign_one", "work_mem=1MB") in settings(conn)
+    assert ("foreign_one", "work_mem=1MB") in settings(installed)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.schema.tables import PAGE, tables
 
 
+@pytest.mark.every_server
 def test_the_tables_are_those_of_the_file(db: psycopg.Connection[Any]) -> None:
     installed, written = set(tables(db)), set(PAGE.read_text().splitlines())
 

@@ -25,13 +25,7 @@ Upgrade = Callable[[], None]
 COLOUR = "CREATE FUNCTION messages.colour() RETURNS text LANGUAGE sql AS $$ SELECT 'red' $$"
 
 
-@pytest.fixture
-def installed(conn: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
-    """An autocommit connection of the superuser to a database with the schema of this version."""
-    schema.migrate(conn)
-    return conn
-
-
+@pytest.mark.every_server
 def test_an_upgrade_applies_only_new_and_changed_files(installed: psycopg.Connection[Any], upgrade: Upgrade) -> None:
     installed.execute("INSERT INTO messages.message (topic, payload) VALUES ('kept', '1')")
     upgrade()
@@ -69,6 +63,7 @@ def test_a_dry_run_of_an_upgrade_changes_nothing(installed: psycopg.Connection[A
     assert objects(installed) == before
 
 
+@pytest.mark.every_server
 def test_an_upgrade_that_fails_leaves_the_schema_as_it_was(
     installed: psycopg.Connection[Any], upgrade: Upgrade, sql_copy: Path
 ) -> None:
@@ -84,11 +79,11 @@ def test_an_upgrade_that_fails_leaves_the_schema_as_it_was(
 
 
 def test_an_upgrade_gives_up_while_another_session_holds_a_table_and_can_be_tried_again(
-    installed: psycopg.Connection[Any], upgrade: Upgrade, empty_database: Database
+    installed: psycopg.Connection[Any], upgrade: Upgrade, database: Database
 ) -> None:
     before = objects(installed)
     upgrade()
-    reader = empty_database.connect()
+    reader = database.connect()
 
     with reader.transaction():
         reader.execute("SELECT FROM messages.message")
@@ -99,15 +94,12 @@ def test_an_upgrade_gives_up_while_another_session_holds_a_table_and_can_be_trie
     assert schema.migrate(installed) == UPGRADE
 
 
-@pytest.mark.usefixtures("installed")
-def test_three_migrators_at_once_on_an_installed_schema_upgrade_it_once(
-    upgrade: Upgrade, empty_database: Database
-) -> None:
+def test_three_migrators_at_once_on_an_installed_schema_upgrade_it_once(upgrade: Upgrade, database: Database) -> None:
     upgrade()
     begin = Barrier(3)
 
     def migrate(_: int) -> list[str]:
-        conn = empty_database.connect()
+        conn = database.connect()
         begin.wait(timeout=60)
         return schema.migrate(conn)
 
@@ -115,7 +107,7 @@ def test_three_migrators_at_once_on_an_installed_schema_upgrade_it_once(
         applied = list(threads.map(migrate, range(3)))
 
     assert sorted(applied) == [[], [], UPGRADE]
-    assert works(empty_database.connect())
+    assert works(database.connect())
 
 
 class Publishers:
@@ -160,6 +152,7 @@ class Publishers:
         return count
 
 
+@pytest.mark.every_server
 @pytest.mark.slow
 def test_daemons_of_the_previous_version_and_publishers_continue_during_an_upgrade_and_after_it(
     fleet: Fleet, database: Database, upgrade: Upgrade
@@ -237,6 +230,7 @@ def granted(installed: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[A
 MAY = "SELECT has_function_privilege(%s, %s::regproc, %s)"
 
 
+@pytest.mark.every_server
 def test_a_role_that_may_call_a_function_may_still_call_it_with_more_arguments(
     granted: psycopg.Connection[Any], upgrade: Upgrade
 ) -> None:
@@ -268,6 +262,7 @@ def test_a_right_that_a_migration_revokes_is_not_granted_again(
     assert granted.execute(MAY, ["desk", "messages.publish", "EXECUTE"]).fetchone() == (True,)
 
 
+@pytest.mark.every_server
 def test_objects_that_depend_on_a_function_that_gets_more_arguments_are_named_and_prevent_the_upgrade(
     installed: psycopg.Connection[Any], upgrade: Upgrade
 ) -> None:
@@ -289,6 +284,7 @@ def test_objects_that_depend_on_a_function_that_gets_more_arguments_are_named_an
     assert works(installed)
 
 
+@pytest.mark.every_server
 def test_a_superuser_who_migrates_later_is_referred_to_the_owner(
     plain_owner: psycopg.Connection[Any], empty_database: Database, sql_copy: Path
 ) -> None:
@@ -316,17 +312,17 @@ def test_check_reports_an_older_schema(installed: psycopg.Connection[Any], upgra
 
 @pytest.mark.parametrize("does", [schema.check, schema.migrate])
 def test_a_newer_schema_is_reported_and_not_changed(
-    conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, upgrade: Upgrade, does: Callable[..., object]
+    installed: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, upgrade: Upgrade, does: Callable[..., object]
 ) -> None:
     upgrade()
-    schema.migrate(conn)
+    schema.migrate(installed)
     monkeypatch.undo()
-    before = objects(conn)
+    before = objects(installed)
 
     with pytest.raises(SchemaMismatch) as caught:
-        does(conn)
+        does(installed)
 
-    assert objects(conn) == before
+    assert objects(installed) == before
     assert str(caught.value) == (
         f"the schema is newer than this version (has migration {MIGRATION}): upgrade pgrouse on this machine"
     )
