@@ -21,7 +21,8 @@ from tests.server.postgres import Database, Postgres
 
 Connection = psycopg.Connection[Any]
 Eventually = Callable[..., Any]
-pytestmark = pytest.mark.pg_cron
+# Its versions differ, with those of the servers.
+pytestmark = [pytest.mark.pg_cron, pytest.mark.every_server]
 TICK, PRUNE = "messages.tick", "messages.prune_cron_history"
 
 

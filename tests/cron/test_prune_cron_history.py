@@ -11,6 +11,7 @@ import pytest
 from pgrouse.install import pg_cron as cron
 from pgrouse.install import schema
 from tests.cron.minute import until_its_middle
+from tests.server import servers
 from tests.server.postgres import Postgres
 
 Connection = psycopg.Connection[Any]
@@ -19,19 +20,29 @@ pytestmark = pytest.mark.pg_cron
 OURS, THEIRS = "/* pgrouse */ SELECT messages.tick('cron')", "SELECT messages.tick('cron')"
 
 
-@pytest.fixture
-def queue_in_cron_database(server: Postgres) -> Iterator[Connection]:
-    """A connection to a queue in the same database as pg_cron's jobs."""
+@pytest.fixture(scope="module")
+def installed(server: Postgres) -> Iterator[Connection]:
+    """A connection to a queue in the same database as pg_cron, with jobs that do not run."""
+    if server.pg_cron is None:
+        pytest.skip(f"this server has no pg_cron; {servers.how_to_install(servers.LOCAL)}")
     with server.admin(server.cron_database) as conn:
         schema.migrate(conn)
         until_its_middle(conn)
         cron.install(conn)
-        # Jobs of other tests have run here.
-        conn.execute("TRUNCATE cron.job_run_details")
+        # A job that runs would add to the history.
+        for (jobid,) in conn.execute("SELECT jobid FROM cron.job").fetchall():
+            conn.execute("SELECT cron.alter_job(%s, active => false)", [jobid])
         yield conn
         cron.remove(conn)
         conn.execute("TRUNCATE cron.job_run_details")
         conn.execute("DROP SCHEMA messages CASCADE")
+
+
+@pytest.fixture
+def queue_in_cron_database(installed: Connection) -> Connection:
+    """The same connection, with an empty history."""
+    installed.execute("TRUNCATE cron.job_run_details")
+    return installed
 
 
 def by_function(conn: Connection) -> int:
@@ -71,6 +82,7 @@ def runs(conn: Connection) -> int:
     return int(row[0])
 
 
+@pytest.mark.every_server
 def test_runs_older_than_seven_days_are_deleted_and_newer_ones_kept(
     queue_in_cron_database: Connection, prune: Prune
 ) -> None:
@@ -120,6 +132,7 @@ def test_a_job_that_never_begins_leaves_at_most_twenty_thousand_runs(
     assert prune(queue_in_cron_database) == 5
 
 
+@pytest.mark.every_server
 def test_the_role_of_the_jobs_deletes_only_its_own_runs(queue_in_cron_database: Connection, prune: Prune) -> None:
     add_runs(queue_in_cron_database, 2, "8 days")
     add_runs(queue_in_cron_database, 1, "8 days", user="postgres")
