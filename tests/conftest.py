@@ -19,10 +19,8 @@ from tests.server import deadline, servers
 from tests.server.postgres import Database, Postgres
 from tests.server.servers import Missing, Servers
 
-# Tests of the server itself, which run on all servers.
-ON_EVERY_SERVER = {"schema", "cron"}
 # Tests that run on all servers of `--pg`, and only on the first unless it names any.
-ON_NAMED_SERVERS = {"sql"}
+ON_NAMED_SERVERS = {"sql", "schema", "cron"}
 ALL = "all"
 # Set where everything must be installed (.ci/run): a test that would be skipped fails.
 NO_SKIP = os.environ.get("PGROUSE_TEST_NO_SKIP") == "1"
@@ -70,7 +68,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = _servers(metafunc.config)
     if test.get_closest_marker("newest") and given in (None, "", ALL):
         names = list(dict.fromkeys([*names, servers.EMBEDDED]))
-    elif not _is_about_the_server(test, ON_EVERY_SERVER | (ON_NAMED_SERVERS if given else set())):
+    elif not _is_about_the_server(test, ON_NAMED_SERVERS if given else set()):
         names = names[:1]
     metafunc.parametrize("server", names, indirect=True, scope="session")
 
