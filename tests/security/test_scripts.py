@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +96,15 @@ def fresh(database: Database, empty_database: Database) -> Any:
     return lambda path: database if path in NEEDS_SCHEMA | NEEDS_PG_CRON else empty_database
 
 
-@pytest.fixture
-def expected(server: Any) -> Any:
+@pytest.fixture(scope="module")
+def expected(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return a function that gives what is in a database in which a file ran without traps and with PostgreSQL's settings."""
 
-    def installed(path: str, home: Path) -> str:
+    @cache
+    def installed(path: str) -> str:
         template = server.migrated if path in NEEDS_SCHEMA | NEEDS_PG_CRON else None
         with server.new_database(template=template) as database:
-            run(path, database, home)
+            run(path, database, tmp_path_factory.mktemp("home"))
             return dump(database)
 
     return installed
@@ -124,7 +126,7 @@ def test_a_file_calls_no_trap_and_installs_the_same(path: str, fresh: Any, expec
 
     assert not traps.caught(said), said
     assert "ERROR" not in said
-    assert dump(database) == expected(path, tmp_path)
+    assert dump(database) == expected(path)
 
 
 @needs_psql
@@ -139,8 +141,7 @@ def test_a_file_installs_the_same_under_any_setting(path: str, fresh: Any, expec
 
     assert "ERROR" not in said, said
     admin.execute("DROP ACCESS METHOD strange")
-    (tmp_path / ".psqlrc").unlink()
-    assert dump(database) == expected(path, tmp_path)
+    assert dump(database) == expected(path)
 
 
 @needs_psql
@@ -155,7 +156,7 @@ def test_an_installation_writes_where_sessions_only_read_by_default(
     )
 
     assert "ERROR" not in said
-    assert dump(database) == expected(path, tmp_path)
+    assert dump(database) == expected(path)
 
 
 @needs_psql
