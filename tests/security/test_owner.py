@@ -16,7 +16,7 @@ from pgrouse.errors import SchemaMismatch
 from pgrouse.install import pg_cron, schema
 from pgrouse.install.pg_cron import CronUnavailable
 from tests.security.psql import PSQLRC, needs_psql, run
-from tests.server.postgres import Database
+from tests.server.postgres import Database, Postgres
 
 pytestmark = pytest.mark.every_server
 
@@ -43,8 +43,13 @@ TRIGGER = """
 
 
 @pytest.fixture
-def admin(empty_database: Database) -> psycopg.Connection[Any]:
-    return empty_database.connect()
+def admin(server: Postgres, request: pytest.FixtureRequest) -> psycopg.Connection[Any]:
+    """A connection of a superuser to an empty database, or to one with the schema for a test marked `with_schema`."""
+    database: Database = request.getfixturevalue(getattr(request, "param", "empty_database"))
+    return database.connect()
+
+
+with_schema = pytest.mark.parametrize("admin", ["database"], indirect=True)
 
 
 @pytest.fixture
@@ -102,10 +107,10 @@ def test_a_role_that_creates_the_schema_during_a_migration_does_not_become_super
     assert not is_superuser(admin, mallory)
 
 
+@with_schema
 def test_a_member_of_messages_owner_does_not_become_superuser_when_a_superuser_migrates(
     admin: psycopg.Connection[Any], mallory: str
 ) -> None:
-    schema.migrate(admin)
     admin.execute(sql.SQL("GRANT messages_owner TO {}").format(sql.Identifier(mallory)))
     act(admin, mallory, "SET LOCAL ROLE messages_owner;" + RISE + ";" + TRIGGER)
     act(admin, mallory, "SET LOCAL ROLE messages_owner; DELETE FROM messages.migration WHERE name = 'state'")
@@ -148,10 +153,10 @@ def install_pgmq(conn: psycopg.Connection[Any]) -> None:
     conn.execute(schema.script("pgmq.sql"))
 
 
+@with_schema
 def test_the_first_creator_of_the_schema_pgmq_gets_no_code_run_by_the_owner(
     admin: psycopg.Connection[Any], mallory: str
 ) -> None:
-    schema.migrate(admin)
     act(admin, mallory, PGMQ)
 
     with pytest.raises(psycopg.errors.RaiseException, match=f"is owned by {mallory}, and not by messages_owner"):
@@ -161,20 +166,21 @@ def test_the_first_creator_of_the_schema_pgmq_gets_no_code_run_by_the_owner(
     assert admin.execute("SELECT to_regproc('pgmq.send_batch')").fetchone() == (None,)
 
 
+@with_schema
 @needs_psql
 def test_psql_that_continues_after_errors_installs_nothing_into_the_schema_of_another(
-    admin: psycopg.Connection[Any], mallory: str, empty_database: Database, tmp_path: Path
+    admin: psycopg.Connection[Any], mallory: str, database: Database, tmp_path: Path
 ) -> None:
-    schema.migrate(admin)
     act(admin, mallory, PGMQ)
     (tmp_path / ".psqlrc").write_text(PSQLRC)
 
-    said = run("sql/pgmq.sql", empty_database, tmp_path)
+    said = run("sql/pgmq.sql", database, tmp_path)
 
     assert f"is owned by {mallory}" in said
     assert admin.execute("SELECT count(*) FROM pg_proc WHERE pronamespace = 'pgmq'::regnamespace").fetchone() == (1,)
 
 
+@with_schema
 @pytest.mark.parametrize(
     "planted",
     [
@@ -187,7 +193,6 @@ def test_psql_that_continues_after_errors_installs_nothing_into_the_schema_of_an
 def test_what_another_role_has_put_into_the_schema_pgmq_is_refused(
     admin: psycopg.Connection[Any], mallory: str, planted: str
 ) -> None:
-    schema.migrate(admin)
     admin.execute("CREATE SCHEMA pgmq AUTHORIZATION messages_owner; GRANT CREATE, USAGE ON SCHEMA pgmq TO PUBLIC")
     act(admin, mallory, planted)
 
@@ -196,9 +201,8 @@ def test_what_another_role_has_put_into_the_schema_pgmq_is_refused(
     admin.execute("ROLLBACK")
 
 
+@with_schema
 def test_the_functions_of_pgmq_are_installed_again_over_themselves(admin: psycopg.Connection[Any]) -> None:
-    schema.migrate(admin)
-
     install_pgmq(admin)
     install_pgmq(admin)
 
@@ -221,17 +225,17 @@ CRON = """
 """
 
 
+@with_schema
 @needs_psql
 def test_the_first_creator_of_the_schema_cron_does_not_become_superuser(
-    admin: psycopg.Connection[Any], mallory: str, empty_database: Database, tmp_path: Path
+    admin: psycopg.Connection[Any], mallory: str, database: Database, tmp_path: Path
 ) -> None:
-    schema.migrate(admin)
     act(admin, mallory, CRON)
 
     with suppress(CronUnavailable, psycopg.Error):
         pg_cron.install(admin)
     pruned = admin.execute("SELECT messages.prune_cron_history()").fetchone()
-    said = run("docker/postgres/install-cron.sh", empty_database, tmp_path)
+    said = run("docker/postgres/install-cron.sh", database, tmp_path)
 
     assert "has no extension pg_cron" in said
     assert pruned == (0,)
