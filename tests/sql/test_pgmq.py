@@ -15,7 +15,7 @@ from psycopg import errors
 
 from pgrouse.install.schema import sql_root
 from tests.server.deadline import eventually
-from tests.server.postgres import Database
+from tests.server.postgres import Database, Postgres
 
 # The client tells how its own versions differ.
 pytestmark = pytest.mark.filterwarnings("ignore:list_queues:UserWarning")
@@ -31,10 +31,24 @@ def install(database: Database) -> None:
         conn.execute((sql_root() / "pgmq.sql").read_bytes())
 
 
+@pytest.fixture(scope="module")
+def installed(server: Postgres) -> Iterator[str]:
+    """The name of a database with the functions of pgmq, to copy from."""
+    with server.new_database(template=server.migrated) as database:
+        install(database)
+        yield database.name
+
+
+@pytest.fixture
+def own_database(server: Postgres, installed: str) -> Iterator[Database]:
+    """A database for this test alone, with the functions of pgmq."""
+    with server.new_database(template=installed) as database:
+        yield database
+
+
 @pytest.fixture
 def pgmq(own_database: Database) -> Iterator[PGMQueue]:
     """A client, with a queue q."""
-    install(own_database)
     client = PGMQueue(conn_string=own_database.dsn, init_extension=False, pool_size=2)
     client.create_queue("q")
     yield client
