@@ -251,17 +251,23 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("values", "expected"), REFUSED, ids=[expected for _, expected in REFUSED])
-def test_an_invalid_message_is_refused_and_the_transaction_continues(
-    conn: Connection, db: Connection, values: dict[str, Any], expected: str
-) -> None:
-    with pytest.raises(InvalidMessage) as caught:
-        publish(conn, **{"topic": "t", **values})
-    publish(conn, "after")
+def test_an_invalid_message_is_refused_and_the_transaction_continues(conn: Connection, db: Connection) -> None:
+    said = [(expected, refusal(conn, values)) for values, expected in REFUSED]
     conn.commit()
 
-    assert expected in str(caught.value)
-    assert stored(db, "topic") == [("after",)]
+    assert [(expected, text) for expected, text in said if expected not in text] == []
+    assert stored(db, "topic") == [("after",)] * len(REFUSED)
+
+
+def refusal(conn: Connection, values: dict[str, Any]) -> str:
+    """Publish, and return what the refusal says, "accepted" if there is none; then publish another message in the same transaction."""
+    said = "accepted"
+    try:
+        publish(conn, **{"topic": "t", **values})
+    except InvalidMessage as error:
+        said = str(error)
+    publish(conn, "after")
+    return said
 
 
 def test_a_refusal_is_a_pgrouse_error_and_a_value_error() -> None:
