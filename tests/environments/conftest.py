@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from markupsafe import Markup
 
 from tests.cli.shell import Shell
 from tests.daemon.process import Fleet
@@ -47,6 +48,9 @@ def life_in(shell: Shell, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.Monk
 
     def begin(database: Database) -> Life:
         monkeypatch.setenv("PGROUSE_DSN", database.dsn)
+        # What the report draws depends on numbers only, and takes longer than to read them.
+        for where in ("chart", "sparkline"):
+            monkeypatch.setattr(f"pyspark_pgrouse.report.html.{where}.drawing", lambda *_: Markup())
         return Life(database, shell, fleet, tmp_path)
 
     return begin

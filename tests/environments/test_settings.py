@@ -26,10 +26,11 @@ PROFILES: dict[str, dict[str, str]] = {
     "times": {
         "statement_timeout": "3s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "5s", "idle_session_timeout": "700ms",
     },
+    # What is compiled is not optimized as well: that would take a second for each statement, since plans without indexes cost that much.
     "plans": {
         "enable_indexscan": "off", "enable_indexonlyscan": "off", "enable_bitmapscan": "off", "enable_nestloop": "off", "enable_memoize": "off",
-        "plan_cache_mode": "force_custom_plan", "jit_above_cost": "0", "work_mem": "64kB", "join_collapse_limit": "1",
-        "from_collapse_limit": "1", "geqo_threshold": "2", "parallel_setup_cost": "0", "parallel_tuple_cost": "0",
+        "plan_cache_mode": "force_custom_plan", "jit_above_cost": "0", "jit_optimize_above_cost": "-1", "jit_inline_above_cost": "-1",
+        "work_mem": "64kB", "join_collapse_limit": "1", "from_collapse_limit": "1", "geqo_threshold": "2", "parallel_setup_cost": "0", "parallel_tuple_cost": "0",
         "min_parallel_table_scan_size": "0", "cursor_tuple_fraction": "1", "temp_buffers": "800kB",
     },
 }  # fmt: skip
