@@ -104,6 +104,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         servers.prepare(servers.CONTAINER)
 
 
+def pytest_sessionfinish() -> None:
+    """Collect the rest: some modules report what is left of them at the end of the process as leaked."""
+    gc.unfreeze()
+
+
 def _servers(config: pytest.Config) -> list[str]:
     chosen = config.getoption("--pg")
     if chosen and chosen != ALL:
