@@ -27,8 +27,8 @@ BEGIN
          coalesce((SELECT c.since FROM messages.condition AS c WHERE c.kind = 'listener_degraded'), v_now),
          format('workers that get no notifications: %s', string_agg(w.name, ', ' ORDER BY w.name)),
          'set database.listen_dsn to a direct connection; until then messages are found by polling'
-  FROM messages.worker AS w
-  WHERE w.status ->> 'listener' = 'degraded' AND w.seen_at > clock_timestamp() - interval '1 minute' AND v_threshold.listener_for > '0'
+  FROM messages.worker_state AS w
+  WHERE w.alive AND w.listener = 'degraded' AND v_threshold.listener_for > '0'
   HAVING count(*) > 0;
 
   RETURN QUERY

@@ -11,8 +11,7 @@ AS $$
 BEGIN
   RETURN QUERY
   WITH worker AS MATERIALIZED (
-    SELECT w.*, w.seen_at > messages.now() - interval '1 minute' AS alive
-    FROM messages.worker AS w
+    SELECT w.* FROM messages.worker_state AS w
   ), unhandled AS MATERIALIZED (
     -- For a moment it is a warning. Once it lasts it is what conditions, the alerts and the dashboard call a failure.
     SELECT u.topic, CASE WHEN c.topic IS NULL THEN 'warn' ELSE messages.condition_level('no_worker') END AS level
@@ -24,15 +23,14 @@ BEGIN
     LIMIT 100
   ), found (code, level, what, fix) AS (
     SELECT 'workers', 'fail', 'no worker is alive', 'start one with `pgrouse run`'
-    WHERE NOT EXISTS (SELECT FROM worker AS w WHERE w.alive AND NOT w.stopping)
+    WHERE NOT EXISTS (SELECT FROM worker AS w WHERE w.handles)
     UNION ALL
     SELECT 'workers_gone', 'warn',
            format('%s (process %s on %s) was last seen %s s ago, and did not unregister', w.name, w.pid, w.host,
              round(extract(epoch FROM messages.now() - w.seen_at))),
            format('see its log; if it will not come back: SELECT messages.unregister_worker(%L);', w.name)
     FROM worker AS w
-    -- Who works over HTTP need not say goodbye.
-    WHERE NOT w.alive AND w.kind = 'daemon'
+    WHERE w.state = 'silent'
     UNION ALL
     SELECT 'worker_versions', 'warn',
            format('workers of several versions are alive: %s', string_agg(v.version || ' (' || v.count || ')', ', ' ORDER BY v.version)),
@@ -41,13 +39,13 @@ BEGIN
     HAVING count(*) > 1
     UNION ALL
     SELECT 'listeners', 'warn',
-           format('%s receives no notifications (%s): it polls each second instead', w.name, w.status ->> 'listener'),
+           format('%s receives no notifications (%s): it polls each second instead', w.name, w.listener),
            'see its log; behind a pooler set database.listen_dsn to a direct connection'
     FROM worker AS w
     -- As the condition does; a worker that has just started may still connect.
-    WHERE w.alive AND NOT w.stopping
-      AND (w.status ->> 'listener' = 'degraded'
-           OR (w.status ->> 'listener' <> 'listening' AND w.started_at < messages.now() - interval '30 seconds'))
+    WHERE w.handles
+      AND (w.listener = 'degraded'
+           OR (w.listener <> 'listening' AND w.started_at < messages.now() - interval '30 seconds'))
     UNION ALL
     SELECT 'unhandled_topics', u.level, format('messages of %s wait, and no live worker handles that topic', u.topic),
            format('start a worker with a handler for it: [topics.%s]', quote_ident(u.topic))
@@ -69,8 +67,8 @@ BEGIN
   UNION ALL
   SELECT c.code, 'ok', c.said, NULL
   FROM (VALUES
-    ('workers', (SELECT count(*) FROM worker AS w WHERE w.alive AND NOT w.stopping) || ' alive'),
-    ('workers_gone', 'none left without a word'),
+    ('workers', (SELECT count(*) FROM worker AS w WHERE w.handles) || ' alive'),
+    ('workers_gone', 'every worker that ended has unregistered'),
     ('worker_versions', 'all are of one version'),
     ('listeners', 'every worker receives notifications'),
     ('unhandled_topics', 'whatever waits has a worker'),

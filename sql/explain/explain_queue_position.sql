@@ -10,8 +10,8 @@ DECLARE
 BEGIN
   SELECT jsonb_agg(jsonb_build_object('worker', w.name, 'in_flight', w.status -> 'in_flight', 'concurrency', w.concurrency) ORDER BY w.name)
   INTO v_workers
-  FROM messages.worker AS w
-  WHERE p_message.topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute'
+  FROM messages.worker_state AS w
+  WHERE p_message.topic = ANY (w.topics) AND w.handles
   HAVING bool_and(CASE WHEN jsonb_typeof(w.status -> 'in_flight') = 'number' THEN (w.status ->> 'in_flight')::numeric >= w.concurrency ELSE false END);
   IF v_workers IS NOT NULL THEN
     code := 'workers_busy';

@@ -49,8 +49,8 @@ BEGIN
          format('its worker %s was last seen %s ago: it stopped, hangs or lost its connection; the message is available again when the lock expires',
                 w.name, messages.format_interval(v_now - w.seen_at)),
          jsonb_build_object('worker', w.name, 'seen_at', w.seen_at, 'host', w.host, 'pid', w.pid)
-  FROM messages.worker AS w
+  FROM messages.worker_state AS w
   -- Claim loops lock as name/number.
-  WHERE w.name = regexp_replace(p_message.locked_by, '/[0-9]+$', '') AND w.kind = 'daemon' AND w.seen_at < clock_timestamp() - interval '30 s';
+  WHERE w.name = regexp_replace(p_message.locked_by, '/[0-9]+$', '') AND w.state = 'silent';
 END
 $$;

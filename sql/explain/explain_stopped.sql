@@ -39,7 +39,7 @@ BEGIN
     reason := format('no live worker handles topic %s: start one with a handler for it', p_topic);
     detail := (
       SELECT jsonb_build_object('topic', p_topic, 'live_workers', count(*))
-      FROM messages.worker AS w WHERE NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute');
+      FROM messages.worker_state AS w WHERE w.handles);
     RETURN NEXT;
   END IF;
 END

@@ -1,6 +1,6 @@
 -- Whether a worker handles a topic: the one definition of handled.
 -- Called by: conditions, stats, unhandled_topics, examine_workers, explain_stopped. Locks: nothing.
--- A worker of the registry that is alive and not stopping and names the topic; or one outside it (in plain SQL) that sleeps armed for the
+-- A worker of the registry that handles (messages.worker_state) and names the topic; or one outside it (in plain SQL) that sleeps armed for the
 -- topic, or holds a message of it whose lock has not expired. A daemon of the registry counts by its row alone: messages that it still
 -- holds while it stops, or after it died, say nothing about new ones. A worker over HTTP shows signs of life only with its requests: while
 -- it holds a message, and was not asked to drain, it counts.
@@ -12,8 +12,8 @@ STABLE
 AS $$
 BEGIN
   RETURN EXISTS (
-      SELECT FROM messages.worker AS w
-      WHERE p_topic = ANY (w.topics) AND NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute')
+      SELECT FROM messages.worker_state AS w
+      WHERE p_topic = ANY (w.topics) AND w.handles)
     OR EXISTS (
       SELECT FROM messages.sleeper AS s
       WHERE s.armed_until > clock_timestamp() AND (s.topics IS NULL OR p_topic = ANY (s.topics))

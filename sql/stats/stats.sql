@@ -34,9 +34,9 @@ BEGIN
     SELECT w.topic
     FROM unnest(messages.waiting_topics('', p_limit, ARRAY(
       SELECT DISTINCT t.topic
-      FROM messages.worker AS w
+      FROM messages.worker_state AS w
       CROSS JOIN unnest(w.topics) AS t (topic)
-      WHERE NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute' AND t.topic LIKE ANY (v_like)))) AS w (topic)
+      WHERE w.handles AND t.topic LIKE ANY (v_like)))) AS w (topic)
   ), known AS MATERIALIZED (
     SELECT k.topic
     FROM (

@@ -17,12 +17,11 @@ from pgrouse.errors import ExitCode
 from pgrouse.format import show_age
 from pgrouse.install import schema
 
-SEEN_WITHIN_S = 30
 # pg_cron ticks each minute, daemons every few seconds.
 TICKED_WITHIN_S = 180
 LAST_SEEN = """
-  SELECT w.name, extract(epoch FROM clock_timestamp() - w.seen_at)::double precision, w.status ->> 'listener'
-  FROM messages.worker AS w
+  SELECT w.name, w.alive, extract(epoch FROM clock_timestamp() - w.seen_at)::double precision, w.listener
+  FROM messages.worker_state AS w
   WHERE CASE WHEN %(name)s::text IS NULL THEN w.host = %(host)s AND w.kind = 'daemon' ELSE w.name = %(name)s END
   ORDER BY w.seen_at DESC LIMIT 1"""
 
@@ -78,8 +77,8 @@ def _of_worker(conn: psycopg.Connection, name: str | None, complete: bool) -> li
     if row is None:
         who = f"worker {name}" if name else f"worker on host {socket.gethostname()}"
         return [HealthResult("worker", "fail", f"there is no {who}: start one with `pgrouse run`")]
-    found, silent_s, listener = row
-    if silent_s > SEEN_WITHIN_S:
+    found, alive, silent_s, listener = row
+    if not alive:
         return [HealthResult("worker", "fail", f"{found} was last seen {show_age(silent_s)} ago: see its log")]
     seen = HealthResult("worker", "ok", f"{found}, seen {show_age(silent_s)} ago")
     if not complete:

@@ -36,7 +36,9 @@ def list_workers(session: CliSession) -> None:
         Column(
             "STATE",
             "state",
-            style=lambda state: {"working": "green", "draining": "yellow", "stopping": "yellow"}.get(state, "red"),
+            style=lambda state: {"working": "green", "draining": "yellow", "stopping": "yellow", "gone": "dim"}.get(
+                state, "red"
+            ),
         ),
         Column("SEEN", "age", show_ago),
         Column("UP", "up", show_age, right=True),

@@ -11,18 +11,10 @@ from pydantic_core import from_json
 
 from pgrouse.client.call import Call, all_rows
 
-# A worker over HTTP is seen when it claims, a daemon every few seconds.
 FIND = b"""
-  SELECT w.name, w.host, w.pid, w.version, w.topics, coalesce(w.requested_concurrency, w.concurrency), w.started_at, w.seen_at, w.status::text, w.kind,
-         w.drain_asked_at, w.drain_asked_by, w.concurrency,
-         CASE
-           WHEN w.seen_at < clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END THEN 'silent'
-           WHEN w.stopping THEN 'stopping'
-           WHEN w.drain_asked_at IS NOT NULL THEN 'draining'
-           ELSE 'working'
-         END,
-         clock_timestamp() - w.started_at, clock_timestamp() - w.seen_at
-  FROM messages.worker AS w
+  SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status::text, w.kind,
+         w.drain_asked_at, w.drain_asked_by, w.configured_concurrency, w.state, clock_timestamp() - w.started_at, clock_timestamp() - w.seen_at
+  FROM messages.worker_state AS w
   ORDER BY w.name
   LIMIT %s"""
 
@@ -36,7 +28,7 @@ class RegisteredWorker:
         kind: daemon or http.
         concurrency: how many handlers it runs at once; over HTTP, how many messages it last asked for.
         configured_concurrency: the same before it was scaled.
-        state: working, draining, stopping or silent.
+        state: working, draining, stopping, silent (a daemon that died, hangs or is disconnected) or gone (over HTTP: it asks no more).
         up: how long ago it started.
         age: how long ago it was last seen.
     """

@@ -15,7 +15,7 @@ POOLS = 2
 CONNECTIONS = """
   SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
            - coalesce(current_setting('reserved_connections', true), '0')::int AS most,
-         (SELECT count(*)::int FROM messages.worker AS w WHERE w.kind = 'daemon' AND w.seen_at > clock_timestamp() - interval '1 minute') AS workers
+         (SELECT count(*)::int FROM messages.worker_state AS w WHERE w.kind = 'daemon' AND w.alive) AS workers
 """
 
 

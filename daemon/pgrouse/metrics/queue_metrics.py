@@ -45,10 +45,9 @@ DIED = f"""
     ORDER BY c.topic = ANY (%(counted)s) DESC, sum(c.count) DESC
     LIMIT {MAX_SERIES}""".encode()  # noqa: S608 - constants only
 WORKERS = b"""
-    SELECT count(*) FILTER (WHERE NOT w.stopping AND w.seen_at > clock_timestamp() - interval '30 s') AS working,
-           count(*) FILTER (WHERE w.stopping AND w.seen_at > clock_timestamp() - interval '30 s') AS stopping,
-           count(*) FILTER (WHERE w.seen_at <= clock_timestamp() - interval '30 s' AND w.kind = 'daemon') AS silent
-    FROM messages.worker AS w"""
+    SELECT count(*) FILTER (WHERE w.state = 'working') AS working, count(*) FILTER (WHERE w.state = 'draining') AS draining,
+           count(*) FILTER (WHERE w.state = 'stopping') AS stopping, count(*) FILTER (WHERE w.state = 'silent') AS silent
+    FROM messages.worker_state AS w"""
 NOTIFY_QUEUE = b"SELECT pg_notification_queue_usage() AS used"
 ALERTS = b"""
     SELECT count(*) AS undelivered, coalesce(extract(epoch FROM clock_timestamp() - min(d.created_at)), 0)::float8 AS oldest_s

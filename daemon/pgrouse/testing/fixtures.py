@@ -93,9 +93,7 @@ def _check_name(conn: psycopg.Connection, database: str | None) -> None:
 
 
 def _check_no_worker(conn: psycopg.Connection) -> None:
-    found = conn.execute(
-        "SELECT name, host, pid, kind FROM messages.worker WHERE seen_at > clock_timestamp() - interval '1 minute' ORDER BY name"
-    ).fetchall()
+    found = conn.execute("SELECT name, host, pid, kind FROM messages.worker_state WHERE alive ORDER BY name").fetchall()
     if alive := [f"{name} ({host}, process {pid})" for name, host, pid, kind in found if not _is_dead(host, pid, kind)]:
         raise RuntimeError(
             f"clean() deletes the policies and schedules of workers, and in the database {conn.info.dbname} run {', '.join(alive)}: "

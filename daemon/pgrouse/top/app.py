@@ -39,7 +39,7 @@ STATE_STYLES = {
     TopicState.BREAKER: "yellow",
     TopicState.UNHANDLED: "yellow",
 }
-WORKER_STYLES = {"working": "green", "draining": "yellow", "stopping": "yellow", "silent": "red"}
+WORKER_STYLES = {"working": "green", "draining": "yellow", "stopping": "yellow", "silent": "red", "gone": "dim"}
 # Names of topics sort them; of numbers the highest comes first.
 ORDERS: dict[str, Callable[[TopicRow], Any]] = {
     "name": lambda row: row.topic,

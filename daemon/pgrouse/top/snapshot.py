@@ -37,9 +37,9 @@ LIMITS = b"SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '5s'; SET LO
 TOPICS = b"""
   WITH handled AS (
     SELECT DISTINCT h.topic
-    FROM messages.worker AS w
+    FROM messages.worker_state AS w
     CROSS JOIN LATERAL unnest(w.topics) AS h (topic)
-    WHERE NOT w.stopping AND w.seen_at > clock_timestamp() - interval '1 minute'
+    WHERE w.handles
     UNION SELECT unnest(%(handled)s::text[])
   ), known AS (
     SELECT unnest(%(known)s::text[]) AS topic

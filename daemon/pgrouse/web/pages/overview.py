@@ -55,17 +55,18 @@ LATENCY = b"""
   ORDER BY k.place"""
 STATE = b"""
   SELECT
-    count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND NOT w.stopping) AS working,
-    count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND w.stopping) AS stopping,
-    count(*) FILTER (WHERE w.seen_at < clock_timestamp() - interval '30 s' AND w.kind = 'daemon') AS silent,
-    count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND w.status ->> 'listener' = 'listening') AS listening,
-    count(*) FILTER (WHERE w.seen_at >= clock_timestamp() - interval '30 s' AND w.status ->> 'listener' = 'degraded') AS degraded,
+    count(*) FILTER (WHERE w.state = 'working') AS working,
+    count(*) FILTER (WHERE w.state = 'draining') AS draining,
+    count(*) FILTER (WHERE w.state = 'stopping') AS stopping,
+    count(*) FILTER (WHERE w.state = 'silent') AS silent,
+    count(*) FILTER (WHERE w.alive AND w.listener = 'listening') AS listening,
+    count(*) FILTER (WHERE w.alive AND w.listener = 'degraded') AS degraded,
     (SELECT max(k.ran_at) FROM messages.tick_mark AS k WHERE k.caller = 'cron') AS cron_at,
     (SELECT max(k.ran_at) FROM messages.tick_mark AS k WHERE k.caller = 'daemon') AS daemon_at,
     (SELECT nullif(c.reltuples, -1)::bigint FROM pg_class AS c WHERE c.oid = 'messages.message'::regclass) AS live,
     (SELECT sum(nullif(c.reltuples, -1))::bigint FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
      WHERE i.inhparent = 'messages.message_archive'::regclass) AS archived
-  FROM messages.worker AS w"""
+  FROM messages.worker_state AS w"""
 
 
 @dataclass(frozen=True)

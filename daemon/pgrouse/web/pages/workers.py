@@ -44,7 +44,7 @@ RUNNING = b"""
   ) AS r
   WHERE r.place <= %s
   ORDER BY r.worker, r.place"""
-STATE_KINDS = {"working": "good", "draining": "info", "stopping": "info", "silent": "warn"}
+STATE_KINDS = {"working": "good", "draining": "info", "stopping": "info", "silent": "warn", "gone": ""}
 LISTENER_KINDS = {"listening": "good", "connecting": "warn", "degraded": "warn"}
 
 

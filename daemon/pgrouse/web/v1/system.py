@@ -47,7 +47,7 @@ class WorkerInfo(ResponseModel):
     started_at: TimestampText
     seen_at: TimestampText
     state: str
-    """working, draining, stopping, or silent: not seen for 30 seconds (workers over HTTP: two minutes)."""
+    """working, draining, stopping, silent (a daemon not seen for 30 seconds) or gone (over HTTP, not seen for two minutes)."""
     kind: str
     """daemon; or http, a worker known by its claims, whose `concurrency` is the limit of its last claim."""
     status: dict[str, Any]

@@ -1,0 +1,23 @@
+-- What every worker of the registry does now: the one definition of alive, of handles, and of its state.
+-- Read by: everything that shows or counts workers. Locks: nothing.
+-- alive: a daemon reports every few seconds, and was seen within 30 s; a worker over HTTP is seen when it claims, and was within 2 minutes.
+-- state: working, draining (asked to), stopping; else silent, a daemon that died, hangs or is disconnected; or gone, a worker over HTTP that
+-- asks no more and owes no word about it. handles: it gets messages of its topics. listener: what it last said about its notifications.
+CREATE OR REPLACE VIEW messages.worker_state
+WITH (security_invoker = true) AS
+SELECT
+  w.name, w.kind, w.host, w.pid, w.version, w.topics,
+  coalesce(w.requested_concurrency, w.concurrency) AS concurrency, w.concurrency AS configured_concurrency,
+  w.started_at, w.seen_at, w.drain_asked_at, w.drain_asked_by, w.status,
+  a.alive,
+  CASE
+    WHEN NOT a.alive THEN CASE w.kind WHEN 'http' THEN 'gone' ELSE 'silent' END
+    WHEN w.stopping THEN 'stopping'
+    WHEN w.drain_asked_at IS NOT NULL THEN 'draining'
+    ELSE 'working'
+  END AS state,
+  a.alive AND NOT w.stopping AS handles,
+  w.status ->> 'listener' AS listener
+FROM messages.worker AS w
+CROSS JOIN LATERAL (
+  SELECT w.seen_at > clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END AS alive) AS a;

@@ -1,0 +1,63 @@
+"""Every face gives one answer: the command line, the live view, HTTP, the dashboard, metrics, the doctor, and SQL."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from pgrouse.metrics.queue_metrics import WORKERS
+from pgrouse.top.snapshot import SnapshotReader
+from pgrouse.web.pages.overview import STATE
+from tests.api.site import Site
+from tests.cli.shell import Shell
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+pytest.importorskip("prometheus_client")
+
+
+def read(database: Database, statement: bytes) -> dict[str, Any]:
+    with psycopg.connect(database.dsn, row_factory=dict_row) as conn:
+        return conn.execute(statement).fetchone() or {}
+
+
+def test_of_a_daemon_and_a_worker_over_http_seen_45_seconds_ago(
+    pgrouse: Shell, database: Database, queue: Queue
+) -> None:
+    queue.conn.execute(
+        """INSERT INTO messages.worker (name, host, pid, version, topics, concurrency, seen_at, kind) VALUES
+             ('over-http', 'h', 1, '1', '{mail}', 4, clock_timestamp() - interval '45 s', 'http'),
+             ('daemon-1', 'h', 1, '1', '{mail,push}', 4, clock_timestamp() - interval '45 s', 'daemon')"""
+    )
+    queue.publish("mail")
+    queue.publish("push")
+
+    states = {"daemon-1": "silent", "over-http": "working"}
+    handled = {"mail": True, "push": False}
+    assert {each["name"]: each["state"] for each in pgrouse("worker", "list", "--json").objects} == states
+    assert {each["topic"]: each["handled"] for each in pgrouse("stats", "--json").object["topics"]} == handled
+    assert {topic: queue.call("is_handled", topic) for topic in handled} == handled
+    assert pgrouse("health", "--worker", "daemon-1").code != 0
+    assert pgrouse("health", "--worker", "over-http").code == 0
+    assert "unhandled" in pgrouse("explain", str(queue.value("SELECT max(id) FROM messages.message"))).out
+    for statement in (STATE, WORKERS):
+        counted = read(database, statement)
+        assert (counted["working"], counted["silent"]) == (1, 1)
+    found = {each.code: each for each in queue.rows("SELECT * FROM messages.examine_workers()")}
+    assert found["workers"].level == "ok"
+    assert found["workers_gone"].what.startswith("daemon-1 ")
+    assert found["unhandled_topics"].what == "messages of push wait, and no live worker handles that topic"
+    shown = SnapshotReader().read(database.connect(), time.monotonic())
+    assert {each.name: each.state for each in shown.workers} == states
+    assert {each.topic: each.handled for each in shown.topics} == handled
+    site = Site(database)
+    try:
+        with site.client() as http:
+            answer = http.get("/v1/workers").json()
+        assert {each["name"]: each["state"] for each in answer["workers"]} == states
+    finally:
+        site.stop()
