@@ -34,7 +34,7 @@ BEGIN
     ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due, messages.next_ticks'],
     -- Alerts are delivered by daemons, or by a process apart that an operator runs.
     ['messages_worker', 'EXECUTE ON FUNCTION messages.claim_delivery, messages.settle_delivery'],
-    ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.subscription, messages.schedule, messages.worker, messages.worker_state'],
+    ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.subscription, messages.schedule, messages.schedule_state, messages.worker, messages.worker_state'],
 
     ['messages_operator', 'USAGE ON SCHEMA messages'],
     ['messages_operator', 'SELECT ON ALL TABLES IN SCHEMA messages'],

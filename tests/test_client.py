@@ -254,12 +254,14 @@ def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client
     began = datetime.now(UTC)
     client.add_schedule("nightly", "0 2 * * *", "report", {"of": "today"}, time_zone="Europe/Berlin", headers={"h": 1})
     (schedule,) = client.schedules()
+    changed = [client.change_schedule("nightly", headers={"h": 2}), client.change_schedule("unknown", key="k")]
     published = client.run_schedule("nightly")
     paused = [client.pause_schedule("nightly", reason="holidays"), client.pause_schedule("nightly")]
     resumed = [client.resume_schedule("nightly"), client.resume_schedule("nightly")]
     removed = [client.remove_schedule("nightly"), client.remove_schedule("nightly")]
 
     assert (schedule.name, schedule.topic, schedule.time_zone) == ("nightly", "report", "Europe/Berlin")
+    assert changed == [True, False]
     assert schedule.next_tick > began
     assert published.outcome == "published"
     assert queue.message(published.id).payload == {"of": "today"}

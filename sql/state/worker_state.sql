@@ -17,7 +17,8 @@ SELECT
     ELSE 'working'
   END AS state,
   a.alive AND NOT w.stopping AS handles,
-  w.status ->> 'listener' AS listener
+  w.status ->> 'listener' AS listener,
+  clock_timestamp() - w.started_at AS up, clock_timestamp() - w.seen_at AS age
 FROM messages.worker AS w
 CROSS JOIN LATERAL (
   SELECT w.seen_at > clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END AS alive) AS a;

@@ -198,6 +198,26 @@ def test_a_schedule_is_added_paused_run_and_removed(http: httpx.Client, queue: Q
     assert http.get("/v1/schedules/o.nightly").status_code == 404
 
 
+def test_what_is_given_of_a_schedule_is_changed_and_the_rest_stays(http: httpx.Client, queue: Queue) -> None:
+    new = {
+        "name": "o.changed",
+        "cron": "0 3 * * *",
+        "topic": "o",
+        "payload": {"n": 1},
+        "key": "k",
+        "headers": {"a": "1"},
+    }
+    http.post("/v1/schedules", json=new)
+
+    changed = http.patch("/v1/schedules/o.changed", json={"cron": "@daily", "key": None, "missed_limit": 7})
+
+    expected = new | {"cron": "@daily", "key": None, "missed_limit": 7, "state": "on", "declared_by": None}
+    assert changed.status_code == 200
+    assert expected.items() <= changed.json().items()
+    assert http.patch("/v1/schedules/o.changed", json={"cron": None}).status_code == 422
+    assert http.patch("/v1/schedules/o.unknown", json={"cron": "@daily"}).status_code == 404
+
+
 def test_an_invalid_cron_expression_is_refused(http: httpx.Client) -> None:
     answer = http.post("/v1/schedules", json={"name": "o.bad", "cron": "99 * * * *", "topic": "t"})
 

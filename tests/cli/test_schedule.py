@@ -37,6 +37,21 @@ def test_every_option_reaches_the_schedule(pgrouse: Shell, queue: Queue) -> None
     assert queue.value("SELECT payload::text FROM messages.schedule") == '{"total": 1.10}'
 
 
+def test_what_is_given_of_a_schedule_is_changed_and_the_rest_stays(pgrouse: Shell, queue: Queue) -> None:
+    pgrouse("schedule", "add", "s", "@daily", "t", '{"n": 1}', *["--key", "k", "--channel", "c", "--header", "a=1"])
+
+    changed = pgrouse(
+        "schedule", "set", "s", *["--cron", "@hourly", "--header", "b=2", "--missed-limit", "7", "--channel", ""]
+    )
+
+    assert (changed.code, changed.out.splitlines()[0]) == (0, "schedule s  on")
+    found = queue.scheduled()
+    assert (found.cron, found.headers, found.missed_limit, found.channel) == ("@hourly", {"b": "2"}, 7, None)
+    assert (found.topic, found.payload, found.key) == ("t", {"n": 1}, "k")
+    assert pgrouse("schedule", "set", "s").code == 2
+    assert pgrouse("schedule", "set", "unknown", "--cron", "@daily").code == 1
+
+
 def test_the_payload_may_come_from_standard_input(pgrouse: Shell, queue: Queue) -> None:
     pgrouse("schedule", "add", "s", "@daily", "t", "-", stdin='{"name": "größe"}')
 

@@ -10,7 +10,6 @@ from typing import Any
 import click
 import psycopg
 from psycopg import errors
-from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.param_types import DURATION, HEADER
@@ -19,7 +18,17 @@ from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import schedule as schedule_calls
 from pgrouse.client.clock import now
-from pgrouse.client.schedule import Schedule, add_schedule, delete_schedule, find_schedules, local_times
+from pgrouse.client.queries.schedule import (
+    Schedule,
+    ScheduleRun,
+    add_schedule,
+    change_schedule,
+    delete_schedule,
+    find_schedule,
+    find_schedules,
+    last_runs,
+    local_times,
+)
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_age, show_ago
 from pgrouse.jsonb import Raw, encode
@@ -27,9 +36,6 @@ from pgrouse.jsonb import Raw, encode
 NEXT = 5
 RUNS = 10
 MISSED_LIMIT = 100
-LAST_RUNS = """
-  SELECT r.tick, r.outcome, r.message_id, r.missed_from, r.fired_at, r.run_by
-  FROM messages.schedule_run AS r WHERE r.schedule = %s ORDER BY r.tick DESC LIMIT %s"""
 
 
 @click.group(cls=CommandGroup)
@@ -100,6 +106,41 @@ def _payload(text: str | None) -> str:
     if text is None:
         return "{}"
     return encode(Raw(utf8(sys.stdin.buffer.read(), "payload") if text == "-" else text))
+
+
+@schedule.command("set")
+@click.argument("name")
+@click.option("--cron", help="When, as of `schedule add`.")
+@click.option("--topic", help="The topic of the messages.")
+@click.option("--payload", metavar="JSON | -", help="Of each message; - reads it from the standard input.")
+@click.option("--time-zone", help="The time zone of the schedule, by its IANA name.")
+@click.option("--missed", type=click.Choice(("skip", "once", "all")), help="What happens with missed ticks.")
+@click.option("--missed-limit", type=click.IntRange(1, 1000), help="With missed = all: the maximum number.")
+@click.option("--jitter", type=DURATION, help="Delay each message by up to this, like 5m.")
+@click.option("--priority", type=click.IntRange(0, 9), help="0 goes first, 9 last.")
+@click.option("--key", help="Deduplication key; empty: none.")
+@click.option("--channel", help="Fairness and limit group inside the topic; empty: none.")
+@click.option("--header", "headers", type=HEADER, multiple=True, help="A header; all that it had are replaced.")
+@click.option("--no-headers", is_flag=True, help="Remove its headers.")
+@click.pass_obj
+def set_(
+    session: CliSession,
+    /,
+    name: str,
+    payload: str | None,
+    headers: tuple[tuple[str, str], ...],
+    no_headers: bool,
+    **values: str | int | timedelta | None,
+) -> int:
+    """Change what is given of a schedule. Its next tick follows a new time; the rest stays."""
+    changes: dict[str, Any] = {column: value for column, value in values.items() if value is not None}
+    changes |= {column: changes[column] or None for column in ("key", "channel") if column in changes}
+    changes |= {"payload": _payload(payload)} if payload is not None else {}
+    changes |= {"headers": encode(dict(headers)) if headers else None} if headers or no_headers else {}
+    if not changes:
+        raise click.UsageError("nothing to change: give an option, like --cron")
+    with session.connect() as conn:
+        return _show(session, conn, name) if run(conn, change_schedule(name, changes)) else _missing(session, name)
 
 
 @schedule.command("list")
@@ -207,16 +248,16 @@ def _next_ticks(conn: psycopg.Connection, found: Schedule) -> list[datetime]:
 
 
 def _show(session: CliSession, conn: psycopg.Connection, name: str) -> int:
-    found = run(conn, find_schedules(name))
-    if not found:
+    found = run(conn, find_schedule(name))
+    if found is None:
         return _missing(session, name)
-    runs = conn.cursor(row_factory=dict_row).execute(LAST_RUNS, [name, RUNS]).fetchall()
-    ticks = _next_ticks(conn, found[0])
+    runs = run(conn, last_runs(name, RUNS))
+    ticks = _next_ticks(conn, found)
     if session.as_json:
-        session.output.record(_as_json(found[0]) | {"next_ticks": ticks, "runs": runs})
+        session.output.record(_as_json(found) | {"next_ticks": ticks, "runs": [asdict(each) for each in runs]})
         return ExitCode.OK
-    local = run(conn, local_times(ticks, found[0].time_zone))
-    _print(session, found[0], list(zip(ticks, local, strict=True)), runs, run(conn, now()))
+    local = run(conn, local_times(ticks, found.time_zone))
+    _print(session, found, list(zip(ticks, local, strict=True)), runs, run(conn, now()))
     return ExitCode.OK
 
 
@@ -230,7 +271,7 @@ def _print(
     session: CliSession,
     found: Schedule,
     ticks: list[tuple[datetime, str]],
-    runs: list[dict[str, Any]],
+    runs: list[ScheduleRun],
     clock: datetime,
 ) -> None:
     """Print a schedule for people: what it is, when it is next, what it did."""
@@ -257,13 +298,13 @@ def _print(
         session.output.say(f"  {label:<10}{value}")
 
 
-def _run(each: dict[str, Any], clock: datetime) -> str:
-    message = "" if each["message_id"] is None else f" message {each['message_id']}"
-    by = f" by {each['run_by']}" if each["run_by"] else ""
+def _run(each: ScheduleRun, clock: datetime) -> str:
+    message = "" if each.message_id is None else f" message {each.message_id}"
+    by = f" by {each.run_by}" if each.run_by else ""
     # A run by hand has no tick.
-    tick = "" if each["run_by"] else f", of {_moment(each['tick'])}"
-    missed = f", none since {_moment(each['missed_from'])}" if each["missed_from"] else ""
-    return f"{each['outcome']}{message}{by} {_ago(each['fired_at'], clock)}{tick}{missed}"
+    tick = "" if each.run_by else f", of {_moment(each.tick)}"
+    missed = f", none since {_moment(each.missed_from)}" if each.missed_from else ""
+    return f"{each.outcome}{message}{by} {_ago(each.fired_at, clock)}{tick}{missed}"
 
 
 def _moment(at: datetime) -> str:

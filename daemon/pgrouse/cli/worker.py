@@ -11,7 +11,7 @@ from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls.worker import drain_worker, scale_worker
-from pgrouse.client.worker_list import RegisteredWorker, find_workers
+from pgrouse.client.queries.worker import RegisteredWorker, find_workers
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural, show_age, show_ago
 from pgrouse.jsonb import Raw

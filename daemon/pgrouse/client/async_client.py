@@ -112,6 +112,7 @@ class AsyncClient:
     tick = _in_thread(Client.tick)
     schedules = _in_thread(Client.schedules)
     add_schedule = _in_thread(Client.add_schedule)
+    change_schedule = _in_thread(Client.change_schedule)
     remove_schedule = _in_thread(Client.remove_schedule)
     pause_schedule = _in_thread(Client.pause_schedule)
     resume_schedule = _in_thread(Client.resume_schedule)

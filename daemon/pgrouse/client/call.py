@@ -92,6 +92,19 @@ def optional_row_call(function: str, row: type[R], /, **arguments: Any) -> Call[
     return function_call(function, partial(first_row, row), _columns(row), **arguments)
 
 
+def select_call(relation: str, row: type[R], clauses: str, /, **values: Any) -> Call[list[R]]:
+    """Build a SELECT of a table or view.
+
+    Args:
+        relation: its name in the schema messages; it is called f.
+        row: a dataclass with the columns to select, as of rows_call.
+        clauses: what follows: WHERE, ORDER BY and LIMIT, with placeholders by name.
+        **values: of the placeholders.
+    """
+    statement = f"SELECT {_columns(row)} FROM messages.{relation} AS f {clauses}"  # noqa: S608 - constants only
+    return Call(statement.encode(), values, partial(all_rows, row))
+
+
 @lru_cache(maxsize=256)
 def _columns(row: type[DataclassInstance]) -> str:
     return ", ".join(_column(each.name, each.type) for each in fields(row))

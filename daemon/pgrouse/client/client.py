@@ -18,7 +18,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pgrouse import search_path, session_settings
-from pgrouse.client import message_query, policy_change, schedule
+from pgrouse.client import message_query, policy_change
 from pgrouse.client.call import Call, interval, run
 from pgrouse.client.calls import alert, dead, maintenance, operate, search, worker
 from pgrouse.client.calls import explain as explain_calls
@@ -28,7 +28,8 @@ from pgrouse.client.calls import workflow as workflow_calls
 from pgrouse.client.client_errors import own_errors
 from pgrouse.client.message_query import MessageRecord
 from pgrouse.client.message_result import MessageResult
-from pgrouse.client.schedule import Schedule
+from pgrouse.client.queries import schedule
+from pgrouse.client.queries.schedule import Schedule, ScheduleChanges
 from pgrouse.client.wait_for import wait_for
 from pgrouse.config.duration import AnyDuration
 from pgrouse.config.policy_settings import TopicPolicy
@@ -276,6 +277,14 @@ class Client:
     def schedules(self) -> list[Schedule]:
         """Return the schedules, by name."""
         return self._run(schedule.find_schedules())
+
+    def change_schedule(self, name: str, **changes: Unpack[ScheduleChanges]) -> bool:
+        """Change what is given of a schedule, as of add_schedule; return whether it was there. None removes channel, key or headers."""
+        given: dict[str, Any] = dict(changes)
+        for column in ("payload", "headers"):
+            given |= {column: _json(given[column], column)} if column in given else {}
+        given |= {"jitter": interval(given["jitter"], "jitter")} if "jitter" in given else {}
+        return self._run(schedule.change_schedule(name, given))
 
     def remove_schedule(self, name: str) -> bool:
         """Delete a schedule; return whether it was there. What it has published stays."""

@@ -13,12 +13,12 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 import psycopg
-from psycopg import sql
 from psycopg.rows import dict_row
 from pydantic_core import from_json
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.policy import lock_policies
+from pgrouse.client.queries import schedule
 from pgrouse.config.config import Config
 from pgrouse.config.schedules import ScheduleSettings
 from pgrouse.config.topic_policy import show
@@ -162,20 +162,13 @@ def _read(column: str, value: Any) -> Any:
 
 def _write(conn: psycopg.Connection, change: ScheduleChange) -> None:
     values = {name: _adapted(name, value) for name, value in change.new.items()}
-    columns = [sql.Identifier(name) for name in values]
-    places = [sql.Placeholder(name) for name in values]
     match change.action:
         case "add":
-            listed, given = sql.SQL(", ").join(columns), sql.SQL(", ").join(places)
-            insert = sql.SQL("INSERT INTO messages.schedule (name, {}) VALUES (%(schedule)s, {})").format(listed, given)
-            conn.execute(insert, {**values, "schedule": change.name})
+            run(conn, schedule.add_schedule({**values, "name": change.name}))
         case "change":
-            pairs = zip(columns, places, strict=True)
-            assigned = sql.SQL(", ").join(sql.SQL("{} = {}").format(*each) for each in pairs)
-            update = sql.SQL("UPDATE messages.schedule SET {} WHERE name = %(schedule)s").format(assigned)
-            conn.execute(update, {**values, "schedule": change.name})
+            run(conn, schedule.change_schedule(change.name, values))
         case "remove":
-            conn.execute(b"DELETE FROM messages.schedule WHERE name = %s", [change.name])
+            run(conn, schedule.delete_schedule(change.name))
 
 
 def _adapted(name: str, value: Any) -> Any:

@@ -17,7 +17,7 @@ from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics
 from pgrouse.client.calls.stats import TopicLatency, TopicStats, latency, stats, throughput
 from pgrouse.client.dead_bound import bound_of_a_topic
-from pgrouse.client.worker_list import find_workers
+from pgrouse.client.queries.worker import find_workers
 
 # So many messages in flight are divided among their workers.
 MOST_RUNNING = 10_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
@@ -10,8 +11,10 @@ from fastapi import APIRouter, Depends, Form, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from pgrouse.client.call import Call, run_async, value
+from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import schedule as calls
+from pgrouse.client.queries import schedule as queries
+from pgrouse.client.queries.schedule import Schedule
 from pgrouse.config.duration import parse
 from pgrouse.errors import PgrouseError
 from pgrouse.jsonb import Raw, encode
@@ -34,59 +37,46 @@ Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 Text = Annotated[str, Form(max_length=200)]
 
-SCHEDULES = b"""
-  SELECT s.name, s.cron, s.time_zone, s.topic, s.channel, s.key, s.priority, s.jitter, s.missed, s.missed_limit,
-         CASE
-           WHEN s.paused_at IS NOT NULL THEN 'paused'
-           WHEN s.failures > 0 THEN 'failing'
-           WHEN s.next_tick IS NULL THEN 'over'
-           ELSE 'on'
-         END AS state,
-         s.paused_at, s.paused_by, s.paused_reason, s.next_tick, s.last_fired_at, s.last_message_id, s.last_error, s.failures, s.retry_at,
-         s.created_at, s.created_by, s.declared_by, left(s.payload::text, 10000) AS payload, length(s.payload::text) > 10000 AS is_cut, left(s.headers::text, 10000) AS headers
-  FROM messages.schedule AS s
-  WHERE %(name)s::text IS NULL OR s.name = %(name)s
-  ORDER BY s.name LIMIT %(most)s"""
 LOCAL = b"""
   SELECT t.at, to_char(t.at AT TIME ZONE %s, 'Dy DD Mon YYYY, HH24:MI:SS') AS local
   FROM unnest(%s::timestamptz[]) WITH ORDINALITY AS t (at, nth) ORDER BY t.nth"""
-HISTORY = b"""
-  SELECT r.tick, r.outcome, r.message_id, r.missed_from, r.fired_at, r.run_by
-  FROM messages.schedule_run AS r WHERE r.schedule = %s ORDER BY r.tick DESC LIMIT %s"""
-INSERT = b"""
-  INSERT INTO messages.schedule (name, cron, time_zone, topic, payload, channel, key, priority, jitter, missed)
-  VALUES (%(name)s, %(cron)s, %(time_zone)s, %(topic)s, coalesce(%(payload)s::jsonb, '{}'), %(channel)s, %(key)s, %(priority)s, %(jitter)s, %(missed)s)"""
-UPDATE = b"""
-  UPDATE messages.schedule AS s
-  SET cron = %(cron)s, time_zone = %(time_zone)s, topic = %(topic)s, payload = coalesce(%(payload)s::jsonb, s.payload), channel = %(channel)s,
-      key = %(key)s, priority = %(priority)s, jitter = %(jitter)s, missed = %(missed)s
-  WHERE s.name = %(name)s RETURNING s.name"""
-REMOVE = b"DELETE FROM messages.schedule AS s WHERE s.name = %s RETURNING s.name"
+# A longer payload is neither shown whole nor edited here.
+MAX_CHARACTERS = 10_000
 STATE_KINDS = {"on": "good", "paused": "warn", "failing": "bad", "over": ""}
 
 
 async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
     """Read the schedules of the topics that the caller may see."""
-    rows = await (await conn.execute(SCHEDULES, {"name": None, "most": MAX_ROWS})).fetchall()
-    return {"schedules": [row for row in rows if caller.sees(row["topic"])], "kinds": STATE_KINDS}
+    like = None if caller.sees_all else caller.like
+    found = await run_async(conn, queries.find_schedules(like=like, most=MAX_ROWS))
+    return {"schedules": found, "kinds": STATE_KINDS}
 
 
 async def read_schedule(conn: Connection, caller: Caller, subject: str) -> Context:
     """Read one schedule: its next runs, and what it did."""
-    row = await _find(conn, caller, subject)
+    found = await _find(conn, caller, subject)
     return {
-        "schedule": row,
+        "schedule": _shown(found),
         "kinds": STATE_KINDS,
-        "ticks": await _ticks_of(conn, row) if row["paused_at"] is None else [],
-        "runs": await (await conn.execute(HISTORY, [subject, RUNS])).fetchall(),
+        "ticks": await _ticks_of(conn, found) if found.paused_at is None else [],
+        "runs": await run_async(conn, queries.last_runs(subject, RUNS)),
     }
 
 
-async def _find(conn: Connection, caller: Caller, name: str) -> Row:
-    row = await (await conn.execute(SCHEDULES, {"name": name, "most": 1})).fetchone()
-    if row is None or not caller.sees(row["topic"]):
+async def _find(conn: Connection, caller: Caller, name: str) -> Schedule:
+    found = await run_async(conn, queries.find_schedule(name))
+    if found is None or not caller.sees(found.topic):
         raise Problem(404, f"there is no schedule {name}", "not_found")
-    return row
+    return found
+
+
+def _shown(found: Schedule) -> Row:
+    payload, headers = found.payload_json, found.headers_json
+    return asdict(found) | {
+        "payload": payload[:MAX_CHARACTERS],
+        "is_cut": len(payload) > MAX_CHARACTERS,
+        "headers": headers and headers[:MAX_CHARACTERS],
+    }
 
 
 async def _ticks(conn: Connection, cron: str, time_zone: str) -> list[Row]:
@@ -95,10 +85,10 @@ async def _ticks(conn: Connection, cron: str, time_zone: str) -> list[Row]:
     return await (await conn.execute(LOCAL, [time_zone, ticks])).fetchall()
 
 
-async def _ticks_of(conn: Connection, row: Row) -> list[Row]:
+async def _ticks_of(conn: Connection, found: Schedule) -> list[Row]:
     try:
         async with conn.transaction():
-            return await _ticks(conn, row["cron"], row["time_zone"])
+            return await _ticks(conn, found.cron, found.time_zone)
     except psycopg.errors.InvalidParameterValue:  # its last_error says why
         return []
 
@@ -141,61 +131,62 @@ class ScheduleForm(BaseModel):
     topic: str = Field(max_length=200)
     time_zone: str = Field("UTC", max_length=200)
     payload: str = Field("", max_length=1_000_000)
+    headers: str = Field("", max_length=100_000)
     channel: str = Field("", max_length=200)
     key: str = Field("", max_length=200)
     jitter: str = Field("", max_length=200)
     missed: str = Field("once", max_length=200)
+    missed_limit: int = Field(100, ge=1, le=1000)
     priority: int = Field(5, ge=0, le=9)
 
     def values(self) -> dict[str, Any]:
-        """Return the columns; no payload: None.
+        """Return the columns; without a payload there is none.
 
         Raises:
-            Problem: 422, the payload or the jitter cannot be read.
+            Problem: 422, the payload, the headers or the jitter cannot be read.
         """
-        return {
-            "name": self.name.strip(),
+        given = {
             "cron": self.cron.strip(),
             "topic": self.topic.strip(),
             "time_zone": self.time_zone.strip() or "UTC",
-            "payload": _json(self.payload) if self.payload.strip() else None,
+            "headers": _json("headers", self.headers) if self.headers.strip() else None,
             "channel": self.channel.strip() or None,
             "key": self.key.strip() or None,
             "priority": self.priority,
             "jitter": _jitter(self.jitter),
             "missed": self.missed,
+            "missed_limit": self.missed_limit,
         }
+        return given | ({"payload": _json("payload", self.payload)} if self.payload.strip() else {})
 
 
 @router.post("/schedules")
 async def add(request: Request, caller: Operator, form: Annotated[ScheduleForm, Form()]) -> Response:
     """Add a schedule."""
-    values = form.values()
+    name, values = form.name.strip(), form.values()
     check_permission(caller, Role.OPERATOR, values["topic"])
     try:
         async with request.app.state.db.write(caller) as conn:
-            await conn.execute(INSERT, values)
+            await run_async(conn, queries.add_schedule(values | {"name": name}))
     except psycopg.errors.UniqueViolation:
-        raise Problem(
-            409, f"there is a schedule {values['name']} already: choose another name", "already_there"
-        ) from None
-    return await view.redirect(request, f"/schedules/{quote(values['name'], safe='')}")
+        raise Problem(409, f"there is a schedule {name} already: choose another name", "already_there") from None
+    return await view.redirect(request, f"/schedules/{quote(name, safe='')}")
 
 
 @router.post("/schedules/{name}")
 async def edit(request: Request, name: str, caller: Operator, form: Annotated[ScheduleForm, Form()]) -> Response:
     """Change it; without a payload the payload stays."""
-    values = form.values() | {"name": name}
+    values = form.values()
     check_permission(caller, Role.OPERATOR, values["topic"])
-    await _act(request, caller, name, Call(UPDATE, values, value))
+    await _act(request, caller, name, queries.change_schedule(name, values))
     return await view.redirect(request, f"/schedules/{quote(name, safe='')}")
 
 
-def _json(text: str) -> str:
+def _json(name: str, text: str) -> str:
     try:
-        return encode(Raw(text.strip()))
+        return encode(Raw(text.strip()), name)
     except (ValueError, PgrouseError) as error:
-        raise Problem(422, f"the payload is not JSON: {error}", "invalid_payload") from None
+        raise Problem(422, str(error), f"invalid_{name}") from None
 
 
 def _jitter(text: str) -> Any:
@@ -242,15 +233,15 @@ async def resume(request: Request, name: str, caller: Operator, seen_on: Text = 
 @router.post("/schedules/{name}/remove")
 async def remove(request: Request, name: str, caller: Operator) -> Response:
     """Take it away. What it has published stays."""
-    await _act(request, caller, name, Call(REMOVE, [name], value))
+    await _act(request, caller, name, queries.delete_schedule(name))
     return await view.redirect(request, "/schedules")
 
 
 async def _act(request: Request, caller: Caller, name: str, call: Call[T]) -> T:
     """Do something to a schedule, if the caller may with its topic."""
     async with request.app.state.db.write(caller) as conn:
-        row = await _find(conn, caller, name)
-        check_permission(caller, Role.OPERATOR, row["topic"])
+        found = await _find(conn, caller, name)
+        check_permission(caller, Role.OPERATOR, found.topic)
         return await run_async(conn, call)
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.worker import drain_worker, scale_worker
-from pgrouse.client.worker_list import find_workers
+from pgrouse.client.queries.worker import find_workers
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
-from psycopg import sql
-from pydantic import Field
+from pydantic import Field, model_validator
 from starlette.responses import Response
 
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import schedule
+from pgrouse.client.queries import schedule as queries
+from pgrouse.client.queries.schedule import Schedule
 from pgrouse.jsonb import Raw
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection
@@ -35,10 +37,11 @@ from pgrouse.web.v1.model import (
     example,
 )
 from pgrouse.web.v1.problem_responses import responses
-from pgrouse.web.v1.response import ApiResponse, with_raw
+from pgrouse.web.v1.response import ApiResponse, raw
 from pgrouse.web.v1.route import StrictRoute
 
 T = TypeVar("T")
+JSON_COLUMNS = ("payload", "headers")
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"], route_class=StrictRoute)
 
@@ -69,6 +72,36 @@ class NewSchedule(RequestModel):
     missed_limit: int = Field(default=100, ge=1, le=1000)
 
 
+class ScheduleChangeRequest(RequestModel):
+    """What to change of a schedule."""
+
+    model_config = example(cron="30 3 * * *", headers={"team": "reports"})
+
+    cron: Annotated[Text, Field(max_length=200)] | None = None
+    """The five fields of cron."""
+    topic: Topic | None = None
+    """The topic that it publishes to."""
+    payload: Json = None
+    time_zone: Annotated[Text, Field(max_length=100)] | None = None
+    channel: Label | None = None
+    """null: none."""
+    key: Label | None = None
+    """null: none."""
+    priority: int | None = Field(default=None, ge=0, le=9)
+    headers: JsonObject | None = None
+    """null: none."""
+    jitter: Wait | None = None
+    missed: Literal["skip", "once", "all"] | None = None
+    missed_limit: int | None = Field(default=None, ge=1, le=1000)
+
+    @model_validator(mode="after")
+    def _check_nulls(self) -> ScheduleChangeRequest:
+        given = {name for name in self.model_fields_set if getattr(self, name) is None}
+        if wrong := sorted(given - {"channel", "key", "headers"}):
+            raise ValueError(f"{', '.join(wrong)}: cannot be null")
+        return self
+
+
 class ScheduleDetail(ResponseModel):
     """A schedule."""
 
@@ -85,6 +118,7 @@ class ScheduleDetail(ResponseModel):
         jitter=0.0,
         missed="once",
         missed_limit=100,
+        state="on",
         paused_at=None,
         paused_by=None,
         paused_reason=None,
@@ -98,6 +132,7 @@ class ScheduleDetail(ResponseModel):
         retry_at=None,
         created_at="2027-01-01T08:00:00+00:00",
         created_by="ci",
+        declared_by=None,
     )
 
     name: str
@@ -116,6 +151,8 @@ class ScheduleDetail(ResponseModel):
     missed: str
     """What happens with ticks that were missed: skip, once or all."""
     missed_limit: int
+    state: str
+    """on, paused, failing (its last tick published nothing because of an error) or over (it has no next tick)."""
     paused_at: TimestampText | None
     paused_by: str | None
     """The operator who paused it."""
@@ -139,6 +176,8 @@ class ScheduleDetail(ResponseModel):
     created_at: TimestampText
     created_by: str
     """The operator who added it."""
+    declared_by: str | None
+    """The file, module or application whose configuration has it; null: it was made by hand."""
 
 
 class SchedulePage(ResponseModel):
@@ -193,15 +232,6 @@ class ScheduleRemoval(ResponseModel):
     removed: str
 
 
-SELECT = b"""
-    SELECT s.name, s.cron, s.time_zone, s.topic, s.channel, s.key, s.priority, s.payload::text, s.headers::text, s.jitter, s.missed,
-           s.missed_limit, s.paused_at, s.paused_by, s.paused_reason, s.next_tick, s.last_tick, s.last_fired_at, s.last_message_id,
-           s.last_error, s.failed_at, s.failures, s.retry_at, s.created_at, s.created_by
-    FROM messages.schedule AS s"""
-SELECT_PAGE = SELECT + b" WHERE s.name > %s AND (%s::text[] IS NULL OR s.topic LIKE ANY (%s)) ORDER BY s.name LIMIT %s"
-SELECT_ONE = SELECT + b" WHERE s.name = %s"
-
-
 @router.get("", response_model=SchedulePage, summary="List schedules")
 async def list_schedules(
     request: Request,
@@ -215,44 +245,59 @@ async def list_schedules(
     if not isinstance(place, str) or not place.isprintable():
         raise Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")
     async with request.app.state.db.read() as conn:
-        rows = await (await conn.execute(SELECT_PAGE, [place, like, like, limit])).fetchall()
-    end = cursor.encode("schedules", rows[-1]["name"]) if len(rows) == limit else None
-    return ApiResponse({"schedules": [with_raw(row, "payload", "headers") for row in rows], "next": end})
+        found = await run_async(conn, queries.find_schedules(after=place, like=like, most=limit))
+    end = cursor.encode("schedules", found[-1].name) if len(found) == limit else None
+    return ApiResponse({"schedules": list(map(_detail, found)), "next": end})
 
 
 @router.get("/{name}", response_model=ScheduleDetail, summary="Show a schedule", responses=responses(404))
 async def get_schedule(request: Request, caller: Viewer, name: Name) -> Response:
     """Return a schedule."""
     async with request.app.state.db.read() as conn:
-        row = await _read_visible(conn, caller, Role.VIEWER, name)
-    return ApiResponse(with_raw(row, "payload", "headers"))
+        found = await _read_visible(conn, caller, Role.VIEWER, name)
+    return ApiResponse(_detail(found))
 
 
-async def _read_visible(conn: Connection, caller: Caller, role: Role, name: str) -> dict[str, Any]:
-    row = await (await conn.execute(SELECT_ONE, [name])).fetchone()
-    if row is None or not caller.sees(row["topic"]):
+def _detail(found: Schedule) -> dict[str, Any]:
+    row = asdict(found)
+    return row | {column: raw(row.pop(f"{column}_json")) for column in JSON_COLUMNS}
+
+
+async def _read_visible(conn: Connection, caller: Caller, role: Role, name: str) -> Schedule:
+    found = await run_async(conn, queries.find_schedule(name))
+    if found is None or not caller.sees(found.topic):
         raise Problem(404, f"there is no schedule {name}", "not_found")
-    check_permission(caller, role, row["topic"])
-    return row
+    check_permission(caller, role, found.topic)
+    return found
 
 
 @router.post("", status_code=201, response_model=ScheduleDetail, summary="Add a schedule", responses=responses(409))
 async def add_schedule(request: Request, caller: Operator, body: NewSchedule) -> Response:
     """Add a schedule that publishes a message at the times of a cron expression."""
     check_permission(caller, Role.OPERATOR, body.topic)
-    columns = {name: value for name in NewSchedule.model_fields if (value := getattr(body, name)) is not None}
-    columns["payload"] = body.payload.text
-    if body.headers is not None:
-        columns["headers"] = body.headers.text
-    insert = sql.SQL("INSERT INTO messages.schedule ({}) VALUES ({})").format(
-        sql.SQL(", ").join(map(sql.Identifier, columns)), sql.SQL(", ").join(map(sql.Placeholder, columns))
-    )
     async with request.app.state.db.write(caller) as conn:
-        await conn.execute(insert, columns)
-        row = await _read_visible(conn, caller, Role.OPERATOR, body.name)
-    return ApiResponse(
-        with_raw(row, "payload", "headers"), 201, {"Location": f"/v1/schedules/{quote(body.name, safe='')}"}
-    )
+        await run_async(conn, queries.add_schedule(_columns(body, NewSchedule.model_fields)))
+        found = await _read_visible(conn, caller, Role.OPERATOR, body.name)
+    return ApiResponse(_detail(found), 201, {"Location": f"/v1/schedules/{quote(body.name, safe='')}"})
+
+
+def _columns(body: NewSchedule | ScheduleChangeRequest, given: Iterable[str]) -> dict[str, Any]:
+    values = {name: getattr(body, name) for name in given}
+    return {name: value.text if isinstance(value, Raw) else value for name, value in values.items()}
+
+
+@router.patch("/{name}", response_model=ScheduleDetail, summary="Change a schedule", responses=responses(404))
+async def change_schedule(request: Request, caller: Operator, name: Name, body: ScheduleChangeRequest) -> Response:
+    """Change what is given; the rest stays. null removes channel, key or headers."""
+    if body.topic is not None:
+        check_permission(caller, Role.OPERATOR, body.topic)
+    changes = _columns(body, body.model_fields_set)
+    async with request.app.state.db.write(caller) as conn:
+        found = await _read_visible(conn, caller, Role.OPERATOR, name)
+        if changes:
+            await run_async(conn, queries.change_schedule(name, changes))
+            found = await _read_visible(conn, caller, Role.OPERATOR, name)
+    return ApiResponse(_detail(found))
 
 
 @router.delete("/{name}", response_model=ScheduleRemoval, summary="Remove a schedule", responses=responses(404))
@@ -260,7 +305,7 @@ async def remove_schedule(request: Request, caller: Operator, name: Name) -> Res
     """Remove a schedule; messages that it published stay."""
     async with request.app.state.db.write(caller) as conn:
         await _read_visible(conn, caller, Role.OPERATOR, name)
-        await conn.execute(b"DELETE FROM messages.schedule AS s WHERE s.name = %s", [name])
+        await run_async(conn, queries.delete_schedule(name))
     return ApiResponse({"removed": name})
 
 

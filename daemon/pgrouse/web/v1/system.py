@@ -12,7 +12,7 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import maintenance, worker
 from pgrouse.client.calls.stats import COUNT_BOUND
-from pgrouse.client.worker_list import RegisteredWorker, find_workers
+from pgrouse.client.queries.worker import RegisteredWorker, find_workers
 from pgrouse.web.audit_rows import VISIBLE
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Row, read_rows

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from pydantic_core import from_json
 
-from pgrouse.client.call import Call, all_rows
-
-FIND = b"""
-  SELECT w.name, w.host, w.pid, w.version, w.topics, w.concurrency, w.started_at, w.seen_at, w.status::text, w.kind,
-         w.drain_asked_at, w.drain_asked_by, w.configured_concurrency, w.state, clock_timestamp() - w.started_at, clock_timestamp() - w.seen_at
-  FROM messages.worker_state AS w
-  ORDER BY w.name
-  LIMIT %s"""
+from pgrouse.client.call import Call, select_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +51,4 @@ class RegisteredWorker:
 
 def find_workers(most: int) -> Call[list[RegisteredWorker]]:
     """Read the workers, by name."""
-    return Call(FIND, [most], partial(all_rows, RegisteredWorker))
+    return select_call("worker_state", RegisteredWorker, "ORDER BY f.name LIMIT %(most)s", most=most)

@@ -1,0 +1,180 @@
+"""The table of schedules: how it is read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Literal, TypedDict
+
+from pydantic_core import from_json
+
+from pgrouse.client.call import Call, Rows, first_row, nothing, select_call, values
+from pgrouse.config.duration import AnyDuration
+
+LOCAL_TIMES = b"""
+  SELECT pg_catalog.to_char(t.at AT TIME ZONE %s, 'Dy YYYY-MM-DD HH24:MI:SS')
+  FROM pg_catalog.unnest(%s::pg_catalog.timestamptz[]) WITH ORDINALITY AS t (at, place) ORDER BY t.place"""
+DELETE = b"DELETE FROM messages.schedule AS s WHERE s.name OPERATOR(pg_catalog.=) %(name)s RETURNING true"
+EDITABLE = (
+    *("cron", "time_zone", "topic", "channel", "key", "priority"),
+    *("payload", "headers", "jitter", "missed", "missed_limit"),
+)
+COLUMNS = ("name", *EDITABLE, "declared_by")
+
+
+class ScheduleChanges(TypedDict, total=False):
+    """What can be changed of a schedule."""
+
+    cron: str
+    topic: str
+    payload: Any
+    time_zone: str
+    channel: str | None
+    key: str | None
+    priority: int
+    headers: Mapping[str, Any] | None
+    jitter: AnyDuration
+    missed: Literal["skip", "once", "all"]
+    missed_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule, and what it did.
+
+    Attributes:
+        declared_by: the file, module or application whose configuration has it; None = it was made by hand.
+        state: on, paused, failing or over (it has no next tick).
+        payload_json: of each message.
+    """
+
+    name: str
+    cron: str
+    time_zone: str
+    topic: str
+    channel: str | None
+    key: str | None
+    priority: int
+    jitter: timedelta
+    missed: str
+    missed_limit: int
+    state: str
+    paused_at: datetime | None
+    paused_by: str | None
+    paused_reason: str | None
+    next_tick: datetime | None
+    last_tick: datetime | None
+    last_fired_at: datetime | None
+    last_message_id: int | None
+    last_error: str | None
+    failed_at: datetime | None
+    failures: int
+    retry_at: datetime | None
+    created_at: datetime
+    created_by: str
+    declared_by: str | None
+    payload_json: str
+    headers_json: str | None
+
+    @property
+    def payload(self) -> Any:
+        """The payload of each message."""
+        return from_json(self.payload_json)
+
+    @property
+    def headers(self) -> Any:
+        """The headers of each message."""
+        return None if self.headers_json is None else from_json(self.headers_json)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRun:
+    """One tick of a schedule, or one run by hand.
+
+    Attributes:
+        outcome: published, ignored or held (a message with its key stands for it), dropped (the topic is full), or missed.
+        missed_from: the first of the ticks before this one that were left out.
+        run_by: who ran it by hand.
+    """
+
+    tick: datetime
+    outcome: str
+    message_id: int | None
+    missed_from: datetime | None
+    fired_at: datetime
+    run_by: str | None
+
+
+def find_schedules(
+    *, after: str = "", like: Sequence[str] | None = None, most: int | None = None
+) -> Call[list[Schedule]]:
+    """Read schedules, by name.
+
+    Args:
+        after: only those with a name after this one.
+        like: only those whose topic fits one of these patterns of LIKE.
+        most: how many; None = all.
+    """
+    clauses = (
+        "WHERE f.name OPERATOR(pg_catalog.>) %(after)s AND (%(like)s::pg_catalog.text[] IS NULL"
+        " OR f.topic OPERATOR(pg_catalog.~~) ANY (%(like)s)) ORDER BY f.name LIMIT %(most)s"
+    )
+    given = None if like is None else list(like)
+    return select_call("schedule_state", Schedule, clauses, after=after, like=given, most=most)
+
+
+def find_schedule(name: str) -> Call[Schedule | None]:
+    """Read one schedule; None: there is none of this name."""
+    call = select_call("schedule_state", Schedule, "WHERE f.name OPERATOR(pg_catalog.=) %(name)s", name=name)
+    return Call(call.statement, call.values, partial(first_row, Schedule))
+
+
+def last_runs(name: str, most: int) -> Call[list[ScheduleRun]]:
+    """Read the latest runs of a schedule, the latest first."""
+    clauses = "WHERE f.schedule OPERATOR(pg_catalog.=) %(name)s ORDER BY f.tick DESC LIMIT %(most)s"
+    return select_call("schedule_run", ScheduleRun, clauses, name=name, most=most)
+
+
+def add_schedule(given: dict[str, Any], *, replace: bool = False) -> Call[None]:
+    """Add a schedule.
+
+    Args:
+        given: the columns that are set; payload and headers are JSON text. The others have the defaults of the table.
+        replace: change the one with this name, if there is one.
+    """
+    names = [column for column in COLUMNS if given.get(column) is not None]
+    changes = ", ".join(
+        f"{column} = excluded.{column}" if column in names else f"{column} = DEFAULT" for column in COLUMNS
+    )
+    statement = (
+        f"INSERT INTO messages.schedule ({', '.join(names)}) VALUES ({', '.join(f'%({name})s' for name in names)})"  # noqa: S608 - constants only
+        + f" ON CONFLICT (name) DO UPDATE SET {changes}" * replace
+        + " RETURNING true"
+    )
+    return Call(statement.encode(), {name: given[name] for name in names}, nothing)
+
+
+def change_schedule(name: str, changes: Mapping[str, Any]) -> Call[bool]:
+    """Change columns of a schedule, those of EDITABLE and declared_by, as of add_schedule; whether there is one of this name."""
+    names = [column for column in COLUMNS if column in changes and column != "name"]
+    pairs = ", ".join(f"{column} = %({column})s" for column in names)
+    statement = (
+        f"UPDATE messages.schedule AS s SET {pairs} WHERE s.name OPERATOR(pg_catalog.=) %(schedule)s RETURNING true"  # noqa: S608 - constants only
+    )
+    return Call(statement.encode(), {**{column: changes[column] for column in names}, "schedule": name}, _is_any)
+
+
+def delete_schedule(name: str) -> Call[bool]:
+    """Delete a schedule; whether there was one."""
+    return Call(DELETE, {"name": name}, _is_any)
+
+
+def local_times(ticks: Sequence[datetime], time_zone: str) -> Call[list[str]]:
+    """Say what the clocks of a time zone show at these times."""
+    return Call(LOCAL_TIMES, [time_zone, list(ticks)], values)
+
+
+def _is_any(rows: Rows) -> bool:
+    return bool(rows)
