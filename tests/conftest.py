@@ -114,7 +114,8 @@ def _servers(config: pytest.Config) -> list[str]:
     if chosen and chosen != ALL:
         return chosen.split(",")
     if SERVERS not in config.stash:
-        config.stash[SERVERS] = servers.available(all_of_them=NO_SKIP)
+        found = servers.available(all_of_them=NO_SKIP)
+        config.stash[SERVERS] = list(dict.fromkeys([*found, servers.EMBEDDED])) if chosen else found
     return config.stash[SERVERS]
 
 
