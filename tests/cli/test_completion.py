@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -32,14 +33,35 @@ def test_each_shell_gets_its_own_script(shell: Shell, name: str) -> None:
         ("pgrouse topic unset mail max_r", ["max_redrives"]),
     ],
 )
-def test_commands_and_options_are_completed(words: str, completed: list[str]) -> None:
-    environ = {
-        **os.environ,
-        "_PGROUSE_COMPLETE": "bash_complete",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(words.count(" ")),
-    }
+def test_commands_and_options_are_completed(
+    shell: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    completed: list[str],
+) -> None:
+    for name, value in asked(words).items():
+        monkeypatch.setenv(name, value)
 
-    done = subprocess.run([PGROUSE], env=environ, capture_output=True, text=True, check=True)
+    with pytest.raises(SystemExit, match=r"^0$"):
+        shell()
 
-    assert [line.partition(",")[2] for line in done.stdout.splitlines()] == completed
+    assert offered(capsys.readouterr().out) == completed
+
+
+def test_the_command_completes_when_a_shell_asks(folder: Path) -> None:
+    done = subprocess.run(
+        [PGROUSE], env={**os.environ, **asked("pgrouse message c")}, capture_output=True, text=True, check=True
+    )
+
+    assert offered(done.stdout) == ["cancel"]
+
+
+def asked(words: str) -> dict[str, str]:
+    """Return the variables by which bash asks for the last of these words."""
+    return {"_PGROUSE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+
+
+def offered(written: str) -> list[str]:
+    """Return the completions that were written, without their kinds."""
+    return [line.partition(",")[2] for line in written.splitlines()]

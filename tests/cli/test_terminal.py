@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.shell import PGROUSE
 from tests.cli.stage import die, start
-from tests.cli.terminal import COLOR, on_terminal, plain
+from tests.cli.terminal import COLOR, forked_on_terminal, on_terminal, plain
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -42,7 +42,7 @@ def environ(database: Database, queue: Queue) -> dict[str, str]:
 def test_every_table_fits_the_terminal_with_all_its_headings(
     environ: dict[str, str], command: str, headings: str, width: int
 ) -> None:
-    lines = plain(on_terminal([PGROUSE, *command.split()], environ, width))
+    lines = plain(forked_on_terminal(command, environ, width))
 
     assert lines[0].split() == headings.split()
     assert max(map(len, lines)) <= width
@@ -63,7 +63,7 @@ def test_a_narrow_terminal_omits_minor_columns_and_cuts_no_fingerprint(
     # As wide as ages become, however slow the test is.
     queue.conn.execute("UPDATE messages.message_archive SET archived_at = archived_at - interval '110 minutes'")
 
-    heading, row = plain(on_terminal([PGROUSE, "dead", "group", "--since", since], environ, width))
+    heading, row = plain(forked_on_terminal(f"dead group --since {since}", environ, width))
 
     assert heading.split() == headings.split()
     assert f" {queue.value('SELECT error_fingerprint FROM messages.dead')} " in row
@@ -75,7 +75,7 @@ def test_a_reason_is_wrapped_and_not_cut(environ: dict[str, str], queue: Queue, 
     why = " ".join(f"word-{n}" for n in range(30))
     queue.call("pause", LONG, why)
 
-    lines = plain(on_terminal([PGROUSE, "explain", "1"], environ, width))
+    lines = plain(forked_on_terminal("explain 1", environ, width))
 
     assert max(map(len, lines)) <= width
     assert why in " ".join(" ".join(lines).split())
@@ -83,8 +83,8 @@ def test_a_reason_is_wrapped_and_not_cut(environ: dict[str, str], queue: Queue, 
 
 @pytest.mark.parametrize("command", ["stats", "dead list", "message show 1"])
 def test_output_is_coloured_unless_no_color_is_set(environ: dict[str, str], command: str) -> None:
-    colored = on_terminal([PGROUSE, *command.split()], environ)
-    without = on_terminal([PGROUSE, *command.split()], {**environ, "NO_COLOR": "1"})
+    colored = forked_on_terminal(command, environ)
+    without = forked_on_terminal(command, {**environ, "NO_COLOR": "1"})
 
     assert any(found != "\x1b[0m" for found in COLOR.findall(colored))
     assert not [found for found in COLOR.findall(without) if found.strip("\x1b[m0") not in ("", "1", "2")]

@@ -110,6 +110,13 @@ def become(program: str, arguments: list[str], cwd: str, env: dict[str, str], lo
     for ours, descriptor in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
         os.dup2(ours, descriptor)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    # Those of the parent remember whether its own descriptors were files or terminals.
+    for name, descriptor, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        old = getattr(sys, name)
+        buffering = 1 if descriptor == 2 else -1
+        new = open(descriptor, mode, buffering, old.encoding, old.errors, closefd=False)  # noqa: SIM115 - for as long as the process lives
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
