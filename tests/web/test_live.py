@@ -294,6 +294,27 @@ def test_a_page_stops_showing_data_after_its_right_is_revoked(
     site.stop()
 
 
+def test_a_view_ends_with_its_last_viewer_also_when_it_changes_at_that_moment(
+    site: Site, queue: Queue, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr(live_updates, "MAX_AGE_S", 3600.0)
+    updates = site.live_updates
+    eventually(lambda: not updates._tasks)
+    with stream(site) as events:
+        events.next("update")
+        (task,) = updates._tasks.values()
+
+        async def change_and_leave() -> bool:
+            if is_waiting := bool(updates.changed.next_event()._waiters):
+                updates.notify()
+                task.cancel()
+            return is_waiting
+
+        eventually(lambda: asyncio.run_coroutine_threadsafe(change_and_leave(), task.get_loop()).result(60))
+
+        assert eventually(task.done)
+
+
 def test_an_unknown_view_is_not_found(site: Site, queue: Queue) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"{site.url}/live/nothing", timeout=60)

@@ -265,8 +265,10 @@ class LiveUpdates:
             pause = max(MIN_INTERVAL_S - (time.monotonic() - began), took * (1 / MAX_READ_SHARE - 1))
             await asyncio.sleep(RETRY_S if is_away else min(pause, MAX_PAUSE_S))
             if self.listener.is_listening:
+                # Not `wait_for`: before Python 3.12 it ignores a cancellation that arrives together with the change.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), MAX_AGE_S)
+                    async with asyncio.timeout(MAX_AGE_S):
+                        await changed.wait()
 
     async def _read(self, audience: Audience, shared: SharedView) -> tuple[bool, float]:
         """Read one view; return whether the database is away, and how long the read took, without the wait for a connection."""
