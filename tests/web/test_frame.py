@@ -212,20 +212,8 @@ def test_a_page_loads_nothing_from_other_sites_and_has_no_inline_script(visitor:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        *PAGES,
-        "/messages",
-        "/messages/1",
-        "/messages/new",
-        "/dead",
-        "/alerts",
-        "/archive",
-        "/doctor",
-        "/audit",
-        "/tokens",
-        "/v1/docs",
-        "/topics/nothing",
-    ],
+    # Each further page is checked by a test in the file about it.
+    [*PAGES, "/messages", "/messages/1", "/alerts", "/archive", "/doctor", "/tokens", "/topics/nothing"],
 )
 def test_axe_finds_nothing_in_light_and_dark_mode(visitor: Visitor, queue: Queue, path: str) -> None:
     sample_data.busy(queue)
