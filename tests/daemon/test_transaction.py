@@ -151,6 +151,27 @@ def test_a_handler_may_run_longer_than_its_lock_after_its_transaction(
     assert daemon.events("message.lock_lost") == []
 
 
+@pytest.mark.parametrize("handler", ["learn_late", "learn_late_in_thread"])
+def test_a_handler_that_learns_of_its_commit_late_has_not_lost_its_lock(
+    start: Start, queue: Queue, journal: Journal, handler: str
+) -> None:
+    queue.policy("*", lock_duration="1 s")
+    daemon = start({"job": f"effects:{handler}", "other": "holding:hold"}, **LOCKS_ARE_NEVER_ENDED)
+    published = queue.publish("job")
+    journal.entry("committed", published)
+    other = queue.publish("other")
+    journal.entry("start", other)
+
+    assert is_kept(queue, other, timedelta(seconds=1))
+    daemon.open_gate()
+
+    journal.entry("end", published)
+    eventually(lambda: queue.archived(other))
+    assert journal.entries("cancelled", published) == []
+    assert daemon.events("message.lock_lost") == []
+    assert (queue.archived(published).result, effects(queue, published)) == ("success", 1)
+
+
 def test_an_error_after_the_commit_is_logged_and_changes_nothing(start: Start, queue: Queue) -> None:
     queue.policy("job", max_attempts=3)
     daemon = start({"job": "effects:raise_after"})

@@ -26,7 +26,7 @@ class TestRuntime:
 
     Attributes:
         done: the ids of messages that handlers completed by `ctx.transaction()` or `ctx.complete()`.
-        completing: messages that handlers may have completed by `ctx.complete()`, by id.
+        completing: messages that handlers may have completed in a transaction whose end is not known, by id.
     """
 
     __test__ = False  # pytest collects classes with such a name
@@ -80,6 +80,8 @@ class TestRuntime:
     def completed(self, *messages: Message) -> None:
         """Record that these messages are settled."""
         self.done.update(message.id for message in messages)
+        for message in messages:
+            self.completing.pop(message.id, None)
 
 
 class BlockingTestPool:

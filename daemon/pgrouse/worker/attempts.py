@@ -35,7 +35,8 @@ from pgrouse.worker.settle_buffer import SettleBuffer
 log = structlog.get_logger()
 
 STILL_OPEN = (
-    "the handler has ended, and the transaction of its ctx.complete() is still open: commit it or roll it back before the handler ends. "
+    "the handler has ended, and the transaction that completes its message is still open: commit that of ctx.complete(), or roll it back, "
+    "before the handler ends. "
     "The message ends with that transaction, or is tried again when its lock has expired"
 )
 

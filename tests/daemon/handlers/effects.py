@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+from psycopg.pq import TransactionStatus
 from work import is_open, journalled, until, until_in_thread, write
 
 INSERT = "INSERT INTO effect (message_id) VALUES (%s)"
@@ -110,3 +111,39 @@ async def insert_when_open(payload, ctx):
     await until(lambda: is_open("gate"))
     async with ctx.transaction() as conn:
         await conn.execute("SELECT 1")
+
+
+async def learn_late(payload, ctx):
+    """Commits, and learns of it when the gate opens."""
+    with journalled(ctx):
+        async with ctx.transaction() as conn:
+            await conn.execute(INSERT, [ctx.id])
+            answered = conn.wait
+
+            async def wait(*arguments):
+                answer = await answered(*arguments)
+                if conn.info.transaction_status == TransactionStatus.IDLE:
+                    write("committed", ctx)
+                    await until(lambda: is_open("gate"))
+                return answer
+
+            conn.wait = wait
+        del conn.wait
+
+
+def learn_late_in_thread(payload, ctx):
+    """The same in a thread."""
+    with journalled(ctx):
+        with ctx.transaction() as conn:
+            conn.execute(INSERT, [ctx.id])
+            answered = conn.wait
+
+            def wait(*arguments):
+                answer = answered(*arguments)
+                if conn.info.transaction_status == TransactionStatus.IDLE:
+                    write("committed", ctx)
+                    until_in_thread(lambda: is_open("gate"))
+                return answer
+
+            conn.wait = wait
+        del conn.wait
