@@ -20,7 +20,6 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
-pytestmark = pytest.mark.executed
 
 TOPICS = {
     "async": "holding:hold",
@@ -104,16 +103,33 @@ def harm(daemon: Daemon) -> list[dict[str, Any]]:
     return [each for each in daemon.logged() if each["event"] in HARMED]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["leader", "group"])
-@pytest.mark.parametrize(("which", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+CODES = {signal.SIGTERM: 0, signal.SIGINT: 130}
+# Each pair of a signal, a way to send it and a number of processes; the other combinations in the long run.
+SIGNALS = [
+    pytest.param(signal.SIGTERM, os.kill, 1, id="SIGTERM-leader-1"),
+    pytest.param(signal.SIGTERM, os.killpg, 2, id="SIGTERM-group-2", marks=pytest.mark.executed),
+    pytest.param(signal.SIGINT, os.kill, 2, id="SIGINT-leader-2"),
+    pytest.param(signal.SIGINT, os.killpg, 1, id="SIGINT-group-1"),
+    pytest.param(signal.SIGTERM, os.kill, 2, id="SIGTERM-leader-2", marks=pytest.mark.long),
+    pytest.param(signal.SIGTERM, os.killpg, 1, id="SIGTERM-group-1", marks=pytest.mark.long),
+    pytest.param(signal.SIGINT, os.kill, 1, id="SIGINT-leader-1", marks=pytest.mark.long),
+    pytest.param(signal.SIGINT, os.killpg, 2, id="SIGINT-group-2", marks=pytest.mark.long),
+]
+RELOADS = [
+    pytest.param(os.kill, 1, id="leader-1"),
+    pytest.param(os.killpg, 2, id="group-2", marks=pytest.mark.executed),
+    pytest.param(os.kill, 2, id="leader-2", marks=pytest.mark.long),
+    pytest.param(os.killpg, 1, id="group-1", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize(("which", "send", "processes"), SIGNALS)
 def test_a_signal_lets_all_handlers_end_whichever_processes_it_reaches(
     fleet: Fleet,
     database: Database,
     queue: Queue,
     journal: Journal,
     which: signal.Signals,
-    code: int,
     send: Callable[[int, int], None],
     processes: int,
 ) -> None:
@@ -124,14 +140,13 @@ def test_a_signal_lets_all_handlers_end_whichever_processes_it_reaches(
     send(daemon.pid, which)
     finishes_after(daemon, which.name, processes, "gate")
 
-    assert daemon.exit_code() == code
+    assert daemon.exit_code() == CODES[which]
     assert results(queue, published) == ALL_SUCCEEDED
     assert harm(daemon) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["leader", "group"])
+@pytest.mark.parametrize(("send", "processes"), RELOADS)
 def test_sighup_reloads_and_the_stop_after_it_is_no_second_signal(
     fleet: Fleet,
     database: Database,
@@ -158,9 +173,14 @@ def test_sighup_reloads_and_the_stop_after_it_is_no_second_signal(
     assert harm(daemon) == []
 
 
-@pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize(
-    ("act", "which", "code"), [(Terminal.press_ctrl_c, "SIGINT", 130), (Terminal.close, "SIGTERM", 0)]
+    ("act", "which", "code", "processes"),
+    [
+        pytest.param(Terminal.press_ctrl_c, "SIGINT", 130, 2, id="ctrl_c-2"),
+        pytest.param(Terminal.close, "SIGTERM", 0, 1, id="closed-1"),
+        pytest.param(Terminal.press_ctrl_c, "SIGINT", 130, 1, id="ctrl_c-1", marks=pytest.mark.long),
+        pytest.param(Terminal.close, "SIGTERM", 0, 2, id="closed-2", marks=pytest.mark.long),
+    ],
 )
 def test_a_terminal_that_sends_ctrl_c_or_is_closed_lets_all_handlers_end(
     fleet: Fleet,
@@ -297,8 +317,9 @@ POINTS: dict[str, Callable[[Daemon], object]] = {
 }
 
 
+@pytest.mark.executed
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["leader", "group"])
+@pytest.mark.parametrize("send", [os.killpg, pytest.param(os.kill, marks=pytest.mark.long)], ids=["group", "leader"])
 def test_a_stop_at_any_point_of_the_start_is_a_regular_end(
     fleet: Fleet, database: Database, send: Callable[[int, int], None], point: str
 ) -> None:

@@ -56,8 +56,17 @@ def running(database: Database, folder: Path, command: str, streams: str) -> Ite
         process.wait(30)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("streams", [">&- 2>&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"])
+@pytest.mark.parametrize(
+    ("streams", "processes"),
+    [
+        (">&- 2>&-", 1),
+        ("<&- >&- 2>&-", 2),
+        (">/dev/full 2>/dev/full", 1),
+        pytest.param(">&- 2>&-", 2, marks=pytest.mark.long),
+        pytest.param("<&- >&- 2>&-", 1, marks=pytest.mark.long),
+        pytest.param(">/dev/full 2>/dev/full", 2, marks=pytest.mark.long),
+    ],
+)
 def test_a_daemon_works_and_stops_without_its_streams(
     database: Database, folder: Path, queue: Queue, streams: str, processes: int
 ) -> None:
