@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,6 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
-pytestmark = pytest.mark.executed
 
 
 @pytest.mark.every_server
@@ -93,11 +93,12 @@ def test_a_daemon_killed_awake_keeps_notifications_to_the_others(
     assert eventually(lambda: journal.entries("start", other), AT_ONCE_S)[0]["pid"] == second.pid
 
 
+@pytest.mark.executed
 def test_child_processes_end_with_their_daemon(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": {"handler": "holding:hold_in_process", "isolation": "process"}})
     child = journal.entry("start", queue.publish("job"))["pid"]
 
-    daemon.process.kill()
+    daemon.send(signal.SIGKILL)
 
     assert child != daemon.pid
     eventually(lambda: not lives(child))

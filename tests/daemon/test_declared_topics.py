@@ -6,8 +6,6 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tests.daemon.process import HANDLERS, Daemon, Fleet, Journal, until_armed
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -47,7 +45,6 @@ def test_the_file_may_name_another_handler(start: Start, queue: Queue, journal: 
     assert not journal.entries("created")
 
 
-@pytest.mark.executed
 def test_a_flag_names_the_modules_of_all_processes_and_lasts_over_a_reload(
     fleet: Fleet, database: Database, queue: Queue, journal: Journal
 ) -> None:

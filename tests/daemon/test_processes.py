@@ -16,7 +16,6 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 Start = Callable[..., Daemon]
-pytestmark = pytest.mark.executed
 
 
 @pytest.fixture
@@ -31,6 +30,7 @@ def pids(queue: Queue) -> set[int]:
     return {row.pid for row in queue.rows("SELECT pid FROM messages.worker")}
 
 
+@pytest.mark.executed
 def test_all_processes_work_and_all_stop(pair: Daemon, queue: Queue, journal: Journal) -> None:
     working = pids(queue)
     queue.publish_many(2, "job")
@@ -62,7 +62,7 @@ def test_processes_end_with_their_supervisor_and_lose_nothing(pair: Daemon, queu
     published = queue.publish("job")
     journal.entry("start")
 
-    pair.process.kill()
+    pair.send(signal.SIGKILL)
     eventually(lambda: len(pair.events("daemon.stopping")) == 2)
     pair.open_gate()
 
@@ -93,7 +93,7 @@ def test_processes_whose_supervisor_is_killed_during_their_start_end(
         lambda: found if len(found := [int(pid) for pid in started.read_text().split()]) == 2 else None
     )
 
-    daemon.process.kill()
+    daemon.send(signal.SIGKILL)
 
     assert children is not None
     eventually(lambda: running(children) == [])

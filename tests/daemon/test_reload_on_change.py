@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from pgrouse.worker.service import STOP_MARGIN_S
-from tests.daemon.process import PGROUSE, execute
+from tests.daemon.preloaded import Forked
+from tests.daemon.process import PGROUSE, Begin, execute
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -31,17 +32,17 @@ handler = "shop:work"
 class Development:
     """A daemon with --reload in a folder of its own."""
 
-    def __init__(self, folder: Path, dsn: str) -> None:
-        self.folder, self.log = folder, folder / "log"
+    def __init__(self, folder: Path, dsn: str, begin: Begin) -> None:
+        self.folder, self.log, self.begin = folder, folder / "log", begin
         self.write("pgrouse.toml", CONFIG.format(dsn=dsn))
-        self.process: subprocess.Popen[bytes]
+        self.process: Forked | subprocess.Popen[bytes]
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
 
     def start(self, *arguments: str) -> None:
-        command = ["run", "--reload", "--log-format", "json", *arguments]
-        self.process = execute(PGROUSE, *command, cwd=self.folder, env=os.environ, log=self.log)
+        command = ["--log-format", "json", *arguments]
+        self.process = self.begin(PGROUSE, "run", "--reload", *command, cwd=self.folder, env=os.environ, log=self.log)
         self.pid = self.process.pid
 
     def says(self, text: str, times: int = 1) -> bool:
@@ -49,18 +50,20 @@ class Development:
 
 
 @pytest.fixture
-def development(tmp_path: Path, database: Database) -> Iterator[Development]:
-    made = Development(tmp_path, database.dsn)
+def development(tmp_path: Path, database: Database, request: pytest.FixtureRequest) -> Iterator[Development]:
+    begin = execute if request.node.get_closest_marker("executed") else Forked
+    made = Development(tmp_path, database.dsn, begin)
     yield made
     if made.process.poll() is None:
-        made.process.kill()
-        made.process.wait()
+        made.process.send_signal(signal.SIGKILL)
+        made.process.wait(30)
 
 
 def returning(value: int) -> str:
     return f"async def work(payload):\n    return {value}\n"
 
 
+@pytest.mark.executed
 def test_a_change_restarts_it_in_the_same_process_and_every_message_is_logged(
     development: Development, queue: Queue
 ) -> None:
