@@ -36,6 +36,9 @@ ASYNC = (
 )
 HANDLERS = {"blocking": "own:in_thread", "async": "own:on_the_loop"}
 KINDS = [("blocking", each) for each in BLOCKING] + [("async", each) for each in ASYNC]
+# One of each library; the other ways into the same ones in the long run.
+EACH_LIBRARY = {"psycopg", "sqlalchemy session", "django", "psycopg async", "asyncpg", "sqlalchemy async asyncpg"}
+KILLED = [each if each[1] in EACH_LIBRARY else pytest.param(*each, marks=pytest.mark.long) for each in KINDS]
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +108,7 @@ def test_a_lost_lock_is_an_error_and_undoes_the_effects_on_every_connection(
         assert queue.message(message_id) is not None
 
 
-@pytest.mark.parametrize(("topic", "kind"), KINDS)
+@pytest.mark.parametrize(("topic", "kind"), KILLED)
 def test_a_daemon_that_is_killed_before_and_after_the_commit_has_the_effects_once(
     own: Start, fleet: Fleet, database: Database, queue: Queue, journal: Journal, topic: str, kind: str
 ) -> None:
