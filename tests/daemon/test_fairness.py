@@ -22,7 +22,7 @@ def test_a_message_of_a_small_channel_waits_for_one_rotation_at_most(
     two_daemons: Daemons, queue: Queue, runs: Runs, floods: int
 ) -> None:
     two_daemons({"job": "timed:run"}, concurrency=SLOTS, claim_connections=1)
-    queue.publish_many(600, "job", channel=sql.SQL("'flood' || (n % {})").format(floods), payload={"for": 0.05})
+    queue.publish_many(300, "job", channel=sql.SQL("'flood' || (n % {})").format(floods), payload={"for": 0.05})
     eventually(lambda: len(runs.rows()) > 50)
 
     published = [queue.publish("job", channel=channel, payload={"for": 0.05}) for channel in ("a quiet one", "zzz")]
