@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from pgrouse.install import pg_cron as cron
+from tests.cron.minute import knows_seconds, tick_each_second, until_its_middle
 from tests.daemon.process import Fleet
 from tests.daemon.test_schedules import assert_exactly_once, lateness_s, stop_schedules
 from tests.server.deadline import eventually
@@ -38,8 +39,10 @@ def minute(server: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         jobs = ends.enter_context(server.admin(server.cron_database))
         queues = Minute(maintained(alone, jobs, ends), maintained(together, jobs, ends))
         start_two_daemons(together, tmp_path_factory.mktemp("minute"), ends)
-        often(jobs, together, server)
         queues.alone.schedule("s", "* * * * *")
+        if knows_seconds(server):
+            begin_with_this_minute(queues.alone)
+            tick_each_second(jobs)
         queues.together.schedule("s", "1 second", missed="all")
         eventually(queues.alone.runs, within_s=130)
         stop_schedules(queues.alone)
@@ -58,19 +61,18 @@ def maintained(database: Database, jobs: psycopg.Connection, ends: ExitStack) ->
     return queue
 
 
+def begin_with_this_minute(queue: Queue) -> None:
+    """Let the schedule be due since the start of the minute, so that no test waits for the next one."""
+    until_its_middle(queue.conn)
+    queue.conn.execute("UPDATE messages.schedule SET next_tick = date_trunc('minute', clock_timestamp())")
+
+
 def start_two_daemons(database: Database, folder: Path, ends: ExitStack) -> None:
     fleet = Fleet(folder)
     ends.callback(fleet.kill)
     for _ in range(2):
         # Seldom: a tick of pg_cron that meets another one leaves it the work, and pg_cron has one a minute.
         fleet.start(database.connect(), {"t": "work:echo"}, dsn=database.dsn, maintenance_interval="10s")
-
-
-def often(jobs: psycopg.Connection, database: Database, server: Postgres) -> None:
-    """Let the tick of this queue run each second, where pg_cron knows seconds."""
-    if server.version >= 17:
-        each = "SELECT jobid FROM cron.job WHERE jobname = 'messages.tick@' || %s"
-        jobs.execute(f"SELECT cron.alter_job(jobid, schedule => '1 seconds') FROM ({each}) AS j", [database.name])
 
 
 def test_pg_cron_fires_within_the_minute_without_a_daemon(minute: Minute) -> None:
