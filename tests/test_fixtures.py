@@ -18,6 +18,9 @@ from tests import conftest
 from tests.server.postgres import Database, Postgres
 
 CHECKOUT = Path(__file__).parents[1]
+# What pyproject.toml configures; to import all other plugins takes longer than these sessions.
+PLUGINS = ["-p", "xdist.plugin", "-p", "pytest_timeout"]
+ENVIRON = {**os.environ, "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 class TestDatabases:
@@ -122,9 +125,9 @@ def test_known_to_fail(): assert False
         file.write_text(content)
         settings = ["-c", "pyproject.toml", "-p", "no:cacheprovider", "-p", "tests.conftest", f"--rootdir={folder}"]
         return subprocess.run(
-            [sys.executable, "-m", "pytest", *settings, "--pg=16", str(file)],
+            [sys.executable, "-m", "pytest", *PLUGINS, *settings, "--pg=16", str(file)],
             cwd=CHECKOUT,
-            env={**os.environ, "PYTEST_ADDOPTS": "", "PGROUSE_TEST_NO_SKIP": "", **environment},
+            env={**ENVIRON, "PGROUSE_TEST_NO_SKIP": "", **environment},
             capture_output=True,
             text=True,
             check=False,
@@ -165,10 +168,13 @@ class TestServers:
         """Return on how many servers the tests of two files would run: a file about the server, and another one."""
         files = ["tests/sql/test_notify.py", "tests/sql/test_now.py"]
         output = subprocess.run(
-            [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *files, *arguments],
+            [
+                *(sys.executable, "-m", "pytest", *PLUGINS),
+                *("--collect-only", "-q", "-p", "no:cacheprovider", *files, *arguments),
+            ],
             cwd=CHECKOUT,
             # So that the servers are the declared ones, and not the installed ones.
-            env={**os.environ, "PYTEST_ADDOPTS": "", "PGROUSE_TEST_PG": "", "PGROUSE_TEST_NO_SKIP": "1"},
+            env={**ENVIRON, "PGROUSE_TEST_PG": "", "PGROUSE_TEST_NO_SKIP": "1"},
             capture_output=True,
             text=True,
             check=True,
