@@ -15,7 +15,7 @@ Daemons = Callable[..., list[Daemon]]
 
 
 @pytest.mark.every_server
-@pytest.mark.parametrize(("limit", "daemons"), [(1, 1), (6, 2)])
+@pytest.mark.parametrize(("limit", "daemons"), [pytest.param(1, 1, marks=pytest.mark.long), (6, 2)])
 @pytest.mark.slow
 def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(
     two_daemons: Daemons, queue: Queue, runs: Runs, limit: int, daemons: int
