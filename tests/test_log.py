@@ -292,58 +292,78 @@ class OddError(Exception):
     __str__ = __repr__ = Raises.__str__  # type: ignore[assignment]
 
 
-def odd_values() -> dict[str, Any]:
-    cycle: list[Any] = []
-    cycle.append(cycle)
-    deep: Any = 0
-    for _ in range(20_000):
-        deep = [deep]
-    wide: Any = "x"
+def cycle() -> list[Any]:
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
+def nested(depth: int) -> Any:
+    made: Any = 0
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+def wide() -> Any:
+    made: Any = "x"
     for _ in range(3):
-        wide = [wide] * 100
-    chain: BaseException | None = None
-    for nth in range(5_000):
+        made = [made] * 100
+    return made
+
+
+def chain(length: int) -> BaseException | None:
+    made: BaseException | None = None
+    for nth in range(length):
         link = ValueError(nth)
-        link.__cause__, chain = chain, link
-    notes = ValueError("n")
-    notes.__notes__ = 5  # type: ignore[assignment]
-    return {
-        "integer": 10**5_000,
-        "negative integer": -(10**5_000),
-        "integers": {"n": [10**5_000], 10**5_000: 1},
-        "set of integers": {10**5_000},
-        "infinity": -math.inf,
-        "no number": [math.nan, {"n": math.nan}],
-        "decimal": decimal.Decimal("NaN"),
-        "cycle": cycle,
-        "deep": deep,
-        "wide": wide,
-        "long": "x" * 5_000_000,
-        "long in a list": ["x" * 100_000] * 100,
-        "many": list(range(100_000)),
-        "many keys": {str(nth): nth for nth in range(100_000)},
-        "long key": {"k" * 100_000: 1},
-        "keys": {None: 1, True: 2, 3: 4, (1, 2): 5, "3": 6, 1.5: 7, Raises(): 8},
-        "half a pair": {"\udfff": "\ud800"},
-        "nul": "a\x00b",
-        "lines": "a\nb\r\x1b[31mc",
-        "bytes": b"\xff" * 1_000_000,
-        "generator": (each for each in [1]),
-        "raises": Raises(),
-        "panics": Panics(),
-        "text that raises": Text("x"),
-        "number of a class": type("Number", (int,), {"__str__": Raises.__str__, "__repr__": Raises.__str__})(7),
-        "error": chain,
-        "error that raises": OddError("x"),
-        "odd notes": notes,
-        "class": Raises,
-    }
+        link.__cause__, made = made, link
+    return made
+
+
+def with_odd_notes() -> ValueError:
+    made = ValueError("n")
+    made.__notes__ = 5  # type: ignore[assignment]
+    return made
+
+
+# Each is made for the test that needs it: some are large.
+ODD_VALUES: dict[str, Callable[[], Any]] = {
+    "integer": lambda: 10**5_000,
+    "negative integer": lambda: -(10**5_000),
+    "integers": lambda: {"n": [10**5_000], 10**5_000: 1},
+    "set of integers": lambda: {10**5_000},
+    "infinity": lambda: -math.inf,
+    "no number": lambda: [math.nan, {"n": math.nan}],
+    "decimal": lambda: decimal.Decimal("NaN"),
+    "cycle": cycle,
+    "deep": lambda: nested(20_000),
+    "wide": wide,
+    "long": lambda: "x" * 5_000_000,
+    "long in a list": lambda: ["x" * 100_000] * 100,
+    "many": lambda: list(range(100_000)),
+    "many keys": lambda: {str(nth): nth for nth in range(100_000)},
+    "long key": lambda: {"k" * 100_000: 1},
+    "keys": lambda: {None: 1, True: 2, 3: 4, (1, 2): 5, "3": 6, 1.5: 7, Raises(): 8},
+    "half a pair": lambda: {"\udfff": "\ud800"},
+    "nul": lambda: "a\x00b",
+    "lines": lambda: "a\nb\r\x1b[31mc",
+    "bytes": lambda: b"\xff" * 1_000_000,
+    "generator": lambda: (each for each in [1]),
+    "raises": Raises,
+    "panics": Panics,
+    "text that raises": lambda: Text("x"),
+    "number of a class": lambda: type("Number", (int,), {"__str__": Raises.__str__, "__repr__": Raises.__str__})(7),
+    "error": lambda: chain(5_000),
+    "error that raises": lambda: OddError("x"),
+    "odd notes": with_odd_notes,
+    "class": lambda: Raises,
+}
 
 
 @pytest.mark.parametrize("style", ["json", "console"])
-@pytest.mark.parametrize("name", [*odd_values(), "proxy"])
+@pytest.mark.parametrize("name", [*ODD_VALUES, "proxy"])
 def test_any_value_leaves_an_event_one_bounded_line(setup: Setup, name: str, style: str) -> None:
-    stream, value = setup(format=style), odd_values().get(name, Proxy())
+    stream, value = setup(format=style), ODD_VALUES.get(name, Proxy)()
 
     structlog.get_logger().info("odd", value=value, after="kept")
 
@@ -357,9 +377,9 @@ def test_any_value_leaves_an_event_one_bounded_line(setup: Setup, name: str, sty
         line.encode("ascii")
 
 
-@pytest.mark.parametrize("name", odd_values())
+@pytest.mark.parametrize("name", ODD_VALUES)
 def test_any_value_can_be_the_event_or_belong_to_a_line_of_a_library(setup: Setup, name: str) -> None:
-    stream, value = setup(), odd_values()[name]
+    stream, value = setup(), ODD_VALUES[name]()
 
     structlog.get_logger().info(value)
     logging.getLogger("library").warning(value)
@@ -370,9 +390,9 @@ def test_any_value_can_be_the_event_or_belong_to_a_line_of_a_library(setup: Setu
     assert [each["level"] for each in lines(stream)] == ["info", "warning", "warning", "warning", "error"]
 
 
-@pytest.mark.parametrize("name", odd_values())
+@pytest.mark.parametrize("name", ODD_VALUES)
 def test_any_error_is_logged_with_what_there_is_of_its_traceback(setup: Setup, name: str) -> None:
-    stream, value = setup(), odd_values()[name]
+    stream, value = setup(), ODD_VALUES[name]()
 
     def fail() -> None:
         raise value if isinstance(value, BaseException) else ValueError(value)
