@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 from pyspark_pgrouse.report.findings import (
     AttemptCount,
@@ -22,6 +24,7 @@ from pyspark_pgrouse.report.findings import (
     WeekTotals,
     WorkerLoad,
 )
+from pyspark_pgrouse.report.html.page import page
 from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.window import Window
 
@@ -29,6 +32,12 @@ UNTIL = datetime(2026, 11, 22, 10, tzinfo=UTC)
 DAY = Window(UNTIL - timedelta(days=1), UNTIL, mark=UNTIL - timedelta(hours=5))
 TOPICS = ("order.placed", "mail.send", "invoice.render", "search.index", "webhook.deliver", "image.resize", "sms.send")
 HOSTILE = "</title><script>fetch('https://evil.example/')</script><img src=x onerror=alert(1)>\"'&\u202e\x1b[31m"
+
+
+@cache
+def page_of(findings: Callable[[], Findings]) -> str:
+    """Return the page of `rich`, `hostile`, `crowded` or `nothing`, drawn once: its charts take a second."""
+    return page(findings())
 
 
 def rich(names: tuple[str, ...] = TOPICS, window: Window = DAY, hidden_topics: int = 5) -> Findings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -13,8 +14,7 @@ from typing import Any
 import pytest
 
 from pyspark_pgrouse.report.findings import Findings
-from pyspark_pgrouse.report.html.page import page
-from tests.pipeline.findings import crowded, hostile, nothing, rich
+from tests.pipeline.findings import crowded, hostile, nothing, page_of, rich
 from tests.web.chromium import CHROMIUM, NO_CHROMIUM
 
 pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason=NO_CHROMIUM)
@@ -69,13 +69,20 @@ class Seen:
 
 
 def show(html: str, folder: Path, *flags: str, width: int = 1280) -> Seen:
-    """Open a page in the browser."""
+    """Open a page in the browser, with the probe and as it is."""
+    _, output = browse(html, folder, "--dump-dom", *flags)
+    complaints = [line for line in output.splitlines() if "CONSOLE" in line]
+    return Seen(measure(html, folder, *flags, width=width), complaints)
+
+
+def measure(html: str, folder: Path, *flags: str, width: int = 1280) -> dict[str, Any]:
+    """Return what the probe saw."""
     watched = re.sub(r"<meta http-equiv=[^>]*>", "", html).replace("</body>", PROBE + "</body>")
     dom, _ = browse(watched, folder, "--dump-dom", f"--window-size={width},1000", *flags)
-    _, output = browse(html, folder, "--dump-dom", *flags)
     found = re.search(r'data-seen="([^"]*)"', dom)
     assert found, dom[-2000:]
-    return Seen(json.loads(unescape(found[1])), [line for line in output.splitlines() if "CONSOLE" in line])
+    probe: dict[str, Any] = json.loads(unescape(found[1]))
+    return probe
 
 
 def browse(html: str, folder: Path, *flags: str) -> tuple[str, str]:
@@ -88,7 +95,7 @@ def browse(html: str, folder: Path, *flags: str) -> tuple[str, str]:
 
 
 def test_all_drawings_of_a_full_page_are_visible_and_nothing_is_fetched(tmp_path: Path) -> None:
-    seen = show(page(rich()), tmp_path)
+    seen = show(page_of(rich), tmp_path)
 
     assert seen.complaints == []
     assert seen.probe["fetched"] == []
@@ -103,23 +110,23 @@ def test_all_drawings_of_a_full_page_are_visible_and_nothing_is_fetched(tmp_path
 
 
 def test_a_phone_gets_drawings_whose_letters_can_be_read(tmp_path: Path) -> None:
-    seen = show(page(rich()), tmp_path, width=500)
+    probe = measure(page_of(rich), tmp_path, width=500)
 
-    assert seen.probe["charts"] == ["drawing narrow"] * 4
-    assert all(height > 9 for height in seen.probe["letters"])
+    assert probe["charts"] == ["drawing narrow"] * 4
+    assert all(height > 9 for height in probe["letters"])
 
 
 @pytest.mark.parametrize(("scheme", "background"), [("0", "rgb(18, 18, 17)"), ("1", "rgb(246, 245, 242)")])
 def test_the_page_follows_the_colour_scheme_of_the_reader(tmp_path: Path, scheme: str, background: str) -> None:
-    seen = show(page(nothing()), tmp_path, f"--blink-settings=preferredColorScheme={scheme}")
+    seen = show(page_of(nothing), tmp_path, f"--blink-settings=preferredColorScheme={scheme}")
 
     assert seen.complaints == []
     assert seen.probe["background"] == background
 
 
-@pytest.mark.parametrize("findings", [crowded(), hostile()], ids=["crowded", "hostile"])
-def test_a_narrow_page_never_scrolls_sideways(tmp_path: Path, findings: Findings) -> None:
-    seen = show(page(findings), tmp_path, width=500)
+@pytest.mark.parametrize("findings", [crowded, hostile])
+def test_a_narrow_page_never_scrolls_sideways(tmp_path: Path, findings: Callable[[], Findings]) -> None:
+    seen = show(page_of(findings), tmp_path, width=500)
 
     assert seen.complaints == []
     assert seen.probe["fetched"] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -13,6 +14,7 @@ import pytest
 
 from pyspark_pgrouse.report.findings import (
     BurnRate,
+    Findings,
     Percentiles,
     PeriodTotals,
     SloStatus,
@@ -32,7 +34,7 @@ from pyspark_pgrouse.report.html.trend import failure_trend, trend
 from pyspark_pgrouse.report.html.weeks import weeks
 from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.window import Window
-from tests.pipeline.findings import DAY, HOSTILE, UNTIL, crowded, hostile, nothing, rich
+from tests.pipeline.findings import DAY, HOSTILE, UNTIL, crowded, hostile, nothing, page_of, rich
 
 PERCENTILES = (Percentiles(0.02, 0.3, 1.4),)
 VOID = {"meta", "br", "wbr", "img", "link", "input"}
@@ -70,7 +72,7 @@ def words(html: str) -> str:
 
 
 def test_the_page_has_window_source_rows_creation_time_and_time_zone() -> None:
-    output = words(page(rich()))
+    output = words(page_of(rich))
 
     assert "Window 2026-11-21 10:00 to 2026-11-22 10:00 UTC (24h)" in output
     assert "Source lake s3a://warehouse/queue" in output
@@ -80,7 +82,7 @@ def test_the_page_has_window_source_rows_creation_time_and_time_zone() -> None:
 
 
 def test_the_page_has_every_section_and_every_element_is_closed() -> None:
-    html = page(rich())
+    html = page_of(rich)
 
     outline = Outline(html)
 
@@ -92,14 +94,14 @@ def test_the_page_has_every_section_and_every_element_is_closed() -> None:
 
 
 def test_a_report_without_data_says_so() -> None:
-    output = words(page(nothing()))
+    output = words(page_of(nothing))
 
     assert "No message ended from 2026-11-21 10:00 to 2026-11-22 10:00 UTC" in output
     assert "Throughput" not in output
 
 
 def test_hostile_text_is_shown_and_never_executed() -> None:
-    html = page(hostile())
+    html = page_of(hostile)
 
     outline = Outline(html)
 
@@ -113,9 +115,9 @@ def test_hostile_text_is_shown_and_never_executed() -> None:
     assert "\x1b" not in html
 
 
-@pytest.mark.parametrize("findings", [rich(), hostile(), nothing()], ids=["rich", "hostile", "nothing"])
-def test_the_page_requests_nothing(findings: object) -> None:
-    html = page(findings)  # type: ignore[arg-type]
+@pytest.mark.parametrize("findings", [rich, hostile, nothing])
+def test_the_page_requests_nothing(findings: Callable[[], Findings]) -> None:
+    html = page_of(findings)
 
     outline = Outline(html)
 
@@ -126,18 +128,18 @@ def test_the_page_requests_nothing(findings: object) -> None:
 
 
 def test_a_thousand_topics_and_many_messages_make_a_page_below_a_megabyte() -> None:
-    html = page(crowded())
+    html = page_of(crowded)
 
     assert len(html.encode()) < 1_000_000
     assert "The first 20 of 1,000; all are in the table latency_by_topic" in words(html)
 
 
 def test_the_same_findings_make_the_same_page() -> None:
-    assert page(rich()) == page(rich())
+    assert page(rich()) == page_of(rich)
 
 
 def test_only_errors_first_seen_after_the_mark_are_new() -> None:
-    compared = words(page(rich()))
+    compared = words(page_of(rich))
     alone = words(page(replace(rich(), window=Window(DAY.since, DAY.until))))
 
     assert compared.count("NEW") == 2
@@ -150,7 +152,7 @@ def test_only_errors_first_seen_after_the_mark_are_new() -> None:
 def test_a_deploy_is_drawn_and_a_baseline_is_not() -> None:
     before = Window.after_baseline(DAY.since, DAY.until, timedelta(days=1))
 
-    assert ">deploy<" in page(rich())
+    assert ">deploy<" in page_of(rich)
     assert ">deploy<" not in page(rich(window=before))
 
 
@@ -403,7 +405,7 @@ def test_the_unit_of_rates_is_the_largest_in_which_there_is_one(largest: float, 
 
 
 def test_the_axis_of_a_day_has_times_and_one_of_latencies_has_units() -> None:
-    html = page(rich())
+    html = page_of(rich)
 
     labels = re.findall(r"<text [^>]*>([^<]*)</text>", html)
 
