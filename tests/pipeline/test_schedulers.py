@@ -17,7 +17,7 @@ from tests.sql.queue import Queue
 from tests.uv import environment
 
 # A registry may be slow, and so is the first start of Airflow.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "schedulers"
 PGROUSE = Path(sys.executable).with_name("pgrouse")
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -56,6 +56,7 @@ def is_exported(queue: Queue, lake: Path) -> bool:
     return queue.value(behind) == 0 and any(lake.rglob("*.parquet"))
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("example", ["airflow"], indirect=True)
 def test_airflow_runs_the_export_and_the_report(example: Run, queue: Queue, tmp_path: Path) -> None:
     fill(queue, 30)
@@ -76,6 +77,7 @@ def test_airflow_runs_the_export_and_the_report(example: Run, queue: Queue, tmp_
     assert (tmp_path / "reports" / "report.html").exists()
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("example", ["dagster"], indirect=True)
 def test_dagster_brings_the_lake_up_to_date(example: Run, queue: Queue, tmp_path: Path) -> None:
     fill(queue, 30)
