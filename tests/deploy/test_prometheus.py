@@ -19,7 +19,7 @@ from pgrouse.metrics import catalogue
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy/prometheus/alerts.yaml"
-UNIT_TESTS = ROOT / "tests/deploy/alerts_test.yaml"
+UNIT_TESTS = sorted((ROOT / "tests/deploy").glob("alerts*_test.yaml"))
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="`apt-get install prometheus` brings promtool")
 
@@ -43,11 +43,12 @@ def test_prometheus_accepts_the_rules_and_the_configuration() -> None:
 
 @needs_promtool
 def test_the_unit_tests_of_the_rules_pass() -> None:
-    assert promtool("test", "rules", UNIT_TESTS) == ""
+    assert promtool("test", "rules", *UNIT_TESTS) == ""
 
 
 def test_each_rule_is_tested_firing_and_silent() -> None:
-    tests = [each for test in yaml.safe_load(UNIT_TESTS.read_text())["tests"] for each in test["alert_rule_test"]]
+    groups = [test for file in UNIT_TESTS for test in yaml.safe_load(file.read_text())["tests"]]
+    tests = [each for group in groups for each in group["alert_rule_test"]]
     fires = {each["alertname"] for each in tests if each["exp_alerts"]}
     silent = {each["alertname"] for each in tests if not each["exp_alerts"]}
 
