@@ -43,9 +43,12 @@ def test_a_command_ends_with_its_code_and_one_line(manage):
     )
 
 
-def test_the_options_of_manage_may_stand_anywhere(manage):
-    for arguments in (["stats", "--settings=project.settings"], ["--settings", "project.settings", "stats"]):
-        assert manage("pgrouse", *arguments).returncode == 0
+@pytest.mark.parametrize("arguments", ["stats --settings=project.settings", "--settings project.settings stats"])
+def test_the_options_of_manage_may_stand_anywhere(manage, arguments):
+    assert manage("pgrouse", *arguments.split()).returncode == 0
+
+
+def test_the_options_of_manage_may_stand_alone(manage):
     assert "migrate" in manage("pgrouse", "--settings", "project.settings").stdout
 
 
