@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import shutil
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -20,7 +21,7 @@ from pyspark_pgrouse.lake.lake import Lake
 from pyspark_pgrouse.lake.options import LakeOptions
 from pyspark_pgrouse.lake.reader import LakeFiles, PushdownLakeBatch
 from tests.pipeline.lakes import exported, fill, lake, rows
-from tests.server.postgres import Database
+from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 
 if TYPE_CHECKING:
@@ -29,17 +30,35 @@ if TYPE_CHECKING:
 __all__ = ["lake"]
 
 
-@pytest.fixture
-def exported_lake(queue: Queue, database: Database, lake: str) -> str:
-    """A lake of two commits: ids 1 to 30, and 31 to 60."""
+@pytest.fixture(scope="module")
+def exported_database(server: Postgres) -> Iterator[Database]:
+    """The database whose archive is in the lake."""
+    with server.new_database(template=server.migrated) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def exported_queue(exported_database: Database) -> Queue:
+    """The queue whose archive is in the lake."""
+    return Queue(exported_database.connect())
+
+
+@pytest.fixture(scope="module")
+def exported_lake(exported_database: Database, exported_queue: Queue, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A lake of two commits, which the tests only read: ids 1 to 30, and 31 to 60."""
+    made = str(tmp_path_factory.mktemp("exported") / "lake")
     for _ in range(2):
-        fill(queue, 30)
-        exported(database, lake)
-    return lake
+        fill(exported_queue, 30)
+        exported(exported_database, made)
+    return made
 
 
-def test_duckdb_polars_and_pyarrow_read_the_same_rows(queue: Queue, exported_lake: str) -> None:
-    wanted = [row.id for row in queue.rows("SELECT id FROM messages.message_archive WHERE topic = 'a:b' ORDER BY id")]
+def test_duckdb_polars_and_pyarrow_read_the_same_rows(exported_queue: Queue, exported_lake: str) -> None:
+    import polars as pl  # noqa: PLC0415 - slow to import, and every process of the tests reads this file
+
+    wanted = [
+        row.id for row in exported_queue.rows("SELECT id FROM messages.message_archive WHERE topic = 'a:b' ORDER BY id")
+    ]
 
     by_polars = pl.scan_delta(exported_lake).filter(pl.col("topic") == "a:b").select("id").collect()
     by_arrow = DeltaTable(exported_lake).to_pyarrow_dataset().to_table(["id"], filter=pc.field("topic") == "a:b")
@@ -186,15 +205,18 @@ def test_spark_reads_a_filtered_lake_without_a_jar(exported_lake: str, spark: Sp
 
 
 @pytest.mark.spark
-def test_spark_opens_only_the_files_of_a_filter(queue: Queue, exported_lake: str, spark: SparkSession) -> None:
+def test_spark_opens_only_the_files_of_a_filter(
+    exported_queue: Queue, exported_lake: str, tmp_path: Path, spark: SparkSession
+) -> None:
     """The others are broken: a query that opened one would fail."""
-    for path in Path(exported_lake).glob("date=*/topic=mail/*.parquet"):
+    broken = shutil.copytree(exported_lake, tmp_path / "broken")
+    for path in broken.glob("date=*/topic=mail/*.parquet"):
         path.write_bytes(b"not even Parquet")
 
-    found = read(spark, exported_lake).where("topic = '007'").select("id").collect()
+    found = read(spark, str(broken)).where("topic = '007'").select("id").collect()
 
     assert sorted(row.id for row in found) == [
-        row.id for row in queue.rows("SELECT id FROM messages.message_archive WHERE topic = '007' ORDER BY id")
+        row.id for row in exported_queue.rows("SELECT id FROM messages.message_archive WHERE topic = '007' ORDER BY id")
     ]
 
 
@@ -217,7 +239,7 @@ def test_a_view_reads_a_lake_in_sql(exported_lake: str, spark: SparkSession) -> 
 
 
 @pytest.mark.spark
-def test_spark_reads_chosen_columns_a_version_and_a_time(queue: Queue, exported_lake: str, spark: SparkSession) -> None:
+def test_spark_reads_chosen_columns_a_version_and_a_time(exported_lake: str, spark: SparkSession) -> None:
     def reader() -> DataFrameReader:
         return spark.read.format("pgrouse").option("lake", exported_lake)
 
