@@ -25,7 +25,7 @@ from pyspark_pgrouse.claim import consumer_locks, executor_claims
 from pyspark_pgrouse.claim.batch import BatchResult
 from pyspark_pgrouse.claim.batch_settler import BatchSettler
 from pyspark_pgrouse.claim.batch_size import BatchSize
-from pyspark_pgrouse.claim.claim_client import ClaimClient, ConsumerTaken
+from pyspark_pgrouse.claim.claim_client import NAME_TIMEOUT_S, ClaimClient, ConsumerTaken
 from pyspark_pgrouse.claim.consumer_locks import ConsumerLocks, HeldClaims
 from pyspark_pgrouse.claim.consumer_options import ConsumerOptions, OnError
 from pyspark_pgrouse.claim.executor_claims import ExecutorClaims
@@ -413,7 +413,7 @@ def test_the_process_has_the_options_of_the_job() -> None:
     )
 
     for given in (options, replace(options, lock=None)):
-        assert consumer_locks._options(json.dumps(consumer_locks.options_line(given))) == given
+        assert consumer_locks._options(json.dumps(consumer_locks.options_line(given, 1.5))) == (given, 1.5)
 
 
 def test_a_process_ends_when_another_job_has_taken_its_name(
@@ -554,13 +554,12 @@ def test_a_stop_of_all_processes_leaves_the_locks_to_the_end_of_the_job(queue: Q
     assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL AND attempts = 0") == 2
 
 
-def test_a_second_job_of_the_same_consumer_is_refused(
-    options: ConsumerOptions,
-) -> None:
+@pytest.mark.parametrize("name_timeout_s", [0.5, pytest.param(NAME_TIMEOUT_S, marks=pytest.mark.long)])
+def test_a_second_job_of_the_same_consumer_is_refused(options: ConsumerOptions, name_timeout_s: float) -> None:
     with (
         LocksProcess(options),
         pytest.raises(ConsumerTaken, match="consumer c works already in process"),
-        LocksProcess(options),
+        LocksProcess(options, name_timeout_s),
     ):
         pass
 

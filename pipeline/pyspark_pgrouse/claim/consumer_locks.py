@@ -70,9 +70,10 @@ class ConsumerLocks:
 
     Args:
         options: of the consumer.
+        name_timeout_s: for how long it waits for a name that another one has when it starts.
     """
 
-    def __init__(self, options: ConsumerOptions) -> None:
+    def __init__(self, options: ConsumerOptions, name_timeout_s: float = NAME_TIMEOUT_S) -> None:
         self._options = options
         # Two connections: while one takes the name again, which it tries briefly at each report, the other one extends locks.
         self._named = ReconnectingConnection(self._connect_registered, RETRY_S)
@@ -81,7 +82,7 @@ class ConsumerLocks:
         self._timeouts: dict[int, float | None] | None = None
         self._held = HeldClaims()
         self._held_since = self._extend_at = self._report_at = 0.0
-        self._name_timeout_s = NAME_TIMEOUT_S
+        self._name_timeout_s = name_timeout_s
 
     def start(self) -> None:
         """Take the name, and enter the registry.
@@ -183,8 +184,8 @@ def main() -> None:
         signal.signal(each, signal.SIG_IGN)
     silence_driver()
     job = os.getppid()
-    options = _options(sys.stdin.readline())
-    locks = ConsumerLocks(options)
+    options, name_timeout_s = _options(sys.stdin.readline())
+    locks = ConsumerLocks(options, name_timeout_s)
     try:
         locks.start()
     except (PgrouseError, Error) as error:
@@ -201,15 +202,20 @@ def main() -> None:
         locks.close()
 
 
-def options_line(options: ConsumerOptions) -> dict[str, Any]:
+def options_line(options: ConsumerOptions, name_timeout_s: float) -> dict[str, Any]:
     """Return the first line."""
-    return asdict(options) | {"lock": options.lock and options.lock.total_seconds()}
+    return asdict(options) | {
+        "lock": options.lock and options.lock.total_seconds(),
+        "name_timeout_s": name_timeout_s,
+    }
 
 
-def _options(line: str) -> ConsumerOptions:
+def _options(line: str) -> tuple[ConsumerOptions, float]:
+    """Return the options of a first line, and for how long to wait for the name."""
     given = json.loads(line)
+    name_timeout_s = given.pop("name_timeout_s")
     lock = None if given["lock"] is None else timedelta(seconds=given["lock"])
-    return ConsumerOptions(**given | {"topics": tuple(given["topics"]), "lock": lock})
+    return ConsumerOptions(**given | {"topics": tuple(given["topics"]), "lock": lock}), name_timeout_s
 
 
 def _serve(locks: ConsumerLocks, job: int) -> bool:

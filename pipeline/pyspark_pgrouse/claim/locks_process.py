@@ -11,7 +11,7 @@ from typing import Any
 
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode, PgrouseError
 from pyspark_pgrouse.claim import consumer_locks
-from pyspark_pgrouse.claim.claim_client import ConsumerTaken
+from pyspark_pgrouse.claim.claim_client import NAME_TIMEOUT_S, ConsumerTaken
 from pyspark_pgrouse.claim.consumer_locks import HeldClaims
 from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 
@@ -35,10 +35,12 @@ class LocksProcess:
 
     Args:
         options: of the consumer.
+        name_timeout_s: for how long it waits for a name that another job has.
     """
 
-    def __init__(self, options: ConsumerOptions) -> None:
+    def __init__(self, options: ConsumerOptions, name_timeout_s: float = NAME_TIMEOUT_S) -> None:
         self._options = options
+        self._name_timeout_s = name_timeout_s
 
     def __enter__(self) -> LocksProcess:
         # In a session of its own: Ctrl-C is for the job, and a shell that ends hangs up on it alone.
@@ -58,7 +60,7 @@ class LocksProcess:
 
     def _start(self) -> None:
         with suppress(LocksProcessEnded):  # then there is no answer
-            self._send(consumer_locks.options_line(self._options))
+            self._send(consumer_locks.options_line(self._options, self._name_timeout_s))
         answer = json.loads(self._out.readline() or '{"error": ""}')
         if (error := answer["error"]) is not None:
             raise ERRORS.get(error, PgrouseError)(answer.get("text") or "the process that extends locks did not start")
