@@ -54,6 +54,12 @@ MODULES = modules()
 brought_by = cache(packages_distributions)
 
 
+@cache
+def tree(file: Path) -> ast.Module:
+    """Return a module as it is parsed, which takes a second for all of them."""
+    return ast.parse(file.read_text())
+
+
 def imported(statement: ast.Import | ast.ImportFrom) -> set[str]:
     """Return the modules that a statement imports."""
     if isinstance(statement, ast.Import):
@@ -72,9 +78,7 @@ def imports_in_functions() -> list[tuple[str, str, str]]:
 def _imports_in_functions() -> Iterator[tuple[str, str, str]]:
     for file in MODULES.values():
         lines = file.read_text().splitlines()
-        functions = [
-            n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
+        functions = [n for n in ast.walk(tree(file)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
         inside = {n.lineno: n for f in functions for n in ast.walk(f) if isinstance(n, ast.Import | ast.ImportFrom)}
         for number, statement in inside.items():
             for module in imported(statement):
@@ -93,7 +97,7 @@ def for_extras() -> Iterator[tuple[str, str, str]]:
 def at_the_top(module: str) -> frozenset[str]:
     """Return what a module of the package imports when it is imported."""
     found: set[str] = set()
-    nodes: list[ast.stmt] = list(ast.parse(MODULES[module].read_text()).body)
+    nodes: list[ast.stmt] = list(tree(MODULES[module]).body)
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -172,7 +176,7 @@ def test_the_application_brings_django_only() -> None:
 def test_no_two_classes_have_the_same_name() -> None:
     places = defaultdict(list)
     for module, file in MODULES.items():
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(tree(file)):
             # Options of a model or form of Django are in a class of this name inside of it.
             if isinstance(node, ast.ClassDef) and node.name != "Meta":
                 places[node.name].append(module)
