@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -73,9 +76,24 @@ def test_the_same_commit_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytes
     assert found[0] == found[1]
 
 
+@contextmanager
+def small_project(folder: Path) -> Iterator[Path]:
+    """The sources of a commit: building them takes a moment."""
+    folder.mkdir(exist_ok=True)
+    (folder / "small.py").touch()
+    (folder / "README.md").write_text("shown")
+    (folder / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["hatchling>=1.27"]\nbuild-backend = "hatchling.build"\n'
+        '[project]\nname = "small"\nversion = "0.1.0"\nreadme = "README.md"\n'
+    )
+    yield folder
+
+
 @pytest.mark.timeout(600)
 def test_a_readme_that_an_index_cannot_show_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "DIST", tmp_path / "dist")
+    monkeypatch.setattr(release, "_last_commit", partial(small_project, tmp_path / "sources"))
+    release.build(REPOSITORY, "0.1.0")
     monkeypatch.setattr(release, "with_absolute_links", lambda *_: "")
 
     with pytest.raises(click.ClickException, match="twine"):
