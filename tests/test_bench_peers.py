@@ -18,7 +18,7 @@ from bench.peers.field import Field, Rounds
 from bench.peers.peer import BEST, DEFAULTS, HERE, PEERS, PGROUSE, PROGRAMS, Peer
 from bench.peers.programs.tally import Tally
 from bench.peers.run import Entrant, PeerFailed, bulk, drained
-from bench.postgres import Postgres
+from bench.postgres import Database, Postgres
 from bench.usage import Machine
 from click.testing import CliRunner
 
@@ -73,7 +73,7 @@ class BusyMachine(Machine):
         self.busy.append(1.0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def machine() -> Machine:
     return BusyMachine(wait_s=0)
 
@@ -93,6 +93,15 @@ def fake(folder: Path, fault: str = "") -> Entrant:
         bulk=3,
     )
     return Entrant(peer, [sys.executable, str(program)])
+
+
+@pytest.fixture(scope="module")
+def backlog(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A backlog of three messages, of which each drain gets a copy."""
+    entrant = fake(tmp_path_factory.mktemp("backlog"))
+    with entrant.database(postgres) as database:
+        entrant.publish(database, 3)
+        yield database
 
 
 class TestPins:
@@ -164,21 +173,15 @@ class TestCounts:
         ],
     )
     def test_a_drain_that_is_wrong_is_refused(
-        self, postgres: Postgres, machine: Machine, tmp_path: Path, fault: str, said: str
+        self, postgres: Postgres, machine: Machine, backlog: Database, tmp_path: Path, fault: str, said: str
     ) -> None:
-        entrant = fake(tmp_path, fault)
-        with entrant.database(postgres) as backlog:
-            entrant.publish(backlog, 3)
+        with pytest.raises(PeerFailed, match=said):
+            drained(postgres, machine, fake(tmp_path, fault), backlog, DEFAULTS)
 
-            with pytest.raises(PeerFailed, match=said):
-                drained(postgres, machine, entrant, backlog, DEFAULTS)
-
-    def test_a_drain_that_is_right_has_a_rate(self, postgres: Postgres, machine: Machine, tmp_path: Path) -> None:
-        entrant = fake(tmp_path)
-        with entrant.database(postgres) as backlog:
-            entrant.publish(backlog, 3)
-
-            assert drained(postgres, machine, entrant, backlog, DEFAULTS) > 0
+    def test_a_drain_that_is_right_has_a_rate(
+        self, postgres: Postgres, machine: Machine, backlog: Database, tmp_path: Path
+    ) -> None:
+        assert drained(postgres, machine, fake(tmp_path), backlog, DEFAULTS) > 0
 
     def test_a_bulk_publish_that_is_not_complete_is_refused(
         self, postgres: Postgres, machine: Machine, tmp_path: Path
