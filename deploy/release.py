@@ -135,7 +135,7 @@ def try_out(version: str, *, is_complete: bool) -> None:
         click.ClickException: something does not work, or a Python is missing although it is needed.
     """
     for python in PYTHONS:
-        if _has(python):
+        if _has(python, retries=3 if is_complete else 0):
             _try_base(python, version)
             for extra in EXTRAS:
                 _try_extra(python, extra)
@@ -212,18 +212,18 @@ def _write_digests() -> None:
     (DIST / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
 
 
-def _has(python: str) -> bool:
+def _has(python: str, retries: int) -> bool:
     found = shutil.which(f"python{python}")
     # A shim of pyenv is there for versions that cannot be started.
     if found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0:
         return True
-    return _is_fetched(python)
+    return _is_fetched(python, retries)
 
 
-def _is_fetched(python: str) -> bool:
-    """Let uv fetch a Python, unless it has it already. Without a network this fails within seconds."""
+def _is_fetched(python: str, retries: int) -> bool:
+    """Let uv fetch a Python, unless it has it already. Without a network this fails at once, but uv waits seconds before each retry."""
     command = [_uv_program(), "python", "install", "--quiet", "--no-bin", python]
-    environ = {**os.environ, "UV_HTTP_TIMEOUT": "10"}
+    environ = {**os.environ, "UV_HTTP_TIMEOUT": "10", "UV_HTTP_RETRIES": str(retries)}
     return subprocess.run(command, capture_output=True, check=False, env=environ).returncode == 0
 
 
