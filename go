@@ -126,7 +126,9 @@ def test(arguments: list[str]) -> NoReturn:
     pytest = [VENV / "bin" / "python", "-m", "tests.changed" if changed else "pytest"]
     codes = [subprocess.run([*pytest, *each], check=False, env=with_bytecode()).returncode for each in rounds]
     if not arguments:
-        say("what takes minutes, or shows the same once more, was left out: ./go test -m long; SQL on every server: ./go test --pg all")
+        say(
+            "what takes minutes, or shows the same once more, was left out: ./go test -m long; SQL on every server: ./go test --pg all"
+        )
     missing = missing_debian_packages(TEST_PACKAGES)
     if missing:
         say(f"tests were skipped that need Debian packages; to run them: sudo apt-get install {' '.join(missing)}")
