@@ -85,7 +85,7 @@ TEST_PACKAGES = SERVER_PACKAGES | {
 
 # The tests in two rounds. Side by side those that mostly wait, for time or for a server (tests/conftest.py says how many). Then those on Spark,
 # which fills all cores by itself. What takes minutes, or shows the same once more, is left to `./go test -m long`.
-ROUNDS = [["-n", "auto", "-m", "not spark and not long"], ["-m", "spark and not long"]]
+ROUNDS = [["-n", "auto", "-m", "not spark and not long"], ["-m", "spark and not long", "tests/pipeline"]]
 
 
 def main(arguments: list[str]) -> None:

@@ -93,6 +93,14 @@ class TestCheck:
 class TestTest:
     """How it starts the tests."""
 
+    def test_every_test_on_spark_that_is_not_long_is_in_the_folder_of_the_second_round(self, go: Any) -> None:
+        folder = go.ROUNDS[1][-1]
+        marked = {each for each in SCRIPT.parent.glob("tests/**/test_*.py") if "mark.spark" in each.read_text()}
+
+        elsewhere = [each for each in marked if not each.is_relative_to(SCRIPT.parent / folder)]
+        assert [each for each in elsewhere if "mark.long" not in each.read_text()] == []
+        assert len(marked) > len(elsewhere)
+
     @pytest.mark.parametrize(
         ("arguments", "expected"),
         [

@@ -103,7 +103,8 @@ def test_a_server_whose_database_does_not_answer_any_more_stops_within_its_time(
             process.send_signal(signal.SIGTERM)
 
             assert process.wait(60) == 0
-        assert now() - began < 25, "10 s for requests and 5 s for the rest"
+            # The requests themselves are given up after 60 s.
+            assert now() - began < 40, "10 s for requests and 5 s for the rest, on a fast machine"
     finally:
         process.kill()
         process.wait()

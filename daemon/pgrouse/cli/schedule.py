@@ -19,8 +19,8 @@ from pgrouse.client.call import run
 from pgrouse.client.calls import schedule as schedule_calls
 from pgrouse.client.clock import now
 from pgrouse.client.queries.schedule import (
+    PastRun,
     Schedule,
-    ScheduleRun,
     add_schedule,
     change_schedule,
     delete_schedule,
@@ -271,7 +271,7 @@ def _print(
     session: CliSession,
     found: Schedule,
     ticks: list[tuple[datetime, str]],
-    runs: list[ScheduleRun],
+    runs: list[PastRun],
     clock: datetime,
 ) -> None:
     """Print a schedule for people: what it is, when it is next, what it did."""
@@ -298,7 +298,7 @@ def _print(
         session.output.say(f"  {label:<10}{value}")
 
 
-def _run(each: ScheduleRun, clock: datetime) -> str:
+def _run(each: PastRun, clock: datetime) -> str:
     message = "" if each.message_id is None else f" message {each.message_id}"
     by = f" by {each.run_by}" if each.run_by else ""
     # A run by hand has no tick.

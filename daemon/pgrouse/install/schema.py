@@ -8,7 +8,7 @@ functions and the grants are applied last. All of it happens in one transaction.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
@@ -111,7 +111,7 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
         granted = _granted(conn)
         for each in pending:
             _apply(conn, each)
-            _record(conn, each)
+        _record(conn, pending)
         conn.execute(script("settings.sql"))
         conn.execute("SELECT messages.maintain_partitions()")
         conn.execute(script("grants.sql"))
@@ -305,12 +305,13 @@ def _grant_again(conn: psycopg.Connection[Any], granted: list[_Grant]) -> None:
                 conn.execute((grant + (" WITH GRANT OPTION" if each.with_option else "")).encode())
 
 
-def _record(conn: psycopg.Connection, each: Script) -> None:
+def _record(conn: psycopg.Connection, applied: Sequence[Script]) -> None:
     conn.execute(
         """
-        INSERT INTO messages.migration (kind, name, digest, version) VALUES (%s, %s, %s, %s)
+        INSERT INTO messages.migration (kind, name, digest, version)
+        SELECT a.kind, a.name, a.digest, %s FROM unnest(%s::text[], %s::text[], %s::text[]) AS a (kind, name, digest)
         ON CONFLICT (kind, name) DO UPDATE
         SET digest = excluded.digest, version = excluded.version, applied_at = clock_timestamp(), applied_by = session_user
         """,
-        [each.kind, each.name, each.digest, version("pgrouse")],
+        [version("pgrouse"), *([getattr(each, part) for each in applied] for part in ("kind", "name", "digest"))],
     )

@@ -90,7 +90,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleRun:
+class PastRun:
     """One tick of a schedule, or one run by hand.
 
     Attributes:
@@ -131,10 +131,10 @@ def find_schedule(name: str) -> Call[Schedule | None]:
     return Call(call.statement, call.values, partial(first_row, Schedule))
 
 
-def last_runs(name: str, most: int) -> Call[list[ScheduleRun]]:
+def last_runs(name: str, most: int) -> Call[list[PastRun]]:
     """Read the latest runs of a schedule, the latest first."""
     clauses = "WHERE f.schedule OPERATOR(pg_catalog.=) %(name)s ORDER BY f.tick DESC LIMIT %(most)s"
-    return select_call("schedule_run", ScheduleRun, clauses, name=name, most=most)
+    return select_call("schedule_run", PastRun, clauses, name=name, most=most)
 
 
 def add_schedule(given: dict[str, Any], *, replace: bool = False) -> Call[None]:

@@ -92,6 +92,7 @@ class ScheduleChangeRequest(RequestModel):
     """null: none."""
     jitter: Wait | None = None
     missed: Literal["skip", "once", "all"] | None = None
+    """What happens with ticks that were missed."""
     missed_limit: int | None = Field(default=None, ge=1, le=1000)
 
     @model_validator(mode="after")
