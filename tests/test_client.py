@@ -262,6 +262,9 @@ def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client
 
     assert (schedule.name, schedule.topic, schedule.time_zone) == ("nightly", "report", "Europe/Berlin")
     assert changed == [True, False]
+    for wrong in ({}, {"when": "@daily"}, {"topic": None}):
+        with pytest.raises(ValueError, match="schedule"):
+            client.change_schedule("nightly", **wrong)
     assert schedule.next_tick > began
     assert published.outcome == "published"
     assert queue.message(published.id).payload == {"of": "today"}

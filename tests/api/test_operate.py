@@ -214,6 +214,7 @@ def test_what_is_given_of_a_schedule_is_changed_and_the_rest_stays(http: httpx.C
     expected = new | {"cron": "@daily", "key": None, "missed_limit": 7, "state": "on", "declared_by": None}
     assert changed.status_code == 200
     assert expected.items() <= changed.json().items()
+    assert http.patch("/v1/schedules/o.changed", json={"payload": None}).json()["payload"] is None
     assert http.patch("/v1/schedules/o.changed", json={"cron": None}).status_code == 422
     assert http.patch("/v1/schedules/o.unknown", json={"cron": "@daily"}).status_code == 404
 

@@ -192,6 +192,8 @@ def test_messages_of_other_topics_are_neither_changed_nor_settled(shop: httpx.Cl
     assert shop.post("/v1/messages/cancel", json={"ids": [other]}).json() == {"done": [], "unchanged": [other]}
     assert shop.patch(f"/v1/messages/{other}", json={"payload": 1}).status_code == 404
     assert shop.delete("/v1/schedules/s-other").status_code == 404
+    assert shop.patch("/v1/schedules/s-other", json={"cron": "@daily"}).status_code == 404
+    assert shop.patch("/v1/schedules/s-shop.orders", json={"topic": "other"}).status_code == 403
 
     (claimed,) = queue.claim("closed")
     answer = shop.post(f"/v1/messages/{other}/settle", json={"claim_id": claimed.claim_id, "outcome": "complete"})

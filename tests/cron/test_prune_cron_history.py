@@ -33,6 +33,7 @@ def installed(server: Postgres) -> Iterator[Connection]:
         for (jobid,) in conn.execute("SELECT jobid FROM cron.job").fetchall():
             conn.execute("SELECT cron.alter_job(%s, active => false)", [jobid])
         yield conn
+        conn.execute("RESET SESSION AUTHORIZATION")
         cron.remove(conn)
         conn.execute("TRUNCATE cron.job_run_details")
         conn.execute("DROP SCHEMA messages CASCADE")
@@ -40,7 +41,8 @@ def installed(server: Postgres) -> Iterator[Connection]:
 
 @pytest.fixture
 def queue_in_cron_database(installed: Connection) -> Connection:
-    """The same connection, with an empty history."""
+    """The same connection, as its own user and with an empty history."""
+    installed.execute("RESET SESSION AUTHORIZATION")
     installed.execute("TRUNCATE cron.job_run_details")
     return installed
 
@@ -156,9 +158,13 @@ def test_a_role_that_cannot_read_pg_cron_changes_nothing(queue_in_cron_database:
     queue_in_cron_database.execute("GRANT EXECUTE ON FUNCTION messages.prune_cron_history TO messages_maintainer")
     queue_in_cron_database.execute("SET SESSION AUTHORIZATION cron_test_outsider")
 
-    pruned = by_function(queue_in_cron_database)
-
-    queue_in_cron_database.execute("RESET SESSION AUTHORIZATION")
-    queue_in_cron_database.execute("DROP ROLE cron_test_outsider")
+    try:
+        pruned = by_function(queue_in_cron_database)
+    finally:
+        queue_in_cron_database.execute("RESET SESSION AUTHORIZATION")
+        queue_in_cron_database.execute(
+            "REVOKE EXECUTE ON FUNCTION messages.prune_cron_history FROM messages_maintainer"
+        )
+        queue_in_cron_database.execute("DROP ROLE cron_test_outsider")
     assert pruned == 0
     assert runs(queue_in_cron_database) == 1

@@ -116,10 +116,11 @@ SIGNALS = [
     pytest.param(signal.SIGINT, os.killpg, 2, id="SIGINT-group-2", marks=pytest.mark.long),
 ]
 RELOADS = [
-    pytest.param(os.kill, 1, id="leader-1"),
-    pytest.param(os.killpg, 2, id="group-2", marks=pytest.mark.executed),
-    pytest.param(os.kill, 2, id="leader-2", marks=pytest.mark.long),
-    pytest.param(os.killpg, 1, id="group-1", marks=pytest.mark.long),
+    # As `systemctl reload` does: the supervisor passes it on.
+    pytest.param(os.kill, 2, id="leader-2", marks=pytest.mark.executed),
+    pytest.param(os.killpg, 1, id="group-1"),
+    pytest.param(os.kill, 1, id="leader-1", marks=pytest.mark.long),
+    pytest.param(os.killpg, 2, id="group-2", marks=pytest.mark.long),
 ]
 
 
@@ -317,9 +318,17 @@ POINTS: dict[str, Callable[[Daemon], object]] = {
 }
 
 
+# While it is alone, the leader is the group.
+STOPS = [
+    pytest.param(send, point, id=f"{name}-{point}", marks=[pytest.mark.long] * is_long)
+    for name, send in (("group", os.killpg), ("leader", os.kill))
+    for point in POINTS
+    for is_long in [(name == "leader") != ("process" in point)]
+]
+
+
 @pytest.mark.executed
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("send", [os.killpg, pytest.param(os.kill, marks=pytest.mark.long)], ids=["group", "leader"])
+@pytest.mark.parametrize(("send", "point"), STOPS)
 def test_a_stop_at_any_point_of_the_start_is_a_regular_end(
     fleet: Fleet, database: Database, send: Callable[[int, int], None], point: str
 ) -> None:

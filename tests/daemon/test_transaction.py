@@ -172,6 +172,22 @@ def test_a_handler_that_learns_of_its_commit_late_has_not_lost_its_lock(
     assert (queue.archived(published).result, effects(queue, published)) == ("success", 1)
 
 
+@pytest.mark.parametrize("handler", ["refused", "refused_in_thread"])
+def test_a_lock_that_is_lost_after_a_refused_commit_is_noticed(
+    start: Start, queue: Queue, journal: Journal, handler: str
+) -> None:
+    daemon = start({"job": f"effects:{handler}"})
+    published = queue.publish("job")
+    journal.entry("refused", published)
+
+    queue.conn.execute("UPDATE messages.message SET lock_expires_at = clock_timestamp() - interval '1 s'")
+    queue.call("expire_locks")
+
+    daemon.event("message.lock_lost", message_id=published)
+    daemon.open_gate()
+    assert queue.archived(published).result == "lock_expired"
+
+
 def test_an_error_after_the_commit_is_logged_and_changes_nothing(start: Start, queue: Queue) -> None:
     queue.policy("job", max_attempts=3)
     daemon = start({"job": "effects:raise_after"})

@@ -52,7 +52,9 @@ EXPLAIN = """
     SET auto_explain.log_nested_statements = on;
     SET auto_explain.log_level = notice;
     SET client_min_messages = notice;
-    SET plan_cache_mode = force_generic_plan
+    SET plan_cache_mode = force_generic_plan;
+    -- As low as the rows here are few.
+    SET jit_above_cost = 40000
 """
 
 HOLD = """

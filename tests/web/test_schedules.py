@@ -90,7 +90,8 @@ def test_a_schedule_is_edited_and_a_mistake_is_told(visitor: Visitor, queue: Que
     visitor.expected = ["422"]
     queue.schedule("nightly", "0 3 * * *", topic="reports", time_zone="Europe/Berlin", key="k")
     queue.conn.execute(
-        """UPDATE messages.schedule SET payload = '{"n": 9007199254740993}', declared_by = 'pgrouse.toml'"""
+        """UPDATE messages.schedule SET payload = '{"n": 9007199254740993}', declared_by = 'pgrouse.toml', missed_limit = 7,
+             headers = jsonb_build_object('note', repeat('x', 20000))"""
     )
     before = queue.scheduled("nightly").next_tick
     page = visitor.open("/schedules/nightly")
@@ -108,6 +109,7 @@ def test_a_schedule_is_edited_and_a_mistake_is_told(visitor: Visitor, queue: Que
 
     edited = queue.scheduled("nightly")
     assert (edited.topic, edited.time_zone, edited.key) == ("reports", "Europe/Berlin", "k")
+    assert (edited.missed_limit, edited.headers) == (7, {"note": "x" * 20_000})
     assert queue.value("SELECT payload::text FROM messages.schedule") == '{"n": 9007199254740993}'
     assert edited.next_tick != before
 

@@ -133,6 +133,8 @@ def set_(
     **values: str | int | timedelta | None,
 ) -> int:
     """Change what is given of a schedule. Its next tick follows a new time; the rest stays."""
+    if headers and no_headers:
+        raise click.UsageError("--header and --no-headers exclude each other")
     changes: dict[str, Any] = {column: value for column, value in values.items() if value is not None}
     changes |= {column: changes[column] or None for column in ("key", "channel") if column in changes}
     changes |= {"payload": _payload(payload)} if payload is not None else {}

@@ -279,10 +279,21 @@ class Client:
         return self._run(schedule.find_schedules())
 
     def change_schedule(self, name: str, **changes: Unpack[ScheduleChanges]) -> bool:
-        """Change what is given of a schedule, as of add_schedule; return whether it was there. None removes channel, key or headers."""
+        """Change what is given of a schedule, as of add_schedule; return whether it was there. None removes channel, key or headers.
+
+        Raises:
+            ValueError: nothing is given, or what a schedule does not have, or None for what it must have.
+        """
         given: dict[str, Any] = dict(changes)
-        for column in ("payload", "headers"):
-            given |= {column: _json(given[column], column)} if column in given else {}
+        unknown = sorted(given.keys() - set(schedule.EDITABLE))
+        if unknown or not given:
+            raise ValueError(
+                f"a schedule has no {', '.join(unknown) or 'change'}: give some of {', '.join(schedule.EDITABLE)}"
+            )
+        if wrong := [each for each in given if given[each] is None and each not in (*schedule.OPTIONAL, "payload")]:
+            raise ValueError(f"{wrong[0]} is None: a schedule must have one")
+        given |= {"payload": encode(given["payload"], "payload")} if "payload" in given else {}
+        given |= {"headers": _json(given["headers"], "headers")} if "headers" in given else {}
         given |= {"jitter": interval(given["jitter"], "jitter")} if "jitter" in given else {}
         return self._run(schedule.change_schedule(name, given))
 

@@ -76,5 +76,8 @@ class HandlerRuntime(Protocol):
     def mark_completing(self, *messages: Message) -> None:
         """The handler is about to complete these messages in a transaction of its own: from now on only the database knows how they end."""
 
+    def mark_not_completed(self, *messages: Message) -> None:
+        """The server refused to commit that transaction: the messages are in work as before."""
+
     def completed(self, *messages: Message) -> None:
         """The transaction that completed these messages was committed: nothing is left to settle."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Protocol
 
+import psycopg
 from psycopg import AsyncConnection, Connection
 
 from pgrouse.client.call import Call, run, run_async
@@ -19,6 +20,9 @@ INSIDE_ANOTHER = (
     "ctx.transaction() inside of another block of it, or of the function of ctx.step(transaction=True): use the connection that is open, "
     "or open the block first and do the steps in it"
 )
+
+# Classes of SQLSTATEs after which a commit may have taken place: the connection broke, or the server ended it.
+UNKNOWN_END = ("08", "57")
 
 
 class TransactionContext(Publisher, Protocol):
@@ -92,6 +96,9 @@ class Transaction:
                 completion.check(run(conn, completion.call()), ROLLED_BACK)
                 self._before_commit()
             completion.committed()
+        except psycopg.Error as error:
+            self._after_error(error)
+            raise
         finally:
             completion.end()
 
@@ -110,12 +117,20 @@ class Transaction:
                 completion.check(await run_async(conn, completion.call()), ROLLED_BACK)
                 self._before_commit()
             completion.committed()
+        except psycopg.Error as error:
+            self._after_error(error)
+            raise
         finally:
             completion.end()
 
     def _before_commit(self) -> None:
         """Until the answer to the commit is here, only the server knows: a heartbeat that finds no lock any more proves no loss."""
         self._runtime.mark_completing(*self._completion.messages())
+
+    def _after_error(self, error: psycopg.Error) -> None:
+        """If the server refused the commit, as for a deferred constraint, the lock can be lost again."""
+        if error.sqlstate is not None and error.sqlstate[:2] not in UNKNOWN_END:
+            self._runtime.mark_not_completed(*self._completion.messages())
 
     def _check_alone(self) -> None:
         """Make sure that the handler's code here holds no other connection: with it, it would wait for a second one.

@@ -65,6 +65,11 @@ class TestRuntime:
         """Record that the handler completes these messages in a transaction of its own."""
         self.completing |= {message.id: message for message in messages}
 
+    def mark_not_completed(self, *messages: Message) -> None:
+        """Forget that: the transaction was not committed."""
+        for message in messages:
+            self.completing.pop(message.id, None)
+
     def note_progress(self, message: Message, text: str) -> None:
         """Store the progress."""
         self._progress[message.id] = text

@@ -145,6 +145,9 @@ class ChildRuntime:
         for message in messages:
             _report(message, completing=True)
 
+    def mark_not_completed(self, *messages: Message) -> None:
+        """Do nothing: a child has no transaction of the daemon."""
+
     def completed(self, *messages: Message) -> None:
         """Do nothing: only the daemon counts."""
 

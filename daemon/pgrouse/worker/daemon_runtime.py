@@ -69,6 +69,10 @@ class DaemonRuntime:
         """A handler is about to complete these messages in a transaction of its own. Thread-safe."""
         self._in_flight.mark_completing(messages)
 
+    def mark_not_completed(self, *messages: Message) -> None:
+        """The server refused the commit. Thread-safe."""
+        self._in_flight.mark_not_completed(messages)
+
     def cancelled(self, message: Message) -> bool:
         """Whether the message was cancelled."""
         return self._in_flight.is_cancelled(message)

@@ -130,6 +130,10 @@ class InFlight:
         # A thread that has overrun its timeout may come too late: nothing would ever remove its message.
         self.completing.update((message.id, message.claim_id) for message in messages if self.holds(message))
 
+    def mark_not_completed(self, messages: Iterable[Message]) -> None:
+        """The server refused the commit: these messages are in work as before."""
+        self.completing.difference_update((message.id, message.claim_id) for message in messages)
+
     def is_completing(self, message: Message) -> bool:
         """Whether only the database knows if the message is completed."""
         return (message.id, message.claim_id) in self.completing

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
+import psycopg
 from psycopg.pq import TransactionStatus
 from work import is_open, journalled, until, until_in_thread, write
 
 INSERT = "INSERT INTO effect (message_id) VALUES (%s)"
+# Its COMMIT is refused.
+DEFERRED = """
+    CREATE TEMP TABLE once (n int UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP; INSERT INTO once VALUES (1), (1)
+"""
 
 
 async def store(payload, ctx):
@@ -147,3 +153,21 @@ def learn_late_in_thread(payload, ctx):
 
             conn.wait = wait
         del conn.wait
+
+
+async def refused(payload, ctx):
+    """The server refuses the commit; the handler goes on."""
+    with journalled(ctx):
+        with suppress(psycopg.errors.UniqueViolation):
+            async with ctx.transaction() as conn:
+                await conn.execute(DEFERRED)
+        write("refused", ctx)
+        await until(lambda: is_open("gate"))
+
+
+def refused_in_thread(payload, ctx):
+    """The same in a thread."""
+    with suppress(psycopg.errors.UniqueViolation), ctx.transaction() as conn:
+        conn.execute(DEFERRED)
+    write("refused", ctx)
+    until_in_thread(lambda: is_open("gate"))

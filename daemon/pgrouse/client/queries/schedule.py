@@ -22,6 +22,12 @@ EDITABLE = (
     *("payload", "headers", "jitter", "missed", "missed_limit"),
 )
 COLUMNS = ("name", *EDITABLE, "declared_by")
+# What a schedule need not have.
+OPTIONAL = ("channel", "key", "headers")
+PAGE = (
+    "WHERE f.name OPERATOR(pg_catalog.>) %(after)s AND (%(like)s::pg_catalog.text[] IS NULL"
+    " OR f.topic OPERATOR(pg_catalog.~~) ANY (%(like)s)) ORDER BY f.name LIMIT %(most)s"
+)
 
 
 class ScheduleChanges(TypedDict, total=False):
@@ -41,13 +47,12 @@ class ScheduleChanges(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
-    """A schedule, and what it did.
+class ScheduleSummary:
+    """A schedule and what it did, without the payload and the headers of its messages.
 
     Attributes:
         declared_by: the file, module or application whose configuration has it; None = it was made by hand.
         state: on, paused, failing or over (it has no next tick).
-        payload_json: of each message.
     """
 
     name: str
@@ -75,6 +80,17 @@ class Schedule:
     created_at: datetime
     created_by: str
     declared_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule(ScheduleSummary):
+    """A schedule, and what it did.
+
+    Attributes:
+        payload_json: of each message.
+        headers_json: of each message.
+    """
+
     payload_json: str
     headers_json: str | None
 
@@ -117,12 +133,12 @@ def find_schedules(
         like: only those whose topic fits one of these patterns of LIKE.
         most: how many; None = all.
     """
-    clauses = (
-        "WHERE f.name OPERATOR(pg_catalog.>) %(after)s AND (%(like)s::pg_catalog.text[] IS NULL"
-        " OR f.topic OPERATOR(pg_catalog.~~) ANY (%(like)s)) ORDER BY f.name LIMIT %(most)s"
-    )
-    given = None if like is None else list(like)
-    return select_call("schedule_state", Schedule, clauses, after=after, like=given, most=most)
+    return select_call("schedule_state", Schedule, PAGE, after=after, like=like and list(like), most=most)
+
+
+def list_schedules(*, like: Sequence[str] | None, most: int) -> Call[list[ScheduleSummary]]:
+    """Read schedules, by name, without the payloads, which may be large. Arguments as of find_schedules."""
+    return select_call("schedule_state", ScheduleSummary, PAGE, after="", like=like and list(like), most=most)
 
 
 def find_schedule(name: str) -> Call[Schedule | None]:

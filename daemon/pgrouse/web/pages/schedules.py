@@ -48,7 +48,7 @@ STATE_KINDS = {"on": "good", "paused": "warn", "failing": "bad", "over": ""}
 async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
     """Read the schedules of the topics that the caller may see."""
     like = None if caller.sees_all else caller.like
-    found = await run_async(conn, queries.find_schedules(like=like, most=MAX_ROWS))
+    found = await run_async(conn, queries.list_schedules(like=like, most=MAX_ROWS))
     return {"schedules": found, "kinds": STATE_KINDS}
 
 
@@ -71,12 +71,9 @@ async def _find(conn: Connection, caller: Caller, name: str) -> Schedule:
 
 
 def _shown(found: Schedule) -> Row:
-    payload, headers = found.payload_json, found.headers_json
-    return asdict(found) | {
-        "payload": payload[:MAX_CHARACTERS],
-        "is_cut": len(payload) > MAX_CHARACTERS,
-        "headers": headers and headers[:MAX_CHARACTERS],
-    }
+    payload = found.payload_json
+    cut = {"payload": payload[:MAX_CHARACTERS], "is_cut": len(payload) > MAX_CHARACTERS}
+    return asdict(found) | cut | {"headers": found.headers_json}
 
 
 async def _ticks(conn: Connection, cron: str, time_zone: str) -> list[Row]:

@@ -98,7 +98,7 @@ class ScheduleChangeRequest(RequestModel):
     @model_validator(mode="after")
     def _check_nulls(self) -> ScheduleChangeRequest:
         given = {name for name in self.model_fields_set if getattr(self, name) is None}
-        if wrong := sorted(given - {"channel", "key", "headers"}):
+        if wrong := sorted(given - {*queries.OPTIONAL, "payload"}):
             raise ValueError(f"{', '.join(wrong)}: cannot be null")
         return self
 
