@@ -127,7 +127,7 @@ def test(arguments: list[str]) -> NoReturn:
     codes = [subprocess.run([*pytest, *each], check=False, env=with_bytecode()).returncode for each in rounds]
     if not arguments:
         say(
-            "what takes minutes, or shows the same once more, was left out: ./go test -m long; SQL on every server: ./go test --pg all"
+            "what takes minutes, or shows the same once more, was left out: ./go test -m long; on every server: .ci/run all"
         )
     missing = missing_debian_packages(TEST_PACKAGES)
     if missing:

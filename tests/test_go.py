@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -434,7 +435,22 @@ class TestCi:
         assert called[2] == ["test", "1"]
         assert done.returncode == code
         assert ("ci: failed: " in done.stderr) == bool(fails)
-        assert [line.split("s  ")[1].split()[1] for line in done.stdout.splitlines()] == ["check", "release", "test"]
+        timed = [match[1] for line in done.stdout.splitlines() if (match := re.match(r" +\d+ s  (.*)", line))]
+        bare = [line for line in timed if "bare-machine" in line]
+        assert [line.split()[1] for line in timed if line not in bare] == ["check", "release", "test"]
+        assert [line.partition("bare-machine ")[2].split()[:2] for line in bare] == [
+            ["root", "demo"],
+            ["user", "demo"],
+            ["user", "test"],
+        ]
+
+    def test_without_a_container_engine_it_fails(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NO_ENGINE", "1")
+
+        done, called = self.run(folder, "")
+
+        assert (done.returncode, len(called)) == (1, 3)
+        assert "ci: failed: nothing runs on a bare machine: there is no container engine" in done.stderr
 
     def test_at_night_it_runs_on_all_servers_and_what_takes_minutes(self, folder: Path) -> None:
         _, called = self.run(folder, "", "all")
