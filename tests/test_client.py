@@ -15,6 +15,8 @@ import pytest
 from psycopg.rows import namedtuple_row
 
 from pgrouse import AsyncClient, Client, MessageNotFound, NewMessage
+from pgrouse.client.call import run
+from pgrouse.client.queries.schedule import find_schedules
 from pgrouse.errors import DatabaseUnreachable, InvalidSetting, RequestRefused
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -248,6 +250,14 @@ def test_the_messages_of_a_queue_are_counted(queue: Queue, client: Client) -> No
 
 
 # Schedules
+
+
+def test_no_pattern_of_topics_fits_no_schedule(queue: Queue) -> None:
+    queue.schedule("nightly")
+
+    found = [run(queue.conn, find_schedules(like=like)) for like in ((), ["%"], None)]
+
+    assert [len(each) for each in found] == [0, 1, 1]
 
 
 def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client: Client) -> None:

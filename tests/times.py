@@ -25,7 +25,9 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write one phase. With several processes, this is called in the one that collects their reports."""
-        self._file.write(json.dumps([report.nodeid, report.when, report.duration]) + "\n")
+        # Not those of the sessions that tests of fixtures start.
+        if report.nodeid.startswith("tests/"):
+            self._file.write(json.dumps([report.nodeid, report.when, report.duration]) + "\n")
 
     def pytest_unconfigure(self) -> None:
         """Close the file."""

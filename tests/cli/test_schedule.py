@@ -48,6 +48,10 @@ def test_what_is_given_of_a_schedule_is_changed_and_the_rest_stays(pgrouse: Shel
     found = queue.scheduled()
     assert (found.cron, found.headers, found.missed_limit, found.channel) == ("@hourly", {"b": "2"}, 7, None)
     assert (found.topic, found.payload, found.key) == ("t", {"n": 1}, "k")
+    assert changed.err == ""
+    queue.conn.execute("UPDATE messages.schedule SET declared_by = 'pgrouse.toml'")
+    declared = pgrouse("schedule", "set", "s", "--cron", "@daily")
+    assert declared.err == "s is declared by pgrouse.toml: the next `pgrouse migrate` sets it as it is there\n"
     assert pgrouse("schedule", "set", "s").code == 2
     assert pgrouse("schedule", "set", "unknown", "--cron", "@daily").code == 1
 

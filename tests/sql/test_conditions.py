@@ -93,7 +93,7 @@ def test_a_topic_without_a_worker_is_reported_when_its_messages_wait(queue: Queu
     assert found(queue) == {}
 
 
-def test_a_worker_that_was_not_seen_for_a_minute_handles_nothing(queue: Queue) -> None:
+def test_a_silent_worker_handles_nothing(queue: Queue) -> None:
     queue.publish(wait="-6 minutes")
     worker(queue, "t")
 

@@ -142,7 +142,15 @@ def set_(
     if not changes:
         raise click.UsageError("nothing to change: give an option, like --cron")
     with session.connect() as conn:
-        return _show(session, conn, name) if run(conn, change_schedule(name, changes)) else _missing(session, name)
+        if not run(conn, change_schedule(name, changes)):
+            return _missing(session, name)
+        code = _show(session, conn, name)
+        found = run(conn, find_schedule(name))
+    if found is not None and found.declared_by is not None:
+        session.output.note(
+            f"{name} is declared by {found.declared_by}: the next `pgrouse migrate` sets it as it is there"
+        )
+    return code
 
 
 @schedule.command("list")

@@ -22,7 +22,7 @@ EDITABLE = (
     *("payload", "headers", "jitter", "missed", "missed_limit"),
 )
 COLUMNS = ("name", *EDITABLE, "declared_by")
-# What a schedule need not have.
+# Those that may be NULL.
 OPTIONAL = ("channel", "key", "headers")
 PAGE = (
     "WHERE f.name OPERATOR(pg_catalog.>) %(after)s AND (%(like)s::pg_catalog.text[] IS NULL"
@@ -133,12 +133,12 @@ def find_schedules(
         like: only those whose topic fits one of these patterns of LIKE.
         most: how many; None = all.
     """
-    return select_call("schedule_state", Schedule, PAGE, after=after, like=like and list(like), most=most)
+    return select_call("schedule_state", Schedule, PAGE, after=after, like=_array(like), most=most)
 
 
 def list_schedules(*, like: Sequence[str] | None, most: int) -> Call[list[ScheduleSummary]]:
     """Read schedules, by name, without the payloads, which may be large. Arguments as of find_schedules."""
-    return select_call("schedule_state", ScheduleSummary, PAGE, after="", like=like and list(like), most=most)
+    return select_call("schedule_state", ScheduleSummary, PAGE, after="", like=_array(like), most=most)
 
 
 def find_schedule(name: str) -> Call[Schedule | None]:
@@ -190,6 +190,11 @@ def delete_schedule(name: str) -> Call[bool]:
 def local_times(ticks: Sequence[datetime], time_zone: str) -> Call[list[str]]:
     """Say what the clocks of a time zone show at these times."""
     return Call(LOCAL_TIMES, [time_zone, list(ticks)], values)
+
+
+def _array(patterns: Sequence[str] | None) -> list[str] | None:
+    """Return patterns as psycopg sends an array; none of them are an empty array, which fits nothing."""
+    return None if patterns is None else list(patterns)
 
 
 def _is_any(rows: Rows) -> bool:

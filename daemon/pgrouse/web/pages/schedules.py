@@ -40,7 +40,7 @@ Text = Annotated[str, Form(max_length=200)]
 LOCAL = b"""
   SELECT t.at, to_char(t.at AT TIME ZONE %s, 'Dy DD Mon YYYY, HH24:MI:SS') AS local
   FROM unnest(%s::timestamptz[]) WITH ORDINALITY AS t (at, nth) ORDER BY t.nth"""
-# A longer payload is neither shown whole nor edited here.
+# Longer payloads and headers are not shown whole, and such a payload is not edited here.
 MAX_CHARACTERS = 10_000
 STATE_KINDS = {"on": "good", "paused": "warn", "failing": "bad", "over": ""}
 
@@ -71,9 +71,13 @@ async def _find(conn: Connection, caller: Caller, name: str) -> Schedule:
 
 
 def _shown(found: Schedule) -> Row:
-    payload = found.payload_json
-    cut = {"payload": payload[:MAX_CHARACTERS], "is_cut": len(payload) > MAX_CHARACTERS}
-    return asdict(found) | cut | {"headers": found.headers_json}
+    payload, headers = found.payload_json, found.headers_json
+    return asdict(found) | {
+        "payload": payload[:MAX_CHARACTERS],
+        "is_cut": len(payload) > MAX_CHARACTERS,
+        "headers": headers,
+        "headers_shown": headers and headers[:MAX_CHARACTERS],
+    }
 
 
 async def _ticks(conn: Connection, cron: str, time_zone: str) -> list[Row]:
