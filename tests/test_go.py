@@ -376,7 +376,7 @@ class TestDebian:
             go.test([])
 
         left_out, skipped = capsys.readouterr().err.splitlines()
-        assert left_out.endswith("was left out: ./go test -m long; on every server: .ci/run all")
+        assert left_out.endswith("was left out: ./go test -n auto -m long; on every server: .ci/run all")
         assert skipped == "go: tests were skipped that need Debian packages; to run them: sudo apt-get install spin gcc"
 
     def test_the_tests_compile_what_they_import_once_and_into_the_environment(
@@ -455,7 +455,11 @@ class TestCi:
     def test_at_night_it_runs_on_all_servers_and_what_takes_minutes(self, folder: Path) -> None:
         _, called = self.run(folder, "", "all")
 
-        assert called[2:] == [["test", "1", "all"], ["test", "-m", "long", "1", "all"]]
+        assert [" ".join(each) for each in called[2:]] == [
+            "test 1 all",
+            "test -n auto -m long and not spark 1 all",
+            "test -m long and spark 1 all",
+        ]
 
     @staticmethod
     def run(folder: Path, fails: str, *arguments: str) -> tuple[subprocess.CompletedProcess[str], list[list[str]]]:
