@@ -75,7 +75,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _is_about_the_server(test: pytest.Item, folders: set[str]) -> bool:
     marked = any(test.get_closest_marker(name) for name in ("every_server", "newest"))
-    return marked or test.path.parent.name in folders
+    return marked or not folders.isdisjoint(test.nodeid.split("/"))
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -106,12 +106,13 @@ class Tree:
         return found - {path}
 
     def subjects(self, test: str) -> set[str]:
-        """Return what a file of tests is about by its place: test_claim.py about each claim.*, tests/docs/ about the pages in docs/."""
+        """Return what a file of tests is about by its place: test_claim.py about each claim.*, tests/docs/ and tests/sql/claim/ about docs/ and sql/claim/."""
         folder, _, name = test.rpartition("/")
         stem = name.removeprefix("test_").removesuffix(".py")
         conftests = {f"{each}/conftest.py" for each in PurePosixPath(test).parents}
         pages = self.pages.get(folder.removeprefix("tests/"), set()) if folder != "tests" else set()
-        return self.by_stem.get(stem, set()) | (conftests & self.by_name["conftest.py"]) | pages
+        scripts = self.scripts.get(folder.removeprefix("tests/"), set())
+        return self.by_stem.get(stem, set()) | (conftests & self.by_name["conftest.py"]) | pages | scripts
 
     def text(self, path: str) -> str:
         """Return the text of a file; nothing of one that is deleted, or is no text that depends on others."""
@@ -163,6 +164,11 @@ class Tree:
         return _index(
             (path.partition("/")[0], path) for path in self.files if not path.endswith((".py", ".pyi", ".sql"))
         )
+
+    @cached_property
+    def scripts(self) -> dict[str, set[str]]:
+        """The SQL files in each folder of sql/."""
+        return _index((path.rpartition("/")[0], path) for path in self.files if path.endswith(".sql"))
 
     @cached_property
     def by_name(self) -> dict[str, set[str]]:

@@ -44,6 +44,7 @@ def tree(tmp_path: Path) -> Tree:
             "tests/deploy/test_unit.py": 'FILE = ROOT / "deploy" / "pgrouse.service"\n',
             "tests/docs/test_pages.py": "",
             "tests/sql/test_claim.py": "",
+            "tests/sql/claim/test_turns.py": "",
             "tests/sql/test_order.py": 'db.execute("SELECT messages.claim(1)")\n',
             "tests/sql/test_table.py": 'db.execute("SELECT FROM messages.message")\n',
             "tests/test_calls.py": "from pgrouse.client import calls\n",
@@ -81,6 +82,7 @@ class TestRules:
             ("daemon/pgrouse/client/__init__.py", "tests/test_calls.py"),  # the package of a module
             ("sql/claim/claim.sql", "tests/sql/test_order.py"),  # a function in a statement
             ("sql/claim/claim.sql", "tests/sql/test_claim.py"),  # the name of the file
+            ("sql/claim/pick.sql", "tests/sql/claim/test_turns.py"),  # its folder
             ("sql/migrations/0001_message.sql", "tests/sql/test_table.py"),  # a table in a statement
             ("deploy/pgrouse.service", "tests/deploy/test_unit.py"),  # the name of a file
             ("docs/other.md", "tests/docs/test_pages.py"),  # the folder of the pages
@@ -158,7 +160,7 @@ class TestCheckout:
     @pytest.mark.parametrize(
         ("changed", "first"),
         [
-            ("sql/claim/claim.sql", "tests/sql/test_claim.py"),
+            ("sql/claim/claim.sql", "tests/sql/claim/test_claim.py"),
             ("daemon/pgrouse/backoff.py", "tests/unit/test_backoff.py"),
             ("docs/reference/policies.md", "tests/docs/test_policies.py"),
             ("docs/reference/protocol.md", "tests/docs/test_protocol.py"),
@@ -175,7 +177,7 @@ class TestCheckout:
             ("deploy/systemd/pgrouse.service", "tests/deploy/test_systemd.py"),
             ("daemon/pgrouse/alerts/sinks/command.py", "tests/unit/test_alert_sinks.py"),
             ("examples/django_shop/shop/views.py", "tests/django/test_projects.py"),
-            ("sql/migrations/0004_topic.sql", "tests/sql/test_check_policy.py"),
+            ("sql/migrations/0004_topic.sql", "tests/sql/policy/test_check_policy.py"),
         ],
     )
     def test_tests_of_what_a_file_is_for_are_among_the_nearest(self, changed: str, near: str) -> None:

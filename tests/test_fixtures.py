@@ -166,7 +166,7 @@ class TestServers:
     @staticmethod
     def collected(*arguments: str) -> dict[str, set[str]]:
         """Return on how many servers the tests of two files would run: a file about the server, and another one."""
-        files = ["tests/sql/test_notify.py", "tests/sql/test_now.py"]
+        files = ["tests/sql/wake/test_notify.py", "tests/sql/values/test_values.py"]
         output = subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", *PLUGINS),

@@ -1,4 +1,4 @@
-"""Each function, trigger and view is described in its head, in a file with its name and tests of its own, or below its only caller."""
+"""Each function, trigger and view is described in its head, in a file with its name, or below its only caller."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 from pgrouse.install import schema
 
-TESTS = Path(__file__).parent.parent
-README = (TESTS.parent / "sql/README.md").read_text()
+README = (Path(__file__).parents[2] / "sql/README.md").read_text()
 # The comment above a function or view, what it is, its name, and its text.
 PART = re.compile(r"((?:^--.*\n)*)^CREATE OR REPLACE (FUNCTION |VIEW )messages\.(\w+)([\s\S]*?;$)", re.MULTILINE)
 OBJECTS = sorted(
@@ -22,10 +21,6 @@ def test_no_two_files_have_the_same_name_since_the_ledger_knows_them_by_it() -> 
     names = Counter(each.name for each in schema.scripts())
 
     assert [name for name, times in names.items() if times > 1] == []
-
-
-def test_every_file_has_a_file_of_tests() -> None:
-    assert [each.name for each in OBJECTS if not list(TESTS.glob(f"*/test_{each.name}.py"))] == []
 
 
 def test_a_file_has_the_object_of_its_name_and_below_it_only_objects_that_no_other_file_calls() -> None:

@@ -14,8 +14,8 @@ from playwright.sync_api import expect
 from pgrouse.web.problems import KINDS
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
+from tests.sql.alert.test_conditions import open_breaker
 from tests.sql.queue import Queue
-from tests.sql.test_open_breakers import open_breaker
 from tests.web import sample_data
 from tests.web.site import NARROW, WIDE, Site, Visitor, is_live, overflow
 

@@ -1,0 +1,687 @@
+"""How a claim picks messages with and without channels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+from psycopg import sql
+
+from tests.server.postgres import Database
+from tests.sql.queue import Queue, Row
+
+# pick_channel_rows: messages.pick_channel_rows: the next ready rows of some channels, in turns.
+
+PICK = """
+    SELECT p.bytes, p.over, p.expired,
+           (SELECT array_agg(m.id ORDER BY r.nth) FROM unnest(p.rows) WITH ORDINALITY AS r (ctid, nth) JOIN messages.message AS m ON m.ctid = r.ctid) AS ids
+    FROM messages.pick_channel_rows(messages.claim_policy('t', messages.now()), messages.now(), %s::text[], %s::smallint[], %s::integer[], %s, %s, '-infinity') AS p
+"""
+
+
+def pick(queue: Queue, places: list[tuple[str, int, int]], limit: int = 100, most_bytes: int = 1_000_000) -> Row:
+    channels, priorities, slots = (list(each) for each in zip(*places, strict=True))
+    return queue.row(PICK, [channels, priorities, slots, limit, most_bytes])
+
+
+def names(queue: Queue, picked: Row) -> list[Any]:
+    return [queue.message(each).channel for each in picked.ids or []]
+
+
+def test_the_channels_take_turns_one_message_each(queue: Queue) -> None:
+    queue.publish_many(3, channel="a")
+    queue.publish_many(2, channel="b")
+
+    picked = pick(queue, [("a", 5, 10), ("b", 5, 10)])
+
+    assert names(queue, picked) == ["a", "b", "a", "b", "a"]
+
+
+def test_each_channel_gives_at_most_its_slots(queue: Queue) -> None:
+    for channel in "abc":
+        queue.publish_many(5, channel=channel)
+
+    picked = pick(queue, [("a", 5, 1), ("b", 5, 0), ("c", 5, 3)])
+
+    assert names(queue, picked) == ["a", "c", "c", "c"]
+
+
+def test_the_slots_apply_to_all_priorities_of_a_channel_together(queue: Queue) -> None:
+    low = queue.publish_many(3, channel="a", priority=9)
+    high = queue.publish(channel="a", priority=0)
+
+    assert pick(queue, [("a", 0, 2), ("a", 9, 2)]).ids == [high, low[0]]
+
+
+def test_the_limit_is_shared_fairly(queue: Queue) -> None:
+    for channel in "abc":
+        queue.publish_many(5, channel=channel)
+
+    assert names(queue, pick(queue, [(c, 5, 5) for c in "abc"], limit=5)) == ["a", "b", "c", "a", "b"]
+
+
+def test_it_ends_with_the_row_that_reaches_the_byte_limit(queue: Queue) -> None:
+    queue.publish_many(5, channel=sql.SQL("n::text"), body=b"x" * 100)
+
+    picked = pick(queue, [(str(n), 5, 1) for n in range(1, 6)], most_bytes=250)
+
+    assert (len(picked.ids), picked.bytes) == (3, 300)
+
+
+def test_rows_that_must_end_are_separate_from_rows_that_can_run(queue: Queue) -> None:
+    used_up = queue.publish(channel="a", max_attempts=3)
+    queue.conn.execute("UPDATE messages.message SET attempts = 3")
+    expired = queue.publish(channel="a", expires_at="2026-01-01")
+    good = queue.publish(channel="a")
+
+    picked = pick(queue, [("a", 5, 10)])
+
+    assert (picked.ids, picked.over, picked.expired) == ([good], [used_up], [expired])
+
+
+def test_locked_rows_are_skipped(queue: Queue, other: Queue) -> None:
+    first, second = queue.publish_many(2, channel="a")
+    with other.conn.transaction():
+        other.row("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
+
+        assert pick(queue, [("a", 5, 10)]).ids == [second]
+
+
+def test_in_an_ordered_topic_a_locked_first_row_holds_up_its_channel(queue: Queue, other: Queue) -> None:
+    queue.policy(ordered=True)
+    first, _ = queue.publish_many(2, channel="a")
+    with other.conn.transaction():
+        other.row("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
+
+        assert pick(queue, [("a", 5, 1)]).ids is None
+
+
+# pick_with_channel: messages.pick_with_channel: the messages of one topic with a channel. (What a claim as a whole guarantees: test_claim.py.)
+
+PICK_WITH_CHANNEL_PICK = """
+    SELECT m.id, m.channel
+    FROM messages.pick_with_channel(messages.claim_policy('t', messages.now()), messages.now(), %s, %s, %s, true) AS p
+    CROSS JOIN unnest(p.rows) WITH ORDINALITY AS r (ctid, nth)
+    JOIN messages.message AS m ON m.ctid = r.ctid
+    ORDER BY r.nth
+"""
+
+
+def pick_with_channel_pick(
+    queue: Queue, after: str | None = None, limit: int = 10, most_bytes: int = 1_000_000
+) -> list[Any]:
+    return queue.rows(PICK_WITH_CHANNEL_PICK, [after, limit, most_bytes])
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"), [(None, "abc"), ("a", "bca"), ("b", "cab"), ("c", "abc"), ("aa", "bca"), ("z", "abc")]
+)
+@pytest.mark.parametrize("settings", [{}, {"channel_concurrency": 1}])
+def test_it_visits_each_channel_once_after_the_given_one(
+    queue: Queue, after: str | None, expected: str, settings: dict[str, Any]
+) -> None:
+    if settings:
+        queue.policy(**settings)
+    for channel in "cab":
+        queue.publish(channel=channel)
+
+    assert "".join(row.channel for row in pick_with_channel_pick(queue, after)) == expected
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_a_small_claim_continues_until_it_is_full_however_many_channels_are_at_their_limits(
+    queue: Queue, limit: int
+) -> None:
+    queue.policy(channel_concurrency=1)
+    queue.publish_many(200, channel=sql.SQL("'full' || n % 100"))
+    assert len(queue.claim(limit=200)) == 100
+    for n in range(10):
+        queue.publish(channel=f"z{n}")
+
+    assert [row.channel for row in pick_with_channel_pick(queue, limit=limit)] == [f"z{n}" for n in range(limit)]
+
+
+def test_a_channel_gives_at_most_twice_the_even_share_in_one_round(queue: Queue) -> None:
+    queue.publish_many(100, channel="flood")
+    for n in range(9):
+        queue.publish_many(100, channel=f"c{n}")
+
+    assert set(Counter(row.channel for row in pick_with_channel_pick(queue, limit=50)).values()) == {5}
+    queue.conn.execute("DELETE FROM messages.message WHERE channel <> 'flood' AND id % 100 > 1")
+    assert Counter(row.channel for row in pick_with_channel_pick(queue, limit=50))["flood"] == 10
+
+
+def test_a_channel_with_few_messages_waits_for_one_round_at_most(queue: Queue) -> None:
+    for n in range(50):
+        queue.publish_many(20, channel=f"flood{n:02}")
+    queue.publish(channel="quiet")
+
+    after, claimed = "flood49", list[Any]()
+    for _ in range(6):
+        claimed += queue.claim(limit=10, after_channels={"t": after})
+        after = claimed[-1].channel
+
+    assert "quiet" in [c.channel for c in claimed[:51]]
+
+
+def test_channels_whose_messages_are_all_delayed_are_skipped(queue: Queue) -> None:
+    queue.publish(channel="a", wait="1 hour")
+    ready = queue.publish(channel="b")
+    queue.publish(channel="c", wait="1 hour")
+
+    assert [row.id for row in pick_with_channel_pick(queue)] == [ready]
+
+
+def test_the_byte_limit_bounds_it(queue: Queue) -> None:
+    queue.publish_many(9, channel=sql.SQL("n::text"), body=b"x" * 100)
+
+    assert len(pick_with_channel_pick(queue, most_bytes=250)) == 3
+
+
+def test_an_ordered_channel_gives_its_messages_one_by_one_in_their_order(queue: Queue) -> None:
+    queue.policy(ordered=True)
+    published = queue.publish_many(3, channel="a", available_at="2026-01-01")
+    queue.publish(channel="b")
+
+    worked = []
+    while claimed := queue.claim():
+        worked += [c.id for c in claimed if c.channel == "a"]
+        assert sum(c.channel == "a" for c in claimed) == 1
+        assert queue.claim() == []
+        queue.settle("complete", claimed)
+
+    assert worked == published
+
+
+def test_in_an_ordered_channel_a_locked_first_message_is_not_passed_by_a_later_priority(
+    queue: Queue, other: Queue
+) -> None:
+    queue.policy(ordered=True)
+    first, second = queue.publish(channel="a", priority=0), queue.publish(channel="a", priority=9)
+    with other.conn.transaction():
+        other.row("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
+
+        assert queue.claim() == []
+
+    assert [c.id for c in queue.claim()] == [first]
+    assert queue.message(second).claim_id is None
+
+
+def test_a_slot_that_an_expired_message_frees_is_worth_another_claim_at_once(queue: Queue) -> None:
+    queue.policy(ordered=True)
+    queue.publish(channel="busy")
+    queue.claim()
+    queue.publish(channel="busy")
+    queue.publish(channel="a", expires_at="2026-01-01")
+    second = queue.publish(channel="a")
+
+    claimed, left = queue.claim_with_next_due()
+
+    assert (claimed, left.next_due_s) == ([], 0)
+    assert [c.id for c in queue.claim()] == [second]
+
+
+def fill_all(queue: Queue, channels: int) -> None:
+    """Let one message of each channel run, and another one wait behind it."""
+    for _ in range(2):
+        queue.conn.execute(
+            "INSERT INTO messages.message (topic, channel, payload) SELECT 't', 'c' || n, '1' FROM generate_series(10001, 10000 + %s) AS n",
+            [channels],
+        )
+    while queue.claim(limit=10_000):
+        pass
+
+
+def claims_until_found(queue: Queue) -> int:
+    """Claim until a message is found, and return the number of claims."""
+    for count in range(1, 20):
+        if queue.claim(limit=10):
+            return count
+    raise AssertionError("it was never found")
+
+
+def test_with_thousands_of_full_channels_a_claim_checks_some_and_the_next_one_continues(own_queue: Queue) -> None:
+    own_queue.policy(channel_concurrency=1)
+    fill_all(own_queue, 5000)
+    claimed, left = own_queue.claim_with_next_due(limit=10)
+    assert (claimed, left.next_due_s) == ([], 0)
+
+    for free in ("c15000", "c10001", "c12500"):
+        own_queue.call("cancel", [own_queue.value("SELECT min(id) FROM messages.message WHERE channel = %s", [free])])
+        # The rest of this round and, if it was passed already, the next one.
+        assert claims_until_found(own_queue) <= 6
+
+
+def test_a_round_that_found_nothing_ends_and_the_next_claim_can_wait(own_queue: Queue) -> None:
+    own_queue.policy(channel_concurrency=1)
+    fill_all(own_queue, 5000)
+
+    claims = [own_queue.claim_with_next_due(limit=10) for _ in range(7)]
+
+    assert [claimed for claimed, _ in claims] == [[]] * 7
+    assert [left.next_due_s is None or left.next_due_s > 0 for _, left in claims] == [False] * 6 + [True]
+
+
+def test_an_unfinished_round_hides_nothing(own_queue: Queue) -> None:
+    """It continues after a channel that has a new message since, and finds nothing: the next round has to come soon."""
+    own_queue.policy(channel_concurrency=1)
+    fill_all(own_queue, 5000)
+    assert own_queue.claim(limit=10) == []
+    own_queue.conn.execute("DELETE FROM messages.message WHERE claim_id IS NULL")
+    published = own_queue.publish(channel="c10000")
+
+    found, left = own_queue.claim_with_next_due(limit=10)
+
+    assert found or left.next_due_s <= 1
+    assert [c.id for c in found or own_queue.claim(limit=10)] == [published]
+
+
+HELD = {
+    "delayed": "UPDATE messages.message SET available_at = now() + interval '1 hour' WHERE channel <> 'flood'",
+    "running": """
+        INSERT INTO messages.message (topic, channel, payload, claim_id, locked_by, locked_at, lock_expires_at)
+        SELECT 't', m.channel, '1', 1, 'w', now(), now() + interval '1 hour' FROM messages.message AS m
+    """,
+    "backs off": """
+        INSERT INTO messages.rate (kind, topic, channel, blocked_until, blocked_by)
+        SELECT 'channel', 't', m.channel, clock_timestamp() + interval '1 hour', m.id FROM messages.message AS m
+    """,
+    "interval": """
+        INSERT INTO messages.rate (kind, topic, channel, free_at)
+        SELECT 'channel', 't', m.channel, clock_timestamp() + interval '1 hour' FROM messages.message AS m
+    """,
+}
+
+
+def test_a_round_that_began_under_a_limit_does_not_keep_it(own_queue: Queue) -> None:
+    """A claim that continues the round asks what holds channels only where the policy of now limits them."""
+    own_queue.policy(ordered=True)
+    own_queue.publish_many(3000, channel=sql.SQL("'c' || n"))
+    own_queue.conn.execute(HELD["backs off"])
+    assert own_queue.claim(limit=10) == []
+
+    own_queue.policy(ordered=False)
+
+    assert len(own_queue.claim(limit=10)) == 10
+
+
+@pytest.mark.parametrize("channels", [200, 20_000])
+@pytest.mark.parametrize("hold", HELD)
+def test_a_claim_reads_a_bounded_number_of_pages_however_many_channels_are_held(
+    own_queue: Queue, hold: str, channels: int
+) -> None:
+    own_queue.policy(
+        ordered=hold in {"running", "backs off"}, channel_min_interval="1 day" if hold == "interval" else None
+    )
+    own_queue.publish_many(channels, channel=sql.SQL("'c' || n"))
+    if hold == "delayed":
+        own_queue.publish_many(5000, channel="flood")
+    own_queue.conn.execute(HELD[hold].encode())
+
+    assert own_queue.buffers("SELECT * FROM messages.claim('w', ARRAY['t'], 10)") < 14_000
+
+
+def claimable(queue: Queue, policy: dict[str, Any]) -> dict[str, list[int]]:
+    """Return the ids that claims may take of each channel, in their order, by reading everything: the slow reference."""
+    found: dict[str, list[int]] = {}
+    for row in queue.rows(CHANNELS):
+        room = 1 if policy["ordered"] else policy["channel_concurrency"] or 1000
+        room = min(room, 1) - row.running if policy["ordered"] else room - row.running
+        if policy["channel_min_interval"]:
+            room = min(room, 1)
+        found[row.channel] = row.due[: max(0, room)] if not row.is_blocked else []
+    return {channel: ids for channel, ids in found.items() if ids}
+
+
+CHANNELS = """
+    SELECT
+      m.channel, count(*) FILTER (WHERE m.claim_id IS NOT NULL) AS running,
+      coalesce(
+        array_agg(m.id ORDER BY m.priority, m.available_at, m.id) FILTER (WHERE m.claim_id IS NULL AND m.available_at <= messages.now()),
+        '{}') AS due,
+      coalesce(bool_or(r.free_at > messages.now() OR (r.blocked_until > messages.now() AND r.blocked_by = m.id)), false) AS is_blocked
+    FROM messages.message AS m
+    LEFT JOIN messages.rate AS r ON r.kind = 'channel' AND r.topic = m.topic AND r.channel = m.channel
+    GROUP BY m.channel
+"""
+
+
+@pytest.mark.parametrize(
+    ("seed", "channels"),
+    [
+        *((seed, 150) for seed in range(6)),
+        # Ordered, several at once, and an interval.
+        *((seed, 1200) for seed in (0, 2, 4)),
+        *(pytest.param(seed, 1200, marks=pytest.mark.long) for seed in (1, 3, 5)),
+    ],
+)
+def test_claims_take_exactly_what_a_slow_reference_permits(queue: Queue, seed: int, channels: int) -> None:
+    lot = Random(seed)
+    queue.later("0")
+    policy: dict[str, Any] = {
+        "ordered": seed % 3 == 0,
+        "channel_concurrency": [None, 1, 3][seed % 3],
+        "channel_min_interval": "1 hour" if seed == 4 else None,
+    }
+    queue.policy(**policy)
+    for wait, share in (("-1 s", 1), ("-2 s", 0.7), ("1 hour", 0.3)):
+        queue.publish_many(int(channels * share), channel=sql.SQL("'c' || lpad(n::text, 5, '0')"), wait=wait)
+    hold_at_random(queue, lot)
+    permitted = claimable(queue, policy)
+
+    taken: dict[str, list[int]] = {}
+    claims = [queue.claim(limit=lot.choice([1, 10, 50])) for _ in range(2 * channels // 20 + 20)]
+    while claims[-1]:
+        claims.append(queue.claim(limit=1000))
+    for message in (message for claim in claims for message in claim):
+        taken.setdefault(message.channel, []).append(message.id)
+
+    assert taken == permitted
+
+
+def hold_at_random(queue: Queue, lot: Random) -> None:
+    """Let the first messages of most channels run or back off, and keep some channels for an interval."""
+    channels = queue.rows(
+        "SELECT channel, array_agg(id ORDER BY available_at, id) AS ids FROM messages.message GROUP BY channel ORDER BY channel"
+    )
+    with queue.conn.pipeline():
+        for row in channels:
+            hold(queue, row, lot)
+
+
+def hold(queue: Queue, row: Row, lot: Random) -> None:
+    """Let the first messages of a channel run or back off, keep it for an interval, or leave it free."""
+    kind = lot.choice(["runs", "runs", "runs", "backs off", "waits", "free"])
+    if kind == "runs":
+        queue.conn.execute(
+            "UPDATE messages.message SET claim_id = 1, locked_by = 'w', locked_at = now(), lock_expires_at = now() WHERE id = ANY (%s)",
+            [row.ids[: lot.randint(1, 2)]],
+        )
+    if kind in {"backs off", "waits"}:
+        queue.conn.execute(
+            """
+            INSERT INTO messages.rate (kind, topic, channel, free_at, blocked_until, blocked_by)
+            VALUES ('channel', 't', %s, messages.now() + %s, messages.now() + interval '5 min', %s)
+            """,
+            [row.channel, timedelta(minutes=-1), row.ids[0] if kind == "backs off" else 0],
+        )
+
+
+def test_a_claim_of_one_message_skips_rows_that_another_transaction_holds_in_the_same_channel(
+    queue: Queue, database: Database
+) -> None:
+    held, free = queue.publish(channel="a", priority=0), queue.publish(channel="a", priority=1)
+    other = database.connect()
+    with other.transaction():
+        other.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [held])
+
+        assert [c.id for c in queue.claim(limit=1)] == [free]
+
+
+def test_ten_thousand_limited_channels_fit_into_one_claim(own_queue: Queue) -> None:
+    own_queue.policy(channel_concurrency=1)
+    own_queue.conn.execute(
+        "INSERT INTO messages.message (topic, channel, payload) SELECT 't', 'c' || n % 10000, '1' FROM generate_series(1, 20000) AS n"
+    )
+
+    claimed = own_queue.claim(limit=10_000)
+
+    assert len({c.channel for c in claimed}) == len(claimed) == 10_000
+    assert own_queue.value("SHOW max_locks_per_transaction") == "64"
+
+
+# messages.oldest_due_channels: the (channel, priority) pairs of the messages that have been due longest.
+
+FIRST = "SELECT * FROM messages.oldest_due_channels('t', %s, messages.now(), %s)"
+
+
+def first(queue: Queue, most: int = 100, low: str = "-infinity") -> Any:
+    found = queue.row(FIRST, [low, most])
+    return found.channels and list(zip(found.channels, found.priorities, strict=True)), found.is_all
+
+
+def test_it_returns_each_pair_with_a_due_message_in_their_order(queue: Queue) -> None:
+    for channel, priority in (("b", 5), ("a", 9), ("a", 0), ("b", 5), ("Z", 1)):
+        queue.publish(channel=channel, priority=priority)
+    queue.publish(channel="delayed", wait="1 hour")
+    queue.publish()
+    queue.publish("u", channel="a")
+
+    assert first(queue) == ([("Z", 1), ("a", 0), ("a", 9), ("b", 5)], True)
+
+
+def test_beyond_its_limit_it_returns_the_oldest_and_that_there_may_be_others(queue: Queue) -> None:
+    queue.publish(channel="young", wait="-1 s")
+    queue.publish_many(3, channel="old", wait="-1 hour")
+
+    assert first(queue, 3) == ([("old", 5)], False)
+    assert first(queue, 5) == ([("old", 5), ("young", 5)], True)
+
+
+def test_without_due_messages_it_returns_none(queue: Queue) -> None:
+    assert first(queue) == (None, True)
+
+
+def test_it_reads_from_a_given_time(queue: Queue) -> None:
+    queue.publish(channel="below", available_at="2026-01-01")
+    queue.publish(channel="above", available_at="2026-01-03")
+
+    assert first(queue, low="2026-01-02") == ([("above", 5)], True)
+
+
+def test_delayed_messages_cost_nothing(own_queue: Queue) -> None:
+    own_queue.publish_many(20_000, channel=sql.SQL("'c' || n"), wait="1 hour")
+
+    assert own_queue.buffers("SELECT messages.oldest_due_channels('t', '-infinity', messages.now(), 1000)") < 20
+
+
+# pick_without_channel: messages.pick_without_channel: the next ready rows of one topic without a channel, over its priorities.
+
+PICK_WITHOUT_CHANNEL_PICK = """
+    SELECT m.id
+    FROM messages.pick_without_channel(messages.claim_policy('t', messages.now()), messages.now(), %s, 1000000, %s) AS p
+    CROSS JOIN unnest(p.rows) WITH ORDINALITY AS r (ctid, nth)
+    JOIN messages.message AS m ON m.ctid = r.ctid
+    ORDER BY r.nth
+"""
+
+
+def pick_without_channel_pick(queue: Queue, limit: int = 9, marks: bool = True) -> list[Any]:
+    return [row.id for row in queue.rows(PICK_WITHOUT_CHANNEL_PICK, [limit, marks])]
+
+
+def mark(queue: Queue, priority: int, at: str) -> None:
+    queue.conn.execute("INSERT INTO messages.low_water (topic, priority, at) VALUES ('t', %s, %s)", [priority, at])
+
+
+def test_it_walks_over_the_priorities_until_the_limit_is_reached(queue: Queue) -> None:
+    low, high, middle = queue.publish(priority=9), queue.publish(priority=0), queue.publish(priority=5)
+
+    assert pick_without_channel_pick(queue, 2) == [high, middle]
+    assert pick_without_channel_pick(queue, 9) == [high, middle, low]
+
+
+def test_a_priority_with_a_mark_hides_none_without(queue: Queue) -> None:
+    mark(queue, 5, "2026-01-01")
+    published = [queue.publish(priority=p) for p in (0, 4, 5, 6, 9)]
+
+    assert pick_without_channel_pick(queue) == published
+
+
+def test_it_reads_from_the_mark_on(queue: Queue) -> None:
+    mark(queue, 5, "2026-01-02")
+    queue.publish(available_at="2026-01-01")
+    above = queue.publish(available_at="2026-01-02")
+
+    assert pick_without_channel_pick(queue) == [above]
+
+
+def test_without_marks_it_reads_from_the_left_edge(queue: Queue) -> None:
+    mark(queue, 5, "2026-01-02")
+    below = queue.publish(available_at="2026-01-01")
+
+    assert pick_without_channel_pick(queue, marks=False) == [below]
+
+
+def test_each_priority_that_it_took_from_is_recorded(queue: Queue) -> None:
+    for priority in (2, 7):
+        queue.publish(priority=priority)
+    queue.publish(priority=9, wait="1 hour")
+
+    pick_without_channel_pick(queue)
+
+    assert [row.priority for row in queue.rows("SELECT priority FROM messages.low_water ORDER BY 1")] == [2, 7]
+
+
+# may_have_channels: messages.may_have_channels: whether a claim of a topic has to look at channels.
+
+
+def may_have_channels(queue: Queue) -> bool:
+    answer: bool = queue.value("SELECT * FROM messages.may_have_channels('t')")
+    return answer
+
+
+def test_it_is_true_while_a_message_with_a_channel_is_not_locked(queue: Queue) -> None:
+    queue.publish()
+    queue.publish("u", channel="c")
+    assert not may_have_channels(queue)
+
+    queue.publish(channel="c", wait="1 hour")
+    assert may_have_channels(queue)
+
+
+def test_it_is_true_while_the_channels_have_a_low_water_mark(queue: Queue) -> None:
+    queue.conn.execute("INSERT INTO messages.low_water (topic, priority) VALUES ('t', -1)")
+
+    assert may_have_channels(queue)
+
+
+# due_channels: messages.due_channels: the (channel, priority) pairs of one topic that have a due message.
+
+DUE = "SELECT channel, priority FROM messages.due_channels('t', %s, %s, messages.now(), %s, '-infinity', 2147483647)"
+
+
+def due(queue: Queue, after: str = "", upto: str | None = None, limit: int = 100) -> list[Any]:
+    return [tuple(row) for row in queue.rows(DUE, [after, upto, limit])]
+
+
+def test_it_visits_each_channel_and_priority_that_has_a_due_message(queue: Queue) -> None:
+    for channel, priority in (("b", 5), ("a", 9), ("a", 0), ("b", 5), ("Z", 1)):
+        queue.publish(channel=channel, priority=priority)
+    queue.publish(channel="delayed", wait="1 hour")
+    queue.publish()
+    queue.publish("u", channel="a")
+
+    assert due(queue) == [("Z", 1), ("a", 0), ("a", 9), ("b", 5)]
+
+
+@pytest.mark.parametrize(
+    ("after", "upto", "visited"),
+    [("a", None, "bc"), ("", "b", "ab"), ("a", "b", "b"), ("aa", "bb", "b"), ("c", None, ""), ("", "A", "")],
+)
+def test_it_begins_after_one_channel_and_ends_with_another(
+    queue: Queue, after: str, upto: str | None, visited: str
+) -> None:
+    for channel in "abc":
+        queue.publish(channel=channel)
+
+    assert "".join(channel for channel, _ in due(queue, after, upto)) == visited
+
+
+def test_it_stops_once_enough_were_found_and_counts_only_due_ones(queue: Queue) -> None:
+    queue.publish(channel="a", wait="1 hour")
+    for channel in "bcd":
+        queue.publish(channel=channel)
+
+    assert due(queue, limit=2) == [("b", 5), ("c", 5)]
+
+
+def test_a_channel_whose_messages_are_all_locked_is_skipped(queue: Queue) -> None:
+    queue.publish(channel="a")
+    queue.claim()
+    queue.publish(channel="b")
+
+    assert due(queue) == [("b", 5)]
+
+
+def test_channels_are_ordered_by_their_bytes_whatever_the_collation_of_the_server(queue: Queue) -> None:
+    for channel in ("é", "Z", "a", "10", "9"):
+        queue.publish(channel=channel)
+
+    assert [channel for channel, _ in due(queue)] == ["10", "9", "Z", "a", "é"]
+
+
+def test_it_never_reads_the_messages_of_a_channel_one_by_one(own_queue: Queue) -> None:
+    own_queue.publish_many(20_000, channel="a", wait="1 hour")
+    own_queue.publish_many(20_000, channel="b")
+
+    assert (
+        own_queue.buffers("SELECT messages.due_channels('t', '', NULL, messages.now(), 100, '-infinity', 2147483647)")
+        < 60
+    )
+    assert due(own_queue) == [("b", 5)]
+
+
+def test_it_reads_no_further_than_its_limit(own_queue: Queue) -> None:
+    own_queue.conn.execute(
+        "INSERT INTO messages.message (topic, channel, payload) SELECT 't', 'c' || n, '1' FROM generate_series(1, 20000) AS n"
+    )
+
+    assert (
+        own_queue.buffers("SELECT messages.due_channels('t', '', NULL, messages.now(), 10, '-infinity', 2147483647)")
+        < 120
+    )
+
+
+EXAMINED = """
+    SELECT channel, priority, is_due, nth FROM messages.due_channels('t', %s, %s, messages.now(), %s, messages.now() - interval '1 day', %s, %s)
+"""
+# A slow reference: all pairs behind a channel, up to another one, and whether their first message is due.
+PAIRS = """
+    SELECT m.channel, m.priority, min(m.available_at) <= messages.now() AS is_due
+    FROM messages.message AS m
+    WHERE m.topic = 't' AND m.claim_id IS NULL AND m.channel > %s AND (%s::text IS NULL OR m.channel <= %s)
+      AND m.available_at >= messages.now() - interval '1 day'
+    GROUP BY m.channel, m.priority
+    ORDER BY m.channel, m.priority
+"""
+
+
+def publish_at_random(queue: Queue, lot: Random) -> None:
+    """Publish to some channels with one message or many of each priority, due, delayed and below the mark."""
+    for n in range(lot.choice([3, 150, 400])):
+        for priority in lot.sample(range(10), lot.choice([1, 1, 1, 2, 10])):
+            wait = lot.choice(["-1 s", "1 hour", "-2 days"])
+            queue.publish_many(lot.choice([1, 1, 1, 2, 70]), channel=f"c{n:03}", priority=priority, wait=wait)
+
+
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 8))])
+def test_it_visits_what_a_slow_reference_visits(queue: Queue, seed: int) -> None:
+    lot = Random(seed)
+    with queue.conn.transaction():
+        queue.later("0")
+        publish_at_random(queue, lot)
+
+    for _ in range(20):
+        after, upto = lot.choice(["", "c000", "c001", "c149x"]), lot.choice([None, "c002", "c100", "c399"])
+        limit, looks = lot.choice([1, 7, 100, 10_000]), lot.choice([1, 40, 300, 10_000])
+        visited = [tuple(row) for row in queue.rows(EXAMINED, [after, upto, limit, looks, lot.choice([2, 8])])]
+        pairs = [(*row, nth) for nth, row in enumerate(queue.rows(PAIRS, [after, upto, upto]), start=1)]
+
+        last = visited[-1][3] if visited else 0
+        assert visited == [pair for pair in pairs[:last] if pair[2] or pair[3] >= looks]
+        if any(pair[2] for pair in pairs[last:]) and len(visited) < limit:
+            # It ended since it had examined enough, and behind a whole channel.
+            assert (looks <= last <= looks + 75, pairs[last][0] > pairs[last - 1][0]) == (True, True)
+
+
+@pytest.mark.parametrize("channels", [2_500, 20_000])
+def test_delayed_channels_cost_little_more_than_their_entries(own_queue: Queue, channels: int) -> None:
+    own_queue.publish_many(channels, channel=sql.SQL("'c' || n"), wait="1 hour")
+
+    walk = "SELECT messages.due_channels('t', '', NULL, messages.now(), 1000, '-infinity', 2000)"
+
+    assert own_queue.buffers(walk) < 1000

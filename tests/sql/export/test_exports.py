@@ -1,0 +1,301 @@
+"""The record of what an export of the archive has copied."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from psycopg import errors
+
+from tests.server.postgres import Database
+from tests.sql.deaths import die
+from tests.sql.exports import OPEN, POSITION, export, from_elsewhere
+from tests.sql.queue import Queue, Row
+
+# advance_export: messages.advance_export: an export records its position, unless another session has moved it.
+
+
+@pytest.fixture
+def _opened(queue: Queue) -> None:
+    queue.row(OPEN, ["e", "/lake", "1-2-3", "17", 4])
+
+
+def advance(queue: Queue, start: tuple[str, int], end: tuple[str, int], name: str = "e") -> bool:
+    moved: bool = queue.value("SELECT messages.advance_export(%s, %s::xid8, %s, %s::xid8, %s)", [name, *start, *end])
+    return moved
+
+
+def position(queue: Queue) -> tuple[str, int]:
+    at = queue.row("SELECT xid::text AS xid, id FROM messages.export_cursor WHERE name = 'e'")
+    return at.xid, at.id
+
+
+@pytest.mark.usefixtures("_opened")
+def test_it_moves_the_position_and_records_when(queue: Queue) -> None:
+    before = queue.value("SELECT advanced_at FROM messages.export_cursor")
+
+    assert advance(queue, ("17", 4), ("21", 1)) is True
+    assert position(queue) == ("21", 1)
+    assert queue.value("SELECT advanced_at FROM messages.export_cursor") > before
+
+
+@pytest.mark.usefixtures("_opened")
+def test_a_caller_with_a_wrong_start_position_changes_nothing(queue: Queue) -> None:
+    advance(queue, ("17", 4), ("21", 1))
+
+    assert advance(queue, ("17", 4), ("25", 1)) is False
+    assert position(queue) == ("21", 1)
+
+
+@pytest.mark.usefixtures("_opened")
+def test_of_two_concurrent_calls_one_moves_the_position(queue: Queue, other: Queue) -> None:
+    moved = [advance(each, ("17", 4), ("21", 1)) for each in (queue, other)]
+
+    assert moved == [True, False]
+
+
+@pytest.mark.usefixtures("_opened")
+def test_a_deleted_export_is_not_created_again(queue: Queue) -> None:
+    queue.call("delete_export", "e")
+
+    assert advance(queue, ("17", 4), ("21", 1)) is False
+
+
+@pytest.mark.usefixtures("_opened")
+def test_an_export_of_another_cluster_does_not_move(queue: Queue) -> None:
+    from_elsewhere(queue)
+
+    assert advance(queue, ("17", 4), ("21", 1)) is False
+
+
+@pytest.mark.usefixtures("_opened")
+def test_the_position_does_not_move_back(queue: Queue) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="goes forward"):
+        advance(queue, ("17", 4), ("17", 3))
+
+
+@pytest.mark.usefixtures("_opened")
+def test_the_position_does_not_pass_a_running_transaction(queue: Queue, other: Queue) -> None:
+    with other.conn.transaction():
+        running = str(other.call("draw_xid"))
+
+        with pytest.raises(errors.InvalidParameterValue, match="may still come"):
+            advance(queue, ("17", 4), (running, 1))
+
+
+# delete_export: messages.delete_export: the retention no longer waits for the export.
+
+
+def test_the_export_is_deleted_and_the_others_stay(queue: Queue) -> None:
+    export(queue, "a")
+    export(queue, "b")
+
+    assert queue.call("delete_export", "a") is True
+    assert [row.name for row in queue.rows("SELECT name FROM messages.export_cursor")] == ["b"]
+
+
+def test_an_unknown_export_deletes_nothing(queue: Queue) -> None:
+    assert queue.call("delete_export", "a") is False
+
+
+# exported_position: messages.exported_position: the position that every export has passed.
+
+BOUND = "SELECT b.xid::text AS xid, b.id FROM messages.exported_position() AS b"
+
+
+def test_without_an_export_there_is_none(queue: Queue) -> None:
+    assert queue.row(BOUND) == (None, None)
+
+
+def test_the_export_furthest_behind_decides(queue: Queue) -> None:
+    first, second = die(queue), die(queue)
+    export(queue, "ahead", upto=second)
+    export(queue, "behind", upto=first)
+
+    assert queue.row(BOUND) == queue.row(POSITION, [first])
+
+
+def test_transactions_are_ordered_as_numbers_and_before_ids(queue: Queue) -> None:
+    queue.row("SELECT * FROM messages.open_export('a', '/', '1', '9', 5)")
+    queue.row("SELECT * FROM messages.open_export('b', '/', '1', '10', 4)")
+
+    assert queue.row(BOUND) == ("9", 5)
+
+
+def test_the_position_of_an_export_of_another_cluster_is_unknown(queue: Queue) -> None:
+    died = die(queue)
+    export(queue, "here", upto=died)
+    export(queue, "restored", upto=died)
+    from_elsewhere(queue, "restored")
+
+    assert queue.row(BOUND) == ("0", 0)
+
+
+# is_exported: messages.is_exported: whether every export has read a partition.
+
+
+def partition(queue: Queue, message_id: int) -> str:
+    where = "SELECT tableoid::regclass::text FROM messages.message_archive WHERE id = %s"
+    name: str = queue.value(where, [message_id])
+    return name.removeprefix("messages.")
+
+
+def test_without_an_export_every_partition_may_be_dropped(queue: Queue) -> None:
+    assert queue.call("is_exported", partition(queue, die(queue))) is True
+
+
+def test_one_row_after_the_position_keeps_the_partition(queue: Queue) -> None:
+    first, second = die(queue), die(queue)
+    export(queue, "e", upto=first)
+
+    assert queue.call("is_exported", partition(queue, second)) is False
+
+
+def test_a_partition_that_every_export_has_read_may_be_dropped(queue: Queue) -> None:
+    first, second = die(queue), die(queue)
+    export(queue, "a", upto=second)
+    assert queue.call("is_exported", partition(queue, first)) is True
+
+    export(queue, "b", upto=first)
+    assert queue.call("is_exported", partition(queue, first)) is False
+
+
+def test_an_empty_partition_may_be_dropped(queue: Queue) -> None:
+    export(queue)
+
+    assert queue.call("is_exported", "message_archive_default") is True
+
+
+# list_exports: messages.list_exports: which exports the retention waits for.
+
+HELD = "SELECT * FROM messages.list_exports()"
+
+
+def end_of_its_day(queue: Queue, message_id: int) -> Row:
+    return queue.value(
+        "SELECT (date_trunc('day', archived_at AT TIME ZONE 'UTC') + interval '1 day') AT TIME ZONE 'UTC' "
+        "FROM messages.message_archive WHERE id = %s",
+        [message_id],
+    )
+
+
+def test_without_an_export_the_list_is_empty(queue: Queue) -> None:
+    die(queue)
+
+    assert queue.rows(HELD) == []
+
+
+def test_an_export_that_has_read_everything_holds_nothing(queue: Queue) -> None:
+    export(queue, upto=die(queue))
+    queue.later("100 days")
+
+    (row,) = queue.rows(HELD)
+    assert (row.name, row.lake, row.oldest_at, row.held_since) == ("e", "/lake", None, None)
+
+
+def test_unread_rows_are_not_held_before_their_retention_is_over(queue: Queue) -> None:
+    first, second = die(queue), die(queue)
+    export(queue, upto=first)
+
+    (row,) = queue.rows(HELD)
+
+    assert (row.oldest_at, row.held_since) == (queue.archived(second).archived_at, None)
+
+
+def test_after_the_retention_rows_are_held_since_then(queue: Queue) -> None:
+    first, second = die(queue), die(queue)
+    export(queue, upto=first)
+    queue.later("32 days")
+
+    (row,) = queue.rows(HELD)
+
+    assert row.held_since == end_of_its_day(queue, second) + timedelta(days=30)
+
+
+def test_the_shortest_retention_of_a_topic_is_the_first_to_wait(queue: Queue) -> None:
+    queue.policy("short", retention="1 day")
+    died = die(queue)
+    export(queue)
+    queue.later("3 days")
+
+    (row,) = queue.rows(HELD)
+
+    assert row.held_since == end_of_its_day(queue, died) + timedelta(days=1)
+
+
+def test_an_export_of_another_cluster_holds_everything(queue: Queue) -> None:
+    died = die(queue)
+    export(queue, upto=died)
+    from_elsewhere(queue)
+
+    (row,) = queue.rows(HELD)
+
+    assert row.oldest_at == queue.archived(died).archived_at
+
+
+# lock_export: messages.lock_export: one session at a time holds the name of an export.
+
+
+def test_one_session_holds_it_with_the_rights_of_its_role(own_queue: Queue, own_database: Database) -> None:
+    second = Queue(own_database.connect())
+    for queue in (own_queue, second):
+        queue.conn.execute("SET ROLE messages_operator")
+
+    assert own_queue.call("lock_export", "n") is True
+    assert second.call("lock_export", "n") is False
+
+
+def test_its_names_are_separate_from_other_kinds(own_queue: Queue) -> None:
+    own_queue.call("lock_export", "n")
+
+    assert own_queue.value("SELECT kind FROM messages.lease") == "export"
+
+
+def test_a_publisher_is_refused(own_queue: Queue) -> None:
+    own_queue.conn.execute("SET ROLE messages_publisher")
+
+    with pytest.raises(errors.InsufficientPrivilege):
+        own_queue.call("lock_export", "n")
+
+
+# open_export: messages.open_export: an export starts to hold the archive.
+
+
+def test_it_begins_before_the_first_row(queue: Queue) -> None:
+    opened = queue.row("SELECT * FROM messages.open_export('e', 's3a://lake', '1-2-3')")
+
+    assert (opened.lake, opened.lake_id, str(opened.xid), opened.id) == ("s3a://lake", "1-2-3", "0", 0)
+    assert opened.system_identifier == queue.value("SELECT system_identifier::text FROM pg_control_system()")
+
+
+def test_it_begins_at_the_position_of_an_existing_lake(queue: Queue) -> None:
+    opened = queue.row(OPEN, ["e", "/lake", "1-2-3", "17", 4])
+
+    assert (str(opened.xid), opened.id) == ("17", 4)
+
+
+def test_an_open_export_is_not_changed(queue: Queue) -> None:
+    queue.row(OPEN, ["e", "/lake", "1-2-3", "17", 4])
+
+    again = queue.row(OPEN, ["e", "/other", "4-5-6", "99", 9])
+
+    assert (again.lake, again.lake_id, str(again.xid), again.id) == ("/lake", "1-2-3", "17", 4)
+
+
+@pytest.mark.parametrize("name", [None, "", " ", "-e", "e" * 201])
+def test_an_invalid_name_is_refused(queue: Queue, name: str | None) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="the name of an export is"):
+        queue.row(OPEN, [name, "/lake", "1-2-3", "0", 0])
+
+
+# unlock_export: messages.unlock_export: releases an export for another session.
+
+
+def test_another_session_may_lock_it_then(own_queue: Queue, own_database: Database) -> None:
+    second = Queue(own_database.connect())
+    own_queue.conn.execute("SET ROLE messages_operator")
+    own_queue.call("lock_export", "n")
+
+    assert second.call("unlock_export", "n") is False
+    assert own_queue.call("unlock_export", "n") is True
+    assert second.call("lock_export", "n") is True

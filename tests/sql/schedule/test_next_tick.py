@@ -1,0 +1,403 @@
+"""The next and the latest ticks of a schedule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from zoneinfo import ZoneInfo
+
+import pytest
+from cronsim import CronSim
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg import errors
+
+from tests.sql.queue import Queue
+
+# next_tick: messages.next_tick: when a cron expression ticks next, in a time zone.
+
+BERLIN = "Europe/Berlin"
+# Changes of the clocks by an hour, by half of one, at midnight, in the south, twice in a month, and by a whole skipped day.
+ZONES = [
+    BERLIN,
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "America/Sao_Paulo",
+    "Africa/Cairo",
+    "Africa/Casablanca",
+    "Asia/Kathmandu",
+    "Pacific/Apia",
+    "UTC",
+]
+
+
+def ticks(queue: Queue, cron: str, after: datetime, zone: str = "UTC", count: int = 1) -> list[datetime]:
+    """Return the next ticks."""
+    found = []
+    for _ in range(count):
+        after = queue.call("next_tick", cron, zone, after)
+        found.append(after)
+    return found
+
+
+def tick(queue: Queue, cron: str, after: str, zone: str = "UTC") -> str:
+    """Return the next tick as the clocks of the zone show it. `after` is a time of that zone, or has its offset."""
+    moment = datetime.fromisoformat(after)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=ZoneInfo(zone))
+    (found,) = ticks(queue, cron, moment, zone)
+    return found.astimezone(ZoneInfo(zone)).isoformat(timespec="minutes")
+
+
+@pytest.mark.parametrize(
+    ("cron", "after", "expected"),
+    [
+        ("* * * * *", "2026-01-31T23:59", "2026-02-01T00:00+00:00"),
+        ("*/15 * * * *", "2026-01-01T00:14:59.999999", "2026-01-01T00:15+00:00"),
+        ("*/15 * * * *", "2026-01-01T00:15", "2026-01-01T00:30+00:00"),
+        ("5,35 8-10/2 * * *", "2026-01-01T08:35", "2026-01-01T10:05+00:00"),
+        ("0 0 1 1 *", "2026-01-01T00:00", "2027-01-01T00:00+00:00"),
+        ("0 9 * * mon-fri", "2026-11-20T09:00", "2026-11-23T09:00+00:00"),
+        ("0 9 * * 7", "2026-11-21T00:00", "2026-11-22T09:00+00:00"),
+        ("0 9 * * SUN", "2026-11-21T00:00", "2026-11-22T09:00+00:00"),
+        ("0 9 * * 5-7", "2026-11-20T10:00", "2026-11-21T09:00+00:00"),
+        ("0 0 * FEB,apr *", "2026-02-28T00:00", "2026-04-01T00:00+00:00"),
+        ("0 0 29 2 *", "2026-01-01T00:00", "2028-02-29T00:00+00:00"),
+        ("0 0 29 2 *", "2096-03-01T00:00", "2104-02-29T00:00+00:00"),
+        ("0 0 L * *", "2026-02-01T00:00", "2026-02-28T00:00+00:00"),
+        ("0 0 $ 2 *", "2028-02-01T00:00", "2028-02-29T00:00+00:00"),
+        ("10/20 * * * *", "2026-01-01T00:30", "2026-01-01T00:50+00:00"),
+        ("@hourly", "2026-01-01T00:30", "2026-01-01T01:00+00:00"),
+        ("@daily", "2026-01-01T00:00", "2026-01-02T00:00+00:00"),
+        ("@midnight", "2026-01-01T00:00", "2026-01-02T00:00+00:00"),
+        ("@weekly", "2026-01-01T00:00", "2026-01-04T00:00+00:00"),
+        ("@monthly", "2026-01-01T00:00", "2026-02-01T00:00+00:00"),
+        ("@yearly", "2026-01-01T00:00", "2027-01-01T00:00+00:00"),
+        ("@annually", "2026-01-01T00:00", "2027-01-01T00:00+00:00"),
+        ("  0\t9  * *  * ", "2026-01-01T00:00", "2026-01-01T09:00+00:00"),
+    ],
+)
+def test_the_next_tick_is_the_first_match_after_the_given_time(
+    queue: Queue, cron: str, after: str, expected: str
+) -> None:
+    assert tick(queue, cron, after) == expected
+
+
+def test_a_day_matches_by_month_or_by_week_if_both_are_given(queue: Queue) -> None:
+    found = ticks(queue, "0 0 13 * fri", datetime(2026, 11, 1, tzinfo=UTC), count=4)
+
+    assert [each.day for each in found] == [6, 13, 20, 27]
+
+
+def test_a_day_must_match_both_if_one_of_them_begins_with_a_star(queue: Queue) -> None:
+    found = ticks(queue, "0 0 */10 * fri", datetime(2026, 1, 1, tzinfo=UTC), count=3)
+
+    assert [each.date().isoformat() for each in found] == ["2026-05-01", "2026-07-31", "2026-08-21"]
+
+
+@pytest.mark.parametrize("cron", ["0 0 30 2 *", "0 0 31 2,4,6,9,11 *", "0 0 31 4 */1"])
+def test_a_day_that_never_occurs_is_null_after_a_bounded_search(queue: Queue, cron: str) -> None:
+    began = queue.value("SELECT clock_timestamp()")
+
+    assert ticks(queue, cron, datetime(2026, 1, 1, tzinfo=UTC)) == [None]
+    assert queue.value("SELECT clock_timestamp() - %s < interval '30 s'", [began]) is True
+
+
+def test_a_day_that_occurs_once_in_forty_years_is_found(queue: Queue) -> None:
+    # A Sunday, 29 February, past the year 2100 that is no leap year.
+    assert tick(queue, "0 0 29 2 */7", "2088-02-29T00:00") == "2128-02-29T00:00+00:00"
+
+
+# Intervals
+
+
+@pytest.mark.parametrize(
+    ("cron", "after", "expected"),
+    [
+        ("30 seconds", "2026-01-01T00:00:29.9Z", "2026-01-01T00:00:30Z"),
+        ("30 seconds", "2026-01-01T00:00:30Z", "2026-01-01T00:01:00Z"),
+        ("1 second", "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:01Z"),
+        ("90 seconds", "1970-01-01T00:01:30Z", "1970-01-01T00:03:00Z"),
+    ],
+)
+def test_an_interval_ticks_at_multiples_since_the_epoch(queue: Queue, cron: str, after: str, expected: str) -> None:
+    found = ticks(queue, cron, datetime.fromisoformat(after), BERLIN)
+
+    assert found == [datetime.fromisoformat(expected)]
+
+
+# Changes of the clocks
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize("cron", ["0 2 * * *", "30 2 * * *", "59 2 * * *", "30 2 29 3 *"])
+def test_a_skipped_fixed_time_ticks_at_the_first_moment_after_the_gap(queue: Queue, cron: str) -> None:
+    assert tick(queue, cron, "2026-03-28T12:00", BERLIN) == "2026-03-29T03:00+02:00"
+
+
+def test_several_times_in_one_gap_tick_once(queue: Queue) -> None:
+    found = ticks(queue, "0,20,40 2,3 * * *", datetime(2026, 3, 29, 0, 59, tzinfo=UTC), BERLIN, count=3)
+
+    assert [each.isoformat(timespec="minutes") for each in found] == [
+        f"2026-03-29T01:{minute}+00:00" for minute in ("00", "20", "40")
+    ]
+
+
+def test_a_fixed_time_that_occurs_twice_ticks_the_first_time_only(queue: Queue) -> None:
+    first, second = ticks(queue, "30 2 * * *", datetime(2026, 10, 24, 12, tzinfo=UTC), BERLIN, count=2)
+
+    assert first == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    assert second == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
+
+
+def test_hourly_expressions_tick_in_every_hour_that_passes(queue: Queue) -> None:
+    for day in (datetime(2026, 3, 28, 20, tzinfo=UTC), datetime(2026, 10, 24, 20, tzinfo=UTC)):
+        found = ticks(queue, "0 * * * *", day, BERLIN, count=12)
+
+        assert found == [day + timedelta(hours=n) for n in range(1, 13)]
+
+
+@pytest.mark.every_server
+def test_a_gap_at_midnight_moves_the_beginning_of_the_day(queue: Queue) -> None:
+    assert tick(queue, "@daily", "2018-11-03T12:00", "America/Sao_Paulo") == "2018-11-04T01:00-02:00"
+
+
+@pytest.mark.every_server
+def test_a_skipped_day_ticks_when_the_next_one_begins(queue: Queue) -> None:
+    assert tick(queue, "0 12 30 12 *", "2011-12-01T00:00", "Pacific/Apia") == "2011-12-31T00:00+14:00"
+
+
+# Invalid expressions
+
+
+def test_an_unreadable_expression_is_refused_with_the_fix(queue: Queue) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match='cron: hour is "25"') as caught:
+        tick(queue, "0 25 * * *", "2026-01-01T00:00")
+
+    assert str(caught.value.diag.message_hint).startswith("use * or 0 to 23")
+
+
+@pytest.mark.every_server
+def test_an_unknown_time_zone_is_refused(queue: Queue) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match='time zone "Mars/Base" not recognized'):
+        ticks(queue, "@daily", datetime(2026, 1, 1, tzinfo=UTC), "Mars/Base")
+
+
+# Comparisons with other implementations
+
+
+def field(low: int, high: int) -> st.SearchStrategy[str]:
+    """A field of a cron expression."""
+    number = st.integers(low, high)
+    # The other one takes 3-3/2 for 3/2.
+    rising = st.lists(number, min_size=2, max_size=2, unique=True).map(sorted)
+    step = st.integers(1, high)
+    item = st.one_of(
+        st.just("*"),
+        number.map(str),
+        rising.map(lambda r: f"{r[0]}-{r[1]}"),
+        step.map(lambda s: f"*/{s}"),
+        st.tuples(rising, step).map(lambda t: f"{t[0][0]}-{t[0][1]}/{t[1]}"),
+    )
+    return st.one_of(st.just("*"), item, st.lists(item, min_size=1, max_size=3).map(",".join))
+
+
+CRONS = st.tuples(
+    field(0, 59), field(0, 23), field(1, 31) | st.just("L"), field(1, 12) | st.just("feb"), field(0, 7) | st.just("sun")
+).map(" ".join)
+MOMENTS = st.datetimes(datetime(1990, 1, 1), datetime(2090, 1, 1)).map(lambda moment: moment.replace(tzinfo=UTC))  # noqa: DTZ001
+
+
+@given(cron=CRONS, after=MOMENTS)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_it_agrees_with_another_implementation(queue: Queue, cron: str, after: datetime) -> None:
+    try:
+        expected = next(CronSim(cron, after), None)
+    except Exception:  # noqa: BLE001 - it refuses some of the days that never occur
+        expected = None
+
+    assert ticks(queue, cron, after) == [expected]
+
+
+# Expressions that tick within a few days, so that walking minute by minute ends.
+NEAR = st.tuples(field(0, 59), field(0, 23), st.just("*"), st.just("*"), field(0, 7)).map(" ".join)
+
+
+def changes(zone: str) -> list[datetime]:
+    """Return the hours after which the clocks of a zone change, by comparing the days first."""
+    days = [datetime(2005, 1, 1, tzinfo=UTC) + timedelta(days=n) for n in range(365 * 20)]
+    offsets = [day.astimezone(ZoneInfo(zone)).utcoffset() for day in days]
+    hours = [
+        day + timedelta(hours=n)
+        for day, before, after in zip(days, offsets, offsets[1:], strict=False)
+        if before != after
+        for n in range(24)
+    ]
+    moved = timedelta(hours=1)
+    return [
+        hour
+        for hour in hours
+        if hour.astimezone(ZoneInfo(zone)).utcoffset() != (hour + moved).astimezone(ZoneInfo(zone)).utcoffset()
+    ]
+
+
+CHANGES = {zone: changes(zone) for zone in ZONES if zone not in ("UTC", "Asia/Kathmandu")}
+
+
+@pytest.mark.every_server
+@given(
+    cron=NEAR,
+    moment_of_change=st.sampled_from([(zone, moment) for zone, moments in CHANGES.items() for moment in moments]),
+    minutes=st.integers(-36 * 60, 6 * 60),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_around_every_change_of_clocks_it_agrees_with_a_walk_through_all_minutes(
+    queue: Queue, cron: str, moment_of_change: tuple[str, datetime], minutes: int
+) -> None:
+    zone, change = moment_of_change
+    after = change + timedelta(minutes=minutes)
+
+    expected = list(islice(walk(cron, after, zone), 4))
+
+    assert ticks(queue, cron, after, zone, len(expected)) == expected
+
+
+# Clocks are set back by less.
+REPEATED = timedelta(hours=4)
+
+
+def walk(cron: str, after: datetime, zone: str, days: int = 9) -> Iterator[datetime]:
+    """Yield the ticks by reading the local time at every minute, for some days."""
+    minute, hour, _, _, weekday = (set(_numbers(f, n)) for f, n in zip(cron.split(), (59, 23, 31, 12, 7), strict=True))
+    weekday = {each % 7 for each in weekday}
+    fixed = not any(each.startswith("*") for each in cron.split()[:2])
+    clocks = ZoneInfo(zone)
+    # Ticks shortly before `after` are needed too: they show whether a local time occurred already.
+    shown: set[datetime] = set()
+    at = after.replace(second=0, microsecond=0) - REPEATED
+    before = (at - timedelta(minutes=1)).astimezone(clocks).replace(tzinfo=None)
+    while at < after + timedelta(days=days):
+        local = at.astimezone(clocks).replace(tzinfo=None)
+        due = [local]
+        if fixed and local > before + timedelta(minutes=1):  # set forward: skipped times are due as well
+            due += [before + timedelta(minutes=n) for n in range(1, int((local - before).total_seconds()) // 60)]
+        if fixed:
+            due = [each for each in due if each not in shown]
+            shown.update(due)
+        if at > after and any(
+            each.minute in minute and each.hour in hour and each.isoweekday() % 7 in weekday for each in due
+        ):
+            yield at
+        at, before = at + timedelta(minutes=1), local
+
+
+def _numbers(text: str, high: int) -> Iterator[int]:
+    low = 1 if high in (31, 12) else 0
+    for item in text.split(","):
+        span, _, step = item.partition("/")
+        first, _, last = (f"{low}-{high}" if span == "*" else span).partition("-")
+        yield from range(int(first), int(last or first) + 1, int(step or 1))
+
+
+# next_ticks: messages.next_ticks: a preview of when an expression ticks.
+
+
+def next_ticks_ticks(queue: Queue, *arguments: object) -> list[datetime]:
+    marks = ", ".join(["%s"] * len(arguments))
+    return [row.at for row in queue.rows(f"SELECT t AS at FROM messages.next_ticks({marks}) AS t", arguments)]
+
+
+def test_it_returns_five_ticks_from_the_servers_time(queue: Queue) -> None:
+    queue.stop_clock("2026-11-16 09:00:00+00")
+
+    found = next_ticks_ticks(queue, "0 9 * * *", "Europe/Berlin")
+
+    assert found == [datetime(2026, 11, day, 8, tzinfo=UTC) for day in range(17, 22)]
+
+
+def test_it_returns_any_number_of_ticks_from_a_given_time(queue: Queue) -> None:
+    found = next_ticks_ticks(queue, "0 0 29 2 *", "UTC", 2, datetime(2026, 1, 1, tzinfo=UTC))
+
+    assert found == [datetime(2028, 2, 29, tzinfo=UTC), datetime(2032, 2, 29, tzinfo=UTC)]
+
+
+def test_a_day_that_never_occurs_has_none(queue: Queue) -> None:
+    assert next_ticks_ticks(queue, "0 0 30 2 *") == []
+
+
+@pytest.mark.parametrize("count", [0, 1001, None])
+def test_the_count_has_bounds(queue: Queue, count: int | None) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="count of next_ticks is") as caught:
+        next_ticks_ticks(queue, "@daily", "UTC", count)
+
+    assert caught.value.diag.message_hint == "use 1 to 1000"
+
+
+def test_next_ticks_an_unreadable_expression_is_refused_with_the_fix(queue: Queue) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match='cron: minute is "60"') as caught:
+        next_ticks_ticks(queue, "60 * * * *")
+
+    assert str(caught.value.diag.message_hint).startswith("use * or 0 to 59")
+
+
+@pytest.mark.parametrize(
+    ("zone", "fix"), [("+02:00", "or Etc/GMT-2"), ("CET", "like Europe/Berlin"), ("Mars/Base", "like UTC")]
+)
+def test_a_time_zone_that_a_schedule_may_not_have_is_refused(queue: Queue, zone: str, fix: str) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match=f'time_zone is "{re.escape(zone)}"') as caught:
+        next_ticks_ticks(queue, "@daily", zone)
+
+    assert fix in str(caught.value.diag.message_hint)
+
+
+# latest_ticks: messages.latest_ticks: the newest of many ticks, however long no one called.
+
+MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
+NEWEST = "SELECT messages.latest_ticks(%s, 'Europe/Berlin', %s, %s, %s)"
+
+
+def newest(queue: Queue, cron: str, first: datetime, until: datetime, count: int) -> list[datetime]:
+    found: list[datetime] = queue.value(NEWEST, [cron, first, until, count])
+    return found
+
+
+def test_up_to_the_limit_all_ticks_are_returned(queue: Queue) -> None:
+    hours = [MONDAY + timedelta(hours=n) for n in range(5)]
+
+    assert newest(queue, "0 * * * *", MONDAY, hours[-1], 5) == hours
+    assert newest(queue, "0 * * * *", MONDAY, hours[-1] + timedelta(minutes=59), 100) == hours
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_beyond_the_limit_the_newest_ticks_are_returned_the_oldest_first(queue: Queue, count: int) -> None:
+    until = MONDAY + timedelta(days=400, minutes=3)
+
+    found = newest(queue, "*/10 * * * *", MONDAY, until, count)
+
+    last = MONDAY + timedelta(days=400)
+    assert found == [last - timedelta(minutes=10 * n) for n in reversed(range(count))]
+
+
+def test_ticks_in_bursts_are_found_too(queue: Queue) -> None:
+    # Every minute of one hour a year.
+    found = newest(
+        queue, "* 12 1 1 *", datetime(2020, 1, 1, 11, tzinfo=UTC), datetime(2026, 1, 1, 11, 0, 30, tzinfo=UTC), 3
+    )
+
+    assert found == [
+        datetime(2025, 1, 1, 11, 58, tzinfo=UTC),
+        datetime(2025, 1, 1, 11, 59, tzinfo=UTC),
+        datetime(2026, 1, 1, 11, 0, tzinfo=UTC),
+    ]
+
+
+def test_ten_years_of_seconds_are_fast(queue: Queue) -> None:
+    until = MONDAY + timedelta(days=3650)
+    began = queue.value("SELECT clock_timestamp()")
+
+    found = newest(queue, "1 second", MONDAY, until, 2)
+
+    assert found == [until - timedelta(seconds=1), until]
+    assert queue.value("SELECT clock_timestamp() - %s < interval '30 s'", [began]) is True

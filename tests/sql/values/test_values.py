@@ -1,0 +1,242 @@
+"""Small functions over values: time, text, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from tests.durations import DURATIONS
+from tests.server.postgres import Database
+from tests.sql.queue import Queue
+
+# now: messages.now: the clock of the queue.
+
+FAKE = datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC)
+
+
+@pytest.fixture
+def member(database: Database) -> Iterator[Queue]:
+    """A connection of a user that is only a worker."""
+    conn = database.connect()
+    conn.execute("CREATE ROLE test_member IN ROLE messages_worker")
+    conn.execute("SET SESSION AUTHORIZATION test_member")
+    yield Queue(conn)
+    conn.execute("RESET SESSION AUTHORIZATION")
+    conn.execute("DROP ROLE test_member")
+
+
+def test_it_is_the_servers_clock(queue: Queue) -> None:
+    before, now, after = queue.row("SELECT clock_timestamp() AS a, messages.now() AS b, clock_timestamp() AS c")
+
+    assert before <= now <= after
+
+
+def test_it_advances_within_a_transaction(queue: Queue) -> None:
+    with queue.conn.transaction():
+        assert queue.call("now") < queue.call("now")
+
+
+def test_the_owner_may_stop_it_for_a_test(queue: Queue) -> None:
+    queue.conn.execute("SELECT set_config('messages.fake_now', %s, false)", [FAKE.isoformat()])
+
+    assert queue.call("now") == queue.call("now") == FAKE
+
+
+@pytest.mark.parametrize("unset", ["SET messages.fake_now = ''", "RESET messages.fake_now"])
+def test_without_the_setting_it_advances_again(queue: Queue, unset: str) -> None:
+    queue.later("-10 years")
+
+    queue.conn.execute(unset.encode())
+
+    assert queue.value("SELECT messages.now() > clock_timestamp() - interval '1 minute'") is True
+
+
+def test_a_worker_cannot_change_it(member: Queue) -> None:
+    member.conn.execute("SELECT set_config('messages.fake_now', %s, false)", [FAKE.isoformat()])
+
+    assert abs(member.call("now") - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_a_worker_cannot_expire_the_locks_of_others_with_its_own_clock(queue: Queue, member: Queue) -> None:
+    published = queue.publish()
+    queue.claim()
+    member.conn.execute("SELECT set_config('messages.fake_now', %s, false)", [FAKE.isoformat()])
+
+    member.rows("SELECT * FROM messages.tick('daemon')")
+
+    assert queue.message(published).locked_by == "w"
+
+
+def test_a_worker_cannot_set_an_invalid_clock(member: Queue) -> None:
+    member.conn.execute("SET messages.fake_now = 'soon'")
+
+    assert member.call("now") is not None
+
+
+# like_patterns: messages.like_patterns: the patterns of LIKE by which topics are chosen.
+
+
+@pytest.mark.parametrize(
+    ("wanted", "topic", "found"),
+    [
+        ("a", "a", True),
+        ("a", "ab", False),
+        ("a*", "ab", True),
+        ("*", "anything", True),
+        ("a_", "ab", False),
+        ("a_*", "a_b", True),
+        ("a%", "ab", False),
+        ("a%*", "a%b", True),
+        ("a\\*", "a\\b", True),
+        ("a\\*", "ab", False),
+    ],
+)
+@pytest.mark.parametrize("standard", ["on", "off"])
+def test_only_a_star_at_the_end_stands_for_other_characters(
+    queue: Queue, wanted: str, topic: str, found: bool, standard: str
+) -> None:
+    queue.conn.execute(f"SET standard_conforming_strings = {standard}".encode())
+
+    assert queue.conn.execute("SELECT %s LIKE ANY (messages.like_patterns(%s))", [topic, [wanted]]).fetchone() == (
+        found,
+    )
+
+
+# format_interval: format_interval: durations as text for people.
+
+
+@pytest.mark.parametrize(("seconds", "shown"), DURATIONS)
+def test_one_unit_is_enough(queue: Queue, seconds: float, shown: str) -> None:
+    assert queue.value("SELECT messages.format_interval(make_interval(secs => %s))", [seconds]) == shown
+
+
+# is_printable: messages.is_printable: which names have only visible characters. All of Unicode, and its callers: security/test_names.py.
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize(
+    ("name", "is_printable"),
+    [
+        ("order-4711", True),
+        ("日本語", True),
+        ("", True),
+        ("a\tb", False),
+        ("a\u202eb", False),
+        ("a\u200b", False),
+        (None, None),
+    ],
+)
+def test_invisible_characters_are_found(queue: Queue, name: str | None, is_printable: bool | None) -> None:
+    assert queue.call("is_printable", name) is is_printable
+
+
+# the function is_within_size_limit
+
+VAST = "(SELECT jsonb_agg('1e131071'::jsonb) FROM generate_series(1, 300))"
+
+
+@pytest.mark.parametrize(
+    ("payload", "headers", "expected"),
+    [
+        ("'1'", "NULL", True),
+        ("NULL", "'{}'", True),
+        ("to_jsonb(repeat('a', 16777000))", "jsonb_build_object('a', repeat('a', 65000))", True),
+        (VAST, "NULL", False),
+        ("'1'", "'{\"a\": 1e131071}'", False),
+    ],
+)
+def test_only_contents_within_the_limit_may_be_published(
+    queue: Queue, payload: str, headers: str, expected: bool
+) -> None:
+    assert queue.value(f"SELECT messages.is_within_size_limit({payload}, {headers})") is expected
+
+
+# jsonb_to_array: messages.jsonb_to_array: the array that append extends.
+
+
+@pytest.mark.parametrize(
+    ("value", "array"),
+    [(1, [1]), (None, [None]), ({"a": 1}, [{"a": 1}]), ("x", ["x"]), ([], []), ([1, [2]], [1, [2]])],
+)
+def test_an_array_is_kept_and_anything_else_becomes_its_only_element(
+    queue: Queue, value: object, array: object
+) -> None:
+    assert queue.call("jsonb_to_array", Jsonb(value)) == array
+
+
+# replace_unprintable: messages.replace_unprintable: names that are older than the check of names, made valid for a live message.
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("order-4711", "order-4711"), ("\u202eevil\u200b", "?evil?"), ("a\x07b", "a?b"), ("é ü", "é ü"), (None, None)],
+)
+def test_an_invisible_character_becomes_a_question_mark(queue: Queue, name: str | None, expected: str | None) -> None:
+    assert queue.call("replace_unprintable", name) == expected
+    assert expected is None or queue.call("is_printable", expected)
+
+
+# jsonb_text_bytes, called by a constraint
+
+JSONB_TEXT_BYTES_VAST = 1073741823
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("""'{"a": "ä"}'""", 11),
+        ("'1e131071'", 131_072),
+        ("to_jsonb(repeat('a', 100000))", 100_002),
+        (r"to_jsonb(repeat(E'\x01', 100000))", 600_002),
+        ("(SELECT jsonb_agg('1e131071'::jsonb) FROM generate_series(1, 300))", 300 * 131_074),
+        ("(SELECT jsonb_agg('1e131071'::jsonb) FROM generate_series(1, 9000))", JSONB_TEXT_BYTES_VAST),
+        ("NULL", None),
+    ],
+)
+def test_it_counts_the_bytes_of_json_as_text(queue: Queue, value: str, expected: int | None) -> None:
+    assert queue.value(f"SELECT messages.jsonb_text_bytes({value})") == expected
+
+
+@pytest.mark.every_server
+def test_compressed_json_counts_with_its_full_text(queue: Queue) -> None:
+    queue.conn.execute("CREATE TEMPORARY TABLE given AS SELECT to_jsonb(repeat('a', 2000000)) AS json")
+
+    assert queue.value("SELECT messages.jsonb_text_bytes(json) FROM given") == 2_000_002
+
+
+# long_number_bytes, called by a constraint
+
+LONG_NUMBER_BYTES_VAST = 1073741823
+
+
+@pytest.mark.every_server
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("'1'", 0),
+        ("""'[1.5, "1e131071", true, null, 12345678901234567890]'""", 0),
+        ("'1e131071'", 131_072),
+        ("'-1e131071'", 131_073),
+        ("'1e-16383'", 16_385),
+        ("'0e-200'", 202),
+        ("""'{"a": [{"b": [1e200]}, 1e200]}'""", 402),
+        ("(SELECT jsonb_agg('1e131071'::jsonb) FROM generate_series(1, 128))", 128 * 131_072),
+        ("(SELECT jsonb_agg('1e131071'::jsonb) FROM generate_series(1, 129))", LONG_NUMBER_BYTES_VAST),
+        ("to_jsonb(repeat('a', 16777000))", 0),
+        ("to_jsonb(repeat('a', 16777300))", LONG_NUMBER_BYTES_VAST),
+        ("NULL", None),
+    ],
+)
+def test_the_text_of_long_numbers_is_counted(queue: Queue, value: str, expected: int | None) -> None:
+    assert queue.value(f"SELECT messages.long_number_bytes({value})") == expected
+
+
+@pytest.mark.every_server
+def test_compressed_numbers_count_with_their_full_text(queue: Queue) -> None:
+    queue.conn.execute("CREATE TEMPORARY TABLE given AS SELECT to_jsonb(repeat('a', 20000000)) AS json")
+
+    assert queue.value("SELECT messages.long_number_bytes(json) FROM given") == LONG_NUMBER_BYTES_VAST
