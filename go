@@ -4,7 +4,7 @@
   ./go demo [ARGUMENTS]    show pgrouse at work on a private PostgreSQL; arguments go to `pgrouse demo`
   ./go test [ARGUMENTS]    run the tests; arguments go to pytest
   ./go test --changed      run for a minute the tests that the change can affect, nearest first (`--changed=main`: since main)
-  ./go check [--fast]      check style, imports, types and migrations; with --fast all but the types, in seconds
+  ./go check [--fast]      check style, imports, types, migrations and contracts; with --fast all but the types, in seconds
   ./go bench [ARGUMENTS]   run the benchmarks, `--peers` beside other queues; arguments go to `python -m bench`
   ./go docs [--build]      build the documentation site and serve it on this machine; with --build only build it
   ./go release --dry-run   build sdist and wheel of the last commit into dist/, and try them in empty environments
@@ -146,9 +146,10 @@ def check(arguments: list[str]) -> NoReturn:
         ["ruff", "format", "--check", "."],
         ["lint-imports", "--no-cache"],
         ["squawk", *migrations],
+        ["python", "-m", "docs.generate", "--check"],
         *([] if "--fast" in arguments else types),
     ]
-    failed = [" ".join(each[:2]) for each in checks if not passes(each)]
+    failed = [" ".join(each[:3]) for each in checks if not passes(each)]
     if failed:
         sys.exit(f"go: failed: {', '.join(failed)}")
     sys.exit(0)

@@ -18,13 +18,23 @@ The functions that no role but the owner may call. Their signatures may change w
 docs/reference/protocol.md.
 """
 
-FUNCTION = re.compile(r"^((?:--.*\n)+CREATE OR REPLACE FUNCTION messages\.(\w+)[\s\S]*?^\$\$;)", re.MULTILINE)
+FUNCTION = re.compile(r"^((?:--.*\n)*CREATE OR REPLACE FUNCTION messages\.(\w+)[\s\S]*?^\$\$;)", re.MULTILINE)
+
+
+def rights() -> dict[str, list[str]]:
+    """Return the functions that some role may execute, and these roles, in the order of the grants."""
+    found: dict[str, list[str]] = {}
+    for role, functions in re.findall(
+        r"\['messages_(\w+)', 'EXECUTE ON FUNCTION ([^']+)'", (ROOT / "sql/grants.sql").read_text()
+    ):
+        for name in re.findall(r"messages\.(\w+)", functions):
+            found.setdefault(name, []).append(role)
+    return found
 
 
 def granted() -> set[str]:
     """Return the functions that some role may execute."""
-    grants = re.findall(r"EXECUTE ON FUNCTION ([^']+)'", (ROOT / "sql/grants.sql").read_text())
-    return {name for grant in grants for name in re.findall(r"messages\.(\w+)", grant)}
+    return set(rights())
 
 
 def functions() -> dict[str, str]:

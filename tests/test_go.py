@@ -68,8 +68,8 @@ class TestCheck:
     @pytest.mark.parametrize(
         ("arguments", "programs"),
         [
-            ([], ["ruff", "ruff", "lint-imports", "squawk", "mypy", "python"]),
-            (["--fast"], ["ruff", "ruff", "lint-imports", "squawk"]),
+            ([], ["ruff", "ruff", "lint-imports", "squawk", "python", "mypy", "python"]),
+            (["--fast"], ["ruff", "ruff", "lint-imports", "squawk", "python"]),
         ],
     )
     def test_fast_leaves_out_the_types(

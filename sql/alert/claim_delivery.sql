@@ -1,11 +1,18 @@
--- The next step of an alert deliverer: take new alerts, and return the one notification that its sink should be sent now.
--- Called by: the alerts loop of daemons and pgrouse alert run, one per sink; then settle_delivery. Only one deliverer serves a sink at a
--- time: the first caller holds the sink for p_hold, and each further call extends that. Another may take over after that, or at once if the
--- server process of the holder is gone; the fence then rejects what the former holder reports.
--- p_holder: the deliverer's name, unique among all daemons. p_rules: what the sink wants and when, see docs/reference/alerts.md.
--- Result: id NULL = nothing to send; ask again in wait_s seconds, or when something happens (NULL). held: another deliverer holds the sink.
--- Notifications come in the order of seq; one that was not settled is returned again, with the same id.
--- Locks: the row of the sink and its incidents, until the end of the transaction. Never call it in a longer one.
+-- Performs the next step of a deliverer: takes new alerts, and returns the one message to send to its sink now. Then
+-- call `messages.settle_delivery`.
+--
+-- Arguments: `p_holder`: the name of the deliverer, unique in the fleet. The first caller holds the sink for `p_hold`,
+-- and each further call extends that; another deliverer may take it when that time is over, or at once when the
+-- holder's server process is gone. `p_rules`: the rules of the sink, times in seconds: `group_by` (of `topic`,
+-- `result`, `fingerprint`), `wait`, `every`, `repeat`, `rate_limit_per_minute`, `digest_over`, `most`; and if it is
+-- restricted `on`, `topics`, `after`, `escalate_count`.
+-- Result: `held`: another deliverer holds the sink. `id` NULL: there is nothing to send; call again after `wait_s`
+-- seconds, or when `dead_message` or `alert` is notified (NULL: only then). Otherwise `message` for the receiver,
+-- `attempt`, and the `fence` to settle with.
+-- Errors: 55P03 if the rows could not be locked within 5 s.
+-- Locks: the sink's row and its incidents, until the transaction ends; never call it in a longer transaction.
+-- Repeat: safe: a message that was not settled is returned again, with the same id.
+-- Called by: the alerts loop of daemons and `pgrouse alert run`, one per sink.
 CREATE OR REPLACE FUNCTION messages.claim_delivery(
   p_sink text, p_type text, p_holder text, p_rules jsonb, p_hold interval,
   OUT held boolean, OUT fence bigint, OUT id uuid, OUT seq bigint, OUT attempt integer, OUT created_at timestamptz, OUT message jsonb,

@@ -1,11 +1,19 @@
--- List what is wrong now, as far as SQL can see it, each with a fix. The thresholds are in messages.alert_threshold.
--- Called by: update_conditions, pgrouse alert conditions, the doctor. Locks: nothing. Result: one row per kind and topic; topic NULL = it
--- is about none.
--- since: when it began to be wrong; of what has no time of its own, when watch first saw it. what says times, not ages: it stays the same
--- while nothing changes. Bounded: p_limit topics after p_after are checked for what waits, and of the other topics it returns what the last
--- ticks found; counts of the dead stop at their threshold.
--- no_worker uses is_handled: of workers outside the registry it sees only those that sleep armed or hold a message now.
--- snapshot_held needs pg_read_all_stats (migrate gives it to the owner if it may): without it the transactions of others are not seen.
+-- Returns what is wrong now, as far as SQL can see it: [alerts](alerts.md#what-is-reported) lists kinds and thresholds.
+--
+-- A topic without a worker is reported as `no_worker`, and not also as `backlog`. `no_worker` uses the rule of
+-- `messages.unhandled_topics`, and has the same limit. To see the transactions of other users, its owner needs
+-- `pg_read_all_stats`, which `pgrouse migrate` grants if it has the right to; without it, `snapshot_held` sees only
+-- those of its own user.
+--
+-- Result: one row per kind and topic; `topic` NULL = the condition is not about a topic. `since`: when the condition
+-- began; if that time is unknown, when `update_conditions` first saw it. `what` and `fix` are texts for people.
+-- Errors: none.
+-- Locks: none.
+-- Cost: it reads topics and their priorities, not all messages; counts of dead messages stop at their bound. It checks
+-- what waits (`no_worker`, `backlog`) in at most `p_limit` topics after `p_after`, and returns for the other topics
+-- what the last ticks found.
+-- Called by: update_conditions, `pgrouse alert conditions`, the doctor.
+-- Inside: `what` has times, not ages: it stays the same while nothing changes.
 CREATE OR REPLACE FUNCTION messages.conditions(p_after text DEFAULT '', p_limit integer DEFAULT 2000)
 RETURNS TABLE (kind text, topic text, since timestamptz, what text, fix text)
 LANGUAGE plpgsql

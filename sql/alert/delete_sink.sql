@@ -1,6 +1,11 @@
--- Delete a sink that is no longer configured, with its pending notifications.
--- Called by: operators (pgrouse alert forget). A sink that is still configured comes back as a new one.
--- Locks: its row and all that belongs to it. Result: whether there was such a sink.
+-- Deletes a sink that no configuration names any longer, and the messages waiting for it. A sink that is still
+-- configured comes back as a new one.
+--
+-- Result: whether there was such a sink.
+-- Errors: none.
+-- Locks: its row and all rows that belong to it.
+-- Repeat: safe.
+-- Called by: operators (`pgrouse alert forget`).
 CREATE OR REPLACE FUNCTION messages.delete_sink(p_sink text)
 RETURNS boolean
 LANGUAGE plpgsql

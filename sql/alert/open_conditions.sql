@@ -1,6 +1,11 @@
--- List what is wrong: the conditions that the last tick found, and the breakers that are open now. What conditions would list, for a few rows
--- that are read each second.
--- Called by: the web. Locks: nothing. Result: the worst first, then the oldest; at most 200. topic NULL = it is about none.
+-- Returns the conditions that the last tick found, and the breakers that are open now: what the dashboard shows as
+-- problems, for the price of a few rows. `level` is `warn` or `fail`, as [the doctor](doctor.md) reports the same
+-- condition.
+--
+-- Result: at most 200 rows, the worst first, then the oldest; `topic` NULL = the condition is not about a topic.
+-- Errors: none.
+-- Locks: none.
+-- Called by: the web, each second.
 CREATE OR REPLACE FUNCTION messages.open_conditions()
 RETURNS TABLE (kind text, level text, topic text, since timestamptz, what text, fix text)
 LANGUAGE sql

@@ -1,7 +1,12 @@
--- Send notifications to sinks once more, after what is queued there: those that were delivered or abandoned in the last p_since, or the one
--- with the given id.
--- Called by: operators (pgrouse alert replay). p_sink NULL: every sink. Locks: nothing but the rows it inserts. Result: how many.
--- Each is a new notification with its own id, so that receivers do not take it for a repetition; "replay_of" names the original.
+-- Sends messages to sinks once more, after the messages that wait there: those that were delivered or abandoned in the
+-- last `p_since`, or the one with a given id. Each has its own id and names the original message as `replay_of`.
+--
+-- Arguments: `p_sink`: only to this sink; NULL: to every sink.
+-- Result: how many.
+-- Errors: 22023 for a time outside of 1 s to 3650 days.
+-- Locks: the rows it inserts.
+-- Repeat: sends them once more.
+-- Called by: operators (`pgrouse alert replay`).
 CREATE OR REPLACE FUNCTION messages.replay_alerts(p_sink text DEFAULT NULL, p_since interval DEFAULT '1 hour', p_id uuid DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql

@@ -1,8 +1,11 @@
--- Record what happened to a notification that was sent to a sink.
--- Called by: the deliverer that got it from claim_delivery. p_error NULL: it was delivered, and so were its alerts. Else: the reason, and
--- either p_retry_in or p_abandon; later notifications of the sink wait for the retry, and continue when it is abandoned.
--- Locks: the row of the sink; the rows of the alerts it tells of. Result: false = rejected: another deliverer has taken over this sink, and
--- the notification may be sent a second time; or it was already settled.
+-- Records the outcome of a message. `p_error` NULL: it has arrived, and its alerts count as delivered. Otherwise the
+-- reason, and when to try again; later messages of the sink wait for that, and continue when the message is abandoned.
+--
+-- Result: false = refused: another deliverer now holds this sink, or the message is already settled.
+-- Errors: 55P03 if the rows could not be locked within 5 s.
+-- Locks: the sink's row, the rows of the alerts that the message reports.
+-- Repeat: safe.
+-- Called by: the deliverer that got it from claim_delivery.
 CREATE OR REPLACE FUNCTION messages.settle_delivery(
   p_sink text, p_fence bigint, p_id uuid, p_error text DEFAULT NULL, p_retry_in interval DEFAULT '1 minute', p_abandon boolean DEFAULT false
 )

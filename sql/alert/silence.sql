@@ -1,7 +1,17 @@
--- Silence matching alerts for a while. They are counted meanwhile; what is still wrong afterwards is reported then.
--- Called by: operators (pgrouse alert silence add, the page of dead letters). Locks: nothing but the row it inserts. Result: its id.
--- p_kind: dead_message, breaker, or the kind of a condition. p_topic: a name, or a pattern in which * stands for any characters.
--- NULL matches everything; one of the three is required. p_for or p_until, not both.
+-- Suppresses the delivery of matching alerts for a while. They are still counted; problems that continue after the
+-- silence are reported then.
+--
+-- The table `messages.silence` has one row for each: `id`, `kind`, `topic`, `error_fingerprint`, `until`, `reason`,
+-- `created_at`, `created_by`, `ended_at` (when it was removed). Rows are deleted a month after their end.
+--
+-- Arguments: `p_kind`: `dead_message`, `breaker`, or the kind of a condition. `p_topic`: a name, or a pattern in which
+-- `*` stands for any characters. An argument that is NULL matches everything; one of the three has to be given. `p_for`
+-- or `p_until`, not both.
+-- Result: the number of the silence.
+-- Errors: 22004 if nothing is given to match, 22023 for an invalid end.
+-- Locks: the row it inserts.
+-- Repeat: creates a second silence.
+-- Called by: operators (`pgrouse alert silence add`, the page of dead letters).
 CREATE OR REPLACE FUNCTION messages.silence(
   p_kind              text        DEFAULT NULL,
   p_topic             text        DEFAULT NULL,

@@ -1,6 +1,9 @@
--- Until when a matching alert is silenced.
--- Called by: create_delivery, close_incidents, pgrouse alert list. Locks: nothing. Result: the latest end of the silences that match; NULL
--- = it is not silenced.
+-- Returns until when such an alert is silenced.
+--
+-- Result: the latest end of the matching silences; NULL = the alert is not silenced.
+-- Errors: none.
+-- Locks: none.
+-- Called by: create_delivery, close_incidents, `pgrouse alert list`.
 CREATE OR REPLACE FUNCTION messages.silenced_until(p_kind text, p_topic text, p_error_fingerprint text)
 RETURNS timestamptz
 LANGUAGE sql

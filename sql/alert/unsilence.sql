@@ -1,5 +1,10 @@
--- End a silence early: what it held back and is still wrong is reported within seconds.
--- Called by: operators (pgrouse alert silence remove). Locks: the silence's row. Result: whether there was such an active silence.
+-- Ends a silence early. Problems that it held back and that still continue are reported within some seconds.
+--
+-- Result: whether there was such a silence that had not ended.
+-- Errors: none.
+-- Locks: its row.
+-- Repeat: safe.
+-- Called by: operators (`pgrouse alert silence remove`).
 CREATE OR REPLACE FUNCTION messages.unsilence(p_id bigint)
 RETURNS boolean
 LANGUAGE plpgsql

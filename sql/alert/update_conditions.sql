@@ -1,8 +1,11 @@
--- Compare messages.conditions with the last run, and raise an alert when a condition begins and when it ends, as rows of the outbox.
--- Called by: tick, so that it works without any daemon; the rows wait for a deliverer. Locks: a row of messages.mutex for its transaction,
--- so that only one of several ticks does it. Result: how many conditions began or ended.
--- Bounded: a run checks what waits in at most p_limit topics, the next one in those behind them.
--- A listener counts as degraded when it has been so for alert_threshold.listener_for. Breakers raise their own alerts: see announce_breaker.
+-- Evaluates the `messages.conditions` and raises one alert when a condition begins and one when it ends, as rows of
+-- `messages.alert`. A listener counts as degraded when it has been degraded for `listener_for`; a breaker raises its
+-- own alerts. A call checks what waits in at most `p_limit` topics; the next call continues behind them.
+--
+-- Result: how many began or ended.
+-- Errors: none.
+-- Locks: a row of `messages.mutex`: if several sessions call it at once, only one does the work.
+-- Called by: tick, so that it works without any daemon.
 CREATE OR REPLACE FUNCTION messages.update_conditions(p_limit integer DEFAULT 2000)
 RETURNS bigint
 LANGUAGE plpgsql

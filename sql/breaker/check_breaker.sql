@@ -1,5 +1,9 @@
--- Find the first problem of a breaker policy, and how to fix it.
--- Called by: the trigger of messages.topic. Locks: nothing. Result: problem NULL = it is valid.
+-- Returns what is wrong with a breaker policy, and how to fix it.
+--
+-- Result: `problem` NULL = it is valid.
+-- Errors: none.
+-- Locks: none.
+-- Called by: the trigger of messages.topic.
 CREATE OR REPLACE FUNCTION messages.check_breaker(p_policy jsonb, OUT problem text, OUT hint text)
 LANGUAGE plpgsql
 STABLE

@@ -1,5 +1,11 @@
--- Update all breakers, and delete those of topics that no longer have one. If such a breaker was open, announce that it closed.
--- Called by: tick. Locks: as update_breaker; a breaker that a settle is updating is left to the next tick. Result: how many breakers are open.
+-- Updates the breakers of all topics: counts ended attempts, opens and closes breakers. Every settle of a topic with a
+-- breaker does that too; this function handles what was left over. It deletes the breakers of topics that no longer
+-- have one, and announces that those which were open are closed.
+--
+-- Result: how many breakers are open.
+-- Errors: none.
+-- Locks: the rows of `messages.breaker`, without waiting.
+-- Called by: tick.
 CREATE OR REPLACE FUNCTION messages.update_breakers()
 RETURNS bigint
 LANGUAGE plpgsql

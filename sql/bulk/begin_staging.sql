@@ -1,8 +1,12 @@
--- Begin to stage rows of a job: COPY them into messages.publish_stage with the number that this returns, then pass the number to
--- publish_staged.
--- Called by: publishers, once for each task that stages, and again when a task is repeated: only the numbers given to publish_staged count.
--- Result: a random number, valid for a day; NULL = the job is already published, there is nothing to stage.
--- Errors: 42501 the job is another user's. Locks: nothing.
+-- Begins staging rows of a job.
+--
+-- Result: the number under which to stage rows, valid for a day. NULL: the job is already published.
+-- Errors: 22023 for an invalid key: a key is 1 to 200 printable characters. 42501: another user published the job.
+-- Locks: none.
+-- Repeat: safe: each call returns another number, and rows staged under a number that is never published are deleted
+-- after a day. Rows are staged only under numbers that the same user got.
+-- Called by: publishers, once for each task that stages, and again when a task is repeated: only the numbers given to
+-- publish_staged count.
 CREATE OR REPLACE FUNCTION messages.begin_staging(p_job text)
 RETURNS uuid
 LANGUAGE plpgsql

@@ -1,7 +1,11 @@
--- Delete what the caller staged and will not publish, or has published.
--- Called by: publishers, when a job fails; publish_staged. Rows that another user staged are not touched.
--- Locks: the rows it deletes; or the whole staging table until the transaction ends, if no other session uses it: a TRUNCATE takes no time,
--- whatever the size. Result: how many attempts were deleted.
+-- Deletes staged rows that will not be published. Rows that another user staged are not touched.
+--
+-- Result: how many of the numbers were known.
+-- Errors: none.
+-- Locks: the rows it deletes; or the whole stage until the transaction ends, if no other session uses it: a TRUNCATE
+-- takes no time, whatever the size.
+-- Repeat: safe.
+-- Called by: publishers, when a job fails; publish_staged.
 CREATE OR REPLACE FUNCTION messages.delete_staged(p_attempts uuid[])
 RETURNS bigint
 LANGUAGE plpgsql

@@ -1,7 +1,9 @@
--- List the rows of one of the caller's jobs that were not published, page by page.
--- Called by: publishers. Locks: nothing. p_after: the nth of the last row of the page before.
--- Result: nth numbers them; why each was not published; given: its columns as they were given, JSON as text and bytes as base64.
--- Errors: 42501 the job is another user's.
+-- Returns the rows of a job of the caller that were not published, page by page: `p_after` is the last `nth` of the
+-- previous page. `given` contains the columns as they were given, JSON as text and bytes as base64.
+--
+-- Errors: 42501: the job belongs to another user. 22023 for an invalid key.
+-- Locks: none.
+-- Called by: publishers.
 CREATE OR REPLACE FUNCTION messages.job_rejected(p_job text, p_after bigint DEFAULT 0, p_limit integer DEFAULT 1000)
 RETURNS TABLE (nth bigint, reason text, given jsonb)
 LANGUAGE sql

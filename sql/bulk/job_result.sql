@@ -1,6 +1,8 @@
--- The result of one of the caller's jobs.
--- Called by: publishers. Locks: nothing. Result: as publish_staged's; no row: it was not published, or so long ago that it was pruned.
--- Errors: 42501 the job is another user's.
+-- Returns the outcome of a job of the caller; no row if it was not published, or so long ago that it was pruned.
+--
+-- Errors: 42501: the job belongs to another user. 22023 for an invalid key.
+-- Locks: none.
+-- Called by: publishers.
 CREATE OR REPLACE FUNCTION messages.job_result(p_job text)
 RETURNS TABLE (published bigint, ignored bigint, dropped bigint, rejected bigint, published_at timestamptz)
 LANGUAGE sql

@@ -1,15 +1,31 @@
--- Publish what was staged for a job: everything becomes visible at once, and only once however often this is called.
--- Called by: publishers, when all tasks have staged. p_attempts: from each task the number of its last staging; p_counts: how many rows it
--- staged with that number, including those that it rejected itself. What was staged for the job with other numbers is deleted.
--- p_max_rejected: if more rows are rejected than that, nothing is published; NULL = no limit.
--- Rejected, each with its reason: rows whose topic does not accept publishes, that are larger than their topic permits, whose key is waiting or
--- held (on_conflict error), that cannot be appended. If a topic is full or its publish_rate is used up, the whole job fails.
--- Result: how many were published (on_conflict replace and append included), ignored (an ignored or held key), dropped (full topics that
--- drop), rejected; is_repeat: the job was published by an earlier call, and these are its numbers.
--- Errors: PGR01, PGR02 as every INSERT; PGR06 rows are missing: the server crashed meanwhile (the stage is not in the WAL), or a day has
--- passed; PGR07 too many rows are rejected; 42501 the job, or what was staged, is another user's. Nothing is published then, and the stage
--- stays.
--- Locks: the job, so that a second call waits for the first; the attempts; what an INSERT of the messages locks; the stage, for a moment.
+-- Publishes everything that was staged for a job, in the caller's transaction. `p_counts` contains the number of rows
+-- staged under each of `p_attempts`; rows staged for the job under other numbers are deleted. The policies of the
+-- topics apply.
+--
+-- Some rows are rejected, each with its reason, and the others are published anyway. A row is rejected if it was staged
+-- with a `reason`, if its topic does not accept publishes, if it is larger than `max_payload_bytes`, if a waiting
+-- message has its key or a message holds it (`on_conflict` error), or if it cannot be appended.
+--
+-- If several rows have the same key, those with `on_conflict` error and ignore come first: the first of them is
+-- published. Those with replace and append come after them, as one message: it has the channel, the priority,
+-- `available_at` and `max_attempts` of the first of them, the content of the last one with replace, what is appended
+-- after that one, and the expiry of the last. Rows with replace and append are published key by key, and so are rows
+-- with keys in topics that have a `key_ttl`, subscribers, or both `max_depth` and `on_full = 'drop'`; all others go in
+-- one statement. The time grows with the number of rows, with every `on_conflict`.
+--
+-- Result: how many rows were `published`, `ignored` (a waiting message has their key, or a message holds it), `dropped`
+-- (their topic is full and drops), `rejected`; `is_repeat`: the job was published before, and these are the counts from
+-- that time.
+-- Errors: PGR01, PGR02: a topic is full, or its `publish_rate` is used up: the whole job is refused. PGR06: rows are
+-- missing: the server crashed in the meantime (the stage is not in the WAL), or a day has passed; stage the job again.
+-- PGR07: more rows than `p_max_rejected` are rejected. 42501: the job, or what was staged, belongs to another user.
+-- 22023: lists of different lengths, or an invalid key. Nothing is published then, and the staged rows are kept.
+-- Locks: the job: a second call waits for the first, and then returns the outcome of the first. Whatever an INSERT of
+-- the messages locks: first the keys of the one statement, then those that are published key by key, each in the order
+-- of topics and keys. The stage, until the transaction ends, if it is large and no other session uses it. Use READ
+-- COMMITTED.
+-- Repeat: safe. A job is remembered for as long as the archive keeps messages by default, and for at least 30 days.
+-- Called by: publishers, when all tasks have staged.
 CREATE OR REPLACE FUNCTION messages.publish_staged(
   p_job text, p_attempts uuid[], p_counts bigint[], p_max_rejected bigint DEFAULT NULL,
   OUT published bigint, OUT ignored bigint, OUT dropped bigint, OUT rejected bigint, OUT published_at timestamptz, OUT is_repeat boolean

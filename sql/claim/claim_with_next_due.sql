@@ -1,16 +1,17 @@
--- Lock a batch of ready messages for a worker, and say what limits held back and when the next message is due.
--- Called by: workers that sleep until something is due. claim is the same without what comes last, and describes the arguments.
--- Within a topic (and within a channel) lower priority numbers go first, then the longest available.
--- Locks: the rows, skipping those that others hold; for topics and channels with limits, what topic_slots and channel_slots lock.
--- Result: the messages in the order of the walk, each with the claim_id that every settle must show; then one row without an id, always:
--- held_back: the ready messages that it skipped because of a limit or a pause, as {"topic <topic>": time} for a topic as a whole and
--- {"channels <topic>": time} for some of its channels; the time says when to look again, null = when something is settled or a policy
--- changes, at an unknown time. NULL = nothing was held back.
--- next_due_s: the seconds until a message of these topics is due, as next_due computes it: it looks beyond what was held back. NULL = none
--- waits for a time, or something was claimed, or p_look_ahead is false.
--- It is a row since a function that returns rows can return nothing else; as an array, claimed messages would be slower to read.
--- Plan shape: first the row addresses, then an UPDATE by address, one by one in their order (ctid = ANY would sort them by address).
--- A join against a CTE would become a hash join over the whole table once its plan is generic.
+-- Does the same as `messages.claim`, for workers that sleep until something is due: it also returns [what limits hold
+-- back](#what-limits-hold-back), and when the next message is due.
+--
+-- Arguments: as `claim`. `p_look_ahead`: false = do not look for the next due message.
+-- Result: the messages, and after them always one row without an `id`, of the type `messages.claimed_or_due`: its
+-- `held_back` and `next_due_s` say [what limits hold back](#what-limits-hold-back), and when the next message is due.
+-- Errors: as `messages.claim`.
+-- Locks: as `messages.claim`.
+-- Repeat: as `messages.claim`.
+-- Called by: workers that sleep until something is due.
+-- Inside: It is a row since a function that returns rows can return nothing else; as an array, claimed messages would
+-- be slower to read. Plan shape: first the row addresses, then an UPDATE by address, one by one in their order (ctid =
+-- ANY would sort them by address). A join against a CTE would become a hash join over the whole table once its plan is
+-- generic.
 CREATE OR REPLACE FUNCTION messages.claim_with_next_due(
   p_worker         text,
   p_topics         text[],

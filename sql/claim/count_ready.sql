@@ -1,6 +1,12 @@
--- Count the messages that a claim could consider now: not locked, due, and not expired. Limits and pauses may still hold some back.
--- Called by: consume on Spark, which processes as many messages as there were at its start, and ends. Locks: nothing.
--- It reads every ready row of the topics, by the indexes that claims use.
+-- Counts the messages that a claim could consider now: those that are neither locked, nor due later, nor expired. A
+-- limit or a pause may hold some of them back.
+--
+-- Result: how many.
+-- Errors: none.
+-- Locks: none.
+-- Cost: it reads every ready row of these topics.
+-- Repeat: it only reads.
+-- Called by: consume on Spark, which processes as many messages as there were at its start, and ends.
 CREATE OR REPLACE FUNCTION messages.count_ready(p_topics text[])
 RETURNS bigint
 LANGUAGE plpgsql

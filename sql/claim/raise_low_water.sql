@@ -1,18 +1,21 @@
--- Move the marks from which claims read, so that a claim does not walk over index entries of messages that are gone.
--- Called by: tick, and by daemons about once a second. Locks: low_water_mark as its guard (returns if held), then rows of low_water,
--- skipping those that a settle has locked.
--- Result: how many places have a mark now.
+-- Raises the marks from which claims read, in the places where finding the first message takes longer than `p_slow`;
+-- see [the decision](../decisions/0001-low-water-on-the-server.md). Daemons also call it about once a second while
+-- messages are processed.
 --
--- The channels of a topic have one mark together, as the place with the priority -1 (see channel_low_water).
--- A place gets a mark only while finding its first ready message takes long; a place without dead entries needs none.
--- A mark may only state what no running transaction can contradict. Times are assigned before their rows are visible, so a time S is safe
--- only once every transaction that ran when S was taken has ended: pg_snapshot_xmin >= an xid of our own, taken then.
--- (An ungated mark left messages that committed late behind it.) S lies 100 ms in the past, for the moment between the evaluation of
--- available_at and the xid of its row.
--- A run moves each mark on from where it is. What is published with an older available_at lies below its mark until a run reads from the
--- left edge again, which lowers or removes the mark and notifies. That takes long behind a held snapshot (0.3 s after a million messages), so
--- the other runs do not: with marks as old as that, each claim would walk over all that was worked since.
--- The next run of each kind waits 20 times as long as this one took: at most 5 % of one core for each.
+-- Result: how many places have a mark; 0 also if another call is running or the last one was too recent.
+-- Errors: none.
+-- Locks: the row of `messages.low_water_mark`, then rows of `messages.low_water`; it waits for neither.
+-- Called by: tick, and by daemons about once a second.
+-- Inside: The channels of a topic have one mark together, as the place with the priority -1 (see channel_low_water). A
+-- place gets a mark only while finding its first ready message takes long; a place without dead entries needs none. A
+-- mark may only state what no running transaction can contradict. Times are assigned before their rows are visible, so
+-- a time S is safe only once every transaction that ran when S was taken has ended: pg_snapshot_xmin >= an xid of our
+-- own, taken then. (An ungated mark left messages that committed late behind it.) S lies 100 ms in the past, for the
+-- moment between the evaluation of available_at and the xid of its row. A run moves each mark on from where it is. What
+-- is published with an older available_at lies below its mark until a run reads from the left edge again, which lowers
+-- or removes the mark and notifies. That takes long behind a held snapshot (0.3 s after a million messages), so the
+-- other runs do not: with marks as old as that, each claim would walk over all that was worked since. The next run of
+-- each kind waits 20 times as long as this one took: at most 5 % of one core for each.
 CREATE OR REPLACE FUNCTION messages.raise_low_water(p_slow interval DEFAULT '0.5 ms')
 RETURNS integer
 LANGUAGE plpgsql

@@ -1,7 +1,11 @@
--- How many bytes the long numbers of a JSON value have as text. 1e131071 is stored in 8 bytes and has 131,072 as text, so 2,400 stored
--- bytes can be 1.2 GB of text. Without its long numbers, the text of a value is never much longer than its stored form.
--- Called by: the domains of messages.message, jsonb_text_bytes. Locks: nothing. Result: at most 1073741823, which means more than 16 MiB,
--- also of what is stored; then it stops, so that neither memory nor time depends on the numbers.
+-- Returns how many bytes the long numbers of a value have as text. `1e131071` is stored in 8 bytes, and has 131,072
+-- bytes as text. More than 16 MiB is returned as 1073741823.
+--
+-- Errors: none.
+-- Locks: none.
+-- Called by: the domains of the table, for values that are not small; jsonb_text_bytes.
+-- Inside: Without its long numbers, the text of a value is never much longer than its stored form. Beyond 16 MiB it
+-- stops, so that neither memory nor time depends on the numbers.
 CREATE OR REPLACE FUNCTION messages.long_number_bytes(p_json jsonb)
 RETURNS integer
 LANGUAGE plpgsql

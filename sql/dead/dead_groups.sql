@@ -1,8 +1,13 @@
--- Group the dead messages of the last p_since by topic, result and error fingerprint: counts, first and last time, a sample, a trend.
--- Called by: pgrouse dead group. Locks: nothing.
--- Of each topic it looks at its p_bound latest dead messages: where a topic has more, at_least is true and its numbers mean "at least".
--- redriven: how many of them were put back. trend: how many died in each of p_bars equal parts of the time, the oldest first.
--- sample_id and sample_error are the latest one's.
+-- Returns the dead messages of the last `p_since`, grouped by topic, result and fingerprint of their error. It examines
+-- the latest `p_bound` messages of each topic; if there are more, `at_least` is true and the numbers of that topic mean
+-- "at least".
+--
+-- Result: `redriven`: how many of `count` were redriven since. `sample_id`, `sample_error`: of the latest message.
+-- `trend`: how many died in each of `p_bars` equal parts of the time, the oldest first.
+-- Errors: 22023 for an argument that is out of its range: `p_since` 1 s to 3650 days, `p_bars` 1 to 200, `p_bound` 1 to
+-- 100000.
+-- Locks: none.
+-- Called by: `pgrouse dead group`.
 CREATE OR REPLACE FUNCTION messages.dead_groups(
   p_since interval DEFAULT '7 days',
   p_topic text     DEFAULT NULL,

@@ -1,13 +1,14 @@
--- React to messages that ended badly: add an alert to the outbox and NOTIFY dead_message.
--- (The WARNING in the server's log is raised by archive.) One alert and one notification per topic, result and fingerprint of the
--- statement; payload: the id when it is one, else topic and count.
--- All deaths are counted by topic and result (messages.dead_count).
--- Topics with dead_letter also get a live copy in <topic>.dlq, for a handler of that topic or for requeue_dead_letters. The copy has one
--- attempt and no key, so it never conflicts. What dies in a .dlq topic gets no further copy, and neither do topics whose name is too long
--- for the suffix.
--- Called by: archive, when their rows are in the archive. p_ids: theirs. Not granted to any role.
--- (It is not a trigger of the archive: that would copy each row of each success, only to find none to react to.)
--- Locks: nothing but the rows it inserts.
+-- Reacts to messages that died: adds their number to `messages.dead_count`, creates one row of `messages.alert` and one
+-- notification of `dead_message` per topic, result and fingerprint. With `dead_letter` it creates a live copy of each
+-- in `<topic>.dlq`, with the same channel, priority, contents, headers and state, no key, `max_attempts` 1, `origin_id`
+-- = the dead message, `original_topic`, `dlq_moved_at`. A limit of that topic never refuses the copy, and the copy has
+-- no time to live. A message that dies in a `.dlq` topic, or in a topic with a name of more than 196 bytes, is not
+-- copied.
+--
+-- Errors: none.
+-- Locks: the rows it inserts.
+-- Called by: archive, in the same statement.
+-- Inside: It is not a trigger of the archive: that would copy each row of each success, only to find none to react to.
 CREATE OR REPLACE FUNCTION messages.dead_message(p_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql

@@ -1,5 +1,9 @@
--- List the topics that have dead messages, by a loose scan of the index that never reads all rows.
--- Called by: find_dead, dead_groups, pgrouse dead list. Locks: nothing.
+-- Returns the topics that have dead messages.
+--
+-- Errors: none.
+-- Locks: none.
+-- Cost: a loose scan of the index, which never reads all of these messages.
+-- Called by: find_dead, dead_groups, `pgrouse dead list`.
 CREATE OR REPLACE FUNCTION messages.dead_topics()
 RETURNS SETOF text
 LANGUAGE plpgsql

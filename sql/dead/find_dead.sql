@@ -1,9 +1,12 @@
--- Find dead messages that match all filters (NULL = any), the oldest first, page by page.
--- Called by: redrive_where, pgrouse redrive. Locks: nothing.
--- p_since, p_until: when they died. p_error: a text that their error contains; A to Z in any case. p_after: the last id of the previous page.
--- p_redriven: include those that were put back.
--- It reads dead messages only, by their index, topic by topic, and of each topic no further than the page goes: in the order of the index,
--- since a bitmap, or a sort, would read all of them first.
+-- Returns the dead messages that match all filters, the oldest first, page by page. NULL = any.
+--
+-- Arguments: `p_since` and `p_until`: when they died. `p_error`: a text that their error contains, ignoring case.
+-- `p_after`: the last id of the previous page. `p_redriven`: include messages that were redriven since.
+-- Errors: 22023 for a limit below 0, and for a `p_after` that is not in the archive.
+-- Locks: none.
+-- Cost: it reads only dead messages, by their index, and for each topic no further than the page needs.
+-- Called by: redrive_where, `pgrouse redrive`.
+-- Inside: In the order of the index, since a bitmap, or a sort, would read all of them first.
 CREATE OR REPLACE FUNCTION messages.find_dead(
   p_topic       text        DEFAULT NULL,
   p_result      text        DEFAULT NULL,

@@ -1,7 +1,10 @@
--- A message with its ancestors and descendants by redrives.
--- Called by: pgrouse dead show. Locks: nothing.
--- Result: the oldest ancestor first. kind: 'ancestor', 'this', 'descendant', or 'copy' (the one in <topic>.dlq). state: as in
--- messages.state; NULL = it has left the archive. At most 100 of each side.
+-- Returns a message, its ancestors and its descendants by redrives, the oldest first, at most 100 in each direction.
+--
+-- Result: `kind`: `ancestor`, `this`, `copy` (the one in `<topic>.dlq`), `descendant`. `state`: as in `messages.state`;
+-- NULL = it is no longer in the archive.
+-- Errors: none.
+-- Locks: none.
+-- Called by: `pgrouse dead show`.
 CREATE OR REPLACE FUNCTION messages.lineage(p_id bigint)
 RETURNS TABLE (id bigint, kind text, topic text, state text, redrives integer, archived_at timestamptz)
 LANGUAGE plpgsql

@@ -1,10 +1,16 @@
--- What redrive would do with dead messages now, without doing it.
--- Called by: redrive_rows, pgrouse redrive --dry-run. p_topic: the topic to which they would go instead of their own. p_force: as redrive.
--- A newer message with the same key is no error: with key_on_retry = 'supersede' the old message gives way and stays dead, with 'keep' it
--- comes back without its key. Of several with one key the newest gets it. If the pending message is blocked, perhaps by this very message,
--- the newest comes back without its key in any case, and so does one whose key is not printable.
--- Locks: nothing. Result: one row per id, with redrive's outcomes. message_id: the message because of which it stays dead. archived_at NULL
--- = the archive row is gone, and the live copy in <topic>.dlq is used instead. place: its position among those that are put back.
+-- Returns the outcomes that `messages.redrive` would have for these messages at this moment, without redriving them.
+-- Only `too_large` is not among them: the redrive itself finds that.
+--
+-- Arguments: `p_topic`: the topic to which they would go, instead of their own. `p_force`: ignore `max_redrives`.
+-- Result: one row per id. `archived_at` NULL: the archive row is gone, and a copy represents the message. `message_id`:
+-- the message because of which it stays dead. `place`: its position among those that are put back.
+-- Errors: none.
+-- Locks: none.
+-- Called by: redrive_rows, `pgrouse redrive --dry-run`.
+-- Inside: A newer message with the same key is no error: with key_on_retry = 'supersede' the old message gives way and
+-- stays dead, with 'keep' it comes back without its key. Of several with one key the newest gets it. If the pending
+-- message is blocked, perhaps by this very message, the newest comes back without its key in any case, and so does one
+-- whose key is not printable.
 CREATE OR REPLACE FUNCTION messages.preview_redrive(p_ids bigint[], p_topic text DEFAULT NULL, p_force boolean DEFAULT false)
 RETURNS TABLE (archived_id bigint, archived_at timestamptz, message_id bigint, outcome text, place bigint)
 LANGUAGE sql

@@ -1,10 +1,29 @@
--- Put dead messages back: each becomes a new message that knows its ancestor (redriven_from); the archive row stays as it is.
--- Called by: operators. Repeated or concurrent calls do nothing twice. Locks: the rows that it inserts, see redrive_rows.
--- p_rate: how many become available per second, the first after p_delay; NULL = all at once. p_force: ignore max_redrives.
--- Result: one row per id. outcome 'redriven'; 'keyless' (put back without its key); 'superseded' (a newer message of its key waits:
--- message_id, if it is not one of the same call); 'redriven_before' (as message_id); 'too_often' (max_redrives); 'too_large' (as text; by
--- another payload it comes back); 'not_dead'.
--- The insert notifies like every publish.
+-- Puts dead messages back into the queue. Each becomes a new message with the same topic, channel, key, priority,
+-- payload, headers, state and `max_attempts`, no attempts, `redriven_from` = the id of the dead one, and `redrives` one
+-- higher than its. The archive row does not change. The outcomes are:
+--
+-- - `redriven`: it is back in the queue, as `message_id`.
+-- - `keyless`: it is back without its key, because a newer message has the key (`key_on_retry = 'keep'`, or the newer
+--   message waits for others).
+-- - `superseded`: it stays dead: a newer message with its key is ready (`message_id`), or another message of the same
+--   call took the key (NULL).
+-- - `redriven_before`: it was already redriven, as `message_id`.
+-- - `too_often`: it stays dead: it has been through `max_redrives` redrives.
+-- - `too_large`: it stays dead: its payload or headers are larger as text than a publish accepts;
+--   `messages.redrive_edited` with another payload puts it back.
+-- - `not_dead`: it is live, ended with another result, or is unknown.
+--
+-- Each dead message is redriven only once: the primary key of `messages.redrive_log` ensures this. If its copy in
+-- `<topic>.dlq` is waiting, the copy ends as `cancelled`; a copy that is running is left to its worker.
+--
+-- Arguments: `p_rate`: how many messages become available per second, the first after `p_delay`; NULL = all at once.
+-- `p_force`: ignore `max_redrives`.
+-- Result: one row per id. `message_id` is the new message or, if there is none, the message that prevented it, if that
+-- is known.
+-- Errors: 22023 for an invalid rate or delay.
+-- Locks: the rows it inserts; it waits for a concurrent redrive of the same message, and for a publish of the same key.
+-- Repeat: safe.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.redrive(
   p_ids bigint[], p_rate double precision DEFAULT NULL, p_delay interval DEFAULT '0', p_force boolean DEFAULT false
 )

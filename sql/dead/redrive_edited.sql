@@ -1,7 +1,15 @@
--- Put one dead message back with another payload, other headers or another topic; the archive row stays as it is.
--- Called by: operators. p_merge: the given payload and headers are merged into the old ones by RFC 7396 (null takes a key away); without it they
--- replace them. NULL leaves the old. A payload takes the place of a body; an encrypted message takes none, which would not be encrypted.
--- Locks: as redrive. Result: as redrive.
+-- Redrives one dead message with another payload, other headers, or another topic; the archive row does not change. Key
+-- policy and limit are those of the target topic.
+--
+-- Arguments: NULL keeps the old value. With `p_merge`, payload and headers are merged into the old ones by RFC 7396:
+-- objects key by key, null removes a key, anything else replaces the old value; without it they replace the old ones. A
+-- payload replaces a body.
+-- Result: as `messages.redrive`.
+-- Errors: 22023 for a topic that is not a valid name or ends with `.dlq`, for headers that are not an object, and for a
+-- payload that replaces an [encrypted](encryption.md) one.
+-- Locks: as `messages.redrive`.
+-- Repeat: safe.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.redrive_edited(
   p_id      bigint,
   p_payload jsonb   DEFAULT NULL,

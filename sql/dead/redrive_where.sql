@@ -1,6 +1,14 @@
--- Put back the dead messages that match all filters, the oldest first, at most p_limit: find_dead and redrive in one call.
--- Called by: operators. Locks: as redrive. Filters, p_after: find_dead; all else, the result too: redrive.
--- Without p_after it begins with the oldest dead message each time, and skips all that were put back before.
+-- Redrives the dead messages that match all filters, the oldest first, at most `p_limit`: `messages.find_dead` and
+-- `messages.redrive` in one call. The next call finds messages that stayed dead again, and has to skip those that were
+-- redriven. So continue with `p_after`, the `archived_id` of the message that died last, or with `p_since`; then each
+-- page costs the same.
+--
+-- Arguments: the filters and `p_after` are those of `messages.find_dead`, the others those of `messages.redrive`.
+-- Result: as `messages.redrive`.
+-- Errors: 22023, as `messages.find_dead` and `messages.redrive`.
+-- Locks: as `messages.redrive`.
+-- Repeat: safe.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.redrive_where(
   p_topic       text             DEFAULT NULL,
   p_result      text             DEFAULT NULL,

@@ -1,11 +1,19 @@
--- Publish archived successes of a time range again, the oldest first, page by page. The archive rows stay as they are.
--- Called by: operators. Each is a new message that knows its ancestor (redriven_from) and has its own attempts; it does not count as a
--- redrive and is in no log, since a success may be replayed as often as you like. It has no key, so that every message of the range is
--- published.
--- p_from, p_to: when they succeeded. p_after: the last archived_id of the page before. p_rate, p_delay: as redrive.
--- Messages that were only fanned out to subscribers are skipped: replay the subscribers' topics.
--- Locks: the rows it inserts. Result: one row per message. outcome 'replayed', 'no_payload' (the topic's archive_success dropped it), or
--- 'too_large' (as text, since it came before that was refused).
+-- Publishes messages again that succeeded in a period, page by page, in the order in which they were first published.
+-- Each becomes a new message with the same topic, channel, priority, contents, headers and `max_attempts`, and
+-- `redriven_from`. It has no key, so that no message is left out because of its key, and does not count as a redrive:
+-- you may replay a success any number of times. Messages that were only fanned out are left out; replay the topics of
+-- the subscribers.
+--
+-- Arguments: `p_from` (inclusive), `p_to` (exclusive): when they succeeded. A `p_to` in the future also finds the
+-- replayed messages. `p_after`: the last `archived_id` of the previous page. `p_rate`, `p_delay`: as for
+-- `messages.redrive`.
+-- Result: one row per message: `replayed`; `no_payload` if the topic's `archive_success` did not keep the payload;
+-- `too_large` if its payload or headers are larger as text than a publish accepts. No rows: there are no more messages.
+-- Errors: 22004 without a topic, a time or a limit; 22023 for a topic that ends with `.dlq`, a limit outside 1 to
+-- 10000, an invalid rate or delay.
+-- Locks: the rows it inserts.
+-- Repeat: publishes the messages again: continue with `p_after`.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.replay(
   p_topic text,
   p_from  timestamptz,

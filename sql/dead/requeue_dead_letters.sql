@@ -1,8 +1,16 @@
--- Move copies that wait in a .dlq topic back to where they died: each original becomes a new message of its topic, with its key and
--- max_attempts again, and the copy ends as cancelled. The same log as for redrive ensures that only one of the two happens.
--- Called by: operators. Locks: the copies, waiting for concurrent claims; then as redrive.
--- Result: one row per id. outcome: as redrive's, of the original (archived_id); 'not_waiting' (archived_id NULL): not a copy, or it runs,
--- or it ended. A copy whose original was put back before ends too; copies whose original is not put back keep waiting.
+-- Moves copies that wait in a `.dlq` topic back to the topic in which they died. It redrives their originals: both
+-- functions use the same log, so a message comes back only once. Each original becomes a new message of its topic,
+-- again with its key and `max_attempts`; its copy ends as `cancelled`. If the archive row is gone, the copy's contents
+-- are used, without a key.
+--
+-- Arguments: `p_rate`, `p_delay`, `p_force`: as for `messages.redrive`.
+-- Result: one row per id, with the outcomes of `messages.redrive`, or `not_waiting`: the message is not a copy, or the
+-- copy is running or has ended. A copy whose original was redriven before ends too; other copies whose original was not
+-- redriven keep waiting.
+-- Errors: 22023 for an invalid rate or delay.
+-- Locks: the copies, waiting for any transaction that claims them right now; then as for `messages.redrive`.
+-- Repeat: safe.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.requeue_dead_letters(
   p_ids bigint[], p_rate double precision DEFAULT NULL, p_delay interval DEFAULT '0', p_force boolean DEFAULT false
 )

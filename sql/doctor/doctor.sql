@@ -1,8 +1,14 @@
--- Find silent problems, as far as SQL can see them, each with the statement or setting that fixes it.
--- Called by: people, programs of any language. `pgrouse doctor` calls the parts one by one, and adds what only a client can see.
--- Locks: nothing. With the caller's own rights where the server shows more to some (sessions of others), else with the owner's.
--- Result: at least one row for each code; level is ok, warn (it costs, or will fail) or fail (work is not done, or a promise does not
--- hold). A part that cannot be examined is one row with the code unexamined and the reason.
+-- Checks for everything that can go wrong silently, as far as SQL can see it, by calling the functions below one after
+-- another. It returns what is wrong, and the statement or setting that fixes it. [The doctor](doctor.md) explains each
+-- code; `pgrouse doctor` adds checks that only a client can make. You may call it in a read-only transaction. It uses
+-- the caller's rights where the server shows more to some roles than to others, otherwise the owner's.
+--
+-- Result: at least one row for each code. `level` is `ok`, `warn` (it has a cost, or will fail) or `fail` (work is not
+-- done, or a guarantee does not hold); `fix` is NULL where nothing has to be done. If a function fails, the result has
+-- a row with the code `unexamined` and the reason.
+-- Errors: none.
+-- Locks: none.
+-- Called by: people, programs of any language; `pgrouse doctor` calls the parts one by one.
 CREATE OR REPLACE FUNCTION messages.doctor()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

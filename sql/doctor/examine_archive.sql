@@ -1,8 +1,13 @@
--- Check that the archive has its daily partitions, what the retention must keep, and that no row has a transaction id from the future.
--- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the catalog, one row of the default partition, for each export one look into the
--- index of each day, and one more.
--- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: partitions, default_partition, future_xids,
--- exports.
+-- Checks that the archive has its daily partitions, what the retention must keep, and that no row has a transaction id
+-- from the future.
+--
+-- Result: for each code what is wrong with it, by object, or one row with level `ok`. The codes are `partitions`,
+-- `default_partition`, `future_xids`, `exports`.
+-- Errors: none.
+-- Locks: none.
+-- Cost: the catalog, one row of the default partition, for each export one look into the index of each day, and one
+-- more.
+-- Called by: doctor, `pgrouse doctor`.
 CREATE OR REPLACE FUNCTION messages.examine_archive()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

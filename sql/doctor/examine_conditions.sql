@@ -1,9 +1,15 @@
--- Report the conditions about the work itself: backlogs, dying messages, open breakers, undelivered alerts. The thresholds are those of
--- alert_threshold.
--- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: that of conditions, and the alerts that were given up.
--- (Listeners, pg_cron, workers and snapshots are covered in more detail by examine_workers and examine_snapshots.) Result: for each code
--- what is wrong with it, by topic, or one row with level ok. An open breaker is a warning: it works as intended, but its topic is stopped.
--- Codes: backlog, dead_rate, breakers, alerts.
+-- Reports the conditions about the work itself: backlogs, dying messages, open breakers, undelivered alerts, by the
+-- thresholds of `messages.alert_threshold`. An open breaker is a warning: it works as intended, but its topic is
+-- stopped.
+--
+-- Result: for each code what is wrong with it, by topic, or one row with level `ok`. The codes are `backlog`,
+-- `dead_rate`, `breakers`, `alerts`.
+-- Errors: none.
+-- Locks: none.
+-- Cost: that of conditions, and the alerts that were given up.
+-- Called by: doctor, `pgrouse doctor`.
+-- Inside: Listeners, pg_cron, workers and snapshots are covered in more detail by examine_workers and
+-- examine_snapshots.
 CREATE OR REPLACE FUNCTION messages.examine_conditions()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

@@ -1,7 +1,10 @@
--- Check how many connections are left: of the server, the database or the role, whichever has the fewest.
--- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights: who may not see what the sessions of others are takes
--- each that has a database for a client.
--- Result: one row. Code: connections.
+-- Checks how many connections are left: of the server, the database or the role, whichever has the fewest. It uses the
+-- caller's rights: a caller that may not see the sessions of others counts each that has a database as a client.
+--
+-- Result: one row, of the code `connections`.
+-- Errors: none.
+-- Locks: none.
+-- Called by: doctor, `pgrouse doctor`.
 CREATE OR REPLACE FUNCTION messages.examine_connections()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

@@ -1,8 +1,13 @@
--- Find what fills up or blocks because a session holds it: the notification queue, the WAL, the tables of the queue.
--- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights.
--- p_queue_used: the used part of the notification queue above which it is reported; the queue takes 8 GB unless configured otherwise.
--- Result: for each code what is wrong with it, by holder, or one row with level ok. Codes: notify_queue, replication_slot, table_lock,
--- row_lock.
+-- Finds what fills up or blocks because a session holds it: the notification queue, the WAL, the tables of the queue.
+-- It uses the caller's rights.
+--
+-- Arguments: `p_queue_used`: the used fraction of the notification queue from which the check reports it; the queue
+-- takes 8 GB unless configured otherwise.
+-- Result: for each code what is wrong with it, by holder, or one row with level `ok`. The codes are `notify_queue`,
+-- `replication_slot`, `table_lock`, `row_lock`.
+-- Errors: none.
+-- Locks: none.
+-- Called by: doctor, `pgrouse doctor`.
 CREATE OR REPLACE FUNCTION messages.examine_holders(p_queue_used double precision DEFAULT 0.1)
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

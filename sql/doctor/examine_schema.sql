@@ -1,6 +1,12 @@
--- Check the parts of the schema that guard the messages: enabled triggers, valid indexes, no accidental rights of PUBLIC.
--- Called by: doctor, pgrouse doctor (which also compares with the files of its version). Locks: nothing. Cost: the catalog.
--- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: triggers, indexes, public_rights.
+-- Checks the parts of the schema that guard the messages: enabled triggers, valid indexes, no accidental rights of
+-- PUBLIC.
+--
+-- Result: for each code what is wrong with it, by object, or one row with level `ok`. The codes are `triggers`,
+-- `indexes`, `public_rights`.
+-- Errors: none.
+-- Locks: none.
+-- Cost: the catalog.
+-- Called by: doctor, `pgrouse doctor`, which also compares with the files of its version.
 CREATE OR REPLACE FUNCTION messages.examine_schema()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

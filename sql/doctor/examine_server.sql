@@ -1,7 +1,11 @@
--- Check that the server is fit to keep messages: its version, durability, autovacuum, and transaction id wraparound.
--- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights; the catalog shows this to everybody.
--- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: server_version, durability, autovacuum,
--- wraparound.
+-- Checks that the server is fit to keep messages: its version, durability, autovacuum, and transaction id wraparound.
+-- It uses the caller's rights.
+--
+-- Result: for each code what is wrong with it, by object, or one row with level `ok`. The codes are `server_version`,
+-- `durability`, `autovacuum`, `wraparound`.
+-- Errors: none.
+-- Locks: none.
+-- Called by: doctor, `pgrouse doctor`.
 CREATE OR REPLACE FUNCTION messages.examine_server()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

@@ -1,6 +1,10 @@
--- Find settings of the server, the database or the role that harm the queue.
--- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights; the catalog shows this to everybody.
--- Result: for each code what is wrong with it, by setting, or one row with level ok. Codes: settings, planner.
+-- Finds settings of the server, the database or the role that harm the queue. It uses the caller's rights.
+--
+-- Result: for each code what is wrong with it, by setting, or one row with level `ok`. The codes are `settings`,
+-- `planner`.
+-- Errors: none.
+-- Locks: none.
+-- Called by: doctor, `pgrouse doctor`.
 CREATE OR REPLACE FUNCTION messages.examine_settings()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

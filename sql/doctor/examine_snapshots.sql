@@ -1,8 +1,13 @@
--- Find old snapshots: sessions, prepared transactions, standbys, replication slots. Younger dead rows cannot be removed, so tables grow.
--- Called by: doctor, pgrouse doctor. Locks: nothing. With the caller's own rights: since when others' sessions hold theirs, only members of
--- pg_read_all_stats see; other callers get a finding that says so.
--- p_held_for, p_held_xids: younger holders are not reported; the second is used for holders without a known time.
--- Result: the five oldest holders, or one row with level ok. Code: snapshot_held.
+-- Finds old snapshots: sessions, prepared transactions, standbys, replication slots. Younger dead rows cannot be
+-- removed, so tables grow. It uses the caller's rights: a caller that is not a member of `pg_read_all_stats` gets a
+-- report of what it cannot see.
+--
+-- Arguments: `p_held_for`: younger snapshots are not reported. `p_held_xids`, in transactions, applies to holders whose
+-- age is unknown.
+-- Result: the five oldest holders, or one row with level `ok`, of the code `snapshot_held`.
+-- Errors: none.
+-- Locks: none.
+-- Called by: doctor, `pgrouse doctor`.
 CREATE OR REPLACE FUNCTION messages.examine_snapshots(p_held_for interval DEFAULT '5 minutes', p_held_xids bigint DEFAULT 1000000)
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

@@ -1,8 +1,12 @@
--- Check what makes claims slow: dead rows, bloated indexes, lost autovacuum settings, sequences that run out.
--- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the catalog and the statistics, no table.
--- p_dead_rows, p_bytes: below them a table has not too many dead rows, an index is not too large.
--- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: dead_rows, index_bloat, table_settings,
--- identities.
+-- Checks what makes claims slow: dead rows, bloated indexes, lost autovacuum settings, sequences that run out.
+--
+-- Arguments: a table with fewer dead rows than `p_dead_rows`, or an index smaller than `p_bytes`, is not reported.
+-- Result: for each code what is wrong with it, by object, or one row with level `ok`. The codes are `dead_rows`,
+-- `index_bloat`, `table_settings`, `identities`.
+-- Errors: none.
+-- Locks: none.
+-- Cost: the catalog and the statistics, no table.
+-- Called by: doctor, `pgrouse doctor`.
 CREATE OR REPLACE FUNCTION messages.examine_tables(p_dead_rows bigint DEFAULT 100000, p_bytes bigint DEFAULT 134217728)
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

@@ -1,6 +1,11 @@
--- Check that the maintenance runs: recent ticks, successful tasks, expired locks that are ended, schedules that fire.
--- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the marks, the locked rows, the schedules.
--- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: ticks, tick_tasks, expired_locks, schedules.
+-- Checks that the maintenance runs: recent ticks, successful tasks, expired locks that are ended, schedules that fire.
+--
+-- Result: for each code what is wrong with it, by object, or one row with level `ok`. The codes are `ticks`,
+-- `tick_tasks`, `expired_locks`, `schedules`.
+-- Errors: none.
+-- Locks: none.
+-- Cost: the marks, the locked rows, the schedules.
+-- Called by: doctor, `pgrouse doctor`.
 CREATE OR REPLACE FUNCTION messages.examine_ticks()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

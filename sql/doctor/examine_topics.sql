@@ -1,7 +1,12 @@
--- Report what is paused on purpose, locks that are shorter than the work that they guard, and more topics than a tick visits.
--- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the policies, the measures of an hour, 2000 topics.
--- Result: for each code what is to be said of it, by topic, or one row that says nothing is. Pauses are reported with level ok, since they
--- are intended. Codes: paused, short_locks, many_topics.
+-- Reports what is paused on purpose, locks that are shorter than the work that they guard, and more topics than a tick
+-- visits. Pauses have the level `ok`, since they are intended.
+--
+-- Result: for each code what is wrong with it, by topic, or one row with level `ok`. The codes are `paused`,
+-- `short_locks`, `many_topics`.
+-- Errors: none.
+-- Locks: none.
+-- Cost: the policies, the measures of an hour, 2000 topics.
+-- Called by: doctor, `pgrouse doctor`.
 CREATE OR REPLACE FUNCTION messages.examine_topics()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

@@ -1,7 +1,11 @@
--- Check that every topic that needs a worker has one, that workers listen, and that they have one version.
--- Called by: doctor, pgrouse doctor. Locks: nothing. Cost: the registry, one entry of the index for each topic that waits.
--- Result: for each code what is wrong with it, by object, or one row with level ok. Codes: workers, workers_gone, worker_versions,
--- listeners, unhandled_topics, idle_topics.
+-- Checks that every topic that needs a worker has one, that workers listen, and that they have one version.
+--
+-- Result: for each code what is wrong with it, by object, or one row with level `ok`. The codes are `workers`,
+-- `workers_gone`, `worker_versions`, `listeners`, `unhandled_topics`, `idle_topics`.
+-- Errors: none.
+-- Locks: none.
+-- Cost: the registry, one entry of the index for each topic that waits.
+-- Called by: doctor, `pgrouse doctor`.
 CREATE OR REPLACE FUNCTION messages.examine_workers()
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql

@@ -1,11 +1,15 @@
--- Find sessions whose open transaction has locked a row that others need: what the row is needed for, and the statement that ends the
--- session.
--- Called by: examine_holders, the functions of explain, operators and analysts. Locks: nothing. p_topic, p_channel, p_message_id: also the
--- rows of that channel and that message.
--- A row shows the transaction that locked or changed it last; if that still runs, it holds the row. Rows held by several transactions, and
--- rows that are only being inserted, are not shown. If a savepoint holds the row, the server does not say whose it is: then the oldest
--- possible transaction is named.
--- Result: one row for each. what: as a part of a sentence; since: NULL where the owner of the schema may not see it.
+-- Returns the sessions that have locked a row that others need, in a transaction that is still open: rows of
+-- `messages.mutex`, the counters of `max_depth`, the rates of `publish_rate`; with arguments also the rows of that
+-- channel and that message. Rows that several transactions hold, and rows that are only being inserted, are not shown.
+--
+-- Result: one row for each. `what`: what is locked, and what waits for it; `who`: process, role, `application_name` and
+-- state of the session, or the prepared transaction; `since`: when its transaction began, NULL where the owner of the
+-- schema is not a member of `pg_read_all_stats`; `fix`: the statement that ends it. A lock that was taken in a
+-- savepoint is attributed to the oldest transaction that can have it, "most likely".
+-- Errors: none.
+-- Locks: none.
+-- Called by: examine_holders, the functions of explain, operators and analysts.
+-- Inside: A row shows the transaction that locked or changed it last; if that still runs, it holds the row.
 CREATE OR REPLACE FUNCTION messages.lock_holders(p_topic text DEFAULT NULL, p_channel text DEFAULT NULL, p_message_id bigint DEFAULT NULL)
 RETURNS TABLE (kind text, topic text, what text, who text, pid integer, since timestamptz, fix text)
 LANGUAGE sql

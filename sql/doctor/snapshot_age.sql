@@ -1,6 +1,10 @@
--- How long the oldest transaction of this database has kept vacuum from removing rows, in seconds.
--- Called by: the metrics of the web server. Locks: nothing. Result: 0 if there is none; NULL if the owner of the schema may not see the
--- sessions of others (migrate gives it pg_read_all_stats if it may).
+-- Returns how long the oldest transaction of this database has kept vacuum from removing rows, in seconds.
+--
+-- Result: 0: there is no such transaction. NULL: the owner of the schema may not see other users' sessions; `GRANT
+-- pg_read_all_stats TO messages_owner`.
+-- Errors: none.
+-- Locks: none.
+-- Called by: the metrics of the web server.
 CREATE OR REPLACE FUNCTION messages.snapshot_age()
 RETURNS double precision
 LANGUAGE sql

@@ -1,6 +1,43 @@
--- Explain why a message is not running, or how it ended: one row per reason, the most decisive first.
--- Called by: operators and analysts. It shows no payload, and counts are bounded.
--- Locks: nothing; it only reads. Result: at least one row. code: for programs; reason: for people; detail: what the reason is made of.
+-- Returns why a message is not running, or how it ended: one row per reason, the most decisive first. `code` is for
+-- programs, `reason` for people, `detail` contains the facts behind the reason (times, ids, limits). The codes of a
+-- message that waits:
+--
+-- - `after_dead`, `after`: messages that it comes after: a message that died or was cancelled, with the fix; messages
+--   that have not ended.
+-- - `outlived`: its time to live has passed; it will be archived as `expired`.
+-- - `attempts_used_up`: the limit was lowered; it will be archived as `failed`.
+-- - `retrying`, `deferred`, `delayed`: due later: after a failed attempt, by its handler, by its publisher.
+-- - `paused`: all topics, its topic or its channel: by which user, why, until when.
+-- - `breaker_open`, `probing`: the breaker of its topic is open, or lets a few messages run as probes.
+-- - `unhandled`: no worker handles its topic, see `messages.unhandled_topics`.
+-- - `ordered`: another message of its channel comes first: it runs, or waits for its next attempt.
+-- - `channel_full`, `channel_interval`: a limit of its channel, and which messages use it up.
+-- - `locked`: a session has locked it, its topic or its channel for more than five seconds, and which statement ends
+--   that session's lock.
+-- - `topic_full`, `rate`: a limit of its topic, and which messages use it up.
+-- - `workers_busy`: all live workers of its topic had no free slot at their last sign of life.
+-- - `behind`: how many ready messages of its topic (or channel) come first; counted up to 1000.
+-- - `ready`: nothing holds it back.
+--
+-- Of one that runs, that has ended, or that is not there:
+--
+-- - `running`: by which worker, for how long, which attempt, its progress; when its lock expires.
+-- - `lock_ran_out`: the next tick ends the attempt; when the last tick ran.
+-- - `worker_silent`: its worker has sent no sign of life for 30 seconds.
+-- - `success`, `rejected`, `failed`, `lock_expired`, `expired`, `cancelled`: the result, with the last line of the
+--   error.
+-- - `superseded`: a newer message with its key superseded it.
+-- - `redriven`, `dead_letter`, `fanned_out`: the messages that represent it now.
+-- - `gone`: the archive no longer contains it, or its publish was rolled back or is not committed yet.
+-- - `never_published`: its id is higher than any id so far.
+--
+-- It shows no payload, headers, state or output, and the amount that it reads is bounded, so operators and analysts may
+-- call it at any time.
+--
+-- Result: at least one row.
+-- Errors: 22004 for NULL.
+-- Locks: none; it only reads.
+-- Called by: operators and analysts.
 CREATE OR REPLACE FUNCTION messages.explain(p_id bigint)
 RETURNS TABLE (code text, reason text, detail jsonb)
 LANGUAGE plpgsql

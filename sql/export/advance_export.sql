@@ -1,8 +1,13 @@
--- Move the cursor of an export forward after everything up to a position was written. A caller that is wrong about the current position
--- changes nothing, so the second of two exporters with one name notices the first.
--- Called by: pgrouse pipeline export, once the rows are in the lake for good. Locks: the cursor's row.
--- Result: whether the cursor was at the expected position, in this cluster. A position that running transactions could still write below is
--- refused.
+-- Records that everything up to a position is written durably. Read only below
+-- `pg_snapshot_xmin(pg_current_snapshot())`: rows above may still change.
+--
+-- Result: true; false if the export is not at the position that the caller expects, is not open, or belongs to another
+-- cluster. In these cases nothing is changed.
+-- Errors: 22023 for a position below which transactions that are still open may commit rows, and for a position before
+-- the last one.
+-- Locks: the row of the cursor.
+-- Repeat: the second call returns false.
+-- Called by: `pgrouse pipeline export`, once the rows are in the lake for good.
 CREATE OR REPLACE FUNCTION messages.advance_export(p_name text, p_from_xid xid8, p_from_id bigint, p_xid xid8, p_id bigint)
 RETURNS boolean
 LANGUAGE plpgsql

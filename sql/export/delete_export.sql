@@ -1,5 +1,10 @@
--- Delete an export: the retention no longer waits for it.
--- Called by: pgrouse pipeline export --forget. Locks: the cursor's row. Result: whether there was one of this name.
+-- Deletes an export: nothing waits for it any longer.
+--
+-- Result: whether there was one.
+-- Errors: none.
+-- Locks: the row of the cursor.
+-- Repeat: safe.
+-- Called by: `pgrouse pipeline export --forget`.
 CREATE OR REPLACE FUNCTION messages.delete_export(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,7 +1,11 @@
--- List the exports, and for which of them the retention waits.
--- Called by: pgrouse stats, pgrouse health. Locks: nothing. Cost: one look into the index of each day for each export.
--- Result: one row per export. oldest_at: when the first row that it has not read was archived; NULL = it has read everything.
--- held_since: when that row's day was due for the retention (the shortest of any topic); NULL = nothing waits for this export.
+-- Returns the exports, and shows which of them the retention waits for.
+--
+-- Result: one row per export. `oldest_at`: when the first row that it has not read was archived; NULL = it has read
+-- everything. `held_since`: when the shortest retention of any topic reached that row's day; NULL = nothing waits.
+-- Errors: none.
+-- Locks: none.
+-- Cost: one look into the index of each day for each export.
+-- Called by: `pgrouse stats`, `pgrouse health`.
 CREATE OR REPLACE FUNCTION messages.list_exports()
 RETURNS TABLE (name text, lake text, advanced_at timestamptz, oldest_at timestamptz, held_since timestamptz)
 LANGUAGE sql

@@ -1,5 +1,10 @@
--- Create the cursor of an export, which holds the archive from a position on; an existing cursor of this name stays as it is.
--- Called by: pgrouse pipeline export. Locks: the cursor's row, if it is new. Result: the cursor.
+-- Starts holding the archive from a position on. If an export of this name is already open, it does not change.
+--
+-- Result: the current cursor.
+-- Errors: 22023 for an invalid name.
+-- Locks: the row of the cursor, if it is new.
+-- Repeat: safe.
+-- Called by: `pgrouse pipeline export`.
 CREATE OR REPLACE FUNCTION messages.open_export(
   p_name text, p_lake text, p_lake_id text, p_xid xid8 DEFAULT '0', p_id bigint DEFAULT 0,
   OUT lake text, OUT lake_id text, OUT system_identifier text, OUT xid xid8, OUT id bigint, OUT advanced_at timestamptz

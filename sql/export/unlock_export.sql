@@ -1,5 +1,10 @@
--- Release an export that this session has locked.
--- Called by: pgrouse pipeline export, at its end. Locks: as release_lease. Result: whether the session had it.
+-- Unlocks an export.
+--
+-- Result: whether this session had it.
+-- Errors: none.
+-- Locks: the row of `messages.lease`.
+-- Repeat: the second call returns false.
+-- Called by: `pgrouse pipeline export`, at its end.
 CREATE OR REPLACE FUNCTION messages.unlock_export(p_name text)
 RETURNS boolean
 LANGUAGE sql

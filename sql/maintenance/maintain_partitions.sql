@@ -1,11 +1,14 @@
--- Create the daily partitions of the archive for the coming days, and drop those older than every topic's retention, unless an export has
--- not read all of them (list_exports shows it).
--- Called by: tick. Result: how many partitions were made or dropped.
--- Locks: ACCESS EXCLUSIVE on the default partition while a day is made, on the whole archive while one is dropped. Both wait for at most
--- 100 ms, since every settle waits behind them: while a session reads the archive for long, this fails and the next tick tries again.
--- (100 ms is below deadlock_timeout: a settle that waits for a row of this tick is never the one that is cancelled.) Rows of today and
--- later that are in the default partition (there was no tick for a week) move into the day's partition unchanged. Those of past days stay
--- there until purge deletes them: moving them would block readers for as long as it takes.
+-- Creates the archive's partitions of today and the following days, and drops those that are older than the longest
+-- `retention` of all topics, unless an [export](#exports) has not read all of them. Rows of these days that are in the
+-- default partition are moved; rows of past days stay there until `messages.purge` deletes them.
+--
+-- Result: how many partitions were created or dropped.
+-- Errors: 55P03 if a session reads the archive for long: the next tick tries again.
+-- Locks: ACCESS EXCLUSIVE on the default partition while a partition is created, on the whole archive while one is
+-- dropped. It waits for these locks for 100 ms at most.
+-- Called by: tick.
+-- Inside: Both wait for at most 100 ms, since every settle waits behind them. 100 ms is below deadlock_timeout: a
+-- settle that waits for a row of this tick is never the one that is cancelled.
 CREATE OR REPLACE FUNCTION messages.maintain_partitions(p_days_ahead integer DEFAULT 7)
 RETURNS bigint
 LANGUAGE plpgsql

@@ -1,7 +1,13 @@
--- Delete what is over: workers that were not seen for an hour (over HTTP: for five minutes), sleepers whose flag expired a minute ago or
--- that have not armed for an hour, low-water marks without messages, expired waiters, steps and lists of predecessors whose message is gone, free keys, pauses of
--- channels that are over, jobs of bulk publishing and their leftovers, cursors of earlier claims, expired sessions and saved answers.
--- Called by: tick. Locks: the rows it deletes. Result: how many rows.
+-- Deletes what is over: workers that were not seen for an hour (over HTTP: for five minutes), flags that expired a
+-- minute ago or were not set for an hour, places of the low-water marks that have no message, waiters whose time is
+-- over, steps and lists of predecessors whose message is gone, free keys, pauses of channels that are over, jobs of
+-- bulk publishing and what they left, cursors of earlier claims, expired sessions and stored answers. It also removes
+-- from rates what an older, stricter policy charged.
+--
+-- Result: how many rows.
+-- Errors: none.
+-- Locks: the rows it deletes or changes.
+-- Called by: tick.
 CREATE OR REPLACE FUNCTION messages.prune()
 RETURNS bigint
 LANGUAGE plpgsql

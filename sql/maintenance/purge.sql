@@ -1,8 +1,16 @@
--- Apply the retention to what dropping whole days of the archive cannot reach: rows of topics with a shorter retention than the longest,
--- rows in the default partition, alerts, redrive logs, measures and the audit.
--- Called by: tick. Bounded: it checks p_pages pages of 8 kB of the archive, and continues there the next time (messages.purge_mark). A day
--- is checked once all of it is too old for a topic, and read by every export; the mark '*' is for topics without a retention of their own.
--- Locks: the rows it deletes. Result: how many.
+-- Deletes what is older than its retention and cannot be removed by dropping a whole day: the rows of topics whose
+-- `retention` is shorter than the longest of all, once their whole day (UTC) is too old; rows in the default partition;
+-- alerts that were delivered a week ago, or were not delivered for the `retention` of `*`; the records of redrives and
+-- dead letters that are no longer in the archive; measures of more than 7 days, and rows of `messages.audit` of more
+-- than a year. It also merges the rows of `messages.dead_count`.
+--
+-- Arguments: `p_pages`: the maximum number of archive pages of 8 kB that it reads; the next call continues from there.
+-- Result: how many rows.
+-- Errors: 22023 for an invalid number of pages.
+-- Locks: the rows it deletes.
+-- Called by: tick.
+-- Inside: A day is checked once all of it is too old for a topic, and read by every export; the mark '*' is for topics
+-- without a retention of their own.
 CREATE OR REPLACE FUNCTION messages.purge(p_pages integer DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql

@@ -1,8 +1,13 @@
--- Delete archived messages that ended before a time, of one topic or of all, some pages per call, so that a caller can go through the
--- archive in short transactions.
--- Rows that an export has not read yet stay. Called by: operators. p_place: the place that the previous call returned; NULL = from the
--- beginning.
--- Locks: the rows it deletes. Result: how many, and where the next call continues; place NULL = done.
+-- Deletes messages that ended before a given time, of one topic or of all, with any result. Each call covers a number
+-- of pages of 8 kB of one day's partition, so that you can go through the archive in short transactions. Rows that an
+-- [export](#exports) has not read yet are kept.
+--
+-- Arguments: `p_place`: the `place` that the last call returned; NULL = from the beginning. `p_pages`: how many pages.
+-- Result: `deleted`: how many. `place`: the `p_place` of the next call; NULL = everything is done.
+-- Errors: 22023 for a time in the future, a place that no call returned, an invalid number of pages.
+-- Locks: the rows it deletes.
+-- Repeat: safe.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.purge_archive(
   p_before timestamptz, p_topic text DEFAULT NULL, p_place text DEFAULT NULL, p_pages integer DEFAULT 1000,
   OUT deleted bigint, OUT place text

@@ -1,6 +1,10 @@
--- Run one maintenance task by hand: expire_locks, expire_messages or purge. It is bounded, and recorded in messages.audit with its count;
--- the tick's own calls are not.
--- Called by: operators, the web server. Locks: what the reaper locks. Result: what it did, as the reaper itself.
+-- Runs one maintenance task by hand, and records it in `messages.audit`.
+--
+-- Arguments: `p_task`: `expire_locks`, `expire_messages` or `purge`.
+-- Result: what it did, as for the function of that name.
+-- Errors: 22023 for another task.
+-- Locks: as for that function.
+-- Called by: operators, the web server.
 CREATE OR REPLACE FUNCTION messages.run_maintenance(p_task text)
 RETURNS bigint
 LANGUAGE plpgsql

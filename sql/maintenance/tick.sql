@@ -1,11 +1,18 @@
--- One bounded run of all maintenance: safe to call at any time, as often as you like.
--- Called by: pg_cron each minute ('cron'), each daemon every few seconds ('daemon'), pgrouse maintenance run ('hand').
--- Locks: a row of messages.mutex for its transaction, so that two never run at once; the second returns at once.
--- p_unless_within: do nothing if this caller's last tick is younger, so that many daemons tick no more often than one.
--- Result: what each task did; no rows when another tick is running, or was just now. A task that fails (a lock it could not get in time,
--- say) leaves the others done, is reported as -1, raises a WARNING, and is tried again by the next tick.
--- By hand, and only then, it is noted in messages.audit with what each task did, if it ran.
--- tick_mark shows when each task last succeeded and for whom: a pg_cron that stopped silently is seen by the age of its marks.
+-- Runs all functions of the [maintenance](#maintenance), one after the other.
+--
+-- `messages.tick_mark` shows when each task last succeeded, and for which caller: a pg_cron that stopped silently is
+-- seen by the age of its marks. A tick by hand is recorded in `messages.audit` with what each task did, if it ran;
+-- ticks by other callers are never recorded.
+--
+-- Arguments: `p_caller`: `cron`, `daemon` or `hand`. `p_limit`: the maximum number of locks that expire in one call.
+-- `p_unless_within`: do nothing if this caller's last tick is more recent than this.
+-- Result: what each task did; -1 = the task failed and changed nothing, the reason is in a WARNING, and the next tick
+-- tries again. No rows = another tick is running, or has just run.
+-- Errors: 22023 for another caller.
+-- Locks: a row of `messages.mutex`, so that two ticks never run at once; it never waits for that row. It sets
+-- `lock_timeout` to 2 s for the functions that it calls.
+-- Called by: pg_cron each minute ('cron'), each daemon every few seconds ('daemon'), `pgrouse maintenance run`
+-- ('hand').
 CREATE OR REPLACE FUNCTION messages.tick(p_caller text DEFAULT 'hand', p_limit integer DEFAULT 1000, p_unless_within interval DEFAULT '0')
 RETURNS TABLE (task text, count bigint)
 LANGUAGE plpgsql

@@ -1,7 +1,12 @@
--- End messages by hand: they are archived as cancelled, whether they are waiting or running.
--- Called by: operators. A running handler loses its lock: its worker is notified at once (NOTIFY cancelled) and cancels the handler; a
--- later settle changes nothing.
--- Locks: the rows, waiting for sessions that settle them. Result: the ids that were cancelled.
+-- Ends messages by hand, whether they are waiting or running: they are archived as `cancelled`, and `handled_by` names
+-- the user that cancelled them. For running messages, `cancelled` is notified; their workers lose the lock and stop the
+-- handler, and a later settle by the handler changes nothing.
+--
+-- Result: the ids that were cancelled. Messages that had already ended are not among them.
+-- Errors: none.
+-- Locks: the rows, in the order of their ids, waiting for any transaction that settles them right now.
+-- Repeat: safe.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.cancel(p_ids bigint[], p_reason text DEFAULT NULL)
 RETURNS bigint[]
 LANGUAGE plpgsql

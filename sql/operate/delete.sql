@@ -1,6 +1,11 @@
--- Delete waiting messages without a trace, not even in the archive. To keep a trace, use cancel.
--- Called by: operators. Rows locked by a worker or by another transaction are not touched.
--- Locks: the rows. Result: the ids that were deleted.
+-- Deletes waiting messages without a trace: nothing is kept, not even in the archive. To keep a record, cancel them
+-- instead (`messages.cancel`). Callers that wait for one of them, and messages that come after it, are notified that it
+-- was cancelled.
+--
+-- Result: the ids that were deleted.
+-- Errors: none.
+-- Locks: the rows. Messages that a worker or another transaction has locked are not touched.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.delete(p_ids bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql

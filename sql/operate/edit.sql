@@ -1,11 +1,18 @@
--- Replace the payload or the headers of a waiting message; its id, position, key and attempts stay.
--- Called by: operators. NULL leaves the old. A payload takes the place of a body. p_seen: the md5 of the payload, as text, that the editor
--- saw (of a body: of its bytes); if it has changed since, nothing is replaced. NULL = do not check.
--- An encrypted message, by its header or by how its body begins, takes no payload, which would not be encrypted; new headers keep the one
--- that names its key.
--- Locks: the row, waiting for a concurrent claim: no handler ever sees half an edit.
--- Result: 'edited'; 'changed' (not what p_seen says); 'running' (claimed: its handler has the old one already); 'ended' (or never
--- published).
+-- Gives a waiting message another payload or other headers. Its id, place, key and attempts do not change; a payload
+-- replaces a body. For a dead message use `messages.redrive_edited`.
+--
+-- Arguments: NULL keeps the current value. `p_seen`: the md5 of the payload as text (of a body: of its bytes) that the
+-- editor saw, so that two people do not overwrite each other's changes; NULL = do not compare.
+-- Result: `edited`; `changed`: the message differs from `p_seen`; `running`: a handler already has it; `ended`: it has
+-- ended or was never published. Only `edited` means that something was changed.
+-- Errors: 22004 without an id, or with neither payload nor headers; 22023 for headers that are not an object, and for a
+-- payload that replaces an [encrypted](encryption.md) one, because the new one would not be encrypted; PGR04 for a
+-- payload larger than the topic's `max_payload_bytes`.
+-- Locks: the row, waiting for any transaction that claims it right now: no handler sees a partial edit.
+-- Repeat: safe.
+-- Called by: operators.
+-- Inside: An encrypted message, by its header or by how its body begins, takes no payload, which would not be
+-- encrypted; new headers keep the one that names its key.
 CREATE OR REPLACE FUNCTION messages.edit(
   p_id bigint, p_payload jsonb DEFAULT NULL, p_headers jsonb DEFAULT NULL, p_seen text DEFAULT NULL
 )

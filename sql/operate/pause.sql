@@ -1,8 +1,18 @@
--- Pause a topic, one channel of it, or all topics ('*'): none of its messages is claimed until it is resumed, or until the given time.
--- Called by: operators. p_resume_in or p_until, not both; neither = until it is resumed. p_channel NULL = the whole topic.
--- Running messages are not touched. Pausing what is already paused replaces who, why and until when; its beginning stays.
--- Locks: the row of the topic or channel (made if missing); of a topic also the advisory lock of changed policies.
--- Result: until when; NULL = until it is resumed.
+-- Stops a topic, one of its channels (`p_channel`), or all topics (`*`): no message of it is claimed until it is
+-- resumed, or until `p_until` or `p_resume_in` from now. The pause takes effect for all workers at once: each claim
+-- reads it, and the notification `topic_changed` wakes workers that sleep. Running messages may finish, and so may
+-- messages that a worker has prefetched. Publishing continues.
+--
+-- The user, the reason and the start of the pause are in `paused_by`, `paused_reason` and `paused_at` of
+-- `messages.topic` or `messages.channel`, whose row is created if it is missing. Pausing something that is already
+-- paused replaces the user, the reason and the end.
+--
+-- Result: the end of the pause; NULL: it lasts until it is resumed.
+-- Errors: 22004 without a topic; 22023 for an invalid name, if both `p_resume_in` and `p_until` are given, and for an
+-- end that is not within the next 3650 days.
+-- Locks: the row; for a topic also the row of `messages.mutex` for policies, as `messages.lock_policies` does.
+-- Repeat: safe.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.pause(
   p_topic     text,
   p_reason       text        DEFAULT NULL,

@@ -1,7 +1,11 @@
--- Delete the waiting messages of a topic, a batch per call, so that a caller can do so in short transactions: until a call deletes nothing.
--- Called by: operators. Nothing is kept, as with delete. Running messages, and rows locked by another transaction, are not touched.
--- p_upto: nothing with a higher id, which was published later; NULL = all. Dead messages are of the archive: see purge_archive.
--- Locks: the rows. Result: how many were deleted.
+-- Deletes the waiting messages of a topic, as `messages.delete` does: `p_limit` messages a call (10,000 at most), so
+-- call it until it returns 0. `p_upto`: messages with a higher id, which were published later, are kept. Dead messages
+-- belong to the archive: use `messages.purge_archive`.
+--
+-- Result: how many were deleted.
+-- Errors: 22004 without a topic; 22023 for an invalid limit.
+-- Locks: the rows. Messages that are running, or that another transaction has locked, are not touched.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.purge_topic(p_topic text, p_limit integer DEFAULT 1000, p_upto bigint DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql

@@ -1,8 +1,15 @@
--- Replace the ciphertext of waiting messages by the same contents under another key: bytes, checkpoint, and the header that names the key.
--- Called by: operators, by pgrouse crypto rotate. p_seen: the md5 of the body and checkpoint as the caller read them; a message that has
--- changed since is not touched. NULL in p_bodies or p_states leaves the old. p_key: the name of the new key.
--- Locks: the rows, in the order of their ids, without waiting: claimed or locked rows are not touched.
--- Result: the ids of those that were changed. Notifies their topics: a concurrent claim has skipped them.
+-- Stores the contents of waiting [encrypted](encryption.md) messages encrypted with another key. The server has no key
+-- and does not verify the new contents; it only replaces envelopes with envelopes.
+--
+-- Arguments: `p_seen`: the md5 of the md5 of the body and the md5 of the checkpoint's text (each empty if there is
+-- none), as the caller read them; a message whose contents have changed since is not touched. NULL in `p_bodies` or
+-- `p_states` keeps the current value. `p_key`: the name of the new key, which is written to the header.
+-- Result: the ids that were changed. Messages that are running, or were claimed or changed in the meantime, are not
+-- among them.
+-- Errors: 22023 for an invalid name of a key.
+-- Locks: the rows, in the order of their ids; rows that other transactions hold are skipped.
+-- Repeat: safe. Notifies for the topics: a concurrent claim has skipped the rows.
+-- Called by: operators, by `pgrouse crypto rotate`.
 CREATE OR REPLACE FUNCTION messages.reencrypt(p_ids bigint[], p_seen text[], p_bodies bytea[], p_states jsonb[], p_key text)
 RETURNS bigint[]
 LANGUAGE plpgsql

@@ -1,7 +1,11 @@
--- End a pause made by messages.pause: its messages may be claimed again at once.
--- Called by: operators. p_topic '*' ends the pause of all topics; a separate pause of a topic or channel continues.
--- Locks: the row of the topic or channel; of a topic also the advisory lock of changed policies. Notifies the topics that it resumes.
+-- Ends a pause, and notifies workers of the topics that it releases. `*` ends the pause of all topics; a separate pause
+-- of a topic or channel continues.
+--
 -- Result: whether it was paused.
+-- Errors: 22004 without a topic.
+-- Locks: as `messages.pause`.
+-- Repeat: safe.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.resume(p_topic text, p_channel text DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,8 +1,14 @@
--- Make waiting messages due at once: delayed ones, and failed ones that wait for their next attempt.
--- Called by: operators. What is ready already, runs or has ended is left alone; so is what a policy holds back otherwise (see explain), and
--- what waits for other messages: unblock releases that.
--- Locks: the rows, in the order of their ids, waiting for concurrent claims; then the channels' rows of messages.rate. Result: the ids that
--- are now due. Notifies their topics.
+-- Makes messages that wait for a time available at once: delayed messages, and those that failed and wait for their
+-- next attempt; also the first message of an ordered channel, which then continues.
+--
+-- Result: the ids that no longer wait. Messages that were already ready, are running or have ended are not among them,
+-- nor are messages that come after others: see `messages.unblock`. Messages that limits, pauses or an open breaker hold
+-- back still wait for those: see `explain`.
+-- Errors: none.
+-- Locks: the rows, in the order of their ids, waiting for any transaction that claims them right now; then the
+-- channels' rows of `messages.rate`.
+-- Repeat: safe. Notifies for the topics.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.retry_now(p_ids bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql

@@ -1,7 +1,10 @@
--- Remove waiting messages that hold up others: they are archived as failed, and can be redriven later.
--- Called by: operators, mostly for the first message of an ordered channel that holds up all others. Locked messages are never skipped:
--- they may still succeed; cancel them, or wait.
--- Locks: the rows, waiting for concurrent claims. Result: the ids that were skipped.
+-- Removes waiting messages so that those behind them can proceed, above all the first message of an ordered channel.
+-- They are archived as `failed` with the error `skipped: <reason>`, and can be redriven later.
+--
+-- Result: the ids that were skipped. A locked message is not touched: it may still succeed.
+-- Errors: none.
+-- Locks: the rows, waiting for any transaction that claims them right now.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.skip(p_ids bigint[], p_reason text DEFAULT NULL)
 RETURNS bigint[]
 LANGUAGE plpgsql

@@ -1,6 +1,10 @@
--- Find the first problem of a backoff policy, and how to fix it.
--- Called by: the trigger of messages.topic. Locks: nothing. Result: problem NULL = it is valid for every possible attempt. Times are
--- bounded, so that no retry can fail because a sum of times cannot be represented.
+-- Returns what is wrong with a backoff policy, and how to fix it.
+--
+-- Result: `problem` NULL = it is valid.
+-- Errors: none.
+-- Locks: none.
+-- Called by: the trigger of messages.topic.
+-- Inside: Times are bounded, so that no retry can fail because a sum of times cannot be represented.
 CREATE OR REPLACE FUNCTION messages.check_backoff(p_policy jsonb, OUT problem text, OUT hint text)
 LANGUAGE plpgsql
 STABLE

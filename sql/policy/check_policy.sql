@@ -1,6 +1,11 @@
--- Find the first problem of a row of messages.topic, and how to fix it.
--- Called by: the trigger check_topic. Locks: nothing. Result: problem NULL = it is valid.
--- These are the only rules: a CHECK of the table would name a constraint and show the row; this names the setting, its value and the fix.
+-- Returns what is wrong with a row of `messages.topic`: topic, setting, value, and how to fix it.
+--
+-- Result: `problem` NULL = it is valid.
+-- Errors: none.
+-- Locks: none.
+-- Called by: the trigger check_topic.
+-- Inside: These are the only rules: a CHECK of the table would name a constraint and show the row; this names the
+-- setting, its value and the fix.
 CREATE OR REPLACE FUNCTION messages.check_policy(p_policy messages.topic, OUT problem text, OUT hint text)
 LANGUAGE plpgsql
 STABLE

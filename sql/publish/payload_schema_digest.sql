@@ -1,6 +1,10 @@
--- A digest of the JSON Schema that a topic's payloads must fit.
--- Called by: publish clients, in the statement that publishes: their check of the payload is valid only while this is the schema's digest.
--- Locks: nothing. Result: NULL = there is none.
+-- Returns a digest of the topic's `payload_schema`, or NULL if it has none. The database does not check payloads
+-- against a schema; clients do.
+--
+-- Errors: none.
+-- Locks: none.
+-- Called by: publish clients, in the statement that publishes: their check of the payload is valid only while this is
+-- the schema's digest.
 CREATE OR REPLACE FUNCTION messages.payload_schema_digest(p_topic text)
 RETURNS text
 LANGUAGE plpgsql

@@ -1,18 +1,46 @@
--- Publish one message, and choose what happens if its key is already waiting. An INSERT into messages.message is a publish too, and is
--- enough for messages without a key.
--- Called by: publishers. p_on_conflict, for a key that a ready or delayed, never attempted message of the topic has: error; replace (its
--- payload, body, headers and TTL; it keeps its id and its position); ignore; append (the payloads become one JSON array). A message that
--- runs or was attempted is never changed: then a new message is inserted. p_ttl counts from when it becomes available.
--- p_after: ids of predecessors; the message is not claimed before all of them succeeded, and its times count from then. p_after_failed:
--- what happens if one of them ends otherwise: hold = the message stays blocked until that one is redriven; cancel = it is cancelled; run =
--- that one counts as done.
--- p_expect_result: the role that logged in may learn how the message ends (wait_for_many), for a day, and for as long as it waits; not with the
--- outcomes ignored and held, where the message is another one, and not with appended, unless all that the message has is of this role and it
--- could learn its end before. A role whose message another role replaces or appends to may not learn it any more.
--- Result: id and outcome: inserted, replaced, ignored, appended, held (by the key_ttl of the topic: id is the message that holds the key), or
--- dropped (the topic is full and drops: no id). Errors: 23505 the key is in use or held; PGR01 to PGR05 as every INSERT; PGR08 there is no
--- message of an id in p_after.
--- Locks: the message that is changed, and what the policies of the topic count in; until the transaction ends.
+-- Publishes one message, and chooses what happens if a waiting message already has its key. The arguments are the
+-- columns of [an INSERT](#publishing); `p_delay` counts from now, `p_ttl` from when the message is available.
+-- `p_on_conflict` is for a key that a message of this topic has which is ready or delayed and was never attempted; `id`
+-- is then the id of that message:
+--
+-- - `error`: 23505.
+-- - `replace`: that message gets the new payload or body, headers and TTL, and loses its state and steps, which are
+--   about the old one; its id, place, priority, channel and time do not change. The outcome is `replaced`.
+-- - `ignore`: nothing happens. The outcome is `ignored`.
+-- - `append`: its payload becomes one array with the new payload at its end; if the new payload is an array, its
+--   elements are added. Headers are added, the TTL is the new one. The payload of a message published with `append` is
+--   an array from the start. The outcome is `appended`.
+--
+-- A message that is running or was attempted is never changed: the new message is published in addition, as if there
+-- were no conflict.
+--
+-- `p_after` contains the ids of up to 100,000 messages: the new message is not claimed before all of them have ended as
+-- `success`. It is in `messages.message` from the start, as `delayed`, with `available_at` in the year 9000 and a row
+-- of `messages.blocked_message`; `p_delay`, `p_available_at` and the TTL count from its release, which is part of the
+-- transaction that ends the last of them. A message that has already succeeded does not delay the new one; the id of a
+-- redriven message refers to the message that replaced it. `p_after_failed` is for those that die or are cancelled:
+--
+-- - `hold`: it keeps waiting, for the redrive of the dead message, for `messages.unblock`, or for its own cancellation.
+-- - `cancel`: it ends as `cancelled`, and this end is passed on to the messages that come after it.
+-- - `run`: the message that died or was cancelled counts as done.
+--
+-- `p_after` can be combined only with `error` and `ignore`, and not with a topic that has subscribers. Cycles are
+-- impossible: an id is known only once its message exists.
+--
+-- With `p_expect_result`, the role that logged in may learn how the message ends, by `messages.wait_for_many`: within a
+-- day of the publish, and as long as it goes on waiting. It may not if the outcome is `ignored` or `held`: then the
+-- message is another one. Nor may it with `appended`, unless the role could learn the end of the message before: the
+-- rest of the payload may be another role's. If another role replaces the payload or appends to it, the role that
+-- expected the result may not learn it any more.
+--
+-- Result: the id, and the outcome: `inserted`, `replaced`, `ignored`, `appended`; `held`: the topic has a `key_ttl`,
+-- and the message `id` holds the key: it is running, waits to be retried, or was completed recently; `dropped`: the
+-- topic is full and its `on_full` is `drop`, `id` is NULL.
+-- Errors: those of [an INSERT](#publishing), 23505 only with `error`; 22023 for an invalid argument, and for `append`
+-- to a message with a body; PGR08 if `p_after` has an id of which there is no message, live or archived.
+-- Locks: the message that it changes, and whatever an INSERT locks. Concurrent calls with one key wait for each other,
+-- and a call waits for a claim or a cancel that has not committed.
+-- Called by: publishers.
 CREATE OR REPLACE FUNCTION messages.publish(
   p_topic        text,
   p_payload      jsonb       DEFAULT NULL,

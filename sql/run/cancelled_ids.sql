@@ -1,6 +1,8 @@
--- Which messages with a lost lock were cancelled by an operator.
--- Called by: workers, after a heartbeat reported the loss: handlers may want to know why.
--- Locks: nothing. Result: the ids that the archive holds as cancelled under the very same claim.
+-- Returns which of the messages whose lock was lost were cancelled under exactly these claims.
+--
+-- Errors: none.
+-- Locks: none.
+-- Called by: workers, after a heartbeat reported the loss: handlers may need to know the reason.
 CREATE OR REPLACE FUNCTION messages.cancelled_ids(p_ids bigint[], p_claim_ids bigint[])
 RETURNS bigint[]
 LANGUAGE sql

@@ -1,7 +1,12 @@
--- List the messages that are still locked under these claims: for a worker that knows its claims but not their messages, after a restart or
--- to settle the rest.
--- Called by: consume on Spark. Locks: nothing. Result: pairs of id and claim_id, by id.
--- It reads all locked rows, by their index: they are few.
+-- Returns the messages that are still under these claims: for a worker that knows its claims but not the messages in
+-- them.
+--
+-- Result: pairs, ordered by id.
+-- Errors: none.
+-- Locks: none.
+-- Cost: it reads every locked row; there are few of them.
+-- Repeat: it only reads.
+-- Called by: consume on Spark.
 CREATE OR REPLACE FUNCTION messages.claimed_ids(p_claim_ids bigint[])
 RETURNS TABLE (id bigint, claim_id bigint)
 LANGUAGE plpgsql

@@ -1,7 +1,11 @@
--- Count the runs of messages that waited in their worker behind others and start now.
--- Called by: workers with a prefetch, in the round trip that follows the start: a crash within it leaves a run uncounted, but never counts
--- one for a message that only waited. For messages that start at once the claim counts the run.
--- Locks: the rows, in the order of their ids, until the transaction ends. Result: nothing; messages with a lost lock are skipped.
+-- Counts the run of messages that waited in their worker (`p_start` of the claim) and begin now. It skips a message
+-- whose lock was lost, or whose run is already counted.
+--
+-- Errors: none.
+-- Locks: the rows, in the order of their ids, until the transaction ends.
+-- Repeat: safe.
+-- Called by: workers with a prefetch, in the round trip that follows the start, before they settle the same message: a
+-- crash within it leaves a run uncounted, but never counts one for a message that only waited.
 CREATE OR REPLACE FUNCTION messages.count_runs(p_ids bigint[], p_claim_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql

@@ -1,10 +1,13 @@
--- Extend locks: to lock_duration from now, never to an earlier time.
--- Called by: workers, one statement for all messages in flight, after a third of the lock duration.
--- p_lock_duration: as given to the claim, at most 7 days; NULL = the topic's lock_duration.
--- An expired lock that was not ended yet is extended too, but with strict_lock it is lost.
--- Locks: the rows, without waiting: a row that is being settled needs no longer lock. An open transaction that saves a step of the message,
--- or waits for it, does not block heartbeats.
--- Result: the ids whose lock was lost.
+-- Extends locks to `p_lock_duration` from now (NULL = the topic's `lock_duration`), and never moves the end of a lock
+-- to an earlier time. A lock that has expired, but whose attempt has not been ended yet, is extended as well; with
+-- `strict_lock` it is lost.
+--
+-- Result: the ids whose lock was lost: stop working on them.
+-- Errors: 22023 if `p_lock_duration` is not between 0 and 7 days.
+-- Locks: the rows, without waiting: a row that is being settled at this moment is skipped, and not reported as lost. An
+-- open transaction around `messages.save_step` or `messages.wait_for` does not delay heartbeats.
+-- Repeat: safe.
+-- Called by: workers, in one statement for all messages that they hold, after each third of the lock's duration.
 CREATE OR REPLACE FUNCTION messages.heartbeat(p_ids bigint[], p_claim_ids bigint[], p_lock_duration interval DEFAULT NULL)
 RETURNS bigint[]
 LANGUAGE plpgsql

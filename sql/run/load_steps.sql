@@ -1,8 +1,11 @@
--- Load the steps of a message that earlier attempts saved.
--- Called by: workers, before they run a step. p_name: only the step of this name; NULL = all. With strict_lock an expired lock is lost.
--- Locks: nothing.
--- Result: name, and the result as text; a row of NULL if nothing is saved. No row: the message is not under this claim, and none of its
--- steps may run.
+-- Returns the steps that earlier attempts of a message stored, to the worker that holds it.
+--
+-- Arguments: `p_name`: only the step of this name; NULL = all.
+-- Result: a row for each step; if nothing is stored, one row whose columns are NULL. **No row: the message is not under
+-- this claim, and the step must not run.** With `strict_lock`, an expired lock is lost too.
+-- Errors: none.
+-- Locks: none.
+-- Called by: workers, right before they run a step.
 CREATE OR REPLACE FUNCTION messages.load_steps(p_id bigint, p_claim_id bigint, p_name text DEFAULT NULL)
 RETURNS TABLE (name text, result text)
 LANGUAGE plpgsql

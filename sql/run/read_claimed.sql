@@ -1,9 +1,17 @@
--- Return claimed messages again, as claim returned them: for a worker whose other processes read what it claimed.
--- Called by: consume on Spark: its executors, and the process that extends its locks. p_ids, p_claim_ids: pairs, as every settle has them.
--- Locks: nothing, and no run is counted. Result: a row for each that is still under its claim; lost ones are missing. The times are
--- current, lock_duration_s is the topic's.
--- Plan shape: a row is looked up by its id, and only then its claim is compared, by an operator that permits NULL: a strict operator would
--- let the planner choose message_locked, which it takes for small, and read all of it for every id.
+-- Returns messages that a worker holds once more, in the form in which `claim` returned them: for a worker that lets
+-- other programs read what it claimed.
+--
+-- Arguments: pairs of ids and claim ids, as for every settle.
+-- Result: a row for each message that is still under its claim, with the columns of `claim`. Messages whose lock was
+-- lost are missing. The times are relative to now, and `lock_duration_s` is the topic's, whatever duration the claim
+-- asked for.
+-- Errors: none.
+-- Locks: none, and no run is counted.
+-- Repeat: it only reads.
+-- Called by: consume on Spark: its executors, and the process that extends its locks.
+-- Inside: Plan shape: a row is looked up by its id, and only then its claim is compared, by an operator that permits
+-- NULL: a strict operator would let the planner choose message_locked, which it takes for small, and read all of it for
+-- every id.
 CREATE OR REPLACE FUNCTION messages.read_claimed(p_ids bigint[], p_claim_ids bigint[])
 RETURNS SETOF messages.claimed
 LANGUAGE plpgsql

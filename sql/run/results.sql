@@ -1,7 +1,14 @@
--- How messages ended under these claims, whatever the caller asked for: retry ends a message without attempts left, and a message whose key
--- a newer message has ends as cancelled.
--- Called by: workers that settle many at once, after retry, defer and release. p_ids, p_claim_ids: pairs, as every settle has them.
--- Locks: nothing. Result: a row for each that the archive has under its claim. The others wait again, or their locks were lost.
+-- Returns how messages ended under these claims, which may differ from what was requested: `retry` ends a message that
+-- has no attempt left as `failed`, and `retry`, `defer` and `release` end one as `cancelled` if a newer message of its
+-- key is ready.
+--
+-- Arguments: pairs of ids and claim ids, as for every settle.
+-- Result: a row for each message that the archive contains under its claim. The others are waiting again, or their lock
+-- was lost.
+-- Errors: none.
+-- Locks: none.
+-- Repeat: it only reads.
+-- Called by: workers that settle many at once, after retry, defer and release.
 CREATE OR REPLACE FUNCTION messages.results(p_ids bigint[], p_claim_ids bigint[])
 RETURNS TABLE (id bigint, result text)
 LANGUAGE plpgsql

@@ -1,11 +1,21 @@
--- Save the result of a handler's step, so that later attempts of the message reuse it instead of running the step again.
--- Called by: workers, while they hold the message; in a separate transaction, or in the one in which the step wrote. A step that is already
--- saved does not change. p_result: at most 2 MiB as text; at most 1000 steps of a message.
--- Errors: 22023 for an invalid name or result, or too many steps; 23505 if the step was saved under another claim meanwhile: a worker whose
--- message was released while its transaction was open may still commit it, and the step's work must not be there twice.
--- Locks: the message, FOR KEY SHARE, until the transaction ends: heartbeats continue, the message's end waits; release and defer do not
--- wait, so that a drain waits for no thread. With strict_lock an expired lock is lost.
--- Result: whether the message is still under this claim; false = nothing was saved.
+-- Stores what a step of a handler returned, so that later attempts of the message get this result and do not run the
+-- step again. Call it in a separate transaction, or in the transaction in which the step wrote: then its writes happen
+-- exactly once.
+--
+-- The steps of a message are deleted when it ends as `success` or `cancelled`. Those of a dead message are kept as long
+-- as its archive row. A redrive passes them to the new message, unless that has another topic.
+--
+-- Arguments: `p_name`: 1 to 200 printable characters, unique in its message; a result that is already stored does not
+-- change. `p_result`: at most 2 MiB as text. A message has at most 1000 steps.
+-- Result: whether the message is still under this claim; false = nothing was stored. With `strict_lock`, an expired
+-- lock is lost too.
+-- Errors: 22023 for an invalid name or result, or too many steps. 23505: the step was stored under another claim in the
+-- meantime; roll back, and the next attempt gets its result.
+-- Locks: the message, FOR KEY SHARE, until the transaction ends: heartbeats continue, but the end of the message waits.
+-- `messages.release` and `messages.defer` do not wait, so that a drain does not wait for a thread: if that transaction
+-- commits after all, the transaction of the next claim gets the 23505.
+-- Repeat: safe.
+-- Called by: workers, while they hold the message.
 CREATE OR REPLACE FUNCTION messages.save_step(p_id bigint, p_claim_id bigint, p_name text, p_result jsonb)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,9 +1,16 @@
--- Save the progress of running messages, for others to see.
--- Called by: workers, for handlers that report progress: at most about once a second per message, and before its settle.
--- p_progress: {"done": 30, "total": 100, "unit": "rows"}, or any JSON; it replaces the previous progress.
--- p_wait false: rows that others hold are skipped, for a caller that must not wait (the heartbeat).
--- Locks: the rows, in the order of their ids, until the transaction ends. It does not wait for a flush of its own.
+-- Stores the progress of running messages for others to see: in `messages.message.progress` and, in its last state, in
+-- the archive.
+--
+-- Arguments: `p_progress`: `{"done": 30, "total": 100, "unit": "rows"}`, or any other JSON value. It replaces the
+-- previous value. `p_wait` false: rows that others hold at this moment are skipped.
 -- Result: the ids whose lock was lost; nothing was changed for them.
+-- Errors: none.
+-- Locks: the rows, in the order of their ids, until the transaction ends. If you settle other messages in the same
+-- transaction, it may deadlock with a cancellation of several messages: use a separate transaction.
+-- Repeat: safe.
+-- Called by: workers, for handlers that report progress: at most about once a second for a message, and before its
+-- settle.
+-- Inside: It does not wait for a flush of its own.
 CREATE OR REPLACE FUNCTION messages.set_progress(
   p_ids bigint[], p_claim_ids bigint[], p_progress jsonb[], p_wait boolean DEFAULT true
 )

@@ -1,9 +1,17 @@
--- Publish what all schedules owe by now.
--- Called by: tick, and daemons at the time that next_schedule_due returns. Any number may call it at once: a schedule that another session
--- is firing is skipped. Locks: the schedules that are due, for the transaction; the rows it inserts. Result: how many messages.
--- It waits for no lock longer than 2 s, and ends after about 5 s or a thousand messages: the next call goes on.
--- A schedule that fails (its topic is full or rejects the payload, its time zone no longer exists) does not affect others: its tick stays
--- owed, its row and a WARNING say what is wrong, and it is retried, first after 2 s, then with growing delays up to 5 minutes.
+-- Publishes the messages of the [schedules](#scheduled-messages) that are due now. Schedules that have been due longest
+-- come first. It handles at most `p_limit` schedules, and stops after about a thousand messages or 5 s; the next call
+-- continues.
+--
+-- A schedule that fails (its topic is full or refuses the message, its time zone is gone) does not affect others. Its
+-- tick remains due; `last_error`, `failures` and `retry_at` say what is wrong and when it is tried again: after 2 s,
+-- then with growing delays of up to 5 minutes. Each failure is a WARNING.
+--
+-- Result: how many messages.
+-- Errors: none.
+-- Locks: the schedules that are due, until the transaction ends, skipping those that another session is firing;
+-- whatever a publish locks. It waits for no lock longer than 2 s.
+-- Repeat: safe: a tick is published once.
+-- Called by: tick, and daemons at the time that next_schedule_due returns.
 CREATE OR REPLACE FUNCTION messages.fire_schedules(p_limit integer DEFAULT 100)
 RETURNS bigint
 LANGUAGE plpgsql

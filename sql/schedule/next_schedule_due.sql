@@ -1,5 +1,9 @@
--- How long until fire_schedules has something to do.
--- Called by: daemons, to set their timer. Locks: nothing. Result: an interval (0 or less = now); NULL = no schedule will ever tick.
+-- Returns how long it is until `fire_schedules` has something to do.
+--
+-- Result: 0 or less: it has work now. NULL: no schedule will ever tick.
+-- Errors: none.
+-- Locks: none.
+-- Called by: daemons, to set their timer.
 CREATE OR REPLACE FUNCTION messages.next_schedule_due()
 RETURNS interval
 LANGUAGE sql

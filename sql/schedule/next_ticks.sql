@@ -1,5 +1,12 @@
--- The next ticks of a cron expression in a time zone, for people who want to check it.
--- Called by: operators, pgrouse schedule, the start of a daemon and `pgrouse config check`, which check the schedules of a configuration. Locks: nothing. Result: at most p_count (1 to 1000), by time. Errors: 22023, with the fix.
+-- Returns when a cron expression ticks, so that you can check it before you rely on it. `p_after` NULL: from now on.
+--
+-- Result: at most `p_count` (1 to 1000) ticks, ordered by time; none for a day that never comes.
+-- Errors: 22023 for an invalid expression, or a time zone that a schedule (`messages.schedule`) may not have; the hint
+-- is the fix.
+-- Locks: none.
+-- Repeat: safe.
+-- Called by: operators, `pgrouse schedule`, the start of a daemon and `pgrouse config check`, which check the schedules
+-- of a configuration.
 CREATE OR REPLACE FUNCTION messages.next_ticks(
   p_cron text, p_time_zone text DEFAULT 'UTC', p_count integer DEFAULT 5, p_after timestamptz DEFAULT NULL
 )

@@ -1,6 +1,11 @@
--- Pause a schedule until it is resumed. Ticks during the pause do not count as missed.
--- Called by: operators. Pausing what is already paused replaces who and why; its beginning stays. Locks: the row of the schedule.
--- Result: whether it was running. Errors: 22023 for an unknown schedule.
+-- Stops a schedule until it is resumed. Its ticks during the pause do not count as missed: they never happen. Pausing a
+-- schedule that is already paused replaces the user and the reason.
+--
+-- Result: whether it was running.
+-- Errors: 22023 for a schedule that does not exist.
+-- Locks: the row of the schedule.
+-- Repeat: safe.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.pause_schedule(p_name text, p_reason text DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,5 +1,10 @@
--- End a pause made by pause_schedule: the schedule continues with the first tick from now on.
--- Called by: operators. Locks: the row of the schedule. Result: whether it was paused. Errors: 22023 for an unknown schedule.
+-- Ends a pause: the schedule continues with the first tick from now on.
+--
+-- Result: whether it was paused.
+-- Errors: 22023 for a schedule that does not exist.
+-- Locks: the row of the schedule.
+-- Repeat: safe.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.resume_schedule(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,6 +1,12 @@
--- Publish the message of a schedule now, whatever its cron expression says and even if it is paused; its ticks do not change.
--- Called by: operators. Locks: the row of the schedule. Result: id and outcome, as publish; outcome = published if a message was made.
--- Errors: 22023 for an unknown schedule; those of publish.
+-- Publishes the message of a schedule now, paused or not. Its ticks do not change; the run has its own row in
+-- `messages.schedule_run`, with `run_by`.
+--
+-- Result: `outcome` is `published`, otherwise an outcome of `messages.schedule_run`; `id` is the message that was
+-- published, or the one that already has the key.
+-- Errors: 22023 for a schedule that does not exist; the errors of a publish.
+-- Locks: the row of the schedule; whatever a publish locks.
+-- Repeat: each call publishes a message.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.run_schedule(p_name text)
 RETURNS TABLE (id bigint, outcome text)
 LANGUAGE plpgsql

@@ -1,5 +1,9 @@
--- JSON as text for display, or a JSON string in its place if it is too large.
--- Called by: operators, who look at messages. Locks: nothing.
+-- Returns JSON as text; if that text is larger than 32 MiB, it returns a JSON string that says so instead. Use it to
+-- view messages that were published before a publish refused such values.
+--
+-- Errors: none.
+-- Locks: none.
+-- Called by: operators, who look at messages.
 CREATE OR REPLACE FUNCTION messages.display_json(p_json jsonb)
 RETURNS text
 LANGUAGE plpgsql

@@ -1,17 +1,25 @@
--- Find messages that match all filters (NULL = any), page by page: running ones by id; waiting ones topic by topic in the order of claims;
--- ended ones with the latest published first. If only dead messages are wanted, the latest dead come first.
--- Called by: the dashboard, GET /v1/messages. Locks: nothing; it only reads.
--- p_states: ready, delayed, retrying, running, and results. p_error: a text that the (last) error has; A to Z in any case. p_path: a
--- jsonpath that must match in the payload; with p_value: the match must equal it (a string, number, true, false or null).
--- p_since, p_until: when those that ended did, when the others were published. p_topics: patterns of LIKE, one of which the topic has to
--- fit.
--- p_preview: how many characters of each payload to show. p_after: place of the previous page.
--- p_headers: the headers contain all of these, like {"tenant": "acme"}. p_worker: it runs the message, or ended it, or one of its
--- claim loops (w/0 for w) did; of a message that waits no worker is known. p_attempts: the message has had at least so many.
--- Bounded in any case: p_limit messages, p_max_examined examined messages, half a second; it never counts. Where no index serves the filters, a
--- page may therefore be short or empty while the next one is not.
--- Result: one row per message; then always one with the id NULL: examined = how many were examined, created_at = the time of the last of
--- those, place = p_after of the next page; NULL = there is no next page.
+-- Returns messages that match all filters (NULL = any), page by page: running messages, by id; waiting messages, topic
+-- by topic in the order in which they are claimed; ended messages, the latest published first. If only dead messages
+-- are requested, those that died latest come first.
+--
+-- Arguments: `p_states`: `ready`, `delayed`, `retrying`, `running`, and results. `p_error`: a text that the last error
+-- contains, ignoring case. `p_path`: a jsonpath that must match in the payload; with `p_value`, a match must equal that
+-- value (a string, a number, true, false or null). `p_since`, `p_until`: for ended messages, when they ended; for the
+-- others, when they were published. `p_topics`: LIKE patterns, one of which the topic has to match. `p_preview`: how
+-- many characters of each payload to return. `p_after`: `place` of the previous page, with the same filters.
+-- `p_headers`: an object that the headers contain. `p_worker`: the worker that runs the message, or ended it, or one of
+-- its claim loops (`w/0` for `w`) did; of messages that wait, none is known. `p_attempts`: the message has had at least
+-- so many.
+-- Result: one row per message, `messages.search_result`; then always one row whose `id` is NULL: how many messages were
+-- examined, the time of the last of them (`created_at`), and `place`: `p_after` of the next page, NULL = there are no
+-- more pages.
+-- Errors: 22023 for an invalid state, path, value, place, bound, number of attempts, or headers that are no object.
+-- Locks: none.
+-- Cost: for every query at most `p_limit` messages returned, `p_max_examined` messages examined, half a second; it
+-- never counts. Indexes serve topic, channel and waiting states; the key of a message that was never tried, with its
+-- topic; running messages; dead messages by topic. For everything else it scans: a page may be short or empty even
+-- though the next page still contains matches.
+-- Called by: the dashboard, GET /v1/messages.
 CREATE OR REPLACE FUNCTION messages.find_messages(
   p_topic       text        DEFAULT NULL,
   p_states      text[]      DEFAULT NULL,

@@ -1,9 +1,14 @@
--- What became of messages whose handlers completed them in a transaction of their own, of whose end their worker knows nothing.
--- Called by: workers, when such a handler has ended. p_ids, p_claim_ids: pairs, as every settle has them.
--- Locks: the rows that are held, FOR KEY SHARE; it waits for none.
--- Result: a row for each pair: success (committed), open (a transaction that is still open may end it), held (it is locked by its claim as
--- before: the transaction was rolled back), lost (it ended in another way, or has another claim).
--- A message of which nothing is left was a success of a topic that keeps none.
+-- Returns what became of messages that a handler completed in a transaction of its own, of whose end the worker knows
+-- nothing: see [`ctx.complete()`](../exactly-once.md).
+--
+-- Arguments: pairs of ids and claim ids, as for every settle.
+-- Result: a row for each pair. `success`: it is committed. `open`: a transaction that is still open may end the
+-- message; ask again. `held`: the claim still holds it, because that transaction was rolled back. `lost`: it ended in
+-- another way, or has another claim. A message of which nothing is left is a `success` of a topic that keeps none.
+-- Errors: none.
+-- Locks: the rows that are held, `FOR KEY SHARE`. It waits for none.
+-- Repeat: safe.
+-- Called by: workers, when such a handler has ended.
 CREATE OR REPLACE FUNCTION messages.completion_states(p_ids bigint[], p_claim_ids bigint[])
 RETURNS TABLE (id bigint, state text)
 LANGUAGE plpgsql

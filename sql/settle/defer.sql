@@ -1,7 +1,18 @@
--- Settle: try again later. The lock is freed and the attempt is given back: a deferral is no failure and uses nothing up.
--- Called by: workers. p_delays: from now; p_untils: at that time (takes precedence); neither: at once.
--- p_states: a new checkpoint; NULL keeps the old one, JSON null clears it.
--- Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
+-- Settles messages that come back later. Nothing failed: the lock is released and the attempt is not counted, so a
+-- message may be deferred any number of times.
+--
+-- A message with a key that has had its first attempt is superseded if another message with the same key is ready, or
+-- if a newer one comes back together with it: it is archived as `cancelled`, with the error `superseded: ...`. If the
+-- other message waits for its predecessors, it is not ready, and the newest message that comes back does so without its
+-- key.
+--
+-- Arguments: `p_untils`: the time at which each comes back, cut to the years 1970 to 9000; otherwise `p_delays`: the
+-- delay from now, cut to 1,000 years; if neither is given, at once. `p_states`: as in `retry`.
+-- Result: the ids whose lock was lost; nothing was changed for them.
+-- Errors: 23505 if another message with the same key was committed at this exact moment: repeat the call.
+-- Locks: the rows, until the transaction ends; it waits for a transaction that settles, extends or cancels the same
+-- rows.
+-- Called by: workers.
 CREATE OR REPLACE FUNCTION messages.defer(
   p_ids       bigint[],
   p_claim_ids bigint[],

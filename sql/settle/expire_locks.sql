@@ -1,8 +1,13 @@
--- End the attempts whose lock expired: the worker died, or lost the database for too long. The message is ready again while attempts are
--- left, else it is archived as lock_expired.
--- Called by: tick. Locks: the rows, skipping those that are being settled right now, and those whose step an open transaction is saving:
--- the next attempt must not start before that step is visible. Result: how many locks had expired.
--- The locked rows are few; this reads all of them by their index. lock_expires_at itself is in no index, so that heartbeats stay HOT.
+-- Ends the attempts whose lock expired, as `messages.retry` with the result `lock_expired` does: the message becomes
+-- ready again while attempts are left, otherwise it is archived.
+--
+-- Result: how many locks had expired.
+-- Errors: none.
+-- Locks: the rows, skipping those that another transaction settles or extends right now, and those for which an open
+-- transaction stores a step: the next attempt should see that step.
+-- Called by: tick.
+-- Inside: The locked rows are few; this reads all of them by their index. lock_expires_at itself is in no index, so
+-- that heartbeats stay HOT.
 CREATE OR REPLACE FUNCTION messages.expire_locks(p_limit integer DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql

@@ -1,6 +1,10 @@
--- Archive messages whose TTL is over as expired. Locked messages are never expired: they may still succeed.
--- Called by: tick; claim does the same with expired messages that it finds. Locks: the rows, skipping those that others hold.
+-- Archives messages as `expired` that were not processed within their time to live (`expires_at`). A locked message
+-- never expires, because it may still succeed. `claim` does the same with expired messages that it finds.
+--
 -- Result: how many.
+-- Errors: none.
+-- Locks: the rows, skipping those that others hold.
+-- Called by: tick.
 CREATE OR REPLACE FUNCTION messages.expire_messages(p_limit integer DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql

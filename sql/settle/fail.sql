@@ -1,5 +1,11 @@
--- Settle: the messages failed for good, however many attempts are left.
--- Called by: workers. Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
+-- Settles messages that failed for good: they are archived as `failed`, however many attempts are left.
+--
+-- Arguments: `p_errors`: as for `messages.reject`.
+-- Result: the ids whose lock was lost; nothing was changed for them.
+-- Errors: none.
+-- Locks: the rows, until the transaction ends; it waits for a transaction that settles, extends or cancels the same
+-- rows.
+-- Called by: workers.
 CREATE OR REPLACE FUNCTION messages.fail(p_ids bigint[], p_claim_ids bigint[], p_errors text[])
 RETURNS bigint[]
 LANGUAGE plpgsql

@@ -1,13 +1,22 @@
--- Settle: the attempts failed. While attempts are left the messages become ready again after a delay, else they are archived.
--- Called by: workers (p_result 'failed', or 'lock_expired' when an attempt overran its time) and messages.expire_locks.
--- p_delays: the delay that the handler asked for; NULL = the topic's lock_expired_delay for 'lock_expired', else its backoff. Clamped to
--- 1000 years: one time that cannot be stored must not fail the batch.
--- p_states: a new checkpoint; NULL keeps the old one, JSON null clears it.
--- A message with a key is archived as cancelled if a newer message of its key is ready and key_on_retry is supersede. (A newer message that
--- is blocked, perhaps by this very message, is not ready.) With strict_lock an expired lock is lost, except for lock_expired.
--- Locks: the rows in the order of their ids, as archive and cancel do, then as lower_low_water for ordered topics; an open
--- transaction that saves a step is waited for, since the next attempt must see it. Result: the ids whose lock was lost; nothing was changed
--- for them.
+-- Settles attempts that failed. Messages that have attempts left, and for which the backoff's `max_total` has not
+-- passed, become ready again after a delay; the others are archived.
+--
+-- A message with a key is archived as `cancelled` if a newer message with its key is ready and `key_on_retry` is
+-- `supersede`. (A newer message that is blocked, perhaps by this very message, is not ready.) With `strict_lock` an
+-- expired lock is lost, except for the result `lock_expired`.
+--
+-- Arguments: `p_errors`: the reasons. `p_delays`: how long to wait, at most 1,000 years (a longer delay is cut to
+-- that); NULL = the topic's `lock_expired_delay` if the result is `lock_expired` and the topic has one, otherwise its
+-- `backoff`. `p_states`: a checkpoint for the next attempt; NULL keeps the old one, JSON `null` clears it. `p_result`:
+-- `failed`, or `lock_expired` when the attempt exceeded its time; the message is archived with this result if this was
+-- the last attempt.
+-- Result: the ids whose lock was lost; nothing was changed for them.
+-- Errors: 22023 if `p_result` is neither.
+-- Locks: the rows in the order of their ids, until the transaction ends; it waits for a transaction that settles them,
+-- or that stores a step of them, since the next attempt must see it. In an ordered topic also marks of
+-- `messages.low_water`.
+-- Called by: workers (`p_result` 'failed', or 'lock_expired' when an attempt exceeded its time), and expire_locks.
+-- Inside: A delay is cut because one time that cannot be stored must not fail the batch.
 CREATE OR REPLACE FUNCTION messages.retry(
   p_ids       bigint[],
   p_claim_ids bigint[],

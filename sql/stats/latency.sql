@@ -1,9 +1,12 @@
--- How long messages waited and handlers ran, by topic, in seconds: the 50th, 95th and 99th percentiles of what the daemons measured.
--- Called by: operators, analysts, pgrouse top, pgrouse doctor, the web. Locks: nothing.
--- p_since: the time until now, in whole minutes, including the one in which it begins; p_topic: only this topic.
--- wait: from available to claimed. run: one call of a handler. wake: the wait of messages that came while a daemon slept and a notification
--- woke it.
--- Result: one row per topic that was measured; NULL where nothing was. waits, runs and wakes: of how many entries.
+-- Returns how long messages waited and handlers ran, by topic, as the daemons measured it (`messages.measure`).
+--
+-- Arguments: `p_since`: the period until now, in whole minutes. `p_topic`: only this topic.
+-- Result: one row per topic that has any measurements. `waits` (from available to claimed), `runs` (calls of the
+-- handler) and `wakes` (the waits that a notification ended): how many entries there are; for each the 50th, 95th and
+-- 99th percentile in seconds, NULL if there are no entries.
+-- Errors: none.
+-- Locks: none.
+-- Called by: operators, analysts, pgrouse top, pgrouse doctor, the web.
 CREATE OR REPLACE FUNCTION messages.latency(p_since interval DEFAULT '1 hour', p_topic text DEFAULT NULL)
 RETURNS TABLE (
   topic text,

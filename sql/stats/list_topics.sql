@@ -1,7 +1,12 @@
--- List topics that have live messages, dead ones of the last day, or a policy, in the order of their names: page by page, each of them.
--- Called by: the web server. Locks: nothing. Cost: the claimed messages, the deaths of a day, and an entry of an index per topic of the page.
--- p_after: only those after this name. p_topics: which are wanted, by names, or beginnings that end with *.
--- Result: at most p_limit topics; fewer = there are no more.
+-- Lists the topics that have live messages, dead messages of the last day, or a policy, in the order of their bytes,
+-- page by page: the next page is what comes after the last name of this one.
+--
+-- Arguments: `p_after`: list only what comes after this name. `p_topics`: as for `messages.stats`.
+-- Result: at most `p_limit` topics; fewer mean that there are no more.
+-- Errors: none.
+-- Locks: none.
+-- Cost: the claimed messages, the deaths of a day, and an entry of an index per topic of the page.
+-- Called by: the web server.
 CREATE OR REPLACE FUNCTION messages.list_topics(p_after text DEFAULT '', p_limit integer DEFAULT 1000, p_topics text[] DEFAULT '{*}')
 RETURNS SETOF text
 LANGUAGE sql

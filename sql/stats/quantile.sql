@@ -1,9 +1,12 @@
--- A quantile of a histogram, in seconds: 0.95 is the time that 95 of 100 did not exceed.
--- Called by: operators, analysts. Locks: nothing.
--- p_counts: element i counts what took longer than bound i - 1 and not longer than bound i, where bound i is 0.0001 s times 2 to the power of
--- i / 2, for i from 1 to 48, and the last bucket has no end. messages.unpack_histogram makes it of what messages.measure keeps.
--- Result: as if the entries of a bucket were spread evenly, which is off by two fifths at most, a bucket's width; 1186 s for what lies in the last bucket; NULL for an
--- empty histogram. Errors: 22023 for a quantile that is not between 0 and 1.
+-- Returns a quantile of a histogram in seconds; `p_q` 0.95 is the time that 95 of 100 entries did not exceed.
+--
+-- Arguments: element i of `p_counts` counts the entries that took longer than bound i - 1 and not longer than bound i,
+-- which is 0.0001 s * 2^(i/2); the 48th has no upper bound. `messages.unpack_histogram` makes it.
+-- Result: as if the entries of a bucket were spread evenly: the error is at most two fifths, the width of a bucket;
+-- 1186 for a value in the last bucket; NULL for an empty histogram.
+-- Errors: 22023 if `p_q` is not between 0 and 1.
+-- Locks: none.
+-- Called by: operators, analysts.
 CREATE OR REPLACE FUNCTION messages.quantile(p_counts bigint[], p_q double precision)
 RETURNS double precision
 LANGUAGE plpgsql

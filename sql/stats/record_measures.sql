@@ -1,11 +1,19 @@
--- Add what a worker measured since its last report: one element per topic, with optional counts and histograms by bucket: [{"topic":
--- "orders.created", "success": 12, "waits": {"7": 12}, "runs": {"1": 11, "9": 1}, "wakes": {}}].
--- Called by: the heartbeat of daemons, every few seconds. p_report: the increasing number of the report; a repeated report adds nothing.
--- Locks: the worker's own row, without waiting, then the rows of this minute, topic by topic; it waits at most a second for another
--- worker's report. No other worker writes its row of this minute.
--- Result: true if it was added, by this call or an earlier one; NULL if not, because another session holds the worker's row (an open
--- transaction around drain_worker): send the same report again later; false if the registry does not know the worker.
--- Errors: 22023 for an invalid report. Reports count for the current minute: a late report falls into a later minute.
+-- Records what a worker has measured since its last report, for `messages.measure` and `messages.worker_measure`.
+-- Nothing depends on it.
+--
+-- Arguments: `p_report`: the number of the report, increasing. `p_measures`: one element per topic, with the increase
+-- of its counts and histograms since the last report: `[{"topic": "orders.created", "success": 12, "waits": {"7": 12},
+-- "runs": {"1": 12}}]`. The keys of a histogram are the numbers of its buckets, 1 to 48.
+-- Result: true if the report is recorded, by this call or an earlier one. NULL if it is not, because another
+-- transaction holds the worker's row: send it again later, under the same number. false if the registry does not know
+-- the worker: call `register_worker`, then send it again.
+-- Errors: 22023 for a bucket that does not exist or an invalid count, 23502 without a topic, 55P03 if the rows of this
+-- minute could not be locked within a second.
+-- Locks: the worker's own row, without waiting, then rows of this minute by topic.
+-- Repeat: safe: a number that is already recorded adds nothing.
+-- Called by: the heartbeat of daemons, every few seconds.
+-- Inside: No other worker writes its row of this minute. Reports count for the current minute: a late report falls into
+-- a later minute.
 CREATE OR REPLACE FUNCTION messages.record_measures(p_name text, p_report bigint, p_measures jsonb)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,11 +1,14 @@
--- How many attempts ended, by result and time, for charts: from what the daemons measured.
--- Called by: operators, analysts, pgrouse top, the web. Locks: nothing.
--- p_since: of so long until now; p_topic: of this topic only; p_bars: at most so many rows (1 to 1000). A bar spans whole minutes.
--- p_worker: of this worker only, and of all its topics.
--- Result: one row per bar, the oldest first, those without any attempt too. at: when it begins; s: how many seconds of it have passed (the
--- last one is not over yet). The counts are of attempts: retried ones failed and are tried again, failed ones were the last. The percentiles:
--- as those of messages.latency.
--- Errors: 22023 for a time outside of a minute to 8 days, an invalid number of bars, or a topic and a worker together.
+-- Returns how many attempts ended over time, and how, for charts.
+--
+-- Arguments: `p_since`: from a minute to 8 days. `p_topic`: only this topic. `p_worker`: only this worker, with all its
+-- topics; not together with a topic. `p_bars`: the maximum number of rows.
+-- Result: one row per bar, the oldest first, also where nothing ended. Each bar covers as many whole minutes as needed.
+-- `at`: when the bar begins; `s`: how many of its seconds have passed, so that a rate is `success / s`. The counts are
+-- those of `messages.measure`, the percentiles those of `messages.latency`.
+-- Errors: 22023 for a time outside of a minute to 8 days, a number of bars outside of 1 to 1000, or a topic and a
+-- worker together.
+-- Locks: none.
+-- Called by: operators, analysts, pgrouse top, the web.
 CREATE OR REPLACE FUNCTION messages.throughput(
   p_since interval DEFAULT '1 hour', p_topic text DEFAULT NULL, p_bars integer DEFAULT 60, p_worker text DEFAULT NULL
 )

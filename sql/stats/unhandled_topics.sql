@@ -1,6 +1,17 @@
--- Topics with waiting messages and no worker that handles them (is_handled). Such messages stay ready; they are never lost and never
--- hidden.
--- Called by: examine_workers. Locks: nothing. Result: one row per topic, at most p_limit, in the order of their names.
+-- Returns topics with waiting messages that no worker handles, at most `p_limit`, in the order of their names. Such
+-- messages stay ready.
+--
+-- A topic is handled if a worker of the registry names it and `handles` messages (`messages.worker_state`): it is alive
+-- and not stopping. Or if a worker outside of the registry (in plain SQL) sleeps armed for it. Or if a worker that is
+-- not a daemon of the registry, and is not stopping, holds a message of it whose lock has not expired. `stats`,
+-- `conditions`, `explain` and the doctor use the same rule. It has a limit: a worker outside of the registry that
+-- neither sleeps armed nor holds a message at the moment of the check is not seen; and the check reads at most 1000
+-- locked messages of a topic. A worker that works for short moments with long pauses can call
+-- `messages.register_worker` and `messages.touch_worker`, and is then known.
+--
+-- Errors: none.
+-- Locks: none.
+-- Called by: examine_workers.
 CREATE OR REPLACE FUNCTION messages.unhandled_topics(p_limit integer DEFAULT 1000)
 RETURNS SETOF text
 LANGUAGE plpgsql

@@ -1,5 +1,8 @@
--- Unpack a histogram of messages.measure, or a sum of histograms, into its 48 counts: element i counts bucket i.
--- Called by: latency, throughput, operators and analysts. Locks: nothing. Result: NULL for NULL.
+-- Returns a histogram of `messages.measure`, or a sum of several, as its 48 counts; NULL for NULL.
+--
+-- Errors: none.
+-- Locks: none.
+-- Called by: latency, throughput, operators and analysts.
 CREATE OR REPLACE FUNCTION messages.unpack_histogram(p_packed numeric)
 RETURNS bigint[]
 LANGUAGE sql

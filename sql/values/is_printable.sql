@@ -1,9 +1,14 @@
--- Whether a name has only visible characters: no control characters, and none that change the direction of text, join characters or have no
--- width. Such characters make two different names look alike. They are Unicode's categories Cc, Cf, Zl and Zp, and its default ignorable
--- characters.
--- Called by: whatever takes names of channels, keys, steps, jobs and workers; the domains channel_name and key_name have the same pattern.
--- Locks: nothing.
--- It sets no search_path, so that it can be inlined. NULL for NULL.
+-- Returns whether a name of a channel, key, step, job or worker has only visible characters: no control characters, and
+-- no characters that change the direction of text, join characters or have no width (Unicode's categories Cc, Cf, Zl
+-- and Zp, and its default ignorable characters, which include variation selectors and fillers). Such characters can
+-- make two different names look the same. Publishing refuses them with 23514, as a violation of
+-- `message_channel_is_short_and_printable` or `message_key_is_short_and_printable`, functions with 22023.
+--
+-- Errors: none.
+-- Locks: none.
+-- Called by: whatever takes names of channels, keys, steps, jobs and workers; the domains channel_name and key_name
+-- have the same pattern.
+-- Inside: It sets no search_path, so that it can be inlined. NULL for NULL.
 CREATE OR REPLACE FUNCTION messages.is_printable(p_name text)
 RETURNS boolean
 LANGUAGE sql

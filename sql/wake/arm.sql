@@ -1,9 +1,15 @@
--- Record that a worker is about to sleep, and when it will look for messages again. From the commit on, a publish that is due earlier
--- notifies it.
--- p_look_in: at most 2 hours; a worker that sleeps for longer arms again.
+-- Announces that a worker is about to sleep, and that it will look without a notification after `p_look_in`. From the
+-- commit on, publishes that are due earlier notify it. The flag is valid for twice that time.
+--
+-- Arguments: `p_topics`: the topics whose publishes should notify the worker; NULL = all. `p_look_in`: at most 2 hours;
+-- a worker that sleeps longer calls `arm` again.
+-- Errors: 23502 if the worker is NULL. 22023 for an invalid name of a worker (`messages.check_worker_name`), and if
+-- `p_look_in` is not between 0 and 2 hours.
+-- Locks: the worker's own row, and, for a moment, the row `armed` of `messages.mutex`. It is written with
+-- `synchronous_commit = off`.
+-- Repeat: replaces the flag.
 -- Called by: workers whose claim found nothing, in a transaction of its own: only what is committed counts.
--- Locks: the worker's own row, which only it writes, and what raise_armed_until locks. The caller need not wait for the flush
--- (synchronous_commit = off): after a crash, workers arm again anyway.
+-- Inside: The caller need not wait for the flush (synchronous_commit = off): after a crash, workers arm again anyway.
 CREATE OR REPLACE FUNCTION messages.arm(p_worker text, p_topics text[], p_look_in interval)
 RETURNS void
 LANGUAGE plpgsql

@@ -1,6 +1,10 @@
--- Record that a worker is awake: publishes need not notify it.
+-- Announces that a worker is awake: publishes need not notify it. Optional; a flag that stays set costs unnecessary
+-- notifications.
+--
+-- Errors: none.
+-- Locks: the worker's own row.
+-- Repeat: safe.
 -- Called by: workers that have been busy for a while.
--- Locks: the worker's own row, which only it writes.
 CREATE OR REPLACE FUNCTION messages.disarm(p_worker text)
 RETURNS void
 LANGUAGE sql

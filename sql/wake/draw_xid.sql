@@ -1,6 +1,10 @@
--- A new transaction id, greater than that of every INSERT that could not see a flag committed before.
--- Called by: workers after arm, in a separate transaction. Locks: nothing, and no flush: nothing else is written.
--- Not pg_snapshot_xmax: that is the last *completed* id + 1, and a running INSERT may be beyond it.
+-- Returns the id of the current transaction, and assigns one if it has none. It is greater than the id of every INSERT
+-- that could not see a flag committed before.
+--
+-- Errors: none.
+-- Locks: none.
+-- Called by: workers after arm, in a separate transaction.
+-- Inside: Not pg_snapshot_xmax: that is the last *completed* id + 1, and a running INSERT may be beyond it.
 CREATE OR REPLACE FUNCTION messages.draw_xid()
 RETURNS bigint
 LANGUAGE sql

@@ -1,7 +1,14 @@
--- How long until the next delayed message of these topics is due.
--- Called by: workers that found nothing, to set their timer. Locks: nothing.
--- p_held_back: what a claim held back because of limits, as claim_with_next_due returns it: it looks beyond that.
--- Result: an interval (0 or less = due now), NULL = nothing waits for a time.
+-- Returns how long it is until the next message of these topics is due, for a timer. A worker learns the same from
+-- `messages.claim_with_next_due`.
+--
+-- Arguments: `p_held_back`: [what a claim held back](#what-limits-hold-back); this is ignored until the times that it
+-- names.
+-- Result: 0 = a message is due now, perhaps one that another worker is claiming at this moment; NULL = no message waits
+-- for a time.
+-- Errors: none.
+-- Locks: none.
+-- Repeat: it only reads.
+-- Called by: workers that found nothing, to set their timer.
 CREATE OR REPLACE FUNCTION messages.next_due(p_topics text[], p_held_back jsonb DEFAULT NULL)
 RETURNS interval
 LANGUAGE plpgsql

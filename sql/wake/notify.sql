@@ -1,8 +1,13 @@
--- Send notifications on a NOTIFY channel, if the server has room for them: a hint must never make the work fail.
--- Called by: everything that notifies, and workers that check their listener. It reads and writes no table.
--- While its queue is full PostgreSQL refuses to commit a transaction that notifies. So above nine tenths nothing is sent, and the messages
--- are found by polling. The check costs less than it saves, and lets the server drop notifications that all listeners have read.
--- Locks: nothing; PostgreSQL takes its notify lock at commit, only if something was sent. Result: whether it was sent.
+-- Sends every notification of this schema; daemons also use it to check that they receive notifications. While the
+-- server's notification queue is full, PostgreSQL refuses every commit of a transaction that notifies (54000). So this
+-- function sends nothing if the queue would be more than nine tenths full; polling then finds what the notification
+-- would have announced.
+--
+-- Result: whether it was sent.
+-- Errors: none.
+-- Locks: PostgreSQL's own lock for NOTIFY at the commit, if something was sent.
+-- Called by: everything that notifies, and workers that check their listener.
+-- Inside: The check costs less than it saves, and lets the server drop notifications that all listeners have read.
 CREATE OR REPLACE FUNCTION messages.notify(p_channel text, p_payloads text[])
 RETURNS boolean
 LANGUAGE plpgsql

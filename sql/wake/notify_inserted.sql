@@ -1,10 +1,13 @@
--- Wake armed sleepers: NOTIFY new_message for each topic with a sleeper that would otherwise look only after its first message is due, and
--- for each topic with notify = 'always'. A topic with notify = 'off' is not notified.
--- Called by: the trigger new_message, with the topics of a statement while a worker may be armed; the trigger apply_publish_policies, with
--- those that may have notify = 'always'; notify_topics. It runs with the rights of its caller, a publisher where that is new_message.
--- p_due: when the first message of each topic is due; p_id: NULL = it was more than one message.
--- Above READ COMMITTED the snapshot may be older than a sleeper's flag: there it notifies as if one were armed.
--- Locks: nothing; PostgreSQL takes its notify lock at commit, only if something was sent.
+-- Notifies `new_message` for each topic that a row of `messages.sleeper` asks for, if its worker would otherwise look
+-- only after the first message is due, and for those with `notify = 'always'`; not for topics with `notify = 'off'`.
+-- Above READ COMMITTED it notifies as if a worker were armed, because the snapshot may be older than its flag. It runs
+-- with the rights of its caller.
+--
+-- Arguments: `p_due`: when the first message of each topic is due; `p_id`: the message; NULL = there was more than one.
+-- Errors: none.
+-- Locks: PostgreSQL's own lock for NOTIFY at the commit, if something was sent.
+-- Called by: the trigger new_message, while a worker may be armed; the trigger apply_publish_policies, with topics that
+-- may have `notify = 'always'`; notify_topics.
 CREATE OR REPLACE FUNCTION messages.notify_inserted(p_topics text[], p_due timestamptz[], p_id bigint)
 RETURNS void
 LANGUAGE plpgsql

@@ -1,6 +1,9 @@
--- The oldest transaction id that may still run: every transaction with a lower id has ended, and the following statements see what it
--- committed.
--- Called by: workers before the claim that decides whether to sleep. Locks: nothing.
+-- Returns a transaction id: every transaction with a lower id has ended, and what it committed is visible to the
+-- statements that follow.
+--
+-- Errors: none.
+-- Locks: none.
+-- Called by: workers before the claim that decides whether to sleep.
 CREATE OR REPLACE FUNCTION messages.oldest_running_xid()
 RETURNS bigint
 LANGUAGE sql

@@ -1,8 +1,12 @@
--- Notify again for topics whose ready messages were not claimed: a notification was lost, or there was no worker.
--- Called by: tick. Locks: nothing. Result: how many topics were notified.
--- One NOTIFY per topic, not per message, retries and delayed messages included. It notifies whether a worker is armed or not, since outside
--- listeners rely on it; topics with notify = 'off', and paused topics, are not notified.
--- Bounded: a run visits at most p_limit topics, the next one those behind them.
+-- Notifies `new_message` once for each topic with messages that have been ready for longer than the given time: a
+-- notification was lost, or no worker was running. It notifies whether or not a worker is armed. Topics with `notify =
+-- 'off'` and paused topics get no notification. A call looks at no more than `p_limit` topics with waiting messages;
+-- the next call continues behind them.
+--
+-- Result: how many topics.
+-- Errors: none.
+-- Locks: its row of `messages.tick_cursor`.
+-- Called by: tick.
 CREATE OR REPLACE FUNCTION messages.renotify_stale(p_older_than interval DEFAULT '10 s', p_limit integer DEFAULT 2000)
 RETURNS bigint
 LANGUAGE plpgsql

@@ -1,13 +1,26 @@
--- Return how messages ended; with p_for also register the caller as a waiter for those that have not: their ends send NOTIFY settled.
--- Called by: clients that wait, on a connection that already listens to settled, and again before p_for has passed; and without p_for by
--- clients that poll. A role that may read outputs in the archive (operators) gets the result of every message, any other only those of
--- messages that it published with p_expect_result: for these the caller is the role that logged in.
--- Result: a row for each id. state: ended; waiting: it has not, and its end will notify; ending: it is about to, or is locked in another way,
--- so ask again soon; missing: there is no such message, or it ended and nothing of it is kept; forbidden: the caller may not know. Without
--- p_for a message that has not ended is ending. output is text, so that one hostile value harms no other.
--- Locks: with p_for the messages FOR KEY SHARE, until the transaction ends, which must be soon: claims and heartbeats continue, their ends
--- wait. Those that another transaction is ending are skipped, so that no end waits for another one. As to why no end is missed see
--- wait_for.
+-- Returns how up to 10,000 messages ended. With `p_for` the call registers the caller as `messages.wait_for` does;
+-- without it, it only looks, which a client in a transaction can do too. The `state` of a message is one of:
+--
+-- - `ended`: the other columns say how; `output` is JSON as text.
+-- - `waiting`: it has not ended, and its end will notify.
+-- - `ending`: another transaction is ending it, or has locked it in another way: nothing was registered, ask again
+--   soon. Without `p_for`: it has not ended.
+-- - `missing`: it was never published, or the publish is not committed, or it ended and nothing of it is kept. If it
+--   was `waiting` or `ending` before, it ended as `success`.
+-- - `forbidden`: this role may not know, nor whether there is such a message.
+--
+-- A role that may read the column `output` of `messages.message_archive`, as operators may, gets the result of every
+-- message. Any other role gets the results of those messages that it published with `p_expect_result`; for this, the
+-- role is the one that logged in.
+--
+-- Result: a row for each id.
+-- Errors: 22023 for more than 10,000 ids, and for a `p_for` outside of 1 ms to 1 hour.
+-- Locks: with `p_for` the messages, FOR KEY SHARE, as `messages.wait_for`. It waits for no transaction that ends a
+-- message, but for at most 10 ms.
+-- Cost: as `messages.wait_for`.
+-- Repeat: safe.
+-- Called by: clients that wait, on a connection that already listens to settled; and without `p_for` by clients that
+-- poll.
 CREATE OR REPLACE FUNCTION messages.wait_for_many(p_ids bigint[], p_for interval DEFAULT NULL)
 RETURNS TABLE (id bigint, state text, result text, output text, error text, attempts integer, archived_at timestamptz)
 LANGUAGE plpgsql

@@ -1,7 +1,11 @@
--- Add a token for the web server.
--- Called by: operators (`pgrouse token add`), with the SHA-256 of a secret that only its holder has.
--- p_topics: names, or prefixes that end with `*`. p_expires: after this time; NULL = never. Locks: nothing but the new row.
--- Errors: 23505 for a name that exists, revoked or not; 22023 for invalid roles, topics or times.
+-- Adds a token of the web server, given by the SHA-256 of a secret that only its holder has; `pgrouse token add`
+-- generates such a secret.
+--
+-- Arguments: `p_roles`: any of `viewer`, `publisher`, `worker` and `operator`. `p_topics`: names, or prefixes that end
+-- with `*`. `p_expires`: the time after which the token is invalid; NULL: never.
+-- Errors: 23505 for a name that already exists, revoked or not; 22023 for invalid arguments.
+-- Locks: the new row.
+-- Called by: operators (`pgrouse token add`).
 CREATE OR REPLACE FUNCTION messages.add_token(
   p_name    text,
   p_digest  bytea,

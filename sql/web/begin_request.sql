@@ -1,9 +1,13 @@
--- Begin a request that must take effect only once, however often it is sent.
--- Called by: web servers, first in the transaction of the request; end_request comes last. Of two at the same time the second waits for the
--- first: if that commits, the second gets its answer; if it fails or its server dies, the second runs as the first.
--- p_digest: of the request; p_caller: each caller has keys of its own. Answers are kept for 24 hours, until prune_web deletes them.
--- Locks: the row, until the transaction ends. Result: the status and answer of the first; no row: this is the first.
--- Errors: 22023 for a key that was used for another request.
+-- Begins a request that must be executed only once, however often it is sent. It is the first statement of the
+-- transaction that executes the request, and `end_request` is the last. If two identical requests arrive at the same
+-- time, the second waits for the first. If the first commits, the second gets its answer; if the first fails, or its
+-- server dies, the second is executed as the first. Answers are kept for 24 hours.
+--
+-- Arguments: `p_caller`: each caller has its own keys. `p_digest`: the digest of the request.
+-- Result: status and answer of the first request; no row: this is the first.
+-- Errors: 22023 for a key that was used with a different request before.
+-- Locks: the row, until the transaction ends.
+-- Called by: web servers, first in the transaction of the request.
 CREATE OR REPLACE FUNCTION messages.begin_request(p_caller text, p_key text, p_digest bytea)
 RETURNS TABLE (status smallint, answer text)
 LANGUAGE plpgsql

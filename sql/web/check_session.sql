@@ -1,6 +1,9 @@
--- Look up the session that belongs to a cookie.
--- Called by: web servers, which cache the answer for two seconds. Locks: nothing.
--- Result: one row, as of check_token; no row if the session has ended, or its token is no longer valid.
+-- Returns the token that is logged in with a cookie.
+--
+-- Result: one row, as for `messages.check_token`; no row if the session has ended or its token is no longer valid.
+-- Errors: none.
+-- Locks: none.
+-- Called by: web servers, which cache the answer for two seconds.
 CREATE OR REPLACE FUNCTION messages.check_session(p_digest bytea)
 RETURNS TABLE (name text, roles text[], topics text[])
 LANGUAGE sql

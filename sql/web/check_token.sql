@@ -1,7 +1,9 @@
--- Look up the token that belongs to a digest.
--- Called by: web servers, which cache the answer for two seconds. Locks: the token's row, when the time of its last use is written: at most
--- every five minutes, and without waiting for another session that writes it.
+-- Returns the token that belongs to a digest. `last_used_at` is written at most every five minutes.
+--
 -- Result: one row; no row for a token that is unknown, expired or revoked.
+-- Errors: none.
+-- Locks: the token's row when the last use is written, without waiting.
+-- Called by: web servers, which cache the answer for two seconds.
 CREATE OR REPLACE FUNCTION messages.check_token(p_digest bytea)
 RETURNS TABLE (name text, roles text[], topics text[])
 LANGUAGE plpgsql

@@ -1,5 +1,10 @@
--- End a session: its cookie is no longer valid.
--- Called by: web servers, when a user logs out. Locks: the row. Result: whether there was one.
+-- Ends a session.
+--
+-- Result: whether there was one.
+-- Errors: none.
+-- Locks: the row.
+-- Repeat: safe.
+-- Called by: web servers, when a user logs out.
 CREATE OR REPLACE FUNCTION messages.close_session(p_digest bytea)
 RETURNS boolean
 LANGUAGE sql

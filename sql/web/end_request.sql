@@ -1,5 +1,8 @@
--- Save the answer of a request, for a client that sends it again.
--- Called by: web servers, in the transaction that began it. Locks: the row, which is the transaction's own.
+-- Stores the answer of a request for callers that send it again, in the transaction that began it.
+--
+-- Errors: none.
+-- Locks: the row, which the transaction already holds.
+-- Called by: web servers.
 CREATE OR REPLACE FUNCTION messages.end_request(p_caller text, p_key text, p_status integer, p_answer text)
 RETURNS void
 LANGUAGE sql

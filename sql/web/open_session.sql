@@ -1,8 +1,11 @@
--- Create a browser session, with a cookie instead of the token.
--- Called by: web servers, with the SHA-256 of the token and of a new cookie. Locks: nothing but the new row, and the token against
--- deletion; and the sessions that it ends, skipping those that others hold.
--- It ends after p_for, with the token, or by close_session. A token has at most 1000: then its oldest one ends.
--- Result: whether the token is valid; else no session was created.
+-- Keeps a browser logged in with a cookie, whose SHA-256 is `p_digest`, instead of its token, whose SHA-256 is
+-- `p_token`. The session ends after `p_for`, with the token, or by `messages.close_session`. A token has at most 1000
+-- sessions: a further one ends its oldest.
+--
+-- Result: whether the token is valid; if not, no session was opened.
+-- Errors: none.
+-- Locks: the new row, and the token against deletion; and the sessions that it ends, skipping those that others hold.
+-- Called by: web servers, with the SHA-256 of the token and of a new cookie.
 CREATE OR REPLACE FUNCTION messages.open_session(p_token bytea, p_digest bytea, p_for interval)
 RETURNS boolean
 LANGUAGE sql

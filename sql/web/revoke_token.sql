@@ -1,6 +1,11 @@
--- Revoke a token, and end the sessions that were opened with it.
--- Called by: operators (`pgrouse token revoke`). A web server notices within two seconds. Locks: the rows it changes. Result: whether it
--- was valid. Errors: P0002 for an unknown token.
+-- Makes a token invalid, and ends the sessions that were opened with it. Web servers cache a token for at most two
+-- seconds.
+--
+-- Result: whether it was valid.
+-- Errors: P0002 for a token that does not exist.
+-- Locks: the rows it changes.
+-- Repeat: safe.
+-- Called by: operators (`pgrouse token revoke`).
 CREATE OR REPLACE FUNCTION messages.revoke_token(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,6 +1,9 @@
--- Refuse an invalid worker name: it has 1 to 300 printable characters.
--- Called by: claim, arm, register_worker, which refuse NULL themselves. Locks: nothing. 300: a configured name has up to 200, and daemons
--- append a suffix.
+-- Refuses an invalid name of a worker. A valid name has 1 to 300 printable characters (`messages.is_printable`).
+--
+-- Errors: 22023.
+-- Locks: none.
+-- Called by: claim, arm, register_worker, which refuse NULL themselves.
+-- Inside: 300: a configured name has up to 200, and daemons append a suffix.
 CREATE OR REPLACE FUNCTION messages.check_worker_name(p_worker text)
 RETURNS void
 LANGUAGE plpgsql

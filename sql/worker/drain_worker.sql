@@ -1,8 +1,13 @@
--- Ask a worker to drain: to claim nothing more, finish what runs, and stop, as on SIGTERM.
--- Called by: operators. The daemon reads it with its next update of the registry, within seconds. Its supervisor may start it again.
--- Locks: the worker's row: until the transaction ends the worker does not see the request, and its registry row is not updated. Result:
--- whether the registry knows the worker.
--- Errors: 22023 for a job on Spark, which reads no requests.
+-- Asks a worker to drain: it claims nothing more, lets running messages finish, and stops, as on SIGTERM. It reads this
+-- request with its next sign of life, within about five seconds. If one `pgrouse run` has several processes, all of
+-- them drain. The program that started it, for example a service manager, may start it again.
+--
+-- Result: whether the registry knows the worker.
+-- Errors: 22023 for a job on Spark, which reads no requests: its status has `"engine": "spark"`.
+-- Locks: the worker's row: until the transaction ends, the worker does not see the request, and its signs of life are
+-- not written.
+-- Repeat: safe.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.drain_worker(p_name text)
 RETURNS boolean
 LANGUAGE plpgsql

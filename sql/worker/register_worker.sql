@@ -1,6 +1,10 @@
--- Insert a worker into the registry.
+-- Adds a worker to the registry.
+--
+-- Errors: 23502 if an argument is NULL. 22023 for an invalid name of a worker (`messages.check_worker_name`).
+-- Locks: the worker's own row; the call waits for any transaction that holds it: a worker that has locks to extend on
+-- the same connection sets a `statement_timeout`.
+-- Repeat: replaces the entry.
 -- Called by: daemons at start, and when touch_worker says that the registry does not know them.
--- Locks: the worker's own row; it waits for a session that holds it, so a caller with locks to extend sets a statement_timeout.
 CREATE OR REPLACE FUNCTION messages.register_worker(
   p_name text, p_host text, p_pid integer, p_version text, p_topics text[], p_concurrency integer
 )

@@ -1,10 +1,14 @@
--- Change how many handlers a worker runs at once, until its process ends. NULL: as it is configured.
--- Called by: operators. The daemon reads it with its next update of the registry, within seconds. Handlers that run end as they are; with
--- fewer slots, it claims nothing until fewer run.
--- Locks: the worker's row: until the transaction ends the worker does not see the request, and its registry row is not updated. Result:
--- whether the registry knows the worker.
--- Errors: 22023 for a number below 1 or above 10000, for a worker over HTTP, which says with each claim how many messages it takes, and
--- for a job on Spark, which reads no requests.
+-- Changes how many handlers a worker runs at once, until its process ends. NULL: as many as it is configured for. It
+-- reads this request with its next sign of life, within about five seconds. Handlers that run are not stopped: with a
+-- lower number, the worker claims nothing until fewer run. Each process of a `pgrouse run` is a worker of its own. At
+-- most `worker.threads` sync handlers run at once, and batches have slots of their own; neither changes.
+--
+-- Result: whether the registry knows the worker.
+-- Errors: 22023 for a number below 1 or above 10000, for a worker over HTTP, whose claims say how many messages it
+-- takes, and for a job on Spark, which reads no requests.
+-- Locks: as `messages.drain_worker`.
+-- Repeat: safe.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.scale_worker(p_name text, p_concurrency integer DEFAULT NULL)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,6 +1,10 @@
--- Record a sign of life of the HTTP workers that hold these messages: a heartbeat names no worker, and a worker that runs a long message
--- claims nothing.
--- Called by: the web server, with heartbeats. Locks: the workers' own rows, without waiting, and at most every five seconds.
+-- Records a sign of life of the HTTP workers that hold these messages, with their heartbeats.
+--
+-- Errors: none.
+-- Locks: the workers' own rows, without waiting.
+-- Repeat: safe; within five seconds it does nothing.
+-- Called by: the web server, with heartbeats.
+-- Inside: A heartbeat names no worker, and a worker that runs a long message claims nothing.
 CREATE OR REPLACE FUNCTION messages.touch_http_holders(p_ids bigint[])
 RETURNS void
 LANGUAGE sql

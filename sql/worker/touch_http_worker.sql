@@ -1,10 +1,13 @@
--- Record a sign of life of a worker that claims over HTTP: insert or update its row in the registry, and return whether it is asked to
--- drain.
--- Called by: the web server, before a claim that gives a worker's name, every few seconds. p_limit: how many messages it requests at once.
--- Locks: the worker's own row, without waiting: while another session holds it (an open transaction around drain_worker) nothing is
--- recorded.
--- Result: true: it is asked to drain, and gets no message. 30 seconds after that answer, a claim under its name counts as a restarted
--- worker. At most 1000 such workers are known at a time, 100 of one token (the part of their names before the /); more are not recorded.
+-- Records a sign of life of a worker that claims over HTTP: adds it with `kind` `http`, or updates its entry. The
+-- registry holds at most 1000 such workers at a time, and at most 100 per token; the token is the part of their names
+-- before the `/`. They do not unregister: after five minutes without a sign of life they are deleted.
+--
+-- Arguments: `p_limit`: how many messages it requests at once.
+-- Result: true: the worker was asked to drain and must not claim anything more. Once it has received this answer and 30
+-- seconds have passed, a claim under its name counts as a restarted worker.
+-- Errors: none.
+-- Locks: the worker's own row, without waiting: while another transaction holds it, nothing is written.
+-- Called by: the web server, before a claim that gives a worker's name, every few seconds.
 CREATE OR REPLACE FUNCTION messages.touch_http_worker(p_name text, p_host text, p_topics text[], p_limit integer)
 RETURNS boolean
 LANGUAGE plpgsql

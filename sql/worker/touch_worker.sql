@@ -1,7 +1,12 @@
--- Record a sign of life of a worker, with its status (listener, in flight, done).
--- Called by: the heartbeat of daemons. Locks: the worker's own row, without waiting: while another session holds it (an open transaction
--- around drain_worker), this update is skipped, and the next one is not. A worker that has locks to extend must not be blocked by that.
--- Result: false if the registry does not know the worker.
+-- Records a sign of life of a worker, with the status that it reports, an object. Entries without a sign of life for an
+-- hour are deleted, unless a transaction holds them.
+--
+-- Result: false if the registry does not know the worker: call `messages.register_worker`.
+-- Errors: 23514 for a status that is no object.
+-- Locks: the worker's own row, without waiting: while another transaction holds it, for example an open transaction
+-- around `messages.drain_worker`, the sign of life is not written, the result is true, and the next one counts again. A
+-- worker that must be sure that its status was written reads it back.
+-- Called by: the heartbeat of daemons.
 CREATE OR REPLACE FUNCTION messages.touch_worker(p_name text, p_status jsonb, p_stopping boolean DEFAULT false)
 RETURNS boolean
 LANGUAGE sql

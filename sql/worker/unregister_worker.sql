@@ -1,5 +1,9 @@
--- Remove a worker from the registry, and its sleeper.
--- Called by: daemons that stop in order; prune deletes those that died. Locks: the worker's own rows.
+-- Removes a worker from the registry, and its flag.
+--
+-- Errors: none.
+-- Locks: the worker's own rows.
+-- Repeat: safe.
+-- Called by: daemons that stop in order; prune deletes those that died.
 CREATE OR REPLACE FUNCTION messages.unregister_worker(p_name text)
 RETURNS void
 LANGUAGE sql

@@ -1,8 +1,15 @@
--- Return how the messages ended after which a message was published, and their outputs.
--- Called by: the worker that holds the message. With strict_lock an expired lock is lost. Locks: nothing.
--- Result: a row for each id of p_after, in its order; a row of NULL if there is none. No row: the message is not under this claim.
--- redriven_as: the message that it became by redrives, whose result this is. result is NULL if nothing is known: nothing of it is kept, or it
--- is live (someone released the message by unblock). output is text, so that one hostile value harms no other.
+-- Returns how the messages ended after which a message was published (`p_after`), and what their handlers returned, to
+-- the worker that holds it. No one else gets anything: a worker reads the outputs of the predecessors of the messages
+-- that it has claimed.
+--
+-- Result: a row for each id of `p_after`, in its order. `redriven_as`: the message that it became by redrives, if it
+-- was redriven; `result`, `output` and `error` are those of that message. `result` is NULL if nothing of the message is
+-- kept, or if it has not ended because someone released its successor by `unblock`. `output` is JSON as text (so that
+-- one hostile value harms no other), encrypted if the topic of that message is. If the message came after none, one row
+-- of NULLs. **No row: the message is not under this claim.** With `strict_lock`, an expired lock is lost too.
+-- Errors: none.
+-- Locks: none.
+-- Called by: the worker that holds the message.
 CREATE OR REPLACE FUNCTION messages.predecessors(p_id bigint, p_claim_id bigint)
 RETURNS TABLE (id bigint, redriven_as bigint, topic text, result text, output text, error text)
 LANGUAGE plpgsql

@@ -1,14 +1,19 @@
--- Propagate ends that successors missed: an end that committed between the check of their publisher and the publisher's commit, an end
--- above READ COMMITTED, and what a settle left to the tick because there was too much or because a row was locked.
--- Called by: tick, as its first task. Each tick checks a newly blocked message until no transaction is left that may have ended a
--- predecessor without seeing the new row; to know that, the tick must draw its transaction id after it saw the row. p_new: the rows that
--- the caller saw in this way (new_blocked), before it locked a row, which draws the id. Later a blocked message is checked once an hour. A
--- predecessor that is neither live nor archived succeeded and was not kept.
--- A transaction id that this cluster has not reached came with a restore from another cluster: such a row is treated as new.
--- Ends without successors (above READ COMMITTED all ends are recorded) are deleted first, so that the others need not wait behind them.
--- Locks: the blocked rows and those of messages.end_event, skipping those that others hold. Bounded: p_limit messages that wait, and the
--- edges of ten times as many; as many ends are checked for successors. Result: how many messages were checked, plus how many ends were
--- propagated.
+-- Finds ends that were not passed on to the messages that come after them: an end that was committed between the check
+-- of their publisher and the publisher's commit; an end above READ COMMITTED; an end whose statement had too many
+-- successors; an end whose successor another transaction held. Ends without successors are deleted first, up to ten
+-- times `p_limit` of them, so that the others need not wait behind them. The next tick finds each missed end, as long
+-- as no more than `p_limit` messages are due to be checked; the end of a transaction that was still open at the check
+-- is found by the first tick after that transaction ended. Every other waiting message is checked once an hour.
+--
+-- Result: how many messages were looked at, and ends passed on.
+-- Errors: none.
+-- Locks: rows of `messages.blocked_message` and `messages.end_event`, skipping those that others hold.
+-- Called by: tick, as its first task.
+-- Inside: Each tick checks a newly blocked message until no transaction is left that may have ended a predecessor
+-- without seeing the new row; to know that, the tick must draw its transaction id after it saw the row. p_new: the rows
+-- that the caller saw in this way (new_blocked), before it locked a row, which draws the id. A predecessor that is
+-- neither live nor archived succeeded and was not kept. A transaction id that this cluster has not reached came with a
+-- restore from another cluster: such a row is treated as new.
 CREATE OR REPLACE FUNCTION messages.propagate_missed_ends(p_limit integer DEFAULT 1000, p_new bigint[] DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql

@@ -1,8 +1,13 @@
--- Release blocked messages as if their predecessors had succeeded.
--- Called by: operators, for messages behind a dead or cancelled one that will not be redriven. Their own successors still wait for them.
--- Locks: their rows of messages.blocked_message, in the order of their ids, until the transaction ends, which must be soon: ends of their
--- predecessors wait for that. Then as resolve_blocked. Result: the ids that are released; the others were not blocked, have ended, or are
--- locked by another session.
+-- Releases messages that come after others, as if those had succeeded. Use it for messages that wait for a dead or
+-- cancelled message that no one will redrive. Messages that come after the released ones still wait for them.
+--
+-- Result: the ids that were released. The others did not wait for a message, have ended, or are held by another
+-- transaction right now; the next tick releases the latter.
+-- Errors: none.
+-- Locks: their rows of `messages.blocked_message`, in the order of their ids, until the transaction ends. Commit soon:
+-- a message that they come after cannot end before that.
+-- Repeat: safe. The call is recorded in `messages.audit`.
+-- Called by: operators.
 CREATE OR REPLACE FUNCTION messages.unblock(p_ids bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql

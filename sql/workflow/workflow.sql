@@ -1,8 +1,11 @@
--- The neighbours of a message: its predecessors and its successors.
--- Called by: operators, pgrouse message show, the dashboard. Locks: nothing.
--- Result: direction 'before' or 'after', at most 100 of each, by id. state: as in messages.state, or blocked: it waits for others itself;
--- NULL = it was not kept.
--- after_failed: what happens to the waiting message if the other ends badly. A dependency is removed once its predecessor succeeds.
+-- Returns the neighbours of a message: the messages that it waits for (`before`) and those that wait for it (`after`),
+-- at most 100 of each, by id. An edge disappears once its predecessor has succeeded.
+--
+-- Result: `state` is the one of `messages.state`, or `blocked`: the neighbour itself waits for others; NULL = nothing
+-- of it is kept. `after_failed`: what the waiting message does if the other does not succeed.
+-- Errors: none.
+-- Locks: none.
+-- Called by: operators, `pgrouse message show`, the dashboard.
 CREATE OR REPLACE FUNCTION messages.workflow(p_id bigint)
 RETURNS TABLE (direction text, id bigint, topic text, state text, after_failed text)
 LANGUAGE plpgsql
