@@ -12,14 +12,7 @@ from pgrouse.config.duration import AnyDuration
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that is wrong now.
-
-    Attributes:
-        topic: None = it is about none.
-        since: when it began, or was first seen.
-        what: the state, in words.
-        fix: what to do.
-    """
+    """A row of `messages.conditions`."""
 
     kind: str
     topic: str | None
@@ -30,7 +23,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class OpenCondition:
-    """Something that was wrong at the last tick, as Condition; level: warn or fail, as the doctor says."""
+    """A row of `messages.open_conditions`."""
 
     kind: str
     level: str
@@ -42,16 +35,7 @@ class OpenCondition:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
-    """The next step of one sink.
-
-    Attributes:
-        held: whether another process delivers to it.
-        fence: to give back with settle_delivery.
-        id: the notification; None = there is nothing to send.
-        attempt: how often it was sent, with this time.
-        message_json: its contents.
-        wait_s: ask again after so many seconds; None = when something happens.
-    """
+    """The row of `messages.claim_delivery`."""
 
     held: bool
     fence: int | None
@@ -64,17 +48,12 @@ class ClaimedDelivery:
 
 
 def open_conditions() -> Call[list[OpenCondition]]:
-    """List what the last tick found wrong, and the breakers that are open now, the worst first."""
+    """List what the last tick found wrong, and the breakers that are open."""
     return rows_call("open_conditions", OpenCondition)
 
 
 def conditions(after: str | None = None, limit: int | None = None) -> Call[list[Condition]]:
-    """List what is wrong now, each with a fix.
-
-    Args:
-        after: what waits is checked in the topics after this name; from the first one on unless given.
-        limit: in how many of them, 2,000 unless given. Of the others it returns what the last ticks found.
-    """
+    """List what is wrong now, each with a fix."""
     return rows_call("conditions", Condition, after=after, limit=limit)
 
 
@@ -86,7 +65,7 @@ def silence(
     until: datetime | None = None,
     reason: str | None = None,
 ) -> Call[int]:
-    """Silence the alerts that fit all of kind, topic and fingerprint; the number of the silence."""
+    """Silence the alerts that fit; return the number of the silence."""
     return function_call(
         "silence",
         value,
@@ -100,22 +79,22 @@ def silence(
 
 
 def unsilence(id: int) -> Call[bool]:
-    """End a silence; whether it was active."""
+    """End a silence early."""
     return function_call("unsilence", value, id=id)
 
 
 def replay_alerts(sink: str | None = None, since: AnyDuration | None = None, id: UUID | None = None) -> Call[int]:
-    """Send notifications once more: those of a time (an hour unless given) or one, to one sink or all; how many."""
+    """Send notifications once more."""
     return function_call("replay_alerts", value, sink=sink, since=interval(since, "since"), id=id)
 
 
 def delete_sink(sink: str) -> Call[bool]:
-    """Delete a sink with its pending notifications; whether there was one."""
+    """Delete a sink with the notifications that wait for it."""
     return function_call("delete_sink", value, sink=sink)
 
 
 def claim_delivery(sink: str, type: str, holder: str, rules: str, hold: AnyDuration) -> Call[ClaimedDelivery]:
-    """Take the next notification of a sink; rules is JSON."""
+    """Take the next notification of a sink."""
     return row_call(
         "claim_delivery", ClaimedDelivery, sink=sink, type=type, holder=holder, rules=rules, hold=interval(hold, "hold")
     )
@@ -129,16 +108,7 @@ def settle_delivery(
     retry_in: AnyDuration | None = None,
     abandon: bool | None = None,
 ) -> Call[bool]:
-    """Record what became of a notification; whether the sink is still held.
-
-    Args:
-        sink: which sink.
-        fence: of the claim.
-        id: of the notification.
-        error: why it was not delivered; None = it was.
-        retry_in: after how long it is sent again; a minute unless given.
-        abandon: whether it is given up instead.
-    """
+    """Record what became of a notification."""
     return function_call(
         "settle_delivery",
         value,

@@ -20,16 +20,7 @@ from pgrouse.client.call import (
 
 @dataclass(frozen=True, slots=True)
 class StagedResult:
-    """What became of the rows of a job.
-
-    Attributes:
-        published: became messages, or changed one that waits.
-        ignored: their key was taken.
-        dropped: their topic is full.
-        rejected: cannot be published.
-        published_at: when.
-        is_repeat: whether the job was published before; then this is what became of it.
-    """
+    """The row of `messages.publish_staged`."""
 
     published: int
     ignored: int
@@ -41,7 +32,7 @@ class StagedResult:
 
 @dataclass(frozen=True, slots=True)
 class PublishedJob:
-    """What became of the rows of a job, as of StagedResult."""
+    """The row of `messages.job_result`."""
 
     published: int
     ignored: int
@@ -52,7 +43,7 @@ class PublishedJob:
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """A row that was not published, its reason, and what was given."""
+    """A row of `messages.job_rejected`."""
 
     nth: int
     reason: str
@@ -60,21 +51,14 @@ class RejectedRow:
 
 
 def begin_staging(job: str) -> Call[UUID | None]:
-    """Begin to stage rows of a job; the attempt under which to stage them. None: the job was published before."""
+    """Begin to stage rows of a job; None = it was published before."""
     return function_call("begin_staging", value, job=job)
 
 
 def publish_staged(
     job: str, attempts: Sequence[UUID], counts: Sequence[int], max_rejected: int | None = None
 ) -> Call[StagedResult]:
-    """Publish what some attempts have staged, if the job was not published before.
-
-    Args:
-        job: its key.
-        attempts: those whose rows count.
-        counts: how many rows each has staged.
-        max_rejected: if more are rejected, nothing is published; None = any number may be.
-    """
+    """Publish what was staged for a job."""
     return row_call(
         "publish_staged",
         StagedResult,
@@ -86,15 +70,15 @@ def publish_staged(
 
 
 def delete_staged(attempts: Sequence[UUID]) -> Call[int]:
-    """Delete what some attempts have staged; how many rows."""
+    """Delete what will not be published."""
     return function_call("delete_staged", value, attempts=list(attempts))
 
 
 def job_result(job: str) -> Call[PublishedJob | None]:
-    """Say what became of a job; None: it was not published."""
+    """Return what became of a job; None = it was not published."""
     return optional_row_call("job_result", PublishedJob, job=job)
 
 
 def job_rejected(job: str, after: int | None = None, limit: int | None = None) -> Call[list[RejectedRow]]:
-    """List the rows of a job that were rejected, 1,000 unless given, after this number."""
+    """List the rows of a job that were rejected, page by page."""
     return rows_call("job_rejected", RejectedRow, job=job, after=after, limit=limit)

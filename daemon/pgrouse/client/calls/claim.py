@@ -30,12 +30,9 @@ CLAIM_WITH_NEXT_DUE, CLAIM_WITHOUT_FLUSH = (
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a claim returned.
+    """What a claim returned: its messages, and what its last row says of the rest.
 
     Attributes:
-        messages: in the order in which they were claimed.
-        held_back_json: what was skipped because of limits and pauses, and when to look again; None = nothing.
-        next_due_s: the seconds until a message is due; None = none waits for a time, or something was claimed.
         oldest_xid: all transactions below it had ended before the claim.
     """
 
@@ -58,22 +55,7 @@ def claim(
     prefetch: Sequence[int] | None = None,
     contents: bool | None = None,
 ) -> Call[list[Message]]:
-    """Lock ready messages for a worker.
-
-    Args:
-        worker: its name.
-        topics: those that it has capacity for.
-        limit: at most so many messages.
-        slots: at most so many of each topic; None = no limit of its own.
-        bytes: the claim ends with the message that reaches so many; 16 MiB unless given.
-        lock_duration: instead of the topic's.
-        after_topic: where the last claim ended; unless given the server remembers it.
-        after_channels: the channel at which it ended in each topic, JSON.
-        start: how many start at once; the others wait in the worker, and their run is not counted yet. None = all start.
-        prefetch: how many of the slots of each topic are for messages that would wait in the worker; none where a topic or its channels have a
-            limit. None = none are.
-        contents: whether payloads, bodies, headers and states are returned; they are unless given.
-    """
+    """Lock ready messages for a worker."""
     places = _places(slots, bytes, lock_duration, after_topic, after_channels, start, integers(prefetch))
     return Call(CLAIM, [worker, names(topics), limit, *places, contents is not False], read_messages)
 
@@ -92,34 +74,19 @@ def claim_with_next_due(
     contents: bool | None = None,
     look_ahead: bool | None = None,
 ) -> Call[Claimed]:
-    """Do the same as claim, and say what limits held back and when the next message is due.
-
-    Args:
-        worker: as of claim.
-        topics: as of claim.
-        limit: as of claim.
-        slots: as of claim.
-        bytes: as of claim.
-        lock_duration: as of claim.
-        after_topic: as of claim.
-        after_channels: as of claim.
-        start: as of claim.
-        prefetch: as of claim.
-        contents: as of claim.
-        look_ahead: whether to look for the next message that is due; unless given it does.
-    """
+    """Lock ready messages for a worker, and say what limits held back and when the next message is due."""
     places = _places(slots, bytes, lock_duration, after_topic, after_channels, start, integers(prefetch))
     flags = contents is not False, look_ahead is not False
     return Call(CLAIM_WITH_NEXT_DUE, [worker, names(topics), limit, *places, *flags], _read_claimed)
 
 
 def count_ready(topics: Sequence[str]) -> Call[int]:
-    """Count the messages of some topics that are ready."""
+    """Count the messages that are ready."""
     return function_call("count_ready", value, topics=list(topics))
 
 
 def raise_low_water(slow: timedelta | None = None) -> Call[int]:
-    """Move the marks from which claims read; how many there are."""
+    """Raise the marks from which claims read."""
     return function_call("raise_low_water", value, slow=slow)
 
 

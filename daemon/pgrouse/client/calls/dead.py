@@ -12,7 +12,7 @@ from pgrouse.config.duration import AnyDuration
 
 @dataclass(frozen=True, slots=True)
 class FoundDeadMessage:
-    """A dead message, as a list shows it."""
+    """A row of `messages.find_dead`."""
 
     id: int
     topic: str
@@ -23,14 +23,7 @@ class FoundDeadMessage:
 
 @dataclass(frozen=True, slots=True)
 class DeadGroup:
-    """Dead messages of one topic, result and fingerprint.
-
-    Attributes:
-        redriven: how many of them were put back.
-        sample_id: the latest of them; sample_error is its error.
-        trend: how many died in each part of the time, the oldest first.
-        at_least: whether there are more than were looked at.
-    """
+    """A row of `messages.dead_groups`."""
 
     topic: str
     result: str
@@ -47,13 +40,7 @@ class DeadGroup:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """What became of one message that was to be put back or replayed.
-
-    Attributes:
-        archived_id: the message of the archive.
-        message_id: the new message, or the one because of which there is none.
-        outcome: redriven, keyless, superseded, redriven_before, too_often, too_large, not_dead; replayed, no_payload.
-    """
+    """A row of `messages.redrive`, and of the other ways back."""
 
     archived_id: int
     message_id: int | None
@@ -62,14 +49,7 @@ class Redriven:
 
 @dataclass(frozen=True, slots=True)
 class Requeued:
-    """What became of one copy in a `.dlq` topic.
-
-    Attributes:
-        copy_id: the copy.
-        archived_id: its original; None where the outcome is not_waiting.
-        message_id: as of Redriven.
-        outcome: of the original, as of Redriven; or not_waiting.
-    """
+    """A row of `messages.requeue_dead_letters`; archived_id is None where the outcome is not_waiting."""
 
     copy_id: int
     archived_id: int | None
@@ -79,14 +59,7 @@ class Requeued:
 
 @dataclass(frozen=True, slots=True)
 class RedrivePreview:
-    """What a redrive would do with one message.
-
-    Attributes:
-        archived_at: None = only its copy in a `.dlq` topic is left.
-        message_id: the message because of which it stays dead.
-        outcome: as of Redriven.
-        place: its position among those that would be put back.
-    """
+    """A row of `messages.preview_redrive`."""
 
     archived_id: int
     archived_at: datetime | None
@@ -97,12 +70,7 @@ class RedrivePreview:
 
 @dataclass(frozen=True, slots=True)
 class Relative:
-    """A message, or one that it was redriven from or as.
-
-    Attributes:
-        kind: ancestor, this, descendant, or copy (the one in a `.dlq` topic).
-        state: as in messages.state; None = it has left the archive.
-    """
+    """A row of `messages.lineage`."""
 
     id: int
     kind: str
@@ -128,19 +96,7 @@ def find_dead(
     after: int | None = None,
     redriven: bool | None = None,
 ) -> Call[list[FoundDeadMessage]]:
-    """Find dead messages that fit all filters, the oldest first.
-
-    Args:
-        topic: of this topic.
-        result: with this result.
-        fingerprint: with this error_fingerprint.
-        since: that died at this time or later.
-        until: that died before this time.
-        error: with this text in the error, whatever its case.
-        limit: at most so many; 1,000 unless given.
-        after: the last id of the page before.
-        redriven: those too that were put back since.
-    """
+    """Find dead messages that match all filters, the oldest first."""
     return rows_call(
         "find_dead",
         FoundDeadMessage,
@@ -163,15 +119,7 @@ def dead_groups(
     bars: int | None = None,
     bound: int | None = None,
 ) -> Call[list[DeadGroup]]:
-    """Group the dead messages of a time, 7 days unless given.
-
-    Args:
-        since: so long until now.
-        topic: of this topic.
-        result: with this result.
-        bars: how many parts the trend has; 24 unless given.
-        bound: how many of each topic are looked at; 2,000 unless given.
-    """
+    """Group the dead messages of a time by topic, result and error."""
     return rows_call(
         "dead_groups", DeadGroup, since=interval(since, "since"), topic=topic, result=result, bars=bars, bound=bound
     )
@@ -180,14 +128,7 @@ def dead_groups(
 def redrive(
     ids: Sequence[int], rate: float | None = None, delay: AnyDuration | None = None, force: bool | None = None
 ) -> Call[list[Redriven]]:
-    """Put dead messages back.
-
-    Args:
-        ids: which.
-        rate: so many a second become available; None = all at once.
-        delay: how long from now the first one does.
-        force: also those that were redriven as often as max_redrives allows.
-    """
+    """Put dead messages back."""
     return rows_call("redrive", Redriven, ids=bigints(ids), rate=rate, delay=interval(delay, "delay"), force=force)
 
 
@@ -204,7 +145,7 @@ def redrive_where(
     force: bool | None = None,
     after: int | None = None,
 ) -> Call[list[Redriven]]:
-    """Put back the dead messages that fit all filters: those of find_dead; the rest is as of redrive."""
+    """Put back the dead messages that match all filters."""
     return rows_call(
         "redrive_where",
         Redriven,
@@ -230,16 +171,7 @@ def redrive_edited(
     merge: bool | None = None,
     force: bool | None = None,
 ) -> Call[list[Redriven]]:
-    """Put one dead message back with another payload, other headers (both JSON) or another topic.
-
-    Args:
-        id: which.
-        payload: the new one; None leaves the old.
-        headers: the new ones; None leaves the old.
-        topic: where to; None = where it died.
-        merge: whether payload and headers are merged into the old ones, which they are unless this is False.
-        force: also if it was redriven as often as max_redrives allows.
-    """
+    """Put one dead message back with another payload, other headers or another topic."""
     return rows_call(
         "redrive_edited", Redriven, id=id, payload=payload, headers=headers, topic=topic, merge=merge, force=force
     )
@@ -248,14 +180,14 @@ def redrive_edited(
 def preview_redrive(
     ids: Sequence[int], topic: str | None = None, force: bool | None = None
 ) -> Call[list[RedrivePreview]]:
-    """Tell what redrive would do; topic: where to, instead of where they died."""
+    """Return what a redrive would do."""
     return rows_call("preview_redrive", RedrivePreview, ids=bigints(ids), topic=topic, force=force)
 
 
 def requeue_dead_letters(
     ids: Sequence[int], rate: float | None = None, delay: AnyDuration | None = None, force: bool | None = None
 ) -> Call[list[Requeued]]:
-    """Move copies that wait in a `.dlq` topic back to where they died; the rest is as of redrive."""
+    """Move copies that wait in a `.dlq` topic back to where they died."""
     return rows_call(
         "requeue_dead_letters", Requeued, ids=bigints(ids), rate=rate, delay=interval(delay, "delay"), force=force
     )
@@ -275,17 +207,7 @@ def replay(
     delay: AnyDuration | None = None,
     after: int | None = None,
 ) -> Call[list[Redriven]]:
-    """Publish again what succeeded from a time on and before another, the oldest first.
-
-    Args:
-        topic: of which topic.
-        from_: from when on.
-        to: before when.
-        limit: at most so many; 1,000 unless given.
-        rate: so many a second become available; None = all at once.
-        delay: how long from now the first one does.
-        after: the last archived_id of the page before.
-    """
+    """Publish again what succeeded in a period."""
     return rows_call(
         "replay",
         Redriven,

@@ -11,7 +11,7 @@ from pgrouse.config.duration import AnyDuration
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """The result of one check: level is ok, warn or fail."""
+    """A row of a check: level is ok, warn or fail."""
 
     code: str
     level: str
@@ -21,14 +21,7 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """A session that has locked a row that others need.
-
-    Attributes:
-        what: what the row is needed for, as a part of a sentence.
-        who: the session, in words.
-        since: when its transaction began; None where the owner of the schema may not see it.
-        fix: the statement that ends it.
-    """
+    """A row of `messages.lock_holders`."""
 
     kind: str
     topic: str | None
@@ -90,27 +83,27 @@ def examine_workers() -> Call[list[FindingRow]]:
 
 
 def examine_holders(queue_used: float | None = None) -> Call[list[FindingRow]]:
-    """Check what fills up or blocks because a session holds it; queue_used: the fraction of the notification queue that may be used."""
+    """Check what fills up or blocks because a session holds it."""
     return rows_call("examine_holders", FindingRow, queue_used=queue_used)
 
 
 def examine_snapshots(held_for: AnyDuration | None = None, held_xids: int | None = None) -> Call[list[FindingRow]]:
-    """Check for old snapshots: those that are held for so long, or for so many transactions."""
+    """Check for old snapshots."""
     return rows_call("examine_snapshots", FindingRow, held_for=interval(held_for, "held_for"), held_xids=held_xids)
 
 
 def examine_tables(dead_rows: int | None = None, bytes: int | None = None) -> Call[list[FindingRow]]:
-    """Check what makes claims slow, from so many dead rows, or bytes of an index, on."""
+    """Check what makes claims slow."""
     return rows_call("examine_tables", FindingRow, dead_rows=dead_rows, bytes=bytes)
 
 
 def lock_holders(
     topic: str | None = None, channel: str | None = None, message_id: int | None = None
 ) -> Call[list[LockHolder]]:
-    """List the sessions that have locked rows that others need; also those of a channel and of a message."""
+    """List the sessions that have locked rows that others need."""
     return rows_call("lock_holders", LockHolder, topic=topic, channel=channel, message_id=message_id)
 
 
 def snapshot_age() -> Call[float | None]:
-    """Say for how many seconds the oldest transaction has kept vacuum from removing rows; None = that may not be seen."""
+    """Return for how many seconds the oldest transaction has kept vacuum from removing rows; None = that may not be seen."""
     return function_call("snapshot_age", value)

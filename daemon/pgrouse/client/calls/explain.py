@@ -12,13 +12,7 @@ from pgrouse.client.call import Call, rows_call
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a message is not running, or how it ended.
-
-    Attributes:
-        code: for programs.
-        reason: for people.
-        detail_json: what the reason is made of.
-    """
+    """A row of `messages.explain`."""
 
     code: str
     reason: str

@@ -6,5 +6,5 @@ from pgrouse.client.call import Call, function_call, value
 
 
 def lock_consumer(name: str) -> Call[bool]:
-    """Reserve the name of a consumer for this session; whether no other one has it."""
+    """Reserve the name of a consumer for this session."""
     return function_call("lock_consumer", value, name=name)

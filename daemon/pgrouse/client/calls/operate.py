@@ -10,34 +10,27 @@ from pgrouse.config.duration import AnyDuration
 
 
 def cancel(ids: Sequence[int], reason: str | None = None) -> Call[list[int]]:
-    """End messages, waiting or running; the ids of those that had not ended before."""
+    """End messages, waiting or running; return the ids of those that had not ended before."""
     return function_call("cancel", value, ids=bigints(ids), reason=reason)
 
 
 def delete(ids: Sequence[int]) -> Call[list[int]]:
-    """Delete waiting messages without a trace; the ids of those that were deleted."""
+    """Delete waiting messages without a trace; return their ids."""
     return function_call("delete", value, ids=bigints(ids))
 
 
 def skip(ids: Sequence[int], reason: str | None = None) -> Call[list[int]]:
-    """End waiting messages as failed, so that an ordered channel goes on; the ids of those that were ended."""
+    """End waiting messages as failed; return their ids."""
     return function_call("skip", value, ids=bigints(ids), reason=reason)
 
 
 def retry_now(ids: Sequence[int]) -> Call[list[int]]:
-    """Make messages that wait for a time available at once; the ids of those that waited."""
+    """Make messages that wait for a time available at once; return their ids."""
     return function_call("retry_now", value, ids=bigints(ids))
 
 
 def edit(id: int, payload: str | None = None, headers: str | None = None, seen: str | None = None) -> Call[str]:
-    """Replace the payload or headers of a waiting message, both JSON; edited, changed, running or ended.
-
-    Args:
-        id: which message.
-        payload: the new one; None leaves the old.
-        headers: the new ones; None leaves the old.
-        seen: the md5 of the payload that the editor saw; if it is another by now, nothing is replaced.
-    """
+    """Replace the payload or the headers of a waiting message; return edited, changed, running or ended."""
     return function_call("edit", value, id=id, payload=payload, headers=headers, seen=seen)
 
 
@@ -48,15 +41,7 @@ def reencrypt(
     states: Sequence[str | None],
     key: str,
 ) -> Call[list[int]]:
-    """Replace the ciphertext of waiting messages; the ids of those that were as they were seen.
-
-    Args:
-        ids: which messages.
-        seen: the md5 of the body and the checkpoint of each.
-        bodies: the new body of each; None leaves the old.
-        states: the new checkpoint of each, JSON; None leaves the old.
-        key: the name of the key under which they are encrypted now.
-    """
+    """Replace the ciphertext of waiting messages; return the ids of those that were changed."""
     return function_call(
         "reencrypt",
         value,
@@ -69,7 +54,7 @@ def reencrypt(
 
 
 def purge_topic(topic: str, limit: int | None = None, upto: int | None = None) -> Call[int]:
-    """Delete waiting messages of a topic, at most limit, none with an id above upto; how many that were."""
+    """Delete waiting messages of a topic; return how many."""
     return function_call("purge_topic", value, topic=topic, limit=limit, upto=upto)
 
 
@@ -80,7 +65,7 @@ def pause(
     until: datetime | None = None,
     channel: str | None = None,
 ) -> Call[datetime | None]:
-    """Pause a topic ('*': all) or one channel of it; until when, None = until it is resumed."""
+    """Pause a topic ('*': all) or one channel of it; return until when, None = until it is resumed."""
     return function_call(
         "pause",
         value,
@@ -93,5 +78,5 @@ def pause(
 
 
 def resume(topic: str, channel: str | None = None) -> Call[bool]:
-    """End a pause; whether there was one."""
+    """End a pause; return whether there was one."""
     return function_call("resume", value, topic=topic, channel=channel)

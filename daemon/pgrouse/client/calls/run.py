@@ -27,14 +27,14 @@ class ArchivedResult(NamedTuple):
 
 
 class SavedStep(NamedTuple):
-    """A step that was done, and its result as JSON; without a name: the lock is held and nothing was saved."""
+    """A row of `messages.load_steps`; without a name: the lock is held and nothing was saved."""
 
     name: str | None
     result: str | None
 
 
 def heartbeat(ids: Sequence[int], claim_ids: Sequence[int], lock_duration: timedelta | None = None) -> Call[list[int]]:
-    """Extend locks, by the topic's lock duration unless one is given; the ids of those that were lost."""
+    """Extend locks; return the ids whose lock was lost."""
     return function_call(
         "heartbeat", value, ids=bigints(ids), claim_ids=bigints(claim_ids), lock_duration=lock_duration
     )
@@ -43,24 +43,17 @@ def heartbeat(ids: Sequence[int], claim_ids: Sequence[int], lock_duration: timed
 def set_progress(
     ids: Sequence[int], claim_ids: Sequence[int], progress: Sequence[str], wait: bool | None = None
 ) -> Call[list[int]]:
-    """Write the progress of messages, JSON; the ids of those whose lock was lost.
-
-    Args:
-        ids: which messages.
-        claim_ids: the claim of each.
-        progress: of each.
-        wait: whether rows that are locked at this moment are waited for, and not skipped; they are unless given.
-    """
+    """Store the progress of messages; return the ids whose lock was lost."""
     return Call(SET_PROGRESS, [bigints(ids), bigints(claim_ids), list(progress), wait is not False], value)
 
 
 def cancelled_ids(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[list[int]]:
-    """Find those of lost messages that were cancelled."""
+    """Return which of the messages with a lost lock were cancelled."""
     return function_call("cancelled_ids", value, ids=bigints(ids), claim_ids=bigints(claim_ids))
 
 
 def count_runs(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[None]:
-    """Count the run of messages that had waited in the worker and have started."""
+    """Count the run of messages that waited in the worker and have started."""
     return function_call("count_runs", nothing, ids=bigints(ids), claim_ids=bigints(claim_ids))
 
 
@@ -70,22 +63,22 @@ def claimed_ids(claim_ids: Sequence[int]) -> Call[list[ClaimRef]]:
 
 
 def read_claimed(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[list[Message]]:
-    """Read messages with their contents, those whose lock was not lost."""
+    """Read messages again that their claims still hold."""
     return function_call("read_claimed", read_messages, COLUMNS, ids=bigints(ids), claim_ids=bigints(claim_ids))
 
 
 def results(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[list[ArchivedResult]]:
-    """List those of the messages that ended by these claims."""
+    """List the messages that ended under their claims."""
     return function_call("results", _results, "f.id, f.result", ids=bigints(ids), claim_ids=bigints(claim_ids))
 
 
 def save_step(id: int, claim_id: int, name: str, result: str) -> Call[bool]:
-    """Save the result of a step, JSON; False: the lock was lost."""
+    """Store the result of a step; return False if the lock was lost."""
     return function_call("save_step", value, id=id, claim_id=claim_id, name=name, result=result)
 
 
 def load_steps(id: int, claim_id: int, name: str | None = None) -> Call[list[SavedStep]]:
-    """Load the steps of a message that were done, or the one of a name."""
+    """Load the steps of a message; no row = its lock was lost."""
     return function_call("load_steps", _steps, "f.name, f.result", id=id, claim_id=claim_id, name=name)
 
 

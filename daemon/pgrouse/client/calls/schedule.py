@@ -10,12 +10,7 @@ from pgrouse.client.call import Call, function_call, row_call, value, values
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRun:
-    """What a schedule published.
-
-    Attributes:
-        id: of the message, or of the one because of which there is none.
-        outcome: published, else as in messages.schedule_run.
-    """
+    """The row of `messages.run_schedule`."""
 
     id: int | None
     outcome: str
@@ -24,7 +19,7 @@ class ScheduleRun:
 def next_ticks(
     cron: str, time_zone: str | None = None, count: int | None = None, after: datetime | None = None
 ) -> Call[list[datetime]]:
-    """List the next ticks of a cron expression: 5, in UTC, after now, unless given otherwise."""
+    """List the next ticks of a cron expression."""
     return function_call("next_ticks", values, cron=cron, time_zone=time_zone, count=count, after=after)
 
 
@@ -34,20 +29,20 @@ def run_schedule(name: str) -> Call[ScheduleRun]:
 
 
 def pause_schedule(name: str, reason: str | None = None) -> Call[bool]:
-    """Stop a schedule until it is resumed; whether it was running."""
+    """Stop a schedule until it is resumed; return whether it was running."""
     return function_call("pause_schedule", value, name=name, reason=reason)
 
 
 def resume_schedule(name: str) -> Call[bool]:
-    """Let a schedule go on with its next tick; whether it was paused."""
+    """Continue a schedule with its next tick; return whether it was paused."""
     return function_call("resume_schedule", value, name=name)
 
 
 def fire_schedules(limit: int | None = None) -> Call[int]:
-    """Publish what is due by the schedules; how many ticks that were."""
+    """Publish what is due by the schedules; return how many messages."""
     return function_call("fire_schedules", value, limit=limit)
 
 
 def next_schedule_due() -> Call[timedelta | None]:
-    """Say how long until the next schedule is due; None = never."""
+    """Return how long until the next schedule is due; None = never."""
     return function_call("next_schedule_due", value)

@@ -11,13 +11,7 @@ from pgrouse.client.call import Call, Rows, function_call
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
-    """A message of a page.
-
-    Attributes:
-        state: as in messages.state.
-        worker: which one has it, or had it last.
-        preview: the first characters of the payload.
-    """
+    """A row of `messages.find_messages`."""
 
     id: int
     topic: str
@@ -40,12 +34,12 @@ class FoundMessage:
 
 @dataclass(frozen=True, slots=True)
 class FoundPage:
-    """A page.
+    """A page of messages, and what the last row of `messages.find_messages` says.
 
     Attributes:
         examined: how many messages were examined.
         reached: the time of the last of those.
-        place: where the next page begins, for after; None = there is none.
+        place: `after` of the next page; None = there is none.
     """
 
     messages: list[FoundMessage]
@@ -77,28 +71,7 @@ def find_messages(
     worker: str | None = None,
     attempts: int | None = None,
 ) -> Call[FoundPage]:
-    """Find messages that fit all filters, page by page.
-
-    Args:
-        topic: of this topic.
-        states: in one of these states: ready, delayed, retrying, running, and results.
-        channel: of this channel.
-        key: with this key.
-        error: with this text in the error, whatever its case.
-        fingerprint: with this error_fingerprint.
-        path: a jsonpath that matches in the payload.
-        value: JSON that the match is equal to.
-        since: ended, or published, at this time or later.
-        until: before this time.
-        topics: patterns of LIKE; the topic fits one.
-        limit: at most so many; 50 unless given.
-        after: the place of the page before, JSON.
-        max_examined: how many messages are examined; 20,000 unless given.
-        preview: how many characters of each payload are shown; none unless given.
-        headers: a JSON object that the headers contain.
-        worker: that runs the message, or ended it.
-        attempts: the message has had at least so many.
-    """
+    """Find messages that match all filters, page by page."""
     return function_call(
         "find_messages",
         _page,

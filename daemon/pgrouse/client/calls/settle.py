@@ -30,7 +30,7 @@ RELEASE = b"SELECT messages.release(%s::pg_catalog.int8[], %s::pg_catalog.int8[]
 
 
 class CompletedMessage(NamedTuple):
-    """A message that a handler completed in a transaction of its own, and what became of that: success, open, held or lost."""
+    """A row of `messages.completion_states`."""
 
     id: int
     state: str
@@ -44,7 +44,7 @@ def complete(
 
 
 def completion_states(ids: Sequence[int], claim_ids: Sequence[int]) -> Call[list[CompletedMessage]]:
-    """Return what became of messages that a handler completed in a transaction of its own: success, open, held or lost."""
+    """Return what became of messages that a handler completed in a transaction of its own."""
     pairs = {"ids": bigints(ids), "claim_ids": bigints(claim_ids)}
     return function_call("completion_states", _states, "f.id, f.state", **pairs)
 
@@ -57,16 +57,7 @@ def retry(
     states: Sequence[str | None] | None = None,
     result: str | None = None,
 ) -> Call[list[int]]:
-    """Try messages again while attempts are left, and archive the others.
-
-    Args:
-        ids: which messages.
-        claim_ids: the claim of each.
-        errors: of each attempt.
-        delays: until the next attempt; as the topic's backoff says unless given.
-        states: for the next attempt, JSON.
-        result: of those that are archived: failed unless given, or lock_expired.
-    """
+    """Retry messages while attempts are left, and archive the others."""
     if result is None:
         return _settle(RETRY, ids, claim_ids, errors, delays, states)
     call = _settle(RETRY_WITH_RESULT, ids, claim_ids, errors, delays, states)
@@ -79,7 +70,7 @@ def reject(ids: Sequence[int], claim_ids: Sequence[int], errors: Sequence[str | 
 
 
 def fail(ids: Sequence[int], claim_ids: Sequence[int], errors: Sequence[str | None] | None) -> Call[list[int]]:
-    """Archive messages as failed, whatever attempts are left."""
+    """Archive messages as failed."""
     return _settle(FAIL, ids, claim_ids, errors)
 
 
@@ -90,17 +81,17 @@ def defer(
     untils: Sequence[datetime | None] | None = None,
     states: Sequence[str | None] | None = None,
 ) -> Call[list[int]]:
-    """Make messages available later without using up the attempt: after a delay or from a time on, at once without either."""
+    """Make messages available later without counting the attempt."""
     return _settle(DEFER, ids, claim_ids, delays, untils, states)
 
 
 def release(ids: Sequence[int], claim_ids: Sequence[int], ran: Sequence[bool | None] | None = None) -> Call[list[int]]:
-    """Give messages back with their attempt; ran: whether the handler of each had begun."""
+    """Release messages without counting the attempt."""
     return _settle(RELEASE, ids, claim_ids, ran)
 
 
 def release_orphaned(worker: str, known: Sequence[int]) -> Call[list[int]]:
-    """Release what a worker has locked without knowing it; the ids of these."""
+    """Release what a worker has locked without knowing it; return their ids."""
     return function_call("release_orphaned", value, worker=worker, known=bigints(known))
 
 

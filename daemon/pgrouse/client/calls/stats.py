@@ -17,14 +17,7 @@ TOPIC_LIMIT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """The counts of one topic.
-
-    Attributes:
-        ready, delayed: exact below the bound (`COUNT_BOUND`); from there on estimates.
-        running, dead_last_day: exact.
-        oldest_ready_s: for how many seconds the oldest has been available.
-        handled: whether a worker handles the topic.
-    """
+    """A row of `messages.stats`."""
 
     topic: str
     ready: int
@@ -37,13 +30,7 @@ class TopicStats:
 
 @dataclass(frozen=True, slots=True)
 class TopicLatency:
-    """What the workers measured of one topic, in seconds; None where nothing was.
-
-    Attributes:
-        waits: how many waits were measured: from available to claimed.
-        runs: how many calls of a handler.
-        wakes: how many waits that a notification ended.
-    """
+    """A row of `messages.latency`, in seconds; None where nothing was measured."""
 
     topic: str
     waits: int
@@ -62,12 +49,7 @@ class TopicLatency:
 
 @dataclass(frozen=True, slots=True)
 class ThroughputBar:
-    """How many attempts ended in one part of a time.
-
-    Attributes:
-        at: when it begins.
-        s: how many seconds of it have passed.
-    """
+    """A row of `messages.throughput`."""
 
     at: datetime
     s: float
@@ -93,20 +75,14 @@ class ThroughputBar:
 def stats(
     bound: int | None = None, topics: Sequence[str] | None = None, limit: int | None = None
 ) -> Call[list[TopicStats]]:
-    """Count the messages of each topic; ready and delayed ones beyond a bound, `COUNT_BOUND` unless given, are estimated.
-
-    Args:
-        bound: where the estimates begin.
-        topics: names, or beginnings that end with *; all unless given.
-        limit: of more topics than this, `TOPIC_LIMIT` unless given, those that matter most.
-    """
+    """Count the messages of each topic: with `COUNT_BOUND` and `TOPIC_LIMIT` unless given otherwise."""
     return rows_call("stats", TopicStats, bound=bound, topics=_listed(topics), limit=limit)
 
 
 def list_topics(
     after: str | None = None, limit: int | None = None, topics: Sequence[str] | None = None
 ) -> Call[list[str]]:
-    """List the topics that `stats` counts, in the order of their names, after a name."""
+    """List the topics that `stats` counts, page by page."""
     return function_call("list_topics", values, after=after, limit=limit, topics=_listed(topics))
 
 
@@ -115,22 +91,22 @@ def _listed(topics: Sequence[str] | None) -> list[str] | None:
 
 
 def latency(since: AnyDuration | None = None, topic: str | None = None) -> Call[list[TopicLatency]]:
-    """Say how long messages waited and handlers ran, in a time: the last hour unless given."""
+    """Return how long messages waited and handlers ran."""
     return rows_call("latency", TopicLatency, since=interval(since, "since"), topic=topic)
 
 
 def throughput(
     since: AnyDuration | None = None, topic: str | None = None, bars: int | None = None, worker: str | None = None
 ) -> Call[list[ThroughputBar]]:
-    """Count how attempts ended, in bars: of a minute of the last hour unless given otherwise; of one topic or worker, or of all."""
+    """Return how many attempts ended over time, and how."""
     return rows_call("throughput", ThroughputBar, since=interval(since, "since"), topic=topic, bars=bars, worker=worker)
 
 
 def unhandled_topics(limit: int | None = None) -> Call[list[str]]:
-    """List the topics with waiting messages and no worker; 1,000 at most, unless another limit is given."""
+    """List the topics with waiting messages and no worker."""
     return function_call("unhandled_topics", values, limit=limit)
 
 
 def record_measures(name: str, report: int, measures: str) -> Call[bool | None]:
-    """Add a worker's measurements to the statistics, JSON; whether this report is in now. None: not yet, send it again."""
+    """Record what a worker measured; return whether the report is recorded, None = send it again later."""
     return function_call("record_measures", value, name=name, report=report, measures=measures)

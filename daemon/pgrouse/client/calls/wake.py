@@ -19,15 +19,7 @@ LOOK = (
 
 @dataclass(frozen=True, slots=True)
 class EndOfMessage:
-    """How a message ended.
-
-    Attributes:
-        result: None = it has not ended; then all others are None too.
-        output_json: what its handler returned.
-        error: why it is no success.
-        attempts: how many there were.
-        archived_at: when it ended.
-    """
+    """The row of `messages.wait_for`."""
 
     result: str | None
     output_json: str | None
@@ -38,14 +30,7 @@ class EndOfMessage:
 
 @dataclass(frozen=True, slots=True)
 class StateOfMessage:
-    """Whether and how a message ended.
-
-    Attributes:
-        state: ended; waiting: it has not, and its end will notify; ending: it is locked at the moment, ask again soon; missing: there is
-            none, or nothing of it is kept; forbidden: this role may not know.
-        result: how it ended; like all that follows None if it has not.
-        output: what its handler returned, JSON.
-    """
+    """A row of `messages.wait_for_many`."""
 
     id: int
     state: str
@@ -57,17 +42,17 @@ class StateOfMessage:
 
 
 def arm(worker: str, topics: Sequence[str], look_in: timedelta) -> Call[None]:
-    """Announce that a worker sleeps and wants notifications, until it polls again."""
+    """Announce that a worker sleeps."""
     return function_call("arm", nothing, worker=worker, topics=list(topics), look_in=look_in)
 
 
 def disarm(worker: str) -> Call[None]:
-    """Take that back: the worker is awake."""
+    """Announce that a worker is awake."""
     return function_call("disarm", nothing, worker=worker)
 
 
 def draw_xid() -> Call[int]:
-    """Draw a transaction id: what this transaction has done is visible to all later ones."""
+    """Return the id of this transaction."""
     return function_call("draw_xid", value)
 
 
@@ -77,30 +62,25 @@ def oldest_running_xid() -> Call[int]:
 
 
 def next_due(topics: Sequence[str], held_back: str | None = None) -> Call[timedelta | None]:
-    """Return how long it is until a message of some topics is due, at most 0 if one is; None = none waits.
-
-    Args:
-        topics: which.
-        held_back: what a claim held back because of limits, JSON: it looks beyond that.
-    """
+    """Return how long it is until a message is due, at most 0 if one is; None = none waits for a time."""
     return function_call("next_due", value, topics=list(topics), held_back=held_back)
 
 
 def ready_topics(topics: Sequence[str]) -> Call[list[str]]:
-    """List those of some topics in which a message is due."""
+    """List the topics in which a message is due."""
     return function_call("ready_topics", values, topics=list(topics))
 
 
 def wait_for(id: int, for_: timedelta | None = None) -> Call[EndOfMessage | None]:
-    """Say how a message ended, or register that its end is waited for, two minutes unless given; None = there is no such message."""
+    """Return how a message ended, or register that its end is waited for; None = there is no such message."""
     return optional_row_call("wait_for", EndOfMessage, id=id, for_=for_)
 
 
 def wait_for_many(ids: Sequence[int], for_: timedelta | None = None) -> Call[list[StateOfMessage]]:
-    """Say for each message whether and how it ended; with a time register that the ends of the others are waited for."""
+    """Return for each message whether and how it ended."""
     return rows_call("wait_for_many", StateOfMessage, ids=bigints(ids), for_=for_)
 
 
 def notify(channel: str, payloads: Sequence[str]) -> Call[bool]:
-    """Send notifications; False: the server's queue of notifications is full."""
+    """Send notifications; return False if the server has no room for them."""
     return function_call("notify", value, channel=channel, payloads=list(payloads))

@@ -33,15 +33,7 @@ def add_token(
     topics: Sequence[str] | None = None,
     expires: AnyDuration | None = None,
 ) -> Call[None]:
-    """Add a token, by the SHA-256 of its secret.
-
-    Args:
-        name: of the token.
-        digest: of the secret.
-        roles: what its holder may do.
-        topics: names, or prefixes that end with *; all unless given.
-        expires: after how long; None = never.
-    """
+    """Add a token, by the SHA-256 of its secret."""
     return function_call(
         "add_token",
         nothing,
@@ -54,35 +46,35 @@ def add_token(
 
 
 def revoke_token(name: str) -> Call[bool]:
-    """Revoke a token and end its sessions; whether it was valid."""
+    """Revoke a token and end its sessions; return whether it was valid."""
     return function_call("revoke_token", value, name=name)
 
 
 def check_token(digest: bytes) -> Call[TokenHolder | None]:
-    """Look up a token; None = unknown, expired or revoked."""
+    """Look up a token; None = it is not valid."""
     return optional_row_call("check_token", TokenHolder, digest=digest)
 
 
 def open_session(token: bytes, digest: bytes, for_: AnyDuration) -> Call[bool]:
-    """Create a browser session for the digests of a token and of a cookie; whether the token is valid."""
+    """Open a session; return whether its token is valid."""
     return function_call("open_session", value, token=token, digest=digest, for_=interval(for_, "for"))
 
 
 def check_session(digest: bytes) -> Call[TokenHolder | None]:
-    """Look up a session; None = it has ended, or its token is no longer valid."""
+    """Look up a session; None = it is not valid."""
     return optional_row_call("check_session", TokenHolder, digest=digest)
 
 
 def close_session(digest: bytes) -> Call[bool]:
-    """End a session; whether there was one."""
+    """End a session; return whether there was one."""
     return function_call("close_session", value, digest=digest)
 
 
 def begin_request(caller: str, key: str, digest: bytes) -> Call[SavedAnswer | None]:
-    """Begin a request that takes effect only once; the answer if it was answered before."""
+    """Begin a request that is executed only once; return the answer if it was answered before."""
     return optional_row_call("begin_request", SavedAnswer, caller=caller, key=key, digest=digest)
 
 
 def end_request(caller: str, key: str, status: int, answer: str) -> Call[None]:
-    """Save the answer of a request."""
+    """Store the answer of a request."""
     return function_call("end_request", nothing, caller=caller, key=key, status=status, answer=answer)

@@ -10,7 +10,7 @@ from pgrouse.client.call import Call, bigints, function_call, nothing, value
 def register_worker(
     name: str, host: str, pid: int, version: str, topics: Sequence[str], concurrency: int
 ) -> Call[None]:
-    """Enter a worker, or replace its entry."""
+    """Add a worker to the registry."""
     return function_call(
         "register_worker",
         nothing,
@@ -24,30 +24,30 @@ def register_worker(
 
 
 def touch_worker(name: str, status: str, stopping: bool | None = None) -> Call[bool]:
-    """Record that a worker lives, and its status, JSON; whether it is registered."""
+    """Record a sign of life of a worker; return whether it is registered."""
     return function_call("touch_worker", value, name=name, status=status, stopping=stopping)
 
 
 def unregister_worker(name: str) -> Call[None]:
-    """Remove a worker; it sleeps no longer."""
+    """Remove a worker from the registry."""
     return function_call("unregister_worker", nothing, name=name)
 
 
 def drain_worker(name: str) -> Call[bool]:
-    """Ask a worker to take no more messages and to end; whether there is one of this name."""
+    """Ask a worker to drain; return whether it is registered."""
     return function_call("drain_worker", value, name=name)
 
 
 def scale_worker(name: str, concurrency: int | None = None) -> Call[bool]:
-    """Change how many handlers a worker runs at once; None = as it is configured. Whether there is one of this name."""
+    """Change how many handlers a worker runs at once; return whether it is registered."""
     return function_call("scale_worker", value, name=name, concurrency=concurrency)
 
 
 def touch_http_worker(name: str, host: str, topics: Sequence[str], limit: int) -> Call[bool]:
-    """Record that a worker asks for messages over HTTP; whether it was asked to drain."""
+    """Record a sign of life of a worker over HTTP; return whether it was asked to drain."""
     return function_call("touch_http_worker", value, name=name, host=host, topics=list(topics), limit=limit)
 
 
 def touch_http_holders(ids: Sequence[int]) -> Call[None]:
-    """Record that the workers live that hold these messages and work over HTTP."""
+    """Record a sign of life of the workers over HTTP that hold these messages."""
     return function_call("touch_http_holders", nothing, ids=bigints(ids))
