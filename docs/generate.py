@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from docs import contracts
+from docs import command_line, contracts
 
 REFERENCE = Path(__file__).parent / "reference"
-PAGES: dict[str, Callable[[str], str]] = {"protocol.md": contracts.written}
+PAGES: dict[str, Callable[[str], str]] = {"protocol.md": contracts.written, "cli.md": command_line.written}
 
 
 def write() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import click
 import pytest
-from docs import contracts, generate
+from docs import command_line, contracts, generate
 
 HEAD = """-- Returns how many a topic has.
 --
@@ -90,3 +91,30 @@ def test_what_is_below_a_heading_of_its_own_is_written_by_hand() -> None:
 
     assert by_hand in stale != page
     assert contracts.written(stale) == page
+
+
+def test_the_row_of_an_option_says_what_its_help_says() -> None:
+    @click.command()
+    @click.option("-t", "--topic", multiple=True, required=True, help="Only these, as in worker.topics.")
+    @click.option(
+        "--state", type=click.Choice(["ready", "dead"]), default="ready", show_default=True, help="Only this."
+    )
+    @click.option("--limit", type=click.IntRange(1, 9), help="At most this many. [default: 5]")
+    @click.option("--all", is_flag=True, help="Without --limit.")
+    @click.option("--json", is_flag=True)
+    def command() -> None:
+        pass
+
+    assert list(command_line.rows(command)) == [
+        "| `-t TOPIC`, `--topic TOPIC` | Only these, as in `worker.topics`. May be given several times. Required. |",
+        r"| `--state ready\|dead` | Only this. Default: `ready`. |",
+        "| `--limit N` | At most this many. Default: `5`. From 1 to 9. |",
+        "| `--all` | Without `--limit`. |",
+    ]
+
+
+def test_a_command_without_a_section_is_named() -> None:
+    page = generate.REFERENCE.joinpath("cli.md").read_text().replace("## `pgrouse audit`", "## Who did what")
+
+    with pytest.raises(click.ClickException, match="no section of pgrouse audit"):
+        command_line.written(page)

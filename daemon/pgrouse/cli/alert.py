@@ -112,7 +112,7 @@ def _try(session: CliSession, settings: SinkTable) -> bool:
 
 
 @alert.command("list")
-@click.option("--sink", help="Only alerts of this sink.")
+@click.option("--sink", metavar="NAME", help="Only alerts of this sink.")
 @click.option("--all", "over", is_flag=True, help="Also alerts that are over; they are kept for a week.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="The maximum number.")
 @click.pass_obj
@@ -255,10 +255,10 @@ def silence() -> None:
 @silence.command("add")
 @click.option("--topic", help="A topic, or a pattern like 'orders.*'.")
 @click.option("--kind", help="dead_message, breaker, or the kind of a condition.")
-@click.option("--fingerprint", help="The fingerprint of an error, as `pgrouse dead group` shows it.")
+@click.option("--fingerprint", metavar="HEX", help="The fingerprint of an error, as `pgrouse dead group` shows it.")
 @click.option("--for", "for_", type=DURATION, help="For how long, like 2h.")
 @click.option("--until", type=TIMESTAMP, help="Until when, in ISO 8601 with its time zone.")
-@click.option("--reason", help="The reason, shown to other operators.")
+@click.option("--reason", metavar="TEXT", help="The reason, shown to other operators.")
 @click.pass_obj
 def add_silence(
     session: CliSession,
@@ -312,9 +312,9 @@ def remove_silence(session: CliSession, number: int) -> int:
 
 
 @alert.command()
-@click.option("--sink", help="Only to this sink. Default: to all.")
+@click.option("--sink", metavar="NAME", help="Only to this sink. Default: to all.")
 @click.option("--since", type=DURATION, default="1h", show_default=True, help="Alerts written in this time.")
-@click.option("--id", "message_id", type=click.UUID, help="The alert with this id, however old it is.")
+@click.option("--id", "message_id", metavar="ID", type=click.UUID, help="The alert with this id, however old it is.")
 @click.pass_obj
 def replay(session: CliSession, sink: str | None, since: timedelta, message_id: UUID | None) -> int:
     """Send alerts to sinks again.

@@ -34,7 +34,7 @@ def archive() -> None:
 @archive.command()
 @click.option("--topic", help="Only this topic.")
 @click.option("--older-than", type=DURATION, required=True, help="Messages that ended longer ago than this, like 7d.")
-@click.option("--dry-run", is_flag=True, help="Only print how many would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only print how many would be deleted; counting stops at 10,000.")
 @click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
 @click.pass_obj
 def purge(session: CliSession, topic: str | None, older_than: timedelta, dry_run: bool, yes: bool) -> int:

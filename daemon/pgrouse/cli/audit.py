@@ -27,9 +27,9 @@ LONGEST = 200  # characters of the detail in a table
 
 @click.command(cls=Command)
 @click.option("--since", type=DURATION, help="Only actions of this time, like 30m or 7d.")
-@click.option("--actor", help="Only actions of this user or token.")
+@click.option("--actor", metavar="NAME", help="Only actions of this user or token.")
 @click.option("--topic", help="Only actions on this topic.")
-@click.option("--before", type=MESSAGE_ID, help="Only those after this id: the next page.")
+@click.option("--before", type=MESSAGE_ID, help="Only actions before this one: the next page.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number.")
 @click.pass_obj
 def audit(session: CliSession, /, limit: int, **filters: str | int | timedelta | None) -> None:

@@ -51,7 +51,7 @@ def key(session: CliSession) -> None:
     type=click.IntRange(1),
     default=100_000,
     show_default=True,
-    help="How many messages to read, and how many dead ones.",
+    help="How many messages to read that have not ended, the oldest first, and how many dead ones.",
 )
 @click.pass_obj
 def check(session: CliSession, limit: int) -> int:

@@ -40,9 +40,18 @@ class HealthResult:
 
 
 @click.command(cls=Command)
-@click.option("--worker", "name", help="The worker to look for. Default: any that runs on this host.")
+@click.option(
+    "--worker",
+    "name",
+    metavar="NAME",
+    help="The worker to look for, on whatever host it runs. Default: any that runs on this host.",
+)
 @click.option("--no-worker", is_flag=True, help="Do not look for a worker.")
-@click.option("--complete", is_flag=True, help="Check its listener, the maintenance and the retention too.")
+@click.option(
+    "--complete",
+    is_flag=True,
+    help="Check also its listener, the maintenance (it must have run within 3 minutes) and the retention (exports may delay it).",
+)
 @click.pass_obj
 def health(session: CliSession, name: str | None, no_worker: bool, complete: bool) -> int:
     """Check the database, the schema and the worker of this host.

@@ -67,7 +67,9 @@ def message() -> None:
     show_default=True,
     help="For the state of ended messages: how far back to look.",
 )
-@click.option("--after", type=click.IntRange(0), default=0, help="Only ids above this one: the next page.")
+@click.option(
+    "--after", metavar="ID", type=click.IntRange(0), default=0, help="Only ids above this one: the next page."
+)
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number.")
 @click.pass_obj
 def list_messages(
@@ -116,7 +118,11 @@ def style_of_state(state: str) -> str:
 @click.option(
     "--no-payload", is_flag=True, help="Leave the contents out; needed by users without the right to read them."
 )
-@click.option("--decrypt", is_flag=True, help="Decrypt the contents with the keys of the configuration.")
+@click.option(
+    "--decrypt",
+    is_flag=True,
+    help="Decrypt the contents with the keys of the configuration; exit code 78 if the key is missing. Without it, only the name of the key and the number of bytes are shown.",
+)
 @click.pass_obj
 def show(session: CliSession, message_id: int, no_payload: bool, decrypt: bool) -> int:
     """Show everything about a message, live or archived."""
@@ -126,7 +132,7 @@ def show(session: CliSession, message_id: int, no_payload: bool, decrypt: bool) 
 
 
 IDS = click.argument("message_ids", type=MESSAGE_ID, nargs=-1, required=True, metavar="ID...")
-REASON = click.option("--reason", help="Stored as the error of the message.")
+REASON = click.option("--reason", metavar="TEXT", help="Stored as the error of the message.")
 
 
 @message.command()
@@ -205,7 +211,7 @@ def retry(session: CliSession, message_ids: tuple[int, ...]) -> int:
 
 @message.command()
 @click.argument("message_id", type=MESSAGE_ID, metavar="ID")
-@click.option("--payload", metavar="JSON", help="The new payload.")
+@click.option("--payload", metavar="JSON", help="The new payload; it also replaces a body.")
 @click.option("--headers", metavar="JSON", help="The new headers, all of them.")
 @click.option("--seen", metavar="MD5", help="Only if this is still the MD5 of the payload as text.")
 @click.pass_obj

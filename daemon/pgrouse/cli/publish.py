@@ -40,16 +40,28 @@ OUTCOMES = {
 @click.argument("topic")
 @click.argument("payload", required=False, metavar="[JSON | -]")
 @click.option(
-    "--body-file", type=click.File("rb"), help="Publish the bytes of a file (- is the standard input) instead of JSON."
+    "--body-file",
+    metavar="FILE",
+    type=click.File("rb"),
+    help="Publish the bytes of a file (- is the standard input) instead of JSON.",
 )
 @click.option(
     "--lines",
+    metavar="FILE",
     type=click.File("rb"),
-    help="Publish one message per line of JSON in a file (- is the standard input), all or none.",
+    help="Publish one message per line of JSON in a file (- is the standard input), all or none, by COPY. Empty lines are skipped.",
 )
-@click.option("--delay", type=DURATION, help="Not available before this time has passed, like 90s or 1h30m.")
+@click.option(
+    "--delay",
+    type=DURATION,
+    help="Not available before this time has passed, by the server's clock, like 90s or 1h30m.",
+)
 @click.option("--available-at", type=TIMESTAMP, help="Not available before this time, like 2027-01-31T08:00:00+01:00.")
-@click.option("--ttl", type=DURATION, help="How long it may wait once it is available, like 1h.")
+@click.option(
+    "--ttl",
+    type=DURATION,
+    help="How long it may wait for a worker once it is available, like 1h; instead of the topic's ttl.",
+)
 @click.option("--priority", type=click.IntRange(0, 9), help="0 goes first, 9 last. [default: 5]")
 @click.option("--key", help="Deduplication key: at most one untried message of the topic has it.")
 @click.option(
@@ -57,22 +69,22 @@ OUTCOMES = {
     type=click.Choice(("error", "replace", "ignore", "append")),
     default="error",
     show_default=True,
-    help="What happens if a message with this key waits already. replace keeps its id and its position.",
+    help="What happens if a message with this key waits already: error = exit code 1; replace = it gets the new content and TTL, and keeps its id and its position; ignore = nothing is published; append = the payloads become one array. The id of the waiting message is printed. Not with --lines.",
 )
 @click.option(
     "--after",
     type=MESSAGE_ID,
     multiple=True,
-    help="Run only after this message has succeeded; may be given several times.",
+    help="Run only after this message has succeeded; may be given several times. Not with --lines.",
 )
 @click.option(
     "--after-failed",
     type=click.Choice(("hold", "cancel", "run")),
     default="hold",
     show_default=True,
-    help="What happens if one of those fails: wait for its redrive, be cancelled too, or run anyway.",
+    help="What happens if one of those ends otherwise: hold = wait for its redrive; cancel = end as cancelled too; run = run anyway.",
 )
-@click.option("--channel", help="Fairness and limit group inside the topic.")
+@click.option("--channel", help="The group inside the topic for fairness and limits.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header; may be given several times.")
 @click.option("--max-attempts", type=click.IntRange(0), help="Attempts instead of the topic's; 0 is no limit.")
 @click.pass_obj

@@ -38,8 +38,8 @@ NO_DETAILS = dict.fromkeys(("id", "topic", "result", "error_fingerprint", "error
 @click.argument("message_ids", type=MESSAGE_ID, nargs=-1, metavar="[ID...]")
 @click.option("--topic", help="Those of this topic.")
 @click.option("--result", type=click.Choice(DEAD_RESULTS), help="Those with this result.")
-@click.option("--fingerprint", help="Those with this kind of error: see `pgrouse dead group`.")
-@click.option("--error", help="Those whose error contains this text, in upper or lower case.")
+@click.option("--fingerprint", metavar="HEX", help="Those with this kind of error: see `pgrouse dead group`.")
+@click.option("--error", metavar="TEXT", help="Those whose error contains this text, in upper or lower case.")
 @click.option("--since", type=DURATION, help="Those that ended in this time, like 30m or 7d.")
 @click.option("--until", type=DURATION, help="Those that ended longer ago than this.")
 @click.option("--limit", type=click.IntRange(1), help="The maximum number, the oldest first.")
@@ -47,11 +47,17 @@ NO_DETAILS = dict.fromkeys(("id", "topic", "result", "error_fingerprint", "error
 @RATE
 @DELAY
 @click.option("--force", is_flag=True, help="Also those that were redriven max_redrives times already.")
-@click.option("--payload", metavar="JSON", help="For one ID: merge this into its payload.")
+@click.option(
+    "--payload", metavar="JSON", help="For one ID: merge this into its payload, as RFC 7396 says: null removes a key."
+)
 @click.option("--headers", metavar="JSON", help="For one ID: merge this into its headers.")
 @click.option("--to", metavar="TOPIC", help="For one ID: put it into this topic.")
 @click.option("--replace", is_flag=True, help="Replace the payload and headers instead of merging.")
-@click.option("--dry-run", is_flag=True, help="Only print what would be redriven.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only print what would be redriven, by topic, result and kind of error, with a sample of each; at most 10,000 messages.",
+)
 @click.pass_obj
 def redrive(
     session: CliSession,

@@ -50,7 +50,7 @@ COUNT = """
 @RATE
 @DELAY
 @click.option("--after", type=MESSAGE_ID, default=0, help="Continue after this id: where a replay was interrupted.")
-@click.option("--dry-run", is_flag=True, help="Only print how many would be published again.")
+@click.option("--dry-run", is_flag=True, help="Only print how many would be published again; counting stops at 10,000.")
 @click.option("--yes", is_flag=True, help="Do not ask: for scripts.")
 @click.pass_obj
 def replay(

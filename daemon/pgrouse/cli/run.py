@@ -38,11 +38,16 @@ RELOAD_SHUTDOWN_TIMEOUT = "2s"
 @click.option(
     "--log-level", "level", type=click.Choice(["debug", "info", "warning", "error"]), help="Instead of log.level."
 )
-@click.option("--log-format", "format_", type=click.Choice(["auto", "console", "json"]), help="Instead of log.format.")
+@click.option(
+    "--log-format",
+    "format_",
+    type=click.Choice(["auto", "console", "json"]),
+    help="Instead of log.format; --json is the same as `--log-format json`.",
+)
 @click.option(
     "--apply-policies",
     is_flag=True,
-    help="Write the policies and schedules of the configuration into the database first.",
+    help="Write the policies and schedules of the configuration into the database first, as with database.apply_policies = 'run'.",
 )
 @click.option(
     "--reload",

@@ -48,7 +48,13 @@ def schedule() -> None:
 @click.argument("cron")
 @click.argument("topic")
 @click.argument("payload", required=False, metavar="[JSON | -]")
-@click.option("--time-zone", default="UTC", show_default=True, help="The time zone of the schedule, by its IANA name.")
+@click.option(
+    "--time-zone",
+    metavar="NAME",
+    default="UTC",
+    show_default=True,
+    help="The time zone of the schedule, by its IANA name; an offset like +02:00 is refused.",
+)
 @click.option(
     "--missed",
     type=click.Choice(("skip", "once", "all")),
@@ -62,13 +68,19 @@ def schedule() -> None:
     help="With --missed all: the maximum number, the newest.  [default: 100]",
 )
 @click.option(
-    "--jitter", type=DURATION, default="0s", show_default=True, help="Delay each message by up to this, like 5m."
+    "--jitter",
+    type=DURATION,
+    default="0s",
+    show_default=True,
+    help="Delay each message by up to this, like 5m, at most a day.",
 )
 @click.option("--priority", type=click.IntRange(0, 9), default=5, show_default=True, help="0 goes first, 9 last.")
 @click.option("--key", help="Deduplication key: while a message with it waits, a tick publishes none.")
-@click.option("--channel", help="Fairness and limit group inside the topic.")
+@click.option("--channel", help="The group inside the topic for fairness and limits.")
 @click.option("--header", "headers", type=HEADER, multiple=True, help="A header; may be given several times.")
-@click.option("--replace", is_flag=True, help="Replace the schedule of this name if it exists.")
+@click.option(
+    "--replace", is_flag=True, help="Replace the schedule of this name if it exists; without it, that is an error."
+)
 @click.pass_obj
 def add(
     session: CliSession,
@@ -113,10 +125,14 @@ def _payload(text: str | None) -> str:
 @click.option("--cron", help="When, as of `schedule add`.")
 @click.option("--topic", help="The topic of the messages.")
 @click.option("--payload", metavar="JSON | -", help="Of each message; - reads it from the standard input.")
-@click.option("--time-zone", help="The time zone of the schedule, by its IANA name.")
+@click.option(
+    "--time-zone",
+    metavar="NAME",
+    help="The time zone of the schedule, by its IANA name; an offset like +02:00 is refused.",
+)
 @click.option("--missed", type=click.Choice(("skip", "once", "all")), help="What happens with missed ticks.")
 @click.option("--missed-limit", type=click.IntRange(1, 1000), help="With missed = all: the maximum number.")
-@click.option("--jitter", type=DURATION, help="Delay each message by up to this, like 5m.")
+@click.option("--jitter", type=DURATION, help="Delay each message by up to this, like 5m, at most a day.")
 @click.option("--priority", type=click.IntRange(0, 9), help="0 goes first, 9 last.")
 @click.option("--key", help="Deduplication key; empty: none.")
 @click.option("--channel", help="Fairness and limit group inside the topic; empty: none.")
@@ -192,7 +208,7 @@ def show(session: CliSession, name: str) -> int:
 
 @schedule.command()
 @click.argument("name")
-@click.option("--reason", help="The reason, shown to other operators.")
+@click.option("--reason", metavar="TEXT", help="The reason, shown to other operators.")
 @click.pass_obj
 def pause(session: CliSession, name: str, reason: str | None) -> None:
     """Pause a schedule until it is resumed. The ticks in between are skipped."""

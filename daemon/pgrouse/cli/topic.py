@@ -22,7 +22,7 @@ from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, show_setting
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
 
-CHANNEL = click.option("--channel", metavar="CHANNEL", help="One channel of the topic.")
+CHANNEL = click.option("--channel", metavar="CHANNEL", help="One channel of the topic: concurrency, min_interval.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print what would change.")
 
 

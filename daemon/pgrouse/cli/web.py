@@ -10,7 +10,7 @@ from pgrouse.errors import ConfigError
 
 
 @click.command(cls=Command)
-@click.option("--listen", help="Address and port: instead of web.listen.")
+@click.option("--listen", metavar="ADDRESS:PORT", help="Address and port: instead of web.listen.")
 @click.pass_obj
 def web(session: CliSession, listen: str | None) -> int:
     """Serve the HTTP API and the dashboard until stopped.

@@ -43,7 +43,9 @@ RESULT_TEXTS = {
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.option("--topics", required=True, metavar="A,B", help="The topics whose messages it processes.")
 @click.option(
-    "--consumer", help="Its name among the workers; only one process may use it at a time. Default: MODULE:FUNCTION."
+    "--consumer",
+    metavar="NAME",
+    help="Its name among the workers; only one process may use it at a time. Default: MODULE:FUNCTION.",
 )
 @click.option(
     "--rows",
@@ -80,7 +82,7 @@ RESULT_TEXTS = {
     "--allow-single-attempt",
     "one_attempt",
     is_flag=True,
-    help="Also process topics with max_attempts 1: if the machine fails, the messages that the job holds are dead.",
+    help="Also process topics with max_attempts 1. By default they are refused: if the machine fails, the messages that the job holds are dead.",
 )
 @spark_options
 @click.pass_obj

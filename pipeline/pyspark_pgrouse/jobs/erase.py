@@ -19,7 +19,12 @@ from pyspark_pgrouse.lake.lake import Lake
 @click.argument("lake")
 @click.option("--key", "keys", multiple=True, help="Erase the messages with this key. May be given more than once.")
 @click.option(
-    "--id", "ids", type=click.IntRange(0), multiple=True, help="Erase this message. May be given more than once."
+    "--id",
+    "ids",
+    metavar="ID",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Erase this message. May be given more than once.",
 )
 @click.option(
     "--vacuum",

@@ -75,6 +75,7 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
 @click.option("--name", default="default", show_default=True, help="The name of the export; each lake has its own.")
 @click.option(
     "--topics",
+    metavar="A,B",
     callback=_names,
     help="Only these topics, separated by commas. Set by the first export; it cannot be changed later.",
 )
@@ -85,16 +86,19 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
 )
 @click.option(
     "--columns",
+    metavar="A,B",
     callback=_names,
     help="Only these columns, besides id, topic, archived_at and archive_xid. Set by the first export; it cannot be changed later.",
 )
 @click.option(
     "--exclude",
+    metavar="A,B",
     callback=_names,
     help="Not these columns, as payload,body. Set by the first export; it cannot be changed later.",
 )
 @click.option(
     "--mask",
+    metavar="A,B",
     callback=_names,
     help="Of these columns only the SHA-256 of their values. Set by the first export; it cannot be changed later.",
 )
@@ -112,13 +116,22 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
 )
 @click.option("--interval", type=DURATION, help="Repeat until interrupted, and look for new rows after this time.")
 @click.option("--optimize", is_flag=True, help="Afterwards, merge small files.")
-@click.option("--retention", type=DURATION, help="Afterwards, delete the days that ended this long ago, as 90d.")
+@click.option(
+    "--retention",
+    type=DURATION,
+    help="Afterwards, delete the days that ended this long ago, as 90d. Default: keep all days.",
+)
 @click.option(
     "--vacuum",
     type=DURATION,
-    help="Afterwards, remove files that the table has not used for this long, as 7d. Programs that still read them fail.",
+    help="Afterwards, remove files that the table has not used for this long, as 7d. Programs that still read them fail. Default: keep them.",
 )
-@click.option("--forget", "forgotten", metavar="NAME", help="Delete an export: the retention no longer waits for it.")
+@click.option(
+    "--forget",
+    "forgotten",
+    metavar="NAME",
+    help="Do not export; delete this export instead. The retention no longer waits for it.",
+)
 @max_lag_option
 @spark_options
 @click.pass_obj

@@ -35,7 +35,7 @@ BAR = {"spark.ui.showConsoleProgress": "true"}
 
 @click.command(cls=Command)
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
-@click.option("--table", help="Publish the rows of this table instead of files.")
+@click.option("--table", metavar="NAME", help="Publish the rows of this table instead of files.")
 @click.option(
     "--format",
     "format_",
@@ -51,7 +51,11 @@ BAR = {"spark.ui.showConsoleProgress": "true"}
     is_flag=True,
     help="Use each whole row as a payload. Default: the columns are those of a message.",
 )
-@click.option("--job", help="The key under which this is published only once. Default: made of the files.")
+@click.option(
+    "--job",
+    metavar="KEY",
+    help="The key under which this is published only once. Default: made of the paths, sizes and times of the files.",
+)
 @click.option("--max-rejected", type=click.IntRange(0), help="Publish nothing if more rows than this are rejected.")
 @click.option(
     "--rejected", "rejected_to", metavar="DIR", help="Write the rejected rows to a new directory, as Parquet."

@@ -45,7 +45,10 @@ GROUPS = (
 
 @click.command(cls=Command)
 @click.option(
-    "--where", required=True, metavar="SQL", help="The expression, in Spark's SQL over the columns of the archive."
+    "--where",
+    required=True,
+    metavar="SQL",
+    help="The expression, in Spark's SQL over the columns of the archive, like \"topic = 'orders' AND error LIKE '%timeout%'\".",
 )
 @click.option(
     "--lake", metavar="DIR", help="Search in this lake, without a load on the database. Default: in the database."

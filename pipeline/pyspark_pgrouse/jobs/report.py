@@ -79,7 +79,11 @@ def _names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 )
 @click.option("--lake", metavar="URL", help="Read a lake: a Delta table. Default: the archive in the database.")
 @click.option(
-    "--since", type=PastTimeType(), default="24h", show_default=True, help="The beginning: a time, or how long ago."
+    "--since",
+    type=PastTimeType(),
+    default="24h",
+    show_default=True,
+    help="The beginning: a time with its zone, or how long ago.",
 )
 @click.option("--until", type=PastTimeType(), default="0s", show_default="now", help="The end.")
 @click.option("--topics", callback=_names, metavar="A,B", help="Only these topics.")
@@ -92,7 +96,7 @@ def _names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
     "slos",
     type=SloType(),
     multiple=True,
-    help='An SLO: "99%:5s", or "topic=99.9%:2s". May be given more than once.',
+    help='A service level objective: "99%:5s" for all topics, "mail=99.9%:2s" for one. May be given more than once.',
 )
 @click.option("--open", "opens", is_flag=True, help="Show the page in the browser.")
 @measured_options
