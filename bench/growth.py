@@ -20,9 +20,9 @@ from bench.growth_states import State
 from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
-from pgrouse.client import message_query
 from pgrouse.client.calls.claim import claim
 from pgrouse.client.message import Message, claim_refs
+from pgrouse.client.queries.message import query
 from pgrouse.web import message_detail
 
 # How many claims of each size are timed in a round, in how many blocks: the states take turns after each block.
@@ -41,7 +41,7 @@ PUBLISH = b"""
 MARKS_EVERY_S = 1.0
 # After the retention of every message of today.
 MUCH_LATER = b"SELECT set_config('messages.fake_now', (clock_timestamp() + '1 year')::text, false)"
-LOOK_UPS = {"the dashboard": message_detail.READ, "the command line": message_query.query(contents=True).encode()}
+LOOK_UPS = {"the dashboard": message_detail.READ, "the command line": query(contents=True).encode()}
 
 Times = dict[tuple[str, str], list[float]]
 

@@ -11,7 +11,7 @@ from typing import assert_type
 from pgrouse import AsyncClient, Client, Published
 from pgrouse.client.calls.dead import Redriven
 from pgrouse.client.calls.stats import TopicStats
-from pgrouse.client.message_query import MessageRecord
+from pgrouse.client.queries.message import MessageRecord
 
 
 def blocking(client: Client) -> None:

@@ -20,10 +20,10 @@ from pgrouse.alerts.validate import validate_sinks
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
 from pgrouse.cli.table import Column
-from pgrouse.client.alert_query import INCIDENTS, SILENCES, SINKS
 from pgrouse.client.call import run as run_call
 from pgrouse.client.calls import alert as alert_calls
 from pgrouse.client.clock import now
+from pgrouse.client.queries.alert import INCIDENTS, SILENCES, SINKS
 from pgrouse.config import dsn
 from pgrouse.config.duration import parse
 from pgrouse.error_line import last_line

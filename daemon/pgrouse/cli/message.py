@@ -16,7 +16,7 @@ from pgrouse.cli.table import Column
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls import operate, workflow
 from pgrouse.client.clock import now
-from pgrouse.client.message_query import NEVER, STATE
+from pgrouse.client.queries.message import NEVER, STATE
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
 from pgrouse.jsonb import Raw, encode

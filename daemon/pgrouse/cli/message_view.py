@@ -17,7 +17,7 @@ from pgrouse.client.call import run
 from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.workflow import Neighbour, workflow
 from pgrouse.client.clock import now
-from pgrouse.client.message_query import COLUMNS, CONTENTS, JSON_COLUMNS, NEVER, STEPS, MessageRecord, find_message
+from pgrouse.client.queries.message import COLUMNS, CONTENTS, JSON_COLUMNS, NEVER, STEPS, MessageRecord, find_message
 from pgrouse.crypto import envelope
 from pgrouse.crypto.configured_cipher import require_cipher
 from pgrouse.error_line import last_line

@@ -11,7 +11,7 @@ from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.param_types import DURATION
 from pgrouse.cli.table import Column
 from pgrouse.client.calls.web import add_token, revoke_token
-from pgrouse.client.token_query import TOKENS
+from pgrouse.client.queries.token import TOKENS
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
 from pgrouse.web import tokens

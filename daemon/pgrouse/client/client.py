@@ -18,7 +18,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pgrouse import search_path, session_settings
-from pgrouse.client import message_query, policy_change
+from pgrouse.client import policy_change
 from pgrouse.client.call import Call, interval, run
 from pgrouse.client.calls import alert, dead, maintenance, operate, search, worker
 from pgrouse.client.calls import explain as explain_calls
@@ -26,9 +26,9 @@ from pgrouse.client.calls import schedule as schedule_calls
 from pgrouse.client.calls import stats as stats_calls
 from pgrouse.client.calls import workflow as workflow_calls
 from pgrouse.client.client_errors import own_errors
-from pgrouse.client.message_query import MessageRecord
 from pgrouse.client.message_result import MessageResult
 from pgrouse.client.queries import schedule
+from pgrouse.client.queries.message import MessageRecord, find_message
 from pgrouse.client.queries.schedule import Schedule, ScheduleChanges
 from pgrouse.client.wait_for import wait_for
 from pgrouse.config.duration import AnyDuration
@@ -107,7 +107,7 @@ class Client:
         Raises:
             MessageNotFound: there is none, or no more.
         """
-        found = self._run(message_query.find_message(id))
+        found = self._run(find_message(id))
         if found is None:
             raise MessageNotFound(f"there is no message {id}: it was never published, or was deleted from the archive")
         return found

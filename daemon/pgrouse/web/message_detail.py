@@ -10,7 +10,7 @@ from typing import Any
 from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.explain import explain
 from pgrouse.client.calls.workflow import workflow
-from pgrouse.client.message_query import NEVER, STATE, STEPS
+from pgrouse.client.queries.message import NEVER, STATE, STEPS
 from pgrouse.crypto import envelope
 from pgrouse.format import harmless, show_age
 from pgrouse.web import search

@@ -7,9 +7,9 @@ from typing import Any
 
 from fastapi import Request
 
-from pgrouse.client.alert_query import SILENCES
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import alert
+from pgrouse.client.queries.alert import SILENCES
 from pgrouse.config import duration
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row

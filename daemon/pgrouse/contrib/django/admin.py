@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from pgrouse.client.client import Client
-from pgrouse.client.message_query import MessageRecord
+from pgrouse.client.queries.message import MessageRecord
 from pgrouse.contrib.django import project
 from pgrouse.contrib.django.models import DeadMessage, QueuedMessage, WaitingMessage
 from pgrouse.contrib.django.queue_client import queue_client

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 
 from pgrouse.client.call import run
-from pgrouse.client.message_query import MessageRecord, find_message
+from pgrouse.client.queries.message import MessageRecord, find_message
 from pgrouse.contrib.django import project
 from pgrouse.contrib.django.queued_task import (
     QueuedTask,

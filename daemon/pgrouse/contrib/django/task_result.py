@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from pgrouse.client.message_query import MessageRecord
+from pgrouse.client.queries.message import MessageRecord
 from pgrouse.contrib.django.queued_task import reconstructed
 from pgrouse.contrib.django.task_api import (
     DEFAULT_TASK_PRIORITY,

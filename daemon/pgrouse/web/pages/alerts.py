@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
-from pgrouse.client.alert_query import INCIDENTS, SINKS
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import alert
+from pgrouse.client.queries.alert import INCIDENTS, SINKS
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection

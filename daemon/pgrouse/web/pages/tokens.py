@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.web import revoke_token
-from pgrouse.client.token_query import TOKENS
+from pgrouse.client.queries.token import TOKENS
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection

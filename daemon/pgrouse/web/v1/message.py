@@ -10,11 +10,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field, model_validator
 from starlette.responses import Response
 
-from pgrouse.client import message_query
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import operate
 from pgrouse.client.calls.explain import explain
 from pgrouse.client.calls.search import find_messages
+from pgrouse.client.queries.message import JSON_COLUMNS, query
 from pgrouse.crypto import envelope
 from pgrouse.web import fan_out
 from pgrouse.web.caller import Caller, Role
@@ -326,7 +326,7 @@ async def get_message(request: Request, caller: Viewer, message_id: PathId) -> R
 
 def _detail(row: Row) -> dict[str, Any]:
     """Return the response for a message. Encrypted contents are replaced by their key and size."""
-    shown = with_raw(row, *message_query.JSON_COLUMNS) | {"encrypted": encrypted(row["body"])}
+    shown = with_raw(row, *JSON_COLUMNS) | {"encrypted": encrypted(row["body"])}
     if shown["encrypted"]:
         shown["body"] = None
     for name in ("state_kept", "output"):
@@ -341,8 +341,8 @@ async def _read_visible(conn: Connection, caller: Caller, message_id: int) -> Ro
     Raises:
         Problem: 404, also for a message of a topic that the caller may not see.
     """
-    query = message_query.query(contents=True).encode()
-    row = await (await conn.execute(query, {"id": message_id})).fetchone()
+    statement = query(contents=True).encode()
+    row = await (await conn.execute(statement, {"id": message_id})).fetchone()
     if row is None or not caller.sees(row["topic"]):
         raise not_found_problem(message_id)
     return fan_out.hide_copies(caller, row)
