@@ -1,0 +1,133 @@
+"""One door to the tables: only `client/` has statements on them, and what people use reads and writes through it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[1]
+FOLDERS = [
+    *(CHECKOUT / "daemon" / "pgrouse" / name for name in ("web", "cli", "top", "metrics", "contrib", "alerts")),
+    CHECKOUT / "pipeline",
+]
+# A relation after a key word, a function that is called, or a relation by its name.
+STATEMENT = re.compile(
+    r"\b(?:FROM|JOIN|INTO|UPDATE|ONLY|CALL|TABLE)\s+messages\.|\bmessages\.(?:\w+|\{\})\(|regclass\('messages\.|'messages\.\w+'::(?:pg_catalog\.)?regclass",
+    re.IGNORECASE,
+)
+# These still have statements of their own. A file leaves the list with its last statement.
+NOT_YET = {
+    "daemon/pgrouse/cli/alert.py",
+    "daemon/pgrouse/cli/archive.py",
+    "daemon/pgrouse/cli/audit.py",
+    "daemon/pgrouse/cli/dead.py",
+    "daemon/pgrouse/cli/health.py",
+    "daemon/pgrouse/cli/message.py",
+    "daemon/pgrouse/cli/migrate.py",
+    "daemon/pgrouse/cli/policy_view.py",
+    "daemon/pgrouse/cli/redrive.py",
+    "daemon/pgrouse/cli/replay.py",
+    "daemon/pgrouse/cli/topic.py",
+    "daemon/pgrouse/metrics/queue_metrics.py",
+    "daemon/pgrouse/top/snapshot.py",
+    "daemon/pgrouse/web/bulk_actions.py",
+    "daemon/pgrouse/web/grouped_charts.py",
+    "daemon/pgrouse/web/message_counts.py",
+    "daemon/pgrouse/web/message_detail.py",
+    "daemon/pgrouse/web/pages/archive.py",
+    "daemon/pgrouse/web/pages/audit.py",
+    "daemon/pgrouse/web/pages/message.py",
+    "daemon/pgrouse/web/pages/overview.py",
+    "daemon/pgrouse/web/pages/topic.py",
+    "daemon/pgrouse/web/pages/topics.py",
+    "daemon/pgrouse/web/pages/workers.py",
+    "daemon/pgrouse/web/paused_topics.py",
+    "daemon/pgrouse/web/probes.py",
+    "daemon/pgrouse/web/publish_rows.py",
+    "daemon/pgrouse/web/registered_worker.py",
+    "daemon/pgrouse/web/result_charts.py",
+    "daemon/pgrouse/web/search.py",
+    "daemon/pgrouse/web/server.py",
+    "daemon/pgrouse/web/silence.py",
+    "daemon/pgrouse/web/token_cache.py",
+    "daemon/pgrouse/web/v1/dead.py",
+    "daemon/pgrouse/web/v1/message.py",
+    "daemon/pgrouse/web/v1/system.py",
+    "daemon/pgrouse/web/v1/topic.py",
+    "daemon/pgrouse/web/v1/work.py",
+    "pipeline/pyspark_pgrouse/claim/claim_client.py",
+    "pipeline/pyspark_pgrouse/claim/consumer.py",
+    "pipeline/pyspark_pgrouse/jobs/export_lag.py",
+    "pipeline/pyspark_pgrouse/lake/columns.py",
+    "pipeline/pyspark_pgrouse/lake/cursor.py",
+    "pipeline/pyspark_pgrouse/lake/export.py",
+    "pipeline/pyspark_pgrouse/lake/slice.py",
+    "pipeline/pyspark_pgrouse/position.py",
+    "pipeline/pyspark_pgrouse/read/payload_fields.py",
+    "pipeline/pyspark_pgrouse/read/ready_batch.py",
+    "pipeline/pyspark_pgrouse/read/slices.py",
+    "pipeline/pyspark_pgrouse/report/source.py",
+}
+
+
+def texts(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each literal that is no docstring; what an f-string inserts is `{}`."""
+    tree = ast.parse(file.read_bytes())
+    parts: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):
+            parts.add(node.value)
+        if isinstance(node, ast.JoinedStr):
+            parts.update(node.values)
+            yield node.lineno, "".join(each.value if isinstance(each, ast.Constant) else "{}" for each in node.values)
+        elif isinstance(node, ast.Constant) and node not in parts and isinstance(node.value, str | bytes):
+            yield node.lineno, node.value if isinstance(node.value, str) else node.value.decode(errors="replace")
+
+
+@cache
+def statements() -> dict[str, list[int]]:
+    """Return the lines of the statements on the tables, by file."""
+    found: dict[str, list[int]] = {}
+    for file in (file for folder in FOLDERS for file in sorted(folder.rglob("*.py"))):
+        lines = [line for line, text in texts(file) if STATEMENT.search(text)]
+        if lines:
+            found[str(file.relative_to(CHECKOUT))] = lines
+    return found
+
+
+def test_the_front_ends_have_no_statements_on_the_tables() -> None:
+    assert {name: lines for name, lines in statements().items() if name not in NOT_YET} == {}, (
+        "read and write through client/calls, or add a query to client/queries"
+    )
+
+
+def test_a_file_without_statements_leaves_the_list() -> None:
+    assert NOT_YET - statements().keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        ("x = 'SELECT a FROM messages.topic AS t'", True),
+        ("x = b'DELETE FROM messages.topic'", True),
+        ("x = f'SELECT {a}\\n  from messages.{table} AS f'", True),
+        ("x = f'{a} SELECT messages.now() AS now'", True),
+        ("x = f'SELECT messages.{name}(1)'", True),
+        ("x = ('UPDATE '\n     'messages.topic SET a = 1')", True),
+        ("x = \"SELECT to_regclass('messages.topic')\"", True),
+        ("x = \"SELECT set_config('messages.actor', %s, true)\"", False),
+        ("x = 'the view messages.topic'", False),
+        ("x = '''3 messages. (A sentence.)'''", False),
+        ("'''As of SELECT a FROM messages.topic.'''", False),
+    ],
+)
+def test_a_statement_is_found_in_any_literal(tmp_path: Path, code: str, is_found: bool) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(code)
+
+    assert any(STATEMENT.search(text) for _, text in texts(file)) == is_found
