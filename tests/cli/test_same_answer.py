@@ -61,3 +61,20 @@ def test_of_a_daemon_and_a_worker_over_http_seen_45_seconds_ago(
         assert {each["name"]: each["state"] for each in answer["workers"]} == states
     finally:
         site.stop()
+
+
+def test_of_the_actions_on_a_topic(pgrouse: Shell, database: Database, queue: Queue) -> None:
+    queue.call("pause", "orders")
+    queue.call("cancel", [queue.publish("mail"), queue.publish("orders")])
+
+    listed = [each["id"] for each in pgrouse("audit", "--topic", "mail", "--json").objects]
+    site = Site(database)
+    try:
+        with site.client() as http:
+            over_http = [each["id"] for each in http.get("/v1/audit", params={"topic": "mail"}).json()["entries"]]
+            page = http.get("/audit", params={"topic": "mail"}).text
+    finally:
+        site.stop()
+
+    assert listed == over_http == [2]
+    assert ("cancel" in page, '<th scope="row" class="nowrap">pause' in page) == (True, False)

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from dataclasses import asdict
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
-from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, Command
 from pgrouse.cli.param_types import DURATION, MESSAGE_ID
 from pgrouse.cli.table import Column
+from pgrouse.client.call import run
+from pgrouse.client.clock import now
+from pgrouse.client.queries.audit import AuditedAction, find_actions
 from pgrouse.format import show_ago
+from pgrouse.jsonb import Raw
 
-LIST = b"""
-  SELECT a.id, a.at, a.actor, a.db_user, a.action, a.topic, a.target, a.detail, clock_timestamp() - a.at AS age
-  FROM messages.audit AS a
-  WHERE (%(since)s::interval IS NULL OR a.at > clock_timestamp() - %(since)s)
-    AND (%(actor)s::text IS NULL OR a.actor = %(actor)s)
-    AND (%(topic)s::text IS NULL OR a.topic = %(topic)s OR a.detail -> 'topics' ? %(topic)s)
-    AND (%(before)s::bigint IS NULL OR a.id < %(before)s)
-  ORDER BY a.id DESC LIMIT %(limit)s"""
 LONGEST = 200  # characters of the detail in a table
 
 
@@ -32,19 +28,21 @@ LONGEST = 200  # characters of the detail in a table
 @click.option("--before", type=MESSAGE_ID, help="Only actions before this one: the next page.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number.")
 @click.pass_obj
-def audit(session: CliSession, /, limit: int, **filters: str | int | timedelta | None) -> None:
+def audit(
+    session: CliSession, actor: str | None, topic: str | None, since: timedelta | None, before: int | None, limit: int
+) -> None:
     """List the actions of operators, the latest first.
 
     Cancelled, skipped, edited and redriven messages, pauses, changed policies, schedules, subscriptions and tokens; by the command line,
     Python, SQL, HTTP or the dashboard. Entries are kept for a year.
     """
     with session.read() as conn:
-        rows = conn.cursor(row_factory=dict_row).execute(LIST, {**filters, "limit": limit}).fetchall()
-    ages = [row.pop("age") for row in rows]
-    if not session.as_json:
-        rows = [_shown(row) | {"age": age} for row, age in zip(rows, ages, strict=True)]
+        clock = run(conn, now())
+        after = None if since is None else clock - since
+        found = run(conn, find_actions(actor=actor, topic=topic, since=after, before=before, limit=limit))
+    rows = [_record(each) if session.as_json else _shown(each, clock) for each in found]
     if session.output.rows(_columns(), rows, "no actions") == limit:
-        session.output.note(f"there may be more: --before {rows[-1]['id']}")
+        session.output.note(f"there may be more: --before {found[-1].id}")
 
 
 def _columns() -> list[Column]:
@@ -59,9 +57,18 @@ def _columns() -> list[Column]:
     ]
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    who = row["actor"] if row["actor"] == row["db_user"] else f"{row['actor']} (as {row['db_user']})"
-    return row | {"who": who, "more": "; ".join(_lines(row["detail"]))[:LONGEST] or None}
+def _record(found: AuditedAction) -> dict[str, Any]:
+    row = asdict(found)
+    return row | {"detail": Raw(row.pop("detail_json"))}
+
+
+def _shown(found: AuditedAction, clock: datetime) -> dict[str, Any]:
+    who = found.actor if found.actor == found.db_user else f"{found.actor} (as {found.db_user})"
+    return asdict(found) | {
+        "age": clock - found.at,
+        "who": who,
+        "more": "; ".join(_lines(found.detail))[:LONGEST] or None,
+    }
 
 
 def _lines(detail: dict[str, Any]) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import psycopg
@@ -20,7 +21,11 @@ from pgrouse.client.database import Database
 from pgrouse.config.config import Config, load
 from pgrouse.database_errors import silence_driver
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
+R = TypeVar("R", bound="DataclassInstance")
 # A listing that takes longer has the wrong filter, and fails with a hint.
 READ_TIMEOUT = b"SET LOCAL statement_timeout = '30s'"
 
@@ -72,6 +77,11 @@ class CliSession:
         """Make one call on a connection of its own."""
         with self.connect() as conn:
             return run(conn, call)
+
+    def read_rows(self, call: Call[list[R]]) -> list[dict[str, Any]]:
+        """Make a call that returns rows in a transaction as of `read`, and return each as a dict, as a table has it."""
+        with self.read() as conn:
+            return [asdict(each) for each in run(conn, call)]
 
     def _warn(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.severity_nonlocalized == "WARNING":

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import click
-from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.param_types import DURATION
 from pgrouse.cli.table import Column
 from pgrouse.client.calls.web import add_token, revoke_token
-from pgrouse.client.queries.token import TOKENS
+from pgrouse.client.queries.token import find_tokens
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
 from pgrouse.web import tokens
@@ -64,8 +63,7 @@ def add(
 @click.pass_obj
 def list_tokens(session: CliSession) -> None:
     """List the tokens, without their secrets. The last use is exact to five minutes."""
-    with session.read() as conn:
-        rows = conn.cursor(row_factory=dict_row).execute(TOKENS).fetchall()
+    rows = session.read_rows(find_tokens())
     columns = [
         Column("NAME", "name", wide=True),
         Column("STATE", "state", style=lambda state: {"good": "green", "expired": "yellow"}.get(state, "red")),

@@ -101,8 +101,22 @@ def select_call(relation: str, row: type[R], clauses: str, /, **values: Any) -> 
         clauses: what follows: WHERE, ORDER BY and LIMIT, with placeholders by name.
         **values: of the placeholders.
     """
-    statement = f"SELECT {_columns(row)} FROM messages.{relation} AS f {clauses}"  # noqa: S608 - constants only
+    return _select(f"messages.{relation}", row, clauses, values)
+
+
+def query_call(query: str, row: type[R], clauses: str = "", /, **values: Any) -> Call[list[R]]:
+    """Build a SELECT of a query, which is called f. Other arguments as of select_call."""
+    return _select(f"({query})", row, clauses, values)
+
+
+def _select(source: str, row: type[R], clauses: str, values: dict[str, Any]) -> Call[list[R]]:
+    statement = f"SELECT {_columns(row)} FROM {source} AS f {clauses}"  # noqa: S608 - constants only
     return Call(statement.encode(), values, partial(all_rows, row))
+
+
+def first(call: Call[list[T]]) -> Call[T | None]:
+    """Build the call that returns the first row of another; None if it has none."""
+    return Call(call.statement, call.values, lambda rows: next(iter(call.read(rows[:1])), None))
 
 
 @lru_cache(maxsize=256)

@@ -14,6 +14,8 @@ from fastapi import FastAPI
 from psycopg import errors as pg
 
 from pgrouse import events, log
+from pgrouse.client.call import run as run_call
+from pgrouse.client.queries.token import has_tokens
 from pgrouse.config.config import Config
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.process import stop_signals, systemd
@@ -62,15 +64,13 @@ def _check_tokens(settings: Config) -> None:
     """Refuse an address that others can reach while there is no token. If the database does not answer, no request is accepted anyway."""
     try:
         with DatabasePool(settings).connector.connect_blocking("web") as conn:
-            row = conn.execute(
-                "SELECT EXISTS (SELECT FROM messages.token AS t WHERE t.revoked_at IS NULL AND (t.expires_at > clock_timestamp()) IS NOT FALSE)"
-            ).fetchone()
+            is_protected = run_call(conn, has_tokens("good"))
     except (DatabaseUnreachable, pg.OperationalError) as error:
         logger.warning(events.WEB_DATABASE_UNREACHABLE, reason=" ".join(str(error).split()))
         return
     except psycopg.errors.UndefinedTable as error:
         raise ConfigError("the database has no table of tokens: run `pgrouse migrate`") from error
-    if row == (False,):
+    if not is_protected:
         raise ConfigError(
             f"web.listen {settings.web.listen} can be reached by others, and there is no token: "
             "run `pgrouse token add NAME --role operator` first, or listen on 127.0.0.1"

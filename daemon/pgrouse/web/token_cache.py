@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import web
+from pgrouse.client.queries.token import has_tokens
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import WAIT_S, DatabasePool
 from pgrouse.web.problem import Problem, unavailable
@@ -159,9 +160,9 @@ class TokenCache:
 
     async def _query_has_tokens(self) -> bool:
         async with self.db.connection() as conn:
-            row = await (await conn.execute(b"SELECT EXISTS (SELECT FROM messages.token) AS found")).fetchone()
-        self._has_tokens = (time.monotonic() + CACHE_S, bool(row and row["found"]))
-        return self._has_tokens[1]
+            found = await run_async(conn, has_tokens())
+        self._has_tokens = (time.monotonic() + CACHE_S, found)
+        return found
 
     async def open_session(self, secret: str, address: str) -> str | None:
         """Exchange a token for a session; return the cookie, or None if the token is not valid."""

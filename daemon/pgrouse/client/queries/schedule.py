@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, Literal, TypedDict
 
 from pydantic_core import from_json
 
-from pgrouse.client.call import Call, Rows, first_row, nothing, select_call, values
+from pgrouse.client.call import Call, Rows, first, nothing, select_call, values
 from pgrouse.config.duration import AnyDuration
 
 LOCAL_TIMES = b"""
@@ -143,8 +142,7 @@ def list_schedules(*, like: Sequence[str] | None, most: int) -> Call[list[Schedu
 
 def find_schedule(name: str) -> Call[Schedule | None]:
     """Read one schedule; None: there is none of this name."""
-    call = select_call("schedule_state", Schedule, "WHERE f.name OPERATOR(pg_catalog.=) %(name)s", name=name)
-    return Call(call.statement, call.values, partial(first_row, Schedule))
+    return first(select_call("schedule_state", Schedule, "WHERE f.name OPERATOR(pg_catalog.=) %(name)s", name=name))
 
 
 def last_runs(name: str, most: int) -> Call[list[PastRun]]:

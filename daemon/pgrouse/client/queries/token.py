@@ -1,14 +1,52 @@
-"""The tokens of the web server as operators see them: on the command line and on the dashboard."""
+"""The tokens of the web server."""
 
 from __future__ import annotations
 
-TOKENS = """
-  SELECT t.name, t.roles, t.topics, t.created_at, t.created_by, t.expires_at, t.last_used_at, t.revoked_at,
-         CASE
-           WHEN t.revoked_at IS NOT NULL THEN 'revoked'
-           WHEN t.expires_at <= clock_timestamp() THEN 'expired'
-           ELSE 'good'
-         END AS state,
-         clock_timestamp() - t.last_used_at AS used, clock_timestamp() - t.expires_at AS expires
-  FROM messages.token AS t
-  ORDER BY t.name"""
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pgrouse.client.call import Call, query_call, value
+
+STATE = """
+  CASE
+    WHEN t.revoked_at IS NOT NULL THEN 'revoked'
+    WHEN t.expires_at <= clock_timestamp() THEN 'expired'
+    ELSE 'good'
+  END"""
+TOKENS = f"""
+  SELECT t.*, {STATE} AS state, clock_timestamp() - t.last_used_at AS used, clock_timestamp() - t.expires_at AS expires
+  FROM messages.token AS t"""  # noqa: S608 - constants only
+HAS_TOKENS = f"SELECT EXISTS (SELECT FROM messages.token AS t WHERE %(state)s::text IS NULL OR {STATE} = %(state)s)"  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class StoredToken:
+    """A token, without its secret.
+
+    Attributes:
+        state: good, expired or revoked.
+        used: how long ago.
+        expires: how long ago; negative if that is to come.
+    """
+
+    name: str
+    roles: list[str]
+    topics: list[str]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+    state: str
+    used: timedelta | None
+    expires: timedelta | None
+
+
+def find_tokens() -> Call[list[StoredToken]]:
+    """Read all tokens, by name."""
+    return query_call(TOKENS, StoredToken, "ORDER BY f.name")
+
+
+def has_tokens(state: str | None = None) -> Call[bool]:
+    """Say whether there is a token; state: only one in this state."""
+    return Call(HAS_TOKENS.encode(), {"state": state}, value)

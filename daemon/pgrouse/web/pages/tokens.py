@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.web import revoke_token
-from pgrouse.client.queries.token import TOKENS
+from pgrouse.client.queries.token import find_tokens
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection
+from pgrouse.web.database_pool import Connection, read_rows
 from pgrouse.web.security import check_permission, require_role
 from pgrouse.web.view import Context, View
 
@@ -29,7 +29,7 @@ Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
     """Read all tokens, without their secrets; for callers of all topics."""
     check_permission(caller, Role.VIEWER)
-    rows = await (await conn.execute(TOKENS.encode())).fetchall()
+    rows = await read_rows(conn, find_tokens())
     # What can be used stands first.
     return {"tokens": sorted(rows, key=lambda row: list(STATE_KINDS).index(row["state"])), "state_kinds": STATE_KINDS}
 

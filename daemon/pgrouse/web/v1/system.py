@@ -12,8 +12,8 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import maintenance, worker
 from pgrouse.client.calls.stats import COUNT_BOUND
+from pgrouse.client.queries.audit import find_actions
 from pgrouse.client.queries.worker import RegisteredWorker, find_workers
-from pgrouse.web.audit_rows import VISIBLE
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Row, read_rows
 from pgrouse.web.pages.doctor import current_doctor_run
@@ -24,7 +24,7 @@ from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import Cursor, Label, Limit, RequestModel, ResponseModel, TimestampText, Topic, example
 from pgrouse.web.v1.problem_responses import responses
-from pgrouse.web.v1.response import ApiResponse, with_raw
+from pgrouse.web.v1.response import ApiResponse, raw, with_raw
 from pgrouse.web.v1.route import StrictRoute
 from pgrouse.web.v1.topic import COUNTS_EXAMPLE, TopicCounts
 
@@ -285,16 +285,6 @@ async def get_doctor_report(request: Request, caller: Viewer) -> Response:
     return ApiResponse({"at": doctor_run.at, "findings": [asdict(each) for each in doctor_run.findings]})
 
 
-AUDIT = f"""
-    SELECT a.id, a.at, a.actor, a.db_user, a.action, a.topic, a.target, a.detail::text FROM messages.audit AS a
-    WHERE (%(before)s::bigint IS NULL OR a.id < %(before)s)
-      AND (%(actor)s::text IS NULL OR a.actor = %(actor)s)
-      AND (%(action)s::text IS NULL OR a.action = %(action)s)
-      AND (%(topic)s::text IS NULL OR a.topic = %(topic)s)
-      AND {VISIBLE}
-    ORDER BY a.id DESC LIMIT %(limit)s""".encode()  # noqa: S608 - constants only
-
-
 @router.get("/audit", response_model=AuditPage, tags=["audit"], summary="List audit entries")
 async def list_audit_entries(
     request: Request,
@@ -306,11 +296,17 @@ async def list_audit_entries(
     limit: Limit = 100,
 ) -> Response:
     """Return the actions of operators, latest first."""
-    values = {"actor": actor, "action": action, "topic": topic, "limit": limit}
     if topic is not None:
         check_permission(caller, Role.OPERATOR, topic)
-    values |= {"like": None if caller.sees_all else caller.like, "before": cursor.decode_id("audit", cursor_)}  # type: ignore[dict-item]
+    call = find_actions(
+        before=cursor.decode_id("audit", cursor_),
+        like=None if caller.sees_all else caller.like,
+        actor=actor,
+        action=action,
+        topic=topic,
+        limit=limit,
+    )
     async with request.app.state.db.read() as conn:
-        rows = await (await conn.execute(AUDIT, values)).fetchall()
+        rows = await read_rows(conn, call)
     end = cursor.encode("audit", rows[-1]["id"]) if len(rows) == limit else None
-    return ApiResponse({"entries": [with_raw(row, "detail") for row in rows], "next": end})
+    return ApiResponse({"entries": [row | {"detail": raw(row.pop("detail_json"))} for row in rows], "next": end})
