@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
-import psycopg
-from psycopg.rows import dict_row
 
 from pgrouse import log
 from pgrouse.alerts import process
@@ -23,7 +21,14 @@ from pgrouse.cli.table import Column
 from pgrouse.client.call import run as run_call
 from pgrouse.client.calls import alert as alert_calls
 from pgrouse.client.clock import now
-from pgrouse.client.queries.alert import INCIDENTS, SILENCES, SINKS
+from pgrouse.client.queries.alert import (
+    THRESHOLDS,
+    find_incidents,
+    find_silences,
+    find_sinks,
+    find_thresholds,
+    set_thresholds,
+)
 from pgrouse.config import dsn
 from pgrouse.config.duration import parse
 from pgrouse.error_line import last_line
@@ -35,16 +40,6 @@ if TYPE_CHECKING:
 
     from pgrouse.alerts.sink import SinkTable
     from pgrouse.config.alerts import AlertSink
-
-THRESHOLDS = (
-    "backlog_age",
-    "no_worker_for",
-    "dead_per_hour",
-    "listener_for",
-    "cron_age",
-    "snapshot_age",
-    "undelivered_for",
-)
 
 
 @click.group(cls=CommandGroup)
@@ -121,7 +116,7 @@ def list_incidents(session: CliSession, sink: str | None, over: bool, limit: int
 
     With their number of messages, since when, and how many are not sent yet.
     """
-    rows = _read(session, INCIDENTS, {"sink": sink, "all": over, "limit": limit})
+    rows = session.read_rows(find_incidents(sink, over=over, most=limit))
     colours = {"firing": "red", "silenced": "dim", "resolved": "green", "over": "green"}
     columns = [
         Column("SINK", "sink", wide=True),
@@ -145,7 +140,7 @@ def sinks(session: CliSession) -> int:
 
     From the database. Exit code 1 if a sink fails, or if no process delivers to it.
     """
-    rows = _read(session, SINKS, {})
+    rows = session.read_rows(find_sinks())
     columns = [
         Column("SINK", "name", wide=True),
         Column("TYPE", "type"),
@@ -199,14 +194,9 @@ def thresholds(session: CliSession, topic: str | None, given: tuple[str, ...]) -
     if given and topic is None:
         raise click.UsageError("--set needs a topic; * stands for the defaults")
     wanted = dict(_threshold(each) for each in given)
-    with session.connect() as conn:
-        if wanted:
-            _set_thresholds(conn, topic, wanted)
-    rows = _read(
-        session,
-        "SELECT b.* FROM messages.alert_threshold AS b WHERE %(topic)s::text IS NULL OR b.topic = %(topic)s ORDER BY b.topic",
-        {"topic": topic},
-    )
+    if topic is not None and wanted:
+        session.run(set_thresholds(topic, wanted))
+    rows = session.read_rows(find_thresholds(topic))
     columns = [
         Column("TOPIC", "topic", wide=True),
         *(Column(name.replace("_", " ").upper(), name, show_threshold, right=True) for name in THRESHOLDS),
@@ -232,19 +222,6 @@ def _threshold(text: str) -> tuple[str, timedelta | int | None]:
         return name, (int(value) if name == "dead_per_hour" else parse(value)) if value else None
     except ValueError as error:
         raise click.UsageError(f"{name}: {error}") from None
-
-
-def _set_thresholds(conn: psycopg.Connection, topic: str | None, wanted: dict[str, timedelta | int | None]) -> None:
-    names = ", ".join(wanted)
-    changes = ", ".join(f"{name} = excluded.{name}" for name in wanted)
-    places = ", ".join(f"%({name})s" for name in wanted)
-    # An INSERT is checked as a whole row, and the defaults have to be whole: those are only ever changed.
-    if topic == "*":
-        changes = ", ".join(f"{name} = %({name})s" for name in wanted)
-        statement = f"UPDATE messages.alert_threshold SET {changes} WHERE topic = '*'"  # noqa: S608 - constants only
-    else:
-        statement = f"INSERT INTO messages.alert_threshold (topic, {names}) VALUES (%(topic)s, {places}) ON CONFLICT (topic) DO UPDATE SET {changes}"  # noqa: S608
-    conn.execute(statement.encode(), {"topic": topic, **wanted})
 
 
 @alert.group(cls=CommandGroup)
@@ -297,7 +274,7 @@ def list_silences(session: CliSession) -> None:
         Column("BY", "created_by"),
         Column("REASON", "reason", wide=True),
     ]
-    session.output.rows(columns, _read(session, SILENCES, {}), "no silence")
+    session.output.rows(columns, session.read_rows(find_silences()), "no silence")
 
 
 @silence.command("remove")
@@ -334,11 +311,6 @@ def forget(session: CliSession, sink: str) -> int:
     """Delete a sink that no configuration names any more."""
     known = session.run(alert_calls.delete_sink(sink))
     return _done(session, known, f"{sink} is deleted", f"there is no sink '{sink}'", sink=sink)
-
-
-def _read(session: CliSession, query: str, values: dict[str, Any]) -> list[dict[str, Any]]:
-    with session.read() as conn:
-        return conn.cursor(row_factory=dict_row).execute(query.encode(), values).fetchall()
 
 
 def _done(session: CliSession, found: bool, text: str, problem: str, **values: Any) -> int:

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 from fastapi import Request
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import alert
-from pgrouse.client.queries.alert import SILENCES
+from pgrouse.client.queries.alert import find_silence, find_silences
 from pgrouse.config import duration
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.database_pool import Connection, Row, read_rows
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import check_permission
 
 MAX_SILENCE = timedelta(days=30)
-TOPIC_OF = b"SELECT s.topic FROM messages.silence AS s WHERE s.id = %(id)s"
 
 
 async def read_silences(conn: Connection, caller: Caller) -> list[Row]:
     """Return the active silences that concern only topics of the caller, those that end first first."""
-    rows = await (await conn.execute(SILENCES.encode())).fetchall()
-    return [row for row in rows if _may_operate(caller, Role.VIEWER, row["topic"])]
+    return [row for row in await read_rows(conn, find_silences()) if _may_operate(caller, Role.VIEWER, row["topic"])]
 
 
 def _may_operate(caller: Caller, role: Role, topic: str | None) -> bool:
@@ -72,12 +69,11 @@ async def end_silence(request: Request, caller: Caller, silence_id: int) -> None
         Problem: 403, it concerns topics of others; 404, there is none.
     """
     async with request.app.state.db.write(caller) as conn:
-        row: dict[str, Any] | None = await (await conn.execute(TOPIC_OF, {"id": silence_id})).fetchone()
-        if row is None:
+        found = await run_async(conn, find_silence(silence_id))
+        if found is None:
             raise Problem(404, f"there is no silence {silence_id}", "not_found")
-        topic = row["topic"] if row["topic"] and "*" not in row["topic"] else None
         # The refusal does not name the topic: those of others are not shown.
-        if not caller.may(Role.OPERATOR, topic):
+        if not _may_operate(caller, Role.OPERATOR, found.topic):
             raise Problem(
                 403,
                 f"{caller.name} does not have the role operator for all topics of silence {silence_id}",

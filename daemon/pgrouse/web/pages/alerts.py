@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import alert
-from pgrouse.client.queries.alert import INCIDENTS, SINKS
+from pgrouse.client.queries.alert import find_incidents, find_sinks
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection
+from pgrouse.web.database_pool import Connection, read_rows
 from pgrouse.web.problems import KINDS
 from pgrouse.web.security import check_permission, require_role
 from pgrouse.web.silence import add_silence, end_silence, read_silences
@@ -34,12 +34,11 @@ Text = Annotated[str, Form(max_length=300)]
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
     """Read the alerts of the topics that the caller may see; the sinks only for callers of all topics."""
-    wanted = {"sink": None, "all": subject == ALL, "limit": MAX_ALERTS}
-    alerts = await (await conn.execute(INCIDENTS.encode(), wanted)).fetchall()
+    alerts = await read_rows(conn, find_incidents(over=subject == ALL, most=MAX_ALERTS))
     visible = [row for row in alerts if caller.may(Role.VIEWER, row["topic"])]
     return {
         "alerts": sorted(visible, key=lambda row: list(STATE_KINDS).index(row["state"])),
-        "sinks": await (await conn.execute(SINKS.encode())).fetchall() if caller.sees_all else [],
+        "sinks": await read_rows(conn, find_sinks()) if caller.sees_all else [],
         "silences": await read_silences(conn, caller),
         "shows_all": subject == ALL,
         "state_kinds": STATE_KINDS,
