@@ -45,7 +45,6 @@ NOT_YET = {
     "daemon/pgrouse/web/pages/workers.py",
     "daemon/pgrouse/web/paused_topics.py",
     "daemon/pgrouse/web/probes.py",
-    "daemon/pgrouse/web/publish_rows.py",
     "daemon/pgrouse/web/registered_worker.py",
     "daemon/pgrouse/web/result_charts.py",
     "daemon/pgrouse/web/search.py",

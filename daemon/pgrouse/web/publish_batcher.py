@@ -12,8 +12,8 @@ from typing import Any
 
 import psycopg
 
+from pgrouse.publishing.json_rows import INSERT, row_json
 from pgrouse.web.database_pool import Connection, DatabasePool
-from pgrouse.web.publish_rows import INSERT, row_json
 
 # So many at once, in messages and in characters; two of them may be under way.
 MAX_MESSAGES = 500

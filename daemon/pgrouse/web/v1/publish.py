@@ -19,6 +19,7 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls.web import SavedAnswer, begin_request, end_request
 from pgrouse.errors import InvalidMessage
 from pgrouse.jsonb import Raw
+from pgrouse.publishing.json_rows import INSERT, row_json
 from pgrouse.publishing.new_message import MAX_AFTER, AfterFailed, NewMessage, OnConflict, to_columns
 from pgrouse.publishing.publish import publish_columns
 from pgrouse.telemetry.trace_context import TRACEPARENT, TRACESTATE, VALID
@@ -26,7 +27,6 @@ from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection
 from pgrouse.web.problem import Problem
 from pgrouse.web.publish_batcher import LARGE_CHARS
-from pgrouse.web.publish_rows import INSERT, row_json
 from pgrouse.web.security import check_permission
 from pgrouse.web.v1.caller import Publisher
 from pgrouse.web.v1.model import (
