@@ -45,7 +45,7 @@ def _apply_configuration(session: CliSession, dry_run: bool, *, is_asked: bool) 
     """Apply the policies and schedules. Who has none, and did not ask, need not read of it unless some are gone."""
     settings = session.config_with_code
     with session.connect() as conn:
-        if conn.execute("SELECT to_regclass('messages.topic')").fetchone() == (None,):
+        if not schema.is_installed(conn):
             if is_asked or settings.policies or settings.schedules:
                 session.output.say("the policies cannot be compared before the schema is installed")
         elif is_asked or settings.policies or settings.schedules or schedule_differences(conn, settings):

@@ -30,6 +30,7 @@ MIGRATIONS = "migrations"
 CONSTRAINTS = "constraints"
 # No part of the schema: `pgrouse cron` applies these.
 OPTIONAL = "cron"
+APPLIED = b"SELECT m.name FROM messages.migration AS m WHERE m.kind = 'migration'"
 
 Kind = Literal["migration", "object"]
 
@@ -128,9 +129,12 @@ def is_up_to_date(conn: psycopg.Connection[Any]) -> bool:
     Raises:
         SchemaMismatch, MigrationEdited: as `migrate`.
     """
-    if conn.execute("SELECT pg_catalog.to_regclass('messages.migration')").fetchone() == (None,):
-        return False
-    return not list(_pending(conn))
+    return is_installed(conn) and not list(_pending(conn))
+
+
+def is_installed(conn: psycopg.Connection[Any]) -> bool:
+    """Say whether the database has the schema, of any version."""
+    return conn.execute("SELECT pg_catalog.to_regclass('messages.migration')").fetchone() != (None,)
 
 
 def check(conn: psycopg.Connection) -> None:
@@ -139,7 +143,7 @@ def check(conn: psycopg.Connection) -> None:
     Raises:
         SchemaMismatch: it is missing, older or newer; says which, and what to run.
     """
-    if conn.execute("SELECT pg_catalog.to_regclass('messages.migration')").fetchone() == (None,):
+    if not is_installed(conn):
         raise SchemaMismatch("the database has no schema `messages`: run `pgrouse migrate`")
     if hidden := _hidden(conn):
         raise SchemaMismatch(
@@ -147,7 +151,7 @@ def check(conn: psycopg.Connection) -> None:
             "run `pgrouse migrate`, which switches it off"
         )
     wanted = _migrations((each.kind, each.name) for each in scripts())
-    found = _migrations(conn.execute("SELECT kind, name FROM messages.migration"))
+    found = {name for (name,) in conn.execute(APPLIED)}
     if missing := sorted(wanted - found):
         raise SchemaMismatch(
             f"the schema is older than this version (no migration {missing[0]}): run `pgrouse migrate`"

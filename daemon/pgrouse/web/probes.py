@@ -36,12 +36,10 @@ async def readyz(request: Request) -> Response:
         return PlainTextResponse("stopping\n", 503)
     try:
         async with asyncio.timeout(ANSWER_S), request.app.state.db.read() as conn:
-            rows = await (
-                await conn.execute(b"SELECT name FROM messages.migration WHERE kind = 'migration'")
-            ).fetchall()
+            applied = await (await conn.execute(schema.APPLIED)).fetchall()
     except (psycopg.Error, TimeoutError):
         return PlainTextResponse("the database does not answer, or has no schema\n", 503)
-    missing = _required_migrations() - {row["name"] for row in rows}
+    missing = _required_migrations() - {row["name"] for row in applied}
     return (
         PlainTextResponse(f"no migration {min(missing)}: run pgrouse migrate\n", 503)
         if missing
