@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
 import click
 import psycopg
@@ -13,17 +12,11 @@ from pgrouse.cli.param_types import DURATION
 from pgrouse.client.call import run
 from pgrouse.client.calls.maintenance import purge_archive
 from pgrouse.client.clock import now
+from pgrouse.client.queries.archive import count_older
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
 
 BOUND = 10_000  # counting stops here
-
-COUNT = """
-  SELECT count(*) FROM (
-    SELECT FROM messages.message_archive AS a
-    WHERE a.archived_at < %(before)s AND (%(topic)s::text IS NULL OR a.topic = %(topic)s)
-    LIMIT %(bound)s
-  ) AS f"""
 
 
 @click.group(cls=CommandGroup)
@@ -44,7 +37,9 @@ def purge(session: CliSession, topic: str | None, older_than: timedelta, dry_run
     """
     with session.connect() as conn:
         before = run(conn, now()) - older_than
-        found = _count(conn, before, topic)
+        with conn.transaction():
+            conn.execute(READ_TIMEOUT)
+            found = run(conn, count_older(before, topic, BOUND))
         what = f"{'at least ' if found >= BOUND else ''}{plural(found, 'message')}" + (
             f" of topic {topic}" if topic else ""
         )
@@ -53,13 +48,6 @@ def purge(session: CliSession, topic: str | None, older_than: timedelta, dry_run
         if not yes:
             click.confirm(f"delete {what} for good?", abort=True, err=True)
         return _purge(session, conn, before, topic)
-
-
-def _count(conn: psycopg.Connection, before: datetime, topic: str | None) -> int:
-    with conn.transaction():
-        conn.execute(READ_TIMEOUT)
-        row: Any = conn.execute(COUNT, {"before": before, "topic": topic, "bound": BOUND}).fetchone()
-    return int(row[0])
 
 
 def _preview(session: CliSession, found: int, what: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import click
 import psycopg
@@ -13,17 +12,13 @@ from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
 from pgrouse.client.call import run
 from pgrouse.client.calls.export import list_exports
 from pgrouse.client.clock import tick_ages
+from pgrouse.client.queries.worker import find_worker, latest_daemon
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_age
 from pgrouse.install import schema
 
 # pg_cron ticks each minute, daemons every few seconds.
 TICKED_WITHIN_S = 180
-LAST_SEEN = """
-  SELECT w.name, w.alive, extract(epoch FROM clock_timestamp() - w.seen_at)::double precision, w.listener
-  FROM messages.worker_state AS w
-  WHERE CASE WHEN %(name)s::text IS NULL THEN w.host = %(host)s AND w.kind = 'daemon' ELSE w.name = %(name)s END
-  ORDER BY w.seen_at DESC LIMIT 1"""
 
 
 @dataclass(frozen=True)
@@ -82,22 +77,24 @@ def _version(conn: psycopg.Connection) -> str:
 
 def _of_worker(conn: psycopg.Connection, name: str | None, complete: bool) -> list[HealthResult]:
     """Check whether the worker is alive, and with --complete whether it receives notifications."""
-    row: Any = conn.execute(LAST_SEEN, {"name": name, "host": socket.gethostname()}).fetchone()
-    if row is None:
+    found = run(conn, latest_daemon(socket.gethostname()) if name is None else find_worker(name))
+    if found is None:
         who = f"worker {name}" if name else f"worker on host {socket.gethostname()}"
         return [HealthResult("worker", "fail", f"there is no {who}: start one with `pgrouse run`")]
-    found, alive, silent_s, listener = row
-    if not alive:
-        return [HealthResult("worker", "fail", f"{found} was last seen {show_age(silent_s)} ago: see its log")]
-    seen = HealthResult("worker", "ok", f"{found}, seen {show_age(silent_s)} ago")
+    if not found.alive:
+        return [HealthResult("worker", "fail", f"{found.name} was last seen {show_age(found.age)} ago: see its log")]
+    seen = HealthResult("worker", "ok", f"{found.name}, seen {show_age(found.age)} ago")
     if not complete:
         return [seen]
+    listener = found.status.get("listener")
     if listener == "listening":
         return [seen, HealthResult("listener", "ok", "notifications arrive")]
     fix = "is database.listen_dsn a direct connection? `pgrouse doctor` says more"
     return [
         seen,
-        HealthResult("listener", "fail", f"{found} receives no notifications ({listener or 'it does not say'}): {fix}"),
+        HealthResult(
+            "listener", "fail", f"{found.name} receives no notifications ({listener or 'it does not say'}): {fix}"
+        ),
     ]
 
 

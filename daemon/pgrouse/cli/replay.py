@@ -16,22 +16,12 @@ from pgrouse.cli.param_types import MESSAGE_ID, TIMESTAMP
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
 from pgrouse.client.clock import now
+from pgrouse.client.queries.archive import count_replayable
 from pgrouse.client.redrive import BATCH, RateSpreader
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
 
 BOUND = 10_000  # counting stops here
-
-# As messages.replay chooses.
-COUNT = """
-  SELECT count(*), count(*) FILTER (WHERE f.is_whole)
-  FROM (
-    SELECT num_nonnulls(a.payload, a.body) = 1 AS is_whole
-    FROM messages.message_archive AS a
-    WHERE a.archived_at >= %(since)s AND a.archived_at < %(until)s AND a.topic = %(topic)s AND a.result = 'success'
-      AND a.attempts > 0 AND a.id > %(after)s
-    LIMIT %(limit)s
-  ) AS f"""
 
 
 @click.command(cls=Command)
@@ -74,14 +64,17 @@ def replay(
     with session.connect() as conn:
         clock = run(conn, now())
         # Never beyond now: what is replayed succeeds too, and would be replayed again.
-        wanted = {
+        wanted: dict[str, Any] = {
             "topic": topic,
             "since": since,
             "until": min(until or clock, clock),
             "limit": limit or 2**62,
             "after": after,
         }
-        found, whole = _count(conn, wanted)
+        with conn.transaction():
+            conn.execute(READ_TIMEOUT)
+            most = min(wanted["limit"], BOUND)
+            found, whole = run(conn, count_replayable(topic, since, wanted["until"], after, most))
         if dry_run or not found:
             _preview(session, found, whole)
             return ExitCode.OK
@@ -91,13 +84,6 @@ def replay(
         if not yes:
             click.confirm(f"publish {_shown(whole)} of topic {topic} again?", abort=True, err=True)
         return _replay(session, conn, wanted, RateSpreader(rate, delay), found)
-
-
-def _count(conn: psycopg.Connection, wanted: dict[str, Any]) -> tuple[int, int]:
-    with conn.transaction():
-        conn.execute(READ_TIMEOUT)
-        row: Any = conn.execute(COUNT, wanted | {"limit": min(wanted["limit"], BOUND)}).fetchone()
-    return row[0], row[1]
 
 
 def _shown(count: int) -> str:

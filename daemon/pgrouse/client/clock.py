@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pgrouse.client.call import Call, Rows, value
+from pgrouse.client.call import Call, value
 
 NOW = b"SELECT pg_catalog.clock_timestamp()"
 AGE = b"SELECT extract(epoch FROM messages.now() OPERATOR(pg_catalog.-) %s::pg_catalog.timestamptz)::float8"
 TICKS = b"""
-  SELECT k.caller, extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.max(k.ran_at))::float8
+  SELECT k.caller, extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) pg_catalog.max(k.ran_at))::float8, pg_catalog.max(k.ran_at)
   FROM messages.tick_mark AS k GROUP BY k.caller ORDER BY k.caller"""
 
 
@@ -25,8 +25,9 @@ def age_s(moment: datetime) -> Call[float]:
 
 def tick_ages() -> Call[dict[str, float]]:
     """Say for each caller of the maintenance how many seconds ago it last was called."""
-    return Call(TICKS, [], _by_caller)
+    return Call(TICKS, [], lambda rows: {caller: age for caller, age, _ in rows})
 
 
-def _by_caller(rows: Rows) -> dict[str, float]:
-    return dict(rows)
+def last_ticks() -> Call[dict[str, datetime]]:
+    """Say for each caller of the maintenance when it last was called."""
+    return Call(TICKS, [], lambda rows: {caller: at for caller, _, at in rows})

@@ -52,9 +52,9 @@ class Caller:
         return self.sees_all or any(_fits(name, topic) for name in self.topics)
 
     @property
-    def like(self) -> list[str]:
-        """The patterns for `topic LIKE ANY (…)` in SQL."""
-        return [_like(pattern) for pattern in self.topics]
+    def like(self) -> list[str] | None:
+        """The patterns for `topic LIKE ANY (…)` in SQL; None: the caller may see all topics."""
+        return None if self.sees_all else [_like(pattern) for pattern in self.topics]
 
 
 def _fits(pattern: str, topic: str) -> bool:

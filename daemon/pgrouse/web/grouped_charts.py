@@ -7,7 +7,9 @@ from datetime import timedelta
 from itertools import product
 from typing import Any
 
+from pgrouse.client.call import run_async
 from pgrouse.client.calls.stats import throughput
+from pgrouse.client.queries.measure import busiest_topics, busiest_workers
 from pgrouse.web.caller import Caller
 from pgrouse.web.chart import QUANTILES, ChartLine, chart, latency_chart
 from pgrouse.web.database_pool import Connection, Row, read_rows
@@ -15,37 +17,20 @@ from pgrouse.web.result_charts import MIN_BAR_S, RESULTS, same_bars
 
 # A chart has five colours.
 MAX_LINES = 5
-# Deferred and released attempts are not counted: nothing of them ended. now(), not messages.now(): the planner must see how little that is.
-BUSIEST_TOPICS = b"""
-  SELECT m.topic AS name
-  FROM messages.measure AS m
-  WHERE m.minute >= now() - %(since)s::interval AND (%(all)s OR m.topic LIKE ANY (%(like)s))
-  GROUP BY m.topic
-  ORDER BY sum(m.success + m.retried + m.rejected + m.failed + m.lock_expired) DESC, m.topic
-  LIMIT %(most)s"""
-BUSIEST_WORKERS = b"""
-  SELECT m.worker AS name
-  FROM messages.worker_measure AS m
-  WHERE m.minute >= now() - %(since)s::interval
-  GROUP BY m.worker
-  ORDER BY sum(m.success + m.retried + m.rejected + m.failed + m.lock_expired) DESC, m.worker
-  LIMIT %(most)s"""
 
 
 async def read_topic_charts(
     conn: Connection, caller: Caller, since: timedelta, bars: int
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the busiest topics that the caller may see, and their charts: attempts per second, and how long these ran and waited."""
-    values = {"since": since, "like": caller.like, "all": caller.sees_all, "most": MAX_LINES}
-    topics = [row["name"] for row in await (await conn.execute(BUSIEST_TOPICS, values)).fetchall()]
+    topics = await run_async(conn, busiest_topics(since, caller.like, MAX_LINES))
     of_each = [await read_rows(conn, throughput(since, topic, bars)) for topic in topics]
     return topics, _charts(topics, of_each)
 
 
 async def read_worker_charts(conn: Connection, since: timedelta, bars: int) -> tuple[list[str], dict[str, Any]]:
     """Return the busiest workers, and their charts, as of topics. For callers of all topics: a worker may work any of them."""
-    values = {"since": since, "most": MAX_LINES}
-    workers = [row["name"] for row in await (await conn.execute(BUSIEST_WORKERS, values)).fetchall()]
+    workers = await run_async(conn, busiest_workers(since, MAX_LINES))
     of_each = [await read_rows(conn, throughput(since, bars=bars, worker=worker)) for worker in workers]
     return workers, _charts(workers, of_each)
 

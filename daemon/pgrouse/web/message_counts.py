@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pgrouse.client.call import run_async
 from pgrouse.client.calls.stats import COUNT_BOUND
+from pgrouse.client.queries.worker import count_held, find_workers
 from pgrouse.web.caller import Caller
 from pgrouse.web.database_pool import Connection, Row
 from pgrouse.web.search import Search
@@ -25,10 +27,7 @@ COLUMNS = {
 # The delayed and the retrying are counted together.
 COLUMN_OF_STATE = {"ready": "ready", "delayed": "delayed", "retrying": "delayed", "running": "running"}
 ESTIMATED = ("ready", "delayed")
-WORKERS = b"""
-  SELECT regexp_replace(m.locked_by, '/[0-9]+$', '') AS name, m.topic::text AS topic, count(*) AS count
-  FROM messages.message AS m WHERE m.claim_id IS NOT NULL GROUP BY 1, 2"""
-KNOWN_WORKERS = b"SELECT w.name FROM messages.worker AS w ORDER BY w.name LIMIT 200"
+MAX_WORKERS = 200
 
 
 @dataclass(frozen=True)
@@ -68,13 +67,13 @@ async def read_counts(conn: Connection, caller: Caller, wanted: Search) -> Messa
     visible = await read_topic_counts(conn, caller)
     rows, chosen = visible.rows, await _read_chosen(conn, caller, wanted, visible)
     is_narrowed = bool(wanted.filters().keys() - {"state", "topic"})
-    known = await (await conn.execute(KNOWN_WORKERS)).fetchall() if caller.sees_all else []
+    known = await run_async(conn, find_workers(MAX_WORKERS)) if caller.sees_all else []
     return MessageCounts(
         states={} if is_narrowed else {state: _total(chosen, columns) for state, columns in COLUMNS.items() if state},
         topics={} if is_narrowed else _topics(rows, wanted.state),
         workers=await _workers(conn, caller, wanted) if wanted.state in ("", "live", "running") else {},
         known_topics=[row["topic"] for row in rows],
-        known_workers=[row["name"] for row in known],
+        known_workers=[each.name for each in known],
     )
 
 
@@ -119,9 +118,9 @@ def _topics(rows: Sequence[Row], state: str) -> dict[str, Count]:
 
 async def _workers(conn: Connection, caller: Caller, wanted: Search) -> dict[str, Count]:
     counts: dict[str, Count] = {}
-    for row in await (await conn.execute(WORKERS)).fetchall():
-        if caller.sees(row["topic"]) and wanted.topic in ("", row["topic"]):
-            counts[row["name"]] = Count(counts.get(row["name"], Count(0)).value + row["count"])
+    for each in await run_async(conn, count_held()):
+        if caller.sees(each.topic) and wanted.topic in ("", each.topic):
+            counts[each.worker] = Count(counts.get(each.worker, Count(0)).value + each.count)
     return _most(counts)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pgrouse.client.call import run_async
+from pgrouse.client.queries.worker import find_worker
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection
 from pgrouse.web.problem import Problem
-
-TOPICS = b"SELECT w.topics FROM messages.worker AS w WHERE w.name = %s"
 
 
 async def check_operates(conn: Connection, caller: Caller, name: str) -> None:
@@ -15,11 +15,11 @@ async def check_operates(conn: Connection, caller: Caller, name: str) -> None:
     Raises:
         Problem: 404 if there is no such worker, or the caller sees none of its topics; 403 without permission.
     """
-    row = await (await conn.execute(TOPICS, [name])).fetchone()
-    if row is None or not (caller.sees_all or any(map(caller.sees, row["topics"]))):
+    found = await run_async(conn, find_worker(name))
+    if found is None or not (caller.sees_all or any(map(caller.sees, found.topics))):
         raise Problem(404, f"worker {name} does not exist", "not_found")
     # The refusal names none of the topics: those of others are not shown.
-    if not all(caller.may(Role.OPERATOR, topic) for topic in row["topics"]):
+    if not all(caller.may(Role.OPERATOR, topic) for topic in found.topics):
         raise Problem(
             403,
             f"{caller.name} does not have the role operator for all topics of worker {name}",

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from pgrouse.client.call import run_async
 from pgrouse.client.calls.stats import throughput
+from pgrouse.client.queries.measure import busiest_topics
 from pgrouse.web.caller import Caller
 from pgrouse.web.chart import QUANTILES, ChartLine, chart, latency_chart
 from pgrouse.web.database_pool import Connection, Row, read_rows
@@ -27,11 +29,6 @@ TIMES = (
     ChartLine("wake-up", "wake", 3),
 )
 TIME_COLUMNS = tuple(f"{each.column}_{quantile}_s" for each in TIMES for quantile in QUANTILES)
-# now(), not messages.now(): the planner must see how little that is.
-MEASURED_TOPICS = b"""
-  SELECT DISTINCT m.topic AS name
-  FROM messages.measure AS m
-  WHERE m.minute >= now() - %(since)s::interval AND m.topic LIKE ANY (%(like)s)"""
 
 
 def result_charts(bars: Sequence[Row], results: Sequence[str] = ()) -> dict[str, Any]:
@@ -53,8 +50,7 @@ async def read_bars(conn: Connection, caller: Caller, since: timedelta, bars: in
     """Read how attempts ended in each part of a time, of all topics that the caller may see."""
     if caller.sees_all:
         return await read_rows(conn, throughput(since, bars=bars))
-    values = {"since": since, "like": caller.like}
-    topics = [row["name"] for row in await (await conn.execute(MEASURED_TOPICS, values)).fetchall()]
+    topics = await run_async(conn, busiest_topics(since, caller.like))
     # Without any: the bars of a topic that there cannot be, in which nothing ended.
     of_each = [await read_rows(conn, throughput(since, topic, bars)) for topic in topics or [""]]
     return [_sum_bars(parts) for parts in same_bars(of_each)]

@@ -8,7 +8,33 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from pgrouse.client.call import Call, select_call
+from pgrouse.client.call import Call, first, query_call, select_call, values
+
+# The claim loops of a daemon claim under its name and their number.
+WORKER = "CASE WHEN m.locked_by LIKE 'http:%%' THEN m.locked_by ELSE regexp_replace(m.locked_by, '/[0-9]+$', '') END AS worker"
+BY_WORKER_AND_TOPIC = f"""
+  SELECT r.worker, r.topic, count(*) AS count, extract(epoch FROM clock_timestamp() - min(r.locked_at))::double precision AS oldest_s
+  FROM (SELECT {WORKER}, m.topic, m.locked_at FROM messages.message AS m WHERE m.claim_id IS NOT NULL LIMIT %(most)s) AS r
+  GROUP BY r.worker, r.topic"""  # noqa: S608 - constants only
+# The locked rows are few; of each worker those that run longest.
+LONGEST = f"""
+  SELECT m.*,
+         row_number() OVER (PARTITION BY m.worker ORDER BY m.locked_at, m.id) AS place,
+         count(*) OVER (PARTITION BY m.worker) AS total
+  FROM (
+    SELECT {WORKER}, m.id, m.topic, m.channel, m.attempts, m.locked_at, m.lock_expires_at, m.progress
+    FROM messages.message AS m WHERE m.claim_id IS NOT NULL LIMIT 20000
+  ) AS m"""  # noqa: S608 - constants only
+COUNTS = """
+  SELECT
+    count(*) FILTER (WHERE w.state = 'working') AS working,
+    count(*) FILTER (WHERE w.state = 'draining') AS draining,
+    count(*) FILTER (WHERE w.state = 'stopping') AS stopping,
+    count(*) FILTER (WHERE w.state = 'silent') AS silent,
+    count(*) FILTER (WHERE w.alive AND w.listener = 'listening') AS listening,
+    count(*) FILTER (WHERE w.alive AND w.listener = 'degraded') AS degraded
+  FROM messages.worker_state AS w"""
+ARMED = b"SELECT s.worker FROM messages.sleeper AS s WHERE s.armed_until > clock_timestamp()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +74,85 @@ class RegisteredWorker:
         status: dict[str, Any] = from_json(self.status_json)
         return status
 
+    @property
+    def alive(self) -> bool:
+        """Whether it was seen lately."""
+        return self.state not in ("silent", "gone")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCounts:
+    """How many workers there are, by their state, and by that of the listener of those that are alive."""
+
+    working: int
+    draining: int
+    stopping: int
+    silent: int
+    listening: int
+    degraded: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCount:
+    """How many messages of a topic a worker runs. oldest_s: for how long it has run the oldest."""
+
+    worker: str
+    topic: str
+    count: int
+    oldest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMessage:
+    """A message that a worker runs.
+
+    Attributes:
+        progress_json: what its handler reported.
+        total: how many messages the worker runs.
+    """
+
+    worker: str
+    id: int
+    topic: str
+    channel: str | None
+    attempts: int
+    locked_at: datetime
+    lock_expires_at: datetime
+    progress_json: str | None
+    total: int
+
 
 def find_workers(most: int) -> Call[list[RegisteredWorker]]:
     """Read the workers, by name."""
     return select_call("worker_state", RegisteredWorker, "ORDER BY f.name LIMIT %(most)s", most=most)
+
+
+def find_worker(name: str) -> Call[RegisteredWorker | None]:
+    """Read one worker; None: there is none of this name."""
+    return first(select_call("worker_state", RegisteredWorker, "WHERE f.name = %(name)s", name=name))
+
+
+def latest_daemon(host: str) -> Call[RegisteredWorker | None]:
+    """Read the daemon of a host that was seen last."""
+    clauses = "WHERE f.host = %(host)s AND f.kind = 'daemon' ORDER BY f.seen_at DESC LIMIT 1"
+    return first(select_call("worker_state", RegisteredWorker, clauses, host=host))
+
+
+def count_workers() -> Call[list[WorkerCounts]]:
+    """Count the workers: one row."""
+    return query_call(COUNTS, WorkerCounts)
+
+
+def armed_workers() -> Call[list[str]]:
+    """Read the names of the workers that sleep and are armed."""
+    return Call(ARMED, [], values)
+
+
+def count_held(most: int | None = None) -> Call[list[HeldCount]]:
+    """Count the running messages by worker and topic. most: how many messages are looked at; None = all."""
+    return query_call(BY_WORKER_AND_TOPIC, HeldCount, "ORDER BY f.count DESC, f.topic", most=most)
+
+
+def find_held(most_of_each: int) -> Call[list[HeldMessage]]:
+    """Read the messages that each worker has run longest, at most this many of each."""
+    return query_call(LONGEST, HeldMessage, "WHERE f.place <= %(most)s ORDER BY f.worker, f.place", most=most_of_each)

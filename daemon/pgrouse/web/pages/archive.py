@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.export import delete_export, list_exports
+from pgrouse.client.queries.archive import archive_days, retentions
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection
@@ -23,35 +24,20 @@ Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
 MAX_DAYS = 100
 
-# Sizes are those of the files, with indexes and long values. A day goes when it is older than the longest retention.
-DAYS = b"""
-  SELECT d.day, nullif(c.reltuples, -1)::bigint AS rows, pg_relation_size(c.oid) > 0 AS is_filled, pg_total_relation_size(c.oid) AS bytes,
-         (d.day + 1)::timestamp AT TIME ZONE 'UTC' + (SELECT max(t.retention) FROM messages.topic AS t) AS due_at
-  FROM (
-    SELECT i.inhrelid AS oid, c.relname AS name,
-           CASE WHEN c.relname ~ '^message_archive_[0-9]{8}$' THEN to_date(right(c.relname, 8), 'YYYYMMDD') END AS day
-    FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-    WHERE i.inhparent = 'messages.message_archive'::regclass
-  ) AS d
-  JOIN pg_class AS c ON c.oid = d.oid
-  WHERE d.day IS NULL OR d.day <= (messages.now() AT TIME ZONE 'UTC')::date
-  ORDER BY d.day DESC NULLS LAST"""
-RETENTION = b"SELECT t.topic, t.retention FROM messages.topic AS t WHERE t.retention IS NOT NULL ORDER BY t.topic <> '*', t.topic"
-
 
 async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
     """Read the days, the retention of each topic and the exports; for callers of all topics."""
     check_permission(caller, Role.VIEWER)
     # The default partition, which is of no day, is empty unless the maintenance has not run for a week.
-    days = [row for row in await (await conn.execute(DAYS)).fetchall() if row["day"] is not None or row["is_filled"]]
+    days = [each for each in await run_async(conn, archive_days()) if each.day is not None or each.is_filled]
     return {
         "days": days[:MAX_DAYS],
         "older": days[MAX_DAYS:],
-        "has_messages": any(row["is_filled"] for row in days),
-        "bytes": sum(row["bytes"] for row in days),
+        "has_messages": any(each.is_filled for each in days),
+        "bytes": sum(each.bytes for each in days),
         "one_day_ago": datetime.now(UTC) - timedelta(days=1),
-        "most": max((row["bytes"] for row in days), default=1),
-        "retention": await (await conn.execute(RETENTION)).fetchall(),
+        "most": max((each.bytes for each in days), default=1),
+        "retention": await run_async(conn, retentions()),
         "exports": await run_async(conn, list_exports()),
     }
 

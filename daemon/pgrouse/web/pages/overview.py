@@ -10,8 +10,13 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import RedirectResponse, Response
 
+from pgrouse.client.call import run_async
 from pgrouse.client.calls import maintenance
 from pgrouse.client.calls.stats import COUNT_BOUND
+from pgrouse.client.clock import last_ticks
+from pgrouse.client.queries.archive import estimate_messages
+from pgrouse.client.queries.measure import measured_times
+from pgrouse.client.queries.worker import count_workers
 from pgrouse.web import view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row, read_rows
@@ -38,35 +43,6 @@ RANGES = {
     "24h": (timedelta(days=1), "day"),
     "7d": (timedelta(days=7), "7 days"),
 }
-
-# now(), not messages.now(): the planner must see how little that is.
-LATENCY = b"""
-  SELECT n.name, n.entries, messages.quantile(n.counts, 0.5) AS p50, messages.quantile(n.counts, 0.95) AS p95, messages.quantile(n.counts, 0.99) AS p99
-  FROM (
-    SELECT messages.unpack_histogram(sum(m.waits)) AS waits, messages.unpack_histogram(sum(m.runs)) AS runs, messages.unpack_histogram(sum(m.wakes)) AS wakes
-    FROM messages.measure AS m
-    WHERE m.minute >= date_trunc('minute', now() - %(since)s::interval) AND (%(all)s OR m.topic LIKE ANY (%(like)s))
-    OFFSET 0
-  ) AS s
-  CROSS JOIN LATERAL (VALUES (1, 'wait', s.waits), (2, 'run', s.runs), (3, 'wake', s.wakes)) AS k (place, name, counts)
-  CROSS JOIN LATERAL (
-    SELECT k.name, k.counts, (SELECT sum(c) FROM unnest(k.counts) AS c)::bigint AS entries OFFSET 0
-  ) AS n
-  ORDER BY k.place"""
-STATE = b"""
-  SELECT
-    count(*) FILTER (WHERE w.state = 'working') AS working,
-    count(*) FILTER (WHERE w.state = 'draining') AS draining,
-    count(*) FILTER (WHERE w.state = 'stopping') AS stopping,
-    count(*) FILTER (WHERE w.state = 'silent') AS silent,
-    count(*) FILTER (WHERE w.alive AND w.listener = 'listening') AS listening,
-    count(*) FILTER (WHERE w.alive AND w.listener = 'degraded') AS degraded,
-    (SELECT max(k.ran_at) FROM messages.tick_mark AS k WHERE k.caller = 'cron') AS cron_at,
-    (SELECT max(k.ran_at) FROM messages.tick_mark AS k WHERE k.caller = 'daemon') AS daemon_at,
-    (SELECT nullif(c.reltuples, -1)::bigint FROM pg_class AS c WHERE c.oid = 'messages.message'::regclass) AS live,
-    (SELECT sum(nullif(c.reltuples, -1))::bigint FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-     WHERE i.inhparent = 'messages.message_archive'::regclass) AS archived
-  FROM messages.worker_state AS w"""
 
 
 @dataclass(frozen=True)
@@ -106,7 +82,9 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         "topics": sorted(topics, key=_by_workload)[:MAX_TOPICS],
         "topics_left": max(0, len(topics) - MAX_TOPICS),
         "are_all_topics": counts.are_all,
-        "state": await (await conn.execute(STATE)).fetchone(),
+        "workers": (await run_async(conn, count_workers()))[0],
+        "ticked_at": await run_async(conn, last_ticks()),
+        "estimates": (await run_async(conn, estimate_messages()))[0],
     }
 
 
@@ -115,11 +93,10 @@ async def read_measures(conn: Connection, caller: Caller, subject: str) -> Conte
     period, _, grouping = subject.partition(",")
     since, _ = RANGES[period]
     bars = await read_bars(conn, caller, since, BARS)
-    values = {"since": since, "like": caller.like, "all": caller.sees_all}
     names, charts = await _read_charts(conn, caller, since, grouping) if grouping else ([], result_charts(bars))
     per_s, rate_s = _rate(bars)
     return {
-        "latency": await (await conn.execute(LATENCY, values)).fetchall(),
+        "latency": await run_async(conn, measured_times(since, caller.like)),
         "per_s": per_s,
         "rate_s": rate_s,
         "ended": count_results(bars),

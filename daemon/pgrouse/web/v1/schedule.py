@@ -241,12 +241,11 @@ async def list_schedules(
     limit: Limit = 100,
 ) -> Response:
     """List the schedules."""
-    like = None if caller.sees_all else caller.like
     place = cursor.decode("schedules", cursor_) or ""
     if not isinstance(place, str) or not place.isprintable():
         raise Problem(422, "cursor: not a cursor of this list; use `next` of the previous page", "invalid_cursor")
     async with request.app.state.db.read() as conn:
-        found = await run_async(conn, queries.find_schedules(after=place, like=like, most=limit))
+        found = await run_async(conn, queries.find_schedules(after=place, like=caller.like, most=limit))
     end = cursor.encode("schedules", found[-1].name) if len(found) == limit else None
     return ApiResponse({"schedules": list(map(_detail, found)), "next": end})
 

@@ -300,7 +300,7 @@ async def list_audit_entries(
         check_permission(caller, Role.OPERATOR, topic)
     call = find_actions(
         before=cursor.decode_id("audit", cursor_),
-        like=None if caller.sees_all else caller.like,
+        like=caller.like,
         actor=actor,
         action=action,
         topic=topic,
