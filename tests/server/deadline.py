@@ -7,22 +7,25 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+# Without an interval of its own, a condition is checked after a tenth of the time that was waited so far, within these limits: each check
+# asks a server or reads a file, and to ask fifty times a second costs as much as what is waited for.
+SHORTEST_S, LONGEST_S = 0.01, 0.2
 
 
-def eventually(condition: Callable[[], T], within_s: float = 60, every_s: float = 0.02) -> T:
+def eventually(condition: Callable[[], T], within_s: float = 60, every_s: float | None = None) -> T:
     """Call `condition` until it returns something true, and return that.
 
     A failed `assert` in it counts as "not yet"; the last one is raised when the time is over.
     """
-    deadline = time.monotonic() + within_s
+    began = time.monotonic()
     while True:
-        last_try = time.monotonic() > deadline
+        waited = time.monotonic() - began
         try:
             if found := condition():
                 return found
         except AssertionError:
-            if last_try:
+            if waited > within_s:
                 raise
-        if last_try:
+        if waited > within_s:
             raise AssertionError(f"still not so after {within_s} s: {condition!r} returned {found!r}")
-        time.sleep(every_s)
+        time.sleep(min(max(waited / 10, SHORTEST_S), LONGEST_S) if every_s is None else every_s)
