@@ -21,7 +21,7 @@ KINDS: dict[str, Any] = {
     "thread": "lifespans:in_thread",
     "batch": {"handler": "lifespans:batch", "batch_size": 2},
     "process": {"handler": "lifespans:in_process", "isolation": "process", "concurrency": 1},
-    "async process": {"handler": "lifespans:async_in_process", "isolation": "process", "concurrency": 1},
+    "async_process": {"handler": "lifespans:async_in_process", "isolation": "process", "concurrency": 1},
 }
 
 
@@ -30,19 +30,20 @@ def handlers(lifespan: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("lifespan", ["lifespan", "blocking"])
-@pytest.mark.parametrize("kind", KINDS)
 def test_handlers_share_what_it_yields_and_it_ends_with_the_daemon(
-    start: Start, queue: Queue, journal: Journal, kind: str, lifespan: str
+    start: Start, queue: Queue, journal: Journal, lifespan: str
 ) -> None:
-    daemon = start({"job": KINDS[kind]}, sections=handlers(lifespan))
+    daemon = start(KINDS, sections=handlers(lifespan))
 
-    published = [queue.publish("job") for _ in range(3)]
+    published = [(kind, queue.publish(kind)) for kind in KINDS for _ in range(3)]
 
-    outputs = {eventually(lambda each=each: queue.archived(each), 60).output for each in published}
-    assert len(outputs) == 1
+    got = {(kind, eventually(lambda each=each: queue.archived(each), 60).output) for kind, each in published}  # type: ignore[misc]
+    assert {kind for kind, pid in got if pid == daemon.pid} == {"loop", "thread", "batch"}
+    assert len(got) == len(KINDS)
+    outputs = {pid for _, pid in got}
     assert daemon.stop() == 0
     opened = {e["pid"] for e in journal.entries("opened")}
-    assert outputs <= opened
+    assert len(opened) == 3, "the daemon, and a child for each kind of process"
     assert opened == ({daemon.pid, *outputs})
     assert {e["pid"] for e in journal.entries("closed")} == opened
     assert len(journal.entries("opened")) == len(journal.entries("closed")) == len(opened)

@@ -30,7 +30,11 @@ def _hold() -> Large:
 
 
 def _still_there() -> dict[str, int]:
-    return {"held": len(_held), "still there": sum(each() is not None for each in _held)}
+    """Tell what was held, and how much of it is still there; what is not is not told again."""
+    left = [each for each in _held if each() is not None]
+    told = {"held": len(_held), "still there": len(left)}
+    _held[:] = left
+    return told
 
 
 async def at_once(payload: str) -> Any:
