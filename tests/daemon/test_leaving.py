@@ -76,10 +76,9 @@ def test_sys_exit_in_a_task_of_a_handler_is_logged_and_drains_the_daemon_as_a_fa
 
 def test_a_handler_that_exits_in_its_own_process_fails_only_its_message(start: Start, queue: Queue) -> None:
     names = ("cancel_itself", "cancel_everything", "exit_in_a_task")
-    topics = {name: {"handler": f"leaving:{name}", "isolation": "process", "concurrency": 1} for name in names}
-    daemon = start(topics)
+    daemon = start({"job": {"handler": "leaving:leave_by", "isolation": "process", "concurrency": 1}})
 
-    published = [queue.publish(name, payload=Jsonb("raise")) for name in names]
+    published = [queue.publish("job", payload=Jsonb(name)) for name in names]
 
     assert [eventually(lambda each=each: queue.archived(each)).result for each in published] == ["failed"] * 3  # type: ignore[misc]
     assert daemon.alive

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.daemon.process import Daemon, Journal
+from tests.daemon.process import HANDLERS, Daemon, Journal
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
@@ -42,8 +43,8 @@ def test_the_new_configuration_applies_in_the_same_process_after_running_handler
 @pytest.mark.parametrize(
     ("topics", "reason"),
     [
-        ({"job": "not a handler"}, "module:function"),
-        ({"job": "nowhere:echo"}, "nowhere"),
+        pytest.param({"job": "not a handler"}, "module:function", marks=pytest.mark.long),
+        pytest.param({"job": "nowhere:echo"}, "nowhere", marks=pytest.mark.long),
         ({"job": "work:ecko"}, "work has no function ecko"),
     ],
 )
@@ -60,18 +61,15 @@ def test_an_invalid_configuration_is_refused_and_the_old_one_remains(
 
 
 def test_a_changed_handler_module_is_imported_again(
-    start: Start, database: Database, queue: Queue, journal: Journal
+    start: Start, queue: Queue, journal: Journal, tmp_path: Path
 ) -> None:
     module = "from work import write\n\n\nasync def run(payload, ctx):\n    write({word!r}, ctx)\n"
-    daemon = start({"job": "work:echo"})
-    (daemon.folder / "edited.py").write_text(module.format(word="first"))
-    daemon.configure(settings(database, job="edited:run"))
-    daemon.send(signal.SIGHUP)
-    eventually(lambda: len(daemon.events("daemon.started")) == 2)
+    (tmp_path / "edited.py").write_text(module.format(word="first"))
+    daemon = start({"job": "edited:run"}, sections={"handlers": {"import_path": [str(HANDLERS), str(tmp_path)]}})
     journal.entry("first", queue.publish("job"))
 
-    (daemon.folder / "edited.py").write_text(module.format(word="the second one"))
+    (tmp_path / "edited.py").write_text(module.format(word="the second one"))
     daemon.send(signal.SIGHUP)
-    eventually(lambda: len(daemon.events("daemon.started")) == 3)
+    eventually(lambda: len(daemon.events("daemon.started")) == 2)
 
     journal.entry("the second one", queue.publish("job"))

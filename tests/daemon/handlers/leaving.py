@@ -45,6 +45,11 @@ async def exit_in_a_task_of_its_own(payload, ctx):
     _left.append(asyncio.create_task(_exit()))
 
 
+async def leave_by(payload, ctx):
+    """Leaves as the function does that the payload names."""
+    await globals()[payload]("raise", ctx)
+
+
 async def _exit():
     sys.exit(0)
 
