@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from psycopg.types.json import Jsonb
 
 from tests.daemon.process import HANDLERS, Daemon, Journal
@@ -16,13 +15,13 @@ Start = Callable[..., Daemon]
 # What the module of the handlers sets when it is imported.
 AT_START = {"left": "import", "bound": {"app": "shop"}, "digits": 40}
 KINDS: dict[str, Any] = {
-    "at once": "contexts:at_once",
+    "at_once": "contexts:at_once",
     "waits": "contexts:waits",
     "thread": "contexts:in_thread",
     "process": {"handler": "contexts:in_thread", "isolation": "process", "concurrency": 1},
-    "async process": {"handler": "contexts:waits", "isolation": "process", "concurrency": 1},
+    "async_process": {"handler": "contexts:waits", "isolation": "process", "concurrency": 1},
     "batch": {"handler": "contexts:batch", "batch_size": 1, "concurrency": 1},
-    "batch in thread": {"handler": "contexts:batch_in_thread", "batch_size": 1, "concurrency": 1},
+    "batch_in_thread": {"handler": "contexts:batch_in_thread", "batch_size": 1, "concurrency": 1},
 }
 
 
@@ -34,13 +33,12 @@ def outputs(queue: Queue, published: list[int]) -> list[Any]:
     return [eventually(lambda each=each: queue.archived(each), 60).output for each in published]  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_attempt_sees_nothing_of_those_before_it(start: Start, queue: Queue, kind: str) -> None:
-    start({"job": KINDS[kind]}, concurrency=1, threads=1, sections=sections())
+def test_an_attempt_sees_nothing_of_those_before_it(start: Start, queue: Queue) -> None:
+    start(KINDS, concurrency=1, threads=1, sections=sections())
 
-    published = [queue.publish("job", payload=Jsonb(nth)) for nth in range(4)]
+    published = {kind: [queue.publish(kind, payload=Jsonb(nth)) for nth in range(4)] for kind in KINDS}
 
-    assert outputs(queue, published) == [AT_START] * 4
+    assert {kind: outputs(queue, each) for kind, each in published.items()} == {kind: [AT_START] * 4 for kind in KINDS}
 
 
 def test_a_second_attempt_sees_nothing_of_the_first(start: Start, queue: Queue) -> None:
@@ -50,15 +48,15 @@ def test_a_second_attempt_sees_nothing_of_the_first(start: Start, queue: Queue) 
     assert outputs(queue, [queue.publish("job")]) == [AT_START]
 
 
-@pytest.mark.parametrize("kind", ["waits", "thread", "process", "async process"])
-def test_middleware_and_handler_share_the_context_of_their_attempt(start: Start, queue: Queue, kind: str) -> None:
+def test_middleware_and_handler_share_the_context_of_their_attempt(start: Start, queue: Queue) -> None:
     middleware = ["contexts:around", "contexts:around_in_thread"]
-    start({"job": KINDS[kind]}, concurrency=1, threads=1, sections=sections(middleware=middleware))
+    topics = {kind: KINDS[kind] for kind in ("waits", "thread", "process", "async_process")}
+    start(topics, concurrency=1, threads=1, sections=sections(middleware=middleware))
 
-    published = [queue.publish("job", payload=Jsonb(nth)) for nth in range(3)]
+    published = {kind: [queue.publish(kind, payload=Jsonb(nth)) for nth in range(3)] for kind in topics}
 
     expected = [{"before": "import", "handler saw": "middleware", "after": str(nth)} for nth in range(3)]
-    assert outputs(queue, published) == expected
+    assert {kind: outputs(queue, each) for kind, each in published.items()} == dict.fromkeys(topics, expected)
 
 
 def test_a_hook_sees_the_context_of_its_attempt(start: Start, queue: Queue, journal: Journal) -> None:

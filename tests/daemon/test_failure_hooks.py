@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from psycopg.types.json import Jsonb
 
 from tests.daemon.process import HANDLERS, Daemon, Fleet, Journal
@@ -26,29 +25,24 @@ KINDS: dict[str, tuple[Any, str, str, str]] = {
     "loop": ("hooks:fail", "retry", "KeyError('x')", "KeyError: 'x'"),
     "thread": ("hooks:fail_in_thread", "retry", "KeyError('x')", "KeyError: 'x'"),
     "process": ({"handler": "hooks:fail_in_process", "isolation": "process"}, "retry", "None", "KeyError: 'x'"),
-    "death of a process": ({"handler": "hooks:die", "isolation": "process"}, "retry", "None", "the handler's process died with exit code 7"),
+    "death_of_a_process": ({"handler": "hooks:die", "isolation": "process"}, "retry", "None", "the handler's process died with exit code 7"),
     "reject": ("hooks:reject", "reject", "None", "not today"),
     "fail": ("hooks:fail_for_good", "fail", "None", "never"),
-    "invalid payload": ("hooks:typed", "reject", "None", "payload: (whole): Input should be a valid integer"),
+    "invalid_payload": ("hooks:typed", "reject", "None", "payload: (whole): Input should be a valid integer"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_both_get_the_last_failure(start: Start, queue: Queue, journal: Journal, kind: str) -> None:
-    handler, outcome, exception, error = KINDS[kind]
-    start({"job": handler}, sections=BOTH)
+def test_both_get_the_last_failure(start: Start, queue: Queue, journal: Journal) -> None:
+    start({kind: handler for kind, (handler, *_) in KINDS.items()}, sections=BOTH)
 
-    published = queue.publish("job", payload=Jsonb("x"))
+    published = {kind: queue.publish(kind, payload=Jsonb("x")) for kind in KINDS}
 
-    for what in ("failure", "death"):
-        entry = eventually(lambda what=what: journal.entries(what, published), 60)[0]
-        assert (entry["outcome"], entry["exception"], entry["is_last"], entry["attempt"]) == (
-            outcome,
-            exception,
-            True,
-            1,
-        )
-        assert error in entry["error"]
+    for kind, (_, outcome, exception, error) in KINDS.items():
+        for what in ("failure", "death"):
+            entry = journal.entry(what, published[kind])
+            got = (kind, entry["outcome"], entry["exception"], entry["is_last"], entry["attempt"])
+            assert got == (kind, outcome, exception, True, 1)
+            assert error in entry["error"]
 
 
 def test_a_time_out_is_a_failure(start: Start, queue: Queue, journal: Journal) -> None:

@@ -18,7 +18,7 @@ KINDS: dict[str, tuple[Any, list[str]]] = {
     "loop": ("middlewares:on_the_loop", ASYNC),
     "thread": ("middlewares:in_thread", BLOCKING),
     "process": ({"handler": "middlewares:in_process", "isolation": "process"}, BLOCKING),
-    "async process": ({"handler": "middlewares:async_in_process", "isolation": "process"}, ASYNC),
+    "async_process": ({"handler": "middlewares:async_in_process", "isolation": "process"}, ASYNC),
 }
 
 
@@ -26,15 +26,16 @@ def around(*names: str) -> dict[str, Any]:
     return {"handlers": {"import_path": [str(HANDLERS)], "middleware": [f"middlewares:{name}" for name in names]}}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_is_around_handlers_of_its_kind(start: Start, queue: Queue, journal: Journal, kind: str) -> None:
-    handler, expected = KINDS[kind]
-    start({"job": handler}, sections=around("outer", "blocking", "inner"))
+def test_it_is_around_handlers_of_its_kind(start: Start, queue: Queue, journal: Journal) -> None:
+    start({kind: handler for kind, (handler, _) in KINDS.items()}, sections=around("outer", "blocking", "inner"))
 
-    published = queue.publish("job")
+    published = {kind: queue.publish(kind) for kind in KINDS}
 
-    assert eventually(lambda: queue.archived(published), 60).output == {"changed": 1}
-    assert [(e["what"], e["topic"]) for e in journal.entries()] == [(name, "job") for name in expected]
+    for kind, each in published.items():
+        assert eventually(lambda each=each: queue.archived(each), 60).output == {"changed": 1}, kind  # type: ignore[misc]
+    ran = {kind: [e["what"] for e in journal.entries() if e["topic"] == kind] for kind in KINDS}
+    assert ran == {kind: expected for kind, (_, expected) in KINDS.items()}
+    assert len(journal.entries()) == sum(map(len, ran.values()))
 
 
 def test_it_sees_that_its_handler_is_stopped(start: Start, queue: Queue, journal: Journal) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -169,19 +170,20 @@ IN_STEPS = {
 
 
 @pytest.mark.parametrize("pool_size", [1, 2])
-@pytest.mark.parametrize("function", IN_STEPS)
 def test_what_is_called_inside_of_a_transaction_needs_no_second_connection(
-    start: Start, queue: Queue, function: str, pool_size: int
+    start: Start, queue: Queue, pool_size: int
 ) -> None:
     queue.conn.execute(EFFECTS)
-    batch = {"batch_size": 1, "concurrency": 5} if function == "batch_in_block" else {}
-    start({"job": {"handler": f"steps:{function}", **batch}}, database={"pool_size": pool_size})
+    topics: dict[str, dict[str, Any]] = {function: {"handler": f"steps:{function}"} for function in IN_STEPS}
+    topics["batch_in_block"] |= {"batch_size": 1, "concurrency": 5}
+    start(topics, database={"pool_size": pool_size})
 
-    published = [queue.publish("job") for _ in range(5)]
+    for function, output in IN_STEPS.items():
+        published = [queue.publish(function) for _ in range(5)]
 
-    archived = [ended(queue, each) for each in published]
-    assert [(each.output, each.error) for each in archived] == [(IN_STEPS[function], None)] * 5
-    assert queue.value("SELECT count(*) FROM messages.message WHERE topic = 'follow'") == 15
+        archived = [ended(queue, each) for each in published]
+        assert [(function, each.output, each.error) for each in archived] == [(function, output, None)] * 5
+        assert len(queue.rows("DELETE FROM messages.message WHERE topic = 'follow' RETURNING id")) == 15
 
 
 def test_a_step_that_is_rolled_back_may_be_done_again_with_all_in_it(
