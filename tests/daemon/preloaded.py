@@ -1,4 +1,4 @@
-"""Starts `pgrouse run` as a fork of a process that has imported it: the imports are most of what a short-lived daemon costs.
+"""Starts `pgrouse run`, or another script, as a fork of a process that has imported it: the imports are most of what a short-lived daemon costs.
 
 A fork runs the script of the command, as `__main__`, in a session of its own, with its own command line, folder, environment and output. It
 inherits neither threads nor descriptors. Tests marked `executed` start the script itself.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import json
 import multiprocessing.process
 import os
@@ -17,18 +18,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+# What forks of the command have imported.
+IMPORTS = ("pgrouse.cli.run",)
 
 
 class Parent:
     """The process that forks, one per program and session of tests."""
 
-    def __init__(self, program: Path) -> None:
+    def __init__(self, program: Path, imports: Sequence[str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, __file__, program, *imports], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._lock = threading.Lock()
 
@@ -45,19 +49,40 @@ class Parent:
 
 
 @cache
-def parent_of(program: Path) -> Parent:
+def parent_of(program: Path, imports: Sequence[str]) -> Parent:
     """Return the process that forks this program."""
-    parent = Parent(program)
+    parent = Parent(program, imports)
     atexit.register(parent.close)
     return parent
 
 
 class Forked:
-    """A fork, with the part of `subprocess.Popen` that tests use."""
+    """A fork, with the part of `subprocess.Popen` that tests use.
 
-    def __init__(self, program: Path, *arguments: str, cwd: Path, env: Mapping[str, str], log: Path) -> None:
-        self._parent = parent_of(program)
-        self.pid = self._parent.ask(arguments=arguments, cwd=str(cwd), env=dict(env), log=str(log))
+    Args:
+        program: a script in Python.
+        arguments: its arguments.
+        cwd: its folder.
+        env: its environment.
+        log: the file that its output is appended to.
+        errors: the file for its errors, if they go to another.
+        imports: modules that the script imports. The process that forks has imported them.
+    """
+
+    def __init__(
+        self,
+        program: Path,
+        *arguments: str,
+        cwd: Path,
+        env: Mapping[str, str],
+        log: Path,
+        errors: Path | None = None,
+        imports: Sequence[str] = IMPORTS,
+    ) -> None:
+        self._parent = parent_of(program, imports)
+        self.pid = self._parent.ask(
+            arguments=arguments, cwd=str(cwd), env=dict(env), log=str(log), errors=str(errors or log)
+        )
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -81,10 +106,10 @@ class Forked:
             os.kill(self.pid, which)
 
 
-def fork_on_request(program: str) -> None:
+def fork_on_request(program: str, imports: Sequence[str]) -> None:
     """Answer requests until there are no more, which ends the process. Returns only in a fork."""
-    import pgrouse.cli.run  # noqa: F401, PLC0415 - not in the tests, which import the classes above
-
+    for each in imports:
+        importlib.import_module(each)
     # A collection in a fork would write to each object, and so copy all pages.
     gc.collect()
     gc.freeze()
@@ -102,12 +127,12 @@ def answer(found: int | None) -> None:
     os.write(1, f"{json.dumps(found)}\n".encode())
 
 
-def become(program: str, arguments: list[str], cwd: str, env: dict[str, str], log: str) -> None:
+def become(program: str, arguments: list[str], cwd: str, env: dict[str, str], log: str, errors: str) -> None:
     """Make this process what it would be, had it been started by this command line."""
     os.setsid()
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    output, own_errors = (os.open(each, os.O_WRONLY | os.O_APPEND | os.O_CREAT) for each in (log, errors))
     answer(os.getpid())  # who has the answer may signal the session and read the log
-    for ours, descriptor in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (output, 2)):
+    for ours, descriptor in ((os.open(os.devnull, os.O_RDONLY), 0), (output, 1), (own_errors, 2)):
         os.dup2(ours, descriptor)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     # Those of the parent remember whether its own descriptors were files or terminals.
@@ -128,5 +153,5 @@ def become(program: str, arguments: list[str], cwd: str, env: dict[str, str], lo
 if __name__ == "__main__":
     # As for a script: what is in the folder of this file is not to be imported.
     sys.path[0] = str(Path(sys.argv[1]).parent)
-    fork_on_request(sys.argv[1])
+    fork_on_request(sys.argv[1], sys.argv[2:])
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,4 +1,4 @@
-"""Projects of Django, with their own tests: that of `suite`, by file, and the shop of the examples."""
+"""Projects of Django, with their own tests: that of `suite`, and the shop of the examples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from tests.server.postgres import Database
 
 CHECKOUT = Path(__file__).parents[2]
 SUITE, SHOP = Path(__file__).parent / "suite", CHECKOUT / "examples" / "django_shop"
-FILES = sorted(each.name for each in SUITE.glob("test_*.py"))
 
 
 def environ_for(database: Database) -> dict[str, str]:
@@ -42,9 +41,8 @@ def run(folder: Path, database: Database, *arguments: str) -> subprocess.Complet
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("file", FILES)
-def test_of_the_project(database: Database, file: str) -> None:
-    ended = run(SUITE, database, "-m", "pytest", "-q", "--tb=short", file)
+def test_of_the_project(database: Database) -> None:
+    ended = run(SUITE, database, "-m", "pytest", "-q", "--tb=short")
 
     assert ended.returncode == 0, ended.stdout[-10_000:] + ended.stderr
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from django.test.utils import setup_databases, teardown_databases
 from psycopg.conninfo import make_conninfo
 
 from pgrouse.testing import clean
+from tests.daemon.preloaded import Forked
 
 HERE = Path(__file__).parent
 
@@ -43,37 +45,50 @@ def ended(result):
     return result
 
 
+PROGRAM = HERE / "manage.py"
+# What a project imports that needs no settings.
+IMPORTS = (
+    "django.core.management",
+    "django.db.backends.postgresql.base",
+    "django.db.models",
+    "django.forms",
+    "django.template.loader",
+    "django.urls",
+    "pgrouse.cli.run",
+    "pgrouse.contrib.django.project",
+)
+fork = partial(Forked, imports=IMPORTS)
+
+
 class Manage:
-    """`manage.py` in a process of its own, on the database of the tests."""
+    """`manage.py` in a process of its own, on the database of the tests: a fork of a process that has imported its modules, or `executed`."""
 
     def __init__(self, folder):
         self.folder = folder
         self.started = []
 
-    def environ(self, settings, dsn=None):
-        name = connection.settings_dict["NAME"]
-        url = make_conninfo(dsn or os.environ["DATABASE_URL"], dbname=name)
+    def environ(self, settings):
+        url = make_conninfo(os.environ["DATABASE_URL"], dbname=connection.settings_dict["NAME"])
         return {**os.environ, "DATABASE_URL": url, "SETTINGS": json.dumps(settings)}
 
-    def __call__(self, *arguments, dsn=None, **settings):
+    def executed(self, *arguments):
+        """Run a command to its end, as users do."""
+        command = [sys.executable, PROGRAM, *arguments]
+        return subprocess.run(command, cwd=HERE, env=self.environ({}), capture_output=True, text=True, check=False)
+
+    def __call__(self, *arguments, **settings):
         """Run a command to its end."""
-        command = [sys.executable, HERE / "manage.py", *arguments]
-        return subprocess.run(
-            command, cwd=HERE, env=self.environ(settings, dsn), capture_output=True, text=True, check=False
-        )
+        log, errors = self.folder / "stdout", self.folder / "stderr"
+        for each in (log, errors):
+            each.write_text("")
+        started = fork(PROGRAM, *arguments, cwd=HERE, env=self.environ(settings), log=log, errors=errors)
+        self.started.append(started)
+        return subprocess.CompletedProcess(arguments, started.wait(100), log.read_text(), errors.read_text())
 
     def start(self, *arguments, processes=1, **settings):
         """Start a daemon; return when it is armed."""
         log = self.folder / f"log-{len(self.started)}"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, HERE / "manage.py", "pgrouse", *arguments],
-                cwd=HERE,
-                env=self.environ(settings),
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        process = fork(PROGRAM, "pgrouse", *arguments, cwd=HERE, env=self.environ(settings), log=log)
         process.log = log
         self.started.append(process)
         self.until_armed(process, processes)

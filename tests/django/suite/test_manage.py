@@ -27,7 +27,7 @@ def test_a_database_of_tests_has_the_schema_and_the_policies():
 def test_a_command_works_on_the_database_of_the_project(manage):
     tasks.add.enqueue(1)
 
-    ended = manage("pgrouse", "stats", "--json")
+    ended = manage.executed("pgrouse", "stats", "--json")
 
     assert ended.returncode == 0, ended.stderr
     assert "work.tasks.add" in ended.stdout

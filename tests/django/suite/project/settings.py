@@ -45,6 +45,8 @@ INSTALLED_APPS = [
 ]
 if importlib.util.find_spec("django.tasks") is None:
     INSTALLED_APPS.append("django_tasks")
+# Those of Django take a quarter of a second for each password.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 TASKS = {
     "default": {
         "BACKEND": "pgrouse.contrib.django.backend.PgrouseBackend",
