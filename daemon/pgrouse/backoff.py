@@ -7,11 +7,8 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-import structlog
-
 from pgrouse import events
-
-log = structlog.get_logger()
+from pgrouse.event_logger import log
 
 BACKOFF_MIN_S = 0.1
 BACKOFF_MAX_S = 15.0

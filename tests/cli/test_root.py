@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import signal
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Callable
 from importlib import import_module
@@ -80,6 +82,24 @@ def test_help_version_and_command_names_load_no_heavy_library(argument: str, env
     )
 
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_command_imports_no_library_that_only_processes_need_which_log_and_serve(database: Database) -> None:
+    # All in one process: it has then imported what any of them has. `run` is such a process.
+    helps = [[name, "--help"] for name in COMMANDS if name != "run"]
+    calls = [["publish", "a.b", "1"], ["stats"], ["topic", "list"], ["message", "list"], ["dead", "list"], ["migrate"]]
+    code = (
+        "import json, sys; from pgrouse.cli import main;"
+        "codes = [main(each) for each in json.loads(sys.argv[1])];"
+        "print(codes, [m for m in ('structlog', 'rich', 'jinja2', 'starlette', 'uvloop') if m in sys.modules])"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps([*helps, *calls])],
+        env={**os.environ, "PGROUSE_DSN": database.dsn}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert done.stdout.splitlines()[-1] == f"{[0] * len(helps + calls)} []"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +236,15 @@ def test_a_database_without_the_schema_is_exit_code_78(
 ) -> None:
     monkeypatch.setenv("PGROUSE_DSN", empty_database.dsn)
 
-    for command in (["stats"], ["publish", "t"], ["message", "list"], ["dead", "list"], ["worker", "list"], ["health"]):
+    for command in (
+        ["stats"],
+        ["publish", "t"],
+        ["message", "list"],
+        ["dead", "list"],
+        ["dead", "list"],
+        ["worker", "list"],
+        ["health"],
+    ):
         ended = shell(*command)
         assert (ended.code, ended.err.count("\n")) == (78, 1), command
         assert "run `pgrouse migrate`" in ended.err

@@ -1,7 +1,8 @@
-"""What a daemon imports to start: each package that only other parts need would be paid for by every start."""
+"""What a daemon and an application import to start: each package that only other parts need would be paid for by every start."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -32,3 +33,26 @@ def test_a_daemon_imports_nothing_that_only_other_parts_need() -> None:
     done = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, check=True)
 
     assert [each for each in sorted(OF_OTHER_PARTS) if f'"{each}"' in done.stdout] == []
+
+
+def test_an_application_that_publishes_imports_nothing_that_only_logs_or_runs_handlers() -> None:
+    names = "Client, AsyncClient, publish, publish_many, topic, wait_for, Context, AsyncContext, migrate"
+    code = f"import sys; from pgrouse import {names}; print(*sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert {"structlog", "rich", "psycopg_pool", "pgrouse.config.config", "urllib.request"} & {
+        *done.stdout.split()
+    } == set()
+
+
+def test_the_first_event_of_an_application_is_logged_by_its_structlog() -> None:
+    code = (
+        "from pgrouse.backoff import FailureLog; import structlog;"
+        "structlog.configure(processors=[structlog.processors.JSONRenderer(sort_keys=True)]);"
+        "FailureLog('part').failed(OSError('gone'))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert json.loads(done.stdout) == {"event": "loop.failed", "loop": "part", "failures": 1, "reason": "gone"}

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import psycopg
-import structlog
 
 from pgrouse import events
 from pgrouse.alerts.notice import Notice, QueueInfo
@@ -32,6 +31,7 @@ from pgrouse.client.calls.alert import ClaimedDelivery, claim_delivery, settle_d
 from pgrouse.client.listen_connection import ListenConnection
 from pgrouse.config import dsn
 from pgrouse.error_line import to_storable_text
+from pgrouse.event_logger import log
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from pgrouse.config.config import Config
     from pgrouse.process.loop import Loop
 
-log = structlog.get_logger()
 
 # The longest delay by a lost notification, and how soon another process takes over.
 POLL_S = 5.0

@@ -9,12 +9,11 @@ import socket
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-import structlog
-
 from pgrouse import events
 from pgrouse.alerts import delivery
 from pgrouse.client.database import Database
 from pgrouse.errors import ExitCode
+from pgrouse.event_logger import log
 from pgrouse.install import schema
 from pgrouse.process import loop, systemd
 from pgrouse.process.shutdown_signals import ShutdownSignals
@@ -23,8 +22,6 @@ from pgrouse.process.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from pgrouse.config.config import Config
-
-log = structlog.get_logger()
 
 
 def run(settings: Config) -> ExitCode:

@@ -9,8 +9,6 @@ from uuid import UUID
 
 import click
 
-from pgrouse import log
-from pgrouse.alerts import process
 from pgrouse.alerts.notice import QueueInfo, make_test_notice
 from pgrouse.alerts.sink import SendFailed
 from pgrouse.alerts.sinks import read_sinks
@@ -57,6 +55,9 @@ def run(session: CliSession) -> int:
     session.overrides["log"] = {"format": "json" if session.as_json else None}
     config = session.config
     _refuse_without_sinks(config.alerts.to)
+
+    from pgrouse import log  # noqa: PLC0415 - slow to import: no other command logs
+    from pgrouse.alerts import process  # noqa: PLC0415 - slow to import: the loops of a process
 
     validate_sinks(config)
     log.setup(config)

@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import psycopg
 
 from pgrouse import session_settings
-from pgrouse.alerts.sinks import with_sinks
 from pgrouse.cli.lazy_group import shared_options
 from pgrouse.cli.output import Output
 from pgrouse.client.call import Call, run
-from pgrouse.client.database import Database
-from pgrouse.config.config import Config, load
 from pgrouse.database_errors import silence_driver
 
 if TYPE_CHECKING:
+    import psycopg
     from _typeshed import DataclassInstance
+
+    from pgrouse.config.config import Config
 
 T = TypeVar("T")
 R = TypeVar("R", bound="DataclassInstance")
@@ -59,6 +58,8 @@ class CliSession:
 
     def read_config(self) -> Config:
         """Read the configuration."""
+        from pgrouse.config.config import load  # noqa: PLC0415 - slow to import: --help does without it
+
         return load(self.config_path, overrides=self.overrides)
 
     @cached_property
@@ -69,6 +70,8 @@ class CliSession:
     @contextmanager
     def connect(self) -> Iterator[psycopg.Connection]:
         """Open an autocommit connection; warnings of the server go to the standard error."""
+        from pgrouse.client.database import Database  # noqa: PLC0415 - slow to import: --help does without it
+
         with Database(self.config.database, "cli").connect_blocking("cli") as conn:
             conn.add_notice_handler(self._warn)
             yield conn
@@ -98,7 +101,11 @@ class CliSession:
 
 
 def _with_sinks(config: Config) -> Config:
-    return with_sinks(config) if config.alerts.to else config
+    if not config.alerts.to:
+        return config
+    from pgrouse.alerts.sinks import with_sinks  # noqa: PLC0415 - slow to import: most configurations have no sink
+
+    return with_sinks(config)
 
 
 class Command(click.Command):

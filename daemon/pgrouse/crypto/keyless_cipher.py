@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from pgrouse import events
 from pgrouse.crypto.cipher import Cipher
 from pgrouse.crypto.configured_cipher import load_cipher
 from pgrouse.errors import ConfigError, InvalidMessage
+from pgrouse.event_logger import log
 
 if TYPE_CHECKING:
     from pgrouse.config.config import Config
-
-log = structlog.get_logger()
 
 
 class KeylessCipher(Cipher):

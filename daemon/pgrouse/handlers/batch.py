@@ -11,14 +11,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-import structlog
-
 from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config.duration import AnyDuration
 from pgrouse.error_line import ERROR_BYTES
 from pgrouse.errors import LockLost
+from pgrouse.event_logger import log
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext
 from pgrouse.handlers.handler import Handler
@@ -28,8 +27,6 @@ from pgrouse.handlers.own_completion import NotCommitted
 from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.suspended import Suspended
-
-log = structlog.get_logger()
 
 P = TypeVar("P")
 MAX_IDS_SHOWN = 10  # in an error

@@ -7,13 +7,13 @@ from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
-import structlog
 from psycopg import AsyncConnection, Connection
 
 from pgrouse.client.call import Call
 from pgrouse.client.calls.settle import complete
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.errors import LockLost
+from pgrouse.event_logger import log
 from pgrouse.handlers.context import C, R
 from pgrouse.handlers.context_publish import ContextPublish
 from pgrouse.handlers.outcome import Ack, encode_output
@@ -24,6 +24,8 @@ from pgrouse.publishing.published import Published
 from pgrouse.telemetry import trace_context
 
 if TYPE_CHECKING:
+    import structlog
+
     from pgrouse.handlers.batch import Batch
     from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
 
@@ -81,7 +83,7 @@ class SharedBatchContext(Generic[C, R]):
         """A logger that names the topic and tells how many messages the batch has."""
         return cast(
             "structlog.stdlib.BoundLogger",
-            structlog.get_logger().bind(topic=self.topic, messages=len(self._batch.items), **trace_context.log_keys()),
+            log.bind(topic=self.topic, messages=len(self._batch.items), **trace_context.log_keys()),
         )
 
     def heartbeat(self) -> None:

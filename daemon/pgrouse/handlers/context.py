@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 
 import psycopg
-import structlog
 from typing_extensions import TypeVar
 
 from pgrouse import events
@@ -19,6 +18,7 @@ from pgrouse.client.message import Message, claim_refs
 from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
 from pgrouse.errors import LockLost
+from pgrouse.event_logger import log
 from pgrouse.handlers.context_publish import ContextPublish
 from pgrouse.handlers.event_loop import DONE
 from pgrouse.handlers.message_view import MessageView
@@ -36,6 +36,8 @@ from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
 from pgrouse.telemetry import trace_context
 
 if TYPE_CHECKING:
+    import structlog
+
     from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
 
 # The type of the resources of an application; a context without one takes any.
@@ -134,9 +136,7 @@ class SharedContext(MessageView, Generic[C, R]):
         """A logger that names the message, and the span if there is one."""
         return cast(
             "structlog.stdlib.BoundLogger",
-            structlog.get_logger().bind(
-                message_id=self.id, topic=self.topic, attempt=self.attempt, **trace_context.log_keys()
-            ),
+            log.bind(message_id=self.id, topic=self.topic, attempt=self.attempt, **trace_context.log_keys()),
         )
 
     def progress(self, done: float, total: float | None = None, unit: str | None = None) -> None:

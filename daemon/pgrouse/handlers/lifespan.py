@@ -12,13 +12,10 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from typing import Any
 
-import structlog
-
 from pgrouse import events
 from pgrouse.errors import LifespanFailed
+from pgrouse.event_logger import log
 from pgrouse.handlers.source_place import error_place
-
-log = structlog.get_logger()
 
 Manager = AbstractAsyncContextManager[Any] | AbstractContextManager[Any]
 LifespanFunction = Callable[[], Manager]

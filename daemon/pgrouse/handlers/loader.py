@@ -10,7 +10,6 @@ from functools import partial
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-import structlog
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError
 
@@ -18,6 +17,7 @@ from pgrouse import events
 from pgrouse.config import config
 from pgrouse.config.source import ConfigProblem, ConfigProblems, TopicKeyError, show_key
 from pgrouse.errors import ConfigError
+from pgrouse.event_logger import log
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
 from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext, SharedBatchContext
 from pgrouse.handlers.batch_options import find_batch_problems, to_batch_options
@@ -29,8 +29,6 @@ from pgrouse.handlers.lifespan import LifespanFunction
 from pgrouse.handlers.middleware import with_middleware
 from pgrouse.handlers.retry_strategy import RetryStrategy, to_strategy
 from pgrouse.handlers.topic import Topic
-
-log = structlog.get_logger()
 
 # The context of a handler, by whether it is async and whether it works batches.
 CONTEXTS: dict[tuple[bool, bool], type] = {

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import structlog
-
 from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.event_logger import log
 from pgrouse.handlers import outcome
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.context import AsyncContext, Context
@@ -18,8 +17,6 @@ from pgrouse.handlers.own_completion import NotCommitted
 from pgrouse.handlers.publish_tracker import PublishTracker, check_awaited, tracker_of
 from pgrouse.handlers.runtime import HandlerRuntime
 from pgrouse.handlers.suspended import Suspended
-
-log = structlog.get_logger()
 
 
 class Single:

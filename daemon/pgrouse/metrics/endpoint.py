@@ -16,14 +16,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
-import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from pgrouse import events
+from pgrouse.event_logger import log
 from pgrouse.metrics.health import Health, HealthCheck
-
-log = structlog.get_logger()
 
 # Requests at once; a client that comes when all are busy is disconnected, and asks again at the next scrape.
 MAX_REQUESTS = 8

@@ -10,13 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
-import structlog
-
 from pgrouse import events
 from pgrouse.errors import ConfigError
+from pgrouse.event_logger import log
 from pgrouse.process import stop_signals
-
-log = structlog.get_logger()
 
 Changes: TypeAlias = Iterator[set[str]]
 

@@ -9,14 +9,11 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable
 
-import structlog
-
 from pgrouse import events
+from pgrouse.event_logger import log
 from pgrouse.process import stop_signals
 from pgrouse.process.shutdown import Requester, Shutdown
 from pgrouse.process.wake_event import WakeEvents
-
-log = structlog.get_logger()
 
 
 class ShutdownSignals(Shutdown):

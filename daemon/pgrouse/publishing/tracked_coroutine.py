@@ -8,9 +8,8 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-import structlog
-
 from pgrouse import events
+from pgrouse.event_logger import log
 
 T = TypeVar("T")
 
@@ -94,7 +93,8 @@ class TrackedCoroutine(Coroutine[Any, Any, T]):
 def _log_never_awaited(action: AwaitedCall, topic: str | None) -> None:
     """Log it as this process logs: a library does not write where its caller has not asked it to."""
     fix = f"write `await` before it: {action.nothing}"
-    if structlog.is_configured():
-        structlog.get_logger().error(action.event, topic=topic, fix=fix)
+    structlog = sys.modules.get("structlog")  # who has configured it has imported it
+    if structlog is not None and structlog.is_configured():
+        log.error(action.event, topic=topic, fix=fix)
     else:
         logging.getLogger("pgrouse").error("%s topic=%s: %s", action.event, topic, fix)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import structlog
 from opentelemetry.exporter.otlp.proto.http import metric_exporter, trace_exporter
 from opentelemetry.sdk.metrics.export import MetricExportResult
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from pgrouse import events
-
-log = structlog.get_logger()
+from pgrouse.event_logger import log
 
 
 class ExportLogFilter(logging.Filter):

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import structlog
 from fastapi import FastAPI
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -15,6 +14,7 @@ from pgrouse import events
 from pgrouse.config.config import Config
 from pgrouse.crypto.cipher import Cipher
 from pgrouse.crypto.keyless_cipher import load_cipher_or_keyless
+from pgrouse.event_logger import log
 from pgrouse.process import loop
 from pgrouse.web import live_updates, metrics, pages, probes, problem_answer, static_files, v1
 from pgrouse.web.database_pool import DatabasePool
@@ -29,8 +29,6 @@ from pgrouse.web.publish_batcher import PublishBatcher
 from pgrouse.web.publish_fast_path import with_publish_fast_path
 from pgrouse.web.security import Authenticate, Authenticator, SecurityMiddleware
 from pgrouse.web.token_cache import TokenCache
-
-log = structlog.get_logger()
 
 
 def create_app(settings: Config, authenticate: Authenticate | None = None, *, is_mounted: bool = False) -> FastAPI:

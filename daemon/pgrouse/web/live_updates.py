@@ -18,13 +18,13 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import psycopg
-import structlog
 from fastapi import APIRouter, Depends, Request
 from psycopg_pool import PoolTimeout, TooManyRequests
 from starlette.responses import Response, StreamingResponse
 
 from pgrouse import events
 from pgrouse.config.dsn import redact
+from pgrouse.event_logger import log
 from pgrouse.process import loop
 from pgrouse.web.base_path import base_path, with_base_in_page
 from pgrouse.web.caller import Caller, Role
@@ -33,8 +33,6 @@ from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.problem import Problem, is_disconnect
 from pgrouse.web.security import require_role
 from pgrouse.web.view import Context, View
-
-log = structlog.get_logger()
 
 router = APIRouter(include_in_schema=False)
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import psycopg
-import structlog
 from fastapi.exceptions import RequestValidationError
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 from starlette.exceptions import HTTPException
@@ -19,8 +18,7 @@ from starlette.responses import Response
 
 from pgrouse import errors, events
 from pgrouse.config.dsn import redact
-
-log = structlog.get_logger()
+from pgrouse.event_logger import log
 
 MEDIA_TYPE = "application/problem+json"
 NOT_FOUND = 404

@@ -8,7 +8,6 @@ import threading
 from types import FrameType
 
 import psycopg
-import structlog
 import uvicorn
 from fastapi import FastAPI
 from psycopg import errors as pg
@@ -18,14 +17,13 @@ from pgrouse.client.call import run as run_call
 from pgrouse.client.queries.token import has_tokens
 from pgrouse.config.config import Config
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
+from pgrouse.event_logger import log as logger
 from pgrouse.process import stop_signals, systemd
 from pgrouse.web import listen_socket
 from pgrouse.web.application import create_app, with_security
 from pgrouse.web.database_pool import DatabasePool
 from pgrouse.web.http_protocol import MAX_HEADER_BYTES, HttpProtocol
 from pgrouse.worker import process_exit
-
-logger = structlog.get_logger()
 
 # How long running requests may take after the server is asked to stop; streams end at once.
 SHUTDOWN_S = 10

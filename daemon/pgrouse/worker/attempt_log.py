@@ -6,15 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-import structlog
-
 from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.error_line import error_line
+from pgrouse.event_logger import log
 from pgrouse.telemetry import trace_context
-
-log = structlog.get_logger()
 
 FAILURE_EVENTS = {
     SettleKind.COMPLETE: events.MESSAGE_OUTPUT_DROPPED,

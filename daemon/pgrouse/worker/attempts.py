@@ -7,11 +7,10 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-import structlog
-
 from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.event_logger import log
 from pgrouse.handlers import current_attempt, outcome
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.attempt_context import CleanContext, InContext
@@ -31,8 +30,6 @@ from pgrouse.worker.run import Run, StopReason
 from pgrouse.worker.runners import Runner
 from pgrouse.worker.schema_cache import SchemaCache
 from pgrouse.worker.settle_buffer import SettleBuffer
-
-log = structlog.get_logger()
 
 STILL_OPEN = (
     "the handler has ended, and the transaction that completes its message is still open: commit that of ctx.complete(), or roll it back, "

@@ -15,14 +15,11 @@ from contextlib import contextmanager, suppress
 from multiprocessing import util
 from typing import Any
 
-import structlog
-
 from pgrouse import events
 from pgrouse.errors import LifespanFailed
+from pgrouse.event_logger import log
 from pgrouse.handlers.lifespan import Lifespan, LifespanFunction
 from pgrouse.worker.child_server import END
-
-log = structlog.get_logger()
 
 # A child is killed three seconds after it was asked to end.
 END_S = 2.0

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import psycopg
-import structlog
 
 from pgrouse import events
 from pgrouse.client import database
@@ -19,13 +18,12 @@ from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.client.worker_client import TurnResult, WorkerClient
 from pgrouse.error_line import to_storable_text
+from pgrouse.event_logger import log
 from pgrouse.process.wake_event import WakeEvent
 from pgrouse.worker.claim_planner import ClaimPlanner, TurnPlan
 from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.observer import NO_OBSERVER, Observer
 from pgrouse.worker.settle_buffer import SettleBuffer
-
-log = structlog.get_logger()
 
 # A turn takes milliseconds. One that takes this long waits for a lock, or for a server that is gone.
 TURN_TIMEOUT_S = 30

@@ -13,11 +13,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-import structlog
-
 from pgrouse import events
 from pgrouse.config import config
 from pgrouse.errors import ConfigError, ExitCode, LifespanFailed, PgrouseError
+from pgrouse.event_logger import log
 from pgrouse.handlers import loader
 from pgrouse.handlers.handler import Handler
 from pgrouse.process import loop, stop_signals, systemd
@@ -32,7 +31,6 @@ from pgrouse.worker.service import STOP_MARGIN_S, Service, encryption_of
 if TYPE_CHECKING:
     from pgrouse.metrics.endpoint import MetricsEndpoint
 
-log = structlog.get_logger()
 
 # A supervisor kills a daemon that has not ended by itself then.
 KILL_AFTER_S = 5.0

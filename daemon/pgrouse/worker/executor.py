@@ -8,11 +8,10 @@ from datetime import timedelta
 from itertools import groupby
 from operator import attrgetter
 
-import structlog
-
 from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.config import config
+from pgrouse.event_logger import log
 from pgrouse.handlers.ack_rules import AckPolicy
 from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.process.new_thread import call_in_new_thread
@@ -30,8 +29,6 @@ from pgrouse.worker.runners import ChildRunner, CompleteFirstRunner, HandlerThre
 from pgrouse.worker.schema_cache import SchemaCache
 from pgrouse.worker.settle_buffer import SettleBuffer
 from pgrouse.worker.single_scheduler import SingleScheduler
-
-log = structlog.get_logger()
 
 TOPIC = attrgetter("topic")
 CLOSE_S = 2.0

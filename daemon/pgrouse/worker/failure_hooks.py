@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-import structlog
-
 from pgrouse import events
 from pgrouse.client.settlement import Settlement
+from pgrouse.event_logger import log
 from pgrouse.handlers.failure import FAILURES, Failure, Hook, to_failure
-
-log = structlog.get_logger()
 
 # Failures that wait for the hooks; further ones are not reported to them.
 MAX_WAITING = 1000

@@ -16,7 +16,6 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 import psycopg
-import structlog
 
 from pgrouse import events
 from pgrouse.client.call import Call, run
@@ -26,12 +25,11 @@ from pgrouse.client.calls.worker import register_worker, touch_worker, unregiste
 from pgrouse.client.database import Database, closed_after
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.errors import DatabaseUnreachable, LockLost
+from pgrouse.event_logger import log
 from pgrouse.worker.blocker import describe_blocker
 from pgrouse.worker.in_flight import SHORT_LOCK_S, InFlight, InFlightMessage, LockExtension
 from pgrouse.worker.metrics_reporter import MetricsReport, MetricsReporter
 from pgrouse.worker.progress import ProgressNote
-
-log = structlog.get_logger()
 
 MAX_PAUSE_S = SHORT_LOCK_S / 3
 MIN_PAUSE_S = 0.02

@@ -13,16 +13,14 @@ from enum import Enum
 from secrets import token_hex
 
 import psycopg
-import structlog
 
 from pgrouse import events
 from pgrouse.client import database
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.wake import notify
 from pgrouse.client.listen_connection import ListenConnection
+from pgrouse.event_logger import log
 from pgrouse.process.wake_event import WakeEvent
-
-log = structlog.get_logger()
 
 NEW_MESSAGE = "new_message"
 CANCELLED = "cancelled"

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import psycopg
-import structlog
 
 from pgrouse import events
 from pgrouse.backoff import jittered
@@ -21,10 +20,9 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls.claim import raise_low_water
 from pgrouse.client.calls.maintenance import TickTask, tick
 from pgrouse.client.calls.schedule import fire_schedules, next_schedule_due
+from pgrouse.event_logger import log
 from pgrouse.process.wake_event import WakeEvent
 from pgrouse.worker.schema_cache import SchemaCache
-
-log = structlog.get_logger()
 
 TICK_TIMEOUT_S = 60
 # While messages are claimed, the marks from which claims read are moved about once a second.

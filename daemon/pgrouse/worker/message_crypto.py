@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import structlog
 from pydantic_core import from_json
 
 from pgrouse import events
@@ -17,6 +16,7 @@ from pgrouse.crypto.cipher import mark_headers
 from pgrouse.crypto.envelope import ENCRYPTED_BY, ContentKind
 from pgrouse.error_line import to_storable_text
 from pgrouse.errors import DecryptionFailed, EncryptionKeyMissing
+from pgrouse.event_logger import log
 from pgrouse.handlers.outcome import Defer, Outcome, describe
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pgrouse.config.crypto import CryptoSettings
     from pgrouse.crypto.cipher import Cipher
 
-log = structlog.get_logger()
 
 CLEARED = "null"
 NOT_KEPT = "its text is not stored (crypto.error_detail)"

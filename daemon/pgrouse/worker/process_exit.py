@@ -11,13 +11,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-import structlog
-
 from pgrouse import events
 from pgrouse.errors import ExitCode
+from pgrouse.event_logger import log
 from pgrouse.process import stop_signals
-
-log = structlog.get_logger()
 
 # After the last settle: how long threads and tasks that handlers started may take to end.
 EXIT_S = 3.0

@@ -18,10 +18,9 @@ from functools import partial
 from types import CoroutineType
 from typing import Protocol
 
-import structlog
-
 from pgrouse import events
 from pgrouse.client.settlement import Settlement
+from pgrouse.event_logger import log
 from pgrouse.handlers.call import HandlerCall
 from pgrouse.handlers.outcome import Outcome, describe
 from pgrouse.handlers.suspended import Suspended, wait_for
@@ -31,8 +30,6 @@ from pgrouse.worker.daemon_runtime import DaemonRuntime
 from pgrouse.worker.django_connections import clean_up_after_coroutine, fresh_connections
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.run import Run
-
-log = structlog.get_logger()
 
 
 class Runner(Protocol):

@@ -12,15 +12,13 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
-import structlog
 
 from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.config.payload_schema import NOT_INSTALLED, PayloadSchema, SchemaUnusable, compile_schema
 from pgrouse.errors import ConfigError
-
-log = structlog.get_logger()
+from pgrouse.event_logger import log
 
 # A digest of the row versions: the only query while nothing changes.
 VERSION = """

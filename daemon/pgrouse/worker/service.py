@@ -16,7 +16,6 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-import structlog
 
 from pgrouse import events
 from pgrouse.alerts.delivery import delivery_loops
@@ -29,6 +28,7 @@ from pgrouse.config import config
 from pgrouse.crypto.cipher import Cipher
 from pgrouse.crypto.configured_cipher import require_cipher
 from pgrouse.errors import LifespanFailed
+from pgrouse.event_logger import log
 from pgrouse.handlers import loader
 from pgrouse.handlers.encryption import Encryption, NoEncryption
 from pgrouse.handlers.handler import ExecutionMode, Handler
@@ -59,7 +59,6 @@ from pgrouse.worker.settle_buffer import SettleBuffer
 if TYPE_CHECKING:
     pass
 
-log = structlog.get_logger()
 
 # After the shutdown timeout: how long cancelled handlers may take to end, and how long the last settles may take; the latter longer if there is
 # time left.

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import structlog
-
 from pgrouse import events
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.event_logger import log
 from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.metrics_recorder import MetricsRecorder
-
-log = structlog.get_logger()
 
 
 class SettleBuffer:

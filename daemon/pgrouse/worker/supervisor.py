@@ -10,18 +10,15 @@ import sys
 from contextlib import suppress
 from functools import cache, partial
 
-import structlog
-
 from pgrouse import events
 from pgrouse.backoff import backoff_s
 from pgrouse.errors import ExitCode
+from pgrouse.event_logger import log
 from pgrouse.process import loop, stop_signals, systemd
 from pgrouse.process.shutdown_signals import deliver_on_loop
 from pgrouse.process.watchdog import Watchdog
 from pgrouse.worker import supervisor_link
 from pgrouse.worker.supervisor_link import DRAIN, SOCKET_VARIABLE, SupervisorLink
-
-log = structlog.get_logger()
 
 # The variable that gives a supervised process its number.
 PROCESS_NUMBER_VARIABLE = "PGROUSE_PROCESS"

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
 import psycopg
-import structlog
 
 from pgrouse import events
 from pgrouse.alerts.validate import validate_sinks
@@ -21,6 +20,7 @@ from pgrouse.config.dsn import is_dsn
 from pgrouse.config.duration import AnyDuration
 from pgrouse.database_errors import explain_database_error
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode, LifespanFailed, PgrouseError
+from pgrouse.event_logger import log
 from pgrouse.handlers import loader
 from pgrouse.handlers.discovery import with_declared
 from pgrouse.handlers.handler import Handler
@@ -28,8 +28,6 @@ from pgrouse.handlers.topic import Topic
 from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.worker.service import Service
 from pgrouse.worker.worker_thread import WorkerThread
-
-log = structlog.get_logger()
 
 
 class WorkerOptions(TypedDict, total=False):
