@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 from pydantic.fields import FieldInfo
 
 from pgrouse.config import duration
+from pgrouse.config.described_model import DescribedModel, meanings
 from pgrouse.config.duration import Bounds, Duration, between
 from pgrouse.config.setting_types import MIN_RATE, Count, Jitter, JsonSchema, Rate, Switch, TakesKeywords, TakesKind
 
@@ -48,12 +49,17 @@ class PolicySetting:
     is_required: bool = False
     effects: Mapping[Any, str] = field(default_factory=dict)
     # Read from the field:
+    table: type[PolicyTable] | None = None
     name: str = ""
-    meaning: str = ""
     low: Any = None
     high: Any = None
     choices: tuple[str, ...] = ()
     takes: str = ""
+
+    @property
+    def meaning(self) -> str:
+        """What the setting means: the docstring of the field, on one line."""
+        return "" if self.table is None else " ".join(meanings(self.table).get(self.name, "").split())
 
     def effect(self, value: Any) -> str:
         """Describe in a sentence what a value does; "" if the table does not say."""
@@ -81,10 +87,10 @@ def _shown(value: Any) -> str:
             return str(value)
 
 
-class PolicyTable(BaseModel):
+class PolicyTable(DescribedModel):
     """A table of settings: frozen, with no other keys, no guessing of types. None = the table does not set it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @model_serializer(mode="wrap")
     def _named_only(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -484,15 +490,15 @@ class ChannelPolicy(PolicyTable):
     """The minimum time between the starts of two messages of the channel."""
 
 
-def _row(name: str, described: FieldInfo) -> PolicySetting:
+def _row(table: type[PolicyTable], name: str, described: FieldInfo) -> PolicySetting:
     """Return the row of a field."""
     parts = list(_flatten(described.annotation))
     given = next((each for each in described.metadata if isinstance(each, PolicySetting)), PolicySetting())
     low, high = _bounds(parts)
     row = replace(
         given,
+        table=table,
         name=name,
-        meaning=" ".join((described.description or "").split()),
         low=low if given.low is None else given.low,
         high=high if given.high is None else given.high,
         choices=tuple(each for part in parts if get_origin(part) is Literal for each in get_args(part))
@@ -538,7 +544,7 @@ def _takes(row: PolicySetting, parts: list[Any]) -> str:
 
 SETTINGS: dict[type[PolicyTable], dict[str, PolicySetting]] = {}
 SETTINGS |= {
-    model: {name: _row(name, described) for name, described in model.model_fields.items()}
+    model: {name: _row(model, name, described) for name, described in model.model_fields.items()}
     for model in (Backoff, Breaker, TopicPolicy, ChannelPolicy)
 }
 

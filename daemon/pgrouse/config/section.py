@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
+
+from pgrouse.config.described_model import DescribedModel
 
 S = timedelta(seconds=1)
 
 
-class Section(BaseModel):
+class Section(DescribedModel):
     """A table of the file: frozen, with no key but its own, and no guessing of types."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -21,6 +20,7 @@ from pydantic import (
 
 from pgrouse import jsonb
 from pgrouse.config import duration
+from pgrouse.config.described_model import DescribedModel
 from pgrouse.jsonb import Raw
 from pgrouse.printable import printable
 from pgrouse.publishing.new_message import FIRST, LAST
@@ -32,10 +32,10 @@ S, DAY = timedelta(seconds=1), timedelta(days=1)
 MAX_ID = 2**63 - 1
 
 
-class RequestModel(BaseModel):
+class RequestModel(DescribedModel):
     """A request body. Unknown members are an error."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -51,10 +51,8 @@ def example(**members: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [members]})
 
 
-class ResponseModel(BaseModel):
+class ResponseModel(DescribedModel):
     """A response body. Later versions may add members."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 def _plain(text: str) -> str:
