@@ -83,9 +83,9 @@ TEST_PACKAGES = SERVER_PACKAGES | {
     "systemd": "/usr/bin/systemd-analyze",
 }
 
-# The tests in two rounds. Side by side those that mostly wait, for time or for a server (tests/conftest.py says how many). Then those on Spark,
-# which fills all cores by itself. What takes minutes, or shows the same once more, is left to `./go test -n auto -m long`.
-ROUNDS = [["-n", "auto", "-m", "not spark and not long"], ["-m", "spark and not long", "tests/pipeline"]]
+# The tests in two rounds. Side by side those that mostly wait, for time or for a server (tests/conftest.py says how many). Then those on Spark:
+# two processes with a JVM each fill two cores. What takes minutes, or shows the same once more, is left to `./go test -n auto -m long`.
+ROUNDS = [["-n", "auto", "-m", "not spark and not long"], ["-n", "2", "-m", "spark and not long", "tests/pipeline"]]
 
 
 def main(arguments: list[str]) -> None:

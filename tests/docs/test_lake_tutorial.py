@@ -12,6 +12,7 @@ import pytest
 from pyspark_pgrouse.java import java_home
 from tests.docs.page import Page
 from tests.docs.reader import BUSY, Reader, steady
+from tests.pipeline.quick_spark import quick_spark
 from tests.server.postgres import Database
 
 # One server is enough: Spark starts five times.
@@ -34,23 +35,12 @@ VARIES = (
     (r"(part-\d{5})-[0-9a-f]{32}-[0-9a-f]{12}", r"\1-ATTEMPT"),
     (r"[\d,]+ a second", "SPEED"),
 )
-# For a hundred rows compilers cost more than they save: Java's, and Spark's own.
-DEFAULTS = """
-spark.master                     local[2]
-spark.driver.extraJavaOptions    -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-spark.sql.codegen.wholeStage     false
-spark.sql.codegen.factoryMode    NO_CODEGEN
-spark.sql.shuffle.partitions     2
-"""
 
 
 @pytest.fixture
 def reader(tmp_path: Path, database: Database, eventually: Callable[..., Any]) -> Iterator[Reader]:
     reader = Reader(tmp_path, database, eventually, f"SELECT ({BUSY}) + ({HIDDEN})")
-    settings = tmp_path / ".spark"
-    settings.mkdir()
-    (settings / "spark-defaults.conf").write_text(DEFAULTS)
-    reader.env |= {"SPARK_CONF_DIR": str(settings)} | _java()
+    reader.env |= quick_spark(tmp_path / ".spark", **{"spark.master": "local[2]"}) | _java()
     yield reader
     reader.stop_the_daemon()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_pgrouse.session import session
+from tests.pipeline.quick_spark import SETTINGS
 from tests.sql.conftest import (
     background,
     database,
@@ -41,17 +42,14 @@ __all__ = [
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark with two threads, which retries a failed task (plain local[2] never does)."""
+    """Spark with two threads, which retries a failed task once (plain local[2] never does)."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    conf = {
-        "spark.sql.shuffle.partitions": "2",
+    conf = SETTINGS | {
         "spark.driver.memory": "1g",
-        # Everything here is too short for the optimising compiler.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.local.dir": str(tmp_path_factory.mktemp("spark")),
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # py4j leaves sockets to the garbage collector
-        with session("tests", "local[2,4]", conf) as spark:
+        with session("tests", "local[2,2]", conf) as spark:
             yield spark

@@ -13,11 +13,12 @@ import pytest
 
 from pyspark_pgrouse.java import java_home
 from tests.pipeline.lakes import exported
+from tests.pipeline.quick_spark import quick_spark
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 CLIENT = Path(__file__).with_name("connect_client.py")
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -29,12 +30,17 @@ def found(own_database: Database, own_queue: Queue, tmp_path: Path) -> dict[str,
     lake = str(tmp_path / "lake")
     exported(own_database, lake)
     home = java_home()
+    settings = {
+        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }
     environ = {
         **os.environ,
         **({} if home is None else {"JAVA_HOME": home}),
         "PGROUSE_DSN": own_database.dsn,
         "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": f"--conf spark.sql.warehouse.dir={tmp_path / 'warehouse'} --conf spark.driver.bindAddress=127.0.0.1 --conf spark.driver.host=127.0.0.1 pyspark-shell",
+        **quick_spark(tmp_path / "spark", **settings),
         # Then the server takes any free port.
         "SPARK_TESTING": "1",
     }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pgrouse import Client
+from tests.pipeline.quick_spark import quick_spark
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "data_team"
 # Spark waits 15 s for a Python that it starts; a busy machine takes longer.
-PATIENT = "--conf spark.python.authenticate.socketTimeout=120s --conf spark.driver.bindAddress=127.0.0.1 pyspark-shell"
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+PATIENT = {"spark.python.authenticate.socketTimeout": "120s", "spark.driver.bindAddress": "127.0.0.1"}
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def printed_on_the_page() -> list[str]:
@@ -35,7 +36,7 @@ def test_one_command_prints_what_its_page_says(empty_database: Database, tmp_pat
         **os.environ,
         "DATABASE_URL": empty_database.dsn,
         "OUTPUT": str(tmp_path),
-        "PYSPARK_SUBMIT_ARGS": PATIENT,
+        **quick_spark(tmp_path / "spark", **PATIENT),
     }
 
     done = subprocess.run(

@@ -12,12 +12,13 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.pipeline.lakes import fill
+from tests.pipeline.quick_spark import quick_spark
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 from tests.uv import environment
 
-# A registry may be slow, and so is the first start of Airflow.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+# A registry may be slow, and so is the first start of Airflow: together they take a minute and a half.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "schedulers"
 PGROUSE = Path(sys.executable).with_name("pgrouse")
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -36,6 +37,7 @@ def example(request: pytest.FixtureRequest, tmp_path: Path, database: Database) 
         "PGROUSE_DSN": database.dsn,
         "PGROUSE_LAKE": str(tmp_path / "lake"),
         "PGROUSE_REPORTS": str(tmp_path / "reports"),
+        **quick_spark(tmp_path / "spark"),
         "PATH": f"{programs}:{kept['PATH']}",
     }
 
