@@ -27,12 +27,20 @@ from typing import Any
 IMPORTS = ("pgrouse.cli.run",)
 
 
+def heed_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Parent:
     """The process that forks, one per program and session of tests."""
 
     def __init__(self, program: Path, imports: Sequence[str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, program, *imports], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, __file__, program, *imports],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # A shell that runs the tests in the background makes them, and their children, ignore Ctrl-C.
+            preexec_fn=heed_ctrl_c,  # noqa: PLW1509
         )
         self._lock = threading.Lock()
 
@@ -104,6 +112,27 @@ class Forked:
         """Send it a signal, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, which)
+
+
+def run(
+    program: Path,
+    *arguments: str,
+    cwd: Path,
+    env: Mapping[str, str],
+    folder: Path,
+    imports: Sequence[str] = IMPORTS,
+    within_s: float = 100,
+) -> subprocess.CompletedProcess[str]:
+    """Run a fork to its end, as `subprocess.run` does a command. folder: where its output is written."""
+    log, errors = folder / "forked.out", folder / "forked.err"
+    for each in (log, errors):
+        each.write_text("")
+    fork = Forked(program, *arguments, cwd=cwd, env=env, log=log, errors=errors, imports=imports)
+    try:
+        code = fork.wait(within_s)
+    finally:
+        fork.send_signal(signal.SIGKILL)
+    return subprocess.CompletedProcess([program, *arguments], code, log.read_text(), errors.read_text())
 
 
 def fork_on_request(program: str, imports: Sequence[str]) -> None:

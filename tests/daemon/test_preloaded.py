@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.preloaded import Forked
+from tests.daemon.preloaded import Forked, heed_ctrl_c
 
 # A command that prints all that it can see of how it was started, waits when it is asked to, and ends with the code 7.
 PROGRAM = """
@@ -72,6 +72,7 @@ def test_it_sees_what_one_sees_that_was_started_by_its_command_line(program: Pat
             stdout=output,
             stderr=output,
             start_new_session=True,
+            preexec_fn=heed_ctrl_c,
             check=False,
         ).returncode
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgrouse.demo.environment import examples
-from tests.demo.process import PGROUSE, Demo, environ
+from tests.demo.process import PGROUSE, Demo, environ, execute
 from tests.server.postgres import Database, Postgres
 
 HERE = Path(__file__).parent
@@ -52,7 +52,8 @@ def undisturbed(
 ) -> Iterator[tuple[Demo, Database]]:
     """An undisturbed demo, with `--json`, after its end; and its database."""
     with server.new_database() as database:
-        demo = Demo(tmp_path_factory.mktemp("undisturbed"), database.dsn, "--dir", files, "--json")
+        folder = tmp_path_factory.mktemp("undisturbed")
+        demo = Demo(folder, database.dsn, "--dir", files, "--json", begin=execute)
         try:
             demo.end()
             yield demo, database

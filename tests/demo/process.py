@@ -7,11 +7,42 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+
+from tests.daemon import preloaded
+from tests.daemon.preloaded import Forked
 
 PGROUSE = Path(sysconfig.get_path("scripts")) / "pgrouse"
 WITHIN_S = 100
+
+
+# What a demo has imported when it begins.
+IMPORTS = (*preloaded.IMPORTS, "pgrouse.demo.command")
+
+Begin = Callable[..., "Forked | subprocess.Popen[bytes]"]
+fork = partial(Forked, PGROUSE, cwd=Path.cwd(), imports=IMPORTS)
+
+
+def execute(*arguments: str, env: Mapping[str, str], log: Path, errors: Path) -> subprocess.Popen[bytes]:
+    """Start the command as users do."""
+    with log.open("wb") as out, errors.open("wb") as err:
+        return subprocess.Popen(
+            [PGROUSE, *arguments],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+            preexec_fn=preloaded.heed_ctrl_c,  # noqa: PLW1509
+        )
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `pgrouse demo` to its end, as a fork."""
+    env = environ(folder)
+    return preloaded.run(PGROUSE, "demo", *arguments, cwd=Path.cwd(), env=env, folder=folder, imports=IMPORTS)
 
 
 class Demo:
@@ -19,21 +50,13 @@ class Demo:
 
     Args:
         folder: for these files, and for private files of the demo, unless root runs the tests.
+        begin: starts the process, by default as a fork of one that has imported it; what the demo itself starts is executed.
     """
 
-    def __init__(self, folder: Path, dsn: str, *arguments: object) -> None:
+    def __init__(self, folder: Path, dsn: str, *arguments: object, begin: Begin = fork) -> None:
         self._out, self._err = folder / "out", folder / "err"
-        with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._process = subprocess.Popen(
-                [PGROUSE, "demo", "--dsn", dsn, *map(str, arguments)],
-                env=environ(folder),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                # A shell that runs the tests in the background makes them, and their children, ignore Ctrl-C.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-            )
+        command = ("demo", "--dsn", dsn, *map(str, arguments))
+        self._process = begin(*command, env=environ(folder), log=self._out, errors=self._err)
 
     @property
     def out(self) -> str:
@@ -55,8 +78,8 @@ class Demo:
 
     def kill(self) -> None:
         """Kill it, if it runs."""
-        self._process.kill()
-        self._process.wait()
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(30)
 
 
 def environ(folder: Path) -> Mapping[str, str]:

@@ -16,7 +16,8 @@ import psycopg
 import pytest
 
 from pgrouse.publishing.publish import publish
-from tests.demo.process import PGROUSE, Demo, environ
+from tests.demo.process import Demo
+from tests.demo.process import run as run_demo
 from tests.server.alive import lives
 from tests.server.postgres import Database
 
@@ -124,7 +125,7 @@ def test_a_second_demo_on_the_same_database_is_refused(
     # However long the second one takes to start: the first has not ended by then.
     first.send(signal.SIGSTOP)
 
-    second = stop_or_start(tmp_path, "--dsn", empty_database.dsn)
+    second = run_demo(tmp_path, "--dsn", empty_database.dsn)
 
     assert second.returncode == 75
     assert "a demo is running already" in second.stderr
@@ -166,18 +167,18 @@ def test_keep_leaves_daemons_and_dashboard_running_until_they_are_stopped(
     with urllib.request.urlopen(dashboard[1], timeout=60) as page:
         assert "<h1>Overview</h1>" in page.read().decode()
 
-    stopped = stop_or_start(tmp_path, "--stop", "--dsn", empty_database.dsn)
+    stopped = run_demo(tmp_path, "--stop", "--dsn", empty_database.dsn)
     assert stopped.returncode == 0
     assert not any(lives(pid) for pid in daemons)
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(dashboard[1], timeout=60)
     assert schemas(conn) == []
-    again = stop_or_start(tmp_path, "--stop", "--dsn", empty_database.dsn)
+    again = run_demo(tmp_path, "--stop", "--dsn", empty_database.dsn)
     assert (again.returncode, again.stdout.split(maxsplit=1)[1]) == (0, "no demo was left running\n")
 
 
 def test_an_unreachable_database_is_exit_code_69(tmp_path: Path) -> None:
-    ended = stop_or_start(tmp_path, "--dsn", "host=127.0.0.1 port=1 user=unknown dbname=nothing")
+    ended = run_demo(tmp_path, "--dsn", "host=127.0.0.1 port=1 user=unknown dbname=nothing")
 
     assert ended.returncode == 69
     assert ended.stderr.startswith("pgrouse: ")
@@ -188,7 +189,7 @@ def test_a_queue_that_the_demo_did_not_create_is_not_changed(tmp_path: Path, dat
     conn = database.connect()
     message_id = publish(conn, "orders.created", {"id": 7})
 
-    ended = stop_or_start(tmp_path, "--dsn", database.dsn)
+    ended = run_demo(tmp_path, "--dsn", database.dsn)
 
     assert ended.returncode == 2
     assert "name a database that has none" in ended.stderr
@@ -197,16 +198,10 @@ def test_a_queue_that_the_demo_did_not_create_is_not_changed(tmp_path: Path, dat
 
 @pytest.mark.parametrize("arguments", [["--dir", "/does/not/exist"], ["--files", "0"], ["--dri", "/usr"]])
 def test_invalid_arguments_are_exit_code_2(tmp_path: Path, arguments: list[str]) -> None:
-    ended = stop_or_start(tmp_path, *arguments)
+    ended = run_demo(tmp_path, *arguments)
 
     assert ended.returncode == 2
     assert ended.stderr.endswith("see `pgrouse demo --help`\n")
-
-
-def stop_or_start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PGROUSE, "demo", *arguments], env=environ(folder), capture_output=True, text=True, check=False, timeout=110
-    )
 
 
 def schemas(conn: psycopg.Connection) -> list[tuple[str]]:

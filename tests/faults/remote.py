@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Any
 
 import httpx
 
+from tests.daemon import preloaded
+from tests.daemon.preloaded import Forked
 from tests.daemon.receiver import reserved
 from tests.demo.process import PGROUSE
 from tests.faults.ledger import Ledger
@@ -22,6 +24,8 @@ from tests.server.deadline import eventually
 # Locks last 1.5 s.
 TOO_LATE_S = 2.5
 SETTINGS = {"PGROUSE_WORKER__MAINTENANCE_INTERVAL": "0.3s", "PGROUSE_WORKER__POLL_INTERVAL": "1s"}
+# What the web server has imported when it begins.
+IMPORTS = (*preloaded.IMPORTS, "pgrouse.cli.web", "pgrouse.web.server")
 
 
 class WebServer:
@@ -31,7 +35,7 @@ class WebServer:
         self._folder, self._dsn = folder, dsn
         self._kept = reserved()
         self._listen = f"127.0.0.1:{self._kept.getsockname()[1]}"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Forked | None = None
 
     @property
     def url(self) -> str:
@@ -40,15 +44,14 @@ class WebServer:
 
     def start(self) -> None:
         """Start it; it answers a little later."""
-        with (self._folder / "web.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [PGROUSE, "web", "--listen", self._listen],
-                cwd=self._folder,
-                env={**os.environ, "PGROUSE_DSN": self._dsn, **SETTINGS},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        self._process = Forked(
+            PGROUSE,
+            *("web", "--listen", self._listen),
+            cwd=self._folder,
+            env={**os.environ, "PGROUSE_DSN": self._dsn, **SETTINGS},
+            log=self._folder / "web.log",
+            imports=IMPORTS,
+        )
 
     def wait(self) -> None:
         """Return when it answers."""
@@ -57,8 +60,8 @@ class WebServer:
     def kill(self) -> None:
         """Kill it with -9."""
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(30)
 
     def close(self) -> None:
         """Kill it and release its port."""

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from django.test.utils import setup_databases, teardown_databases
 from psycopg.conninfo import make_conninfo
 
 from pgrouse.testing import clean
-from tests.daemon.preloaded import Forked
+from tests.daemon import preloaded
 
 HERE = Path(__file__).parent
 
@@ -57,7 +56,6 @@ IMPORTS = (
     "pgrouse.cli.run",
     "pgrouse.contrib.django.project",
 )
-fork = partial(Forked, imports=IMPORTS)
 
 
 class Manage:
@@ -78,17 +76,14 @@ class Manage:
 
     def __call__(self, *arguments, **settings):
         """Run a command to its end."""
-        log, errors = self.folder / "stdout", self.folder / "stderr"
-        for each in (log, errors):
-            each.write_text("")
-        started = fork(PROGRAM, *arguments, cwd=HERE, env=self.environ(settings), log=log, errors=errors)
-        self.started.append(started)
-        return subprocess.CompletedProcess(arguments, started.wait(100), log.read_text(), errors.read_text())
+        env = self.environ(settings)
+        return preloaded.run(PROGRAM, *arguments, cwd=HERE, env=env, folder=self.folder, imports=IMPORTS)
 
     def start(self, *arguments, processes=1, **settings):
         """Start a daemon; return when it is armed."""
         log = self.folder / f"log-{len(self.started)}"
-        process = fork(PROGRAM, "pgrouse", *arguments, cwd=HERE, env=self.environ(settings), log=log)
+        env = self.environ(settings)
+        process = preloaded.Forked(PROGRAM, "pgrouse", *arguments, cwd=HERE, env=env, log=log, imports=IMPORTS)
         process.log = log
         self.started.append(process)
         self.until_armed(process, processes)
