@@ -578,56 +578,85 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"sqlalchemy", "
 # Other transactions
 
 
+@pytest.fixture
+def gate(table: Connection) -> Iterator[Connection]:
+    """A connection that can let sessions wait before they insert a message with the key b, by the advisory lock 1."""
+    table.execute(
+        """
+        CREATE FUNCTION public.wait_at_the_gate() RETURNS trigger LANGUAGE plpgsql AS
+            $$BEGIN PERFORM pg_advisory_lock_shared(1), pg_advisory_unlock_shared(1); RETURN NEW; END$$;
+        CREATE TRIGGER gate BEFORE INSERT ON messages.message FOR EACH ROW WHEN (NEW.key = 'b')
+            EXECUTE FUNCTION public.wait_at_the_gate()
+        """
+    )
+    yield table
+    table.execute("DROP FUNCTION public.wait_at_the_gate() CASCADE; SELECT pg_advisory_unlock_all()")
+
+
 @contextmanager
-def taking_keys_in_another_order(dsn: str, end: str, eventually: Callable[..., Any]) -> Iterator[Future[None]]:
-    """Hold key b of topic t, take key a as soon as another session waits for b, and end the transaction."""
-    with psycopg.connect(dsn) as conn, ThreadPoolExecutor(1) as thread:
-        # The other session is the one that PostgreSQL ends: it is the first to look for a deadlock.
+def taking_keys_in_another_order(
+    gate: Connection, dsn: str, end: str, eventually: Callable[..., Any]
+) -> Iterator[Future[None]]:
+    """Hold key b of topic t, wait for key a once another session has it, then let that session wait for b, and end the transaction.
+
+    So each waits for the other before the other session looks for a deadlock, however slow the machine is.
+    """
+    with psycopg.connect(dsn) as conn, ThreadPoolExecutor(2) as threads:
+        # The other session is the one that PostgreSQL ends: only it looks for a deadlock.
         conn.execute("SET deadlock_timeout = '1h'")
         insert = "INSERT INTO messages.message (topic, key, payload) VALUES ('t', %s, '0')"
         conn.execute(insert, ["b"])
+        gate.execute("SELECT pg_advisory_lock(1)")
+
+        def waits_for(pid: int) -> int:
+            return gate.execute(
+                "SELECT FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid))", [pid]
+            ).rowcount
 
         def go_on() -> None:
-            waiting = "SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
-            eventually(lambda: conn.execute(waiting).rowcount)
-            conn.execute(insert, ["a"])
+            eventually(lambda: waits_for(gate.info.backend_pid))
+            taking = threads.submit(conn.execute, insert, ["a"])
+            of_conn = "SELECT FROM pg_locks WHERE NOT granted AND pid = %s"
+            eventually(lambda: gate.execute(of_conn, [conn.info.backend_pid]).rowcount)
+            gate.execute("SELECT pg_advisory_unlock(1)")
+            taking.result(60)
             conn.execute(end)
 
-        yield thread.submit(go_on)
+        yield threads.submit(go_on)
 
 
 @pytest.mark.parametrize(("end", "returning"), [("COMMIT", False), ("ROLLBACK", True)])
 def test_publish_many_goes_on_after_a_deadlock_and_the_transaction_too(
-    distinct: Open, shared: Database, table: Connection, eventually: Callable[..., Any], end: str, returning: bool
+    distinct: Open, shared: Database, gate: Connection, eventually: Callable[..., Any], end: str, returning: bool
 ) -> None:
     many = [NewMessage(topic="t", key=key) for key in "ab"]
     with distinct() as it:
-        it.execute("SET LOCAL deadlock_timeout = '3s'")
+        it.execute("SET LOCAL deadlock_timeout = '10ms'")
         it.publish("before")
-        with taking_keys_in_another_order(shared.dsn, end, eventually) as other:
+        with taking_keys_in_another_order(gate, shared.dsn, end, eventually) as other:
             outcome = result_or_error(it.publish_many, many, returning=returning)
             other.result(60)
         it.publish("after")
 
     taken = end == "COMMIT"
     assert isinstance(outcome, KeyTaken) if taken else not isinstance(outcome, Exception)
-    assert sorted(stored(table, "topic, coalesce(key, '')")) == [("after", ""), ("before", ""), ("t", "a"), ("t", "b")]
+    assert sorted(stored(gate, "topic, coalesce(key, '')")) == [("after", ""), ("before", ""), ("t", "a"), ("t", "b")]
 
 
 def test_a_generator_cannot_go_on_after_a_deadlock_and_the_error_says_what_to_do(
-    shared: Database, table: Connection, eventually: Callable[..., Any]
+    shared: Database, gate: Connection, eventually: Callable[..., Any]
 ) -> None:
     many = (NewMessage(topic="t", key=key) for key in "ab")
     with CALLERS["psycopg"](shared.dsn) as it:
-        it.execute("SET LOCAL deadlock_timeout = '3s'")
-        with taking_keys_in_another_order(shared.dsn, "COMMIT", eventually) as other:
+        it.execute("SET LOCAL deadlock_timeout = '10ms'")
+        with taking_keys_in_another_order(gate, shared.dsn, "COMMIT", eventually) as other:
             outcome = result_or_error(it.publish_many, many)
             other.result(60)
         it.publish("after")
 
     assert isinstance(outcome, PublishConflict)
     assert "repeat the transaction" in str(outcome)
-    assert len(stored(table)) == 3
+    assert len(stored(gate)) == 3
 
 
 @pytest.mark.parametrize("on_conflict", ["ignore", "replace", "append"])
