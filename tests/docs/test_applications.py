@@ -24,6 +24,8 @@ from tests.docs.reader import Reader, steady
 from tests.server.postgres import Database
 
 PUBLISHING, TESTING, EXACTLY_ONCE = Page("docs/publishing.md"), Page("docs/testing.md"), Page("docs/exactly-once.md")
+# Plugins that are installed here for other tests, and take longer to import than this one takes.
+WITHOUT = [f"-pno:{name}" for name in ("cacheprovider", "schemathesis", "django", "hypothesispytest", "xdist", "anyio")]
 # The width of columns.
 VARIES = ((r"-{3,}", "-"), (r" +", " "))
 
@@ -62,7 +64,7 @@ def test_the_examples_of_testing_run(run_page: RunPage) -> None:
 def test_the_test_with_fixtures_passes(database: Database, tmp_path: Path) -> None:
     [block] = [block for block in TESTING.section("Fixtures for pytest").blocks if block.kind == "python"]
     (tmp_path / "test_points.py").write_text(block.text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_points.py"]
+    command = [sys.executable, "-m", "pytest", "-q", *WITHOUT, "test_points.py"]
     env = {**os.environ, "PGROUSE_TEST_DSN": database.dsn}
 
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
