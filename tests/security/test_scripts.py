@@ -160,12 +160,8 @@ def test_an_installation_writes_where_sessions_only_read_by_default(
 
 
 @needs_psql
-def test_the_script_of_the_image_installs_what_migrate_installs(
-    empty_database: Database, database: Database, tmp_path: Path
-) -> None:
-    run("docker/postgres/install-schema.sh", empty_database, tmp_path)
-
-    assert dump(empty_database) == dump(database)
+def test_the_script_of_the_image_installs_what_migrate_installs(database: Database, expected: Any) -> None:
+    assert expected("docker/postgres/install-schema.sh") == dump(database)
 
 
 @needs_psql
