@@ -16,6 +16,8 @@ PROFILES: dict[str, dict[str, str]] = {
         "extra_float_digits": "-15", "array_nulls": "off", "standard_conforming_strings": "off", "quote_all_identifiers": "on",
         "transform_null_equals": "on", "client_encoding": "LATIN1", "xmloption": "document", "row_security": "off",
         "check_function_bodies": "off", "backslash_quote": "off", "default_toast_compression": "pglz",
+        # What costs more is compiled.
+        "jit_above_cost": "10000", "jit_optimize_above_cost": "-1", "jit_inline_above_cost": "-1",
     },
     "rules": {
         "DateStyle": "SQL, DMY", "IntervalStyle": "sql_standard", "TimeZone": "Pacific/Kiritimati", "search_path": "nowhere",
@@ -26,13 +28,15 @@ PROFILES: dict[str, dict[str, str]] = {
     "times": {
         "statement_timeout": "3s", "lock_timeout": "2s", "idle_in_transaction_session_timeout": "5s", "idle_session_timeout": "700ms",
     },
-    # What is compiled is not optimized as well: that would take a second for each statement, since plans without indexes cost that much.
+    # Nothing is compiled here: it would be every statement, since plans without indexes cost that much.
     "plans": {
         "enable_indexscan": "off", "enable_indexonlyscan": "off", "enable_bitmapscan": "off", "enable_nestloop": "off", "enable_memoize": "off",
-        "plan_cache_mode": "force_custom_plan", "jit_above_cost": "0", "jit_optimize_above_cost": "-1", "jit_inline_above_cost": "-1",
+        "plan_cache_mode": "force_custom_plan", "jit": "off",
         "work_mem": "64kB", "join_collapse_limit": "1", "from_collapse_limit": "1", "geqo_threshold": "2", "parallel_setup_cost": "0", "parallel_tuple_cost": "0",
         "min_parallel_table_scan_size": "0", "cursor_tuple_fraction": "1", "temp_buffers": "800kB",
     },
+    # Every statement is compiled, and not optimized as well: that would take a second for each.
+    "compiled": {"jit_above_cost": "0", "jit_optimize_above_cost": "-1", "jit_inline_above_cost": "-1"},
 }  # fmt: skip
 # By the version that has them first.
 NEWER = {"times": {17: {"transaction_timeout": "4s"}}, "rules": {16: {"createrole_self_grant": "set, inherit"}}}
@@ -49,7 +53,9 @@ def settings_of(profile: str, version: int) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "profile", [pytest.param(each, marks=pytest.mark.long) if each == "compiled" else each for each in PROFILES]
+)
 def test_messages_live_as_usual(profile: str, empty_database: Database, life_in: Callable[[Database], Life]) -> None:
     configure(empty_database, settings_of(profile, empty_database.server.version))
     life = life_in(empty_database)
