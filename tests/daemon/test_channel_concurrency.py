@@ -26,7 +26,7 @@ def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(
     limits = {"a": 2, "b": 2, "wide": 5, "narrow": 1}
 
     for channel, limit in limits.items():
-        queue.publish_many(5 * limit, "job", channel=channel, payload={"for": 3})
+        queue.publish_many(3 * limit, "job", channel=channel, payload={"for": 3})
 
     eventually(lambda: queue.ids() == [], within_s=60)
     assert len(runs.pids()) == 2

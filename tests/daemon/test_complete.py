@@ -37,7 +37,7 @@ ASYNC = (
 HANDLERS = {"blocking": "own:in_thread", "async": "own:on_the_loop"}
 KINDS = [("blocking", each) for each in BLOCKING] + [("async", each) for each in ASYNC]
 # One of each library; the other ways into the same ones in the long run.
-EACH_LIBRARY = {"psycopg", "sqlalchemy session", "django", "psycopg async", "asyncpg", "sqlalchemy async asyncpg"}
+EACH_LIBRARY = {"psycopg", "sqlalchemy session", "django", "asyncpg"}
 KILLED = [each if each[1] in EACH_LIBRARY else pytest.param(*each, marks=pytest.mark.long) for each in KINDS]
 
 
