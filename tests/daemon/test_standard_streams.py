@@ -59,9 +59,9 @@ def running(database: Database, folder: Path, command: str, streams: str) -> Ite
 @pytest.mark.parametrize(
     ("streams", "processes"),
     [
-        (">&- 2>&-", 1),
         ("<&- >&- 2>&-", 2),
         (">/dev/full 2>/dev/full", 1),
+        pytest.param(">&- 2>&-", 1, marks=pytest.mark.long),
         pytest.param(">&- 2>&-", 2, marks=pytest.mark.long),
         pytest.param("<&- >&- 2>&-", 1, marks=pytest.mark.long),
         pytest.param(">/dev/full 2>/dev/full", 2, marks=pytest.mark.long),
