@@ -56,7 +56,7 @@ def test_a_flag_names_the_modules_of_all_processes_and_lasts_over_a_reload(
     until_armed(queue.conn, daemon)
     daemon.send(signal.SIGHUP)
     eventually(lambda: len(daemon.events("daemon.started")) == 2, within_s=60)
-    message = queue.publish("orders.child", payload={"id": 1})
+    message = queue.publish("orders.list", payload={"id": 1})
 
     eventually(lambda: queue.archived(message))
     assert not daemon.events("daemon.reload_failed")

@@ -96,13 +96,14 @@ def everything_is_done(dsn: str, acknowledged: list[int], journal: Journal, *, o
 
 
 def terminate_backends_under_load(queue: Queue, publisher: Publisher) -> None:
-    """Terminate every backend of every daemon, ten times, after each hundred published messages."""
-    for goal in range(100, 1100, 100):
+    """Terminate every backend of every daemon, ten times, after each thirty published messages; at least one each time."""
+    terminate = """
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND starts_with(application_name, 'pgrouse')
+    """
+    for goal in range(30, 330, 30):
         eventually(lambda goal=goal: len(publisher.acknowledged) >= goal)  # type: ignore[misc]
-        queue.conn.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND starts_with(application_name, 'pgrouse')"
-        )
+        eventually(lambda: queue.conn.execute(terminate).rowcount)
 
 
 def test_backends_that_are_terminated_repeatedly_cost_only_time(
