@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -84,8 +85,10 @@ def shown(server: Postgres) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def site(shown: Database) -> Iterator[Site]:
-    """The web server of a module."""
+    """The web server of a module. What it imports is left out by the collector of garbage, as all that was there before."""
     site = Site(shown.dsn)
+    gc.collect()
+    gc.freeze()
     yield site
     site.stop()
 
