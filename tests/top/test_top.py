@@ -212,7 +212,7 @@ def test_a_filter_narrows_all_tables_and_escape_clears_it(database: Database, qu
     async def act(view: View) -> None:
         await view.shows("Topics 2", "Workers 2", "Dead 1")
         await view.press("slash")
-        await view.write("ord")
+        await view.press(*"ord")
         await view.shows("Topics 1 of 2", "Workers 1 of 2", "Dead 0 of 1", "no row has 'ord'")
         await view.press("enter", "escape")
         await view.shows("Topics 2", "Workers 2")
@@ -322,6 +322,7 @@ def test_an_outage_of_the_database_is_shown_and_ends(server: Postgres, database:
         with away(server, database):
             await view.shows("no database, again in", "orders")
             await view.press("p")
+            await view.shows("Pause topic orders?")
             await view.write("why")
             await view.press("enter")
             await view.shows("That did not work")
@@ -339,6 +340,7 @@ def test_a_user_who_may_not_act_sees_the_missing_right(database: Database, queue
     async def act(view: View) -> None:
         await view.row("orders")
         await view.press("p")
+        await view.shows("Pause topic orders?")
         await view.write("why")
         await view.press("enter")
         await view.shows("That did not work", "messages_operator")
@@ -367,12 +369,13 @@ def test_a_topic_is_paused_for_a_duration(database: Database, queue: Queue) -> N
     async def scenario(view: View) -> None:
         await view.row("orders")
         await view.press("p")
+        await view.shows("Pause topic orders?")
         await view.write("down")
         await view.press("tab")
         await view.write("soon")
         await view.press("enter")
         await view.shows("expected a duration")
-        await view.press(*["backspace"] * 4)
+        await view.press("ctrl+u")
         await view.write("30m")
         await view.press("enter")
         await view.until(lambda: queue.row("SELECT FROM messages.topic WHERE topic = 'orders'") is not None)
@@ -399,7 +402,7 @@ def test_dead_messages_are_redriven_with_options(database: Database, queue: Queu
         await view.write("0.1")
         await view.press("tab")
         await view.write("1h")
-        await view.press("tab", "backspace", "backspace")
+        await view.press("tab", "ctrl+u")
         await view.write("yes")
         await view.press("enter")
         await view.shows("Put 2 dead messages back")

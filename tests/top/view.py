@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
+from textual.events import Paste
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from pgrouse.client.database import Database
 from pgrouse.config import config
@@ -40,14 +43,17 @@ class View:
         await self.pilot.press(*keys)
 
     async def write(self, text: str) -> None:
-        """Type a text."""
-        await self.pilot.press(*("space" if character == " " else character for character in text))
+        """Paste a text: after each key Textual waits until the process is idle."""
+        field = await self.until(lambda: isinstance(it := self.app.screen.focused, Input) and it)
+        field.post_message(Paste(text))
+        await self.pilot.pause(0)
 
     async def until(self, condition: Callable[[], Any]) -> Any:
-        """Wait until this is true."""
+        """Wait until this is true. To draw the screen for each check takes longer than what is waited for: the checks become rarer."""
+        began = time.monotonic()
         async with asyncio.timeout(WITHIN_S):
             while not (found := condition()):
-                await self.pilot.pause(0.02)
+                await self.pilot.pause(min(max((time.monotonic() - began) / 5, 0.02), 0.2))
         return found
 
     async def shows(self, *texts: str) -> None:
