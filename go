@@ -84,7 +84,7 @@ TEST_PACKAGES = SERVER_PACKAGES | {
 }
 
 # The tests in two rounds. Side by side those that mostly wait, for time or for a server (tests/conftest.py says how many). Then those on Spark:
-# two processes with a JVM each fill two cores. What takes minutes, or shows the same once more, is left to `./go test -n auto -m long`.
+# two processes with a JVM each fill two cores. What takes long, and shows no promise alone, is left to `./go test -n auto -m long`.
 ROUNDS = [["-n", "auto", "-m", "not spark and not long"], ["-n", "2", "-m", "spark and not long", "tests/pipeline"]]
 
 
@@ -127,7 +127,7 @@ def test(arguments: list[str]) -> NoReturn:
     codes = [subprocess.run([*pytest, *each], check=False, env=with_bytecode()).returncode for each in rounds]
     if not arguments:
         say(
-            "what takes minutes, or shows the same once more, was left out: ./go test -n auto -m long; on every server: .ci/run all"
+            "what takes long, and shows no promise alone, was left out: ./go test -n auto -m long; on every server: .ci/run all"
         )
     missing = missing_debian_packages(TEST_PACKAGES)
     if missing:

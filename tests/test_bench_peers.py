@@ -164,6 +164,7 @@ class TestSkipped:
 class TestCounts:
     """A figure counts only if each message was processed once, and nothing is left."""
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("fault", "said"),
         [
@@ -178,11 +179,13 @@ class TestCounts:
         with pytest.raises(PeerFailed, match=said):
             drained(postgres, machine, fake(tmp_path, fault), backlog, DEFAULTS)
 
+    @pytest.mark.long
     def test_a_drain_that_is_right_has_a_rate(
         self, postgres: Postgres, machine: Machine, backlog: Database, tmp_path: Path
     ) -> None:
         assert drained(postgres, machine, fake(tmp_path), backlog, DEFAULTS) > 0
 
+    @pytest.mark.long
     def test_a_bulk_publish_that_is_not_complete_is_refused(
         self, postgres: Postgres, machine: Machine, tmp_path: Path
     ) -> None:
@@ -225,6 +228,7 @@ class TestComparisons:
     def among(self, tmp_path: Path) -> Field:
         return Field([Entrant(PGROUSE, environment.command(PGROUSE)), fake(tmp_path)])
 
+    @pytest.mark.long
     def test_drains(self, postgres: Postgres, machine: Machine, among: Field) -> None:
         report = comparisons.drains(postgres, machine, among, rounds=1, share=0.02)
 
@@ -236,11 +240,13 @@ class TestComparisons:
             "fake, best",
         ]
 
+    @pytest.mark.long
     def test_publishes(self, postgres: Postgres, machine: Machine, among: Field) -> None:
         report = comparisons.publishes(postgres, machine, among, rounds=1, share=0.02)
 
         assert [figure.what.split(",")[0] for figure in report.figures][-2:] == ["pgrouse", "fake"]
 
+    @pytest.mark.long
     def test_wakes(self, postgres: Postgres, machine: Machine, among: Field) -> None:
         among.entrants.pop()  # it works one time only
 

@@ -127,6 +127,7 @@ class TestAffected:
 class TestRun:
     """How pytest runs them."""
 
+    @pytest.mark.long
     @pytest.mark.parametrize("processes", ["0", "2"])
     def test_the_nearest_run_first_whatever_is_marked_slow_and_the_last_line_says_how_much_ran(
         self, tmp_path: Path, processes: str
@@ -144,6 +145,7 @@ class TestRun:
         if processes == "0":
             assert done.stdout.index("test_near.py::") < done.stdout.index("test_far.py::")
 
+    @pytest.mark.long
     @pytest.mark.parametrize("processes", ["0", "2"])
     def test_after_the_budget_only_tests_of_the_nearest_file_begin_and_the_run_is_no_failure(
         self, tmp_path: Path, processes: str
@@ -157,6 +159,7 @@ class TestRun:
         assert done.returncode == 0, done.stdout
         assert done.stdout.splitlines()[-1].startswith(f"changed: ran {tests} tests of the nearest {files} files,")
 
+    @pytest.mark.long
     def test_fixtures_of_the_session_end_after_the_budget(self, tmp_path: Path) -> None:
         server = "import pathlib, pytest\n@pytest.fixture(scope='session')\ndef server():\n    yield\n    pathlib.Path('ended').touch()\n"
         write(tmp_path, "test_near.py", PASSING.format("near"))
@@ -170,6 +173,7 @@ class TestRun:
 
         assert (tmp_path / "ended").exists()
 
+    @pytest.mark.long
     def test_a_failure_is_one(self, tmp_path: Path) -> None:
         write(tmp_path, "test_near.py", "def test_fails() -> None:\n    assert False\n")
 

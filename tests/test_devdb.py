@@ -112,6 +112,7 @@ def command_line(pid: int | None) -> bytes:
         return b""
 
 
+@pytest.mark.long
 def test_a_started_server_has_the_version_of_its_installation(
     unmade: devdb.PrivateServer, installation: devdb.Installation
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_started_server_has_the_version_of_its_installation(
         assert conn.info.server_version // 10000 == installation.major
 
 
+@pytest.mark.long
 def test_a_second_start_finds_the_server_running(private: devdb.PrivateServer) -> None:
     started = private.start()
     pid = postmaster.pid(private.data)
@@ -131,6 +133,7 @@ def test_a_second_start_finds_the_server_running(private: devdb.PrivateServer) -
     assert postmaster.pid(private.data) == pid
 
 
+@pytest.mark.long
 def test_data_survives_a_stop(private: devdb.PrivateServer) -> None:
     private.start()
     with connect(private) as conn:
@@ -159,6 +162,7 @@ def test_data_survives_a_crash_and_a_kill_of_the_server(private: devdb.PrivateSe
         assert conn.execute("SELECT k.n FROM kept AS k").fetchone() == (7,)
 
 
+@pytest.mark.long
 def test_a_lock_file_that_names_a_foreign_process_does_not_prevent_the_start(
     private: devdb.PrivateServer,
 ) -> None:
@@ -183,6 +187,7 @@ def test_stopping_a_server_that_was_never_started_is_no_error(unmade: devdb.Priv
     assert not unmade.running()
 
 
+@pytest.mark.long
 def test_a_removed_server_leaves_nothing(private: devdb.PrivateServer) -> None:
     private.start()
     pid = postmaster.pid(private.data)
@@ -193,6 +198,7 @@ def test_a_removed_server_leaves_nothing(private: devdb.PrivateServer) -> None:
     assert not command_line(pid)
 
 
+@pytest.mark.long
 def test_concurrent_starts_result_in_one_server(wheel: devdb.Installation, folder: Path) -> None:
     start = (
         "import sys; from pathlib import Path; from pgrouse import devdb;"
@@ -208,6 +214,7 @@ def test_concurrent_starts_result_in_one_server(wheel: devdb.Installation, folde
     assert answers == ["False", "False", "False", "True"]
 
 
+@pytest.mark.long
 def test_only_its_user_can_connect_to_the_server(private: devdb.PrivateServer) -> None:
     private.start()
 
@@ -218,6 +225,7 @@ def test_only_its_user_can_connect_to_the_server(private: devdb.PrivateServer) -
     assert private.socket.stat().st_uid == os_user.server_user().pw_uid
 
 
+@pytest.mark.long
 @as_root
 def test_a_server_started_by_root_runs_as_another_user(private: devdb.PrivateServer) -> None:
     private.start()
@@ -226,6 +234,7 @@ def test_a_server_started_by_root_runs_as_another_user(private: devdb.PrivateSer
     assert owner == os_user.server_user().pw_uid != 0
 
 
+@pytest.mark.long
 def test_tcp_connections_require_the_password(wheel: devdb.Installation, folder: Path) -> None:
     # Bound and not listened to, it is reserved for the server, which may bind it too.
     with socket.socket() as kept:
@@ -241,6 +250,7 @@ def test_tcp_connections_require_the_password(wheel: devdb.Installation, folder:
             psycopg.connect(server.dsn(host="127.0.0.1", password="wrong"))
 
 
+@pytest.mark.long
 def test_a_folder_with_a_path_too_long_for_a_socket_works(wheel: devdb.Installation, folder: Path) -> None:
     server = devdb.PrivateServer(wheel, folder / ("long-" * 20) / "server")
     (folder / ("long-" * 20)).mkdir(mode=0o711)
@@ -263,6 +273,7 @@ def test_a_server_that_cannot_start_reports_the_reason(wheel: devdb.Installation
     assert failure.value.exit_code == 69
 
 
+@pytest.mark.long
 def test_new_settings_apply_at_the_next_start(wheel: devdb.Installation, folder: Path) -> None:
     before = devdb.PrivateServer(wheel, folder / "server", settings=devdb.FAST_UNSAFE_SETTINGS)
     before.start()
@@ -275,6 +286,7 @@ def test_new_settings_apply_at_the_next_start(wheel: devdb.Installation, folder:
         assert conn.execute("SELECT current_setting('max_connections')").fetchone() == ("33",)
 
 
+@pytest.mark.long
 def test_an_interrupted_initdb_is_repeated(wheel: devdb.Installation, folder: Path) -> None:
     server = devdb.PrivateServer(wheel, os_user.server_folder(folder / "server"))
     (server.folder / "data.new").mkdir()
@@ -283,6 +295,7 @@ def test_an_interrupted_initdb_is_repeated(wheel: devdb.Installation, folder: Pa
     assert server.start()
 
 
+@pytest.mark.long
 def test_the_callers_pg_variables_do_not_reach_the_server(
     wheel: devdb.Installation, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,6 +305,7 @@ def test_the_callers_pg_variables_do_not_reach_the_server(
     assert devdb.PrivateServer(wheel, folder / "server", settings=devdb.FAST_UNSAFE_SETTINGS).start()
 
 
+@pytest.mark.long
 def test_a_server_with_pg_cron_keeps_its_jobs_in_its_database(folder: Path, eventually: Callable[..., object]) -> None:
     found = next((each for each in devdb.local() if each.pg_cron), None)
     if found is None:
@@ -307,6 +321,7 @@ def test_a_server_with_pg_cron_keeps_its_jobs_in_its_database(folder: Path, even
         eventually(lambda: conn.execute(launcher).fetchone() == (1,))
 
 
+@pytest.mark.long
 @as_root
 def test_binaries_that_the_servers_user_cannot_read_are_copied(
     wheel: devdb.Installation, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -416,6 +431,7 @@ class TestSession:
             process.kill()
         Scratch("devdb-session").remove()
 
+    @pytest.mark.long
     def test_the_next_session_removes_the_server_of_a_killed_one(
         self, session: tuple[subprocess.Popen[str], Path, int]
     ) -> None:
@@ -432,6 +448,7 @@ class TestSession:
         assert not folder.exists()
         assert postmaster.pid(folder / "server" / "data") is None
 
+    @pytest.mark.long
     def test_the_next_session_keeps_the_server_of_a_running_one(
         self, session: tuple[subprocess.Popen[str], Path, int]
     ) -> None:
@@ -444,6 +461,7 @@ class TestSession:
         assert postmaster.pid(folder / "server" / "data") == server
 
 
+@pytest.mark.long
 def test_clean_removes_all_servers_except_that_of_a_running_session(
     wheel: devdb.Installation, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

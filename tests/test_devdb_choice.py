@@ -218,6 +218,7 @@ class TestInstallation:
 class TestContainer:
     """PostgreSQL with pg_cron in a container."""
 
+    @pytest.mark.long
     def test_a_named_container_is_found_again_with_its_data_after_a_stop(self, tmp_path: Path) -> None:
         container.build()
         name = f"pgrouse-test-{token_hex(4)}"
@@ -236,6 +237,7 @@ class TestContainer:
         finally:
             first.remove()
 
+    @pytest.mark.long
     def test_only_containers_of_ended_owners_are_removed_by_concurrent_sessions(self, tmp_path: Path) -> None:
         owners = [tmp_path / "gone", tmp_path / "here"]
         for owner in owners:

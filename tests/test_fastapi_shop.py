@@ -14,12 +14,14 @@ from typing import Any
 
 import httpx
 import psycopg
+import pytest
 
 from tests.server.postgres import Database, Postgres
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "fastapi_shop"
 
 
+@pytest.mark.long
 def test_its_own_tests_pass(server: Postgres, tmp_path: Path) -> None:
     environ = {**os.environ, "PGROUSE_TEST_DSN": server.dsn(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     copied = shutil.copytree(EXAMPLE, tmp_path / "fastapi_shop")

@@ -133,6 +133,7 @@ def test_known_to_fail(): assert False
             check=False,
         )
 
+    @pytest.mark.long
     def test_a_missing_server_is_reported_in_the_header_and_skips_its_tests_with_the_reason(
         self, tmp_path: Path
     ) -> None:
@@ -146,6 +147,7 @@ def test_known_to_fail(): assert False
         assert "1 skipped, 1 xfailed" in output.stdout
         assert output.returncode == 0
 
+    @pytest.mark.long
     def test_a_missing_server_is_a_failure_if_skips_are_forbidden(self, tmp_path: Path) -> None:
         output = self.run(tmp_path, self.FILE, PGROUSE_TEST_NO_SKIP="1")
 
@@ -153,6 +155,7 @@ def test_known_to_fail(): assert False
         assert "not skipped, because PGROUSE_TEST_NO_SKIP is set" in output.stdout
         assert output.returncode == 1
 
+    @pytest.mark.long
     def test_a_file_that_skips_itself_is_a_failure_if_skips_are_forbidden(self, tmp_path: Path) -> None:
         output = self.run(tmp_path, "import pytest; pytest.importorskip('no_such_module')", PGROUSE_TEST_NO_SKIP="1")
 
@@ -181,17 +184,20 @@ class TestServers:
         )
         return {file: set(re.findall(rf"{file}::\S+\[(\d+)", output.stdout)) for file in files}
 
+    @pytest.mark.long
     def test_tests_of_the_server_run_on_all_and_others_on_one(self) -> None:
         about_it, not_about_it = self.collected().values()
 
         assert len(about_it) > 1
         assert len(not_about_it) == 1
 
+    @pytest.mark.long
     def test_pg_all_runs_the_tests_of_sql_on_all_servers(self) -> None:
         about_it, not_about_it = self.collected("--pg=all").values()
 
         assert len(about_it) > 1
         assert not_about_it == about_it
 
+    @pytest.mark.long
     def test_pg_with_names_runs_the_tests_of_sql_on_these_servers(self) -> None:
         assert list(self.collected("--pg=15,18").values()) == [{"15", "18"}] * 2

@@ -66,6 +66,7 @@ def has_nul(value: Any) -> bool:
             return False
 
 
+@pytest.mark.long
 @given(JSON)
 def test_json_is_restored_unchanged(value: Any) -> None:
     # Hypothesis makes no lone surrogates of its own accord, but it does make NULs.
@@ -156,6 +157,7 @@ def test_invalid_json_text_is_refused_with_the_location(text: str, expected: str
     assert expected in str(caught.value)
 
 
+@pytest.mark.long
 def test_a_duplicate_key_among_very_many_is_found_in_linear_time() -> None:
     """An algorithm that reads all keys for each key would take an hour."""
     keys = "".join(f'"{n}": 1, ' for n in range(500_000))

@@ -145,6 +145,7 @@ def test_a_call_without_an_answer_in_time_breaks_the_connection(
     listening.run(test())
 
 
+@pytest.mark.long
 def test_waits_are_limited_and_pauses_grow_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff.random, "uniform", lambda _, longest: longest)
     connector = Connector(config.DatabaseSettings(dsn=NOWHERE), "w")

@@ -97,6 +97,7 @@ class TestTransaction:
         assert not is_installed(empty_database)
 
 
+@pytest.mark.long
 def test_a_connection_string_is_committed(empty_database: Database) -> None:
     assert migrate(empty_database.dsn)
     assert is_installed(empty_database)

@@ -296,6 +296,7 @@ def test_values_at_the_limits_are_accepted_by_client_and_database(conn: Connecti
     assert publish(conn, **{"topic": "t", **values, "key": None}) > 0
 
 
+@pytest.mark.long
 def test_a_payload_that_only_the_database_finds_too_large_is_refused_by_it(conn: Connection) -> None:
     # Small numbers take more space in jsonb than in text.
     with pytest.raises(errors.CheckViolation, match="message_payload_fits_16_mib"):

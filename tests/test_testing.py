@@ -523,6 +523,7 @@ def test_a_name_that_only_contains_the_word_does_not(name: str) -> None:
     assert not OF_TESTS.search(name)
 
 
+@pytest.mark.long
 def test_nothing_is_deleted_while_a_worker_runs(shared: Database) -> None:
     with database(shared.dsn) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO messages.topic (topic, max_depth) VALUES ('t', 5)")

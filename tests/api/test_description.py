@@ -204,6 +204,7 @@ def test_each_tag_is_described(description: dict[str, Any]) -> None:
     assert {tag["name"] for tag in description["tags"] if tag["description"]} == used
 
 
+@pytest.mark.long
 def test_the_server_is_where_it_was_read_from_or_the_address_that_is_set(
     site: Site, site_database: Database, description: dict[str, Any]
 ) -> None:

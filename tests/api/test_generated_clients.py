@@ -181,6 +181,7 @@ def test_a_typescript_program_compiles_and_runs(typescript_client: Path, site: S
     assert saw["problem"] == [404, "not_found"]
 
 
+@pytest.mark.long
 def test_the_typescript_compiler_finds_a_wrong_member(typescript_client: Path) -> None:
     program = typescript_client / "use_api.ts"
     wrong = typescript_client / "wrong.ts"

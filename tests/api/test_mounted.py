@@ -243,6 +243,7 @@ def test_its_connections_end_with_the_event_loop(
     eventually(lambda: db.execute(connections).fetchone() == (0,))
 
 
+@pytest.mark.long
 def test_an_open_stream_does_not_hold_the_stop_of_the_server(
     database: Database, db: psycopg.Connection[Any], tmp_path: Path, eventually: Callable[..., Any]
 ) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 
 import httpx
+import pytest
 
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
@@ -13,6 +14,7 @@ from tests.server.postgres import Postgres
 from tests.sql.queue import Queue
 
 
+@pytest.mark.long
 def test_a_server_reports_an_outage_of_the_database_and_recovers(private_server: Postgres) -> None:
     database = private_server.new_database(template=private_server.migrated)
     with database as made:
@@ -39,6 +41,7 @@ def test_a_server_reports_an_outage_of_the_database_and_recovers(private_server:
     assert (alive.status_code, ready.status_code) == (200, 503)
 
 
+@pytest.mark.long
 def test_a_server_that_starts_before_its_database_waits_for_it(private_server: Postgres) -> None:
     with private_server.new_database(template=private_server.migrated) as made:
         private_server.place.stop()

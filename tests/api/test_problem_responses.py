@@ -119,6 +119,7 @@ def test_a_role_that_does_not_allow_it(site: Site) -> None:
         with_status(403, lambda each: each.send(viewer if "publish" in each.id else publisher))
 
 
+@pytest.mark.long
 def test_what_does_not_exist(http: httpx.Client) -> None:
     def send(operation: Operation) -> httpx.Response:
         # A policy of no.such.topic would be found by remove_policy, which runs at the same time.
@@ -185,6 +186,7 @@ def test_an_invalid_request(http: httpx.Client) -> None:
     with_status(422, invalid)
 
 
+@pytest.mark.long
 def test_too_many_wrong_tokens(site_database: Database) -> None:
     guessed = Site(site_database)
     with guessed.client("pgr_wrong") as stranger:
@@ -198,6 +200,7 @@ def test_too_many_headers(http: httpx.Client) -> None:
     with_status(431, lambda each: each.send(http, headers=[*JSON.items(), *((f"x-{n}", "1") for n in range(201))]))
 
 
+@pytest.mark.long
 def test_a_database_that_does_not_answer(site_database: Database) -> None:
     alone = Site(site_database, dsn="postgresql://127.0.0.1:1/nothing")
     with alone.client() as client:

@@ -97,6 +97,7 @@ def test_the_metrics_are_for_viewers(clients: dict[Role, httpx.Client], site: Si
     }
 
 
+@pytest.mark.long
 def test_the_description_has_every_route_of_the_api(site: Site) -> None:
     described = httpx.get(f"{site.url}/v1/openapi.json").json()["paths"]
 

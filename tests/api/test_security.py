@@ -211,6 +211,7 @@ def test_the_cookie_is_secure_behind_https(site_database: Database) -> None:
     assert "Secure" in answer.headers["set-cookie"]
 
 
+@pytest.mark.long
 def test_without_tokens_only_direct_local_clients_are_operators(
     server: Postgres,
 ) -> None:
@@ -288,6 +289,7 @@ def test_a_connection_that_never_completes_its_headers_is_closed(wire: socket.so
     assert is_hung_up_on(wire, saying=b"X-A: b\r\n")
 
 
+@pytest.mark.long
 def test_a_kept_connection_waits_for_the_next_request_and_then_not_for_its_headers(wire: socket.socket) -> None:
     wire.sendall(GET + b"\r\n")
     assert wire.recv(1000).startswith(b"HTTP/1.1 200")

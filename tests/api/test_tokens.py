@@ -46,6 +46,7 @@ def test_a_foreign_or_malformed_token_is_refused(site: Site, header: str) -> Non
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
+@pytest.mark.long
 def test_a_revoked_token_is_refused_within_two_seconds(site: Site, queue: Queue) -> None:
     with site.client(site.token("viewer", name="leaver")) as client:
         assert client.get("/v1/stats").status_code == 200
@@ -94,6 +95,7 @@ def test_concurrent_requests_with_a_new_token_look_it_up_once(
     assert codes == {201}
 
 
+@pytest.mark.long
 def test_an_expired_token_is_refused(site: Site) -> None:
     with site.client(site.token("viewer", expires=timedelta(seconds=1))) as client:
         eventually(lambda: client.get("/v1/stats").status_code == 401, within_s=30)

@@ -291,6 +291,7 @@ def test_the_number_of_awaited_topics_is_limited_per_token_and_in_total(
     assert "one token" in too_many.json()["detail"]
 
 
+@pytest.mark.long
 def test_a_broken_listener_is_logged_once(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     checks: list[object] = []
     broken = Call(b"SELECT 1 / 0", [], values)

@@ -49,6 +49,7 @@ def test_commands_and_options_are_completed(
     assert offered(capsys.readouterr().out) == completed
 
 
+@pytest.mark.long
 def test_the_command_completes_when_a_shell_asks(folder: Path) -> None:
     done = subprocess.run(
         [PGROUSE], env={**os.environ, **asked("pgrouse message c")}, capture_output=True, text=True, check=True

@@ -147,6 +147,7 @@ def test_a_waiting_message_with_the_same_key_is_reported(pgrouse: Shell) -> None
     )
 
 
+@pytest.mark.long
 def test_a_payload_that_only_the_database_finds_too_large_is_reported(pgrouse: Shell) -> None:
     # Small numbers take more space in jsonb than in text.
     ended = pgrouse("publish", "t", "-", stdin="[" + "1," * 3_000_000 + "1]")

@@ -335,6 +335,7 @@ def test_a_missing_right_is_reported_with_the_role_that_has_it(
 # As a process
 
 
+@pytest.mark.long
 def test_a_process_prints_and_exits_like_a_call(database: Database) -> None:
     done = subprocess.run(
         [PGROUSE, "publish", "t", "-", "--json"],
@@ -344,6 +345,7 @@ def test_a_process_prints_and_exits_like_a_call(database: Database) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, '{"id": 1, "topic": "t", "outcome": "inserted"}\n', "")
 
 
+@pytest.mark.long
 def test_a_closed_pipe_prints_no_error(database: Database) -> None:
     with psycopg.connect(database.dsn) as conn:
         conn.execute("INSERT INTO messages.message (topic, payload) SELECT 't', '1' FROM generate_series(1, 5000)")
@@ -357,6 +359,7 @@ def test_a_closed_pipe_prints_no_error(database: Database) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.long
 def test_ctrl_c_is_exit_code_130_and_one_line(database: Database) -> None:
     process = subprocess.Popen(
         [PGROUSE, "stats", "--watch", "--interval", "1m"],

@@ -39,6 +39,7 @@ def test_a_flag_is_checked_as_its_key(shell: Shell, folder: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_handler_that_cannot_be_imported_ends_run_at_once(shell: Shell, folder: Path) -> None:
     (folder / "pgrouse.toml").write_text('[topics.a]\nhandler = "nowhere_to_be_found:work"')
 
@@ -63,6 +64,7 @@ def daemon(folder: Path, shell: Shell, database: Database) -> Iterator[subproces
     process.stderr.close()
 
 
+@pytest.mark.long
 def test_the_project_that_init_writes_processes_messages_and_passes_health(
     daemon: subprocess.Popen[str], pgrouse: Shell, queue: Queue, eventually: Callable[..., Any]
 ) -> None:

@@ -32,6 +32,7 @@ def run(database: Database, command: str, **environ: str) -> subprocess.Complete
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -50,6 +51,7 @@ def test_a_result_that_cannot_be_written_is_an_error(database: Database, command
     assert (ended.returncode, ended.stderr) == (1, said)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["2>&-", "2>/dev/full", "<&-", "<&- 2>&-"])
 def test_a_result_needs_no_other_stream(database: Database, how: str) -> None:
     ended = run(database, f"$pgrouse --json topic show '*' {how}")
@@ -67,10 +69,12 @@ def test_an_error_whose_reader_is_gone_keeps_its_exit_code(database: Database) -
     assert run(database, "$pgrouse nonsense 2>&1 >/dev/null | true; exit ${PIPESTATUS[0]}").returncode == 2
 
 
+@pytest.mark.long
 def test_top_without_streams_is_refused_as_without_a_terminal(database: Database) -> None:
     assert run(database, "$pgrouse top <&- >&- 2>&-").returncode == 2
 
 
+@pytest.mark.long
 def test_what_an_encoding_cannot_show_is_escaped(database: Database, queue: Queue) -> None:
     queue.publish("t", key="schlüssel")
 
@@ -80,6 +84,7 @@ def test_what_an_encoding_cannot_show_is_escaped(database: Database, queue: Queu
     assert "schl\\xfcssel" in ended.stdout
 
 
+@pytest.mark.long
 def test_a_slow_reader_of_a_pipe_that_others_made_non_blocking_gets_everything(
     database: Database, queue: Queue
 ) -> None:

@@ -99,6 +99,7 @@ def test_an_analyst_may_read_the_counts(pgrouse: Shell, queue: Queue, acting_as:
     assert pgrouse("stats", "--json").object["topics"][0]["ready"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [["--json"], []])
 def test_watch_in_a_pipe_prints_repeatedly(database: Database, queue: Queue, arguments: list[str]) -> None:
     queue.publish("a")

@@ -90,6 +90,7 @@ def test_output_is_coloured_unless_no_color_is_set(environ: dict[str, str], comm
     assert not [found for found in COLOR.findall(without) if found.strip("\x1b[m0") not in ("", "1", "2")]
 
 
+@pytest.mark.long
 def test_json_on_a_terminal_has_no_markup(environ: dict[str, str]) -> None:
     written = on_terminal([PGROUSE, "stats", "--json"], environ)
 
@@ -97,6 +98,7 @@ def test_json_on_a_terminal_has_no_markup(environ: dict[str, str]) -> None:
     assert "\x1b" not in written
 
 
+@pytest.mark.long
 def test_a_long_command_shows_a_progress_bar_and_clears_it(environ: dict[str, str], queue: Queue) -> None:
     queue.publish_many(1200, "bulk")
     for _ in range(12):

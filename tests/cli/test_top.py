@@ -35,6 +35,7 @@ def test_top_without_textual_names_the_package_to_install(pgrouse: Shell, monkey
     assert done.err == "pgrouse: textual is not installed: pip install 'pgrouse[top]'\n"
 
 
+@pytest.mark.long
 def test_top_draws_on_a_terminal_and_q_restores_the_terminal(database: Database) -> None:
     ours, theirs = pty.openpty()
     environ = {**os.environ, "TERM": "xterm-256color", "PGROUSE_DSN": database.dsn, "COLUMNS": "80", "LINES": "24"}

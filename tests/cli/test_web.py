@@ -61,6 +61,7 @@ def test_a_missing_package_is_reported_with_what_to_install(pgrouse: Shell, monk
     assert "uvicorn is not installed: pip install 'pgrouse[web]'" in ended.err
 
 
+@pytest.mark.long
 def test_the_server_serves_until_it_is_stopped(database: Database, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as out:
@@ -83,6 +84,7 @@ def test_the_server_serves_until_it_is_stopped(database: Database, tmp_path: Pat
         process.wait()
 
 
+@pytest.mark.long
 def test_a_server_whose_database_does_not_answer_any_more_stops_within_its_time(
     database: Database, tmp_path: Path
 ) -> None:

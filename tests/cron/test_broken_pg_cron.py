@@ -28,6 +28,7 @@ def kinds(findings: list[CronFinding]) -> list[tuple[CronFindingKind, str | None
     return [(each.kind, each.job) for each in findings]
 
 
+@pytest.mark.long
 def test_without_pg_cron_the_finding_says_which_setting_to_change(own_server: Postgres) -> None:
     with own_server.admin() as conn:
         conn.execute("ALTER SYSTEM SET shared_preload_libraries = 'auto_explain'")
@@ -47,6 +48,7 @@ def test_without_pg_cron_the_finding_says_which_setting_to_change(own_server: Po
             cron.remove(conn)
 
 
+@pytest.mark.long
 def test_a_missing_extension_is_found_and_created(own_server: Postgres, eventually: Eventually) -> None:
     with own_server.admin(own_server.cron_database) as jobs:
         jobs.execute("DROP EXTENSION IF EXISTS pg_cron")
@@ -62,6 +64,7 @@ def test_a_missing_extension_is_found_and_created(own_server: Postgres, eventual
         eventually(lambda: cron.check(conn) == [])
 
 
+@pytest.mark.long
 def test_a_missing_launcher_is_found(own_server: Postgres, eventually: Eventually) -> None:
     with own_server.new_database(template=own_server.migrated) as database:
         conn = database.connect()
@@ -80,6 +83,7 @@ def test_a_missing_launcher_is_found(own_server: Postgres, eventually: Eventuall
         assert kinds(found) == [(CronFindingKind.LAUNCHER_NOT_SEEN, None)]
 
 
+@pytest.mark.long
 def test_jobs_of_a_dropped_role_are_found_because_they_can_stop_all_others(own_server: Postgres) -> None:
     with (
         own_server.new_database(template=own_server.migrated) as database,

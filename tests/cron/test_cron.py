@@ -86,6 +86,7 @@ def add_run(
     )
 
 
+@pytest.mark.long
 def test_installing_schedules_each_job_once_for_the_role_of_pg_cron(queue: Connection, jobs: Connection) -> None:
     installed = cron.install(queue)
 
@@ -367,6 +368,7 @@ def test_jobs_of_a_database_that_is_gone_are_removed_and_no_others(
     assert cron.check(queue) == []
 
 
+@pytest.mark.long
 def test_jobs_of_other_users_are_never_changed(queue: Connection, jobs: Connection) -> None:
     jobs.execute("SELECT cron.schedule('theirs', '0 0 1 1 *', 'SELECT 1')")
 

@@ -84,6 +84,7 @@ def runs(conn: Connection) -> int:
     return int(row[0])
 
 
+@pytest.mark.long
 @pytest.mark.every_server
 def test_runs_older_than_seven_days_are_deleted_and_newer_ones_kept(
     queue_in_cron_database: Connection, prune: Prune

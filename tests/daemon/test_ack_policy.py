@@ -197,6 +197,7 @@ def test_a_message_succeeds_under_ack_first_whatever_its_handler_does(
     assert len(journal.entries("start", published)) == 1
 
 
+@pytest.mark.long
 def test_a_child_that_dies_fails_its_attempt_under_every_policy_that_settles_afterwards(
     queue: Queue, archived: Callable[[int], Any]
 ) -> None:

@@ -118,6 +118,7 @@ def delivered(queue: Queue) -> int:
     return count
 
 
+@pytest.mark.long
 def test_a_daemon_sends_an_alert_about_a_dead_message(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_delivery_whose_daemon_is_killed_between_send_and_mark_is_repeated(
     eventually(lambda: delivered(queue) == 2)
 
 
+@pytest.mark.long
 def test_two_deliverers_send_every_alert_once_and_in_order(
     queue: Queue, receiver: Receiver, deliver: Callable[..., Deliverer]
 ) -> None:

@@ -43,6 +43,7 @@ def effects(queue: Queue) -> Callable[[], list[int]]:
 
 
 class TestOutcomes:
+    @pytest.mark.long
     @pytest.mark.parametrize("handler", ["settle_singly", "settle_singly_in_thread", "settle_singly_in_process"])
     def test_each_message_ends_with_the_outcome_that_was_set_for_it(
         self, start: Start, queue: Queue, journal: Journal, handler: str
@@ -161,6 +162,7 @@ class TestGathering:
 
         assert journal.entry("start")["size"] == 1
 
+    @pytest.mark.long
     def test_later_messages_join_a_waiting_batch_and_none_waits_longer_than_the_wait(
         self, start: Start, queue: Queue, journal: Journal
     ) -> None:
@@ -256,6 +258,7 @@ class TestDying:
         assert results(queue, ids) == ["success"] * 2
         assert {(queue.archived(each).attempts, queue.archived(each).runs) for each in ids} == {(1, 1)}
 
+    @pytest.mark.long
     def test_a_child_that_dies_fails_its_batch_and_the_next_batch_succeeds(self, start: Start, queue: Queue) -> None:
         daemon = start({"job": batch("die_in_process")})
 
@@ -451,6 +454,7 @@ class TestTransaction:
         assert results(queue, ids) == ["success"] * 3
         assert effects() == ids
 
+    @pytest.mark.long
     def test_a_handler_in_a_child_process_has_no_transaction(self, start: Start, queue: Queue) -> None:
         start({"job": batch("store_from_a_child")})
 

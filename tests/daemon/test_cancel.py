@@ -49,6 +49,7 @@ def test_a_thread_sees_its_cancellation_when_it_checks(start: Start, queue: Queu
     assert daemon.stop() == 0
 
 
+@pytest.mark.long
 def test_a_child_is_killed_and_the_next_message_gets_a_new_one(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": {"handler": "holding:hold_in_process", "isolation": "process", "concurrency": 1}})
     published = queue.publish("job")

@@ -45,6 +45,7 @@ def test_a_channel_without_a_limit_may_take_all_slots(two_daemons: Daemons, queu
     eventually(lambda: runs.rows() != [] and runs.most_at_once(channel="free") == 10)
 
 
+@pytest.mark.long
 def test_a_full_channel_delays_no_other(two_daemons: Daemons, queue: Queue, runs: Runs) -> None:
     queue.policy("job", channel_concurrency=1)
     two_daemons({"job": "timed:run"}, concurrency=4)

@@ -75,6 +75,7 @@ def test_effects_and_completion_are_committed_together_on_every_connection(own: 
         assert effects(queue, message_id) == 1
 
 
+@pytest.mark.long
 def test_an_error_in_the_transaction_undoes_both_on_every_connection(own: Start, queue: Queue) -> None:
     own(HANDLERS)
 
@@ -129,6 +130,7 @@ def test_a_daemon_that_is_killed_before_and_after_the_commit_has_the_effects_onc
     assert effects(queue, published) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("handler", ["roll_back", "roll_back_to_savepoint"])
 def test_a_handler_that_ends_without_a_commit_has_failed(own: Start, queue: Queue, handler: str) -> None:
     own({"job": f"own:{handler}"})
@@ -139,6 +141,7 @@ def test_a_handler_that_ends_without_a_commit_has_failed(own: Start, queue: Queu
     assert "ctx.complete() was called, and its transaction was not committed" in archived.error
 
 
+@pytest.mark.long
 def test_an_error_after_the_commit_is_logged_and_changes_nothing(own: Start, queue: Queue) -> None:
     queue.policy("*", max_attempts=3)
     daemon = own(HANDLERS)
@@ -168,6 +171,7 @@ def test_a_second_call_does_nothing_and_one_after_a_rollback_completes_again(own
     assert effects(queue, published) == 1
 
 
+@pytest.mark.long
 def test_a_transaction_that_is_left_open_holds_up_nothing_else(own: Start, queue: Queue) -> None:
     queue.policy("job", max_attempts=2, lock_expired_delay="0 s")
     daemon = own({"job": "own:leave_open", "other": "work:echo"})
@@ -183,6 +187,7 @@ def test_a_transaction_that_is_left_open_holds_up_nothing_else(own: Start, queue
     assert ended(queue, published).result == "success"
 
 
+@pytest.mark.long
 def test_a_handler_may_go_on_after_its_commit_for_longer_than_its_lock(
     own: Start, queue: Queue, journal: Journal
 ) -> None:
@@ -201,6 +206,7 @@ def test_a_handler_may_go_on_after_its_commit_for_longer_than_its_lock(
     assert daemon.events("message.lock_lost") == []
 
 
+@pytest.mark.long
 def test_a_thread_that_overruns_its_timeout_may_still_commit(own: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("job", timeout="3 s")
     daemon = own({"job": "own:overrun", "other": "work:echo"})
@@ -215,6 +221,7 @@ def test_a_thread_that_overruns_its_timeout_may_still_commit(own: Start, queue: 
     assert effects(queue, published) == 1
 
 
+@pytest.mark.long
 def test_what_is_not_awaited_fails_the_attempt_and_is_logged(own: Start, queue: Queue) -> None:
     daemon = own({"job": "own:forget", "step": "own:forget_step"})
 
@@ -277,6 +284,7 @@ def test_a_role_without_the_right_is_told_which_it_needs(own: Start, queue: Queu
         queue.conn.execute("DROP OWNED BY app; DROP ROLE app")
 
 
+@pytest.mark.long
 def test_a_child_process_completes_on_its_own_connection(own: Start, queue: Queue) -> None:
     queue.policy("job", max_attempts=3, backoff='{"kind": "none"}')
     daemon = own({"job": {"handler": "own:in_child", "isolation": "process"}})
@@ -293,6 +301,7 @@ def test_a_child_process_completes_on_its_own_connection(own: Start, queue: Queu
     assert daemon.events("message.lock_lost") == []
 
 
+@pytest.mark.long
 def test_a_batch_is_completed_with_its_effects(own: Start, queue: Queue, journal: Journal) -> None:
     policy = {"handler": "own:batch", "batch_size": 3, "batch_timeout": "60s"}
     own({"job": policy})
@@ -308,6 +317,7 @@ def test_a_batch_is_completed_with_its_effects(own: Start, queue: Queue, journal
     assert [effects(queue, each) for each in (one, two, three)] == [1, 0, 1]
 
 
+@pytest.mark.long
 def test_a_batch_that_was_not_committed_has_failed(own: Start, queue: Queue) -> None:
     own({"job": {"handler": "own:batch", "batch_size": 2, "batch_timeout": "60s"}})
 

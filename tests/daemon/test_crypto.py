@@ -181,6 +181,7 @@ def test_a_message_whose_key_is_missing_waits_for_it_and_uses_no_attempt(
     assert {eventually(lambda each=each: queue.archived(each)).result for each in waiting} == {"success"}
 
 
+@pytest.mark.long
 def test_a_message_waits_for_the_key_of_a_step_and_the_step_does_not_run_again(
     work: Start, queue: Queue, database: Database, journal: Journal, old: Cipher
 ) -> None:
@@ -203,6 +204,7 @@ def test_a_message_waits_for_the_key_of_a_step_and_the_step_does_not_run_again(
     assert not journal.entries("charged")
 
 
+@pytest.mark.long
 def test_a_handler_gets_the_outputs_of_its_predecessors_decrypted_and_waits_for_their_key(
     work: Start, queue: Queue, database: Database, journal: Journal, old: Cipher
 ) -> None:

@@ -35,6 +35,7 @@ def proxy(database: Database) -> Iterator[Proxy]:
     proxy.close()
 
 
+@pytest.mark.long
 def test_messages_of_a_claim_whose_answer_was_lost_are_released(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_settle_whose_answer_was_lost_is_repeated_and_counted_once(
     assert daemon.events("message.lock_lost") == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_connections_that_died_silently_are_detected_within_half_a_minute(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy
@@ -140,6 +142,7 @@ def test_connections_that_died_silently_are_detected_within_half_a_minute(
     assert eventually(lambda: queue.archived(held), within_s=60).attempts == 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_settle_under_way_on_a_dead_connection_is_not_awaited_much_longer(
     start: Start, queue: Queue, journal: Journal, proxy: Proxy, database: Database
@@ -166,6 +169,7 @@ def through_the_proxy(proxy: Proxy) -> connecting.Database:
     return connecting.Database(config.DatabaseSettings(dsn=proxy.dsn, connect_timeout=timedelta(seconds=2)), "w")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_listener_on_a_connection_that_died_after_the_login_reconnects(
     through_the_proxy: connecting.Database, proxy: Proxy
@@ -184,6 +188,7 @@ def test_a_listener_on_a_connection_that_died_after_the_login_reconnects(
     assert asyncio.run(listen_again())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_completion_before_its_handler_does_not_wait_for_a_dead_connection(
     through_the_proxy: connecting.Database, proxy: Proxy, queue: Queue, monkeypatch: pytest.MonkeyPatch

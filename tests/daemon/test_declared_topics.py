@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.daemon.process import HANDLERS, Daemon, Fleet, Journal, until_armed
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -27,6 +29,7 @@ def test_a_daemon_works_the_topics_of_its_modules_by_their_policies(
     assert queue.value("SELECT max_attempts FROM messages.topic WHERE topic = 'orders.created'") == 4
 
 
+@pytest.mark.long
 def test_they_run_in_children_and_in_batches(start: Start, queue: Queue, journal: Journal) -> None:
     start({}, sections=DECLARED)
 
@@ -45,6 +48,7 @@ def test_the_file_may_name_another_handler(start: Start, queue: Queue, journal: 
     assert not journal.entries("created")
 
 
+@pytest.mark.long
 def test_a_flag_names_the_modules_of_all_processes_and_lasts_over_a_reload(
     fleet: Fleet, database: Database, queue: Queue, journal: Journal
 ) -> None:

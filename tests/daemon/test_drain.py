@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.daemon.process import Daemon, Fleet, Journal
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
@@ -12,6 +14,7 @@ from tests.sql.queue import Queue, Row
 Start = Callable[..., Daemon]
 
 
+@pytest.mark.long
 def test_a_drain_lets_running_handlers_end_claims_no_more_and_exits_with_0(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
@@ -30,6 +33,7 @@ def test_a_drain_lets_running_handlers_end_claims_no_more_and_exits_with_0(
     assert queue.message(late).attempts == 0
 
 
+@pytest.mark.long
 def test_a_drain_of_a_supervisor_drains_all_its_processes(fleet: Fleet, database: Database, queue: Queue) -> None:
     daemon = fleet.launch({"job": "holding:hold"}, dsn=database.dsn, processes=2, concurrency=1)
     workers = eventually(lambda: _both(queue))

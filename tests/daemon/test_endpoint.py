@@ -51,6 +51,7 @@ def fleet_of(database: Database) -> str:
     return asyncio.run(read())
 
 
+@pytest.mark.long
 def test_a_working_daemon_serves_metrics_that_prometheus_accepts(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_working_daemon_serves_metrics_that_prometheus_accepts(
     assert endpoint.status("/") == 404
 
 
+@pytest.mark.long
 def test_livez_fails_while_a_handler_blocks_the_event_loop(start: Start, queue: Queue, journal: Journal) -> None:
     sections = {"metrics": {"listen": "127.0.0.1:0", "liveness_timeout": "1s"}}
     daemon = start({"job": "hostile:block_until_gate"}, sections=sections)
@@ -173,6 +175,7 @@ def two_ports() -> Iterator[int]:
                 return
 
 
+@pytest.mark.long
 def test_each_process_has_the_port_after_that_of_the_process_before(
     fleet: Fleet, database: Database, queue: Queue, two_ports: int
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from psycopg.types.json import Jsonb
 
 from tests.daemon.process import HANDLERS, Daemon, Fleet, Journal
@@ -85,6 +86,7 @@ def test_a_hook_that_fails_is_logged_and_the_others_are_called(start: Start, que
     assert eventually(lambda: queue.archived(published)).result == "failed"
 
 
+@pytest.mark.long
 def test_the_daemon_waits_for_hooks_when_it_stops(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": "hooks:fail"}, sections=hooks(on_failure="slow"))
     published = [queue.publish("job") for _ in range(3)]

@@ -16,6 +16,7 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 
+@pytest.mark.long
 def test_a_handler_that_blocks_the_event_loop_is_logged_and_costs_no_other_message_its_lock(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
@@ -53,6 +54,7 @@ def test_a_handler_that_runs_longer_than_its_timeout_ends_as_an_expired_lock(
     journal.entry("start", queue.publish("fine"))
 
 
+@pytest.mark.long
 def test_a_message_that_waits_for_a_thread_does_not_use_up_its_timeout(
     start: Start, queue: Queue, journal: Journal
 ) -> None:

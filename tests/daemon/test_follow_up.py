@@ -89,6 +89,7 @@ def test_a_child_has_no_connection_to_publish_on(work: Callable[..., Any], queue
 FORGETFUL = ("forgets", "keeps_it", "returns_it", "forgets_in_transaction", "forgets_in_batch", "forgets_in_child")
 
 
+@pytest.mark.long
 def test_a_publish_that_is_not_awaited_fails_the_attempt_and_is_logged(start: Start, queue: Queue) -> None:
     kinds = {
         "forgets_in_batch": {"batch_size": 10},

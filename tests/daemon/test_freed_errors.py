@@ -52,6 +52,7 @@ def test_what_a_handler_held_is_freed(start: Start, queue: Queue, around: dict[s
     assert left == {kind: {"held": 1, "still there": 0} for kind in HANDLERS_OF_KINDS}
 
 
+@pytest.mark.long
 def test_what_a_handler_held_that_ran_out_of_time_is_freed(start: Start, queue: Queue) -> None:
     queue.policy("job", timeout="1 s")
     start({"job": "freeing:until_its_timeout"}, sections=sections(**AROUND))

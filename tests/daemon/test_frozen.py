@@ -28,6 +28,7 @@ def frozen(start: Start, queue: Queue, journal: Journal, request: pytest.Fixture
     daemon.send(signal.SIGCONT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("frozen", ["holding:hold"], indirect=True)
 def test_a_handler_is_cancelled_when_its_frozen_daemon_resumes_and_the_second_result_counts(
     frozen: Daemon, start: Start, queue: Queue, journal: Journal
@@ -47,6 +48,7 @@ def test_a_handler_is_cancelled_when_its_frozen_daemon_resumes_and_the_second_re
     assert f":{second.pid}:" in archived.handled_by
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("frozen", ["holding:hold_in_thread"], indirect=True)
 def test_the_late_result_of_a_handler_that_cannot_be_cancelled_is_refused(
     frozen: Daemon, start: Start, queue: Queue, journal: Journal

@@ -146,6 +146,7 @@ def test_a_signal_lets_all_handlers_end_whichever_processes_it_reaches(
     assert harm(daemon) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("send", "processes"), RELOADS)
 def test_sighup_reloads_and_the_stop_after_it_is_no_second_signal(
@@ -209,6 +210,7 @@ def test_a_terminal_that_sends_ctrl_c_or_is_closed_lets_all_handlers_end(
     assert harm(daemon) == []
 
 
+@pytest.mark.long
 def test_a_daemon_that_nohup_has_started_outlives_its_terminal_and_still_reloads(
     fleet: Fleet, database: Database, terminal: Terminal
 ) -> None:
@@ -228,6 +230,7 @@ def test_a_daemon_that_nohup_has_started_outlives_its_terminal_and_still_reloads
     assert daemon.alive
 
 
+@pytest.mark.long
 def test_a_second_signal_to_the_group_ends_all_processes_at_once(
     fleet: Fleet, database: Database, queue: Queue, journal: Journal
 ) -> None:
@@ -243,6 +246,7 @@ def test_a_second_signal_to_the_group_ends_all_processes_at_once(
     assert [queue.message(each).attempts for each in published] == [0, 0, 0]
 
 
+@pytest.mark.long
 def test_an_operator_who_drains_and_then_stops_the_service_interrupts_no_handler(
     fleet: Fleet, database: Database, queue: Queue, journal: Journal
 ) -> None:
@@ -259,6 +263,7 @@ def test_an_operator_who_drains_and_then_stops_the_service_interrupts_no_handler
     assert results(queue, published) == ALL_SUCCEEDED
 
 
+@pytest.mark.long
 def test_one_of_several_processes_that_is_signalled_alone_ends_in_order_and_is_replaced(
     fleet: Fleet, database: Database, queue: Queue, journal: Journal
 ) -> None:

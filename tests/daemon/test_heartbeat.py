@@ -15,6 +15,7 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("handler", ["holding:hold", "holding:hold_in_thread"])
 def test_a_handler_may_run_five_times_as_long_as_its_lock(
     start: Start, queue: Queue, journal: Journal, handler: str
@@ -32,6 +33,7 @@ def test_a_handler_may_run_five_times_as_long_as_its_lock(
     assert (archived.result, archived.attempts) == ("success", 1)
 
 
+@pytest.mark.long
 def test_a_message_that_waits_for_a_slot_keeps_its_lock(start: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("job", lock_duration="1 s", max_attempts=5)
     daemon = start({"job": "holding:hold"}, concurrency=1, prefetch=3, **LOCKS_ARE_NEVER_ENDED)
@@ -50,6 +52,7 @@ def test_a_message_that_waits_for_a_slot_keeps_its_lock(start: Start, queue: Que
 WAITS = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name LIKE %s"
 
 
+@pytest.mark.long
 def test_a_long_lock_on_the_table_delays_everything_and_costs_no_message_its_lock(
     start: Start, queue: Queue, journal: Journal
 ) -> None:

@@ -64,6 +64,7 @@ def beat(dsn: str, message: Message, until: Callable[[], object], lost: list[Mes
 STARTED = "SELECT messages.register_worker('w', 'host', 1, '1.0', ARRAY['job'], 10)"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("before", "holds"),
     [

@@ -14,6 +14,7 @@ Start = Callable[..., Daemon]
 pytestmark = pytest.mark.executed
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_idle_daemon_uses_less_than_one_percent_of_a_core_and_80_megabytes(start: Start, queue: Queue) -> None:
     daemon = start({"job": "work:echo"}, poll_interval="5s", maintenance_interval="5s", degraded_poll_interval="1s")

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 
+import pytest
 from psycopg.types.json import Jsonb
 
 from tests.daemon.endpoint import ANY_PORT, Endpoint
@@ -44,6 +45,7 @@ def test_a_child_that_dies_fails_its_message_and_the_others_continue(
     assert eventually(lambda: queue.archived(other)).result == "success"
 
 
+@pytest.mark.long
 def test_children_that_die_while_idle_are_replaced(start: Start, queue: Queue) -> None:
     start({"job": apart("hostile:leak")})
     first = queue.publish("job")
@@ -58,6 +60,7 @@ def test_children_that_die_while_idle_are_replaced(start: Start, queue: Queue) -
     assert archived.output != child
 
 
+@pytest.mark.long
 def test_a_message_whose_child_dies_before_it_reports_the_start_fails_with_that_error(
     start: Start, queue: Queue
 ) -> None:
@@ -80,6 +83,7 @@ def test_a_message_whose_child_dies_before_it_reports_the_start_fails_with_that_
     assert eventually(lambda: queue.archived(third)).result == "success"
 
 
+@pytest.mark.long
 def test_a_child_is_replaced_after_a_thousand_messages(start: Start, queue: Queue) -> None:
     start({"job": apart("hostile:leak")}, concurrency=100)
 
@@ -90,6 +94,7 @@ def test_a_child_is_replaced_after_a_thousand_messages(start: Start, queue: Queu
     assert len(children) == 2
 
 
+@pytest.mark.long
 def test_a_handler_that_cannot_be_imported_in_its_child_fails_only_its_messages(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
@@ -106,6 +111,7 @@ def test_a_handler_that_cannot_be_imported_in_its_child_fails_only_its_messages(
     assert daemon.stop() == 0
 
 
+@pytest.mark.long
 def test_a_cancelled_message_ends_its_child(start: Start, queue: Queue, journal: Journal) -> None:
     start({"job": apart("holding:hold_in_process")})
     published = queue.publish("job")
@@ -117,6 +123,7 @@ def test_a_cancelled_message_ends_its_child(start: Start, queue: Queue, journal:
     assert queue.archived(published).result == "cancelled"
 
 
+@pytest.mark.long
 def test_a_process_that_a_handler_forks_exits_with_its_own_code(start: Start, queue: Queue) -> None:
     start({"job": apart("hostile:fork_and_leave")})
 

@@ -74,6 +74,7 @@ def test_sys_exit_in_a_task_of_a_handler_is_logged_and_drains_the_daemon_as_a_fa
     assert queue.value("SELECT count(*) FROM messages.worker") == 0
 
 
+@pytest.mark.long
 def test_a_handler_that_exits_in_its_own_process_fails_only_its_message(start: Start, queue: Queue) -> None:
     names = ("cancel_itself", "cancel_everything", "exit_in_a_task")
     daemon = start({"job": {"handler": "leaving:leave_by", "isolation": "process", "concurrency": 1}})
@@ -102,6 +103,7 @@ def leave_much(queue: Queue, journal: Journal) -> list[int]:
     return waiting
 
 
+@pytest.mark.long
 def test_a_task_that_a_handler_left_behind_does_not_delay_the_stop(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_task_that_a_handler_left_behind_does_not_delay_the_stop(
     assert {(queue.message(each).attempts, queue.message(each).claim_id) for each in waiting} == {(0, None)}
 
 
+@pytest.mark.long
 def test_a_task_that_a_handler_left_behind_does_not_delay_a_reload(
     start: Start, queue: Queue, journal: Journal
 ) -> None:

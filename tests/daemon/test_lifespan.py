@@ -49,6 +49,7 @@ def test_handlers_share_what_it_yields_and_it_ends_with_the_daemon(
     assert len(journal.entries("opened")) == len(journal.entries("closed")) == len(opened)
 
 
+@pytest.mark.long
 def test_the_lifespan_of_a_child_that_replaced_a_dead_one_ends_with_the_daemon(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
@@ -81,6 +82,7 @@ def test_it_ends_after_the_last_handler(start: Start, queue: Queue, journal: Jou
     assert [e["what"] for e in journal.entries()] == ["opened", "start", "handler ended", "closed"]
 
 
+@pytest.mark.long
 def test_it_is_opened_again_by_a_reload(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": "lifespans:on_the_loop"}, sections=handlers("lifespan"))
 
@@ -120,6 +122,7 @@ def test_a_signal_stops_a_start_that_hangs(fleet: Fleet, database: Database, jou
     assert daemon.stop(within_s=20) == 0
 
 
+@pytest.mark.long
 def test_an_end_that_hangs_is_given_up_after_the_shutdown_timeout(start: Start) -> None:
     daemon = start({"job": "lifespans:in_thread"}, sections=handlers("hanging_at_end"), shutdown_timeout="1s")
 
@@ -139,6 +142,7 @@ def test_a_lifespan_that_breaks_stops_the_daemon(start: Start, queue: Queue) -> 
     assert "redis is gone" in daemon.event("lifespan.failed")["exception"]
 
 
+@pytest.mark.long
 def test_a_child_whose_lifespan_fails_fails_the_attempt_and_the_next_one_tries_again(
     start: Start, queue: Queue
 ) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from psycopg.types.json import Jsonb
 
 from tests.daemon.process import Daemon, Journal
@@ -94,6 +95,7 @@ def test_a_cancelled_handler_is_logged_as_cancelled(start: Start, queue: Queue, 
     assert not daemon.events("message.lock_lost")
 
 
+@pytest.mark.long
 def test_a_handler_that_blocks_the_event_loop_is_named(start: Start, queue: Queue) -> None:
     daemon = start({"job": "speaking:block"})
 

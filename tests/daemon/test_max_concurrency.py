@@ -32,6 +32,7 @@ def test_two_daemons_never_exceed_the_limit_and_use_nine_tenths_of_it(
     assert runs.share_used(limit) >= 0.9
 
 
+@pytest.mark.long
 def test_one_limit_covers_messages_with_and_without_a_channel_of_its_topic_only(
     two_daemons: Daemons, queue: Queue, runs: Runs
 ) -> None:

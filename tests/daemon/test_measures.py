@@ -44,6 +44,7 @@ def results(queue: Queue) -> dict[str, dict[str, int]]:
     }
 
 
+@pytest.mark.long
 def test_each_attempt_is_counted_once_however_it_runs_and_ends(start: Start, queue: Queue, journal: Journal) -> None:
     queue.conn.execute("CREATE TABLE effect (message_id bigint)")
     for topic in ("loop", "thread"):
@@ -174,6 +175,7 @@ def test_a_refused_report_costs_no_worker_heartbeat(database: Database, queue: Q
     assert results(queue) == {}
 
 
+@pytest.mark.long
 def test_locked_rows_delay_a_report_and_no_worker_heartbeat(
     database: Database, queue: Queue, often: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

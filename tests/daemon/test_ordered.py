@@ -41,6 +41,7 @@ def test_two_daemons_process_each_channel_in_order_and_all_channels_in_parallel(
     assert min(runs.share_used(1, channel) for channel in "abcd") >= 0.9
 
 
+@pytest.mark.long
 def test_a_message_in_backoff_runs_before_the_next_of_its_channel(
     two_daemons: Daemons, queue: Queue, runs: Runs
 ) -> None:

@@ -106,6 +106,7 @@ def terminate_backends_under_load(queue: Queue, publisher: Publisher) -> None:
         eventually(lambda: queue.conn.execute(terminate).rowcount)
 
 
+@pytest.mark.long
 def test_backends_that_are_terminated_repeatedly_cost_only_time(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
@@ -118,6 +119,7 @@ def test_backends_that_are_terminated_repeatedly_cost_only_time(
     assert daemon.alive
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("handler", ["effects:store", "effects:store_in_thread"])
 def test_effects_in_a_transaction_happen_once_however_often_backends_are_terminated(
     start: Start, queue: Queue, database: Database, handler: str

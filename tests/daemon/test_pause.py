@@ -94,6 +94,7 @@ def test_a_paused_channel_delays_no_other(daemons: list[Daemon], queue: Queue, j
     assert journal.entry("start", held)["at"] - resumed_at < AT_ONCE_S
 
 
+@pytest.mark.long
 def test_all_topics_can_be_paused_at_once(daemons: list[Daemon], queue: Queue, journal: Journal) -> None:
     queue.call("pause", "*", "maintenance")
 
@@ -120,6 +121,7 @@ def test_a_pause_with_an_end_expires_while_all_daemons_sleep(
     assert -0.1 < late < AT_ONCE_S
 
 
+@pytest.mark.long
 def test_a_pause_that_is_removed_in_the_table_is_notified(
     daemons: list[Daemon], queue: Queue, journal: Journal
 ) -> None:

@@ -46,6 +46,7 @@ def pooler(database: Database) -> Iterator[pgbouncer.Pgbouncer]:
         yield pooler
 
 
+@pytest.mark.long
 def test_a_daemon_with_a_direct_listener_connection_works_through_a_pooler(
     start: Start, pooled: str, database: Database, queue: Queue, journal: Journal
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_daemon_with_a_direct_listener_connection_works_through_a_pooler(
     assert daemon.stop() == 0
 
 
+@pytest.mark.long
 def test_a_listener_behind_the_pooler_is_detected_and_messages_are_polled(
     fleet: Fleet, pooled: str, queue: Queue, journal: Journal
 ) -> None:
@@ -165,6 +167,7 @@ def test_a_pooler_that_is_restarted_and_reloaded_costs_no_message(
     assert queue.rows(ENDS_PER_TOPIC) == [("job", "success", 400, 1)]
 
 
+@pytest.mark.long
 def test_a_daemon_receives_notifications_through_a_pooler_in_session_mode(
     fleet: Fleet, pooler: pgbouncer.Pgbouncer, queue: Queue
 ) -> None:
@@ -176,6 +179,7 @@ def test_a_daemon_receives_notifications_through_a_pooler_in_session_mode(
     assert daemon.events("listener.degraded") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["run", "schedule list"])
 def test_a_pooler_in_statement_mode_is_refused_with_the_fix(
     tmp_path: Path, pooler: pgbouncer.Pgbouncer, command: str

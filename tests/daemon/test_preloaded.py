@@ -61,6 +61,7 @@ def fork(program: Path, env: dict[str, str], *arguments: str) -> Forked:
     return Forked(program, *arguments, cwd=program.parent, env=env, log=program.parent.parent / "log")
 
 
+@pytest.mark.long
 def test_it_sees_what_one_sees_that_was_started_by_its_command_line(program: Path, env: dict[str, str]) -> None:
     log = program.parent.parent / "log"
     with log.open("ab") as output:
@@ -83,6 +84,7 @@ def test_it_sees_what_one_sees_that_was_started_by_its_command_line(program: Pat
     assert forked == code == 7
 
 
+@pytest.mark.long
 def test_a_fork_that_is_killed_says_so_and_its_siblings_continue(
     program: Path, env: dict[str, str], eventually: Any
 ) -> None:

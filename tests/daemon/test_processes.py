@@ -30,6 +30,7 @@ def pids(queue: Queue) -> set[int]:
     return {row.pid for row in queue.rows("SELECT pid FROM messages.worker")}
 
 
+@pytest.mark.long
 @pytest.mark.executed
 def test_all_processes_work_and_all_stop(pair: Daemon, queue: Queue, journal: Journal) -> None:
     working = pids(queue)
@@ -45,6 +46,7 @@ def test_all_processes_work_and_all_stop(pair: Daemon, queue: Queue, journal: Jo
     assert queue.ids() == []
 
 
+@pytest.mark.long
 def test_a_process_that_dies_is_restarted_and_the_others_continue(pair: Daemon, queue: Queue, journal: Journal) -> None:
     queue.publish("job")
     busy = journal.entry("start")["pid"]
@@ -58,6 +60,7 @@ def test_a_process_that_dies_is_restarted_and_the_others_continue(pair: Daemon, 
     assert journal.entry("end")["pid"] == busy
 
 
+@pytest.mark.long
 def test_processes_end_with_their_supervisor_and_lose_nothing(pair: Daemon, queue: Queue, journal: Journal) -> None:
     published = queue.publish("job")
     journal.entry("start")
@@ -70,6 +73,7 @@ def test_processes_end_with_their_supervisor_and_lose_nothing(pair: Daemon, queu
     assert queue.archived(published).result == "success"
 
 
+@pytest.mark.long
 def test_a_stop_during_the_start_of_the_processes_ends_them_in_order(
     fleet: Fleet, database: Database, journal: Journal
 ) -> None:
@@ -84,6 +88,7 @@ def running(pids: list[int]) -> list[int]:
     return [pid for pid in pids if lives(pid)]
 
 
+@pytest.mark.long
 def test_processes_whose_supervisor_is_killed_during_their_start_end(
     fleet: Fleet, database: Database, queue: Queue
 ) -> None:

@@ -40,6 +40,7 @@ def test_progress_is_visible_while_the_handler_runs_and_the_last_value_remains(
     assert (ended.result, ended.progress) == ("success", {"done": 100, "total": 100, "unit": "rows"})
 
 
+@pytest.mark.long
 @everywhere
 def test_the_last_of_several_quick_reports_is_written_without_waiting_for_the_end(
     start: Start, queue: Queue, journal: Journal, where: str
@@ -50,6 +51,7 @@ def test_the_last_of_several_quick_reports_is_written_without_waiting_for_the_en
     eventually(lambda: progress(queue, published) == {"done": 500})
 
 
+@pytest.mark.long
 def test_a_handler_that_reports_continuously_is_written_about_once_a_second(
     start: Start, queue: Queue, journal: Journal
 ) -> None:

@@ -86,6 +86,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.long
 def test_a_return_value_that_is_surely_a_mistake_is_no_success(start: Start, queue: Queue) -> None:
     child = {"handler": "hostile:err_in_a_child", "isolation": "process", "concurrency": 1}
     daemon = start({"loop": "hostile:err", "thread": "hostile:err_in_thread", "child": child})
@@ -163,6 +164,7 @@ def test_a_message_that_cannot_be_settled_at_all_is_given_up_and_the_others_cont
     assert daemon.stop() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("bound", "is_doubtful"), [("TURN_TIMEOUT_S", False), ("SUSPECT_TURN_TIMEOUT_S", True)])
 def test_a_single_settle_that_waits_too_long_is_requeued_with_all_behind_it(
     database: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, bound: str, is_doubtful: bool

@@ -21,6 +21,7 @@ def settings(database: Database, **topics: str) -> dict[str, Any]:
     return {"database": {"dsn": database.dsn}, "topics": topics}
 
 
+@pytest.mark.long
 def test_the_new_configuration_applies_in_the_same_process_after_running_handlers_end(
     start: Start, database: Database, queue: Queue, journal: Journal
 ) -> None:
@@ -60,6 +61,7 @@ def test_an_invalid_configuration_is_refused_and_the_old_one_remains(
     assert journal.entry("start", queue.publish("job"))["pid"] == daemon.pid
 
 
+@pytest.mark.long
 def test_a_changed_handler_module_is_imported_again(
     start: Start, queue: Queue, journal: Journal, tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_change_restarts_it_in_the_same_process_and_every_message_is_logged(
     assert development.process.wait(30) == 0
 
 
+@pytest.mark.long
 def test_a_broken_change_is_reported_and_the_old_handlers_go_on(development: Development, queue: Queue) -> None:
     development.write("shop.py", returning(1))
     development.start()
@@ -97,6 +98,7 @@ def test_a_broken_change_is_reported_and_the_old_handlers_go_on(development: Dev
     assert eventually(lambda: queue.archived(published), 60).output == 1
 
 
+@pytest.mark.long
 def test_a_broken_start_waits_for_a_change(development: Development, queue: Queue) -> None:
     development.write("shop.py", "import nothing_of_that_name\n")
     development.start()
@@ -144,6 +146,7 @@ async def lifespan():
 """
 
 
+@pytest.mark.long
 def test_one_whose_lifespan_failed_later_waits_longer_than_a_stop_may_take(
     development: Development, database: Database, queue: Queue
 ) -> None:
@@ -161,6 +164,7 @@ def test_one_whose_lifespan_failed_later_waits_longer_than_a_stop_may_take(
     assert eventually(lambda: queue.archived(published), 60).output == 4
 
 
+@pytest.mark.long
 def test_a_file_of_configuration_elsewhere_is_corrected_twice(
     development: Development, queue: Queue, database: Database
 ) -> None:
@@ -185,6 +189,7 @@ def test_a_file_of_configuration_elsewhere_is_corrected_twice(
     assert eventually(lambda: queue.archived(published), 60).output == 5
 
 
+@pytest.mark.long
 def test_a_handler_that_runs_does_not_hold_up_the_restart(development: Development, queue: Queue) -> None:
     development.write("shop.py", "import asyncio\nasync def work(payload):\n    await asyncio.sleep(3600)\n")
     development.start()

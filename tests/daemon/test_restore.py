@@ -50,6 +50,7 @@ def ids(conn: psycopg.Connection[Any]) -> list[int]:
     return [found for (found,) in conn.execute(EVERYWHERE)]
 
 
+@pytest.mark.long
 def test_a_queue_that_was_dumped_during_work_continues_where_it_is_restored(
     queue: Queue,
     database: Database,

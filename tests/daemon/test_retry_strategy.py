@@ -124,6 +124,7 @@ def test_a_strategy_that_fails_is_logged_and_the_topics_backoff_applies(
     assert 3000 < retried.waits_s <= 3600
 
 
+@pytest.mark.long
 def test_a_child_that_dies_asks_the_strategy(run: Callable[..., Daemon], queue: Queue, journal: Journal) -> None:
     run("process", "None")
     published = queue.publish("job", payload={"then": "die"})

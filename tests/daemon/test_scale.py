@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
@@ -11,6 +13,7 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 
+@pytest.mark.long
 def test_a_worker_runs_as_many_handlers_as_it_is_scaled_to(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": "holding:hold"}, concurrency=1)
     (worker,) = eventually(lambda: queue.rows("SELECT name FROM messages.worker"))
@@ -29,6 +32,7 @@ def test_a_worker_runs_as_many_handlers_as_it_is_scaled_to(start: Start, queue: 
     eventually(lambda: queue.ids() == [])
 
 
+@pytest.mark.long
 def test_a_drain_after_scaling_is_one_graceful_stop(start: Start, queue: Queue, journal: Journal) -> None:
     daemon = start({"job": "holding:hold"}, concurrency=1)
     (worker,) = eventually(lambda: queue.rows("SELECT name FROM messages.worker"))

@@ -40,6 +40,7 @@ def stop_schedules(queue: Queue) -> None:
     queue.rows("SELECT messages.pause_schedule(name) FROM messages.schedule")
 
 
+@pytest.mark.long
 def test_a_schedule_fires_at_its_time_by_a_timer_not_by_the_next_tick(start: Start, queue: Queue) -> None:
     start({"t": "work:echo"}, **ALONE)
 
@@ -82,6 +83,7 @@ def cron_in_thread(database: Database) -> Iterator[None]:
     thread.join()
 
 
+@pytest.mark.long
 def test_three_daemons_and_pg_crons_job_together_fire_every_tick_exactly_once(
     start: Start, queue: Queue, cron_in_thread: None
 ) -> None:
@@ -97,6 +99,7 @@ def test_three_daemons_and_pg_crons_job_together_fire_every_tick_exactly_once(
         assert_exactly_once(queue, name)
 
 
+@pytest.mark.long
 def test_no_tick_is_lost_or_fired_twice_while_daemons_are_killed_and_started(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
@@ -115,6 +118,7 @@ def test_no_tick_is_lost_or_fired_twice_while_daemons_are_killed_and_started(
     assert_exactly_once(queue, "s")
 
 
+@pytest.mark.long
 def test_a_schedule_that_fails_neither_delays_the_others_nor_keeps_the_daemon_busy(start: Start, queue: Queue) -> None:
     queue.schedule("bad", "1 second")
     queue.schedule("good", "1 second")

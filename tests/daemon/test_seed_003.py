@@ -59,6 +59,7 @@ def ended(queue: Queue, published: int) -> Any:
 # Every result of a message
 
 
+@pytest.mark.long
 def test_a_published_message_is_processed_and_archived_as_success(start: Start, queue: Queue, journal: Journal) -> None:
     start({"orders": "work:echo"})
 
@@ -211,6 +212,7 @@ def minute(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iter
     cron.remove(queue.conn)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.usefixtures("minute")
 @pytest.mark.slow

@@ -72,6 +72,7 @@ def test_the_configured_number_of_threads_work(start: Start, queue: Queue, journ
     assert _most_at_once(journal) == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("topic", "worker"),
     [("work:locked_now", {"concurrency": 2}), ({"handler": "work:locked_now", "concurrency": 2}, {"concurrency": 50})],
@@ -88,6 +89,7 @@ def test_without_prefetch_claimed_messages_never_exceed_the_limit_whatever_numbe
     assert queue.value("SELECT max(output::int) FROM messages.message_archive") <= 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("handler", ["holding:hold", "holding:hold_in_thread"])
 def test_what_a_worker_claimed_ahead_goes_to_others_when_its_handlers_become_slow(
     start: Start, queue: Queue, journal: Journal, handler: str

@@ -81,6 +81,7 @@ def test_a_daemon_works_and_stops_without_its_streams(
     assert queue.rows("SELECT DISTINCT result, error FROM messages.message_archive") == [("success", None)]
 
 
+@pytest.mark.long
 def test_a_web_server_works_and_stops_without_its_streams(database: Database, folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -88,6 +88,7 @@ def test_the_writes_of_a_step_in_its_own_transaction_happen_exactly_once(
     assert [step for step, _ in ran(journal, block)] == ["before", "inside", "insert", "inside", "insert", "after"]
 
 
+@pytest.mark.long
 def test_results_have_types_and_a_result_that_cannot_be_stored_names_the_reason(
     start: Start, queue: Queue, journal: Journal
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_handler_that_lost_the_message_saves_no_step(
     assert queue.value("SELECT count(*) FROM messages.step") == 0
 
 
+@pytest.mark.long
 def test_a_late_answer_does_not_run_a_step_that_another_worker_has_done(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_late_answer_does_not_run_a_step_that_another_worker_has_done(
         assert ran(journal, published) == [("first", 1), ("buy", 2)]
 
 
+@pytest.mark.long
 def test_message_show_lists_the_steps(start: Start, queue: Queue, database: Database) -> None:
     daemon = start({"job": "steps:die_between"})
     published = queue.publish("job")

@@ -71,6 +71,7 @@ def test_a_handler_sees_that_the_daemon_is_stopping(start: Start, queue: Queue, 
     assert queue.archived(published).result == "success"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("handler", ["hold", "hold_in_thread", "hold_stubbornly", "hold_in_process"])
 def test_a_handler_that_still_runs_when_the_drain_ends_is_stopped_and_released_with_its_attempt(
     start: Start, queue: Queue, journal: Journal, handler: str
@@ -171,6 +172,7 @@ def test_a_daemon_whose_start_waits_for_a_lock_stops_at_once(fleet: Fleet, datab
     assert daemon.events("daemon.stopped")
 
 
+@pytest.mark.long
 def test_a_start_that_waits_for_a_lock_continues_when_the_lock_is_released(fleet: Fleet, database: Database) -> None:
     with held_up(fleet, database) as daemon:
         daemon.event("loop.failed", loop="start")

@@ -49,6 +49,7 @@ def systemd(tmp_path: Path) -> Iterator[Ear]:
     ear.socket.close()
 
 
+@pytest.mark.long
 def test_systemd_is_notified_that_the_daemon_is_ready_alive_reloading_and_stopping(start: Start, systemd: Ear) -> None:
     daemon = start({"job": "work:echo"}, environ={"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "400000"})
 

@@ -219,6 +219,7 @@ def silent_collector() -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
+@pytest.mark.long
 def test_a_collector_that_never_answers_delays_neither_messages_nor_the_stop(
     start: Callable[..., Daemon], queue: Queue, silent_collector: str, eventually: Callable[..., Any]
 ) -> None:

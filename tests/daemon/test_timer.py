@@ -7,6 +7,8 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from tests.daemon.process import AT_ONCE_S, Daemon, Journal, now
 from tests.server.deadline import eventually
 from tests.sql.queue import Queue
@@ -45,6 +47,7 @@ def test_a_message_published_while_the_daemon_sleeps_and_due_before_the_poll_is_
     assert 0 <= late_s(queue, journal, published, due) < AT_ONCE_S
 
 
+@pytest.mark.long
 def test_a_message_due_after_the_next_poll_sends_no_notification_and_is_on_time(
     start: Start, queue: Queue, journal: Journal, listen: Callable[..., Any]
 ) -> None:
@@ -58,6 +61,7 @@ def test_a_message_due_after_the_next_poll_sends_no_notification_and_is_on_time(
     assert listener.received() == []
 
 
+@pytest.mark.long
 def test_retries_are_started_when_their_backoff_is_over(start: Start, queue: Queue, journal: Journal) -> None:
     queue.policy("job", max_attempts=4, backoff={"kind": "exponential", "base": "200 ms", "jitter": "0"})
     start({"job": "work:act"})
@@ -71,6 +75,7 @@ def test_retries_are_started_when_their_backoff_is_over(start: Start, queue: Que
     assert all(wanted <= each < wanted + AT_ONCE_S for each, wanted in zip(waited, (0.2, 0.4, 0.8), strict=True))
 
 
+@pytest.mark.long
 def test_a_due_message_that_another_session_has_locked_is_awaited_without_spinning(
     start: Start, queue: Queue, journal: Journal
 ) -> None:

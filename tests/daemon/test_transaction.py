@@ -133,6 +133,7 @@ def test_effects_of_a_daemon_killed_after_the_commit_remain(start: Start, queue:
     assert effects(queue, published) == 1
 
 
+@pytest.mark.long
 def test_a_handler_may_run_longer_than_its_lock_after_its_transaction(
     start: Start, queue: Queue, journal: Journal
 ) -> None:

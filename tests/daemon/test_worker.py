@@ -176,6 +176,7 @@ def test_a_block_that_is_cancelled_gives_messages_back(database: Database, db: p
     assert state_of(db, asyncio.run(main())) == (None, 0)
 
 
+@pytest.mark.long
 def test_two_workers_share_the_work_of_one_process(database: Database, db: psycopg.Connection[Any]) -> None:
     async def main() -> dict[str, int]:
         both = asyncio.Barrier(2)
@@ -234,6 +235,7 @@ def test_a_worker_runs_once_at_a_time(database: Database) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.long
 def test_a_drain_from_outside_ends_it(
     database: Database, db: psycopg.Connection[Any], eventually: Callable[..., Any]
 ) -> None:
@@ -242,6 +244,7 @@ def test_a_drain_from_outside_ends_it(
         eventually(lambda: not worker.is_running)
 
 
+@pytest.mark.long
 def test_a_stop_with_less_time_hastens_a_drain_from_outside(
     database: Database, db: psycopg.Connection[Any], eventually: Callable[..., Any]
 ) -> None:

@@ -50,6 +50,7 @@ if not os.fork():
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_demo_and_its_daemons_and_clears_the_database(
     demo: Callable[..., Demo],
@@ -88,6 +89,7 @@ def test_other_errors_of_hooks_are_printed(fails: str, error: str) -> None:
     assert "command.py" not in ended.stderr
 
 
+@pytest.mark.long
 def test_daemons_end_when_their_demo_is_killed_with_9(
     demo: Callable[..., Demo], pids: Callable[[int], list[int]], eventually: Callable[..., bool]
 ) -> None:
@@ -99,6 +101,7 @@ def test_daemons_end_when_their_demo_is_killed_with_9(
     assert eventually(lambda: not any(lives(pid) for pid in daemons))
 
 
+@pytest.mark.long
 def test_the_next_demo_starts_clean_after_a_killed_one(
     demo: Callable[..., Demo],
     empty_database: Database,
@@ -117,6 +120,7 @@ def test_the_next_demo_starts_clean_after_a_killed_one(
     assert schemas(empty_database.connect()) == []
 
 
+@pytest.mark.long
 def test_a_second_demo_on_the_same_database_is_refused(
     demo: Callable[..., Demo], pids: Callable[[int], list[int]], tmp_path: Path, empty_database: Database
 ) -> None:
@@ -131,6 +135,7 @@ def test_a_second_demo_on_the_same_database_is_refused(
     assert "a demo is running already" in second.stderr
 
 
+@pytest.mark.long
 def test_a_daemon_that_dies_ends_the_demo_with_the_end_of_its_log(
     demo: Callable[..., Demo], empty_database: Database, pids: Callable[[int], list[int]]
 ) -> None:
@@ -146,6 +151,7 @@ def test_a_daemon_that_dies_ends_the_demo_with_the_end_of_its_log(
     assert schemas(empty_database.connect()) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_keep_leaves_daemons_and_dashboard_running_until_they_are_stopped(
     demo: Callable[..., Demo],
@@ -177,6 +183,7 @@ def test_keep_leaves_daemons_and_dashboard_running_until_they_are_stopped(
     assert (again.returncode, again.stdout.split(maxsplit=1)[1]) == (0, "no demo was left running\n")
 
 
+@pytest.mark.long
 def test_an_unreachable_database_is_exit_code_69(tmp_path: Path) -> None:
     ended = run_demo(tmp_path, "--dsn", "host=127.0.0.1 port=1 user=unknown dbname=nothing")
 
@@ -185,6 +192,7 @@ def test_an_unreachable_database_is_exit_code_69(tmp_path: Path) -> None:
     assert len(ended.stderr.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_a_queue_that_the_demo_did_not_create_is_not_changed(tmp_path: Path, database: Database) -> None:
     conn = database.connect()
     message_id = publish(conn, "orders.created", {"id": 7})
@@ -196,6 +204,7 @@ def test_a_queue_that_the_demo_did_not_create_is_not_changed(tmp_path: Path, dat
     assert conn.execute("SELECT id FROM messages.message").fetchall() == [(message_id,)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [["--dir", "/does/not/exist"], ["--files", "0"], ["--dri", "/usr"]])
 def test_invalid_arguments_are_exit_code_2(tmp_path: Path, arguments: list[str]) -> None:
     ended = run_demo(tmp_path, *arguments)

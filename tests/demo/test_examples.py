@@ -80,6 +80,7 @@ def test_a_file_that_cannot_be_read_now_is_retried(files_module: ModuleType, tmp
         files_module.read_text(tmp_path / "nothing")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_examples_work_as_their_readme_describes(
     database: Database, tmp_path: Path, eventually: Callable[..., Any], daemon: Callable[..., None]

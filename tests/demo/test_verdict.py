@@ -14,6 +14,7 @@ from tests.server.postgres import Database
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_a_changed_digest_is_found_and_the_demo_exits_with_1(
     demo: Callable[..., Demo], empty_database: Database, eventually: Callable[..., int]
 ) -> None:

@@ -48,6 +48,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.long
 def test_the_installed_files_run(root: Path) -> None:
     program = root / "opt/pgrouse/venv/bin/pgrouse"
 

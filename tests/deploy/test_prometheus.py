@@ -41,6 +41,7 @@ def test_prometheus_accepts_the_rules_and_the_configuration() -> None:
     assert promtool("check", "config", "--syntax-only", ROOT / "deploy/prometheus/scrape.yaml") == ""
 
 
+@pytest.mark.long
 @needs_promtool
 def test_the_unit_tests_of_the_rules_pass() -> None:
     assert promtool("test", "rules", *UNIT_TESTS) == ""

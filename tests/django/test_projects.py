@@ -54,6 +54,7 @@ def test_of_the_shop(database: Database, arguments: tuple[str, ...]) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.long
 def test_the_shop_has_no_migration_left_to_make(database: Database) -> None:
     ended = run(SHOP, database, "manage.py", "makemigrations", "--check", "--dry-run")
 

@@ -156,6 +156,7 @@ def test_the_database_has_the_schema_at_its_first_start(conn: Connection) -> Non
     assert schema.migrate(conn, dry_run=True) == []
 
 
+@pytest.mark.long
 def test_the_ledger_equals_that_of_the_migrator(conn: Connection) -> None:
     ledger = conn.execute("SELECT kind, name, digest FROM messages.migration").fetchall()
     versions = conn.execute("SELECT DISTINCT version FROM messages.migration").fetchall()
@@ -164,6 +165,7 @@ def test_the_ledger_equals_that_of_the_migrator(conn: Connection) -> None:
     assert versions == [(docker("run", "--rm", "pgrouse", "--version").split()[-1],)]
 
 
+@pytest.mark.long
 def test_the_schema_equals_that_of_the_migrator_including_grants(stack: Stack, conn: Connection) -> None:
     conn.execute("CREATE DATABASE migrated")
     with stack.connect("migrated") as other:
@@ -266,6 +268,7 @@ def ask(container: str, dbname: str, sql: str) -> str:
     return docker("exec", "--env", f"PGDATABASE={dbname}", container, "psql", "-U", "postgres", "-qAtc", sql).strip()
 
 
+@pytest.mark.long
 def test_the_database_may_have_any_name(database: Callable[..., str]) -> None:
     dbname = 'it\'s = a \\ "näme" of 50%'
 
@@ -275,6 +278,7 @@ def test_the_database_may_have_any_name(database: Callable[..., str]) -> None:
     assert ask(container, dbname, "SELECT count(*), min(database) FROM cron.job") == f"2|{dbname}"
 
 
+@pytest.mark.long
 def test_without_installation_the_database_has_only_pg_cron(database: Callable[..., str]) -> None:
     container = database("-c", "fsync=off", POSTGRES_DB="elsewhere", PGROUSE_INSTALL="off")
 
@@ -283,6 +287,7 @@ def test_without_installation_the_database_has_only_pg_cron(database: Callable[.
     assert ask(container, "elsewhere", "SHOW fsync") == "off"
 
 
+@pytest.mark.long
 def test_the_password_of_the_daemon_may_be_in_a_file(database: Callable[..., str]) -> None:
     container = database(PGROUSE_WORKER_PASSWORD_FILE="/etc/hostname")
 

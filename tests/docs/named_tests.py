@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 
 from tests.docs.page import ROOT
 
@@ -17,3 +19,20 @@ def is_there(name: str) -> bool:
     path, _, function = name.partition("::")
     file = ROOT / "tests" / path
     return file.exists() and re.search(rf"^ *(async )?def {function}\(", file.read_text(), re.MULTILINE) is not None
+
+
+def is_long(name: str) -> bool:
+    """Return whether `./go test` without arguments leaves the test out: it, its class or its file is marked `long`. A case alone may be."""
+    path, _, function = name.partition("::")
+    tree = ast.parse((ROOT / "tests" / path).read_text())
+    return any(re.search(r"\bmark\.long\b", ast.unparse(mark)) for mark in _marks(tree, function))
+
+
+def _marks(tree: ast.Module, function: str) -> Iterator[ast.expr]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == function:
+            yield from (each for each in node.decorator_list if "parametrize" not in ast.unparse(each))
+        if isinstance(node, ast.ClassDef) and any(getattr(each, "name", "") == function for each in node.body):
+            yield from node.decorator_list
+        if isinstance(node, ast.Assign) and "pytestmark" in ast.unparse(node.targets[0]):
+            yield node.value

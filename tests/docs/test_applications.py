@@ -30,6 +30,7 @@ WITHOUT = [f"-pno:{name}" for name in ("cacheprovider", "schemathesis", "django"
 VARIES = ((r"-{3,}", "-"), (r" +", " "))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # a registry may be slow
 @pytest.mark.parametrize("page", [PUBLISHING, EXACTLY_ONCE], ids=["publishing", "exactly once"])
@@ -61,6 +62,7 @@ def test_the_examples_of_testing_run(run_page: RunPage) -> None:
     run_page(TESTING, 4)
 
 
+@pytest.mark.long
 def test_the_test_with_fixtures_passes(database: Database, tmp_path: Path) -> None:
     [block] = [block for block in TESTING.section("Fixtures for pytest").blocks if block.kind == "python"]
     (tmp_path / "test_points.py").write_text(block.text)

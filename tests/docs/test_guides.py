@@ -126,6 +126,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fresh_environment(tmp_path_factory.mktemp("reader"), PAGE)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # a registry may be slow
 @pytest.mark.parametrize("title", [FAN_OUT, CRM, TAKE, SEND, MORNING, HOURS])

@@ -38,6 +38,7 @@ def site(database: Database) -> Iterator[Site]:
     site.stop()
 
 
+@pytest.mark.long
 def test_every_example_returns_the_answer_on_the_page(site: Site, tmp_path: Path) -> None:
     token = site.token("viewer", "publisher", "worker", "operator")
     (tmp_path / "curl").write_text(CURL.format(python=sys.executable))

@@ -93,6 +93,7 @@ def test_the_job_of_procrastinate_runs(database: Database) -> None:
     assert mail.sent == SENT
 
 
+@pytest.mark.long
 def test_the_job_of_pgqueuer_runs(database: Database) -> None:
     mail = AsyncMail()
 

@@ -25,6 +25,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built / "html"
 
 
+@pytest.mark.long
 def test_links_that_lead_nowhere_fail_the_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,6 +61,7 @@ def test_the_list_of_decisions_has_the_title_of_each() -> None:
     assert [name for _, name, _ in listed] == sorted(titles)
 
 
+@pytest.mark.long
 def test_no_link_of_the_site_leads_to_a_folder_without_a_page(site: Path) -> None:
     pages = {str(page.parent.relative_to(site)) for page in site.rglob("index.html")}
     links = {

@@ -32,6 +32,7 @@ def test_all_faults_together_lose_nothing_and_end_nothing_twice(new_system: NewS
     assert not report.findings, f"PGROUSE_FAULTS_SEED={SEED}\n{report}"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_without_a_daemon_workers_over_http_lose_nothing_and_end_nothing_twice(new_system: NewScene) -> None:

@@ -53,6 +53,7 @@ def test_the_protocol_holds_in_every_state(model: str, tmp_path: Path) -> None:
     assert never_reached(report) <= {"-end-"}, "an unreached part of the model proves nothing"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "variant",
     [

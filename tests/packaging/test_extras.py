@@ -53,6 +53,7 @@ for module in modules:
 JOBS = {name: target.partition(":")[0] for name, (target, _) in pipeline.JOBS.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("extra", "modules"),
     [("spark", [module for name, module in JOBS.items() if name != "report"]), ("report", [JOBS["report"]])],

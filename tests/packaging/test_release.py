@@ -64,6 +64,7 @@ def test_every_extra_is_tried() -> None:
     assert set(release.EXTRAS) == set(project["optional-dependencies"])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_same_commit_gives_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
@@ -89,6 +90,7 @@ def small_project(folder: Path) -> Iterator[Path]:
     yield folder
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_readme_that_an_index_cannot_show_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "DIST", tmp_path / "dist")

@@ -76,6 +76,7 @@ def test_the_wheel_has_all_scripts_of_the_checkout(installed: Path, editable: Pa
     assert from_wheel["root"].startswith(str(installed))
 
 
+@pytest.mark.long
 def test_a_base_install_is_small(installed: Path) -> None:
     """And its bytecode with it. The largest parts that are left are libpq with its libraries, and pydantic."""
     [packages] = installed.glob("lib/python3*/site-packages")

@@ -266,6 +266,7 @@ def test_all_slices_of_a_read_have_few_texts_whatever_their_values(database: Dat
     assert not any(topic in text for topic in ("t0", "t300") for text in texts)
 
 
+@pytest.mark.long
 def test_a_read_adds_few_entries_to_pg_stat_statements_and_a_second_one_adds_none(private_server: Postgres) -> None:
     with private_server.admin() as conn:
         loaded = conn.execute("SHOW shared_preload_libraries").fetchone()[0].split(",")  # type: ignore[index]

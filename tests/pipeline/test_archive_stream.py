@@ -145,6 +145,7 @@ def test_skipped_rows_are_not_read_at_every_poll(database: Database, queue: Queu
     assert read(reader, start, reader.latestOffset(start, MANY)) == [2001]
 
 
+@pytest.mark.long
 def test_a_query_survives_a_restart_of_the_server_on_the_driver_and_in_its_tasks(private_server: Postgres) -> None:
     with private_server.admin() as conn:
         migrate(conn)

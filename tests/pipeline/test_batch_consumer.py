@@ -142,6 +142,7 @@ def test_the_duration_of_locks_overrides_that_of_the_topic(database: Database, q
     assert batch.lock_duration_s == 3600
 
 
+@pytest.mark.long
 def test_a_server_that_restarts_is_awaited(private_server: Postgres) -> None:
     with private_server.new_database(template=private_server.migrated) as database:
         Queue(database.connect()).publish_many(4)
@@ -273,6 +274,7 @@ def test_a_batch_that_lost_all_its_messages_has_failed(database: Database, queue
     assert [(each.settled, each.has_failed) for each in ran] == [(SettledCounts(lost=1), True)]
 
 
+@pytest.mark.long
 def test_a_failed_batch_is_given_back_after_a_restart_of_the_server(private_server: Postgres) -> None:
     with private_server.new_database(template=private_server.migrated) as database:
         Queue(database.connect()).publish_many(2)

@@ -432,6 +432,7 @@ def break_sessions(queue: Queue) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_job_whose_child_survives_it_gives_back_what_it_held(
     database: Database, queue: Queue, eventually: Callable[..., object], folder: Path
 ) -> None:
@@ -462,6 +463,7 @@ def test_a_consumer_that_left_the_registry_enters_it_again(queue: Queue, locks: 
     assert queue.rows("SELECT FROM messages.worker") == []
 
 
+@pytest.mark.long
 def test_messages_are_given_back_while_another_session_holds_one_of_them(
     database: Database, queue: Queue, locks: ConsumerLocks
 ) -> None:
@@ -481,6 +483,7 @@ def test_messages_are_given_back_while_another_session_holds_one_of_them(
     assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL AND attempts = 0") == 2
 
 
+@pytest.mark.long
 def test_a_consumer_whose_row_in_the_registry_is_held_enters_it_later(
     database: Database, queue: Queue, options: ConsumerOptions, locks: ConsumerLocks
 ) -> None:
@@ -496,6 +499,7 @@ def test_a_consumer_whose_row_in_the_registry_is_held_enters_it_later(
     assert [row.host for row in queue.rows("SELECT host FROM messages.worker")] == [socket.gethostname()]
 
 
+@pytest.mark.long
 def test_a_job_that_failed_and_has_a_child_ends_the_process(
     database: Database, options: ConsumerOptions, folder: Path
 ) -> None:
@@ -509,6 +513,7 @@ def test_a_job_that_failed_and_has_a_child_ends_the_process(
     assert code == 0
 
 
+@pytest.mark.long
 def test_a_job_that_failed_gives_back_what_its_tasks_claim_a_moment_later(
     queue: Queue, options: ConsumerOptions
 ) -> None:
@@ -525,6 +530,7 @@ def test_a_job_that_failed_gives_back_what_its_tasks_claim_a_moment_later(
     assert queue.value("SELECT count(*) FROM messages.message WHERE claim_id IS NULL AND attempts = 0") == 2
 
 
+@pytest.mark.long
 def test_a_job_that_is_gone_gives_back_what_it_held_and_what_it_had_just_claimed(
     queue: Queue, options: ConsumerOptions, eventually: Callable[..., object]
 ) -> None:

@@ -61,6 +61,7 @@ def end(lake: str) -> tuple[str, int]:
 # What is in the lake
 
 
+@pytest.mark.long
 def test_every_archived_row_is_in_the_lake_once(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 250)
 
@@ -178,6 +179,7 @@ def test_an_added_column_is_null_in_older_files(own_database: Database, lake: st
     assert {"extra", "progress"} <= set(Lake.open(lake).schema.names)
 
 
+@pytest.mark.long
 def test_a_lake_has_only_the_chosen_columns(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 2)
     queue.conn.execute("UPDATE messages.message_archive SET key = 'k' WHERE id = 1")
@@ -212,6 +214,7 @@ def test_a_choice_that_cannot_be_made_is_refused(
 # Crashes
 
 
+@pytest.mark.long
 def test_a_kill_before_the_commit_leaves_nothing_that_a_reader_sees(
     queue: Queue, database: Database, lake: str
 ) -> None:
@@ -380,6 +383,7 @@ def test_the_second_of_two_concurrent_exporters_is_refused(queue: Queue, databas
     assert exported(database, lake) == []
 
 
+@pytest.mark.long
 def test_an_exporter_that_lost_its_lock_while_writing_changes_nothing(
     queue: Queue, database: Database, lake: str
 ) -> None:
@@ -460,6 +464,7 @@ def test_a_lake_keeps_its_topics_and_its_time(queue: Queue, database: Database, 
         exported(database, lake, since=datetime.now(UTC))
 
 
+@pytest.mark.long
 def test_a_lake_that_lost_commits_is_not_continued(queue: Queue, database: Database, lake: str) -> None:
     fill(queue, 200)
     exported(database, lake)

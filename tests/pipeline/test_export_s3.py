@@ -95,6 +95,7 @@ def named() -> set[str]:
     return {path.removeprefix(f"{LAKE}/") for path in Lake.open(LAKE).files()}
 
 
+@pytest.mark.long
 def test_every_archived_row_is_in_the_lake_once(queue: Queue, database: Database, bucket: Any) -> None:
     fill(queue, 250)
     exported(database, LAKE)
@@ -106,6 +107,7 @@ def test_every_archived_row_is_in_the_lake_once(queue: Queue, database: Database
     assert objects(bucket) == named()
 
 
+@pytest.mark.long
 def test_a_kill_before_the_commit_leaves_nothing_that_a_reader_sees(
     queue: Queue, database: Database, bucket: Any
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_kill_before_the_commit_leaves_nothing_that_a_reader_sees(
     assert objects(bucket) == named()
 
 
+@pytest.mark.long
 def test_a_commit_is_made_once_although_nothing_is_renamed(queue: Queue, database: Database) -> None:
     fill(queue, 100)
 
@@ -151,6 +154,7 @@ def test_the_store_refuses_the_second_of_two_commits(queue: Queue, database: Dat
     assert other.commit([], other.schema, start, end) is False
 
 
+@pytest.mark.long
 def test_a_failed_batch_leaves_no_objects(queue: Queue, database: Database, bucket: Any) -> None:
     fill(queue, 100)
 
@@ -164,6 +168,7 @@ def test_a_failed_batch_leaves_no_objects(queue: Queue, database: Database, buck
     assert objects(bucket) == set()
 
 
+@pytest.mark.long
 def test_merged_files_replace_the_small_ones(queue: Queue, database: Database, bucket: Any) -> None:
     for _ in range(2):
         fill(queue, 12, days_ago=1)

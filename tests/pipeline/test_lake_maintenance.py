@@ -40,6 +40,7 @@ def of_many_files(queue: Queue, database: Database, lake: str) -> Lake:
 # Small files
 
 
+@pytest.mark.long
 def test_small_files_of_each_day_are_merged_todays_too(queue: Queue, database: Database, lake: str) -> None:
     opened = of_many_files(queue, database, lake)
     before = rows(lake, "*")
@@ -51,6 +52,7 @@ def test_small_files_of_each_day_are_merged_todays_too(queue: Queue, database: D
     assert optimize(opened) == 0
 
 
+@pytest.mark.long
 def test_a_reader_that_started_before_still_finds_its_files(queue: Queue, database: Database, lake: str) -> None:
     opened = of_many_files(queue, database, lake)
     before = DeltaTable(lake)
@@ -61,6 +63,7 @@ def test_a_reader_that_started_before_still_finds_its_files(queue: Queue, databa
     assert sorted(before.to_pyarrow_table().column("id").to_pylist()) == archive(queue)
 
 
+@pytest.mark.long
 def test_files_that_nothing_names_go_after_a_time(queue: Queue, database: Database, lake: str) -> None:
     opened = of_many_files(queue, database, lake)
     optimize(opened)
@@ -75,6 +78,7 @@ def test_files_that_nothing_names_go_after_a_time(queue: Queue, database: Databa
     assert ids(lake) == archive(queue)
 
 
+@pytest.mark.long
 def test_the_export_goes_on_after_files_were_merged(queue: Queue, database: Database, lake: str) -> None:
     optimize(of_many_files(queue, database, lake))
     fill(queue, 5)

@@ -70,6 +70,7 @@ def batch(options: Options) -> ArchiveBatch:
     return ArchiveBatch(options, spark_schema(options, "id"))
 
 
+@pytest.mark.long
 def test_rows_come_from_the_standby_and_the_plan_from_the_primary(pair: Pair) -> None:
     conn = pair.primary.connect()
     archive(conn, range(100))
@@ -150,6 +151,7 @@ def test_a_stream_reads_its_rows_from_the_standby_and_its_position_from_the_prim
     assert sorted(found) == list(range(50))
 
 
+@pytest.mark.long
 def test_a_promoted_standby_is_refused_since_it_may_lack_rows(private_server: Postgres) -> None:
     with private_server.new_database(private_server.migrated) as primary, standby_of(private_server) as standby:
         archive(primary.connect(), [1])

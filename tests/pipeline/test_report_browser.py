@@ -94,6 +94,7 @@ def browse(html: str, folder: Path, *flags: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+@pytest.mark.long
 def test_all_drawings_of_a_full_page_are_visible_and_nothing_is_fetched(tmp_path: Path) -> None:
     seen = show(page_of(rich), tmp_path)
 
@@ -109,6 +110,7 @@ def test_all_drawings_of_a_full_page_are_visible_and_nothing_is_fetched(tmp_path
     assert seen.probe["before"].startswith("2026-11-22 09:50\n")
 
 
+@pytest.mark.long
 def test_a_phone_gets_drawings_whose_letters_can_be_read(tmp_path: Path) -> None:
     probe = measure(page_of(rich), tmp_path, width=500)
 
@@ -116,6 +118,7 @@ def test_a_phone_gets_drawings_whose_letters_can_be_read(tmp_path: Path) -> None
     assert all(height > 9 for height in probe["letters"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("scheme", "background"), [("0", "rgb(18, 18, 17)"), ("1", "rgb(246, 245, 242)")])
 def test_the_page_follows_the_colour_scheme_of_the_reader(tmp_path: Path, scheme: str, background: str) -> None:
     seen = show(page_of(nothing), tmp_path, f"--blink-settings=preferredColorScheme={scheme}")
@@ -124,6 +127,7 @@ def test_the_page_follows_the_colour_scheme_of_the_reader(tmp_path: Path, scheme
     assert seen.probe["background"] == background
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("findings", [crowded, hostile])
 def test_a_narrow_page_never_scrolls_sideways(tmp_path: Path, findings: Callable[[], Findings]) -> None:
     seen = show(page_of(findings), tmp_path, width=500)

@@ -152,6 +152,7 @@ def test_files_that_the_table_no_longer_has_are_not_read(shell: Shell, tmp_path:
     assert (done.code, done.object["read"]) == (0, 1)
 
 
+@pytest.mark.long
 def test_a_lake_may_lack_what_the_export_left_out_but_not_what_is_measured(shell: Shell, tmp_path: Path) -> None:
     masked = pa.schema([field for field in COLUMNS if field.name not in ("error", "channel", "handled_by")])
     lake = write_lake(tmp_path / "lake", [message(1, timedelta(days=1), result="failed")], masked)
@@ -167,6 +168,7 @@ def test_a_lake_may_lack_what_the_export_left_out_but_not_what_is_measured(shell
     assert (refused.code, "has no column result, which a report needs" in refused.err) == (78, True)
 
 
+@pytest.mark.long
 def test_the_tables_of_the_previous_report_are_replaced_and_no_draft_is_left(shell: Shell, tmp_path: Path) -> None:
     lake = write_lake(tmp_path / "lake", [message(1, timedelta(days=1))])
 
@@ -188,6 +190,7 @@ def test_a_file_of_the_lake_that_is_gone_is_named_and_can_be_tried_again(shell: 
     assert not (tmp_path / "out/report.html").exists()
 
 
+@pytest.mark.long
 def test_the_report_needs_neither_spark_nor_java() -> None:
     program = (
         "import sys, pyspark_pgrouse.jobs.report; print({'pyspark', 'py4j', 'pyspark_pgrouse.source'} & {*sys.modules})"

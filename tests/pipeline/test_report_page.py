@@ -71,6 +71,7 @@ def words(html: str) -> str:
     return " ".join(re.sub(r"<[^>]*>", " ", body.replace("<wbr>", "")).replace(formatting.GAP, " ").split())
 
 
+@pytest.mark.long
 def test_the_page_has_window_source_rows_creation_time_and_time_zone() -> None:
     output = words(page_of(rich))
 
@@ -100,6 +101,7 @@ def test_a_report_without_data_says_so() -> None:
     assert "Throughput" not in output
 
 
+@pytest.mark.long
 def test_hostile_text_is_shown_and_never_executed() -> None:
     html = page_of(hostile)
 
@@ -127,6 +129,7 @@ def test_the_page_requests_nothing(findings: Callable[[], Findings]) -> None:
     assert "default-src 'none'" in html
 
 
+@pytest.mark.long
 def test_a_thousand_topics_and_many_messages_make_a_page_below_a_megabyte() -> None:
     html = page_of(crowded)
 
@@ -134,6 +137,7 @@ def test_a_thousand_topics_and_many_messages_make_a_page_below_a_megabyte() -> N
     assert "The first 20 of 1,000; all are in the table latency_by_topic" in words(html)
 
 
+@pytest.mark.long
 def test_the_same_findings_make_the_same_page() -> None:
     assert page(rich()) == page_of(rich)
 
@@ -149,6 +153,7 @@ def test_only_errors_first_seen_after_the_mark_are_new() -> None:
     assert "What got worse" not in alone
 
 
+@pytest.mark.long
 def test_a_deploy_is_drawn_and_a_baseline_is_not() -> None:
     before = Window.after_baseline(DAY.since, DAY.until, timedelta(days=1))
 

@@ -219,6 +219,7 @@ def test_fingerprints_have_the_newest_error_as_a_sample_and_mark_new_ones(measur
     assert made("SELECT messages FROM fingerprint_trend WHERE fingerprint = 'old' ORDER BY time") == [(1,), (1,), (1,)]
 
 
+@pytest.mark.long
 def test_an_error_only_in_the_baseline_is_not_shown(measure: Measure) -> None:
     window = Window.after_baseline(at(100), at(200), timedelta(seconds=100))
     failed = {"result": "failed", "error_fingerprint": "f"}

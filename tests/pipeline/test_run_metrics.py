@@ -165,6 +165,7 @@ def test_a_gateway_that_is_no_url_is_refused_before_the_run() -> None:
 # OpenTelemetry
 
 
+@pytest.mark.long
 def test_metrics_are_exported_by_opentelemetry(tmp_path: Path) -> None:
     (tmp_path / "pgrouse.toml").write_text("[otel]\nenabled = true\n")
     program = "from tests.pipeline.test_run_metrics import run_job, works; run_job(works, '--metrics-name', 'eu')"

@@ -96,6 +96,7 @@ def test_dagster_brings_the_lake_up_to_date(example: Run, queue: Queue, tmp_path
     assert "the export ended with 69" in refused.stdout + refused.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("example", ["dbt"], indirect=True)
 def test_dbt_builds_incremental_models_of_what_ended(
     example: Run, queue: Queue, database: Database, tmp_path: Path

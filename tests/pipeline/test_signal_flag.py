@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from pyspark_pgrouse.claim.signal_flag import SignalFlag
 
 # How many steps of Python a wait takes until it begins its second round, and more.
@@ -38,6 +40,7 @@ print("done")
 """
 
 
+@pytest.mark.long
 def test_a_signal_at_any_step_of_a_wait_ends_it() -> None:
     ran = subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=120, capture_output=True, text=True)
 

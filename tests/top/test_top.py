@@ -103,6 +103,7 @@ def test_dead_messages_are_grouped_with_trend_and_sample_and_without_control_cha
     watch(database.dsn, check, size=(120, 30))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_topic_is_paused_with_a_reason_and_resumed(database: Database, queue: Queue) -> None:
     start(queue, "w1", "orders")
@@ -129,6 +130,7 @@ def test_a_topic_is_paused_with_a_reason_and_resumed(database: Database, queue: 
     watch(database.dsn, act)
 
 
+@pytest.mark.long
 def test_an_action_requires_a_reason_and_a_confirmation(database: Database, queue: Queue) -> None:
     die(queue, "orders")
     queue.publish("orders")
@@ -148,6 +150,7 @@ def test_an_action_requires_a_reason_and_a_confirmation(database: Database, queu
     assert len(queue.ids()) == 1
 
 
+@pytest.mark.long
 def test_a_group_of_dead_messages_is_redriven_after_a_preview(database: Database, queue: Queue) -> None:
     for _ in range(3):
         die(queue, "mails", error="relay is down")
@@ -165,6 +168,7 @@ def test_a_group_of_dead_messages_is_redriven_after_a_preview(database: Database
     assert len(queue.ids()) == 3
 
 
+@pytest.mark.long
 def test_the_preview_counts_what_will_stay_dead(database: Database, queue: Queue) -> None:
     queue.policy("mails", max_redrives=1)
     for _ in range(2):
@@ -190,6 +194,7 @@ def test_a_group_without_a_fingerprint_is_redriven_alone(database: Database, que
     assert action.preview(queue.conn, group, action.RedriveOptions()).ids == [claimed[0].id]
 
 
+@pytest.mark.long
 def test_a_message_is_explained(database: Database, queue: Queue) -> None:
     message_id = queue.publish("orders")
 
@@ -204,6 +209,7 @@ def test_a_message_is_explained(database: Database, queue: Queue) -> None:
     watch(database.dsn, act)
 
 
+@pytest.mark.long
 def test_a_filter_narrows_all_tables_and_escape_clears_it(database: Database, queue: Queue) -> None:
     start(queue, "w1", "orders")
     start(queue, "w2", "mails")
@@ -314,6 +320,7 @@ def away(server: Postgres, database: Database) -> Iterator[None]:
             admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(name))
 
 
+@pytest.mark.long
 def test_an_outage_of_the_database_is_shown_and_ends(server: Postgres, database: Database, queue: Queue) -> None:
     queue.publish("orders")
 
@@ -333,6 +340,7 @@ def test_an_outage_of_the_database_is_shown_and_ends(server: Postgres, database:
     watch(database.dsn, check)
 
 
+@pytest.mark.long
 def test_a_user_who_may_not_act_sees_the_missing_right(database: Database, queue: Queue) -> None:
     queue.publish("orders")
     queue.conn.execute("GRANT SELECT ON messages.breaker TO messages_analyst")
@@ -348,6 +356,7 @@ def test_a_user_who_may_not_act_sees_the_missing_right(database: Database, queue
     watch(f"{database.dsn} options='-c role=messages_analyst'", act)
 
 
+@pytest.mark.long
 def test_a_database_without_the_schema_shows_how_to_install_it(empty_database: Database) -> None:
     async def check(view: View) -> None:
         await view.shows("no answer", "pgrouse migrate")
@@ -355,6 +364,7 @@ def test_a_database_without_the_schema_shows_how_to_install_it(empty_database: D
     watch(empty_database.dsn, check)
 
 
+@pytest.mark.long
 def test_the_keys_are_explained(database: Database) -> None:
     async def check(view: View) -> None:
         await view.press("question_mark")
@@ -363,6 +373,7 @@ def test_the_keys_are_explained(database: Database) -> None:
     watch(database.dsn, check)
 
 
+@pytest.mark.long
 def test_a_topic_is_paused_for_a_duration(database: Database, queue: Queue) -> None:
     queue.publish("orders")
 
@@ -386,6 +397,7 @@ def test_a_topic_is_paused_for_a_duration(database: Database, queue: Queue) -> N
     assert timedelta(minutes=28) < queue.value(left) <= timedelta(minutes=30)
 
 
+@pytest.mark.long
 def test_dead_messages_are_redriven_with_options(database: Database, queue: Queue) -> None:
     queue.conn.execute("UPDATE messages.topic SET max_redrives = 1 WHERE topic = '*'")
     dead = queue.publish_many(2, "orders")

@@ -21,6 +21,7 @@ def fail_in(queue: Queue, topic: str, error: str = "Traceback\n  File x\nValueEr
     raise_alert(queue, topic=topic, error_fingerprint="f1", sample_error=error)
 
 
+@pytest.mark.long
 def test_an_empty_page_says_what_it_would_show(visitor: Visitor) -> None:
     page = visitor.open("/alerts")
 
@@ -67,6 +68,7 @@ def test_a_silence_is_added_by_the_form_and_a_wrong_one_is_refused(visitor: Visi
     )
 
 
+@pytest.mark.long
 def test_a_failing_sink_shows_its_error_and_is_live(visitor: Visitor, queue: Queue) -> None:
     Sink(queue, "ops").next()
     page = visitor.open("/alerts")
@@ -82,6 +84,7 @@ def test_a_failing_sink_shows_its_error_and_is_live(visitor: Visitor, queue: Que
     expect(page.locator("#sinks tbody tr")).to_contain_text("503 <b>Down</b>")
 
 
+@pytest.mark.long
 def test_messages_of_the_last_hour_are_sent_again(visitor: Visitor, queue: Queue) -> None:
     sink = Sink(queue, "ops")
     fail_in(queue, "mail")
@@ -95,6 +98,7 @@ def test_messages_of_the_last_hour_are_sent_again(visitor: Visitor, queue: Queue
     assert queue.value("SELECT count(*) FROM messages.alert_delivery WHERE replay_of IS NOT NULL") == 1
 
 
+@pytest.mark.long
 def test_a_token_of_some_topics_sees_and_silences_only_those(site: Site, queue: Queue, as_token: Any) -> None:
     sink = Sink(queue, "ops")
     fail_in(queue, "mail")
@@ -128,6 +132,7 @@ def test_a_silence_that_cannot_be_is_refused(site: Site, queue: Queue, given: di
     assert queue.value("SELECT count(*) FROM messages.silence") == 0
 
 
+@pytest.mark.long
 def test_the_page_is_accessible(visitor: Visitor, queue: Queue) -> None:
     sink = Sink(queue, "ops")
     fail_in(queue, "mail", "a long error " * 30)

@@ -20,6 +20,7 @@ def opened(page: Page, operation: str) -> None:
     page.locator(f"#{operation} > .stack").wait_for()
 
 
+@pytest.mark.long
 def test_it_shows_parameters_types_examples_answers_and_the_role(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open("/v1/docs")
 
@@ -64,6 +65,7 @@ def test_a_form_sends_its_operation_and_shows_the_response(visitor: Visitor, que
     assert queue.value("SELECT topic FROM messages.message") == "orders.created"
 
 
+@pytest.mark.long
 def test_path_and_query_of_a_form_are_sent(visitor: Visitor, queue: Queue) -> None:
     ids = [queue.publish("mail") for _ in range(3)]
     page = visitor.open("/v1/docs")
@@ -83,6 +85,7 @@ def test_path_and_query_of_a_form_are_sent(visitor: Visitor, queue: Queue) -> No
     assert listed.locator("output").inner_text().count('"topic": "mail"') == 2
 
 
+@pytest.mark.long
 def test_without_a_session_a_token_is_sent_and_not_kept(
     visitor: Visitor, site: Site, queue: Queue, eventually: Callable[..., Any]
 ) -> None:

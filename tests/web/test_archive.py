@@ -31,6 +31,7 @@ def old_day(queue: Queue) -> Iterator[date]:
     queue.conn.execute(f"DROP TABLE {table}".encode())
 
 
+@pytest.mark.long
 def test_without_an_export_the_page_says_how_to_make_one(visitor: Visitor) -> None:
     expect(visitor.open("/archive").locator("#exports .empty")).to_contain_text("pgrouse pipeline export")
 
@@ -54,6 +55,7 @@ def test_each_day_has_its_size_and_when_it_is_removed(visitor: Visitor, queue: Q
     expect(days).to_contain_text(re.compile("in 4[01]d"))
 
 
+@pytest.mark.long
 def test_an_export_that_holds_the_archive_is_deleted_after_a_confirmation(
     visitor: Visitor, queue: Queue, old_day: date
 ) -> None:
@@ -103,6 +105,7 @@ def test_the_archive_is_for_tokens_of_all_topics_and_exports_are_deleted_by_oper
     assert len(queue.rows("SELECT FROM messages.export_cursor")) == 1
 
 
+@pytest.mark.long
 def test_the_page_is_accessible(visitor: Visitor, queue: Queue) -> None:
     die(queue)
     export(queue)

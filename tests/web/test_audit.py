@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import httpx
+import pytest
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
@@ -14,6 +15,7 @@ from tests.web.site import Site, Visitor
 ROWS = "tbody tr"
 
 
+@pytest.mark.long
 def test_an_empty_log_explains_its_content(visitor: Visitor) -> None:
     expect(visitor.open("/audit").locator(".empty")).to_contain_text("No actions yet")
 
@@ -33,6 +35,7 @@ def test_the_log_shows_actor_action_object_and_old_and_new_values(visitor: Visit
     expect(changed.locator("ins")).to_contain_text("5")
 
 
+@pytest.mark.long
 def test_filters_narrow_the_log_even_to_one_of_many_messages(visitor: Visitor, queue: Queue) -> None:
     ids = queue.publish_many(3)
     queue.call("cancel", ids)
@@ -63,6 +66,7 @@ def test_an_action_is_found_by_its_name_as_it_is_shown(visitor: Visitor, queue: 
     expect(page.locator(f"{ROWS} td").first).to_contain_text(re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"))
 
 
+@pytest.mark.long
 def test_pages_reach_the_first_action(visitor: Visitor, queue: Queue) -> None:
     for number in range(60):
         queue.call("pause", f"topic-{number}")
@@ -79,6 +83,7 @@ def test_an_invalid_filter_is_reported(site: Site, queue: Queue) -> None:
         assert httpx.get(f"{site.url}/audit?{query}", headers={"accept": "text/html"}).status_code == 422
 
 
+@pytest.mark.long
 def test_the_doctor_page_shows_problems_and_fixes(visitor: Visitor, queue: Queue) -> None:
     queue.publish("no.handler")
 
@@ -93,6 +98,7 @@ def test_the_doctor_page_shows_problems_and_fixes(visitor: Visitor, queue: Queue
     expect(passed.locator("li").first).to_be_visible()
 
 
+@pytest.mark.long
 def test_the_pages_are_accessible(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=3)
 

@@ -37,6 +37,7 @@ def test_the_label_of_a_tick_of_a_rate_is_its_value(visitor: Visitor, queue: Que
     assert shown == pytest.approx(values, rel=1e-9)
 
 
+@pytest.mark.long
 def test_latencies_of_all_sizes_are_readable_and_their_ticks_exact(visitor: Visitor, queue: Queue) -> None:
     sample_data.measured(queue)
     page = visitor.open("/")
@@ -57,6 +58,7 @@ def test_latencies_of_all_sizes_are_readable_and_their_ticks_exact(visitor: Visi
     assert 0 < heights[0] < heights[1] - whole / 3
 
 
+@pytest.mark.long
 def test_charts_and_texts_have_one_clock_which_the_user_chooses(visitor: Visitor, queue: Queue) -> None:
     sample_data.measured(queue)
     id_ = queue.publish("mail")
@@ -92,6 +94,7 @@ def test_the_pointer_shows_the_values_of_a_time(visitor: Visitor, queue: Queue) 
     expect(page.locator("#throughput .legend")).to_contain_text(re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:00 UTC"))
 
 
+@pytest.mark.long
 def test_the_user_chooses_the_percentile_for_all_charts_and_pages(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute(
         """INSERT INTO messages.measure (minute, topic, success, waits, runs)
@@ -117,6 +120,7 @@ def test_the_user_chooses_the_percentile_for_all_charts_and_pages(visitor: Visit
     assert _seconds(at_99) > 100 * _seconds(at_95)
 
 
+@pytest.mark.long
 def test_a_stored_percentile_that_there_is_not_shows_the_usual_one(visitor: Visitor, queue: Queue) -> None:
     sample_data.measured(queue)
     page = visitor.open("/")

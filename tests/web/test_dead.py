@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import httpx
+import pytest
 from playwright.sync_api import expect
 
 from tests.sql.deaths import die, die_ago
@@ -22,10 +23,12 @@ def die_many(queue: Queue, count: int, topic: str = "mail", error: str = "ValueE
     return published
 
 
+@pytest.mark.long
 def test_an_empty_page_explains_its_content(visitor: Visitor) -> None:
     expect(visitor.open("/dead").locator(".empty")).to_contain_text("No message died in this period")
 
 
+@pytest.mark.long
 def test_groups_show_count_age_and_error(visitor: Visitor, queue: Queue) -> None:
     die_ago(queue, "3 days", "mail", "ValueError: disk 9 is full")
     die_many(queue, 4)
@@ -45,6 +48,7 @@ def test_groups_show_count_age_and_error(visitor: Visitor, queue: Queue) -> None
     expect(visitor.open("/dead?of=1d").locator("tbody td.num").first).to_have_text("4")
 
 
+@pytest.mark.long
 def test_a_group_links_to_its_messages(visitor: Visitor, queue: Queue) -> None:
     die(queue, "mail", "other error")
     wanted = die(queue, "mail", "disk 7")
@@ -93,6 +97,7 @@ def test_a_redrive_of_a_group_is_limited_to_the_confirmed_number(site: Site, que
     assert without.status_code == 422
 
 
+@pytest.mark.long
 def test_a_group_is_silenced_and_reported_again_afterwards(visitor: Visitor, queue: Queue) -> None:
     died = die(queue, "mail", "disk 7")
 
@@ -112,6 +117,7 @@ def test_a_group_is_silenced_and_reported_again_afterwards(visitor: Visitor, que
     assert queue.value("SELECT ended_at IS NOT NULL FROM messages.silence")
 
 
+@pytest.mark.long
 def test_a_new_dead_message_appears_on_an_open_page(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open("/dead")
 
@@ -120,6 +126,7 @@ def test_a_new_dead_message_appears_on_an_open_page(visitor: Visitor, queue: Que
     expect(page.locator("tbody tr")).to_contain_text("disk 7")
 
 
+@pytest.mark.long
 def test_groups_are_filtered_and_sorted_and_stay_so_when_one_dies(visitor: Visitor, queue: Queue) -> None:
     die_ago(queue, "2 days", "mail", "ValueError: disk 7 is full")
     die_many(queue, 3, "mail", "TimeoutError: no answer of smtp")
@@ -142,6 +149,7 @@ def test_groups_are_filtered_and_sorted_and_stay_so_when_one_dies(visitor: Visit
     expect(page.get_by_label("Topic", exact=True)).to_have_value("mail")
 
 
+@pytest.mark.long
 def test_a_hostile_filter_is_answered_and_a_refused_silence_keeps_what_was_typed(
     visitor: Visitor, site: Site, queue: Queue
 ) -> None:
@@ -166,6 +174,7 @@ def test_a_hostile_filter_is_answered_and_a_refused_silence_keeps_what_was_typed
     expect(page.get_by_label("Reason")).to_have_value("we know")
 
 
+@pytest.mark.long
 def test_the_filters_are_there_again_after_a_silence_and_a_redrive(visitor: Visitor, queue: Queue) -> None:
     die(queue, "mail", "disk 7")
     page = visitor.open("/dead?of=1d&topic=mail&sort=last")
@@ -183,6 +192,7 @@ def test_the_filters_are_there_again_after_a_silence_and_a_redrive(visitor: Visi
     expect(hostile.get_by_role("link", name="Cancel")).to_have_attribute("href", "/dead")
 
 
+@pytest.mark.long
 def test_many_groups_take_a_row_each(visitor: Visitor, queue: Queue) -> None:
     for n in range(22):
         die(queue, f"topic.{n}", f"ValueError: {'long ' * 40}{n}")
@@ -206,6 +216,7 @@ def test_an_invalid_group_rate_or_silence_is_refused(site: Site, queue: Queue) -
     assert [httpx.post(site.url + path, data=agreed | data).status_code for path, data in post] == [422] * len(post)
 
 
+@pytest.mark.long
 def test_the_page_is_accessible(visitor: Visitor, queue: Queue) -> None:
     die_many(queue, 3)
 

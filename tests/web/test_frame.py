@@ -20,6 +20,7 @@ PAGES = ["/", "/topics", "/topics/mail", "/topics/*", "/schedules", "/schedules/
 MOST_BYTES = 200_000
 
 
+@pytest.mark.long
 def test_g_and_a_letter_open_a_page(visitor: Visitor, eventually: Callable[..., Any]) -> None:
     page = visitor.open("/")
 
@@ -52,6 +53,7 @@ def test_shortcuts_reach_search_help_and_rows_and_are_letters_in_a_field(visitor
     expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
 
 
+@pytest.mark.long
 def test_the_first_tab_skips_the_navigation(visitor: Visitor) -> None:
     page = visitor.open("/")
 
@@ -62,6 +64,7 @@ def test_the_first_tab_skips_the_navigation(visitor: Visitor) -> None:
     expect(page.locator("main")).to_be_focused()
 
 
+@pytest.mark.long
 def test_the_theme_follows_the_system_until_the_user_chooses_one(visitor: Visitor) -> None:
     page = visitor.open("/", color_scheme="dark")
 
@@ -120,6 +123,7 @@ def test_filters_fold_on_a_narrow_screen_unless_some_are_set(visitor: Visitor, q
     expect(page.get_by_label("Topic", exact=True)).to_be_visible()
 
 
+@pytest.mark.long
 def test_the_layout_does_not_shift_while_a_page_loads(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
     page = visitor.open("/")
@@ -134,6 +138,7 @@ def test_the_layout_does_not_shift_while_a_page_loads(visitor: Visitor, queue: Q
     assert page.evaluate("window.moved") < 0.02
 
 
+@pytest.mark.long
 def test_the_first_page_transfers_less_than_200_kb(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
     page = visitor.open("/")
@@ -144,6 +149,7 @@ def test_the_first_page_transfers_less_than_200_kb(visitor: Visitor, queue: Queu
     assert 50_000 < sum(weights) < MOST_BYTES
 
 
+@pytest.mark.long
 def test_pages_are_compressed_and_answers_of_the_api_are_not(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(50)
     url = visitor.site.url
@@ -167,6 +173,7 @@ def test_an_error_page_keeps_the_navigation(visitor: Visitor, queue: Queue) -> N
     expect(page.get_by_role("link", name="Try again")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_page_that_failed_is_tried_again(visitor: Visitor, queue: Queue) -> None:
     visitor.expected = ["503"]
     alone = Site("postgresql://127.0.0.1:1/nothing")
@@ -180,6 +187,7 @@ def test_a_page_that_failed_is_tried_again(visitor: Visitor, queue: Queue) -> No
     assert 'href="/runbooks#database-unreachable"' in text
 
 
+@pytest.mark.long
 def test_a_suspicious_request_gets_no_page_and_one_that_is_too_large_does(site: Site, queue: Queue) -> None:
     html = {"accept": "text/html"}
     foreign = httpx.post(f"{site.url}/topics/mail/pause", headers=html | {"origin": "https://evil.example"}, data={})
@@ -194,6 +202,7 @@ def test_a_suspicious_request_gets_no_page_and_one_that_is_too_large_does(site: 
     assert "web.max_body_bytes" in large.text
 
 
+@pytest.mark.long
 def test_a_page_loads_nothing_from_other_sites_and_has_no_inline_script(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
     page = visitor.open("/")

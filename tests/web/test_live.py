@@ -42,6 +42,7 @@ def test_a_change_appears_without_a_reload_and_typed_text_remains(visitor: Visit
     expect(page.locator("[name=max_attempts]")).to_have_value("7")
 
 
+@pytest.mark.long
 def test_charts_are_updated(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open("/")
     is_live(page)
@@ -76,6 +77,7 @@ def test_a_change_appears_without_a_poll(site: Site, queue: Queue, monkeypatch: 
             events.next("update", f"topic-{n}")
 
 
+@pytest.mark.long
 def test_measures_are_read_less_often_than_the_rest(site: Site, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_updates, "MEASURES_MAX_AGE_S", 3600.0)
     with stream(site) as events:
@@ -197,6 +199,7 @@ def outage(server: Postgres, shown: Database) -> Iterator[None]:
             admin.execute(f"ALTER DATABASE {shown.name} ALLOW_CONNECTIONS true".encode())
 
 
+@pytest.mark.long
 def test_a_page_shows_that_it_is_not_live_during_an_outage_and_then_recovers(
     visitor: Visitor, shown: Database, server: Postgres, queue: Queue
 ) -> None:
@@ -214,6 +217,7 @@ def test_a_page_shows_that_it_is_not_live_during_an_outage_and_then_recovers(
     expect(page.locator("#waiting")).to_contain_text("after.the.outage")
 
 
+@pytest.mark.long
 def test_all_pages_notice_an_outage_and_its_end_together(
     visitor: Visitor, shown: Database, server: Postgres, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +235,7 @@ def test_all_pages_notice_an_outage_and_its_end_together(
         is_live(page)
 
 
+@pytest.mark.long
 def test_actions_during_an_outage_say_so_and_keep_what_was_typed(
     visitor: Visitor, shown: Database, server: Postgres, queue: Queue
 ) -> None:
@@ -258,6 +263,7 @@ def test_actions_during_an_outage_say_so_and_keep_what_was_typed(
     assert queue.value("SELECT error FROM messages.message_archive") == "cancelled: not wanted"
 
 
+@pytest.mark.long
 def test_a_page_reconnects_to_a_restarted_server(visitor: Visitor, shown: Database, queue: Queue) -> None:
     # The page may reach the server once more before it has stopped.
     visitor.expected = ["503", "ERR_"]
@@ -276,6 +282,7 @@ def test_a_page_reconnects_to_a_restarted_server(visitor: Visitor, shown: Databa
         first.stop()
 
 
+@pytest.mark.long
 def test_a_page_stops_showing_data_after_its_right_is_revoked(
     shown: Database, queue: Queue, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:

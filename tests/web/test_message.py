@@ -20,6 +20,7 @@ TRACEBACK = (
 )
 
 
+@pytest.mark.long
 def test_the_page_shows_the_history_of_a_message(visitor: Visitor, queue: Queue) -> None:
     queue.policy(max_attempts=2)
     published = queue.publish()
@@ -35,6 +36,7 @@ def test_the_page_shows_the_history_of_a_message(visitor: Visitor, queue: Queue)
     expect(page.locator(".reasons")).to_contain_text("dead: it failed")
 
 
+@pytest.mark.long
 def test_a_running_message_shows_its_lock_and_its_progress_live(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish()
     (claimed,) = queue.claim(worker="w-1")
@@ -65,6 +67,7 @@ def test_json_is_formatted_exactly_with_numbers_of_any_size(visitor: Visitor, qu
     assert page.title() == f"Message {published} · pgrouse"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("payload", "in_page"),
     [
@@ -89,6 +92,7 @@ def test_a_deep_or_large_value_is_shown_in_part_and_downloaded_whole(
     assert file.headers["content-type"] == "application/octet-stream"
 
 
+@pytest.mark.long
 def test_bytes_are_shown_as_hex_and_downloaded(visitor: Visitor, site: Site, queue: Queue) -> None:
     published = queue.publish(body=bytes(range(256)) * 4)
 
@@ -101,6 +105,7 @@ def test_bytes_are_shown_as_hex_and_downloaded(visitor: Visitor, site: Site, que
     assert httpx.get(f"{site.url}/messages/{published}/payload").content == bytes(range(256)) * 4
 
 
+@pytest.mark.long
 def test_a_payload_is_copied_as_it_is_shown(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish(payload={"n": 9007199254740993})
 
@@ -132,6 +137,7 @@ def test_a_waiting_message_is_retried_at_once(visitor: Visitor, queue: Queue) ->
     assert queue.claim_one().id == published
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("word", "result"), [("Cancel", "cancelled"), ("Skip", "failed")])
 def test_a_waiting_message_is_cancelled_after_a_second_click(
     visitor: Visitor, queue: Queue, word: str, result: str
@@ -148,6 +154,7 @@ def test_a_waiting_message_is_cancelled_after_a_second_click(
     assert "not needed" in queue.archived(published).error
 
 
+@pytest.mark.long
 def test_a_payload_is_edited_in_place_with_every_digit(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish(payload={"a": 1}, headers={"trace": "x"})
 
@@ -199,6 +206,7 @@ def test_an_edit_is_fenced_by_the_claim_and_by_other_edits(site: Site, queue: Qu
     assert edit() == "running"
 
 
+@pytest.mark.long
 def test_a_dead_message_is_edited_and_redriven_and_its_line_is_shown(visitor: Visitor, queue: Queue) -> None:
     died = die(queue, payload={"width": 0})
 
@@ -230,6 +238,7 @@ def test_a_missing_message_is_not_found(site: Site, queue: Queue) -> None:
         assert httpx.get(site.url + path, headers={"accept": "text/html"}).status_code == 404, path
 
 
+@pytest.mark.long
 def test_a_viewer_sees_no_button_and_cannot_act(visitor: Visitor, site: Site, queue: Queue, as_token: Any) -> None:
     waiting, died = queue.publish(wait="1 hour"), die(queue)
     headers = as_token("viewer")
@@ -257,6 +266,7 @@ def test_another_site_cannot_act(site: Site, queue: Queue) -> None:
     assert queue.ids() == [published]
 
 
+@pytest.mark.long
 def test_progress_data_of_a_handler_may_have_any_content(site: Site, queue: Queue) -> None:
     published = queue.publish()
     (claimed,) = queue.claim()
@@ -278,6 +288,7 @@ def test_progress_data_of_a_handler_may_have_any_content(site: Site, queue: Queu
         assert "</script>" not in answer.text.partition("<body>")[2]
 
 
+@pytest.mark.long
 def test_the_page_is_accessible(visitor: Visitor, queue: Queue) -> None:
     died, waiting = die(queue, error=TRACEBACK), queue.publish(payload={"a": ["x" * 300]})
     paths = (f"/messages/{died}", f"/messages/{waiting}", f"/messages/{waiting}/edit")
@@ -285,6 +296,7 @@ def test_the_page_is_accessible(visitor: Visitor, queue: Queue) -> None:
     assert [each for path in paths for each in complaints(visitor, path)] == []
 
 
+@pytest.mark.long
 def test_dependencies_and_dependents_are_links_with_states(visitor: Visitor, queue: Queue) -> None:
     first = queue.publish("first")
     middle = queue.send(after=[first]).id

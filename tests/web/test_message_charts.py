@@ -67,6 +67,7 @@ def test_the_charts_follow_the_filters(site: Site, query: str, lines: dict[str, 
     assert said == caption
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("measured")
 def test_a_token_sees_the_attempts_of_its_topics(site: Site, as_token: Any) -> None:
     headers = as_token("viewer", topics=("mail*",))
@@ -101,6 +102,7 @@ def test_a_time_that_cannot_be_read_is_told_beside_the_charts(site: Site) -> Non
     assert "since is" in answer.text
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("measured")
 def test_charts_that_were_opened_are_open_on_the_next_page_and_live(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open("/messages", bypass_csp=True)

@@ -29,12 +29,14 @@ def ids(page: Page) -> list[int]:
     return [int(text) for text in page.locator("tbody th a").all_inner_texts()]
 
 
+@pytest.mark.long
 def test_an_empty_queue_explains_how_to_publish(visitor: Visitor) -> None:
     page = visitor.open("/messages")
 
     expect(page.locator(".empty")).to_contain_text("There are no messages")
 
 
+@pytest.mark.long
 def test_filters_are_in_the_address_and_narrow_the_list(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(3, "orders")
     wanted = queue.publish("mail", payload={"customer": {"id": 9007199254740993}}, key="k 1")
@@ -49,6 +51,7 @@ def test_filters_are_in_the_address_and_narrow_the_list(visitor: Visitor, queue:
     expect(visitor.open("/messages?topic=none").locator(".empty")).to_contain_text("No message matches")
 
 
+@pytest.mark.long
 def test_fields_suggest_what_the_listed_messages_have(site: Site, visitor: Visitor, queue: Queue) -> None:
     headers = {"tenant": "acme", "code": "42", "retry": True, "many": [1]}
     published = queue.publish(
@@ -80,6 +83,7 @@ def test_fields_suggest_what_the_listed_messages_have(site: Site, visitor: Visit
     assert len(ids(page)) == 1
 
 
+@pytest.mark.long
 def test_the_list_can_be_sorted_and_says_what_was_sorted(
     site: Site, visitor: Visitor, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +116,7 @@ def test_the_list_can_be_sorted_and_says_what_was_sorted(
     )
 
 
+@pytest.mark.long
 def test_worker_headers_and_attempts_narrow_the_list(site: Site, queue: Queue) -> None:
     running = queue.publish("a", headers={"tenant": "acme", "n": 7})
     queue.claim("a", worker="w-1/0")
@@ -131,6 +136,7 @@ def test_worker_headers_and_attempts_narrow_the_list(site: Site, queue: Queue) -
     assert listed("attempts=0") == [running, waiting]
 
 
+@pytest.mark.long
 def test_the_list_is_live_and_says_how_many_there_are(visitor: Visitor, queue: Queue) -> None:
     queue.publish("mail")
     page = visitor.open("/messages?state=ready")
@@ -161,6 +167,7 @@ def test_the_list_waits_while_messages_are_selected(visitor: Visitor, queue: Que
     expect(page.locator(f"#m{second}")).to_be_visible()
 
 
+@pytest.mark.long
 def test_topics_and_workers_with_their_counts_are_filters(visitor: Visitor, queue: Queue) -> None:
     running = queue.publish("mail")
     queue.claim("mail", worker="w-1/1")
@@ -191,6 +198,7 @@ def test_counts_and_suggestions_name_only_topics_of_the_token(site: Site, queue:
     assert "hidden-worker" not in text
 
 
+@pytest.mark.long
 def test_a_waiting_message_is_deleted_after_a_preview(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(2)
     (claimed,) = [each.id for each in queue.claim(limit=1)]
@@ -206,6 +214,7 @@ def test_a_waiting_message_is_deleted_after_a_preview(visitor: Visitor, queue: Q
     assert queue.rows("SELECT id FROM messages.message_archive") == []
 
 
+@pytest.mark.long
 def test_a_message_is_published_by_the_form(visitor: Visitor, queue: Queue) -> None:
     queue.publish("orders")
     page = visitor.open("/messages?topic=orders")
@@ -278,6 +287,7 @@ def test_who_is_no_publisher_does_not_publish(site: Site, queue: Queue, as_token
     assert queue.ids() == []
 
 
+@pytest.mark.long
 def test_states_are_links_that_keep_the_other_filters(visitor: Visitor, queue: Queue) -> None:
     died = die(queue, "mail", "Traceback\n  File x\nValueError: disk 7")
     queue.publish("mail")
@@ -290,6 +300,7 @@ def test_states_are_links_that_keep_the_other_filters(visitor: Visitor, queue: Q
     expect(page.locator(ROWS)).to_contain_text("ValueError: disk 7")
 
 
+@pytest.mark.long
 def test_pages_lead_forward_and_back(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish_many(120)
 
@@ -314,6 +325,7 @@ def test_pages_lead_forward_and_back(visitor: Visitor, queue: Queue) -> None:
     expect(page.locator("tbody th a").first).to_have_text(str(published[0]))
 
 
+@pytest.mark.long
 def test_a_search_that_reaches_its_limit_says_so_and_can_be_continued(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(21_000)
     wanted = queue.publish(payload={"a": 1})
@@ -326,6 +338,7 @@ def test_a_search_that_reaches_its_limit_says_so_and_can_be_continued(visitor: V
     assert ids(page) == [wanted]
 
 
+@pytest.mark.long
 def test_an_id_leads_to_its_message(visitor: Visitor, queue: Queue) -> None:
     published = queue.publish()
 
@@ -354,6 +367,7 @@ def test_an_invalid_filter_is_reported_next_to_the_filters(site: Site, queue: Qu
     assert expected in answer.text.replace("&#39;", "'")
 
 
+@pytest.mark.long
 def test_no_value_in_an_address_or_a_form_causes_an_error(site: Site, queue: Queue) -> None:
     queue.publish()
     paths = (
@@ -392,6 +406,7 @@ def test_no_value_in_an_address_or_a_form_causes_an_error(site: Site, queue: Que
     assert set(sent) <= {200, 422}
 
 
+@pytest.mark.long
 def test_selected_messages_are_cancelled_after_a_preview(visitor: Visitor, queue: Queue) -> None:
     first, second, third = queue.publish_many(3)
     queue.claim(limit=1)
@@ -500,6 +515,7 @@ def slow_search(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     queue.conn.execute(b"DROP FUNCTION messages.matches_search_fast")
 
 
+@pytest.mark.long
 def test_a_slow_database_makes_the_preview_a_lower_bound_which_the_action_keeps(
     visitor: Visitor, queue: Queue, slow_search: int
 ) -> None:
@@ -514,6 +530,7 @@ def test_a_slow_database_makes_the_preview_a_lower_bound_which_the_action_keeps(
     assert len(queue.ids()) == slow_search - counted
 
 
+@pytest.mark.long
 def test_all_matching_messages_have_a_button_of_their_own(visitor: Visitor, queue: Queue, slow_search: int) -> None:
     page = visitor.open("/messages/preview?act=cancel&topic=legacy.import&state=ready")
 
@@ -655,6 +672,7 @@ def test_rows_are_reached_by_keys(visitor: Visitor, queue: Queue) -> None:
     page.wait_for_url(f"**/messages/{second}")
 
 
+@pytest.mark.long
 def test_the_page_is_accessible(visitor: Visitor, queue: Queue) -> None:
     queue.publish_many(3, channel="c", key=None)
     die(queue, error="a long error " * 30)

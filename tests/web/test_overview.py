@@ -20,6 +20,7 @@ from tests.web import sample_data
 from tests.web.site import NARROW, WIDE, Site, Visitor, is_live, overflow
 
 
+@pytest.mark.long
 def test_the_overview_shows_backlog_age_deaths_and_workers(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
 
@@ -92,6 +93,7 @@ def test_the_dead_of_a_topic_are_counted_however_many_died_in_others(visitor: Vi
         expect(row.locator("td[data-label='Dead, 24h']")).to_have_text(dead)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_page_of_a_million_messages_loads_within_its_statement_timeout(shown: Database, queue: Queue) -> None:
     queue.conn.execute("SET session_replication_role = replica")
@@ -156,6 +158,7 @@ def test_problems_come_first_and_are_counted_in_navigation_and_title(
     assert overflow(page) == 0
 
 
+@pytest.mark.long
 def test_a_problem_is_fixed_by_its_button_and_the_count_follows(visitor: Visitor, queue: Queue) -> None:
     wrong(queue)
     page = visitor.open("/")
@@ -172,6 +175,7 @@ def test_a_problem_is_fixed_by_its_button_and_the_count_follows(visitor: Visitor
     expect(page.locator("#problem-count")).to_contain_text("2")
 
 
+@pytest.mark.long
 def test_each_button_of_a_problem_leads_to_a_page(site: Site, queue: Queue) -> None:
     queue.publish("a")
     for kind in (*KINDS, "unknown"):
@@ -203,6 +207,7 @@ def test_the_maintenance_can_be_run_where_pg_cron_is_late(visitor: Visitor, queu
     expect(page.locator("#problems")).to_contain_text("No problems found.")
 
 
+@pytest.mark.long
 def test_a_page_that_is_not_live_counts_the_problems_too(visitor: Visitor, queue: Queue) -> None:
     wrong(queue)
 
@@ -213,6 +218,7 @@ def test_a_page_that_is_not_live_counts_the_problems_too(visitor: Visitor, queue
         expect(page).to_have_title(re.compile(r"^\(3\) .* · pgrouse$"))
 
 
+@pytest.mark.long
 def test_topics_page_and_overview_agree_on_what_is_a_problem(visitor: Visitor, queue: Queue) -> None:
     wrong(queue)
 
@@ -271,6 +277,7 @@ def test_the_charts_have_a_line_for_each_of_the_busiest_topics(visitor: Visitor,
     expect(page.get_by_role("link", name="24h")).to_have_attribute("href", "/?of=24h&by=topic")
 
 
+@pytest.mark.long
 def test_the_charts_have_a_line_for_each_of_the_busiest_workers(visitor: Visitor, queue: Queue) -> None:
     for number in range(7):
         queue.conn.execute(
@@ -310,6 +317,7 @@ def test_a_chart_by_topic_names_only_topics_of_the_token(site: Site, queue: Queu
     assert httpx.get(f"{site.url}/?by=nothing", headers=headers).status_code == 404
 
 
+@pytest.mark.long
 def test_another_period_is_a_link(visitor: Visitor, queue: Queue) -> None:
     sample_data.measured(queue)
 
@@ -319,6 +327,7 @@ def test_another_period_is_a_link(visitor: Visitor, queue: Queue) -> None:
     expect(page.locator("#throughput figcaption")).to_contain_text("in the last day")
 
 
+@pytest.mark.long
 def test_search_finds_a_message_by_its_id_and_otherwise_topics(site: Site, queue: Queue) -> None:
     found = {
         typed: httpx.get(f"{site.url}/search", params={"q": typed}).headers["location"]

@@ -39,6 +39,7 @@ def ready(queue: Queue) -> Queue:
     return queue
 
 
+@pytest.mark.long
 def test_a_viewer_sees_live_pages_and_no_button_that_acts(visitor: Visitor, ready: Queue, as_token: Any) -> None:
     page = visitor.open("/topics", extra_http_headers=as_token("viewer"))
     is_live(page)
@@ -62,6 +63,7 @@ def test_problems_of_the_whole_fleet_are_shown_only_to_tokens_of_all_topics(
     assert ("payroll" in page, "orders waits" in page) == (sees_all, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ["viewer", "operator of other topics"])
 def test_a_viewer_cannot_act(site: Site, ready: Queue, as_token: Any, role: str) -> None:
     headers = as_token("viewer") if role == "viewer" else as_token("operator", topics=("orders",))
@@ -78,6 +80,7 @@ def test_a_viewer_cannot_act(site: Site, ready: Queue, as_token: Any, role: str)
     assert ready.value("SELECT requested_concurrency FROM messages.worker") is None
 
 
+@pytest.mark.long
 def test_a_token_sees_only_its_topics(site: Site, ready: Queue, as_token: Any) -> None:
     sample_data.measured(ready, "mail", success=600)
     headers = as_token("viewer", topics=("orders*",)) | {"accept": "text/html"}
@@ -93,6 +96,7 @@ def test_a_token_sees_only_its_topics(site: Site, ready: Queue, as_token: Any) -
     assert httpx.get(f"{site.url}/schedules/nightly", headers=headers).status_code == 404
 
 
+@pytest.mark.long
 def test_a_database_user_with_only_the_operator_role_has_all_pages_and_actions(shown: Database, ready: Queue) -> None:
     sample_data.measured(ready)
     site = Site(f"{shown.dsn} options='-c role=messages_operator'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import pytest
 from playwright.sync_api import expect
 
 from pgrouse.doctor import CODES
@@ -14,6 +15,7 @@ from tests.web.accessible import complaints
 from tests.web.site import Site, Visitor
 
 
+@pytest.mark.long
 def test_every_runbook_is_a_place_on_the_page(visitor: Visitor) -> None:
     page = visitor.open("/runbooks")
 
@@ -45,6 +47,7 @@ def test_a_problem_leads_to_its_runbook(visitor: Visitor, queue: Queue) -> None:
     expect(page.locator("#old-backlog")).to_be_in_viewport()
 
 
+@pytest.mark.long
 def test_a_finding_of_the_doctor_leads_to_its_runbook(visitor: Visitor, queue: Queue) -> None:
     queue.publish("unhandled")
     queue.conn.execute("UPDATE messages.message SET available_at = now() - interval '1 day'")
@@ -55,6 +58,7 @@ def test_a_finding_of_the_doctor_leads_to_its_runbook(visitor: Visitor, queue: Q
     expect(link).to_have_attribute("href", str(path("unhandled_topics")))
 
 
+@pytest.mark.long
 def test_runbooks_need_no_token_and_no_database(site: Site, as_token: Any) -> None:
     as_token("viewer")
     alone = Site("postgresql://127.0.0.1:1/nothing")
@@ -68,5 +72,6 @@ def test_runbooks_need_no_token_and_no_database(site: Site, as_token: Any) -> No
     assert [('id="pages"' in page.text, "Database unreachable" in page.text) for page in pages] == [(False, True)] * 2
 
 
+@pytest.mark.long
 def test_the_page_is_accessible(visitor: Visitor) -> None:
     assert complaints(visitor, "/runbooks") == []

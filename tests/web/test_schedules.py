@@ -6,12 +6,14 @@ import re
 from typing import Any
 
 import httpx
+import pytest
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
 from tests.web.site import Site, Visitor
 
 
+@pytest.mark.long
 def test_the_list_shows_the_next_and_the_last_run_of_each_schedule(visitor: Visitor, queue: Queue) -> None:
     queue.schedule("nightly", "0 3 * * *", topic="reports", time_zone="Europe/Berlin")
     queue.call("run_schedule", "nightly")
@@ -42,6 +44,7 @@ def test_a_schedule_shows_its_next_five_runs_and_its_history(visitor: Visitor, q
     expect(page.locator("#runs")).to_contain_text("published")
 
 
+@pytest.mark.long
 def test_run_now_publishes_its_message_and_pause_stops_it(visitor: Visitor, queue: Queue) -> None:
     queue.schedule("nightly", "0 3 * * *", topic="reports")
     page = visitor.open("/schedules/nightly")
@@ -58,6 +61,7 @@ def test_run_now_publishes_its_message_and_pause_stops_it(visitor: Visitor, queu
     assert (paused.paused_by, queue.scheduled("nightly").paused_at) == ("local", None)
 
 
+@pytest.mark.long
 def test_a_schedule_is_added_after_a_preview_of_its_next_runs(visitor: Visitor, queue: Queue) -> None:
     visitor.expected = ["422"]
     page = visitor.open("/schedules")
@@ -86,6 +90,7 @@ def test_a_schedule_is_added_after_a_preview_of_its_next_runs(visitor: Visitor, 
     )
 
 
+@pytest.mark.long
 def test_a_schedule_is_edited_and_a_mistake_is_told(visitor: Visitor, queue: Queue) -> None:
     visitor.expected = ["422"]
     queue.schedule("nightly", "0 3 * * *", topic="reports", time_zone="Europe/Berlin", key="k")
@@ -114,6 +119,7 @@ def test_a_schedule_is_edited_and_a_mistake_is_told(visitor: Visitor, queue: Que
     assert edited.next_tick != before
 
 
+@pytest.mark.long
 def test_a_payload_that_is_too_long_to_be_edited_stays(visitor: Visitor, queue: Queue) -> None:
     queue.schedule("nightly", "0 3 * * *", topic="reports")
     queue.conn.execute("UPDATE messages.schedule SET payload = jsonb_build_object('x', repeat('y', 20000))")
@@ -141,6 +147,7 @@ def test_a_schedule_is_moved_only_between_topics_of_the_token(site: Site, queue:
     assert (queue.scheduled("mine").topic, queue.scheduled("other").topic) == ("mail.send", "orders")
 
 
+@pytest.mark.long
 def test_a_schedule_is_removed_after_a_confirmation(visitor: Visitor, queue: Queue) -> None:
     queue.schedule("nightly", "0 3 * * *", topic="reports")
     page = visitor.open("/schedules/nightly")

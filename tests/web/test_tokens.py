@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import pytest
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
@@ -14,10 +15,12 @@ from tests.web.site import Site, Visitor
 HTML = {"accept": "text/html"}
 
 
+@pytest.mark.long
 def test_without_tokens_the_page_says_who_may_do_what(visitor: Visitor) -> None:
     expect(visitor.open("/tokens").locator("#list .empty")).to_contain_text("No tokens")
 
 
+@pytest.mark.long
 def test_a_token_is_listed_without_its_secret_and_revoked(visitor: Visitor, queue: Queue, as_token: Any) -> None:
     mine = as_token("operator")
     queue.conn.execute("SELECT messages.add_token('ci', sha256('x'), '{publisher}', '{mail*}', '30 days')")
@@ -49,6 +52,7 @@ def test_a_viewer_revokes_nothing(site: Site, queue: Queue, as_token: Any) -> No
     assert httpx.post(f"{site.url}/tokens/revoke", headers=viewer, data={"name": "test"}).status_code == 403
 
 
+@pytest.mark.long
 def test_the_page_is_accessible(visitor: Visitor, queue: Queue, as_token: Any) -> None:
     mine = as_token("viewer")
     queue.conn.execute("SELECT messages.add_token('ci', sha256('x'), '{publisher}', '{mail*}', '30 days')")

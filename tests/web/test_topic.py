@@ -15,6 +15,7 @@ from tests.web import sample_data
 from tests.web.site import Site, Visitor
 
 
+@pytest.mark.long
 def test_the_page_shows_figures_charts_limits_and_channels(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
     queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('mail', 'customer-1', 3)")
@@ -28,6 +29,7 @@ def test_the_page_shows_figures_charts_limits_and_channels(visitor: Visitor, que
     expect(page.locator("#channels tbody tr").first).to_contain_text(re.compile(r"customer-1\s*\d\s*3"))
 
 
+@pytest.mark.long
 def test_a_subscription_is_added_and_ended(visitor: Visitor, queue: Queue) -> None:
     visitor.expected = ["422"]
     queue.publish("mail")
@@ -52,6 +54,7 @@ def test_a_subscription_is_added_and_ended(visitor: Visitor, queue: Queue) -> No
     assert queue.rows("SELECT * FROM messages.subscription") == []
 
 
+@pytest.mark.long
 def test_a_subscription_needs_both_topics(site: Site, queue: Queue, as_token: Any) -> None:
     queue.publish("mail")
     queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('mail', 'secret')")
@@ -81,6 +84,7 @@ def test_attempts_include_those_that_did_not_succeed(visitor: Visitor, queue: Qu
     )
 
 
+@pytest.mark.long
 def test_the_order_of_channels_is_shown_as_a_limit(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", ordered=True)
     queue.publish("mail", channel="customer-1")
@@ -91,6 +95,7 @@ def test_the_order_of_channels_is_shown_as_a_limit(visitor: Visitor, queue: Queu
     expect(page.locator("#limits")).not_to_contain_text("None:")
 
 
+@pytest.mark.long
 def test_a_pause_takes_a_reason_and_a_duration(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue)
     queue.publish("mail")
@@ -107,6 +112,7 @@ def test_a_pause_takes_a_reason_and_a_duration(visitor: Visitor, queue: Queue) -
     assert queue.value("SELECT resume_at - paused_at FROM messages.topic WHERE topic = 'mail'").total_seconds() == 1800
 
 
+@pytest.mark.long
 def test_a_pause_may_have_an_end(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue)
     queue.publish("mail")
@@ -217,6 +223,7 @@ def test_an_invalid_value_is_reported_while_typing_and_cannot_be_applied(visitor
     expect(preview.get_by_role("button", name="Apply")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_change_writes_only_the_typed_values(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=2)
     page = visitor.open("/topics/mail")
@@ -230,6 +237,7 @@ def test_a_change_writes_only_the_typed_values(visitor: Visitor, queue: Queue) -
     assert (row.max_attempts, row.timeout.total_seconds()) == (7, 120)
 
 
+@pytest.mark.long
 def test_an_emptied_field_is_inherited_again_and_a_backoff_is_one_setting(visitor: Visitor, queue: Queue) -> None:
     queue.policy("mail", max_attempts=5)
     page = visitor.open("/topics/mail")
@@ -256,6 +264,7 @@ def test_the_payload_schema_cannot_be_read_from_a_file_of_the_server(visitor: Vi
     expect(page.locator("#policy-preview")).to_contain_text("paste the schema itself")
 
 
+@pytest.mark.long
 def test_the_defaults_are_edited_like_a_topic(visitor: Visitor, queue: Queue) -> None:
     page = visitor.open("/topics/*")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
@@ -11,6 +12,7 @@ from tests.web import sample_data
 from tests.web.site import NARROW, Visitor, overflow
 
 
+@pytest.mark.long
 def test_each_topic_shows_its_counts_its_rates_and_its_state(visitor: Visitor, queue: Queue) -> None:
     sample_data.busy(queue)
 
@@ -46,6 +48,7 @@ def test_pause_in_a_row_stops_claims_and_resume_restarts_them(visitor: Visitor, 
     ]
 
 
+@pytest.mark.long
 def test_all_topics_are_paused_after_a_confirmation(visitor: Visitor, queue: Queue) -> None:
     queue.publish("mail")
     page = visitor.open("/topics")
@@ -76,6 +79,7 @@ def test_an_empty_list_explains_how_a_topic_is_created(visitor: Visitor) -> None
     expect(page.locator("#list")).to_contain_text("No topics yet")
 
 
+@pytest.mark.long
 def test_many_topics_are_shown_up_to_a_limit_even_on_a_narrow_screen(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute(
         "INSERT INTO messages.message (topic, payload) SELECT 'topic-' || n, '1' FROM generate_series(1, 250) AS n"

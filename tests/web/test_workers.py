@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.sql.queue import Queue
@@ -9,6 +10,7 @@ from tests.web import sample_data
 from tests.web.site import Visitor
 
 
+@pytest.mark.long
 def test_each_worker_shows_its_messages_its_listener_and_its_last_heartbeat(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue, "w-1")
     sample_data.worker(queue, "w-2", listener="degraded")
@@ -43,6 +45,7 @@ def test_a_worker_with_many_messages_shows_the_oldest(visitor: Visitor, queue: Q
     expect(page.locator("#list")).to_contain_text("and 25 more")
 
 
+@pytest.mark.long
 def test_drain_stops_the_worker_after_a_confirmation(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue, "w-1")
     page = visitor.open("/workers")
@@ -55,6 +58,7 @@ def test_drain_stops_the_worker_after_a_confirmation(visitor: Visitor, queue: Qu
     assert (asked.drain_asked_at is not None, asked.drain_asked_by) == (True, "local")
 
 
+@pytest.mark.long
 def test_a_worker_is_scaled_and_shows_what_it_is_configured_for(visitor: Visitor, queue: Queue) -> None:
     sample_data.worker(queue, "w-1")
     page = visitor.open("/workers")
@@ -81,6 +85,7 @@ def test_a_worker_over_http_has_no_button_to_scale_it(visitor: Visitor, queue: Q
     expect(page.get_by_role("link", name="Scale")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_what_is_in_flight_is_what_the_list_shows_and_such_a_worker_is_not_asleep(
     visitor: Visitor, queue: Queue
 ) -> None:
