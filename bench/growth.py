@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -22,8 +23,8 @@ from bench.usage import Machine
 
 from pgrouse.client.calls.claim import claim
 from pgrouse.client.message import Message, claim_refs
-from pgrouse.client.queries.message import query
-from pgrouse.web import message_detail
+from pgrouse.client.queries.message import read_message, read_shown
+from pgrouse.web.message_detail import MAX_SHOWN_BYTES, MAX_SHOWN_CHARS
 
 # How many claims of each size are timed in a round, in how many blocks: the states take turns after each block.
 CLAIMS = {10: 200, 1000: 30}
@@ -41,7 +42,10 @@ PUBLISH = b"""
 MARKS_EVERY_S = 1.0
 # After the retention of every message of today.
 MUCH_LATER = b"SELECT set_config('messages.fake_now', (clock_timestamp() + '1 year')::text, false)"
-LOOK_UPS = {"the dashboard": message_detail.READ, "the command line": query(contents=True).encode()}
+LOOK_UPS = {
+    "the dashboard": partial(read_shown, chars=MAX_SHOWN_CHARS, bytes_=MAX_SHOWN_BYTES),
+    "the command line": read_message,
+}
 
 Times = dict[tuple[str, str], list[float]]
 
@@ -182,13 +186,13 @@ def _work(workers: Sequence[Worker], batch: int, times: Times) -> None:
 
 def _look_up(workers: Sequence[Worker], times: Times) -> None:
     """Look up archived messages by their ids, as the programs for people do: each look-up is planned."""
-    for who, statement in LOOK_UPS.items():
+    for who, look_up in LOOK_UPS.items():
         found: dict[Worker, list[float]] = defaultdict(list)
         for _ in range(LOOKS):
             for worker in workers:
-                number = {"id": random.randint(1, worker.state.archived)}
+                call = look_up(random.randint(1, worker.state.archived))
                 began = time.perf_counter()
-                worker.conn.execute(statement, number, prepare=False).fetchall()
+                worker.conn.execute(call.statement, call.values, prepare=False, binary=True).fetchall()
                 found[worker].append((time.perf_counter() - began) * 1000)
         for worker, values in found.items():
             times[f"look-up by {who}", worker.state.what].append(statistics.median(values))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any, NamedTuple
 
 # C0 and C1 controls except line feed and tab, what is invisible or turns the direction of text, halves of surrogate pairs.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -47,6 +49,46 @@ def show_estimate(count: int, *, is_estimate: bool) -> str:
 def plural(count: int, noun: str) -> str:
     """Write how many there are of what: `1 message`, `1,200 messages`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+class ShownProgress(NamedTuple):
+    """The progress of a message on one line; percent: None = not known."""
+
+    text: str
+    percent: float | None = None
+
+
+def show_progress(reported: str | None) -> ShownProgress | None:
+    """Write what `ctx.progress` reported, as JSON: `30 of 100 rows (30 %)`. What a handler wrote in another form stays as it is."""
+    if reported is None:
+        return None
+    try:
+        summary = json.loads(reported)
+    except (ValueError, RecursionError):
+        summary = None
+    if not isinstance(summary, dict) or not _is_number(done := summary.get("done")):
+        return ShownProgress(reported)
+    total = summary.get("total") if _is_number(summary.get("total")) else None
+    percent = _percent(done, total) if total and total > 0 else None
+    words = (
+        f"{done:,}",
+        "" if total is None else f"of {total:,}",
+        str(summary.get("unit") or ""),
+        "" if percent is None else f"({percent:.0f} %)",
+    )
+    return ShownProgress(" ".join(filter(None, words)), percent)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _percent(done: float, total: float) -> float | None:
+    """Return how many percent it is; whole numbers may be larger than any float."""
+    try:
+        return max(0.0, min(100.0, 100 * done / total))
+    except OverflowError:
+        return None
 
 
 def show_age(seconds: float | timedelta) -> str:

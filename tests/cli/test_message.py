@@ -334,6 +334,8 @@ def test_an_edit_with_an_invalid_payload_is_refused(
         ({"done": 1500}, "progress     1,500"),
         ({"done": 0.5, "total": 0}, "progress     0.5 of 0"),
         ({"page": 7}, 'progress     {"page": 7}'),
+        ({"done": True}, 'progress     {"done": true}'),
+        ({"done": 10**400, "total": 1}, f"progress     {10**400:,} of 1"),
     ],
 )
 def test_a_message_shows_its_progress(pgrouse: Shell, queue: Queue, progress: dict[str, object], line: str) -> None:

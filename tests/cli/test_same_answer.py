@@ -9,6 +9,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from pgrouse.client.call import run
+from pgrouse.client.queries.worker import count_held, find_held
 from pgrouse.metrics.queue_metrics import WORKERS
 from pgrouse.top.snapshot import SnapshotReader
 from tests.api.site import Site
@@ -78,3 +80,15 @@ def test_of_the_actions_on_a_topic(pgrouse: Shell, database: Database, queue: Qu
 
     assert listed == over_http == [2]
     assert ("cancel" in page, '<th scope="row" class="nowrap">pause' in page) == (True, False)
+
+
+def test_of_the_worker_that_runs_a_message(database: Database, queue: Queue) -> None:
+    for worker in ("http:w/7", "daemon-1/3"):
+        queue.publish()
+        queue.claim(worker=worker)
+
+    conn = database.connect()
+
+    counted = {each.worker for each in run(conn, count_held())}
+    listed = {each.worker for each in run(conn, find_held(5))}
+    assert counted == listed == {"http:w/7", "daemon-1"}

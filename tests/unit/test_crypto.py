@@ -641,11 +641,11 @@ def test_the_page_of_an_encrypted_message_says_so_and_offers_no_edit(cipher: Cip
     row = {
         "payload": None,
         "headers": None,
-        "checkpoint": cipher.encrypt_json("t", "1", ContentKind.STATE),
+        "state_kept": cipher.encrypt_json("t", "1", ContentKind.STATE),
         "output": None,
     }
     row |= {
-        "body_shown": body[:512],
+        "body": body[:512],
         "body_bytes": len(body),
         "state": "ready",
         "redriven_as": None,
@@ -655,7 +655,7 @@ def test_the_page_of_an_encrypted_message_says_so_and_offers_no_edit(cipher: Cip
     shown = message_detail.contents(row)
 
     assert shown["body"]["text"] == f"encrypted (key new, {len(body)} bytes)"
-    assert shown["checkpoint"]["text"].startswith("encrypted (key new, ")
+    assert shown["state_kept"]["text"].startswith("encrypted (key new, ")
     assert message_detail.allowed_actions(row)["edit"] is False
 
 

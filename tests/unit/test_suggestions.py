@@ -52,9 +52,7 @@ def test_a_header_is_suggested_as_the_filter_that_finds_it() -> None:
         " h": "x",
         "i": '"quoted"',
     }
-    headers = [{"name": name, "value": json.dumps(text)} for name, text in texts.items()] + [
-        {"name": "n", "value": "7.50"}
-    ]
+    headers = [*((name, json.dumps(text)) for name, text in texts.items()), ("n", "7.50")]
 
     assert suggest([], headers).headers == [
         "a = acme", 'b = "42"', 'c = "true"', 'd = " blank "', 'g = "two\\nlines"', 'i = "\\"quoted\\""', "n = 7.50",

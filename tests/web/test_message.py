@@ -282,10 +282,11 @@ def test_progress_data_of_a_handler_may_have_any_content(site: Site, queue: Queu
         values = [[claimed.id], [claimed.claim_id], [Jsonb(each)]]
         queue.value("SELECT messages.set_progress(%s, %s, %s)", values)
 
-        answer = httpx.get(f"{site.url}/messages/{published}")
+        for page in (f"/messages/{published}", "/workers"):
+            answer = httpx.get(f"{site.url}{page}")
 
-        assert answer.status_code == 200, json.dumps(each)
-        assert "</script>" not in answer.text.partition("<body>")[2]
+            assert answer.status_code == 200, json.dumps(each)
+            assert "</script>" not in answer.text.partition("<body>")[2]
 
 
 @pytest.mark.long

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 import psycopg
-from psycopg.rows import dict_row
 
 from pgrouse.cli.bulk import DELAY, RATE, redrive_in_batches, report
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
@@ -20,6 +19,7 @@ from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, Requeued, dead_groups, dead_topics, requeue_dead_letters
 from pgrouse.client.clock import now
+from pgrouse.client.queries.dead import latest_dead, waiting_copies
 from pgrouse.client.redrive import REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, RateSpreader
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
@@ -27,37 +27,8 @@ from pgrouse.format import plural, show_ago, sparkline
 
 PAGE = 10_000  # ids that are chosen at once
 
-# Topic by topic, at most a page of each: in the index message_archive_dead the latest of a topic are adjacent.
-# The conditions repeat the predicate of that index. %(before)s: the last id of the page before.
-LIST = """
-  SELECT d.*, clock_timestamp() - d.archived_at AS age
-  FROM unnest(%(topics)s::text[]) AS t (topic)
-  CROSS JOIN LATERAL (
-    SELECT d.id, d.topic, d.result, d.channel, d.key, d.attempts, d.redrives, d.archived_at, d.handled_by AS worker,
-           d.error_fingerprint, d.error, d.redriven_as
-    FROM messages.dead AS d
-    WHERE d.result NOT IN ('success', 'cancelled')
-      AND d.topic = t.topic
-      AND (%(result)s::text IS NULL OR d.result = %(result)s)
-      AND (%(fingerprint)s::text IS NULL OR d.error_fingerprint = %(fingerprint)s)
-      AND (%(error)s::text IS NULL OR strpos(lower(d.error), lower(%(error)s)) > 0)
-      AND (%(since)s::interval IS NULL OR d.archived_at > now() - %(since)s)
-      AND (%(until)s::interval IS NULL OR d.archived_at <= now() - %(until)s)
-      AND (%(redriven)s OR d.redriven_as IS NULL)
-      AND (%(before)s::bigint IS NULL OR (d.archived_at, d.id) < (
-        SELECT last.archived_at, last.id FROM messages.message_archive AS last WHERE last.id = %(before)s))
-    ORDER BY d.archived_at DESC, d.id DESC LIMIT %(limit)s
-  ) AS d
-  ORDER BY d.archived_at DESC, d.id DESC LIMIT %(limit)s"""
 # With more than half of an archive in view the planner would read all of it.
 BY_INDEX = b"SET LOCAL enable_seqscan = off; SET LOCAL jit = off"
-# One branch per index of the table.
-BRANCH = """
-  (SELECT m.id FROM messages.message AS m
-   WHERE m.topic = %(topic)s AND m.claim_id IS NULL AND {branch} AND m.dlq_moved_at IS NOT NULL AND m.id > %(after)s
-   ORDER BY m.id LIMIT %(page)s)"""
-WAITING = " UNION ALL ".join(BRANCH.format(branch=f"m.channel {which}") for which in ("IS NULL", "IS NOT NULL"))
-WAITING += " ORDER BY id LIMIT %(page)s"
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -85,20 +56,22 @@ def list_dead(
     topic: str | None,
     fail_if_any: bool,
     limit: int,
-    **filters: str | int | bool | timedelta | None,
+    **filters: Any,
 ) -> int:
     """List dead messages, the latest first."""
     with session.read() as conn:
         conn.execute(BY_INDEX)
         topics = [topic] if topic else run(conn, dead_topics())
-        values = {**filters, "topics": topics, "limit": limit}
-        rows = conn.cursor(row_factory=dict_row).execute(LIST.encode(), values).fetchall()
-    ages = {row["id"]: row.pop("age") for row in rows}
-    if not session.as_json:
-        rows = [row | {"age": ages[row["id"]], "redrives": row["redrives"] or None} for row in rows]
-    found = session.output.rows(_columns(), rows, "no dead messages")
-    if found == limit:
-        session.output.note(f"there may be more: --before {rows[-1]['id']}")
+        found = run(conn, latest_dead(topics, **filters, most=limit))
+    rows = [asdict(each) for each in found]
+    for row in rows:
+        if session.as_json:
+            del row["age"]
+        else:
+            row["redrives"] = row["redrives"] or None
+    session.output.rows(_columns(), rows, "no dead messages")
+    if len(found) == limit:
+        session.output.note(f"there may be more: --before {found[-1].id}")
     return ExitCode.FOUND_A_PROBLEM if found and fail_if_any else ExitCode.OK
 
 
@@ -207,11 +180,10 @@ def requeue(
 def _waiting(conn: psycopg.Connection, topic: str, limit: int | None) -> Iterator[list[int]]:
     left, after = limit or 2**62, 0
     while left > 0:
-        values = {"topic": topic, "after": after, "page": min(left, PAGE)}
         with conn.transaction():
             conn.execute(READ_TIMEOUT)
             conn.execute(BY_INDEX)
-            ids = [message_id for (message_id,) in conn.execute(WAITING.encode(), values)]
+            ids = run(conn, waiting_copies(topic, after, min(left, PAGE)))
         if not ids:
             return
         yield ids

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 import click
 import psycopg
-from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.message_view import show_message
@@ -16,38 +15,12 @@ from pgrouse.cli.table import Column
 from pgrouse.client.call import Call, run
 from pgrouse.client.calls import operate, workflow
 from pgrouse.client.clock import now
-from pgrouse.client.queries.message import NEVER, STATE
+from pgrouse.client.queries.message import NEVER, find_ended, find_live
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
 from pgrouse.jsonb import Raw, encode
 
 LIVE_STATES = ("ready", "delayed", "retrying", "running")
-
-# One branch per index of the table, each bounded: a topic is found by its index, no topic by the primary key.
-BRANCHES = (
-    "m.claim_id IS NOT NULL",
-    "m.claim_id IS NULL AND m.channel IS NULL",
-    "m.claim_id IS NULL AND m.channel IS NOT NULL",
-)
-LIVE = f"""
-  (SELECT m.id, m.topic, m.channel, m.key, m.priority, {STATE} AS state, m.attempts, m.created_at, m.available_at,
-          m.locked_by AS worker, m.lock_expires_at, NULL::timestamptz AS archived_at
-   FROM messages.message AS m
-   WHERE {{branch}}
-     AND (%(topic)s::text IS NULL OR m.topic = %(topic)s)
-     AND (%(state)s::text IS NULL OR {STATE} = %(state)s)
-     AND m.id > %(after)s
-   ORDER BY m.id LIMIT %(limit)s)"""  # noqa: S608 - constants only
-LIST_LIVE = " UNION ALL ".join(LIVE.format(branch=branch) for branch in BRANCHES) + " ORDER BY id LIMIT %(limit)s"
-LIST_ENDED = """
-  SELECT a.id, a.topic, a.channel, a.key, a.priority, a.result AS state, a.attempts, a.created_at, a.available_at,
-         a.handled_by AS worker, NULL::timestamptz AS lock_expires_at, a.archived_at
-  FROM messages.message_archive AS a
-  WHERE a.result = %(state)s
-    AND a.archived_at > now() - %(since)s
-    AND (%(topic)s::text IS NULL OR a.topic = %(topic)s)
-    AND a.id > %(after)s
-  ORDER BY a.id LIMIT %(limit)s"""
 
 
 @click.group(cls=CommandGroup)
@@ -76,10 +49,13 @@ def list_messages(
     session: CliSession, topic: str | None, state: str | None, since: timedelta, after: int, limit: int
 ) -> None:
     """List messages, the oldest first."""
-    query = LIST_ENDED if state in RESULTS else LIST_LIVE
+    call = (
+        find_ended(topic, state, since, after, limit)
+        if state and state in RESULTS
+        else find_live(topic, state, after, limit)
+    )
     with session.read() as conn:
-        values = {"topic": topic, "state": state, "since": since, "after": after, "limit": limit}
-        rows = conn.cursor(row_factory=dict_row).execute(query.encode(), values).fetchall()
+        rows = [asdict(each) for each in run(conn, call)]
         columns = _columns(conn)
     if session.output.rows(columns, rows, "no messages" + (f" of topic {topic}" if topic else "")) == limit:
         session.output.note(f"there may be more: --after {rows[-1]['id']}")

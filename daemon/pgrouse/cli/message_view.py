@@ -9,20 +9,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import click
-import psycopg
-from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import lineage
 from pgrouse.client.calls.workflow import Neighbour, workflow
 from pgrouse.client.clock import now
-from pgrouse.client.queries.message import COLUMNS, CONTENTS, JSON_COLUMNS, NEVER, STEPS, MessageRecord, find_message
+from pgrouse.client.queries.message import JSON_COLUMNS, NEVER, find_steps, read_message
 from pgrouse.crypto import envelope
 from pgrouse.crypto.configured_cipher import require_cipher
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
-from pgrouse.format import harmless, show_age, show_ago
+from pgrouse.format import harmless, show_age, show_ago, show_progress
 from pgrouse.jsonb import Raw
 
 DEAD = ("rejected", "failed", "lock_expired", "expired")
@@ -37,16 +35,15 @@ def show_message(
 ) -> int:
     """Print a message. contents: its payload too; only_dead: refuse one that is not dead, and tell where it comes from; decrypt: as it was published."""
     with session.read() as conn:
-        found = run(conn, find_message(message_id, contents=contents))
+        row = run(conn, read_message(message_id, contents=contents))
         clock = run(conn, now())
-        row = None if found is None else _as_row(found, contents)
         if row is not None and only_dead:
             row["lineage"] = [asdict(each) for each in run(conn, lineage(message_id))]
         if row is not None:
             neighbours = run(conn, workflow(message_id))
             for side in ("before", "after"):
                 row[side] = [_without_direction(each) for each in neighbours if each.direction == side]
-            row["steps"] = _steps(conn, message_id) if contents else []
+            row["steps"] = [asdict(each) for each in run(conn, find_steps(message_id))] if contents else []
     if row is None:
         session.output.problem(
             f"there is no message {message_id}: it was never published, or was deleted from the archive"
@@ -69,16 +66,6 @@ def show_message(
     else:
         _print(row, clock)
     return ExitCode.OK
-
-
-def _as_row(found: MessageRecord, contents: bool) -> dict[str, Any]:
-    """Return what the caller may read of a message, JSON as text."""
-    columns = ("id", *(COLUMNS | CONTENTS if contents else COLUMNS))
-    return {name: getattr(found, f"{name}_json" if name in JSON_COLUMNS else name) for name in columns}
-
-
-def _steps(conn: psycopg.Connection, message_id: int) -> list[dict[str, Any]]:
-    return conn.cursor(row_factory=dict_row).execute(STEPS.encode(), {"id": message_id}).fetchall()
 
 
 def _decrypt(session: CliSession, row: dict[str, Any]) -> None:
@@ -128,7 +115,7 @@ def _print(row: dict[str, Any], now: datetime) -> None:
 
 def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
     """Return the short values of a message, named for people; those that are not set are left out."""
-    limit = row.get("max_attempts")
+    limit, progress = row.get("max_attempts"), show_progress(row.get("progress"))
     facts = {
         "channel": row["channel"],
         "key": row["key"],
@@ -140,7 +127,7 @@ def _facts(row: dict[str, Any], now: datetime) -> list[tuple[str, str]]:
         "expires": _time_text(row.get("expires_at"), now) if row.get("expires_at") != NEVER else None,
         "attempts": f"{row['attempts']}" + (f" of {limit}" if limit else ""),
         "runs": row["runs"] if row["runs"] != row["attempts"] else None,
-        "progress": _progress(row.get("progress")),
+        "progress": progress and progress.text,
         "worker": row["worker"],
         "locked": _time_text(row["locked_at"], now),
         "locked until": _time_text(row["lock_expires_at"], now),
@@ -178,20 +165,6 @@ def _lineage(members: list[dict[str, Any]]) -> str | None:
 
 def _state(member: dict[str, Any]) -> str:
     return "this one" if member["kind"] == "this" else member["state"] or "no longer archived"
-
-
-def _progress(text: str | None) -> str | None:
-    """Write a progress on one line: `30 of 100 rows (30 %)`; what was not written by `ctx.progress` as it is."""
-    try:
-        said = json.loads(text) if text else None
-    except (ValueError, RecursionError):
-        return text
-    if not isinstance(said, dict) or not isinstance(done := said.get("done"), int | float):
-        return text
-    total, unit = said.get("total"), said.get("unit")
-    of = f"of {total:,}" if isinstance(total, int | float) else ""
-    share = f"({100 * done / total:.0f} %)" if isinstance(total, int | float) and total > 0 else ""
-    return " ".join(filter(None, [f"{done:,}", of, str(unit or ""), share]))
 
 
 def _time_text(at: datetime | None, now: datetime) -> str | None:

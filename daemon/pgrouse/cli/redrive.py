@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 import click
 import psycopg
-from psycopg.rows import dict_row
 
 from pgrouse.cli.bulk import DELAY, RATE, redrive_in_batches, report, report_skipped
 from pgrouse.cli.command import READ_TIMEOUT, CliSession, Command
@@ -18,6 +18,7 @@ from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import dead as dead_calls
 from pgrouse.client.clock import now
+from pgrouse.client.queries.dead import dead_details
 from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, REFUSED_OUTCOMES, RateSpreader
 from pgrouse.error_line import last_line
 from pgrouse.errors import ExitCode
@@ -27,10 +28,6 @@ from pgrouse.jsonb import Raw, encode
 PAGE = 10_000  # ids that are chosen at once
 BOUND = 10_000  # a dry run looks at so many
 
-DETAILS = """
-  SELECT a.id, a.topic, a.result, a.error_fingerprint, a.error, clock_timestamp() - a.archived_at AS age
-  FROM unnest(%s::bigint[], %s::timestamptz[]) AS p (id, archived_at)
-  JOIN messages.message_archive AS a ON a.id = p.id AND a.archived_at = p.archived_at"""
 NO_DETAILS = dict.fromkeys(("id", "topic", "result", "error_fingerprint", "error", "age"))
 
 
@@ -177,8 +174,8 @@ def _would(conn: psycopg.Connection, ids: Sequence[int], force: bool) -> list[di
     found: list[dict[str, Any]] = []
     for start in range(0, len(ids), BATCH):
         would = run(conn, dead_calls.preview_redrive(ids[start : start + BATCH], force=force))
-        keys = [[each.archived_id for each in would], [each.archived_at for each in would]]
-        rows = {row["id"]: row for row in conn.cursor(row_factory=dict_row).execute(DETAILS, keys)}
+        details = run(conn, dead_details([(each.archived_id, each.archived_at) for each in would]))
+        rows = {each.id: asdict(each) for each in details}
         found += [NO_DETAILS | rows.get(each.archived_id, {}) | {"outcome": each.outcome} for each in would]
     return sorted(found, key=lambda row: (-(row["age"] or timedelta(0)), row["id"] or 0))
 

@@ -14,9 +14,10 @@ from pgrouse.client.call import Call, Rows, run_async
 from pgrouse.client.calls import operate
 from pgrouse.client.calls.dead import redrive
 from pgrouse.client.calls.search import FoundPage
+from pgrouse.client.queries.message import latest_message, topics_of
 from pgrouse.web import search
 from pgrouse.web.caller import Caller
-from pgrouse.web.database_pool import Connection, Row
+from pgrouse.web.database_pool import Connection, Row, read_rows
 from pgrouse.web.problem import Problem
 
 # Messages in one transaction.
@@ -29,13 +30,6 @@ MAX_COUNT = 5000
 MAX_SEARCHES = 4
 # What redrive calls those that it put back.
 REDRIVEN = ("redriven", "keyless")
-
-TOPICS = b"SELECT s.id, s.topic, s.state FROM messages.state AS s WHERE s.id = ANY (%(ids)s) ORDER BY s.id"
-# By the clock that says when messages were published and ended; ids are given out in their order.
-NOW = b"""
-  SELECT clock_timestamp() AS at, greatest(
-    (SELECT m.id FROM messages.message AS m ORDER BY m.id DESC LIMIT 1),
-    (SELECT a.id FROM messages.message_archive AS a ORDER BY a.id DESC LIMIT 1), 0) AS max_id"""
 
 
 class BulkAction(StrEnum):
@@ -146,8 +140,8 @@ class Confirmation:
 
 async def confirm_now(conn: Connection) -> Confirmation:
     """Return a confirmation for everything that exists now."""
-    (row,) = await (await conn.execute(NOW)).fetchall()
-    return Confirmation(row["at"], row["max_id"], None)
+    (latest,) = await run_async(conn, latest_message())
+    return Confirmation(latest.at, latest.max_id, None)
 
 
 def _number(text: Any) -> int | None:
@@ -194,7 +188,7 @@ def _read_counts(rows: Rows) -> tuple[dict[tuple[str, str], int], Any]:
 
 async def selected(conn: Connection, caller: Caller, act: BulkAction, ids: list[int]) -> list[Row]:
     """Return id, topic and state of those selected messages that accept the action and that the caller may see."""
-    rows = await (await conn.execute(TOPICS, {"ids": ids})).fetchall()
+    rows = await read_rows(conn, topics_of(ids))
     return [row for row in rows if row["state"] in act.states and caller.sees(row["topic"])]
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from pgrouse import jsonb
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls.search import FoundPage, find_messages
+from pgrouse.client.queries.message import previews
 from pgrouse.config import duration
 from pgrouse.errors import InvalidMessage
 from pgrouse.web.caller import Caller
@@ -33,19 +34,6 @@ SORTS: dict[str, Callable[[Row], Any]] = {
     "worker": lambda row: (row["worker"] is None, row["worker"] or ""),
 }
 MAX_SORTED = 1000
-# Listed messages, read again. An archived one is looked up in the partition of its day.
-LISTED = """
-    SELECT m.id, m.payload, m.body, m.headers FROM messages.message AS m WHERE m.id = ANY (%(live)s)
-    UNION ALL
-    SELECT a.id, a.payload, a.body, a.headers FROM unnest(%(ended)s::bigint[], %(ended_at)s::timestamptz[]) AS e (id, at)
-    JOIN messages.message_archive AS a ON a.id = e.id AND a.archived_at = e.at"""
-PREVIEWS = f"""
-  SELECT l.id, CASE
-    WHEN l.body IS NOT NULL THEN format('%%s bytes', octet_length(l.body))
-    WHEN pg_column_size(l.payload) > 16384 THEN format('JSON of about %%s kB', pg_column_size(l.payload) / 1024)
-    ELSE left(messages.display_json(l.payload), %(chars)s)
-  END AS preview
-  FROM ({LISTED}) AS l""".encode()  # noqa: S608 - constants only
 MAX_FILTER_CHARS = 1000  # characters of one filter
 MAX_ID_DIGITS = 20  # one digit more than any id has
 MAX_ATTEMPTS_DIGITS = 9  # what an integer of the database takes
@@ -150,7 +138,7 @@ class Search:
             "attempts": _attempts_filter(self.attempts),
             "since": parse_time(self.since, "since"),
             "until": parse_time(self.until, "until"),
-            "topics": None if caller.sees_all else caller.like,
+            "topics": caller.like,
             "limit": 50,
             "after": None,
             "preview": 0,
@@ -205,25 +193,14 @@ async def find_sorted(
     if not found.rows:
         return found  # the search goes on from there, in its own order
     rows = sorted(found.rows, key=SORTS[sort])[:limit]
-    previews = await _previews(conn, rows, preview)
-    shown = [row | {"preview": previews.get(row["id"])} for row in rows]
+    beginnings = await run_async(conn, previews(places_of(rows), preview))
+    shown = [row | {"preview": beginnings.get(row["id"])} for row in rows]
     return replace(found, rows=shown, sorted_count=len(found.rows), sorted_all=found.cursor is None, cursor=None)
 
 
-async def _previews(conn: Connection, rows: Sequence[Row], chars: int) -> dict[int, str | None]:
-    """Return the beginnings of payloads, as find_messages writes them."""
-    found = await (await conn.execute(PREVIEWS, places_of(rows) | {"chars": chars})).fetchall()
-    return {row["id"]: row["preview"] for row in found}
-
-
-def places_of(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the arguments of a statement that reads listed messages again: ids of live ones, ids and ends of others."""
-    ended = [(row["id"], row["archived_at"]) for row in rows if row["archived_at"] is not None]
-    return {
-        "live": [row["id"] for row in rows if row["archived_at"] is None],
-        "ended": [each for each, _ in ended],
-        "ended_at": [at for _, at in ended],
-    }
+def places_of(rows: Sequence[Row]) -> list[tuple[int, datetime | None]]:
+    """Return where listed messages are: their ids, and when they ended."""
+    return [(row["id"], row["archived_at"]) for row in rows]
 
 
 def search_call(arguments: Mapping[str, Any]) -> Call[FoundPage]:

@@ -7,20 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgrouse.client.call import run_async
+from pgrouse.client.queries import message
 from pgrouse.error_line import last_line
 from pgrouse.web.database_pool import Connection, Row
 from pgrouse.web.problem import Problem
-from pgrouse.web.search import LISTED, header_filter, places_of
+from pgrouse.web.search import header_filter, places_of
 
 MAX_SUGGESTIONS = 30
 # Deeper paths are typed.
 MAX_DEPTH = 3
-HEADERS = f"""
-  SELECT DISTINCT p.key AS name, p.value::text AS value
-  FROM ({LISTED}) AS h
-  CROSS JOIN LATERAL jsonb_each(CASE WHEN jsonb_typeof(h.headers) = 'object' THEN h.headers END) AS p
-  WHERE jsonb_typeof(p.value) IN ('string', 'number', 'boolean') AND length(p.key) <= 100 AND length(p.value::text) <= 100
-  LIMIT 500""".encode()  # noqa: S608 - constants only
 
 
 @dataclass(frozen=True)
@@ -40,19 +36,19 @@ class Suggestions:
     headers: list[str]
 
 
-async def read_headers(conn: Connection, rows: Sequence[Row]) -> list[Row]:
-    """Return names and texts of the headers of the listed messages."""
-    return await (await conn.execute(HEADERS, places_of(rows))).fetchall()
+async def read_headers(conn: Connection, rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return names and JSON texts of the headers of the listed messages."""
+    return await run_async(conn, message.headers(places_of(rows)))
 
 
-def suggest(rows: Sequence[Row], headers: Sequence[Row]) -> Suggestions:
+def suggest(rows: Sequence[Row], headers: Sequence[tuple[str, str]]) -> Suggestions:
     """Return what the listed messages suggest. A payload whose preview is cut suggests nothing."""
     return Suggestions(
         channels=_distinct(row["channel"] for row in rows),
         keys=_distinct(row["key"] for row in rows),
         errors=_distinct(last_line(row["error"] or "", 100) for row in rows),
         payloads=_distinct(f"{path} = " for row in rows for path in _paths(_decoded(row["preview"] or ""))),
-        headers=_distinct(_header(row["name"], row["value"]) for row in headers),
+        headers=_distinct(_header(name, value) for name, value in headers),
     )
 
 

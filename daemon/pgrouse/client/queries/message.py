@@ -1,15 +1,18 @@
-"""All that is known of one message, live or archived, by one statement."""
+"""Messages, live or archived: one with all that is known of it, lists, and parts of listed ones."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 from pydantic_core import from_json
 
-from pgrouse.client.call import Call, first_row
+from pgrouse.client.call import Call, Rows, first_row, query_call, select_call
+
+Columns = Mapping[str, tuple[str, str]]
 
 # As in the view messages.state; this reads single columns, which analysts may.
 STATE = """
@@ -35,13 +38,12 @@ COLUMNS = {
     "locked_at": ("m.locked_at", "a.locked_at"),
     "lock_expires_at": ("m.lock_expires_at", "NULL"),
     "archived_at": ("NULL", "a.archived_at"),
-    "redriven_from": ("NULL::bigint", "a.redriven_from"),
+    "redriven_from": ("m.redriven_from", "a.redriven_from"),
     "error_fingerprint": ("NULL", "a.error_fingerprint"),
     "history": ("m.history::text", "a.history::text"),
     "error": ("NULL", "a.error"),
 }
 CONTENTS = {
-    "redriven_from": ("m.redriven_from", "a.redriven_from"),
     "redriven_as": ("NULL", "(SELECT r.message_id FROM messages.redrive_log AS r WHERE r.archived_id = a.id)"),
     "expires_at": ("m.expires_at", "a.expires_at"),
     "max_attempts": ("m.max_attempts", "a.max_attempts"),
@@ -54,25 +56,114 @@ CONTENTS = {
     "body": ("m.body", "a.body"),
 }
 JSON_COLUMNS = ("history", "headers", "state_kept", "progress", "output", "payload")
-
-
-# What its steps returned, for those who may read contents.
+# What only a page shows.
+OTHERS = {
+    "prefetched": ("m.prefetched", "NULL"),
+    "redrives": ("m.redrives", "a.redrives"),
+    "dlq_moved_at": ("m.dlq_moved_at", "a.dlq_moved_at"),
+}
+# Its steps, for those who may read contents.
 STEPS = """
   SELECT s.name::text AS name, s.attempt, s.kept_at, left(s.result::text, 2000) AS result
-  FROM messages.step AS s WHERE s.message_id = %(id)s ORDER BY s.kept_at, s.name LIMIT 1000"""
+  FROM messages.step AS s WHERE s.message_id = %(id)s"""
 # Until it is released, the time of a message that waits for others.
 NEVER = datetime(9000, 1, 1, tzinfo=UTC)
 
 
-def query(*, contents: bool) -> str:
-    """Return the statement for the message %(id)s. contents: with what only those may read who may read payloads; JSON is text."""
-    columns = COLUMNS | CONTENTS if contents else COLUMNS
-    live = ", ".join(f"{expression} AS {name}" for name, (expression, _) in columns.items())
-    ended = ", ".join(f"{expression} AS {name}" for name, (_, expression) in columns.items())
+def _select(columns: Columns, table: int) -> str:
+    """Return what to select of a table: 0 = messages that have not ended, 1 = the archive."""
+    return ", ".join(f"{expressions[table]} AS {name}" for name, expressions in columns.items())
+
+
+def _query(columns: Columns) -> str:
     return (
-        f"SELECT m.id, {live} FROM messages.message AS m WHERE m.id = %(id)s "  # noqa: S608 - constants only
-        f"UNION ALL SELECT a.id, {ended} FROM messages.message_archive AS a WHERE a.id = %(id)s"
+        f"SELECT m.id, {_select(columns, 0)} FROM messages.message AS m WHERE m.id = %(id)s "  # noqa: S608 - constants only
+        f"UNION ALL SELECT a.id, {_select(columns, 1)} FROM messages.message_archive AS a WHERE a.id = %(id)s"
     )
+
+
+# Of long values the beginning. OFFSET 0 keeps the planner from writing the text of a payload out wherever it is used.
+BOUNDED = {
+    **{name: f"r.{name}" for name in ("id", *(COLUMNS | CONTENTS | OTHERS))},
+    **{name: f"left(r.{name}, %(chars)s)" for name in ("headers", "state_kept", "output", "payload")},
+    "progress": "left(r.progress, 2000)",
+    "body": "substring(r.body FOR %(bytes)s)",
+    "payload_bytes": "octet_length(r.payload)",
+    "payload_md5": "md5(r.payload)",
+    "body_bytes": "octet_length(r.body)",
+    "body_md5": "md5(r.body)",
+    "lock_duration_s": "extract(epoch FROM coalesce(t.lock_duration, d.lock_duration))::float8",
+    "max_attempts": "coalesce(nullif(r.max_attempts, 0), nullif(coalesce(t.max_attempts, d.max_attempts), 0))",
+}
+SHOWN = f"""
+  SELECT {", ".join(f"{expression} AS {name}" for name, expression in BOUNDED.items())}
+  FROM ({_query(COLUMNS | CONTENTS | OTHERS)} OFFSET 0) AS r
+  CROSS JOIN messages.topic AS d LEFT JOIN messages.topic AS t ON t.topic = r.topic
+  WHERE d.topic = '*' LIMIT 1"""  # noqa: S608 - constants only
+# One branch per index of the table, each bounded: a topic is found by its index, no topic by the primary key.
+BRANCHES = (
+    "m.claim_id IS NOT NULL",
+    "m.claim_id IS NULL AND m.channel IS NULL",
+    "m.claim_id IS NULL AND m.channel IS NOT NULL",
+)
+LISTED = {
+    name: COLUMNS[name]
+    for name in (
+        "topic",
+        "channel",
+        "key",
+        "priority",
+        "state",
+        "attempts",
+        "created_at",
+        "available_at",
+        "worker",
+        "lock_expires_at",
+        "archived_at",
+    )
+}
+LIVE = " UNION ALL ".join(
+    f"""
+  (SELECT m.id, {_select(LISTED, 0)}
+   FROM messages.message AS m
+   WHERE {branch}
+     AND (%(topic)s::text IS NULL OR m.topic = %(topic)s)
+     AND (%(state)s::text IS NULL OR {STATE} = %(state)s)
+     AND m.id > %(after)s
+   ORDER BY m.id LIMIT %(most)s)"""  # noqa: S608 - constants only
+    for branch in BRANCHES
+)
+ENDED = f"""
+  SELECT a.id, {_select(LISTED, 1)}
+  FROM messages.message_archive AS a
+  WHERE a.result = %(state)s
+    AND a.archived_at > now() - %(since)s
+    AND (%(topic)s::text IS NULL OR a.topic = %(topic)s)
+    AND a.id > %(after)s"""  # noqa: S608 - constants only
+# By the clock that says when messages were published and ended; ids are given out in their order.
+LATEST = """
+  SELECT clock_timestamp() AS at, greatest(
+    (SELECT m.id FROM messages.message AS m ORDER BY m.id DESC LIMIT 1),
+    (SELECT a.id FROM messages.message_archive AS a ORDER BY a.id DESC LIMIT 1), 0) AS max_id"""
+# Messages, read again. An archived one is looked up in the partition of its day.
+CONTENTS_OF = """
+    SELECT m.id, m.payload, m.body, m.headers FROM messages.message AS m WHERE m.id = ANY (%(live)s)
+    UNION ALL
+    SELECT a.id, a.payload, a.body, a.headers FROM unnest(%(ended)s::bigint[], %(ended_at)s::timestamptz[]) AS e (id, at)
+    JOIN messages.message_archive AS a ON a.id = e.id AND a.archived_at = e.at"""
+PREVIEWS = f"""
+  SELECT l.id, CASE
+    WHEN l.body IS NOT NULL THEN format('%%s bytes', octet_length(l.body))
+    WHEN pg_column_size(l.payload) > 16384 THEN format('JSON of about %%s kB', pg_column_size(l.payload) / 1024)
+    ELSE left(messages.display_json(l.payload), %(chars)s)
+  END
+  FROM ({CONTENTS_OF}) AS l"""  # noqa: S608 - constants only
+HEADERS = f"""
+  SELECT DISTINCT p.key, p.value::text
+  FROM ({CONTENTS_OF}) AS h
+  CROSS JOIN LATERAL jsonb_each(CASE WHEN jsonb_typeof(h.headers) = 'object' THEN h.headers END) AS p
+  WHERE jsonb_typeof(p.value) IN ('string', 'number', 'boolean') AND length(p.key) <= 100 AND length(p.value::text) <= 100
+  LIMIT 500"""  # noqa: S608 - constants only
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +237,134 @@ class MessageRecord:
         return _decoded(self.payload_json)
 
 
+@dataclass(frozen=True, slots=True)
+class ListedMessage:
+    """A message of a list. Attributes as of MessageRecord."""
+
+    id: int
+    topic: str
+    channel: str | None
+    key: str | None
+    priority: int
+    state: str
+    attempts: int
+    created_at: datetime
+    available_at: datetime
+    worker: str | None
+    lock_expires_at: datetime | None
+    archived_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOfMessage:
+    """The topic and the state of a message."""
+
+    id: int
+    topic: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class LatestMessage:
+    """What was published last: the highest id at a time."""
+
+    at: datetime
+    max_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStep:
+    """What a step of a handler returned.
+
+    Attributes:
+        attempt: which attempt ran the step.
+        result: JSON, or its first 2,000 characters.
+    """
+
+    name: str
+    attempt: int
+    kept_at: datetime
+    result: str
+
+
 def _decoded(text: str | None) -> Any:
     return None if text is None else from_json(text)
 
 
-def find_message(message_id: int, *, contents: bool = True) -> Call[MessageRecord | None]:
-    """Read a message, live or archived; contents: as of query."""
-    return Call(query(contents=contents).encode(), {"id": message_id}, partial(first_row, MessageRecord))
+def find_message(message_id: int) -> Call[MessageRecord | None]:
+    """Read a message, live or archived."""
+    return Call(_query(COLUMNS | CONTENTS).encode(), {"id": message_id}, partial(first_row, MessageRecord))
+
+
+def read_message(message_id: int, *, contents: bool = True) -> Call[dict[str, Any] | None]:
+    """Read a message, live or archived, as a dict; JSON is text.
+
+    Args:
+        message_id: which message.
+        contents: also what only those may read who may read payloads.
+    """
+    columns = COLUMNS | CONTENTS if contents else COLUMNS
+    return Call(_query(columns).encode(), {"id": message_id}, partial(_first_dict, ("id", *columns)))
+
+
+def read_shown(message_id: int, *, chars: int, bytes_: int) -> Call[dict[str, Any] | None]:
+    """Read a message as read_message does, and what of its topic it inherits; of long values the beginning.
+
+    Args:
+        message_id: which message.
+        chars: how many characters of a long text are read.
+        bytes_: how many bytes of a body are read.
+    """
+    return Call(
+        SHOWN.encode(), {"id": message_id, "chars": chars, "bytes": bytes_}, partial(_first_dict, tuple(BOUNDED))
+    )
+
+
+def find_steps(message_id: int) -> Call[list[StoredStep]]:
+    """Read what the steps of a message returned, the first step first."""
+    return query_call(STEPS, StoredStep, "ORDER BY f.kept_at, f.name LIMIT 1000", id=message_id)
+
+
+def find_live(topic: str | None, state: str | None, after: int, most: int) -> Call[list[ListedMessage]]:
+    """Read messages that have not ended, in the order of their ids after an id."""
+    clauses = "ORDER BY f.id LIMIT %(most)s"
+    return query_call(LIVE, ListedMessage, clauses, topic=topic, state=state, after=after, most=most)
+
+
+def find_ended(topic: str | None, result: str, since: timedelta, after: int, most: int) -> Call[list[ListedMessage]]:
+    """Read messages that ended with a result within a time, in the order of their ids after an id."""
+    clauses = "ORDER BY f.id LIMIT %(most)s"
+    return query_call(ENDED, ListedMessage, clauses, topic=topic, state=result, since=since, after=after, most=most)
+
+
+def topics_of(ids: Sequence[int]) -> Call[list[TopicOfMessage]]:
+    """Read the topics and states of messages, live or archived."""
+    return select_call("state", TopicOfMessage, "WHERE f.id = ANY (%(ids)s::bigint[]) ORDER BY f.id", ids=list(ids))
+
+
+def latest_message() -> Call[list[LatestMessage]]:
+    """Read what was published last: one row."""
+    return query_call(LATEST, LatestMessage)
+
+
+def previews(listed: Sequence[tuple[int, datetime | None]], chars: int) -> Call[dict[int, str | None]]:
+    """Read the beginnings of the payloads of messages, as find_messages writes them; listed: their ids, and when they ended."""
+    return Call(PREVIEWS.encode(), {**_places(listed), "chars": chars}, dict)
+
+
+def headers(listed: Sequence[tuple[int, datetime | None]]) -> Call[list[tuple[str, str]]]:
+    """Read names and JSON texts of the short headers of messages. listed: as of previews."""
+    return Call(HEADERS.encode(), _places(listed), list)
+
+
+def _places(listed: Sequence[tuple[int, datetime | None]]) -> dict[str, Any]:
+    ended = [(each, at) for each, at in listed if at is not None]
+    return {
+        "live": [each for each, at in listed if at is None],
+        "ended": [each for each, _ in ended],
+        "ended_at": [at for _, at in ended],
+    }
+
+
+def _first_dict(names: Sequence[str], rows: Rows) -> dict[str, Any] | None:
+    return dict(zip(names, rows[0], strict=True)) if rows else None

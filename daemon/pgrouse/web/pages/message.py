@@ -13,6 +13,7 @@ from starlette.responses import Response
 from pgrouse import jsonb
 from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import dead, operate
+from pgrouse.client.queries.message import read_message
 from pgrouse.errors import InvalidMessage
 from pgrouse.web import fan_out, message_detail, view
 from pgrouse.web.caller import Caller, Role
@@ -46,10 +47,6 @@ RESULT_TEXTS = {
 }
 SUCCEEDED = ("retried", "cancelled", "skipped", "edited", "redriven")
 
-FULL_CONTENT = b"""
-  SELECT m.topic::text AS topic, messages.display_json(m.payload) AS payload, m.body::bytea AS body FROM messages.message AS m WHERE m.id = %(id)s
-  UNION ALL SELECT a.topic, messages.display_json(a.payload), a.body FROM messages.message_archive AS a WHERE a.id = %(id)s LIMIT 1"""
-
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[str, Any]:
     """Read a message and everything that its page shows."""
@@ -65,7 +62,7 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> dict[s
     return {
         "message": row,
         "events": message_detail.timeline(row),
-        "progress": message_detail.progress(row),
+        "progress": message_detail.progress(row["progress"]),
         "can": message_detail.allowed_actions(row, is_allowed=caller.may(Role.OPERATOR, row["topic"])),
         **around,
     }
@@ -112,7 +109,7 @@ async def message(request: Request, caller: Viewer, message_id: str) -> Response
 async def download(request: Request, caller: Viewer, message_id: str) -> Response:
     """Send the whole payload as a file."""
     async with request.app.state.db.read() as conn:
-        row = await (await conn.execute(FULL_CONTENT, {"id": _id(message_id)})).fetchone()
+        row = await run_async(conn, read_message(_id(message_id)))
     if row is None or not caller.sees(row["topic"]) or (row["payload"] is None and row["body"] is None):
         raise Problem(404, f"message {message_id} has no payload, or there is none", "not_found")
     is_json = row["payload"] is not None
@@ -173,8 +170,8 @@ async def edit_form(request: Request, caller: Operator, message_id: str) -> Resp
         allowed = message_detail.allowed_actions(row)
         if not allowed["edit"] and not allowed["redrive_edited"]:
             return await _back(request, row["id"], "too_late")
-        content = await (await conn.execute(FULL_CONTENT, {"id": row["id"]})).fetchone()
-    payload = pretty_for_editing(content["payload"])
+        content = await run_async(conn, read_message(row["id"]))
+    payload = pretty_for_editing(None if content is None else content["payload"])
     headers = pretty_for_editing(row["headers"])
     return _form(request, row, payload, headers, row["payload_md5"] or row["body_md5"])
 

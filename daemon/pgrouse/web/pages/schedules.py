@@ -37,9 +37,6 @@ Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 Text = Annotated[str, Form(max_length=200)]
 
-LOCAL = b"""
-  SELECT t.at, to_char(t.at AT TIME ZONE %s, 'Dy DD Mon YYYY, HH24:MI:SS') AS local
-  FROM unnest(%s::timestamptz[]) WITH ORDINALITY AS t (at, nth) ORDER BY t.nth"""
 # Longer payloads and headers are not shown whole, and such a payload is not edited here.
 MAX_CHARACTERS = 10_000
 STATE_KINDS = {"on": "good", "paused": "warn", "failing": "bad", "over": ""}
@@ -82,7 +79,8 @@ def _shown(found: Schedule) -> Row:
 async def _ticks(conn: Connection, cron: str, time_zone: str) -> list[Row]:
     """Return the next ticks, each with the time as the clocks of the time zone show it."""
     ticks = await run_async(conn, calls.next_ticks(cron, time_zone, NEXT))
-    return await (await conn.execute(LOCAL, [time_zone, ticks])).fetchall()
+    local = await run_async(conn, queries.local_times(ticks, time_zone))
+    return [{"at": at, "local": text} for at, text in zip(ticks, local, strict=True)]
 
 
 async def _ticks_of(conn: Connection, found: Schedule) -> list[Row]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Form, Query, Request
 from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.worker import drain_worker, scale_worker
-from pgrouse.client.queries.worker import find_workers
-from pgrouse.web import view
+from pgrouse.client.queries.worker import armed_workers, find_held, find_worker, find_workers
+from pgrouse.web import message_detail, view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row
 from pgrouse.web.page import render
@@ -29,21 +29,6 @@ MAX_SHOWN = 5
 Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
-ARMED = b"SELECT s.worker FROM messages.sleeper AS s WHERE s.armed_until > clock_timestamp()"
-# The locked rows are few; of each worker those that run longest. The claim loops of a daemon claim under its name and their number.
-RUNNING = b"""
-  SELECT r.worker, r.id, r.topic, r.channel, r.attempts, r.locked_at, r.lock_expires_at, r.progress, r.total
-  FROM (
-    SELECT m.worker, m.id, m.topic, m.channel, m.attempts, m.locked_at, m.lock_expires_at, m.progress,
-           row_number() OVER (PARTITION BY m.worker ORDER BY m.locked_at, m.id) AS place,
-           count(*) OVER (PARTITION BY m.worker) AS total
-    FROM (
-      SELECT CASE WHEN m.locked_by LIKE 'http:%%' THEN m.locked_by ELSE regexp_replace(m.locked_by, '/[0-9]+$', '') END AS worker, m.id, m.topic, m.channel, m.attempts, m.locked_at, m.lock_expires_at, m.progress
-      FROM messages.message AS m WHERE m.claim_id IS NOT NULL LIMIT 20000
-    ) AS m
-  ) AS r
-  WHERE r.place <= %s
-  ORDER BY r.worker, r.place"""
 STATE_KINDS = {"working": "good", "draining": "info", "stopping": "info", "silent": "warn", "gone": ""}
 LISTENER_KINDS = {"listening": "good", "connecting": "warn", "degraded": "warn"}
 
@@ -51,14 +36,14 @@ LISTENER_KINDS = {"listening": "good", "connecting": "warn", "degraded": "warn"}
 async def read_context(conn: Connection, caller: Caller, _subject: str) -> Context:
     """Read the workers of the topics that the caller may see."""
     found = await run_async(conn, find_workers(MAX_ROWS))
-    armed = {row["worker"] for row in await (await conn.execute(ARMED)).fetchall()}
+    armed = await run_async(conn, armed_workers())
     running: dict[str, list[Row]] = defaultdict(list)
     # Of the rows, not of the worker's last report: that is some seconds old, and the list below it is not.
     in_flight: dict[str, int] = {}
-    for row in await (await conn.execute(RUNNING, [MAX_SHOWN])).fetchall():
-        in_flight[row["worker"]] = row["total"]
-        if caller.sees(row["topic"]):
-            running[row["worker"]].append(row | {"done": _share(row["progress"])})
+    for each in await run_async(conn, find_held(MAX_SHOWN)):
+        in_flight[each.worker] = each.total
+        if caller.sees(each.topic):
+            running[each.worker].append(asdict(each) | {"progress": message_detail.progress(each.progress_json)})
     seen = [
         asdict(each)
         | {"status": each.status, "is_armed": each.name in armed}
@@ -85,18 +70,6 @@ def _may_operate(caller: Caller, row: Row) -> bool:
         and row["state"] == "working"
         and all(caller.may(Role.OPERATOR, topic) for topic in row["topics"])
     )
-
-
-def _share(progress: Any) -> str | None:
-    """Return how far a message is, in words."""
-    if not isinstance(progress, dict):
-        return None
-    done, total, unit = progress.get("done"), progress.get("total"), progress.get("unit") or ""
-    if not isinstance(done, int | float):
-        return None
-    if isinstance(total, int | float) and total > 0:
-        return f"{done:,g} of {total:,g} {unit}".strip() + f" ({100 * done / total:.0f} %)"
-    return f"{done:,g} {unit}".strip()
 
 
 VIEW = View("workers", read_context, parts=("list",))
@@ -126,11 +99,10 @@ async def ask_concurrency(
     """Ask how many handlers a worker is to run at once."""
     async with request.app.state.db.read() as conn:
         await check_operates(conn, caller, name)
-        found = await run_async(conn, find_workers(MAX_ROWS))
-    chosen = next((each for each in found if each.name == name and each.kind == "daemon"), None)
-    if chosen is None:
+        found = await run_async(conn, find_worker(name))
+    if found is None or found.kind != "daemon":
         raise Problem(404, f"worker {name} cannot be scaled: it works over HTTP, or has ended", "not_found")
-    return render(request, "workers/scale.html", worker=chosen)
+    return render(request, "workers/scale.html", worker=found)
 
 
 @router.post("/workers/scale")

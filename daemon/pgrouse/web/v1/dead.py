@@ -12,12 +12,14 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead as calls
+from pgrouse.client.queries.dead import dead_details, origins_of
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, read_rows
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import check_permission
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
+from pgrouse.web.v1.message import own_messages
 from pgrouse.web.v1.model import (
     MAX_ITEMS,
     Cursor,
@@ -171,11 +173,6 @@ class RedriveResult(ResponseModel):
     results: list[RedriveOutcome]
 
 
-ERRORS = b"""
-    SELECT a.id, a.error FROM unnest(%s::bigint[], %s::timestamptz[]) AS f (id, archived_at)
-    JOIN messages.message_archive AS a ON a.id = f.id AND a.archived_at = f.archived_at"""
-
-
 async def _find(
     conn: Connection, caller: Caller, topic: str | None, limit: int, **filters: Any
 ) -> list[calls.FoundDeadMessage]:
@@ -187,12 +184,6 @@ async def _find(
     topics = [each for each in await run_async(conn, calls.dead_topics()) if caller.sees(each)]
     found = [await run_async(conn, calls.find_dead(each, limit=limit, **filters)) for each in topics]
     return sorted((each for some in found for each in some), key=lambda dead: (dead.archived_at, dead.id))[:limit]
-
-
-async def _errors(conn: Connection, found: list[calls.FoundDeadMessage]) -> dict[int, str | None]:
-    """Return the errors of dead messages, by id."""
-    values = [[each.id for each in found], [each.archived_at for each in found]]
-    return {row["id"]: row["error"] for row in await (await conn.execute(ERRORS, values)).fetchall()}
 
 
 @router.get("", response_model=DeadMessagePage, summary="List dead messages")
@@ -214,7 +205,8 @@ async def list_dead_messages(
     filters |= {"since": since, "until": until, "after": cursor.decode_id("dead", cursor_)}
     async with request.app.state.db.read() as conn:
         found = await _find(conn, caller, topic, limit, **filters)
-        errors = await _errors(conn, found)
+        details = await run_async(conn, dead_details([(each.id, each.archived_at) for each in found]))
+    errors = {each.id: each.error for each in details}
     rows = [asdict(each) | {"error": errors[each.id]} for each in found if each.id in errors]
     is_full = len(found) == limit
     return ApiResponse({"messages": rows, "next": cursor.encode("dead", found[-1].id) if is_full else None})
@@ -237,9 +229,6 @@ async def group_dead_messages(
     async with request.app.state.db.read() as conn:
         rows = await read_rows(conn, calls.dead_groups(since or LOOK_BACK, topic, result))
     return ApiResponse({"groups": [row for row in rows if caller.sees(row["topic"])]})
-
-
-OWN_DEAD = b"SELECT DISTINCT a.id FROM messages.message_archive AS a WHERE a.id = ANY (%s::bigint[]) AND a.topic LIKE ANY (%s::text[])"
 
 
 @router.post("/redrive", response_model=RedriveResult, summary="Redrive dead messages")
@@ -292,20 +281,16 @@ class RequeueResult(ResponseModel):
     results: list[RequeueOutcome]
 
 
-OWN_COPIES = b"""
-    SELECT m.id FROM messages.message AS m
-    WHERE m.id = ANY (%(ids)s::bigint[]) AND m.topic LIKE ANY (%(like)s::text[])
-      AND coalesce(m.original_topic, m.topic) LIKE ANY (%(like)s::text[])"""
-
-
 @router.post("/requeue", response_model=RequeueResult, summary="Requeue dead letters")
 async def requeue_dead_letters(request: Request, caller: Operator, body: RequeueRequest) -> Response:
     """Move copies that wait in a dead letter topic (`….dlq`) back to their original topic. The request is safe to repeat: no copy is requeued twice."""
     async with request.app.state.db.write(caller) as conn:
         ids = body.ids
         if not caller.sees_all:
-            own = await conn.execute(OWN_COPIES, {"ids": ids, "like": caller.like})
-            ids = [row["id"] for row in await own.fetchall()]
+            origins = await run_async(conn, origins_of(ids))
+            ids = [
+                each.id for each in origins if all(map(caller.sees, (each.topic, each.original_topic or each.topic)))
+            ]
         rows = await read_rows(conn, calls.requeue_dead_letters(ids, body.rate, body.delay, body.force))
     rows += [
         {"copy_id": each, "archived_id": None, "message_id": None, "outcome": "not_waiting"}
@@ -322,6 +307,4 @@ async def _selected_ids(conn: Connection, caller: Caller, body: RedriveRequest) 
         return [each.id for each in await _find(conn, caller, **body.filter.model_dump())]
     if body.ids is None:
         raise Problem(422, "give either ids or filter", "invalid_request")
-    if caller.sees_all:
-        return body.ids
-    return [row["id"] for row in await (await conn.execute(OWN_DEAD, [body.ids, caller.like])).fetchall()]
+    return await own_messages(conn, caller, body.ids)

@@ -14,7 +14,7 @@ from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import operate
 from pgrouse.client.calls.explain import explain
 from pgrouse.client.calls.search import find_messages
-from pgrouse.client.queries.message import JSON_COLUMNS, query
+from pgrouse.client.queries.message import JSON_COLUMNS, read_message, topics_of
 from pgrouse.crypto import envelope
 from pgrouse.web import fan_out
 from pgrouse.web.caller import Caller, Role
@@ -300,7 +300,7 @@ async def list_messages(
         since=since,
         until=until,
         limit=limit,
-        topics=None if caller.sees_all else caller.like,
+        topics=caller.like,
         after=None if after is None else json.dumps(after),
     )
     async with request.app.state.db.read() as conn:
@@ -341,8 +341,7 @@ async def _read_visible(conn: Connection, caller: Caller, message_id: int) -> Ro
     Raises:
         Problem: 404, also for a message of a topic that the caller may not see.
     """
-    statement = query(contents=True).encode()
-    row = await (await conn.execute(statement, {"id": message_id})).fetchone()
+    row = await run_async(conn, read_message(message_id))
     if row is None or not caller.sees(row["topic"]):
         raise not_found_problem(message_id)
     return fan_out.hide_copies(caller, row)
@@ -400,17 +399,16 @@ async def _act(
     request: Request, caller: Caller, ids: list[int], action: Callable[[list[int]], Call[list[int]]]
 ) -> Response:
     async with request.app.state.db.write(caller) as conn:
-        mine = await _filter_own_topics(conn, caller, ids)
+        mine = await own_messages(conn, caller, ids)
         done = await run_async(conn, action(mine)) if mine else []
     return ApiResponse({"done": sorted(done), "unchanged": sorted(set(ids) - set(done))})
 
 
-async def _filter_own_topics(conn: Connection, caller: Caller, ids: list[int]) -> list[int]:
-    """Return those of the messages whose topic the caller may change."""
+async def own_messages(conn: Connection, caller: Caller, ids: list[int]) -> list[int]:
+    """Return those of the messages whose topic the caller may see."""
     if caller.sees_all:
         return ids
-    query = b"SELECT m.id FROM messages.message AS m WHERE m.id = ANY (%s::bigint[]) AND m.topic LIKE ANY (%s::text[])"
-    return [row["id"] for row in await (await conn.execute(query, [ids, caller.like])).fetchall()]
+    return [each.id for each in await run_async(conn, topics_of(ids)) if caller.sees(each.topic)]
 
 
 # The detail of the problem, by the outcome of messages.edit.

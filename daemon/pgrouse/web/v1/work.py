@@ -23,6 +23,7 @@ from pgrouse.client.calls.settle import reject, release
 from pgrouse.client.calls.worker import touch_http_holders
 from pgrouse.client.database import may_be_caused_by_message, unclaimable_reason
 from pgrouse.client.message import Message, claim_refs
+from pgrouse.client.queries.message import topics_of
 from pgrouse.client.settlement import SettleKind, settle_call
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, DatabasePool
@@ -469,15 +470,8 @@ async def _extend(
     return {"lost": sorted({*lost, *others}), "cancelled": sorted(cancelled)}
 
 
-IDS_OF_OTHER_TOPICS = b"""
-    SELECT m.id FROM messages.message AS m WHERE m.id = ANY (%(ids)s::bigint[]) AND NOT m.topic LIKE ANY (%(like)s::text[])
-    UNION ALL
-    SELECT a.id FROM messages.message_archive AS a WHERE a.id = ANY (%(ids)s::bigint[]) AND NOT a.topic LIKE ANY (%(like)s::text[])"""
-
-
 async def _ids_of_other_topics(conn: Connection, caller: Caller, ids: list[int]) -> set[int]:
     """Return the messages whose topics the caller may not see: it cannot hold their locks."""
     if caller.sees_all:
         return set()
-    rows = await (await conn.execute(IDS_OF_OTHER_TOPICS, {"ids": ids, "like": caller.like})).fetchall()
-    return {row["id"] for row in rows}
+    return {each.id for each in await run_async(conn, topics_of(ids)) if not caller.sees(each.topic)}
