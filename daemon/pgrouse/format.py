@@ -66,21 +66,22 @@ def show_progress(reported: str | None) -> ShownProgress | None:
         summary = json.loads(reported)
     except (ValueError, RecursionError):
         summary = None
-    if not isinstance(summary, dict) or not _is_number(done := summary.get("done")):
+    values = summary if isinstance(summary, dict) else {}
+    done, total = _number(values.get("done")), _number(values.get("total"))
+    if done is None:
         return ShownProgress(reported)
-    total = summary.get("total") if _is_number(summary.get("total")) else None
     percent = _percent(done, total) if total and total > 0 else None
     words = (
         f"{done:,}",
         "" if total is None else f"of {total:,}",
-        str(summary.get("unit") or ""),
+        str(values.get("unit") or ""),
         "" if percent is None else f"({percent:.0f} %)",
     )
     return ShownProgress(" ".join(filter(None, words)), percent)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(value: Any) -> int | float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _percent(done: float, total: float) -> float | None:
