@@ -87,11 +87,6 @@ def row_call(function: str, row: type[R], /, **arguments: Any) -> Call[R]:
     return function_call(function, partial(_only_row, row), _columns(row), **arguments)
 
 
-def optional_row_call(function: str, row: type[R], /, **arguments: Any) -> Call[R | None]:
-    """Build the call of a function that returns one row or none."""
-    return function_call(function, partial(first_row, row), _columns(row), **arguments)
-
-
 def select_call(relation: str, row: type[R], clauses: str, /, **values: Any) -> Call[list[R]]:
     """Build a SELECT of a table or view.
 
@@ -153,11 +148,6 @@ def nothing(rows: Rows) -> None:
 def all_rows(row: type[R], rows: Rows) -> list[R]:
     """Read rows as objects of a dataclass."""
     return [row(*each) for each in rows]
-
-
-def first_row(row: type[R], rows: Rows) -> R | None:
-    """Read the first row, if there is one, as an object of a dataclass."""
-    return row(*rows[0]) if rows else None
 
 
 def _only_row(row: type[R], rows: Rows) -> R:

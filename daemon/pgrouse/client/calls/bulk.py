@@ -10,8 +10,8 @@ from uuid import UUID
 from pgrouse.client.call import (
     Call,
     bigints,
+    first,
     function_call,
-    optional_row_call,
     row_call,
     rows_call,
     value,
@@ -76,7 +76,7 @@ def delete_staged(attempts: Sequence[UUID]) -> Call[int]:
 
 def job_result(job: str) -> Call[PublishedJob | None]:
     """Return what became of a job; None = it was not published."""
-    return optional_row_call("job_result", PublishedJob, job=job)
+    return first(rows_call("job_result", PublishedJob, job=job))
 
 
 def job_rejected(job: str, after: int | None = None, limit: int | None = None) -> Call[list[RejectedRow]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pgrouse.client.call import Call, bigints, function_call, nothing, optional_row_call, rows_call, value, values
+from pgrouse.client.call import Call, bigints, first, function_call, nothing, rows_call, value, values
 
 # The same as wait_for_many without a time, for one message, as a `Statement` for every driver. The time is a number of microseconds since 1970:
 # drivers convert times in ways of their own.
@@ -73,7 +73,7 @@ def ready_topics(topics: Sequence[str]) -> Call[list[str]]:
 
 def wait_for(id: int, for_: timedelta | None = None) -> Call[EndOfMessage | None]:
     """Return how a message ended, or register that its end is waited for; None = there is no such message."""
-    return optional_row_call("wait_for", EndOfMessage, id=id, for_=for_)
+    return first(rows_call("wait_for", EndOfMessage, id=id, for_=for_))
 
 
 def wait_for_many(ids: Sequence[int], for_: timedelta | None = None) -> Call[list[StateOfMessage]]:

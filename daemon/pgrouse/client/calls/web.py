@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgrouse.client.call import Call, function_call, interval, nothing, optional_row_call, value
+from pgrouse.client.call import Call, first, function_call, interval, nothing, rows_call, value
 from pgrouse.config.duration import AnyDuration
 
 
@@ -52,7 +52,7 @@ def revoke_token(name: str) -> Call[bool]:
 
 def check_token(digest: bytes) -> Call[TokenHolder | None]:
     """Look up a token; None = it is not valid."""
-    return optional_row_call("check_token", TokenHolder, digest=digest)
+    return first(rows_call("check_token", TokenHolder, digest=digest))
 
 
 def open_session(token: bytes, digest: bytes, for_: AnyDuration) -> Call[bool]:
@@ -62,7 +62,7 @@ def open_session(token: bytes, digest: bytes, for_: AnyDuration) -> Call[bool]:
 
 def check_session(digest: bytes) -> Call[TokenHolder | None]:
     """Look up a session; None = it is not valid."""
-    return optional_row_call("check_session", TokenHolder, digest=digest)
+    return first(rows_call("check_session", TokenHolder, digest=digest))
 
 
 def close_session(digest: bytes) -> Call[bool]:
@@ -72,7 +72,7 @@ def close_session(digest: bytes) -> Call[bool]:
 
 def begin_request(caller: str, key: str, digest: bytes) -> Call[SavedAnswer | None]:
     """Begin a request that is executed only once; return the answer if it was answered before."""
-    return optional_row_call("begin_request", SavedAnswer, caller=caller, key=key, digest=digest)
+    return first(rows_call("begin_request", SavedAnswer, caller=caller, key=key, digest=digest))
 
 
 def end_request(caller: str, key: str, status: int, answer: str) -> Call[None]:

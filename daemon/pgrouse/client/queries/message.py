@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from pgrouse.client.call import Call, Rows, first_row, query_call, select_call
+from pgrouse.client.call import Call, Rows, first, query_call, select_call
 
 Columns = Mapping[str, tuple[str, str]]
 
@@ -293,7 +293,7 @@ def _decoded(text: str | None) -> Any:
 
 def find_message(message_id: int) -> Call[MessageRecord | None]:
     """Read a message, live or archived."""
-    return Call(_query(COLUMNS | CONTENTS).encode(), {"id": message_id}, partial(first_row, MessageRecord))
+    return first(query_call(_query(COLUMNS | CONTENTS), MessageRecord, id=message_id))
 
 
 def read_message(message_id: int, *, contents: bool = True) -> Call[dict[str, Any] | None]:
