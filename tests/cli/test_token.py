@@ -19,16 +19,18 @@ def test_a_token_is_printed_once_and_stored_as_its_digest(pgrouse: Shell, queue:
     assert made not in listed
 
 
-def test_tokens_are_listed_with_their_rights(pgrouse: Shell) -> None:
-    for name in ("a", "b"):
+def test_tokens_are_listed_with_their_rights(pgrouse: Shell, queue: Queue) -> None:
+    for name in ("a", "b", "c"):
         pgrouse("token", "add", name, "--role", "viewer", "--role", "worker")
     pgrouse("token", "revoke", "b")
+    queue.conn.execute("UPDATE messages.token SET expires_at = clock_timestamp() WHERE name = 'c'")
 
     rows = [json.loads(line) for line in pgrouse("token", "list", "--json").out.splitlines()]
 
     assert [(row["name"], row["state"], row["roles"]) for row in rows] == [
         ("a", "good", ["viewer", "worker"]),
         ("b", "revoked", ["viewer", "worker"]),
+        ("c", "expired", ["viewer", "worker"]),
     ]
     assert "digest" not in rows[0]
 

@@ -29,9 +29,11 @@ def test_a_public_address_is_refused_without_a_token(pgrouse: Shell, listen: str
     assert "pgrouse token add" in ended.err
 
 
-def test_a_revoked_token_does_not_permit_a_public_address(pgrouse: Shell) -> None:
-    pgrouse("token", "add", "a", "--role", "viewer")
+def test_a_revoked_or_expired_token_does_not_permit_a_public_address(pgrouse: Shell, database: Database) -> None:
+    for name in ("a", "b"):
+        pgrouse("token", "add", name, "--role", "viewer")
     pgrouse("token", "revoke", "a")
+    database.connect().execute("UPDATE messages.token SET expires_at = clock_timestamp() WHERE name = 'b'")
 
     assert "there is no token" in pgrouse("web", "--listen", "0.0.0.0:0").err
 
