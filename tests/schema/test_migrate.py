@@ -41,7 +41,9 @@ def test_migrations_run_in_order_between_functions_of_constraints_and_all_other_
     assert names[:first] == before
     assert names[first : first + migrations] == sorted(names[first : first + migrations])
     assert kinds[first : first + migrations] == ["migration"] * migrations
-    assert names[first + migrations :] == sorted(names[first + migrations :])
+    # Views need the functions that they call.
+    last = [(b"CREATE OR REPLACE VIEW" in each.text, each.name) for each in scripts[first + migrations :]]
+    assert last == sorted(last)
 
 
 @pytest.mark.parametrize("room", ["functions", "a room of its own", "archive"])

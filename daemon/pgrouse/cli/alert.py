@@ -25,10 +25,10 @@ from pgrouse.client.queries.alert import (
     find_silences,
     find_sinks,
     find_thresholds,
+    read_threshold,
     set_thresholds,
 )
 from pgrouse.config import dsn
-from pgrouse.config.duration import parse
 from pgrouse.error_line import last_line
 from pgrouse.errors import ConfigError, ExitCode
 from pgrouse.format import plural, show_age, show_ago
@@ -220,7 +220,7 @@ def _threshold(text: str) -> tuple[str, timedelta | int | None]:
             f"expected a threshold like backlog_age=10m, found '{text}'; there are: {', '.join(THRESHOLDS)}"
         )
     try:
-        return name, (int(value) if name == "dead_per_hour" else parse(value)) if value else None
+        return name, read_threshold(name, value)
     except ValueError as error:
         raise click.UsageError(f"{name}: {error}") from None
 

@@ -67,7 +67,7 @@ def script(path: str) -> bytes:
 
 
 def scripts() -> Iterator[Script]:
-    """Yield what the constraints of tables call, all migrations in their order, then all other objects by name, whatever their folder."""
+    """Yield what the constraints of tables call, all migrations in their order, then functions and then views, by name."""
     folders = {folder.name: folder for folder in sql_root().iterdir() if folder.is_dir() and folder.name != OPTIONAL}
     yield from _scripts("object", folders.pop(CONSTRAINTS))
     yield from _scripts("migration", folders.pop(MIGRATIONS))
@@ -75,10 +75,11 @@ def scripts() -> Iterator[Script]:
 
 
 def _scripts(kind: Kind, *folders: Traversable) -> list[Script]:
-    """Return the files of all these folders together, by name."""
+    """Return the files of all these folders together, by name; views, which need the functions that they call, last."""
     found = [file for folder in folders for file in folder.iterdir() if file.name.endswith(".sql")]
     return sorted(
-        (Script(kind, PurePath(file.name).stem, file.read_bytes()) for file in found), key=lambda each: each.name
+        (Script(kind, PurePath(file.name).stem, file.read_bytes()) for file in found),
+        key=lambda each: (b"\nCREATE OR REPLACE VIEW " in each.text, each.name),
     )
 
 

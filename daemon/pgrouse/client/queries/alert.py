@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, TypedDict
 
 from pgrouse.client.call import Call, first, nothing, query_call, select_call
+from pgrouse.config.duration import AnyDuration, parse, to_timedelta
+from pgrouse.config.topic_policy import DEFAULTS
 
 INCIDENTS = """
   SELECT i.sink, i.kind, i.topic, i.result, i.error_fingerprint,
@@ -16,24 +19,6 @@ INCIDENTS = """
   FROM messages.alert_incident AS i
   CROSS JOIN LATERAL (SELECT messages.silenced_until(i.kind, i.topic, i.error_fingerprint) AS until) AS silenced
   WHERE (%(sink)s::text IS NULL OR i.sink = %(sink)s) AND (%(over)s OR i.state <> 'over')"""
-SINKS = """
-  SELECT s.name, s.type,
-         CASE
-           WHEN s.failing_since IS NOT NULL THEN 'failing'
-           WHEN s.seen_at < clock_timestamp() - interval '1 minute' THEN 'no deliverer'
-           ELSE 'ok'
-         END AS state,
-         s.held_by, s.seen_at, s.delivered_at, s.failing_since, s.failures,
-         CASE WHEN s.failing_since IS NOT NULL THEN s.last_error END AS last_error,
-         waiting.messages AS waiting, waiting.since AS waiting_since, aside.messages AS abandoned,
-         clock_timestamp() - s.delivered_at AS age
-  FROM messages.alert_sink AS s
-  CROSS JOIN LATERAL (
-    SELECT count(*) AS messages, min(d.created_at) AS since FROM messages.alert_delivery AS d
-    WHERE d.sink = s.name AND d.delivered_at IS NULL AND d.abandoned_at IS NULL) AS waiting
-  CROSS JOIN LATERAL (
-    SELECT count(*) AS messages FROM messages.alert_delivery AS d
-    WHERE d.sink = s.name AND d.abandoned_at IS NOT NULL) AS aside"""
 SILENCES = "SELECT s.*, s.until - clock_timestamp() AS ends_in FROM messages.silence AS s"
 
 
@@ -122,7 +107,30 @@ class AlertThresholds:
     undelivered_for: timedelta | None
 
 
-THRESHOLDS = tuple(each.name for each in fields(AlertThresholds) if each.name != "topic")
+class ThresholdChanges(TypedDict, total=False):
+    """The thresholds that can be set, as of THRESHOLDS."""
+
+    backlog_age: AnyDuration | None
+    no_worker_for: AnyDuration | None
+    dead_per_hour: int | None
+    listener_for: AnyDuration | None
+    cron_age: AnyDuration | None
+    snapshot_age: AnyDuration | None
+    undelivered_for: AnyDuration | None
+
+
+# What each means; those about no topic have only '*'.
+TOPIC_THRESHOLDS = {
+    "backlog_age": "how long messages may be ready",
+    "no_worker_for": "how long they may be ready if no worker handles the topic",
+    "dead_per_hour": "how many messages may die in an hour",
+}
+THRESHOLDS = TOPIC_THRESHOLDS | {
+    "listener_for": "how long a worker may receive no notifications",
+    "cron_age": "how long pg_cron may run no tick",
+    "snapshot_age": "how long a transaction may be open",
+    "undelivered_for": "how long a sink may fail",
+}
 
 
 def find_incidents(sink: str | None = None, *, over: bool, most: int) -> Call[list[Incident]]:
@@ -134,7 +142,7 @@ def find_incidents(sink: str | None = None, *, over: bool, most: int) -> Call[li
 
 def find_sinks() -> Call[list[SinkRecord]]:
     """Read the sinks, by name."""
-    return query_call(SINKS, SinkRecord, "ORDER BY f.name")
+    return select_call("sink_state", SinkRecord, "ORDER BY f.name")
 
 
 def find_silences() -> Call[list[Silence]]:
@@ -148,21 +156,49 @@ def find_silence(number: int) -> Call[Silence | None]:
 
 
 def find_thresholds(topic: str | None = None) -> Call[list[AlertThresholds]]:
-    """Read the thresholds of all topics that have some, or of one; those of * are the defaults."""
-    clauses = "WHERE %(topic)s::text IS NULL OR f.topic = %(topic)s ORDER BY f.topic"
+    """Read the thresholds of one topic, or of all that have some; the defaults are those of '*'."""
+    clauses = (
+        "WHERE %(topic)s::pg_catalog.text IS NULL OR f.topic OPERATOR(pg_catalog.=) %(topic)s"
+        " ORDER BY f.topic OPERATOR(pg_catalog.<>) '*', f.topic"
+    )
     return select_call("alert_threshold", AlertThresholds, clauses, topic=topic)
 
 
-def set_thresholds(topic: str, thresholds: Mapping[str, timedelta | int | None]) -> Call[None]:
-    """Set some thresholds of a topic, by their names in THRESHOLDS."""
-    names = [name for name in THRESHOLDS if name in thresholds]
-    changes = ", ".join(f"{name} = %({name})s" for name in names)
+def read_threshold(name: str, text: str) -> timedelta | int | None:
+    """Read a threshold as it is typed; nothing stands for the default.
+
+    Raises:
+        ValueError: it is no duration, or no number.
+    """
+    if not text.strip():
+        return None
+    return int(text) if name == "dead_per_hour" else parse(text)
+
+
+def set_thresholds(topic: str, changes: Mapping[str, Any]) -> Call[None]:
+    """Set thresholds of a topic, or of '*'; None takes the default.
+
+    Raises:
+        ValueError: nothing is given, what is no threshold, or a duration that is none.
+        TypeError: a value of another type.
+    """
+    unknown = sorted(changes.keys() - set(THRESHOLDS))
+    if unknown or not changes:
+        raise ValueError(f"there is no threshold {', '.join(unknown) or 'given'}: give some of {', '.join(THRESHOLDS)}")
+    values = {name: _threshold(name, value) for name, value in changes.items()}
+    changed = ", ".join(f"{name} = %({name})s" for name in values)
     # An INSERT is checked as a whole row, and the defaults have to be whole: those are only ever changed.
     statement = (
-        f"UPDATE messages.alert_threshold SET {changes} WHERE topic = '*'"  # noqa: S608 - constants only
-        if topic == "*"
-        else f"INSERT INTO messages.alert_threshold (topic, {', '.join(names)}) "  # noqa: S608 - constants only
-        f"VALUES (%(topic)s, {', '.join(f'%({name})s' for name in names)}) ON CONFLICT (topic) DO UPDATE SET {changes}"
+        f"UPDATE messages.alert_threshold SET {changed} WHERE topic OPERATOR(pg_catalog.=) %(topic)s RETURNING true"  # noqa: S608 - constants only
+        if topic == DEFAULTS
+        else f"INSERT INTO messages.alert_threshold (topic, {', '.join(values)})"  # noqa: S608
+        f" VALUES (%(topic)s, {', '.join(f'%({name})s' for name in values)})"
+        f" ON CONFLICT (topic) DO UPDATE SET {changed} RETURNING true"
     )
-    values = {"topic": topic, **{name: thresholds[name] for name in names}}
-    return Call(f"{statement} RETURNING true".encode(), values, nothing)
+    return Call(statement.encode(), {"topic": topic, **values}, nothing)
+
+
+def _threshold(name: str, value: Any) -> timedelta | int | None:
+    if value is None:
+        return None
+    return int(value) if name == "dead_per_hour" else to_timedelta(value, name)
