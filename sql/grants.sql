@@ -34,7 +34,9 @@ BEGIN
     ['messages_worker', 'EXECUTE ON FUNCTION messages.fire_schedules, messages.next_schedule_due, messages.next_ticks'],
     -- Alerts are delivered by daemons, or by a process apart that an operator runs.
     ['messages_worker', 'EXECUTE ON FUNCTION messages.claim_delivery, messages.settle_delivery'],
-    ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.subscription, messages.schedule, messages.schedule_state, messages.worker, messages.worker_state'],
+    ['messages_worker', 'SELECT ON messages.migration, messages.topic, messages.channel, messages.channel_state, messages.subscription, messages.schedule, messages.schedule_state, messages.worker, messages.worker_state'],
+    -- channel_state calls it.
+    ['messages_worker', 'EXECUTE ON FUNCTION messages.is_paused'],
 
     ['messages_operator', 'USAGE ON SCHEMA messages'],
     ['messages_operator', 'SELECT ON ALL TABLES IN SCHEMA messages'],
@@ -46,7 +48,7 @@ BEGIN
     ['messages_operator', 'EXECUTE ON FUNCTION messages.find_messages, messages.retry_now, messages.unblock, messages.workflow, messages.edit, messages.reencrypt, messages.display_json'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.preview_redrive, messages.dead_groups, messages.lineage'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.check_topic, messages.topic_changed, messages.check_policy, messages.check_backoff, messages.check_breaker, messages.check_channel, messages.channel_changed, messages.is_printable'],
-    ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.explain, messages.lock_policies, messages.lock_holders'],
+    ['messages_operator', 'EXECUTE ON FUNCTION messages.pause, messages.resume, messages.is_paused, messages.topic_state, messages.explain, messages.lock_policies, messages.lock_holders'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile, messages.unpack_histogram, messages.snapshot_age'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.open_export, messages.advance_export, messages.delete_export, messages.list_exports, messages.lock_export, messages.unlock_export'],
     ['messages_operator', 'EXECUTE ON FUNCTION messages.silence, messages.unsilence, messages.silenced_until, messages.conditions, messages.open_conditions, messages.replay_alerts, messages.delete_sink, messages.claim_delivery, messages.settle_delivery'],
@@ -60,11 +62,11 @@ BEGIN
     ['messages_analyst', 'USAGE ON SCHEMA messages'],
     ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, claim_id, locked_by, locked_at, lock_expires_at, history, expires_at, max_attempts, origin_id, original_topic, dlq_moved_at, redriven_from, redrives) ON messages.message'],
     ['messages_analyst', 'SELECT (id, topic, channel, key, priority, created_at, available_at, attempts, runs, claim_id, locked_at, history, result, error, error_fingerprint, handled_by, archived_at, archive_xid, redriven_from, expires_at, max_attempts, origin_id, original_topic, dlq_moved_at, redrives) ON messages.message_archive'],
-    ['messages_analyst', 'SELECT ON messages.state, messages.ended, messages.topic, messages.channel, messages.subscription, messages.worker, messages.worker_state, messages.tick_mark, messages.measure, messages.worker_measure'],
+    ['messages_analyst', 'SELECT ON messages.state, messages.ended, messages.topic, messages.channel, messages.channel_state, messages.subscription, messages.worker, messages.worker_state, messages.tick_mark, messages.measure, messages.worker_measure'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.latency, messages.throughput, messages.quantile, messages.unpack_histogram, messages.snapshot_age'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.dead_topics, messages.find_dead, messages.dead_groups, messages.lineage'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.now, messages.doctor, messages.examine_server, messages.examine_connections, messages.examine_settings, messages.examine_holders, messages.examine_snapshots, messages.examine_tables, messages.examine_schema, messages.examine_archive, messages.examine_ticks, messages.examine_workers, messages.examine_topics, messages.examine_conditions'],
-    ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.list_topics, messages.unhandled_topics, messages.explain, messages.workflow, messages.list_exports'],
+    ['messages_analyst', 'EXECUTE ON FUNCTION messages.stats, messages.topic_state, messages.is_paused, messages.list_topics, messages.unhandled_topics, messages.explain, messages.workflow, messages.list_exports'],
     ['messages_analyst', 'EXECUTE ON FUNCTION messages.conditions, messages.lock_holders'],
 
     ['messages_maintainer', 'USAGE ON SCHEMA messages'],

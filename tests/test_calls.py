@@ -34,7 +34,14 @@ NOT_BOUND = {
         "long_number_bytes",
         "notify_inserted",
     },
-    "expressions in other statements": {"display_json", "quantile", "unpack_histogram", "now", "silenced_until"},
+    "expressions in other statements": {
+        "display_json",
+        "quantile",
+        "unpack_histogram",
+        "now",
+        "silenced_until",
+        "is_paused",
+    },
     "called by pg_cron": {
         "expire_locks",
         "expire_messages",

@@ -260,6 +260,34 @@ def test_no_pattern_of_topics_fits_no_schedule(queue: Queue) -> None:
     assert [len(each) for each in found] == [0, 1, 1]
 
 
+def test_a_policy_is_removed_a_subscription_added_and_a_threshold_set(queue: Queue, client: Client) -> None:
+    client.set_policy("mail", max_attempts=7, max_depth=1)
+    queue.publish("mail")
+
+    (state,) = client.topic_state(["mail"])
+    assert (state.state, state.full, state.depth) == ("unhandled", True, 1)
+    assert [client.remove_policy("mail"), client.remove_policy("mail"), client.remove_policy("*")] == [
+        *(True, False, False),
+    ]
+    assert client.policy("mail") == client.policy()
+    assert [client.add_subscription("mail", "copies") for _ in range(2)] == [True, False]
+    assert [(each.topic, each.subscriber) for each in client.subscriptions("copies")] == [("mail", "copies")]
+    assert [client.remove_subscription("mail", "copies") for _ in range(2)] == [True, False]
+    client.set_thresholds("mail", backlog_age="2h", dead_per_hour=3)
+    client.set_thresholds(cron_age=timedelta(minutes=7))
+    client.set_thresholds("mail", backlog_age=None)
+    defaults, own = client.thresholds()
+    assert (defaults.topic, defaults.cron_age, own.backlog_age, own.dead_per_hour) == (
+        *("*", timedelta(minutes=7), None, 3),
+    )
+
+
+@pytest.mark.parametrize("given", [{}, {"backlog": 1}])
+def test_a_threshold_that_there_is_not_is_an_error(client: Client, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="give some of backlog_age"):
+        client.set_thresholds("mail", **given)
+
+
 def test_a_schedule_is_added_run_paused_resumed_and_removed(queue: Queue, client: Client) -> None:
     began = datetime.now(UTC)
     client.add_schedule("nightly", "0 2 * * *", "report", {"of": "today"}, time_zone="Europe/Berlin", headers={"h": 1})

@@ -22,14 +22,6 @@ STATEMENT = re.compile(
 )
 # These still have statements of their own. A file leaves the list with its last statement.
 NOT_YET = {
-    "daemon/pgrouse/cli/policy_view.py",
-    "daemon/pgrouse/cli/topic.py",
-    "daemon/pgrouse/metrics/queue_metrics.py",
-    "daemon/pgrouse/top/snapshot.py",
-    "daemon/pgrouse/web/pages/topic.py",
-    "daemon/pgrouse/web/pages/topics.py",
-    "daemon/pgrouse/web/paused_topics.py",
-    "daemon/pgrouse/web/v1/topic.py",
     "pipeline/pyspark_pgrouse/claim/claim_client.py",
     "pipeline/pyspark_pgrouse/claim/consumer.py",
     "pipeline/pyspark_pgrouse/jobs/export_lag.py",

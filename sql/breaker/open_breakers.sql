@@ -5,9 +5,7 @@ RETURNS TABLE (topic text, since timestamptz, what text, fix text)
 LANGUAGE sql
 STABLE
 AS $$
-  SELECT b.topic, b.changed_at, format('the breaker of %s is open: %s', b.topic, b.reason), messages.breaker_advice(b.topic)
-  FROM messages.breaker AS b
-  CROSS JOIN messages.topic AS d
-  LEFT JOIN messages.topic AS t ON t.topic = b.topic
-  WHERE b.position = 'open' AND d.topic = '*' AND coalesce(t.breaker, d.breaker) IS NOT NULL
+  SELECT s.topic, s.breaker_changed_at, format('the breaker of %s is open: %s', s.topic, s.breaker_reason), messages.breaker_advice(s.topic)
+  FROM messages.topic_state(ARRAY(SELECT b.topic FROM messages.breaker AS b WHERE b.position = 'open')) AS s
+  WHERE s.breaker <> 'closed'
 $$;

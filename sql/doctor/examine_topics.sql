@@ -17,16 +17,16 @@ BEGIN
   RETURN QUERY
   WITH found (code, level, what, fix) AS (
     SELECT 'paused', 'ok',
-           format('%s has been paused since %s%s%s', CASE t.topic WHEN '*' THEN 'every topic' ELSE t.topic END, t.paused_at::timestamptz(0),
-             ' by ' || t.paused_by, coalesce(': ' || t.paused_reason, '')),
-           format('SELECT messages.resume(%L);', t.topic)
-    FROM messages.topic AS t
-    WHERE messages.is_paused(t.paused_at, t.resume_at, messages.now())
+           format('%s has been paused since %s%s%s', CASE s.topic WHEN '*' THEN 'every topic' ELSE s.topic END, s.paused_at::timestamptz(0),
+             ' by ' || s.paused_by, coalesce(': ' || s.paused_reason, '')),
+           format('SELECT messages.resume(%L);', s.topic)
+    FROM messages.topic_state() AS s
+    WHERE s.paused_topic = s.topic
     UNION ALL
     SELECT 'paused', 'ok', format('the channel %s of %s has been paused since %s%s', c.channel, c.topic, c.paused_at::timestamptz(0), ' by ' || c.paused_by),
            format('SELECT messages.resume(%L, %L);', c.topic, c.channel)
-    FROM messages.channel AS c
-    WHERE messages.is_paused(c.paused_at, c.resume_at, messages.now())
+    FROM messages.channel_state AS c
+    WHERE c.paused
     UNION ALL
     SELECT 'paused', 'ok', format('the schedule %s has been paused since %s%s', s.name, s.paused_at::timestamptz(0), ' by ' || s.paused_by),
            format('SELECT messages.resume_schedule(%L);', s.name)

@@ -18,12 +18,11 @@ BEGIN
     SELECT w.* FROM messages.worker_state AS w
   ), unhandled AS MATERIALIZED (
     -- For a moment it is a warning. Once it lasts it is what conditions, the alerts and the dashboard call a failure.
-    SELECT u.topic, CASE WHEN c.topic IS NULL THEN 'warn' ELSE messages.condition_level('no_worker') END AS level
-    FROM messages.unhandled_topics() AS u (topic)
-    LEFT JOIN messages.conditions() AS c ON c.kind = 'no_worker' AND c.topic = u.topic
-    CROSS JOIN LATERAL (SELECT p.stopped_until, p.probes FROM messages.claim_policy(u.topic, messages.now()) AS p) AS p
+    SELECT s.topic, CASE WHEN c.topic IS NULL THEN 'warn' ELSE messages.condition_level('no_worker') END AS level
+    FROM messages.topic_state(ARRAY(SELECT messages.unhandled_topics())) AS s
+    LEFT JOIN messages.conditions() AS c ON c.kind = 'no_worker' AND c.topic = s.topic
     -- Dead letters wait for an operator; what is paused is so on purpose, and of an open breaker there is a finding of its own.
-    WHERE right(u.topic, 4) <> '.dlq' AND p.stopped_until IS NULL AND p.probes IS NULL
+    WHERE right(s.topic, 4) <> '.dlq' AND NOT s.stopped
     LIMIT 100
   ), found (code, level, what, fix) AS (
     SELECT 'workers', 'fail', 'no worker is alive', 'start one with `pgrouse run`'

@@ -4,7 +4,10 @@ CREATE OR REPLACE FUNCTION messages.explain_stopped(p_topic text, p_channel text
 RETURNS TABLE (code text, reason text, detail jsonb)
 LANGUAGE plpgsql
 AS $$
+DECLARE
+  v_state record;
 BEGIN
+  SELECT s.* INTO v_state FROM messages.topic_state(ARRAY[p_topic]) AS s;
   RETURN QUERY
   SELECT 'paused',
          format('%s has been paused for %s%s, %s%s', p.what, messages.format_interval(p_now - p.paused_at), ' by ' || p.paused_by,
@@ -12,29 +15,23 @@ BEGIN
          jsonb_build_object('topic', p.topic, 'channel', p.channel, 'paused_at', p.paused_at, 'paused_by', p.paused_by,
                             'reason', p.paused_reason, 'resume_at', p.resume_at)
   FROM (
-    SELECT 1 AS place, 'every topic' AS what, t.topic, NULL AS channel, t.paused_at, t.paused_by, t.paused_reason, t.resume_at
-    FROM messages.topic AS t WHERE t.topic = '*'
+    SELECT 1 AS place, CASE s.topic WHEN '*' THEN 'every topic' ELSE 'topic ' || s.topic END AS what,
+           s.topic, NULL AS channel, s.paused_at, s.paused_by, s.paused_reason, s.resume_at
+    FROM messages.topic_state(ARRAY['*', p_topic]) AS s WHERE s.paused_topic = s.topic
     UNION ALL
-    SELECT 2, 'topic ' || t.topic, t.topic, NULL, t.paused_at, t.paused_by, t.paused_reason, t.resume_at
-    FROM messages.topic AS t WHERE t.topic = p_topic
-    UNION ALL
-    SELECT 3, format('channel %s of topic %s', c.channel, c.topic), c.topic, c.channel, c.paused_at, c.paused_by, c.paused_reason, c.resume_at
-    FROM messages.channel AS c WHERE c.topic = p_topic AND c.channel = p_channel
+    SELECT 2, format('channel %s of topic %s', c.channel, c.topic), c.topic, c.channel, c.paused_at, c.paused_by, c.paused_reason, c.resume_at
+    FROM messages.channel_state AS c WHERE c.topic = p_topic AND c.channel = p_channel AND c.paused
   ) AS p
-  WHERE messages.is_paused(p.paused_at, p.resume_at, p_now)
-  ORDER BY p.place;
+  ORDER BY p.place, p.topic COLLATE "C";
 
-  RETURN QUERY
-  SELECT 'breaker_open',
-         format('the breaker of topic %s has been open for %s%s; it lets a probe through in %s', b.topic,
-                messages.format_interval(p_now - b.changed_at), ': ' || b.reason, messages.format_interval(b.probe_at - p_now)),
-         jsonb_build_object('changed_at', b.changed_at, 'probe_at', b.probe_at, 'reason', b.reason)
-  FROM messages.breaker AS b
-  CROSS JOIN messages.topic AS d
-  LEFT JOIN messages.topic AS t ON t.topic = b.topic
-  WHERE d.topic = '*' AND b.topic = p_topic AND coalesce(t.breaker, d.breaker) IS NOT NULL AND b.position = 'open' AND b.probe_at > p_now;
-
-  IF NOT messages.is_handled(p_topic) THEN
+  IF v_state.breaker = 'open' THEN
+    code := 'breaker_open';
+    reason := format('the breaker of topic %s has been open for %s%s; it lets a probe through in %s', p_topic,
+      messages.format_interval(p_now - v_state.breaker_changed_at), ': ' || v_state.breaker_reason, messages.format_interval(v_state.probe_at - p_now));
+    detail := jsonb_build_object('changed_at', v_state.breaker_changed_at, 'probe_at', v_state.probe_at, 'reason', v_state.breaker_reason);
+    RETURN NEXT;
+  END IF;
+  IF NOT v_state.handled THEN
     code := 'unhandled';
     reason := format('no live worker handles topic %s: start one with a handler for it', p_topic);
     detail := (

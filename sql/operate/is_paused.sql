@@ -1,9 +1,10 @@
 -- Whether a pause is in force: it began, and its end, if it has one, is in the future.
--- Called by: pause, resume, explain. Locks: nothing.
+-- Called by: pause, resume, claim_policy, topic_state, and the view channel_state. Locks: nothing.
+-- Without settings, so that it becomes part of its caller's statement; so its operator is qualified.
 CREATE OR REPLACE FUNCTION messages.is_paused(p_paused_at timestamptz, p_resume_at timestamptz, p_now timestamptz)
 RETURNS boolean
 LANGUAGE sql
 IMMUTABLE
 AS $$
-  SELECT p_paused_at IS NOT NULL AND (p_resume_at IS NULL OR p_resume_at > p_now)
+  SELECT p_paused_at IS NOT NULL AND (p_resume_at IS NULL OR p_resume_at OPERATOR(pg_catalog.>) p_now)
 $$;

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Iterator
 
-import psycopg
+import httpx
 import pytest
-from psycopg.rows import dict_row
 
 from pgrouse.client.call import run
-from pgrouse.client.queries.worker import count_held, find_held
-from pgrouse.metrics.queue_metrics import WORKERS
+from pgrouse.client.client import Client
+from pgrouse.client.queries.worker import count_held, count_workers, find_held
 from pgrouse.top.snapshot import SnapshotReader
 from tests.api.site import Site
 from tests.cli.shell import Shell
@@ -21,13 +20,8 @@ from tests.sql.queue import Queue
 pytest.importorskip("prometheus_client")
 
 
-def read(database: Database, statement: bytes) -> dict[str, Any]:
-    with psycopg.connect(database.dsn, row_factory=dict_row) as conn:
-        return conn.execute(statement).fetchone() or {}
-
-
 def test_of_a_daemon_and_a_worker_over_http_seen_45_seconds_ago(
-    pgrouse: Shell, database: Database, queue: Queue
+    pgrouse: Shell, database: Database, queue: Queue, http: httpx.Client
 ) -> None:
     queue.conn.execute(
         """INSERT INTO messages.worker (name, host, pid, version, topics, concurrency, seen_at, kind) VALUES
@@ -45,8 +39,8 @@ def test_of_a_daemon_and_a_worker_over_http_seen_45_seconds_ago(
     assert pgrouse("health", "--worker", "daemon-1").code != 0
     assert pgrouse("health", "--worker", "over-http").code == 0
     assert "unhandled" in pgrouse("explain", str(queue.value("SELECT max(id) FROM messages.message"))).out
-    measured = read(database, WORKERS)
-    assert (measured["working"], measured["silent"]) == (1, 1)
+    (counts,) = run(queue.conn, count_workers())
+    assert (counts.working, counts.silent) == (1, 1)
     found = {each.code: each for each in queue.rows("SELECT * FROM messages.examine_workers()")}
     assert found["workers"].level == "ok"
     assert found["workers_gone"].what.startswith("daemon-1 ")
@@ -54,13 +48,95 @@ def test_of_a_daemon_and_a_worker_over_http_seen_45_seconds_ago(
     shown = SnapshotReader().read(database.connect(), time.monotonic())
     assert {each.name: each.state for each in shown.workers} == states
     assert {each.topic: each.handled for each in shown.topics} == handled
+    assert {each["name"]: each["state"] for each in http.get("/v1/workers").json()["workers"]} == states
+
+
+STATES = {
+    "over": "running",
+    "paused": "paused",
+    "broken": "breaker",
+    "full": "running",
+    "orphan": "unhandled",
+}
+BREAKER = """
+  INSERT INTO messages.breaker (topic, position, probe_at, reason)
+  VALUES ('broken', 'open', clock_timestamp() + interval '1 hour', '9 of 10 failed')"""
+
+
+def test_of_topics_that_are_paused_stopped_by_their_breaker_full_and_unhandled(
+    pgrouse: Shell, database: Database, queue: Queue, http: httpx.Client
+) -> None:
+    queue.call("register_worker", "w1", "h", 7, "1", [topic for topic in STATES if topic != "orphan"], 10)
+    queue.policy("broken", breaker={"pause": "1h"})
+    queue.policy("full", max_depth=1)
+    ids = {topic: queue.publish(topic) for topic in STATES}
+    queue.call("pause", "over", resume_in="1 hour")
+    queue.call("pause", "paused", "the relay is down", resume_in="1 hour")
+    queue.conn.execute("UPDATE messages.topic SET resume_at = clock_timestamp() - interval '1 s' WHERE topic = 'over'")
+    queue.conn.execute(BREAKER)
+
+    # SQL and Python
+    known = Client(queue.conn).topic_state(sorted(STATES))
+    assert {each.topic: each.state for each in known} == STATES
+    assert {each.topic for each in known if each.full} == {"full"}
+    # the live view
+    shown = SnapshotReader().read(database.connect(), time.monotonic())
+    assert {each.topic: each.state for each in shown.topics} == STATES
+    # the command line
+    assert {each["topic"]: each["state"] for each in pgrouse("topic", "list", "--json").objects} == {
+        "*": "running",
+        **{topic: state for topic, state in STATES.items() if topic != "orphan"},
+    }
+    details = {topic: pgrouse("topic", "show", topic, "--json").object for topic in STATES}
+    assert {topic: each["state"] for topic, each in details.items()} == STATES
+    assert {topic for topic, each in details.items() if each["full"]} == {"full"}
+    explained = {
+        topic: {each["code"] for each in pgrouse("explain", str(ids[topic]), "--json").object["reasons"]}
+        for topic in ("paused", "broken", "orphan")
+    }
+    assert explained == {"paused": {"paused"}, "broken": {"breaker_open"}, "orphan": {"unhandled"}}
+    # HTTP
+    listed = http.get("/v1/topics").json()["topics"]
+    assert {each["topic"]: each["state"] for each in listed} == STATES
+    assert {each["topic"] for each in listed if each["full"]} == {"full"}
+    assert {topic: http.get(f"/v1/topics/{topic}").json()["state"] for topic in STATES} == STATES
+    assert {topic for topic in STATES if http.get(f"/v1/topics/{topic}").json()["paused"]} == {"paused"}
+    # metrics
+    metrics = http.get("/metrics").text
+    assert {topic for topic in STATES if f'pgrouse_queue_stopped{{topic="{topic}"}} 1.0' in metrics} == {
+        "paused",
+        "broken",
+    }
+    # the dashboard
+    pages = {topic: http.get(f"/topics/{topic}").text for topic in STATES}
+    for topic, badge in {
+        "over": "on",
+        "paused": "paused",
+        "broken": "breaker open",
+        "full": "full",
+        "orphan": "no worker",
+    }.items():
+        assert f">{badge}</span>" in pages[topic], topic
+    # the doctor, and the conditions that alert
+    found = {(each.code, each.what) for each in queue.rows("SELECT * FROM messages.doctor()")}
+    assert {what.split()[0] for code, what in found if code == "paused"} == {"paused"}
+    assert [what for code, what in found if code == "breakers"] == ["the breaker of broken is open: 9 of 10 failed"]
+    assert [what for code, what in found if code == "unhandled_topics"] == [
+        "messages of orphan wait, and no live worker handles that topic"
+    ]
+    assert [each.topic for each in queue.rows("SELECT * FROM messages.open_conditions()")] == ["broken"]
+    # a claim
+    held_back = queue.claim_with_next_due(*STATES)[1].held_back
+    assert {name.removeprefix("topic ") for name in held_back} == {"paused", "broken"}
+
+
+@pytest.fixture
+def http(database: Database) -> Iterator[httpx.Client]:
+    """A client of a web server on this database, without tokens: its caller may do everything."""
     site = Site(database)
     try:
-        with site.client() as http:
-            answer = http.get("/v1/workers").json()
-            overview = http.get("/").text
-        assert {each["name"]: each["state"] for each in answer["workers"]} == states
-        assert ("1 working" in overview, "1 silent" in overview) == (True, True)
+        with site.client() as client:
+            yield client
     finally:
         site.stop()
 

@@ -75,6 +75,20 @@ def test_a_dry_run_only_reports_the_changes(pgrouse: Shell, queue: Queue) -> Non
     assert row(queue) is None
 
 
+def test_a_topic_is_reset_to_the_defaults(pgrouse: Shell, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=5)
+    queue.call("pause", "mail")
+
+    ended = [pgrouse("topic", "reset", "mail", "--json") for _ in range(2)]
+
+    assert [(each.code, each.object) for each in ended] == [
+        (0, {"topic": "mail", "removed": True}),
+        (1, {"topic": "mail", "removed": False}),
+    ]
+    assert row(queue) is None
+    assert pgrouse("topic", "reset", "*").code == 2
+
+
 def test_the_defaults_are_set_like_a_topic(pgrouse: Shell, queue: Queue) -> None:
     pgrouse("topic", "set", "*", "max_attempts=none", "lock_duration=1m")
 
@@ -242,7 +256,7 @@ def test_topics_are_listed_with_their_own_settings(pgrouse: Shell, queue: Queue)
     assert rows["mail"]["policy"] == {"max_attempts": 5, "lock_duration": 120.0}
     assert rows["mail"]["paused"]["reason"] == "why"
     assert lines[-1].split()[-2:] == ["max_attempts=5", "lock_duration=2m"]
-    assert lines[-2].split() == ["idle", "-", "nothing"]
+    assert lines[-2].split() == ["idle", "unhandled", "-", "nothing"]
 
 
 @pytest.mark.parametrize("role", ["messages_operator", "messages_analyst"])

@@ -80,6 +80,7 @@ MAY_CALL = {
             "unregister_worker",
             "touch_http_worker",
             "touch_http_holders",
+            "is_paused",
             "tick",
             "raise_low_water",
         ),
@@ -116,6 +117,8 @@ MAY_CALL = {
         "tick",
         "stats",
         "list_topics",
+        "is_paused",
+        "topic_state",
         "unhandled_topics",
         *("next_ticks", "run_schedule", "pause_schedule", "resume_schedule"),
         *("find_messages", "retry_now", "edit", "reencrypt", "display_json"),
@@ -140,6 +143,8 @@ MAY_CALL = {
         "now",
         "stats",
         "list_topics",
+        "is_paused",
+        "topic_state",
         "unhandled_topics",
         "explain",
         "dead_topics",
@@ -261,6 +266,7 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_except_the_li
         "notify_inserted",
         "unpack_histogram",
         "is_printable",
+        "is_paused",
         "check_topic",
         "check_policy",
         "check_backoff",
@@ -273,7 +279,7 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_except_the_li
 
 
 # Functions that run with the search_path of the caller, because they are called so often that setting one would cost time.
-FAST_PATHS = {"new_message", "now", "draw_xid", "oldest_running_xid", "unpack_histogram", "is_printable"}
+FAST_PATHS = {"new_message", "now", "draw_xid", "oldest_running_xid", "unpack_histogram", "is_printable", "is_paused"}
 # Keywords that come before a bracket, or represent operators that are looked up in the path.
 KEYWORDS = {"if", "and", "or", "not", "case", "when", "then", "else", "from", "select", "coalesce"}
 LOOKS_UP = r"\b(like|ilike|similar|in|between|distinct|nullif|any|some|all|using|overlaps|within|execute)\b"

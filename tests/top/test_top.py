@@ -60,19 +60,6 @@ def test_rate_and_percentiles_are_those_that_daemons_measured(database: Database
     watch(database.dsn, check)
 
 
-def test_an_open_breaker_is_shown(database: Database, queue: Queue) -> None:
-    queue.publish("orders")
-    queue.policy("orders", breaker={"failure_rate": 0.5})
-    queue.conn.execute(
-        "INSERT INTO messages.breaker (topic, position, probe_at) VALUES ('orders', 'open', now() + interval '1 hour')"
-    )
-
-    async def check(view: View) -> None:
-        assert (await view.row("orders"))[-1] == "breaker"
-
-    watch(database.dsn, check)
-
-
 def test_workers_are_shown_with_their_messages_and_their_listeners(database: Database, queue: Queue) -> None:
     start(queue, "w1", "orders", "mails")
     queue.conn.execute('UPDATE messages.worker SET status = \'{"listener": "degraded"}\'')

@@ -149,6 +149,27 @@ def test_an_invalid_time_is_refused_with_the_valid_forms(
     assert queue.value("SELECT count(*) FROM messages.topic WHERE paused_at IS NOT NULL") == 0
 
 
+def test_thresholds_are_set_and_a_policy_is_reset(visitor: Visitor, queue: Queue) -> None:
+    queue.policy("mail", max_attempts=7)
+    queue.call("pause", "mail")
+    page = visitor.open("/topics/mail")
+
+    page.get_by_text("Thresholds of alerts").click()
+    page.get_by_label("backlog_age").fill("2h")
+    page.get_by_label("dead_per_hour").fill("0")
+    page.get_by_role("button", name="Set", exact=True).click()
+    expect(page.locator("#thresholds")).to_contain_text("2 set here")
+    own = queue.row(
+        "SELECT backlog_age, no_worker_for, dead_per_hour FROM messages.alert_threshold WHERE topic = 'mail'"
+    )
+    page.get_by_role("button", name="Reset to the defaults").click()
+    page.get_by_role("dialog").get_by_role("button", name="Reset to the defaults").click()
+    expect(page).to_have_url(re.compile("/topics$"))
+
+    assert own == (timedelta(hours=2), None, 0)
+    assert queue.value("SELECT count(*) FROM messages.topic WHERE topic = 'mail'") == 0
+
+
 def test_a_channel_is_paused_alone(visitor: Visitor, queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('mail', 'customer-1', 3)")
     queue.publish("mail", channel="customer-1")

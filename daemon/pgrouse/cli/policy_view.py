@@ -1,4 +1,4 @@
-"""The policy of one topic in full: the values in force, their origin, pauses and subscriptions."""
+"""The policy of one topic in full: the values in force, their origin, its state and subscriptions."""
 
 from __future__ import annotations
 
@@ -8,24 +8,18 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession
 from pgrouse.cli.table import Column
+from pgrouse.client.call import run
+from pgrouse.client.calls.state import TopicState, topic_state
+from pgrouse.client.clock import queue_now
+from pgrouse.client.queries.channel import Channel, find_channels
+from pgrouse.client.queries.topic import Subscription, find_policies, find_subscriptions
 from pgrouse.config.policy_settings import ChannelPolicy
 from pgrouse.config.policy_text import model_of
 from pgrouse.config.topic_policy import DEFAULTS, show_setting
 from pgrouse.format import show_age
-
-PAUSED = "paused_at IS NOT NULL AND (resume_at IS NULL OR resume_at > clock_timestamp())"
-TOPICS = f"SELECT t.*, {PAUSED} AS is_paused FROM messages.topic AS t ORDER BY t.topic <> '*', t.topic"  # noqa: S608
-CHANNELS = f"""
-  SELECT c.*, {PAUSED} AS is_paused FROM messages.channel AS c
-  WHERE c.topic = %s AND (%s::text IS NULL OR c.channel = %s) ORDER BY c.channel LIMIT 1000"""  # noqa: S608
-SUBSCRIPTIONS = """
-  SELECT s.topic, s.subscriber FROM messages.subscription AS s WHERE %s IN (s.topic, s.subscriber)
-  ORDER BY s.topic, s.subscriber"""
-NOW = "SELECT clock_timestamp() AS now"
 
 Row = dict[str, Any]
 
@@ -36,45 +30,41 @@ class PolicyView:
 
     Attributes:
         settings: each setting with its value, and the row that it comes from.
-        paused: what is paused: by whom, why, since and until when.
+        state: of the topic.
+        every: the state of all topics.
         channels: the channels that differ, or the one that was asked for.
         subscriptions: those to the topic and those of the topic.
-        now: the server's clock.
+        now: the queue's clock.
     """
 
     topic: str
     channel: str | None
     settings: list[Row]
-    paused: dict[str, Row]
-    channels: list[Row]
-    subscriptions: list[Row]
+    state: TopicState
+    every: TopicState
+    channels: list[Channel]
+    subscriptions: list[Subscription]
     now: datetime
-
-
-def policies(conn: psycopg.Connection) -> list[Row]:
-    """Return the rows of policy, the defaults first."""
-    return _rows(conn, TOPICS)
 
 
 def read_policy_view(conn: psycopg.Connection, topic: str, channel: str | None) -> PolicyView:
     """Read the policy of a topic or channel."""
-    rows = {row["topic"]: row for row in policies(conn)}
-    channels = _rows(conn, CHANNELS, [topic, channel, channel])
-    places = [(f"channel {channel}", channels[0] if channels else {})] if channel is not None else []
-    places += [(each, rows.get(each, {})) for each in (topic, DEFAULTS)]
+    policies = run(conn, find_policies([topic]))
+    states = {each.topic: each for each in run(conn, topic_state([DEFAULTS, topic]))}
+    channels = run(conn, find_channels(topic, channel=channel))
+    own = {name: getattr(channels[0], name) for name in ChannelPolicy.names()} if channels else {}
+    places = [(f"channel {channel}", own)] if channel is not None else []
+    places += [(each, policies.get(each, {})) for each in (topic, DEFAULTS)]
     return PolicyView(
         topic,
         channel,
         [_effective(setting, channel, places) for setting in model_of(channel).names()],
-        _paused(topic, rows, channels),
+        states[topic],
+        states[DEFAULTS],
         channels,
-        _rows(conn, SUBSCRIPTIONS, [topic]),
-        _rows(conn, NOW)[0]["now"],
+        run(conn, find_subscriptions(topic)),
+        run(conn, queue_now()),
     )
-
-
-def _rows(conn: psycopg.Connection, query: str, values: list[Any] | None = None) -> list[Row]:
-    return conn.cursor(row_factory=dict_row).execute(query.encode(), values).fetchall()
 
 
 def _effective(setting: str, channel: str | None, places: list[tuple[str, Row]]) -> Row:
@@ -88,22 +78,19 @@ def _effective(setting: str, channel: str | None, places: list[tuple[str, Row]])
     return {"setting": setting, "value": None, "from": None}
 
 
-def _paused(topic: str, rows: dict[str, Row], channels: list[Row]) -> dict[str, Row]:
-    named = {"every topic": rows.get(DEFAULTS, {}), f"topic {topic}": rows.get(topic, {}) if topic != DEFAULTS else {}}
-    named |= {f"channel {row['channel']}": row for row in channels}
-    return {what: pause for what, row in named.items() if (pause := read_pause(row))}
-
-
-def read_pause(row: Row) -> Row | None:
+def pause_as_json(state: TopicState | Channel) -> Row | None:
     """Return the pause of a topic or channel, None if there is none."""
-    if not row.get("is_paused"):
+    if not state.paused:
         return None
-    return {
-        "at": row["paused_at"],
-        "by": row["paused_by"],
-        "reason": row["paused_reason"],
-        "resume_at": row["resume_at"],
-    }
+    return {"at": state.paused_at, "by": state.paused_by, "reason": state.paused_reason, "resume_at": state.resume_at}
+
+
+def _pauses(view: PolicyView) -> dict[str, Row]:
+    named: dict[str, TopicState | Channel] = {"every topic": view.every} if view.every.paused else {}
+    if view.topic != DEFAULTS and view.state.has_own_pause:
+        named[f"topic {view.topic}"] = view.state
+    named |= {f"channel {each.channel}": each for each in view.channels}
+    return {what: pause for what, each in named.items() if (pause := pause_as_json(each))}
 
 
 def show_policy(session: CliSession, view: PolicyView) -> None:
@@ -131,34 +118,45 @@ def _as_json(view: PolicyView) -> Row:
         "topic": view.topic,
         "channel": view.channel,
         "policy": {row["setting"]: {"value": row["value"], "from": row["from"]} for row in view.settings},
-        "paused": view.paused,
-        "channels": [_channel_as_json(row) for row in view.channels],
-        "subscribers": [row["subscriber"] for row in subscriptions if row["topic"] == view.topic],
-        "subscriptions": [row["topic"] for row in subscriptions if row["subscriber"] == view.topic],
+        "state": view.state.state,
+        "paused": _pauses(view),
+        "breaker": view.state.breaker,
+        "probe_at": view.state.probe_at,
+        "handled": view.state.handled,
+        "full": view.state.full,
+        "channels": [_channel_as_json(each) for each in view.channels],
+        "subscribers": [each.subscriber for each in subscriptions if each.topic == view.topic],
+        "subscriptions": [each.topic for each in subscriptions if each.subscriber == view.topic],
     }
 
 
-def _channel_as_json(row: Row) -> Row:
+def _channel_as_json(channel: Channel) -> Row:
     return {
-        "channel": row["channel"],
-        **{setting: row[setting] for setting in ChannelPolicy.names()},
-        "paused": read_pause(row),
+        "channel": channel.channel,
+        **{setting: getattr(channel, setting) for setting in ChannelPolicy.names()},
+        "paused": pause_as_json(channel),
     }
 
 
 def _notes(view: PolicyView) -> Iterator[str]:
-    for what, pause in view.paused.items():
+    for what, pause in _pauses(view).items():
         resume_at = pause["resume_at"]
         until = f"for another {show_age(resume_at - view.now)}" if resume_at else "until it is resumed"
         reason = f": {pause['reason']}" if pause["reason"] else ""
         yield f"{what} has been paused for {show_age(view.now - pause['at'])} by {pause['by']}, {until}{reason}"
-    for row in view.channels if view.channel is None else []:
+    state = view.state
+    if state.probe_at is not None:
+        until = f"until {show_age(state.probe_at - view.now)} from now" if state.breaker == "open" else "and probes"
+        yield f"the breaker of topic {view.topic} is open {until}: {state.breaker_reason}"
+    if state.full:
+        yield f"topic {view.topic} is full: it holds {state.depth:,} messages, and max_depth is {state.max_depth:,}"
+    for each in view.channels if view.channel is None else []:
         own = [
-            f"{setting}={show_setting(setting, row[setting])}"
+            f"{setting}={show_setting(setting, value)}"
             for setting in ChannelPolicy.names()
-            if row[setting] is not None
+            if (value := getattr(each, setting)) is not None
         ]
         if own:
-            yield f"channel {row['channel']}: {' '.join(own)}"
-    for row in view.subscriptions:
-        yield f"{row['subscriber']} gets what is published to {row['topic']}"
+            yield f"channel {each.channel}: {' '.join(own)}"
+    for subscription in view.subscriptions:
+        yield f"{subscription.subscriber} gets what is published to {subscription.topic}"

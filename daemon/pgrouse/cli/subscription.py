@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import click
-from psycopg.rows import dict_row
 
 from pgrouse.cli.command import CliSession, CommandGroup
 from pgrouse.cli.table import Column
-from pgrouse.client.subscription_query import SUBSCRIBE, SUBSCRIPTIONS, UNSUBSCRIBE
+from pgrouse.client.queries.topic import add_subscription, find_subscriptions, remove_subscription
 from pgrouse.errors import ExitCode
 
 
@@ -24,8 +23,7 @@ def subscription() -> None:
 @click.pass_obj
 def list_subscriptions(session: CliSession, topic: str | None) -> None:
     """List the subscriptions, or those of one topic on either side."""
-    with session.read() as conn:
-        rows = conn.cursor(row_factory=dict_row).execute(SUBSCRIPTIONS.encode(), {"topic": topic}).fetchall()
+    rows = session.read_rows(find_subscriptions(topic))
     columns = [
         Column("TOPIC", "topic", wide=True),
         Column("SUBSCRIBER", "subscriber", wide=True),
@@ -40,8 +38,7 @@ def list_subscriptions(session: CliSession, topic: str | None) -> None:
 @click.pass_obj
 def add(session: CliSession, topic: str, subscriber: str) -> None:
     """Subscribe SUBSCRIBER to TOPIC from now on."""
-    with session.connect() as conn:
-        added = conn.execute(SUBSCRIBE, [topic, subscriber]).rowcount > 0
+    added = session.run(add_subscription(topic, subscriber))
     if session.as_json:
         session.output.record({"topic": topic, "subscriber": subscriber, "added": added})
     session.output.say(
@@ -55,8 +52,7 @@ def add(session: CliSession, topic: str, subscriber: str) -> None:
 @click.pass_obj
 def remove(session: CliSession, topic: str, subscriber: str) -> int:
     """End a subscription. Messages published before stay. Exit code 1 if there was none."""
-    with session.connect() as conn:
-        removed = conn.execute(UNSUBSCRIBE, [topic, subscriber]).rowcount > 0
+    removed = session.run(remove_subscription(topic, subscriber))
     if session.as_json:
         session.output.record({"topic": topic, "subscriber": subscriber, "removed": removed})
     if removed:

@@ -13,11 +13,12 @@ from pgrouse.cli.command import READ_TIMEOUT, CliSession, CommandGroup
 from pgrouse.cli.param_types import DURATION, TIMESTAMP
 from pgrouse.cli.policy_args import PolicyCommand, PolicySettingType, assignments, read_policy
 from pgrouse.cli.policy_diff import apply_configuration, apply_policies
-from pgrouse.cli.policy_view import policies, read_pause, read_policy_view, show_policy
+from pgrouse.cli.policy_view import pause_as_json, read_policy_view, show_policy
 from pgrouse.cli.table import Column
 from pgrouse.client.call import run
 from pgrouse.client.calls import operate
-from pgrouse.config.policy_settings import TopicPolicy
+from pgrouse.client.calls.state import TopicState, topic_state
+from pgrouse.client.queries.topic import count_waiting, find_policies, remove_policy
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, show_setting
 from pgrouse.errors import ExitCode
 from pgrouse.format import plural
@@ -39,23 +40,23 @@ def topic() -> None:
 def list_topics(session: CliSession) -> None:
     """List the topics with their own policy, and what each sets."""
     with session.read() as conn:
-        rows = [_summary(row) for row in policies(conn)]
+        policies, states = run(conn, find_policies()), run(conn, topic_state())
+    rows = [_summary(each, policies[each.topic]) for each in states if each.topic in policies]
     columns = [
         Column("TOPIC", "topic", wide=True),
+        Column("STATE", "state"),
         Column("PAUSED", "paused", lambda pause: f"by {pause['by']}" if pause else "-", style=lambda _: "yellow"),
         Column("SETS", "policy", _in_one_line, wide=True),
     ]
     session.output.rows(columns, rows, "there is no policy: run `pgrouse migrate`")
 
 
-def _summary(row: dict[str, Any]) -> dict[str, Any]:
-
-    policy = {setting: row[setting] for setting in TopicPolicy.names() if row[setting] is not None}
-    return {"topic": row["topic"], "paused": read_pause(row), "policy": policy}
+def _summary(state: TopicState, policy: dict[str, Any]) -> dict[str, Any]:
+    own = {setting: value for setting, value in policy.items() if value is not None}
+    return {"topic": state.topic, "state": state.state, "paused": pause_as_json(state), "policy": own}
 
 
 def _in_one_line(policy: dict[str, Any]) -> str:
-
     return " ".join(f"{setting}={show_setting(setting, value)}" for setting, value in policy.items()) or "nothing"
 
 
@@ -98,6 +99,26 @@ def unset(session: CliSession, topic_name: str, settings: tuple[str, ...], chann
     """
     word = "none" if topic_name == DEFAULTS else "inherit"
     _put(session, topic_name, channel, dict.fromkeys(settings, word), dry_run=dry_run)
+
+
+@topic.command()
+@click.argument("topic_name", metavar="TOPIC")
+@click.pass_obj
+def reset(session: CliSession, topic_name: str) -> int:
+    """Let a topic inherit all settings, and end its pause.
+
+    Its messages, channels and subscriptions stay. Exit code 1 if it has nothing of its own.
+    """
+    if topic_name == DEFAULTS:
+        raise click.UsageError("the defaults can only be changed: see `pgrouse topic set`")
+    removed = session.run(remove_policy(topic_name))
+    if session.as_json:
+        session.output.record({"topic": topic_name, "removed": removed})
+    if removed:
+        session.output.say(f"topic {topic_name} inherits the defaults")
+        return ExitCode.OK
+    session.output.problem(f"topic {topic_name} has no policy of its own: see `pgrouse topic list`")
+    return ExitCode.FOUND_A_PROBLEM
 
 
 def _put(session: CliSession, topic_name: str, channel: str | None, assigned: dict[str, str], *, dry_run: bool) -> None:
@@ -170,10 +191,6 @@ def resume(session: CliSession, topic_name: str, channel: str | None) -> int:
 
 BOUND = 10_000  # counting stops here
 BATCH = 1_000  # messages in one transaction
-COUNT = """
-  SELECT count(*), coalesce(max(f.id), 0) FROM (
-    SELECT m.id FROM messages.message AS m WHERE m.topic = %s AND m.claim_id IS NULL LIMIT %s) AS f"""
-HIGHEST = "SELECT coalesce(max(m.id), 0) FROM messages.message AS m"
 
 
 @topic.command()
@@ -189,9 +206,7 @@ def purge(session: CliSession, topic_name: str, dry_run: bool, yes: bool) -> int
     with session.connect() as conn:
         with conn.transaction():
             conn.execute(READ_TIMEOUT)
-            row: Any = conn.execute(COUNT, [topic_name, BOUND]).fetchone()
-            highest: Any = conn.execute(HIGHEST).fetchone()
-        found, upto = (row[0], row[1]) if row[0] < BOUND else (row[0], highest[0])
+            found, upto = run(conn, count_waiting(topic_name, BOUND))
         what = f"{'all, at least ' if found >= BOUND else ''}{plural(found, 'message')} of topic {topic_name}"
         if dry_run or not found:
             return _would_purge(session, found, what)

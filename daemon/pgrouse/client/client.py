@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack
 
 import psycopg
-from psycopg.rows import dict_row
 
 from pgrouse import search_path, session_settings
 from pgrouse.client import policy_change
@@ -25,11 +24,22 @@ from pgrouse.client.calls import explain as explain_calls
 from pgrouse.client.calls import schedule as schedule_calls
 from pgrouse.client.calls import stats as stats_calls
 from pgrouse.client.calls import workflow as workflow_calls
+from pgrouse.client.calls.state import topic_state
 from pgrouse.client.client_errors import own_errors
 from pgrouse.client.message_result import MessageResult
 from pgrouse.client.queries import schedule
+from pgrouse.client.queries.alert import AlertThresholds, ThresholdChanges, find_thresholds, set_thresholds
 from pgrouse.client.queries.message import MessageRecord, find_message
 from pgrouse.client.queries.schedule import Schedule, ScheduleChanges
+from pgrouse.client.queries.topic import (
+    Subscription,
+    add_subscription,
+    effective_policy,
+    find_policies,
+    find_subscriptions,
+    remove_policy,
+    remove_subscription,
+)
 from pgrouse.client.wait_for import wait_for
 from pgrouse.config.duration import AnyDuration
 from pgrouse.config.policy_settings import TopicPolicy
@@ -184,13 +194,8 @@ class Client:
 
     def policy(self, topic: str = DEFAULTS) -> dict[str, Any]:
         """Return what holds for a topic, setting by setting: its own values, else the defaults. None = no limit."""
-        with self._path(), psycopg.Cursor(self.conn, row_factory=dict_row) as cursor:
-            found = cursor.execute(b"SELECT * FROM messages.topic WHERE topic IN ('*', %s)", [topic]).fetchall()
-        rows = {row["topic"]: row for row in found}
-        own, defaults = rows.get(topic, {}), rows[DEFAULTS]
-        return {
-            setting: defaults[setting] if own.get(setting) is None else own[setting] for setting in TopicPolicy.names()
-        }
+        policies = self._run(find_policies([topic]))
+        return effective_policy(policies, topic)
 
     def set_policy(self, /, topic: str, **settings: Any) -> list[str]:
         """Set settings of a topic's policy; return what changed, one line each. It holds at once.
@@ -206,6 +211,26 @@ class Client:
             wanted = {topic: DesiredPolicy(TopicPolicy(**settings))}
             return [str(change) for change in policy_change.apply(self.conn, wanted)]
 
+    def subscriptions(self, topic: str | None = None) -> list[Subscription]:
+        """Return who gets copies of which topic: of all, or on either side of one."""
+        return self._run(find_subscriptions(topic))
+
+    def thresholds(self, topic: str | None = None) -> list[AlertThresholds]:
+        """Return from when on something is wrong, by topic; the defaults, of '*', are the first."""
+        return self._run(find_thresholds(topic))
+
+    def set_thresholds(self, topic: str = DEFAULTS, **thresholds: Unpack[ThresholdChanges]) -> None:
+        """Set from when on something about a topic is wrong, or by default; None takes the default, 0 switches a threshold off.
+
+        Raises:
+            ValueError: nothing is given, or what is no threshold.
+        """
+        self._run(set_thresholds(topic, thresholds))
+
+    remove_policy = _method(remove_policy)
+    topic_state = _method(topic_state)
+    add_subscription = _method(add_subscription)
+    remove_subscription = _method(remove_subscription)
     pause = _method(operate.pause)
     resume = _method(operate.resume)
     purge_topic = _method(operate.purge_topic)

@@ -18,6 +18,7 @@ from psycopg.types.json import Jsonb
 
 from pgrouse.client.call import run
 from pgrouse.client.calls.policy import lock_policies
+from pgrouse.client.queries.topic import add_subscription, find_policies, find_subscriptions
 from pgrouse.config.duration import parse
 from pgrouse.config.policy_settings import NESTED, Backoff, ChannelPolicy, PolicyTable, TopicPolicy
 from pgrouse.config.setting_types import Keyword
@@ -61,7 +62,7 @@ class SettingChange:
 def differences(conn: psycopg.Connection, wanted: Mapping[str, DesiredPolicy]) -> list[SettingChange]:
     """Return what would have to change so that the database holds what is wanted."""
     found: list[SettingChange] = []
-    policies = _rows(conn, b"SELECT * FROM messages.topic", "topic")
+    policies = run(conn, find_policies())
     # The defaults first: a part of a backoff is put over what holds for the topic, and that may be theirs.
     for topic in sorted(wanted, key=lambda topic: topic != DEFAULTS):
         found += _of_policy(topic, wanted[topic].policy, policies)
@@ -84,10 +85,6 @@ def apply(conn: psycopg.Connection, wanted: Mapping[str, DesiredPolicy]) -> list
         for topic, channel in dict.fromkeys((each.topic, each.channel) for each in changes):
             _write(conn, topic, channel, [each for each in changes if (each.topic, each.channel) == (topic, channel)])
     return changes
-
-
-def _rows(conn: psycopg.Connection, query: bytes, key: str) -> dict[str, Row]:
-    return {row[key]: row for row in conn.cursor(row_factory=dict_row).execute(query)}
 
 
 def _of_policy(topic: str, policy: TopicPolicy, policies: dict[str, Row]) -> Iterator[SettingChange]:
@@ -128,7 +125,7 @@ def _of_channels(conn: psycopg.Connection, wanted: Mapping[str, DesiredPolicy]) 
 def _of_subscriptions(conn: psycopg.Connection, wanted: Mapping[str, DesiredPolicy]) -> Iterator[SettingChange]:
     if not any(each.subscriptions for each in wanted.values()):
         return
-    held = set(conn.execute(b"SELECT subscriber, topic FROM messages.subscription").fetchall())
+    held = {(each.subscriber, each.topic) for each in run(conn, find_subscriptions())}
     for subscriber, each in wanted.items():
         for topic in dict.fromkeys(each.subscriptions):
             if (subscriber, topic) not in held:
@@ -160,10 +157,7 @@ def _plain(value: Any) -> Any:
 def _write(conn: psycopg.Connection, topic: str, channel: str | None, changes: list[SettingChange]) -> None:
     for each in changes:
         if each.setting == "subscription":
-            conn.execute(
-                b"INSERT INTO messages.subscription (topic, subscriber) VALUES (%s, %s) ON CONFLICT DO NOTHING",
-                [each.new, topic],
-            )
+            run(conn, add_subscription(each.new, topic))
     settings = {each.setting: _adapted(each.setting, each.new) for each in changes if each.setting != "subscription"}
     if settings:
         key = {"topic": topic} if channel is None else {"topic": topic, "channel": channel}

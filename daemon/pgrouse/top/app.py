@@ -27,18 +27,13 @@ from pgrouse.top import action
 from pgrouse.top.dialog import Answer, ConfirmDialog, Field, FormDialog, NoteDialog
 from pgrouse.top.feed import Feed, ReadFailure, error_text
 from pgrouse.top.field import read_delay, read_end, read_id, read_rate, read_text, read_yes
-from pgrouse.top.snapshot import DeadRow, QueueSnapshot, TopicRow, TopicState, WorkerRow
+from pgrouse.top.snapshot import DeadRow, QueueSnapshot, TopicRow, WorkerRow
 from pgrouse.top.table import LiveColumn, LiveTable
 
 T = TypeVar("T")
 WIDE = 110
 
-STATE_STYLES = {
-    TopicState.RUNNING: "green",
-    TopicState.PAUSED: "cyan",
-    TopicState.BREAKER: "yellow",
-    TopicState.UNHANDLED: "yellow",
-}
+STATE_STYLES = {"running": "green", "paused": "cyan", "breaker": "yellow", "unhandled": "yellow"}
 WORKER_STYLES = {"working": "green", "draining": "yellow", "stopping": "yellow", "silent": "red", "gone": "dim"}
 # Names of topics sort them; of numbers the highest comes first.
 ORDERS: dict[str, Callable[[TopicRow], Any]] = {
@@ -92,7 +87,7 @@ def _topics() -> LiveTable[TopicRow]:
         LiveColumn("RATE", 7, lambda t: _number(t.rate), right=True),
         LiveColumn("WAIT", 5, lambda t: _seconds(t.wait_p95_s), right=True),
         LiveColumn("RUN", 5, lambda t: _seconds(t.run_p95_s), right=True),
-        LiveColumn("STATE", 9, lambda t: t.state.value, lambda t: STATE_STYLES[t.state]),
+        LiveColumn("STATE", 9, lambda t: t.state, lambda t: STATE_STYLES[t.state]),
     ]
     return LiveTable(
         "Topics", columns, lambda t: t.topic, lambda t: t.topic, "no topic yet: publish a message", id="topics"
@@ -334,7 +329,7 @@ class Top(App[None]):
         chosen = self.topics_table.chosen
         if chosen is None:
             return
-        if chosen.state is TopicState.PAUSED:
+        if chosen.state == "paused":
             confirm = ConfirmDialog("Resume", [f"Let topic {chosen.topic} go on?"])
             if await self.push_screen_wait(confirm) is Answer.YES:
                 await self._resume(chosen.topic)

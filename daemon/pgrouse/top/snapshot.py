@@ -6,18 +6,16 @@ import math
 import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Any
 
 import psycopg
-from psycopg.rows import dict_row
 
 from pgrouse.client import clock
 from pgrouse.client.call import run
 from pgrouse.client.calls.dead import DeadGroup, dead_groups, dead_topics
+from pgrouse.client.calls.state import TopicState, topic_state
 from pgrouse.client.calls.stats import TopicLatency, TopicStats, latency, stats, throughput
 from pgrouse.client.dead_bound import bound_of_a_topic
-from pgrouse.client.queries.worker import find_workers
+from pgrouse.client.queries.worker import count_held, find_workers, handled_topics
 
 # So many messages in flight are divided among their workers.
 MOST_RUNNING = 10_000
@@ -33,61 +31,10 @@ MOST_GROUPS = 500
 MOST_WORKERS = 500
 LIMITS = b"SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '5s'; SET LOCAL enable_seqscan = off; SET LOCAL jit = off"
 
-# Statistics leave out topics without messages; those with a worker, now or a moment ago, are shown all the same.
-TOPICS = b"""
-  WITH handled AS (
-    SELECT DISTINCT h.topic
-    FROM messages.worker_state AS w
-    CROSS JOIN LATERAL unnest(w.topics) AS h (topic)
-    WHERE w.handles
-    UNION SELECT unnest(%(handled)s::text[])
-  ), known AS (
-    SELECT unnest(%(known)s::text[]) AS topic
-    UNION SELECT h.topic FROM handled AS h
-  )
-  SELECT
-    k.topic, h.topic IS NOT NULL,
-    CASE
-      WHEN (t.paused_at IS NOT NULL AND (t.resume_at IS NULL OR t.resume_at > clock_timestamp()))
-        OR (d.paused_at IS NOT NULL AND (d.resume_at IS NULL OR d.resume_at > clock_timestamp())) THEN 'paused'
-      WHEN b.position = 'open' AND coalesce(t.breaker, d.breaker) IS NOT NULL THEN 'breaker'
-      WHEN h.topic IS NULL THEN 'unhandled'
-      ELSE 'running'
-    END
-  FROM known AS k
-  CROSS JOIN messages.topic AS d
-  LEFT JOIN handled AS h ON h.topic = k.topic
-  LEFT JOIN messages.topic AS t ON t.topic = k.topic
-  LEFT JOIN messages.breaker AS b ON b.topic = k.topic
-  WHERE d.topic = '*'
-  ORDER BY k.topic"""
-# The clock by which the statistics were measured.
-NOW = b"SELECT messages.now()"
-# The claim loops of a worker claim under its name and their number.
-RUNNING = b"""
-  SELECT r.worker, r.topic, count(*) AS count, extract(epoch FROM clock_timestamp() - min(r.locked_at))::double precision AS oldest_s
-  FROM (
-    SELECT CASE WHEN m.locked_by LIKE 'http:%%' THEN m.locked_by ELSE regexp_replace(m.locked_by, '/[0-9]+$', '') END AS worker, m.topic, m.locked_at
-    FROM messages.message AS m
-    WHERE m.claim_id IS NOT NULL
-    LIMIT %(most)s
-  ) AS r
-  GROUP BY r.worker, r.topic
-  ORDER BY count(*) DESC, r.topic"""
-
-
-class TopicState(StrEnum):
-    """Whether a topic is worked."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    BREAKER = "breaker"
-    UNHANDLED = "unhandled"
-
 
 @dataclass(frozen=True)
 class TopicRow:
-    """One topic; times in seconds, rate in messages claimed per minute. None: nothing is known, or there is none."""
+    """One topic; state: as of messages.topic_state; times in seconds, rate in messages claimed per minute. None: nothing is known, or there is none."""
 
     topic: str
     ready: int
@@ -96,7 +43,7 @@ class TopicRow:
     dead: int
     oldest_ready_s: float | None
     handled: bool
-    state: TopicState
+    state: str
     rate: float | None = None
     wait_p95_s: float | None = None
     run_p95_s: float | None = None
@@ -194,27 +141,18 @@ def _name(conn: psycopg.Connection) -> str:
 def _topics(conn: psycopg.Connection) -> list[TopicRow]:
     counts = {each.topic: each for each in run(conn, stats())}
     measured = {each.topic: each for each in run(conn, latency(RATE_WINDOW))}
-    handled = [topic for topic, each in counts.items() if each.handled]
-    rows = conn.execute(TOPICS, {"handled": handled, "known": [*counts, *measured]}).fetchall()
+    # Statistics leave out topics without messages; those with a worker, now or a moment ago, are shown all the same.
+    states = run(conn, topic_state([*{*counts, *measured, *run(conn, handled_topics())}]))
     minutes = _measured_minutes(conn)
-    return [
-        _topic(topic, counts.get(topic), measured.get(topic), is_handled, TopicState(state), minutes)
-        for topic, is_handled, state in rows
-    ]
+    return [_topic(each, counts.get(each.topic), measured.get(each.topic), minutes) for each in states]
 
 
-def _topic(
-    topic: str,
-    count: TopicStats | None,
-    measured: TopicLatency | None,
-    is_handled: bool,
-    state: TopicState,
-    minutes: float,
-) -> TopicRow:
-    count = count or TopicStats(topic, 0, 0, 0, 0, None, is_handled)
+def _topic(state: TopicState, count: TopicStats | None, measured: TopicLatency | None, minutes: float) -> TopicRow:
+    is_handled = bool(state.handled)
+    count = count or TopicStats(state.topic, 0, 0, 0, 0, None, is_handled)
     row = TopicRow(
-        *(topic, count.ready, count.delayed, count.running, count.dead_last_day, count.oldest_ready_s),
-        *(is_handled, state),
+        *(state.topic, count.ready, count.delayed, count.running, count.dead_last_day, count.oldest_ready_s),
+        *(is_handled, state.state),
     )
     if measured is None:
         return row
@@ -224,17 +162,16 @@ def _topic(
 
 def _measured_minutes(conn: psycopg.Connection) -> float:
     """Return how long the window of the latencies is: it begins with a whole minute."""
-    row: Any = conn.execute(NOW).fetchone()
-    now: datetime = row[0]
+    now = run(conn, clock.queue_now())
     return (now - (now - RATE_WINDOW).replace(second=0, microsecond=0)) / timedelta(minutes=1)
 
 
 def _workers(conn: psycopg.Connection) -> list[WorkerRow]:
     running: dict[str, dict[str, int]] = {}
     oldest: dict[str, float] = {}
-    for row in conn.cursor(row_factory=dict_row).execute(RUNNING, {"most": MOST_RUNNING}):
-        running.setdefault(row["worker"], {})[row["topic"]] = row["count"]
-        oldest[row["worker"]] = max(oldest.get(row["worker"], 0.0), row["oldest_s"])
+    for each in run(conn, count_held(MOST_RUNNING)):
+        running.setdefault(each.worker, {})[each.topic] = each.count
+        oldest[each.worker] = max(oldest.get(each.worker, 0.0), each.oldest_s)
     return [
         WorkerRow(
             *(each.name, each.host, each.pid, each.concurrency, each.topics, each.status.get("listener")),

@@ -539,16 +539,6 @@ def test_an_open_breaker_shows_why_and_when_it_probes(queue: Queue) -> None:
     assert row.reason == "the breaker of topic t has been open for 0s: 9 of 10 failed; it lets a probe through in 20s"
 
 
-@pytest.mark.usefixtures("worker")
-def test_a_breaker_that_was_removed_from_the_policy_holds_up_no_message(queue: Queue) -> None:
-    message = queue.publish()
-    queue.conn.execute(
-        "INSERT INTO messages.breaker (topic, position, probe_at) VALUES ('t', 'open', messages.now() + interval '1 h')"
-    )
-
-    assert [row.code for row in rows(queue, message)] == ["ready"]
-
-
 def test_a_topic_without_a_live_worker_is_named(queue: Queue) -> None:
     queue.call("register_worker", "w2", "h", 8, "1", ["other"], 10)
     message = queue.publish()

@@ -34,6 +34,7 @@ COUNTS = """
     count(*) FILTER (WHERE w.alive AND w.listener = 'listening') AS listening,
     count(*) FILTER (WHERE w.alive AND w.listener = 'degraded') AS degraded
   FROM messages.worker_state AS w"""
+HANDLED = b"SELECT DISTINCT h.topic FROM messages.worker_state AS w CROSS JOIN LATERAL unnest(w.topics) AS h (topic) WHERE w.handles"
 ARMED = b"SELECT s.worker FROM messages.sleeper AS s WHERE s.armed_until > clock_timestamp()"
 
 
@@ -156,3 +157,8 @@ def count_held(most: int | None = None) -> Call[list[HeldCount]]:
 def find_held(most_of_each: int) -> Call[list[HeldMessage]]:
     """Read the messages that each worker has run longest, at most this many of each."""
     return query_call(LONGEST, HeldMessage, "WHERE f.place <= %(most)s ORDER BY f.worker, f.place", most=most_of_each)
+
+
+def handled_topics() -> Call[list[str]]:
+    """Read the topics of all workers that get messages."""
+    return Call(HANDLED, [], values)

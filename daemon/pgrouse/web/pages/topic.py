@@ -4,20 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated, Any
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated
 
 import psycopg
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
+from pgrouse.client.call import Call, run_async
+from pgrouse.client.calls.state import TopicState, topic_state
 from pgrouse.client.calls.stats import latency, throughput
-from pgrouse.client.subscription_query import SUBSCRIBE, SUBSCRIPTIONS, UNSUBSCRIBE
-from pgrouse.config.topic_policy import DEFAULTS
+from pgrouse.client.queries.alert import (
+    THRESHOLDS,
+    TOPIC_THRESHOLDS,
+    find_thresholds,
+    read_threshold,
+    set_thresholds,
+)
+from pgrouse.client.queries.channel import channels_in_use
+from pgrouse.client.queries.topic import (
+    Policy,
+    add_subscription,
+    effective_policy,
+    find_policies,
+    find_subscriptions,
+    remove_policy,
+    remove_subscription,
+    waiting_rates,
+)
+from pgrouse.config.topic_policy import DEFAULTS, show
 from pgrouse.web import policy_form, view
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Connection, Row, read_rows
 from pgrouse.web.page import render, render_fragment
-from pgrouse.web.paused_topics import read_paused_topics
 from pgrouse.web.policy_form import PolicyDraft
 from pgrouse.web.problem import Problem, database_problem
 from pgrouse.web.result_charts import count_results, result_charts
@@ -28,70 +48,68 @@ from pgrouse.web.view import Context, View
 router = APIRouter(include_in_schema=False)
 
 MAX_CHANNELS = 100
+LIMITS = (
+    *("max_concurrency", "dequeue_rate", "publish_rate", "max_depth"),
+    *("channel_concurrency", "channel_min_interval", "ordered"),
+)
 Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 Name = Annotated[str, Form(max_length=300)]
-
-POLICY = b"SELECT t.* FROM messages.topic AS t WHERE t.topic IN ('*', %s)"
-LIMITS = b"""
-  SELECT
-    (SELECT d.rows + coalesce((SELECT sum(c.change)::bigint FROM messages.depth_change AS c WHERE c.topic = d.topic), 0)
-     FROM messages.depth AS d WHERE d.topic = %(topic)s) AS depth,
-    (SELECT r.free_at FROM messages.rate AS r WHERE r.kind = 'dequeue' AND r.topic = %(topic)s AND r.channel = '') AS dequeue_free_at,
-    (SELECT r.free_at FROM messages.rate AS r WHERE r.kind = 'publish' AND r.topic = %(topic)s AND r.channel = '') AS publish_free_at,
-    messages.now() AS now"""
-CHANNELS = b"""
-  WITH running AS (
-    SELECT m.channel, count(*) AS running FROM messages.message AS m
-    WHERE m.topic = %(topic)s AND m.claim_id IS NOT NULL AND m.channel IS NOT NULL
-    GROUP BY m.channel ORDER BY count(*) DESC LIMIT %(most)s
-  ), own AS (
-    SELECT c.channel, c.concurrency, c.min_interval, c.paused_at, c.resume_at, c.paused_by, c.paused_reason,
-           c.paused_at IS NOT NULL AND (c.resume_at IS NULL OR c.resume_at > messages.now()) AS is_paused
-    FROM messages.channel AS c WHERE c.topic = %(topic)s ORDER BY c.channel LIMIT %(most)s
-  )
-  SELECT coalesce(o.channel, r.channel) AS channel, coalesce(r.running, 0) AS running, o.concurrency, o.min_interval,
-         coalesce(o.is_paused, false) AS is_paused, o.paused_at, o.resume_at, o.paused_by, o.paused_reason
-  FROM own AS o FULL JOIN running AS r ON r.channel = o.channel
-  ORDER BY 2 DESC, 1 LIMIT %(most)s"""
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
     """Read one topic, or with '*' the defaults."""
     if subject != DEFAULTS and not caller.sees(subject):
         raise Problem(403, f"{caller.name or 'you'} may not see topic {subject}", "forbidden", needs="viewer")
-    own, defaults = await _policies(conn, subject)
-    paused = await read_paused_topics(conn)
-    groups = policy_form.form_groups(subject, own, defaults)
+    policies = await run_async(conn, find_policies([subject]))
+    (state,) = await run_async(conn, topic_state([subject]))
+    groups = policy_form.form_groups(subject, policies.get(subject, {}), policies[DEFAULTS])
     context: Context = {
         "topic": subject,
         "is_defaults": subject == DEFAULTS,
-        "pause": paused.get(subject),
-        "all_paused": paused.get(DEFAULTS) if subject != DEFAULTS else None,
+        "state": state,
         "groups": groups,
         "was": json.dumps(policy_form.field_texts(groups)),
         "can_be_unlimited": policy_form.can_be_unlimited,
     }
-    return context | (
-        {"counts": None} if subject == DEFAULTS else await _read_topic(conn, caller, subject, own, defaults)
-    )
+    thresholds = {each.topic: asdict(each) for each in await run_async(conn, find_thresholds())}
+    context |= {
+        "has_own": any(value is not None for value in policies.get(subject, {}).values()),
+        "thresholds": _threshold_fields(subject, thresholds.get(subject, {}), thresholds[DEFAULTS]),
+    }
+    policy = effective_policy(policies, subject)
+    return context | ({"counts": None} if subject == DEFAULTS else await _read_topic(conn, caller, state, policy))
 
 
-async def _read_topic(conn: Connection, caller: Caller, topic: str, own: Row, defaults: Row) -> Context:
+async def _read_topic(conn: Connection, caller: Caller, state: TopicState, policy: Policy) -> Context:
     """Return what there is of a topic that messages can have."""
-    found = await read_counts_of(conn, caller, topic)
+    found = await read_counts_of(conn, caller, state.topic)
     if found is None:
-        raise Problem(404, f"there is no topic {topic}: it has no messages and no policy", "not_found")
-    limits = await (await conn.execute(LIMITS, {"topic": topic})).fetchone() or {}
+        raise Problem(404, f"there is no topic {state.topic}: it has no messages and no policy", "not_found")
+    rates = await run_async(conn, waiting_rates(state.topic))
+    subscriptions = await read_rows(conn, find_subscriptions(state.topic))
     return {
         "counts": found,
-        "channels": await (await conn.execute(CHANNELS, {"topic": topic, "most": MAX_CHANNELS})).fetchall(),
-        "subscriptions": await _subscriptions(conn, caller, topic),
-        "limits": _limits(found, own, defaults, limits),
-        "channel_limit": _effective("channel_concurrency", own, defaults),
-        "channel_interval": _effective("channel_min_interval", own, defaults),
-        "is_ordered": _effective("ordered", own, defaults),
+        "channels": await run_async(conn, channels_in_use(state.topic, MAX_CHANNELS)),
+        "subscriptions": [row for row in subscriptions if caller.sees(row["topic"]) and caller.sees(row["subscriber"])],
+        "limits": _limits(found, policy, state, rates),
+        "channel_limit": policy["channel_concurrency"] or None,
+        "channel_interval": policy["channel_min_interval"] or None,
+        "is_ordered": policy["ordered"],
     }
+
+
+def _threshold_fields(topic: str, own: Row, defaults: Row) -> list[Row]:
+    """Return the thresholds of a topic, as they are typed."""
+    return [
+        {
+            "name": name,
+            "meaning": meaning,
+            "text": "" if own.get(name) is None else show(own[name]),
+            "inherited": None if topic == DEFAULTS else show(defaults[name]),
+        }
+        for name, meaning in (THRESHOLDS if topic == DEFAULTS else TOPIC_THRESHOLDS).items()
+    ]
 
 
 async def read_measures(conn: Connection, _caller: Caller, subject: str) -> Context:
@@ -107,44 +125,20 @@ async def read_measures(conn: Connection, _caller: Caller, subject: str) -> Cont
     }
 
 
-async def _subscriptions(conn: Connection, caller: Caller, topic: str) -> list[Row]:
-    """Return who gets copies of this topic, and whose copies it gets, as far as the caller may see these topics."""
-    rows = await (await conn.execute(SUBSCRIPTIONS.encode(), {"topic": topic})).fetchall()
-    return [row for row in rows if caller.sees(row["topic"]) and caller.sees(row["subscriber"])]
-
-
-async def _policies(conn: Connection, topic: str) -> tuple[Row, Row]:
-    rows = {row["topic"]: row for row in await (await conn.execute(POLICY, [topic])).fetchall()}
-    return rows.get(topic, {}), rows[DEFAULTS]
-
-
-def _effective(setting: str, own: Row, defaults: Row) -> Any:
-    """Return what holds for a limit; None = there is none."""
-    value = defaults[setting] if own.get(setting) is None else own[setting]
-    return value or None
-
-
-def _limits(found: Row, own: Row, defaults: Row, state: Row) -> list[Row]:
+def _limits(found: Row, policy: Policy, state: TopicState, rates: dict[str, bool]) -> list[Row]:
     """Return the limits of a topic, each with how much of it is used."""
-    names = (
-        "max_concurrency",
-        "dequeue_rate",
-        "publish_rate",
-        "max_depth",
-        "channel_concurrency",
-        "channel_min_interval",
-        "ordered",
-    )
-    limits = {setting: _effective(setting, own, defaults) for setting in names}
-    used = {"max_concurrency": found["running"], "max_depth": state.get("depth")}
-    waits = {
-        setting: free_at is not None and free_at > state["now"]
-        for setting, free_at in (("dequeue_rate", state["dequeue_free_at"]), ("publish_rate", state["publish_free_at"]))
-    }
+    used = {"max_concurrency": found["running"], "max_depth": state.depth}
+    is_full = {"max_concurrency": found["running"] >= (policy["max_concurrency"] or 0), "max_depth": state.full}
     return [
-        {"setting": setting, "limit": limit, "used": used.get(setting), "waits": waits.get(setting, False)}
-        for setting, limit in limits.items()
-        if limit is not None
+        {
+            "setting": setting,
+            "limit": policy[setting],
+            "used": used.get(setting),
+            "is_full": is_full.get(setting, False),
+            "waits": rates.get(setting.removesuffix("_rate"), False),
+        }
+        for setting in LIMITS
+        if policy[setting]
     ]
 
 
@@ -165,22 +159,27 @@ async def topic_page(request: Request, topic: str, caller: Viewer) -> Response:
 @router.post("/topics/{topic}/subscribe")
 async def subscribe(request: Request, topic: str, caller: Operator, subscriber: Name) -> Response:
     """Let another topic get copies of what is published here from now on."""
-    return await _change_subscription(request, caller, topic, subscriber.strip(), SUBSCRIBE, "gets")
+    return await _change_subscription(request, caller, topic, subscriber.strip(), add_subscription, "gets")
 
 
 @router.post("/topics/{topic}/unsubscribe")
 async def unsubscribe(request: Request, topic: str, caller: Operator, subscriber: Name) -> Response:
     """End a subscription. What was copied stays."""
-    return await _change_subscription(request, caller, topic, subscriber.strip(), UNSUBSCRIBE, "no longer gets")
+    return await _change_subscription(request, caller, topic, subscriber.strip(), remove_subscription, "no longer gets")
 
 
 async def _change_subscription(
-    request: Request, caller: Caller, topic: str, subscriber: str, statement: str, what: str
+    request: Request,
+    caller: Caller,
+    topic: str,
+    subscriber: str,
+    change: Callable[[str, str], Call[bool]],
+    what: str,
 ) -> Response:
     for each in (topic, subscriber):
         check_permission(caller, Role.OPERATOR, each)
     async with request.app.state.db.write(caller) as conn:
-        await conn.execute(statement.encode(), [topic, subscriber])
+        await run_async(conn, change(topic, subscriber))
     text = f"{subscriber} {what} copies of the messages of {topic}."
     return await view.action_result(request, caller, VIEW, text, topic)
 
@@ -212,10 +211,42 @@ async def set_policy(request: Request, topic: str, caller: Operator) -> Response
     )
 
 
+@router.post("/topics/{topic}/reset")
+async def reset(request: Request, topic: str, caller: Operator) -> Response:
+    """Remove all that a topic sets itself, and its pause."""
+    check_permission(caller, Role.OPERATOR, topic)
+    async with request.app.state.db.write(caller) as conn:
+        await run_async(conn, remove_policy(topic))
+    # Without messages there is no such topic any more.
+    return await view.redirect(request, "/topics")
+
+
+@router.post("/topics/{topic}/thresholds")
+async def change_thresholds(request: Request, topic: str, caller: Operator) -> Response:
+    """Set from when on something about a topic is reported, or by default."""
+    _check_permission(caller, topic)
+    form = await request.form()
+    typed = {name: str(form[name]) for name in THRESHOLDS if name in form}
+    try:
+        call = set_thresholds(topic, {name: read_threshold(name, text) for name, text in typed.items()})
+    except ValueError as error:
+        raise Problem(422, str(error), "invalid_value") from None
+    async with request.app.state.db.write(caller) as conn:
+        await run_async(conn, call)
+    return await view.action_result(
+        request,
+        caller,
+        VIEW,
+        "The thresholds are set.",
+        topic,
+        replaced=lambda context: _replaced_parts(request, context),
+    )
+
+
 def _replaced_parts(request: Request, context: Context) -> dict[str, str]:
-    """Return the form again: a morph would keep what was typed."""
+    """Return the forms again: a morph would keep what was typed."""
     shared = context | {"draft": None}
-    return {"policy": render_fragment(request, "topic/policy.html", **shared)}
+    return {name: render_fragment(request, f"topic/{name}.html", **shared) for name in ("policy", "thresholds")}
 
 
 async def _draft(request: Request, topic: str) -> PolicyDraft:

@@ -11,7 +11,9 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import operate
+from pgrouse.client.calls.state import TopicState, topic_state
 from pgrouse.client.calls.stats import latency
+from pgrouse.client.queries.topic import EndedMinute, ended_minutes
 from pgrouse.config.duration import parse
 from pgrouse.config.topic_policy import DEFAULTS
 from pgrouse.web import view
@@ -20,7 +22,6 @@ from pgrouse.web.chart import spark
 from pgrouse.web.database_pool import Connection, Row, read_rows
 from pgrouse.web.pages.overview import VIEW as OVERVIEW
 from pgrouse.web.pages.topic import VIEW as TOPIC
-from pgrouse.web.paused_topics import PausedTopic, read_paused_topics
 from pgrouse.web.problem import Problem
 from pgrouse.web.security import check_permission, require_role
 from pgrouse.web.topic_counts import read_topic_counts
@@ -32,12 +33,7 @@ MAX_ROWS = 200
 Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
 
-# The last hour by minute, for the lines; the last five minutes are the rate. now(), not messages.now(): the planner must see how little that is.
-MINUTES = b"""
-  SELECT m.topic, m.minute, m.success + m.retried + m.rejected + m.failed + m.lock_expired AS ended
-  FROM messages.measure AS m
-  WHERE m.minute > now() - interval '1 hour' AND m.topic = ANY (%s)"""
-NOW = b"SELECT messages.now() AS now"
+# The last five minutes are the rate.
 RATE_MINUTES = 5
 
 
@@ -50,37 +46,36 @@ async def read_context(conn: Connection, caller: Caller, subject: str) -> Contex
         found |= {row["topic"]: row for row in (await read_topic_counts(conn, caller, subject)).rows}
     shown = [found[topic] for topic in sorted(found)[:MAX_ROWS]]
     names = [row["topic"] for row in shown]
-    now = (await (await conn.execute(NOW)).fetchall())[0]["now"]
-    ended = _by_age(await (await conn.execute(MINUTES, [names])).fetchall(), now)
+    ended = _by_age(await run_async(conn, ended_minutes(names)))
     times = {row["topic"]: row for row in await read_rows(conn, latency())}
-    paused = await read_paused_topics(conn)
+    states = {each.topic: each for each in await run_async(conn, topic_state([DEFAULTS, *names]))}
     return {
         "q": subject,
         "left_out": len(found) - len(shown),
         "are_all": counts.are_all,
-        "topics": [row | _activity(row["topic"], ended[row["topic"]], times, paused) for row in shown],
-        "all_paused": paused.get(DEFAULTS),
+        "topics": [row | _activity(states[row["topic"]], ended[row["topic"]], times) for row in shown],
+        "all": states[DEFAULTS],
     }
 
 
-def _by_age(rows: list[Row], now: datetime) -> dict[str, dict[int, int]]:
+def _by_age(minutes: list[EndedMinute]) -> dict[str, dict[int, int]]:
     """Return for each topic how many attempts ended, by how many minutes ago."""
     ended: dict[str, dict[int, int]] = defaultdict(dict)
-    for row in rows:
-        ended[row["topic"]][int((now - row["minute"]).total_seconds() // 60)] = row["ended"]
+    for each in minutes:
+        ended[each.topic][each.minutes_ago] = each.ended
     return ended
 
 
-def _activity(topic: str, ended: dict[int, int], times: dict[str, Row], paused: dict[str, PausedTopic]) -> Row:
-    """Return how a topic goes: its rate, times, line, and why it is paused."""
+def _activity(state: TopicState, ended: dict[int, int], times: dict[str, Row]) -> Row:
+    """Return how a topic goes: its rate, times, line, and its state."""
     # The minute that runs is not over; together with the whole ones before it the error is small.
     recent = sum(ended.get(age, 0) for age in range(RATE_MINUTES))
-    measured = times.get(topic, {})
+    measured = times.get(state.topic, {})
     return {
         "per_s": recent / (RATE_MINUTES * 60) if measured else None,
         "run_p95_s": measured.get("run_p95_s"),
         "spark": spark([ended.get(age, 0) for age in range(59, -1, -1)]) if any(ended.values()) else None,
-        "pause": paused.get(topic),
+        "state": state,
     }
 
 

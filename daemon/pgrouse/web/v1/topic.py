@@ -14,8 +14,12 @@ from starlette.responses import Response
 from pgrouse.client import policy_change
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import operate
+from pgrouse.client.calls.state import topic_state
 from pgrouse.client.calls.stats import list_topics as list_names
 from pgrouse.client.calls.stats import stats
+from pgrouse.client.queries import topic as topic_queries
+from pgrouse.client.queries.channel import find_channels, first_waiting
+from pgrouse.client.queries.topic import effective_policy, find_policies
 from pgrouse.config.policy_settings import ChannelPolicy, PolicyTable, TopicPolicy
 from pgrouse.config.setting_types import Keyword
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
@@ -72,25 +76,48 @@ class TopicCounts(ResponseModel):
 
 
 class TopicSummary(TopicCounts):
-    """The message counts of a topic, and whether it is paused."""
+    """The message counts of a topic, and its state."""
 
+    state: str
+    """running, paused, breaker (open or probing) or unhandled."""
     paused: bool
+    """Whether it is paused, by a pause of its own or of all topics."""
+    resume_at: TimestampText | None
+    """When the pause ends by itself; null: it is not paused, or until it is resumed."""
+    breaker: str | None
+    """closed, open or probing; null: it has none."""
+    full: bool
+    """Whether it holds as many messages as `max_depth` allows."""
 
 
 class TopicPage(ResponseModel):
     """A page of topics, ordered by name."""
 
-    model_config = example(topics=[COUNTS_EXAMPLE | {"paused": False}], next=None)
+    model_config = example(
+        topics=[
+            COUNTS_EXAMPLE
+            | {"state": "running", "paused": False, "resume_at": None, "breaker": "closed", "full": False}
+        ],
+        next=None,
+    )
 
     topics: list[TopicSummary]
     next: str | None
 
 
 class TopicDetail(ResponseModel):
-    """The policy of a topic. Durations are in seconds."""
+    """The policy of a topic, and its state. Durations are in seconds."""
 
     model_config = example(
-        topic="orders.created", policy={"max_attempts": 5, "lock_duration": 30.0}, own={"max_attempts": 5}, paused=None
+        topic="orders.created",
+        policy={"max_attempts": 5, "lock_duration": 30.0},
+        own={"max_attempts": 5},
+        state="running",
+        paused=None,
+        breaker="closed",
+        probe_at=None,
+        handled=True,
+        full=False,
     )
 
     topic: str
@@ -98,8 +125,18 @@ class TopicDetail(ResponseModel):
     """The effective policy: the topic's own values, else the defaults."""
     own: dict[str, Any]
     """The values that the topic itself sets."""
+    state: str
+    """running, paused, breaker (open or probing) or unhandled."""
     paused: dict[str, Any] | None
-    """Since when, until when, by whom and why it is paused; null: it is not."""
+    """Since when, until when, by whom and why it is paused, and `paused_topic`: its own name, or `*`; null: it is not."""
+    breaker: str | None
+    """closed, open or probing; null: it has none."""
+    probe_at: TimestampText | None
+    """When a breaker that is not closed lets messages run again; null: it is closed."""
+    handled: bool | None
+    """Whether a running worker handles the topic; null for `*`."""
+    full: bool
+    """Whether it holds as many messages as `max_depth` allows."""
 
 
 class PauseRequest(RequestModel):
@@ -222,13 +259,29 @@ class ChannelLimits(ResponseModel):
     concurrency: int | None
     min_interval: float | None
     paused: bool
+    paused_at: TimestampText | None
+    paused_by: str | None
+    """The user who paused it; null: it is not paused."""
+    paused_reason: str | None
+    """Why it is paused; null: it is not, or no reason was given."""
+    resume_at: TimestampText | None
+    """When its pause ends by itself; null: it is not paused, or until it is resumed."""
 
 
 class ChannelPage(ResponseModel):
     """A page of the channels that differ from the topic's policy, ordered by name."""
 
     model_config = example(
-        channels=[{"channel": "customer-7", "concurrency": 1, "min_interval": None, "paused": False}], next=None
+        channels=[
+            {
+                "channel": "customer-7",
+                "concurrency": 1,
+                "min_interval": None,
+                "paused": False,
+                **dict.fromkeys(("paused_at", "paused_by", "paused_reason", "resume_at")),
+            }
+        ],
+        next=None,
     )
 
     channels: list[ChannelLimits]
@@ -253,10 +306,10 @@ class ChannelSkipResult(ResponseModel):
     """The id of the message; null: none waits."""
 
 
+STATE = ("state", "paused", "resume_at", "breaker", "full")
+PAUSE = ("paused_topic", "paused_at", "resume_at", "paused_by", "paused_reason")
 # The statement timeout of one batch of a purge.
 PURGE_TIME = timedelta(seconds=30)
-IS_PAUSED = "(t.paused_at IS NOT NULL AND (t.resume_at IS NULL OR t.resume_at > clock_timestamp()))"
-PAUSED = f"SELECT t.topic FROM messages.topic AS t WHERE {IS_PAUSED}"  # noqa: S608 - constants only
 
 
 @router.get("", response_model=TopicPage, summary="List topics")
@@ -271,8 +324,8 @@ async def list_topics(
     async with request.app.state.db.read() as conn:
         names = await run_async(conn, list_names(after, limit, caller.topics))
         topics = await read_rows(conn, stats(topics=names, limit=limit)) if names else []
-        paused = {row["topic"] for row in await (await conn.execute(PAUSED.encode())).fetchall()}
-    rows = [row | {"paused": row["topic"] in paused} for row in topics]
+        states = {each.topic: each for each in await run_async(conn, topic_state(names))} if names else {}
+    rows = [row | {name: getattr(states[row["topic"]], name) for name in STATE} for row in topics]
     return ApiResponse({"topics": rows, "next": cursor.encode("topics", names[-1]) if len(names) == limit else None})
 
 
@@ -289,27 +342,20 @@ def _next(kind: str, rows: list[dict[str, Any]], column: str, limit: int) -> str
 
 @router.get("/{topic}", response_model=TopicDetail, summary="Show a topic")
 async def get_topic(request: Request, caller: Viewer, topic: AnyTopic) -> Response:
-    """Return the policy of a topic: the effective values, and those that the topic itself sets. `*` is the defaults."""
+    """Return the policy of a topic (the effective values, and those that the topic itself sets) and its state. `*` is the defaults."""
     _check_permission(caller, Role.VIEWER, topic)
-    query = b"SELECT t.* FROM messages.topic AS t WHERE t.topic IN ('*', %s)"
     async with request.app.state.db.read() as conn:
-        rows = {row["topic"]: row for row in await (await conn.execute(query, [topic])).fetchall()}
-    own, defaults = rows.get(topic, {}), rows[DEFAULTS]
-    names = TopicPolicy.names()
+        policies = await run_async(conn, find_policies([topic]))
+        (state,) = await run_async(conn, topic_state([topic]))
     return ApiResponse(
         {
             "topic": topic,
-            "policy": {setting: defaults[setting] if own.get(setting) is None else own[setting] for setting in names},
-            "own": {setting: own[setting] for setting in names if own.get(setting) is not None},
-            "paused": _pause_of(own),
+            "policy": effective_policy(policies, topic),
+            "own": {setting: value for setting, value in policies.get(topic, {}).items() if value is not None},
+            "paused": {name: getattr(state, name) for name in PAUSE} if state.paused else None,
+            **{name: getattr(state, name) for name in ("state", "breaker", "probe_at", "handled", "full")},
         }
     )
-
-
-def _pause_of(row: dict[str, Any]) -> dict[str, Any] | None:
-    if row.get("paused_at") is None:
-        return None
-    return {name: row[name] for name in ("paused_at", "resume_at", "paused_by", "paused_reason")}
 
 
 def _check_permission(caller: Caller, role: Role, topic: str) -> None:
@@ -360,12 +406,11 @@ def _inheriting(given: dict[str, Any]) -> dict[str, Any]:
 async def remove_policy(request: Request, caller: Operator, topic: Topic) -> Response:
     """Remove the policy that a topic itself sets, and its pause: it inherits the defaults. Its messages and channels stay."""
     check_permission(caller, Role.OPERATOR, topic)
-    query = b"DELETE FROM messages.topic AS t WHERE t.topic = %s AND t.topic <> '*' RETURNING t.topic AS removed"
     async with request.app.state.db.write(caller) as conn:
-        row = await (await conn.execute(query, [topic])).fetchone()
-    if row is None:
+        removed = await run_async(conn, topic_queries.remove_policy(topic))
+    if not removed:
         raise Problem(404, f"topic {topic} has no policy of its own", "not_found")
-    return ApiResponse(row)
+    return ApiResponse({"removed": topic})
 
 
 async def _apply(request: Request, caller: Caller, wanted: dict[str, DesiredPolicy]) -> list[str]:
@@ -418,12 +463,6 @@ async def _resume(request: Request, caller: Caller, topic: str, channel: str | N
     return ApiResponse({"was_paused": was_paused})
 
 
-CHANNELS = f"""
-    SELECT t.channel, t.concurrency, extract(epoch FROM t.min_interval)::float8 AS min_interval, coalesce({IS_PAUSED}, false) AS paused,
-           t.paused_at, t.resume_at, t.paused_by, t.paused_reason
-    FROM messages.channel AS t WHERE t.topic = %s AND t.channel > %s ORDER BY t.channel LIMIT %s"""  # noqa: S608
-
-
 @router.get("/{topic}/channels", response_model=ChannelPage, tags=["channels"], summary="List channels")
 async def list_channels(
     request: Request,
@@ -434,9 +473,9 @@ async def list_channels(
 ) -> Response:
     """List the channels whose settings differ from the topic's policy."""
     check_permission(caller, Role.VIEWER, topic)
-    values = [topic, _name("channels", cursor_), limit]
+    call = find_channels(topic, after=_name("channels", cursor_), most=limit)
     async with request.app.state.db.read() as conn:
-        rows = await (await conn.execute(CHANNELS.encode(), values)).fetchall()
+        rows = await read_rows(conn, call)
     return ApiResponse({"channels": rows, "next": _next("channels", rows, "channel", limit)})
 
 
@@ -469,12 +508,6 @@ async def resume_channel(request: Request, caller: Operator, topic: Topic, body:
     return await _resume(request, caller, topic, body.channel)
 
 
-FIRST = b"""
-    SELECT m.id FROM messages.message AS m
-    WHERE m.topic = %s AND m.channel = %s AND m.claim_id IS NULL
-    ORDER BY m.id LIMIT 1"""
-
-
 @router.post(
     "/{topic}/channels/skip",
     response_model=ChannelSkipResult,
@@ -485,6 +518,6 @@ async def skip_channel_message(request: Request, caller: Operator, topic: Topic,
     """Archive the oldest waiting message of a channel as failed, so that those behind it can run."""
     check_permission(caller, Role.OPERATOR, topic)
     async with request.app.state.db.write(caller) as conn:
-        first = [row["id"] for row in await (await conn.execute(FIRST, [topic, body.channel])).fetchall()]
+        first = await run_async(conn, first_waiting(topic, body.channel))
         skipped = await run_async(conn, operate.skip(first, body.reason))
     return ApiResponse({"id": next(iter(skipped), None)})

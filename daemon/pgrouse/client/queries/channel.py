@@ -1,0 +1,77 @@
+"""Channels: their limits and pauses, and which are in use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pgrouse.client.call import Call, query_call, select_call, values
+
+IN_USE = """
+  WITH running AS (
+    SELECT m.channel, count(*) AS running FROM messages.message AS m
+    WHERE m.topic = %(topic)s AND m.claim_id IS NOT NULL AND m.channel IS NOT NULL
+    GROUP BY m.channel ORDER BY count(*) DESC LIMIT %(most)s
+  ), own AS (
+    SELECT c.* FROM messages.channel_state AS c WHERE c.topic = %(topic)s ORDER BY c.channel LIMIT %(most)s
+  )
+  SELECT coalesce(o.channel, r.channel) AS channel, coalesce(r.running, 0) AS running, o.concurrency, o.min_interval,
+         coalesce(o.paused, false) AS paused, o.paused_at, o.paused_by, o.paused_reason, o.resume_at
+  FROM own AS o FULL JOIN running AS r ON r.channel = o.channel"""
+FIRST_WAITING = b"""
+  SELECT m.id FROM messages.message AS m
+  WHERE m.topic = %(topic)s AND m.channel = %(channel)s AND m.claim_id IS NULL
+  ORDER BY m.id LIMIT 1"""
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A channel with settings or a pause of its own.
+
+    Attributes:
+        concurrency, min_interval: None = as the policy of its topic says.
+        paused: by a pause of its own.
+        resume_at: when that ends by itself; None = it is not paused, or until it is resumed.
+    """
+
+    channel: str
+    concurrency: int | None
+    min_interval: timedelta | None
+    paused: bool
+    paused_at: datetime | None
+    paused_by: str | None
+    paused_reason: str | None
+    resume_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelInUse(Channel):
+    """A channel, and how many of its messages are running."""
+
+    running: int
+
+
+def find_channels(topic: str, *, channel: str | None = None, after: str = "", most: int = 1000) -> Call[list[Channel]]:
+    """Read the channels of a topic that have a row, by name.
+
+    Args:
+        topic: which topic.
+        channel: only this one.
+        after: only those with a name after this one.
+        most: how many.
+    """
+    clauses = (
+        "WHERE f.topic = %(topic)s AND f.channel > %(after)s AND (%(channel)s::text IS NULL OR f.channel = %(channel)s)"
+        " ORDER BY f.channel LIMIT %(most)s"
+    )
+    return select_call("channel_state", Channel, clauses, topic=topic, channel=channel, after=after, most=most)
+
+
+def channels_in_use(topic: str, most: int) -> Call[list[ChannelInUse]]:
+    """Read the channels of a topic that have a row or running messages, those with the most running messages first."""
+    return query_call(IN_USE, ChannelInUse, "ORDER BY f.running DESC, f.channel LIMIT %(most)s", topic=topic, most=most)
+
+
+def first_waiting(topic: str, channel: str) -> Call[list[int]]:
+    """Return the id of the oldest waiting message of a channel, in a list that is empty if none waits."""
+    return Call(FIRST_WAITING, {"topic": topic, "channel": channel}, values)

@@ -1,0 +1,69 @@
+-- The state of topics: the one definition of paused, stopped and full, and of the words for them.
+-- Called by: explain_stopped, open_breakers, examine_topics, examine_workers, and everything that shows topics. Locks: nothing.
+-- A topic needs no row in any table, so it is a function and no view. p_topics: of which; NULL = of those with a policy or a breaker, and of
+-- '*', which stands for all: no other topic can be stopped on its own.
+-- Result: one row per name, by name. state: paused; breaker, it is open or probing; unhandled; else running. stopped: paused or breaker,
+-- what claim_policy returns as stopped_until or probes. paused: by its own pause or that of '*', which paused_topic names; resume_at is the
+-- later end, NULL = until it is resumed. breaker: closed, open until probe_at, then probing; NULL = it has none. handled: as is_handled
+-- says. full: depth has reached max_depth; the counter of depth begins with the first publish under the limit.
+CREATE OR REPLACE FUNCTION messages.topic_state(p_topics text[] DEFAULT NULL)
+RETURNS TABLE (
+  topic text, state text, stopped boolean, paused boolean, paused_topic text, paused_at timestamptz, paused_by text, paused_reason text,
+  resume_at timestamptz, breaker text, breaker_changed_at timestamptz, probe_at timestamptz, breaker_reason text, handled boolean,
+  "full" boolean, depth bigint, max_depth bigint
+)
+LANGUAGE plpgsql
+STABLE
+SECURITY DEFINER
+AS $$
+BEGIN
+  RETURN QUERY
+  WITH clock AS MATERIALIZED (
+    SELECT messages.now() AS now
+  ), pause AS MATERIALIZED (
+    SELECT t.topic, t.paused_at, t.paused_by, t.paused_reason, coalesce(t.resume_at, 'infinity') AS resume_at
+    FROM messages.topic AS t
+    CROSS JOIN clock AS c
+    WHERE messages.is_paused(t.paused_at, t.resume_at, c.now)
+  ), known AS (
+    SELECT k.topic,
+           coalesce(own.topic, every.topic) AS paused_topic, greatest(own.resume_at, every.resume_at) AS resume_at,
+           CASE
+             WHEN k.topic = '*' OR coalesce(t.breaker, d.breaker) IS NULL THEN NULL
+             WHEN b.position = 'open' THEN CASE WHEN b.probe_at > c.now THEN 'open' ELSE 'probing' END
+             ELSE 'closed'
+           END AS breaker,
+           b.changed_at, b.probe_at, b.reason,
+           CASE WHEN k.topic <> '*' THEN messages.is_handled(k.topic) END AS handled,
+           CASE WHEN k.topic <> '*' THEN nullif(coalesce(t.max_depth, d.max_depth), 0) END AS max_depth
+    FROM unnest(coalesce(p_topics, ARRAY(SELECT t.topic FROM messages.topic AS t UNION SELECT b.topic FROM messages.breaker AS b))) AS k (topic)
+    CROSS JOIN clock AS c
+    JOIN messages.topic AS d ON d.topic = '*'
+    LEFT JOIN messages.topic AS t ON t.topic = k.topic
+    LEFT JOIN pause AS own ON own.topic = k.topic
+    LEFT JOIN pause AS every ON every.topic = '*'
+    LEFT JOIN messages.breaker AS b ON b.topic = k.topic AND b.position = 'open'
+  )
+  SELECT
+    k.topic,
+    CASE
+      WHEN k.paused_topic IS NOT NULL THEN 'paused'
+      WHEN o.is_open THEN 'breaker'
+      WHEN NOT k.handled THEN 'unhandled'
+      ELSE 'running'
+    END,
+    k.paused_topic IS NOT NULL OR o.is_open,
+    k.paused_topic IS NOT NULL, k.paused_topic, p.paused_at, p.paused_by, p.paused_reason, nullif(k.resume_at, 'infinity'),
+    k.breaker,
+    CASE WHEN o.is_open THEN k.changed_at END, CASE WHEN o.is_open THEN k.probe_at END, CASE WHEN o.is_open THEN k.reason END,
+    k.handled, coalesce(n.depth >= k.max_depth, false), n.depth, k.max_depth
+  FROM known AS k
+  CROSS JOIN LATERAL (SELECT k.breaker IS NOT NULL AND k.breaker <> 'closed' AS is_open) AS o
+  LEFT JOIN pause AS p ON p.topic = k.paused_topic
+  LEFT JOIN LATERAL (
+    SELECT d.rows + coalesce((SELECT sum(c.change)::bigint FROM messages.depth_change AS c WHERE c.topic = d.topic), 0) AS depth
+    FROM messages.depth AS d
+    WHERE d.topic = k.topic AND k.max_depth IS NOT NULL) AS n ON true
+  ORDER BY k.topic COLLATE "C";
+END
+$$;
