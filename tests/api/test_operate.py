@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from pgrouse.client.queries.alert import THRESHOLDS
 from tests.api.site import Site, code
 from tests.sql.queue import Queue
 
@@ -156,6 +157,40 @@ def test_an_invalid_policy_is_refused_with_the_setting(http: httpx.Client, body:
 
     assert answer.status_code == 422
     assert next(iter(body)) in answer.json()["detail"]
+
+
+def test_a_subscription_is_added_listed_and_removed(http: httpx.Client, queue: Queue) -> None:
+    path = "/v1/topics/o.source/subscriptions"
+    assert [http.post(path, json={"subscriber": "o.copies"}).json() for _ in range(2)] == [
+        {"added": True},
+        {"added": False},
+    ]
+    queue.publish("o.source")
+
+    (listed,) = http.get("/v1/topics/o.copies/subscriptions").json()["subscriptions"]
+    assert (listed["topic"], listed["subscriber"]) == ("o.source", "o.copies")
+    assert len(queue.claim("o.copies")) == 1
+    assert http.delete(f"{path}/o.copies").json() == {"removed": "o.copies"}
+    assert http.delete(f"{path}/o.copies").status_code == 404
+    assert http.get(path).json() == {"subscriptions": []}
+
+
+def test_thresholds_are_set_and_read_with_the_defaults(http: httpx.Client) -> None:
+    changed = http.patch("/v1/topics/o.late/thresholds", json={"backlog_age": "2h", "dead_per_hour": 7}).json()
+
+    assert changed["own"] == {"backlog_age": 7200, "dead_per_hour": 7}
+    assert changed["thresholds"].keys() == THRESHOLDS.keys()
+    assert (
+        http.patch("/v1/topics/o.late/thresholds", json={"backlog_age": None}).json()
+        == http.get("/v1/topics/o.late/thresholds").json()
+    )
+    assert http.get("/v1/topics/o.late/thresholds").json()["own"] == {"dead_per_hour": 7}
+    assert http.get("/v1/topics/*/thresholds").json()["own"]["backlog_age"] == 900
+
+
+@pytest.mark.parametrize("body", [{"backlog": 1}, {"backlog_age": "soon"}, {"dead_per_hour": -1}, {"cron_age": "1m"}])
+def test_a_threshold_that_cannot_be_is_refused(http: httpx.Client, body: dict[str, Any]) -> None:
+    assert http.patch("/v1/topics/o.late/thresholds", json=body).status_code == 422
 
 
 def test_a_topic_and_a_channel_are_paused_and_resumed(http: httpx.Client, queue: Queue) -> None:

@@ -25,7 +25,13 @@ from tests.sql.queue import Queue
 
 DESCRIPTION = description(application.create_app(Config()))
 # What stands for a parameter that is required.
-VALUES = {"topic": "no.such.topic", "message_id": "999999999", "name": "no-such-schedule", "task": "purge"}
+VALUES = {
+    "topic": "no.such.topic",
+    "subscriber": "no.such.subscriber",
+    "message_id": "999999999",
+    "name": "no-such-schedule",
+    "task": "purge",
+}
 JSON = {"Content-Type": "application/json"}
 
 

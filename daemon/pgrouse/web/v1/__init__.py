@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from pgrouse.web.v1 import dead, message, openapi, publish, reference, schedule, system, topic, work
+from pgrouse.web.v1 import (
+    dead,
+    message,
+    openapi,
+    publish,
+    reference,
+    schedule,
+    subscription,
+    system,
+    threshold,
+    topic,
+    work,
+)
 
 # Only the routers in this list are served.
 ROUTERS: list[APIRouter] = [
@@ -13,6 +25,8 @@ ROUTERS: list[APIRouter] = [
     message.router,
     dead.router,
     topic.router,
+    subscription.router,
+    threshold.router,
     schedule.router,
     system.router,
     openapi.router,

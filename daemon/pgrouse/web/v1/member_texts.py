@@ -94,6 +94,7 @@ TEXTS = {
     "time_zone": "The time zone of the cron expression.",
     "timeout_s": "How many seconds the attempt may run; null: no limit.",
     "title": "The status in words.",
+    "subscriber": "The topic that gets a copy of each message.",
     "topic": "The topic.",
     "topics": "The topics.",
     "ttl": "How long the message may wait before it expires.",
