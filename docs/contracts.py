@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import click
 from docs import internals
+from docs.page import replaced
 
 # The parts of a head. The last two are for those who change the function: they are not on the page.
 PARTS = ("Arguments", "Result", "Errors", "Locks", "Cost", "Repeat", "Called by", "Inside")
@@ -81,8 +81,8 @@ def written(page: str) -> str:
     # Of other functions only those that are on the page already; a table may have the name of a function.
     described = set(re.findall(r"^### messages\.(\w+)\n\n```sql$", page, re.MULTILINE))
     for name in sorted(described | (rights.keys() & known.keys())):
-        page = _replaced(page, f"### messages.{name}", section(known[name], rights.get(name, []), headings))
-    return _replaced(page, RIGHTS, _table(rights))
+        page = replaced(page, f"### messages.{name}", section(known[name], rights.get(name, []), headings))
+    return replaced(page, RIGHTS, _table(rights))
 
 
 def _parts(lines: list[str]) -> tuple[str, dict[str, str]]:
@@ -95,17 +95,6 @@ def _parts(lines: list[str]) -> tuple[str, dict[str, str]]:
         texts[list(texts)[-1]].append(found[2] if found else line)
     whole = {name: "\n".join(text).strip() for name, text in texts.items()}
     return whole.pop(""), whole
-
-
-def _replaced(page: str, heading: str, section: str) -> str:
-    """Return the page with another text between a heading and the next one."""
-    before, found, after = page.partition(f"\n{heading}\n")
-    if not found:
-        raise click.ClickException(
-            f"docs/reference/protocol.md has no heading {heading!r}: add it where the section belongs"
-        )
-    below = re.search(r"^##+ ", after, re.MULTILINE)
-    return f"{before}{found}\n{section}\n{after[below.start() :]}" if below else f"{before}{found}\n{section}"
 
 
 def section(contract: Contract, roles: list[str], headings: set[str]) -> str:

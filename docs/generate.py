@@ -7,10 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from docs import command_line, contracts
+from docs import command_line, contracts, http_api
 
 REFERENCE = Path(__file__).parent / "reference"
-PAGES: dict[str, Callable[[str], str]] = {"protocol.md": contracts.written, "cli.md": command_line.written}
+PAGES: dict[str, Callable[[str], str]] = {
+    "protocol.md": contracts.written,
+    "cli.md": command_line.written,
+    "http.md": http_api.written,
+}
 
 
 def write() -> None:

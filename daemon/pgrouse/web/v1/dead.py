@@ -233,7 +233,10 @@ async def group_dead_messages(
 
 @router.post("/redrive", response_model=RedriveResult, summary="Redrive dead messages")
 async def redrive_dead_messages(request: Request, caller: Operator, body: RedriveRequest) -> Response:
-    """Publish dead messages again as new messages, at once or at a rate. The request is safe to repeat: no message is redriven twice."""
+    """Publish dead messages again as new messages, at once or at a rate. The request is safe to repeat: no message is redriven twice.
+
+    A `filter` redrives at most `limit` messages; to redrive exactly those that a dry run listed, send their `ids`.
+    """
     async with request.app.state.db.write(caller) as conn:
         ids = await _selected_ids(conn, caller, body)
         rows = await read_rows(conn, calls.redrive(ids, body.rate, body.delay, body.force)) if ids else []

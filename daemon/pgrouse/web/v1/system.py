@@ -250,7 +250,10 @@ async def scale_worker(request: Request, caller: Operator, body: ScaleRequest) -
 
 @router.get("/stats", response_model=QueueStats, tags=["stats"], summary="Get queue statistics")
 async def get_stats(request: Request, caller: Viewer) -> Response:
-    """Return the message counts by topic. From `exact_below` (1,000) on, `ready` and `delayed` are estimates; all else is exact."""
+    """Return the message counts by topic. From `exact_below` (1,000) on, `ready` and `delayed` are estimates; all else is exact.
+
+    It has at most 1,000 topics; `all_topics` says whether there are no more.
+    """
     async with request.app.state.db.read() as conn:
         counts = await read_topic_counts(conn, caller)
     return ApiResponse({"exact_below": COUNT_BOUND, "topics": counts.rows, "all_topics": counts.are_all})
@@ -258,7 +261,7 @@ async def get_stats(request: Request, caller: Viewer) -> Response:
 
 @router.post("/maintenance/run", response_model=MaintenanceResult, tags=["maintenance"], summary="Run the maintenance")
 async def run_maintenance(request: Request, caller: Operator) -> Response:
-    """Run all maintenance tasks now: expire locks and messages, purge old archive rows, fire schedules."""
+    """Run all maintenance tasks now: expire locks and messages, purge old archive rows, fire schedules. The audit log records it."""
     check_permission(caller, Role.OPERATOR)
     async with request.app.state.db.write(caller) as conn:
         rows = await read_rows(conn, maintenance.tick())
@@ -295,7 +298,7 @@ async def list_audit_entries(
     cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
     limit: Limit = 100,
 ) -> Response:
-    """Return the actions of operators, latest first."""
+    """Return the actions of operators, latest first; for a token of some topics those whose topics it may all see."""
     if topic is not None:
         check_permission(caller, Role.OPERATOR, topic)
     call = find_actions(
