@@ -23,7 +23,7 @@
 --
 -- - `running`: by which worker, for how long, which attempt, its progress; when its lock expires.
 -- - `lock_ran_out`: the next tick ends the attempt; when the last tick ran.
--- - `worker_silent`: its worker has sent no sign of life for 30 seconds.
+-- - `worker_silent`: the daemon that runs it is silent: see `messages.worker_state`.
 -- - `success`, `rejected`, `failed`, `lock_expired`, `expired`, `cancelled`: the result, with the last line of the
 --   error.
 -- - `superseded`: a newer message with its key superseded it.
