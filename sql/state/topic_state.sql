@@ -1,11 +1,22 @@
--- The state of topics: the one definition of paused, stopped and full, and of the words for them.
--- Called by: explain_stopped, open_breakers, examine_topics, examine_workers, and everything that shows topics. Locks: nothing.
--- A topic needs no row in any table, so it is a function and no view. p_topics: of which; NULL = of those with a policy or a breaker, and of
--- '*', which stands for all: no other topic can be stopped on its own.
--- Result: one row per name, by name. state: paused; breaker, it is open or probing; unhandled; else running. stopped: paused or breaker,
--- what claim_policy returns as stopped_until or probes. paused: by its own pause or that of '*', which paused_topic names; resume_at is the
--- later end, NULL = until it is resumed. breaker: closed, open until probe_at, then probing; NULL = it has none. handled: as is_handled
--- says. full: depth has reached max_depth; the counter of depth begins with the first publish under the limit.
+-- Returns the state of topics: the one definition of paused, stopped and full, and of the words for them.
+--
+-- Arguments: `p_topics`: names of topics; NULL = those that have a policy or a breaker, and `*`, which stands for all: no
+-- other topic can be stopped on its own.
+-- Result: one row per name, by name.
+--
+-- | column | meaning |
+-- |---|---|
+-- | `state` | `paused`; `breaker`, which is open or probing; `unhandled`; else `running` |
+-- | `stopped` | it is paused, or stopped by its breaker: no claim gets its messages, or only a probe |
+-- | `paused`, `paused_topic` | by its own pause or by that of `*`, which `paused_topic` names |
+-- | `resume_at` | the later end of both pauses; NULL = until it is resumed |
+-- | `breaker` | `closed`; `open` until `probe_at`, then `probing`; NULL = it has none |
+-- | `handled` | a live worker handles it, by the rule of `messages.unhandled_topics` |
+-- | `full` | `depth` has reached `max_depth`; the counter begins with the first publish under the limit |
+-- Errors: none.
+-- Locks: none.
+-- Called by: `explain_stopped`, `open_breakers`, `examine_topics`, `examine_workers`, and everything that shows topics.
+-- Inside: a topic needs no row in any table, so this is a function and no view.
 CREATE OR REPLACE FUNCTION messages.topic_state(p_topics text[] DEFAULT NULL)
 RETURNS TABLE (
   topic text, state text, stopped boolean, paused boolean, paused_topic text, paused_at timestamptz, paused_by text, paused_reason text,
