@@ -21,7 +21,8 @@ from pgrouse.client.worker_client import TurnResult
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
 from pgrouse.worker import claim_loop
 from pgrouse.worker.claim_loop import ClaimLoop
-from pgrouse.worker.claim_planner import Capacity, ClaimPlanner
+from pgrouse.worker.capacity import Capacity
+from pgrouse.worker.claim_planner import ClaimPlanner
 from pgrouse.worker.settle_buffer import SettleBuffer
 from tests.api.site import Site
 from tests.cli.shell import Shell

@@ -29,7 +29,7 @@ from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
 from pgrouse.handlers.retry_strategy import RetryStrategy
 from pgrouse.process.wake_event import WakeEvents
-from pgrouse.worker.claim_planner import Capacity
+from pgrouse.worker.capacity import Capacity
 from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.schema_cache import SchemaCache

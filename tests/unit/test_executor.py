@@ -20,7 +20,7 @@ from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker import single_scheduler
-from pgrouse.worker.claim_planner import Capacity
+from pgrouse.worker.capacity import Capacity
 from pgrouse.worker.executor import HandlerExecutor
 from pgrouse.worker.in_flight import InFlight
 from pgrouse.worker.settle_buffer import SettleBuffer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pgrouse.metrics.health import HealthCheck, LoopMonitor
-from pgrouse.worker.claim_planner import Capacity
+from pgrouse.worker.capacity import Capacity
 from pgrouse.worker.health import DaemonParts, HealthProbe
 from pgrouse.worker.listener import ListenerMode
 

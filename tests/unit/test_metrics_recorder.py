@@ -14,7 +14,7 @@ import pytest
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.metrics.histogram import BOUNDS_S, BUCKETS, Histogram
-from pgrouse.worker.claim_planner import WakeReason
+from pgrouse.worker.wake_reason import WakeReason
 from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
 
 Claimed = Callable[..., Message]

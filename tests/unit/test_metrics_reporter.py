@@ -8,7 +8,7 @@ from typing import Any
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.worker.claim_planner import WakeReason
+from pgrouse.worker.wake_reason import WakeReason
 from pgrouse.worker.metrics_recorder import MetricsRecorder
 from pgrouse.worker.metrics_reporter import MetricsReport, MetricsReporter
 

@@ -15,7 +15,7 @@ from pgrouse.web import formatting, static_files
 from pgrouse.web.base_path import base_path, route_path, with_base_in_page
 from pgrouse.web.navigation import NAVIGATION
 
-TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
 @cache

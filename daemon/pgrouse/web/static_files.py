@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from pgrouse.web.problem import Problem
 
-STATIC_DIR = Path(__file__).parent / "static"
+STATIC_DIR = Path(__file__).parents[1] / "static"
 IMMUTABLE = "public, max-age=31536000, immutable"
 REVALIDATE = "no-cache"
 # Below this a compressed file is no smaller in packets.

@@ -13,11 +13,13 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum
 
 from pgrouse.client.message import Message
 from pgrouse.client.worker_client import ClaimRequest, TurnResult
 from pgrouse.worker.arrival_rate import ArrivalRate
+from pgrouse.worker.capacity import Capacity
+from pgrouse.worker.wake_reason import WakeReason
 
 # A daemon that has found work without a pause for this long lowers its flag. Shorter: bursts would rewrite the flag's row all the time.
 # Longer: publishers would send notifications that no daemon needs.
@@ -49,15 +51,6 @@ class PlannerState(Enum):
     ASLEEP = "asleep"  # a publish will notify
 
 
-class WakeReason(StrEnum):
-    """Why a claim is made."""
-
-    NOTIFY = "notify"  # a notification woke the daemon
-    TIMER = "timer"  # a delayed message is due, or a limit may have room again
-    POLL = "poll"  # no notification arrived for a poll interval
-    BUSY = "busy"  # the last claim found something, a slot became free, or the daemon is about to fall asleep
-
-
 @dataclass(slots=True)
 class TurnPlan:
     """What the next turn should do in addition to settling.
@@ -72,29 +65,6 @@ class TurnPlan:
     disarm: bool = False
     reason: WakeReason = WakeReason.BUSY
     slept_s: float = 0.0
-
-
-@dataclass(slots=True)
-class Capacity:
-    """How much a worker can take now: topics with free slots, the limit of each, and of all.
-
-    Attributes:
-        batches: the same for the topics of batch handlers, whose messages have slots of their own.
-        start: how many could start at once; the others would wait in the worker. None = none would wait.
-        prefetch: how many of each topic may wait in the worker. None = as many as the limit allows beyond `start`.
-    """
-
-    topics: list[str]
-    slots: list[int | None] | None
-    limit: int
-    batches: Capacity | None = None
-    start: int | None = field(default=None, compare=False)
-    prefetch: list[int] | None = field(default=None, compare=False)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing can be taken."""
-        return self.limit <= 0 or not self.topics
 
 
 class ClaimPlanner:

@@ -18,7 +18,7 @@ from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.worker.attempts import Attempts
 from pgrouse.worker.batch_gatherer import BatchGatherer
 from pgrouse.worker.child_process import ChildProcesses
-from pgrouse.worker.claim_planner import Capacity
+from pgrouse.worker.capacity import Capacity
 from pgrouse.worker.daemon_runtime import DaemonRuntime
 from pgrouse.worker.failure_hooks import FailureHooks
 from pgrouse.worker.in_flight import InFlight

@@ -17,7 +17,7 @@ from operator import attrgetter, itemgetter
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.metrics.histogram import Histogram
-from pgrouse.worker.claim_planner import WakeReason
+from pgrouse.worker.wake_reason import WakeReason
 
 # A notification takes milliseconds. A message that polling finds this late was missed.
 MISSED_AFTER_S = 1.0

@@ -30,5 +30,4 @@ ROUTERS: list[APIRouter] = [
     schedule.router,
     system.router,
     openapi.router,
-    reference.router,
 ]

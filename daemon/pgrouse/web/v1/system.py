@@ -16,7 +16,7 @@ from pgrouse.client.queries.audit import find_actions
 from pgrouse.client.queries.worker import RegisteredWorker, find_workers
 from pgrouse.web.caller import Caller, Role
 from pgrouse.web.database_pool import Row, read_rows
-from pgrouse.web.pages.doctor import current_doctor_run
+from pgrouse.web.doctor_run import current_doctor_run
 from pgrouse.web.registered_worker import check_operates
 from pgrouse.web.security import check_permission
 from pgrouse.web.topic_counts import read_topic_counts
