@@ -24,7 +24,7 @@ from bench.usage import Machine
 from pgrouse.client.calls.claim import claim
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.queries.message import read_message, read_shown
-from pgrouse.web.message_detail import MAX_SHOWN_BYTES, MAX_SHOWN_CHARS
+from pgrouse.web.page.message_detail import MAX_SHOWN_BYTES, MAX_SHOWN_CHARS
 
 # How many claims of each size are timed in a round, in how many blocks: the states take turns after each block.
 CLAIMS = {10: 200, 1000: 30}

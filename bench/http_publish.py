@@ -19,7 +19,7 @@ from bench.figure import Figure, Report, Target
 from bench.postgres import Database, Postgres
 from bench.usage import Machine
 
-from pgrouse.web import tokens
+from pgrouse.web.access import tokens
 
 HERE = Path(__file__).parent
 DIRECT = "pgbench, one INSERT a transaction"

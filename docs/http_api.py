@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 
 from pgrouse.config.config import Config
 from pgrouse.web import application
-from pgrouse.web.security import RequireRole
+from pgrouse.web.access.security import RequireRole
 from pgrouse.web.v1.openapi import description
 
 HEADING = "### All operations"

@@ -172,8 +172,8 @@ class TestCheckout:
     @pytest.mark.parametrize(
         ("changed", "near"),
         [
-            ("daemon/pgrouse/web/security.py", "tests/api/test_security.py"),
-            ("daemon/pgrouse/worker/heartbeat.py", "tests/daemon/test_heartbeat.py"),
+            ("daemon/pgrouse/web/access/security.py", "tests/api/test_security.py"),
+            ("daemon/pgrouse/worker/loop/heartbeat.py", "tests/daemon/test_heartbeat.py"),
             ("deploy/systemd/pgrouse.service", "tests/deploy/test_systemd.py"),
             ("daemon/pgrouse/alerts/sinks/command.py", "tests/unit/test_alert_sinks.py"),
             ("examples/django_shop/shop/views.py", "tests/django/test_projects.py"),

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from pydantic import ValidationError
 
 from pgrouse.config.policy_settings import NESTED, SETTINGS, ChannelPolicy, PolicySetting, PolicyTable, TopicPolicy
-from pgrouse.web import policy_form
+from pgrouse.web.page import policy_form
 
 INSTANT = timedelta(microseconds=1)
 # The columns that are no policy.

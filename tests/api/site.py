@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from pgrouse.config.config import load
-from pgrouse.web import listen_socket, tokens
+from pgrouse.web.access import listen_socket, tokens
 from pgrouse.web.server import WebServer
 from tests.server.deadline import eventually
 from tests.server.postgres import Database

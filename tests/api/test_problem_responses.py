@@ -16,8 +16,9 @@ import psycopg
 import pytest
 
 from pgrouse.config.config import Config
-from pgrouse.web import application, security
-from pgrouse.web.problem import database_problem
+from pgrouse.web import application
+from pgrouse.web.access import security
+from pgrouse.web.http.problem import database_problem
 from pgrouse.web.v1.openapi import description
 from tests.api.site import Site
 from tests.server.postgres import Database

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pgrouse.web import large_body
+from pgrouse.web.http import large_body
 from pgrouse.web.v1 import publish
 from tests.api.site import Site, code
 from tests.server.deadline import eventually

@@ -13,8 +13,8 @@ from fastapi.routing import APIRoute
 
 from pgrouse.config.config import Config
 from pgrouse.web import application
-from pgrouse.web.caller import Role
-from pgrouse.web.security import RequireRole
+from pgrouse.web.access.caller import Role
+from pgrouse.web.access.security import RequireRole
 from tests.api.site import Site, code
 from tests.sql.queue import Queue
 

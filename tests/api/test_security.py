@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from pgrouse.web import http_protocol
-from pgrouse.web.credentials import COOKIE
-from pgrouse.web.token_cache import csrf_token
+from pgrouse.web.access.credentials import COOKIE
+from pgrouse.web.access.token_cache import csrf_token
+from pgrouse.web.http import http_protocol
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres

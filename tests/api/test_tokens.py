@@ -11,7 +11,7 @@ import httpx
 import psycopg
 import pytest
 
-from pgrouse.web import database_pool, token_cache, tokens
+from pgrouse.web.access import database_pool, token_cache, tokens
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
 from tests.server.postgres import Database

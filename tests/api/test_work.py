@@ -18,7 +18,8 @@ from structlog.testing import capture_logs
 
 from pgrouse import events, jsonb
 from pgrouse.client.call import Call, values
-from pgrouse.web import database_pool, http_workers, long_poll
+from pgrouse.web.access import database_pool
+from pgrouse.web.background import http_workers, long_poll
 from pgrouse.web.v1 import work
 from tests.api.site import Site, code
 from tests.server.deadline import eventually

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pgrouse.web import tokens
+from pgrouse.web.access import tokens
 from tests.cli.shell import Shell
 from tests.sql.queue import Queue
 

@@ -15,10 +15,10 @@ from pgrouse.client.message import Message
 from pgrouse.client.worker_client import WorkerClient
 from pgrouse.config import config
 from pgrouse.handlers.encryption import NoEncryption
-from pgrouse.worker import daemon_runtime
-from pgrouse.worker.daemon_runtime import DaemonRuntime
-from pgrouse.worker.in_flight import InFlight
-from pgrouse.worker.metrics_recorder import MetricsRecorder
+from pgrouse.worker.execution import daemon_runtime
+from pgrouse.worker.execution.daemon_runtime import DaemonRuntime
+from pgrouse.worker.execution.in_flight import InFlight
+from pgrouse.worker.reporting.metrics_recorder import MetricsRecorder
 from tests.daemon.process import Daemon, Journal, now, until_armed
 from tests.daemon.proxy import Proxy
 from tests.server.deadline import eventually

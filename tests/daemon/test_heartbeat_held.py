@@ -12,11 +12,11 @@ import pytest
 from pgrouse.client.database import Database as Connecting
 from pgrouse.client.message import Message
 from pgrouse.config import config
-from pgrouse.worker import heartbeat
-from pgrouse.worker.heartbeat import Heartbeat, Registration
-from pgrouse.worker.in_flight import InFlight
-from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
-from pgrouse.worker.metrics_reporter import MetricsReporter
+from pgrouse.worker.execution.in_flight import InFlight
+from pgrouse.worker.loop import heartbeat
+from pgrouse.worker.loop.heartbeat import Heartbeat, Registration
+from pgrouse.worker.reporting.metrics_recorder import AttemptResult, MetricsRecorder
+from pgrouse.worker.reporting.metrics_reporter import MetricsReporter
 from tests.daemon.locks import is_in_time
 from tests.server.deadline import eventually
 from tests.server.postgres import Database

@@ -17,7 +17,7 @@ import pytest
 import pgrouse.client.database
 from pgrouse import Client, MessageResult, Waiter, search_path, wait_for
 from pgrouse.config import config
-from pgrouse.web.database_pool import DatabasePool
+from pgrouse.web.access.database_pool import DatabasePool
 from tests.daemon import naming_pooler, pgbouncer
 from tests.daemon.locks import LOCKS_ARE_NEVER_ENDED, is_kept
 from tests.daemon.process import AT_ONCE_S, PGROUSE, Daemon, Fleet, Journal, now

@@ -13,10 +13,10 @@ from psycopg.types.json import Jsonb
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.client.worker_client import ClaimRequest, WorkerClient
 from pgrouse.process.wake_event import WakeEvents
-from pgrouse.worker import claim_loop
-from pgrouse.worker.claim_loop import ClaimLoop
-from pgrouse.worker.in_flight import InFlight
-from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.execution.in_flight import InFlight
+from pgrouse.worker.execution.settle_buffer import SettleBuffer
+from pgrouse.worker.loop import claim_loop
+from pgrouse.worker.loop.claim_loop import ClaimLoop
 from tests.daemon.process import Daemon, Journal
 from tests.server.deadline import eventually
 from tests.server.postgres import Database

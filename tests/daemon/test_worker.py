@@ -18,7 +18,7 @@ import structlog
 
 from pgrouse import Context, LifespanFailed, PgrouseError, Worker, publish, topic
 from pgrouse.errors import ConfigError, DatabaseUnreachable, SchemaMismatch
-from pgrouse.worker.listener import Listener
+from pgrouse.worker.loop.listener import Listener
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres
 

@@ -14,8 +14,10 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from pgrouse.web import http_protocol, security, server, token_cache, tokens
-from pgrouse.web.credentials import COOKIE
+from pgrouse.web import server
+from pgrouse.web.access import security, token_cache, tokens
+from pgrouse.web.access.credentials import COOKIE
+from pgrouse.web.http import http_protocol
 from tests.api.site import Site, code
 from tests.server.deadline import eventually
 from tests.server.postgres import Database, Postgres

@@ -29,7 +29,7 @@ PLACES = {
     ("daemon/pgrouse/alerts/sinks/__init__.py", "import_module"): "the files beside it",
     ("daemon/pgrouse/publishing/drivers/__init__.py", "import_module"): OURS,
     ("daemon/pgrouse/cli/lazy_group.py", "importlib.import_module"): "the commands, in the code that registers them",
-    ("daemon/pgrouse/worker/django_connections.py", "importlib.import_module"): OURS,
+    ("daemon/pgrouse/worker/child/django_connections.py", "importlib.import_module"): OURS,
     ("daemon/pgrouse/extras.py", "find_spec"): OURS,
     ("daemon/pgrouse/cli/pipeline.py", "find_spec"): OURS,
     ("daemon/pgrouse/demo/dashboard.py", "find_spec"): OURS,
@@ -51,7 +51,7 @@ PLACES = {
     # The name is in the database: find_spec gets only its first part, and the finder of paths imports nothing.
     ("daemon/pgrouse/client/schedule_change.py", "find_spec"): "a package of handlers.modules",
     ("daemon/pgrouse/client/schedule_change.py", "PathFinder.find_spec"): "the database, and nothing is imported",
-    ("daemon/pgrouse/worker/child_server.py", "pickle.loads"): "the daemon that started the process",
+    ("daemon/pgrouse/worker/child/child_server.py", "pickle.loads"): "the daemon that started the process",
 }
 
 

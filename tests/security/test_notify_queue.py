@@ -16,7 +16,7 @@ import pytest
 from psycopg import sql
 
 from pgrouse import publish
-from pgrouse.web.problem import database_problem
+from pgrouse.web.http.problem import database_problem
 from tests.daemon.process import AT_ONCE_S, Fleet, is_armed, until_armed
 from tests.server import servers
 from tests.server.deadline import eventually

@@ -19,11 +19,11 @@ from psycopg import errors, sql
 from pgrouse.client.message import Message
 from pgrouse.client.worker_client import TurnResult
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
-from pgrouse.worker import claim_loop
-from pgrouse.worker.claim_loop import ClaimLoop
-from pgrouse.worker.capacity import Capacity
-from pgrouse.worker.claim_planner import ClaimPlanner
-from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.execution.capacity import Capacity
+from pgrouse.worker.execution.settle_buffer import SettleBuffer
+from pgrouse.worker.loop import claim_loop
+from pgrouse.worker.loop.claim_loop import ClaimLoop
+from pgrouse.worker.loop.claim_planner import ClaimPlanner
 from tests.api.site import Site
 from tests.cli.shell import Shell
 from tests.daemon.process import Daemon, Fleet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgrouse.worker.arrival_rate import STEADY_FROM, STEADY_TO, WINDOW_S, ArrivalRate
+from pgrouse.worker.loop.arrival_rate import STEADY_FROM, STEADY_TO, WINDOW_S, ArrivalRate
 
 LOOK_S = 0.002
 

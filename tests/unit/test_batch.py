@@ -29,11 +29,11 @@ from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
 from pgrouse.handlers.retry_strategy import RetryStrategy
 from pgrouse.process.wake_event import WakeEvents
-from pgrouse.worker.capacity import Capacity
-from pgrouse.worker.executor import HandlerExecutor
-from pgrouse.worker.in_flight import InFlight
-from pgrouse.worker.schema_cache import SchemaCache
-from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.execution.capacity import Capacity
+from pgrouse.worker.execution.executor import HandlerExecutor
+from pgrouse.worker.execution.in_flight import InFlight
+from pgrouse.worker.execution.schema_cache import SchemaCache
+from pgrouse.worker.execution.settle_buffer import SettleBuffer
 from tests.unit.test_executor import Gate, ends, nothing, until
 from tests.unit.test_executor import handler as single
 

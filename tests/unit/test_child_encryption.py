@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pgrouse.client.message import Message
-from pgrouse.worker.child_process import ChildEncryption
+from pgrouse.worker.child.child_process import ChildEncryption
 
 Claimed = Callable[..., Message]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from pgrouse.worker import child_link, child_pool
-from pgrouse.worker.child_link import ChildDied, ChildLink
-from pgrouse.worker.child_pool import ChildPool
+from pgrouse.worker.child import child_link, child_pool
+from pgrouse.worker.child.child_link import ChildDied, ChildLink
+from pgrouse.worker.child.child_pool import ChildPool
 from tests.server.alive import lives
 from tests.server.deadline import eventually
 from tests.unit.child_calls import (

@@ -9,7 +9,7 @@ import pytest
 
 from pgrouse.client.message import Message
 from pgrouse.client.worker_client import TurnResult
-from pgrouse.worker.claim_planner import (
+from pgrouse.worker.loop.claim_planner import (
     DISARM_AFTER_S,
     LIMITED_POLL_S,
     RECHECK_BACKOFF_S,

@@ -1,4 +1,4 @@
-"""pgrouse.web.formatting.cron_words: a cron expression for people."""
+"""pgrouse.web.page.formatting.cron_words: a cron expression for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from pgrouse.web.formatting import cron_words
+from pgrouse.web.page.formatting import cron_words
 
 
 @pytest.mark.parametrize(

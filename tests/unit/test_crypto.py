@@ -55,12 +55,12 @@ from pgrouse.handlers.ack_rules import AckPolicy, AckRules
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
 from pgrouse.process.wake_event import WakeEvents
 from pgrouse.publishing import new_message
-from pgrouse.web import message_detail
-from pgrouse.worker.executor import HandlerExecutor
-from pgrouse.worker.in_flight import InFlight
+from pgrouse.web.page import message_detail
+from pgrouse.worker.execution.executor import HandlerExecutor
+from pgrouse.worker.execution.in_flight import InFlight
+from pgrouse.worker.execution.settle_buffer import SettleBuffer
 from pgrouse.worker.message_crypto import MessageCrypto
-from pgrouse.worker.observer import NO_OBSERVER, NoObserver, NoSpan, Observer
-from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.reporting.observer import NO_OBSERVER, NoObserver, NoSpan, Observer
 from tests.unit.test_executor import until
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))

@@ -10,9 +10,9 @@ from pgrouse.client.message import Message
 from pgrouse.config import config
 from pgrouse.handlers.context import Context
 from pgrouse.handlers.encryption import NoEncryption
-from pgrouse.worker.daemon_runtime import DaemonRuntime
-from pgrouse.worker.in_flight import InFlight
-from pgrouse.worker.metrics_recorder import MetricsRecorder
+from pgrouse.worker.execution.daemon_runtime import DaemonRuntime
+from pgrouse.worker.execution.in_flight import InFlight
+from pgrouse.worker.reporting.metrics_recorder import MetricsRecorder
 
 
 def test_a_cancelled_message_is_lost_before_the_event_loop_removes_it(claimed: Callable[..., Message]) -> None:

@@ -19,11 +19,11 @@ from pgrouse.config import config
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import ExecutionMode, Handler
 from pgrouse.process.wake_event import WakeEvents
-from pgrouse.worker import single_scheduler
-from pgrouse.worker.capacity import Capacity
-from pgrouse.worker.executor import HandlerExecutor
-from pgrouse.worker.in_flight import InFlight
-from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.execution import single_scheduler
+from pgrouse.worker.execution.capacity import Capacity
+from pgrouse.worker.execution.executor import HandlerExecutor
+from pgrouse.worker.execution.in_flight import InFlight
+from pgrouse.worker.execution.settle_buffer import SettleBuffer
 
 Claimed = Callable[..., Message]
 

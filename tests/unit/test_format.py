@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from pgrouse.format import show_age, show_ago, show_estimate, sparkline
-from pgrouse.web import formatting
+from pgrouse.web.page import formatting
 from tests.durations import DURATIONS
 
 

@@ -1,4 +1,4 @@
-"""pgrouse.web.grouped_charts: bars of several lines beside each other."""
+"""pgrouse.web.charts.grouped_charts: bars of several lines beside each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from pgrouse.web.grouped_charts import same_bars
+from pgrouse.web.charts.grouped_charts import same_bars
 
 
 def test_a_bar_that_begins_between_two_reads_moves_no_other() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pgrouse.metrics.health import HealthCheck, LoopMonitor
-from pgrouse.worker.capacity import Capacity
+from pgrouse.worker.execution.capacity import Capacity
 from pgrouse.worker.health import DaemonParts, HealthProbe
-from pgrouse.worker.listener import ListenerMode
+from pgrouse.worker.loop.listener import ListenerMode
 
 FULL, FREE = Capacity(["job"], None, 0), Capacity(["job"], None, 10)
 

@@ -16,9 +16,10 @@ from structlog.testing import LogCapture
 from pgrouse.client.call import Call
 from pgrouse.client.message import Message
 from pgrouse.errors import LockLost
-from pgrouse.worker import heartbeat, progress
-from pgrouse.worker.heartbeat import Heartbeat, Registration, WorkerRequests
-from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.execution import progress
+from pgrouse.worker.execution.in_flight import InFlight
+from pgrouse.worker.loop import heartbeat
+from pgrouse.worker.loop.heartbeat import Heartbeat, Registration, WorkerRequests
 from tests.server.deadline import eventually
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pgrouse.client.message import Message
-from pgrouse.worker.in_flight import InFlight
+from pgrouse.worker.execution.in_flight import InFlight
 
 Claimed = Callable[..., Message]
 

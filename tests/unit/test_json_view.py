@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgrouse.web.json_view import pretty
+from pgrouse.web.page.json_view import pretty
 
 
 def test_each_value_is_on_its_own_line() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pgrouse.worker import listener
-from pgrouse.worker.listener import Listener, ListenerMode, PingResult
+from pgrouse.worker.loop import listener
+from pgrouse.worker.loop.listener import Listener, ListenerMode, PingResult
 
 
 class Connected:

@@ -9,7 +9,7 @@ from typing import Any
 from pgrouse.client.message import Message
 from pgrouse.metrics import catalogue
 from pgrouse.worker.metrics_collector import DaemonCollector
-from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
+from pgrouse.worker.reporting.metrics_recorder import AttemptResult, MetricsRecorder
 
 
 def test_lost_locks_are_those_of_all_topics(claimed: Callable[..., Message]) -> None:

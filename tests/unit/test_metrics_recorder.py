@@ -14,8 +14,8 @@ import pytest
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.metrics.histogram import BOUNDS_S, BUCKETS, Histogram
-from pgrouse.worker.wake_reason import WakeReason
-from pgrouse.worker.metrics_recorder import AttemptResult, MetricsRecorder
+from pgrouse.worker.reporting.metrics_recorder import AttemptResult, MetricsRecorder
+from pgrouse.worker.reporting.wake_reason import WakeReason
 
 Claimed = Callable[..., Message]
 

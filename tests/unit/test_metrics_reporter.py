@@ -8,9 +8,9 @@ from typing import Any
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
-from pgrouse.worker.wake_reason import WakeReason
-from pgrouse.worker.metrics_recorder import MetricsRecorder
-from pgrouse.worker.metrics_reporter import MetricsReport, MetricsReporter
+from pgrouse.worker.reporting.metrics_recorder import MetricsRecorder
+from pgrouse.worker.reporting.metrics_reporter import MetricsReport, MetricsReporter
+from pgrouse.worker.reporting.wake_reason import WakeReason
 
 Claimed = Callable[..., Message]
 

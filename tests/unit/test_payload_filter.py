@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pgrouse.web.search import _payload_filter
+from pgrouse.web.search.search import _payload_filter
 
 
 @pytest.mark.parametrize(

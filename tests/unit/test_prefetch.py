@@ -10,10 +10,10 @@ import pytest
 
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind
-from pgrouse.worker import single_scheduler
-from pgrouse.worker.capacity import Capacity
-from pgrouse.worker.claim_planner import ClaimPlanner
-from pgrouse.worker.prefetch import AHEAD_S, HALVE_S, SAMPLE_S, Prefetch, WaitingMessages
+from pgrouse.worker.execution import single_scheduler
+from pgrouse.worker.execution.capacity import Capacity
+from pgrouse.worker.execution.prefetch import AHEAD_S, HALVE_S, SAMPLE_S, Prefetch, WaitingMessages
+from pgrouse.worker.loop.claim_planner import ClaimPlanner
 from tests.unit.conftest import Clock
 from tests.unit.test_executor import Gate, ends, executor_of, handler, until
 

@@ -11,7 +11,7 @@ import pytest
 
 from pgrouse.client.message import Message
 from pgrouse.handlers.progress import progress_json
-from pgrouse.worker.progress import WRITE_EVERY_S, Progress
+from pgrouse.worker.execution.progress import WRITE_EVERY_S, Progress
 
 Claimed = Callable[..., Message]
 

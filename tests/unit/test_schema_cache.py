@@ -11,7 +11,7 @@ from structlog.testing import LogCapture
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind
 from pgrouse.errors import ConfigError
-from pgrouse.worker.schema_cache import ERROR_BYTES, RECHECK_AFTER, SchemaCache
+from pgrouse.worker.execution.schema_cache import ERROR_BYTES, RECHECK_AFTER, SchemaCache
 
 Claimed = Callable[..., Message]
 

@@ -14,7 +14,7 @@ from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind
 from pgrouse.handlers.ack_rules import AckPolicy, AckRules
 from pgrouse.handlers.handler import ExecutionMode, Handler
-from pgrouse.worker.executor import HandlerExecutor
+from pgrouse.worker.execution.executor import HandlerExecutor
 from tests.unit.test_batch import batch_handler
 from tests.unit.test_executor import Gate, ends, executor_of, handler, nothing, until
 

@@ -10,7 +10,7 @@ from structlog.testing import LogCapture
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.process.wake_event import WakeEvents
-from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.execution.settle_buffer import SettleBuffer
 
 Claimed = Callable[..., Message]
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from pgrouse.web.live_updates import SharedView
+from pgrouse.web.live.live_updates import SharedView
 
 
 def read(news: bytes) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pgrouse.web.suggestions import MAX_SUGGESTIONS, Suggestions, suggest
+from pgrouse.web.search.suggestions import MAX_SUGGESTIONS, Suggestions, suggest
 
 NOTHING: dict[str, Any] = {"channel": None, "key": None, "error": None, "preview": None}
 

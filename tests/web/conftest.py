@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from pgrouse.web import tokens
+from pgrouse.web.access import tokens
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue
 from tests.web.chromium import ARGUMENTS, CHROMIUM, NO_CHROMIUM

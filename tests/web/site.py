@@ -10,7 +10,7 @@ from typing import Any
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from pgrouse.config import config
-from pgrouse.web import listen_socket
+from pgrouse.web.access import listen_socket
 from pgrouse.web.server import WebServer
 
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 400, "height": 800}

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from pgrouse.web import tokens
+from pgrouse.web.access import tokens
 from tests.sql.queue import Queue
 from tests.web.accessible import complaints
 from tests.web.site import NARROW, Site, Visitor, overflow

@@ -18,7 +18,8 @@ import pytest
 from playwright.sync_api import expect
 
 from pgrouse.client.listen_connection import ListenConnection
-from pgrouse.web import change_listener, database_pool, live_updates
+from pgrouse.web.access import database_pool
+from pgrouse.web.live import change_listener, live_updates
 from tests.daemon.receiver import reserved
 from tests.server.postgres import Database, Postgres
 from tests.sql.queue import Queue

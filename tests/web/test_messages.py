@@ -13,7 +13,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from pgrouse.web import bulk_actions, search
+from pgrouse.web.page import bulk_actions
+from pgrouse.web.search import search
 from tests.sql.deaths import die
 from tests.sql.queue import Queue
 from tests.web.accessible import complaints

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from pgrouse.web.problems import KINDS
+from pgrouse.web.page.problems import KINDS
 from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.alert.test_conditions import open_breaker

@@ -13,7 +13,7 @@ from pgrouse.client.calls.web import add_token, revoke_token
 from pgrouse.client.queries.token import find_tokens
 from pgrouse.errors import ExitCode
 from pgrouse.format import show_ago
-from pgrouse.web import tokens
+from pgrouse.web.access import tokens
 
 ROLES = ("viewer", "publisher", "worker", "operator")
 

@@ -1,6 +1,6 @@
 """The completion of a handler's messages in a transaction of its own, on any connection that `publish` takes.
 
-The transaction ends after this, and the worker does not see how: see `pgrouse.worker.completion_check`.
+The transaction ends after this, and the worker does not see how: see `pgrouse.worker.execution.completion_check`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pgrouse.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pgrouse.web.caller import Caller, Role
+    from pgrouse.web.access.caller import Caller, Role
     from pgrouse.web.mounted_app import MountedApp, app
 
 __all__ = ["Caller", "MountedApp", "Role", "app"]
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> object:
     """Import a public name when it is first used: the command line must not import the framework with it."""
     if name not in __all__:
         raise AttributeError(f"module 'pgrouse.web' has no attribute {name!r}")
-    module = "pgrouse.web.caller" if name in ("Caller", "Role") else "pgrouse.web.mounted_app"
+    module = "pgrouse.web.access.caller" if name in ("Caller", "Role") else "pgrouse.web.mounted_app"
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:

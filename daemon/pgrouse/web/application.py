@@ -16,19 +16,22 @@ from pgrouse.crypto.cipher import Cipher
 from pgrouse.crypto.keyless_cipher import load_cipher_or_keyless
 from pgrouse.event_logger import log
 from pgrouse.process import loop
-from pgrouse.web import live_updates, metrics, pages, probes, problem_answer, static_files, v1
-from pgrouse.web.database_pool import DatabasePool
-from pgrouse.web.head_method import with_head
-from pgrouse.web.http_workers import HttpWorkers
-from pgrouse.web.large_body import LargeBodyReader
-from pgrouse.web.live_updates import LiveUpdates
-from pgrouse.web.long_poll import LongPoll
-from pgrouse.web.maintenance import WebMaintenance
-from pgrouse.web.page_compression import with_page_compression
-from pgrouse.web.publish_batcher import PublishBatcher
-from pgrouse.web.publish_fast_path import with_publish_fast_path
-from pgrouse.web.security import Authenticate, Authenticator, SecurityMiddleware
-from pgrouse.web.token_cache import TokenCache
+from pgrouse.web import metrics, pages, v1
+from pgrouse.web.access.database_pool import DatabasePool
+from pgrouse.web.access.security import Authenticate, Authenticator, SecurityMiddleware
+from pgrouse.web.access.token_cache import TokenCache
+from pgrouse.web.background.http_workers import HttpWorkers
+from pgrouse.web.background.long_poll import LongPoll
+from pgrouse.web.background.maintenance import WebMaintenance
+from pgrouse.web.background.publish_batcher import PublishBatcher
+from pgrouse.web.http import probes, static_files
+from pgrouse.web.http.head_method import with_head
+from pgrouse.web.http.large_body import LargeBodyReader
+from pgrouse.web.http.page_compression import with_page_compression
+from pgrouse.web.live import live_updates
+from pgrouse.web.live.live_updates import LiveUpdates
+from pgrouse.web.page import problem_answer
+from pgrouse.web.v1.publish_fast_path import with_publish_fast_path
 
 
 def create_app(settings: Config, authenticate: Authenticate | None = None, *, is_mounted: bool = False) -> FastAPI:

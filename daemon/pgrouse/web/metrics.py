@@ -11,9 +11,9 @@ import psycopg
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from pgrouse.web.caller import Role
-from pgrouse.web.problem import Problem
-from pgrouse.web.security import require_role
+from pgrouse.web.access.caller import Role
+from pgrouse.web.access.security import require_role
+from pgrouse.web.http.problem import Problem
 
 router = APIRouter(include_in_schema=False)
 

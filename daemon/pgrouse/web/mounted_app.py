@@ -21,8 +21,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pgrouse.config import config
 from pgrouse.config.dsn import is_dsn
+from pgrouse.web.access.security import OUTER_SCOPE, Authenticate
 from pgrouse.web.application import create_app, with_security
-from pgrouse.web.security import OUTER_SCOPE, Authenticate
 
 # How often it is looked whether the server is asked to stop: until streams end it would wait for them.
 STOP_CHECK_S = 0.25

@@ -19,10 +19,10 @@ from pgrouse.config.config import Config
 from pgrouse.errors import ConfigError, DatabaseUnreachable, ExitCode
 from pgrouse.event_logger import log as logger
 from pgrouse.process import stop_signals, systemd
-from pgrouse.web import listen_socket
+from pgrouse.web.access import listen_socket
+from pgrouse.web.access.database_pool import DatabasePool
 from pgrouse.web.application import create_app, with_security
-from pgrouse.web.database_pool import DatabasePool
-from pgrouse.web.http_protocol import MAX_HEADER_BYTES, HttpProtocol
+from pgrouse.web.http.http_protocol import MAX_HEADER_BYTES, HttpProtocol
 from pgrouse.worker import process_exit
 
 # How long running requests may take after the server is asked to stop; streams end at once.

@@ -10,11 +10,11 @@ import time
 from dataclasses import dataclass
 
 from pgrouse.metrics.health import HealthCheck, LoopMonitor
-from pgrouse.worker.claim_loop import TURN_TIMEOUT_S
-from pgrouse.worker.claim_planner import ClaimPlanner
-from pgrouse.worker.executor import HandlerExecutor
-from pgrouse.worker.heartbeat import NO_ANSWER_TIMEOUT_S, REGISTRY_INTERVAL_S, Heartbeat
-from pgrouse.worker.listener import Listener, ListenerMode
+from pgrouse.worker.execution.executor import HandlerExecutor
+from pgrouse.worker.loop.claim_loop import TURN_TIMEOUT_S
+from pgrouse.worker.loop.claim_planner import ClaimPlanner
+from pgrouse.worker.loop.heartbeat import NO_ANSWER_TIMEOUT_S, REGISTRY_INTERVAL_S, Heartbeat
+from pgrouse.worker.loop.listener import Listener, ListenerMode
 
 # After this many missed registry updates the database counts as unreachable.
 MAX_MISSED_UPDATES = 3

@@ -22,7 +22,7 @@ from pgrouse.client.calls.maintenance import TickTask, tick
 from pgrouse.client.calls.schedule import fire_schedules, next_schedule_due
 from pgrouse.event_logger import log
 from pgrouse.process.wake_event import WakeEvent
-from pgrouse.worker.schema_cache import SchemaCache
+from pgrouse.worker.execution.schema_cache import SchemaCache
 
 TICK_TIMEOUT_S = 60
 # While messages are claimed, the marks from which claims read are moved about once a second.

@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 from pgrouse.metrics import catalogue as c
 from pgrouse.metrics.histogram import BUCKETS
 from pgrouse.metrics.prometheus import family, histogram, single
-from pgrouse.worker.listener import ListenerMode
-from pgrouse.worker.metrics_recorder import AttemptResult, TopicMetrics
+from pgrouse.worker.loop.listener import ListenerMode
+from pgrouse.worker.reporting.metrics_recorder import AttemptResult, TopicMetrics
 
 if TYPE_CHECKING:
     from pgrouse.worker.daemon import Daemon

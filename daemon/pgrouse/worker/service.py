@@ -38,23 +38,23 @@ from pgrouse.process import loop
 from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.process.shutdown import Requester, Shutdown
 from pgrouse.process.wake_event import WakeEvent, WakeEvents
-from pgrouse.worker import child_process
-from pgrouse.worker.claim_loop import ClaimLoop
-from pgrouse.worker.claim_planner import ClaimPlanner
-from pgrouse.worker.daemon_runtime import DaemonRuntime
-from pgrouse.worker.executor import HandlerExecutor
-from pgrouse.worker.failure_hooks import FailureHooks
+from pgrouse.worker.child import child_process
+from pgrouse.worker.execution.daemon_runtime import DaemonRuntime
+from pgrouse.worker.execution.executor import HandlerExecutor
+from pgrouse.worker.execution.failure_hooks import FailureHooks
+from pgrouse.worker.execution.in_flight import InFlight
+from pgrouse.worker.execution.schema_cache import SchemaCache
+from pgrouse.worker.execution.settle_buffer import SettleBuffer
 from pgrouse.worker.health import DaemonParts, HealthProbe
-from pgrouse.worker.heartbeat import Heartbeat, Registration, WorkerRequests
-from pgrouse.worker.in_flight import InFlight
-from pgrouse.worker.listener import Listener, ListenerMode, Prober
+from pgrouse.worker.loop.claim_loop import ClaimLoop
+from pgrouse.worker.loop.claim_planner import ClaimPlanner
+from pgrouse.worker.loop.heartbeat import Heartbeat, Registration, WorkerRequests
+from pgrouse.worker.loop.listener import Listener, ListenerMode, Prober
 from pgrouse.worker.maintenance import MaintenanceLoop
 from pgrouse.worker.message_crypto import MessageCrypto
-from pgrouse.worker.metrics_recorder import MetricsRecorder
-from pgrouse.worker.metrics_reporter import MetricsReporter
-from pgrouse.worker.observer import NO_OBSERVER, Observer
-from pgrouse.worker.schema_cache import SchemaCache
-from pgrouse.worker.settle_buffer import SettleBuffer
+from pgrouse.worker.reporting.metrics_recorder import MetricsRecorder
+from pgrouse.worker.reporting.metrics_reporter import MetricsReporter
+from pgrouse.worker.reporting.observer import NO_OBSERVER, Observer
 
 if TYPE_CHECKING:
     pass

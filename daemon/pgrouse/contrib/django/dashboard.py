@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.routing import Mount, Router
 
 from pgrouse.contrib.django import project
-from pgrouse.web.caller import Caller, Role
+from pgrouse.web.access.caller import Caller, Role
 from pgrouse.web.mounted_app import app
 
 # Permissions of the app `pgrouse` that are needed for all that a role may do.

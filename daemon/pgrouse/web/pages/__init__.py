@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from pgrouse.web.page.view import View
 from pgrouse.web.pages import (
     alerts,
     archive,
@@ -24,7 +25,6 @@ from pgrouse.web.pages import (
     topics,
     workers,
 )
-from pgrouse.web.view import View
 
 # Every page is named here: what is not in the list is not served.
 ROUTERS: list[APIRouter] = [

@@ -10,13 +10,13 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import alert
 from pgrouse.client.queries.alert import find_incidents, find_sinks
-from pgrouse.web import view
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, read_rows
-from pgrouse.web.problems import KINDS
-from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.silence import add_silence, end_silence, read_silences
-from pgrouse.web.view import Context, View
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, read_rows
+from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.page import view
+from pgrouse.web.page.problems import KINDS
+from pgrouse.web.page.silence import add_silence, end_silence, read_silences
+from pgrouse.web.page.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 

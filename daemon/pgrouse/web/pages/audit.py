@@ -11,12 +11,12 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.queries.audit import end_of_latest, find_actions, known_actions
-from pgrouse.web import search
-from pgrouse.web.audit_detail import detail_lines
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.page import render
-from pgrouse.web.problem import Problem
-from pgrouse.web.security import require_role
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.security import require_role
+from pgrouse.web.http.problem import Problem
+from pgrouse.web.page.audit_detail import detail_lines
+from pgrouse.web.page.page import render
+from pgrouse.web.search import search
 
 router = APIRouter(include_in_schema=False)
 

@@ -12,15 +12,16 @@ from fastapi import APIRouter, Depends, Request
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from pgrouse.web import bulk_actions, search
-from pgrouse.web.bulk_actions import BulkAction
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.message_counts import estimate_waiting
-from pgrouse.web.page import render
-from pgrouse.web.problem import Problem, database_problem
-from pgrouse.web.rate import parse_rate
-from pgrouse.web.search import Search, parse_id
-from pgrouse.web.security import require_role
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.security import require_role
+from pgrouse.web.http.problem import Problem, database_problem
+from pgrouse.web.page import bulk_actions
+from pgrouse.web.page.bulk_actions import BulkAction
+from pgrouse.web.page.page import render
+from pgrouse.web.page.rate import parse_rate
+from pgrouse.web.search import search
+from pgrouse.web.search.message_counts import estimate_waiting
+from pgrouse.web.search.search import Search, parse_id
 
 router = APIRouter(include_in_schema=False)
 

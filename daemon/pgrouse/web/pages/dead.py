@@ -14,16 +14,17 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead as calls
 from pgrouse.client.dead_bound import bound_of_a_topic
-from pgrouse.web import bulk_actions, search, view
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, Row, read_rows
-from pgrouse.web.dead_filter import RANGES, DeadFilter
-from pgrouse.web.page import render
-from pgrouse.web.problem import Problem, database_problem
-from pgrouse.web.rate import parse_rate
-from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.silence import add_silence, end_silence, read_silences
-from pgrouse.web.view import View
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, Row, read_rows
+from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.http.problem import Problem, database_problem
+from pgrouse.web.page import bulk_actions, view
+from pgrouse.web.page.page import render
+from pgrouse.web.page.rate import parse_rate
+from pgrouse.web.page.silence import add_silence, end_silence, read_silences
+from pgrouse.web.page.view import View
+from pgrouse.web.search import search
+from pgrouse.web.search.dead_filter import RANGES, DeadFilter
 
 router = APIRouter(include_in_schema=False)
 

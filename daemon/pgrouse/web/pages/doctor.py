@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.doctor_run import current_doctor_run
-from pgrouse.web.page import render
-from pgrouse.web.security import check_permission, require_role
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.background.doctor_run import current_doctor_run
+from pgrouse.web.page.page import render
 
 router = APIRouter(include_in_schema=False)
 

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from starlette.responses import RedirectResponse, Response
 
-from pgrouse.web import security
-from pgrouse.web.base_path import base_path
-from pgrouse.web.credentials import COOKIE, SessionCookie
-from pgrouse.web.page import render
+from pgrouse.web.access import security
+from pgrouse.web.access.credentials import COOKIE, SessionCookie
+from pgrouse.web.http.base_path import base_path
+from pgrouse.web.page.page import render
 
 router = APIRouter(include_in_schema=False)
 

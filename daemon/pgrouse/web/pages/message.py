@@ -15,14 +15,15 @@ from pgrouse.client.call import Call, run_async
 from pgrouse.client.calls import dead, operate
 from pgrouse.client.queries.message import read_message
 from pgrouse.errors import InvalidMessage
-from pgrouse.web import fan_out, message_detail, view
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, Row
-from pgrouse.web.json_view import pretty
-from pgrouse.web.page import render
-from pgrouse.web.problem import Problem, database_problem
-from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.view import View
+from pgrouse.web.access import fan_out
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, Row
+from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.http.problem import Problem, database_problem
+from pgrouse.web.page import message_detail, view
+from pgrouse.web.page.json_view import pretty
+from pgrouse.web.page.page import render
+from pgrouse.web.page.view import View
 
 router = APIRouter(include_in_schema=False)
 

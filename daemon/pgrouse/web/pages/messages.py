@@ -11,18 +11,19 @@ from fastapi import APIRouter, Depends, Request
 from starlette.datastructures import QueryParams
 from starlette.responses import RedirectResponse, Response
 
-from pgrouse.web import bulk_actions, search
-from pgrouse.web.bulk_actions import BulkAction
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection
-from pgrouse.web.message_charts import read_message_charts
-from pgrouse.web.message_counts import read_counts
-from pgrouse.web.page import render
-from pgrouse.web.problem import Problem, database_problem
-from pgrouse.web.search import Search, SearchPage, parse_id
-from pgrouse.web.security import require_role
-from pgrouse.web.suggestions import read_headers, suggest
-from pgrouse.web.view import Context, View
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection
+from pgrouse.web.access.security import require_role
+from pgrouse.web.charts.message_charts import read_message_charts
+from pgrouse.web.http.problem import Problem, database_problem
+from pgrouse.web.page import bulk_actions
+from pgrouse.web.page.bulk_actions import BulkAction
+from pgrouse.web.page.page import render
+from pgrouse.web.page.view import Context, View
+from pgrouse.web.search import search
+from pgrouse.web.search.message_counts import read_counts
+from pgrouse.web.search.search import Search, SearchPage, parse_id
+from pgrouse.web.search.suggestions import read_headers, suggest
 
 router = APIRouter(include_in_schema=False)
 

@@ -13,11 +13,11 @@ from pgrouse import jsonb
 from pgrouse.errors import InvalidMessage, PgrouseError
 from pgrouse.publishing.new_message import NewMessage, to_columns
 from pgrouse.publishing.publish import publish_columns
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.page import render
-from pgrouse.web.problem import Problem, to_problem
-from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.topic_counts import read_topic_counts
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.http.problem import Problem, to_problem
+from pgrouse.web.page.page import render
+from pgrouse.web.search.topic_counts import read_topic_counts
 from pgrouse.web.v1.publish import PublishRequest
 
 router = APIRouter(include_in_schema=False)

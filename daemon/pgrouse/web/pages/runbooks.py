@@ -15,8 +15,8 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from pgrouse import runbooks
-from pgrouse.web.page import render
-from pgrouse.web.security import identify
+from pgrouse.web.access.security import identify
+from pgrouse.web.page.page import render
 
 router = APIRouter(include_in_schema=False)
 

@@ -18,13 +18,13 @@ from pgrouse.client.queries.schedule import Schedule
 from pgrouse.config.duration import parse
 from pgrouse.errors import PgrouseError
 from pgrouse.jsonb import Raw, encode
-from pgrouse.web import view
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, Row
-from pgrouse.web.page import render
-from pgrouse.web.problem import Problem, database_problem
-from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.view import Context, View
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, Row
+from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.http.problem import Problem, database_problem
+from pgrouse.web.page import view
+from pgrouse.web.page.page import render
+from pgrouse.web.page.view import Context, View
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.web import revoke_token
 from pgrouse.client.queries.token import find_tokens
-from pgrouse.web import view
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, read_rows
-from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.view import Context, View
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, read_rows
+from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.page import view
+from pgrouse.web.page.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 

@@ -34,16 +34,16 @@ from pgrouse.client.queries.topic import (
     waiting_rates,
 )
 from pgrouse.config.topic_policy import DEFAULTS, show
-from pgrouse.web import policy_form, view
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, Row, read_rows
-from pgrouse.web.page import render, render_fragment
-from pgrouse.web.policy_form import PolicyDraft
-from pgrouse.web.problem import Problem, database_problem
-from pgrouse.web.result_charts import count_results, result_charts
-from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.topic_counts import read_counts_of
-from pgrouse.web.view import Context, View
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, Row, read_rows
+from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.charts.result_charts import count_results, result_charts
+from pgrouse.web.http.problem import Problem, database_problem
+from pgrouse.web.page import policy_form, view
+from pgrouse.web.page.page import render, render_fragment
+from pgrouse.web.page.policy_form import PolicyDraft
+from pgrouse.web.page.view import Context, View
+from pgrouse.web.search.topic_counts import read_counts_of
 
 router = APIRouter(include_in_schema=False)
 

@@ -16,16 +16,16 @@ from pgrouse.client.calls.stats import latency
 from pgrouse.client.queries.topic import EndedMinute, ended_minutes
 from pgrouse.config.duration import parse
 from pgrouse.config.topic_policy import DEFAULTS
-from pgrouse.web import view
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.chart import spark
-from pgrouse.web.database_pool import Connection, Row, read_rows
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, Row, read_rows
+from pgrouse.web.access.security import check_permission, require_role
+from pgrouse.web.charts.chart import spark
+from pgrouse.web.http.problem import Problem
+from pgrouse.web.page import view
+from pgrouse.web.page.view import Context, View
 from pgrouse.web.pages.overview import VIEW as OVERVIEW
 from pgrouse.web.pages.topic import VIEW as TOPIC
-from pgrouse.web.problem import Problem
-from pgrouse.web.security import check_permission, require_role
-from pgrouse.web.topic_counts import read_topic_counts
-from pgrouse.web.view import Context, View
+from pgrouse.web.search.topic_counts import read_topic_counts
 
 router = APIRouter(include_in_schema=False)
 

@@ -12,14 +12,14 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls.worker import drain_worker, scale_worker
 from pgrouse.client.queries.worker import armed_workers, find_held, find_worker, find_workers
-from pgrouse.web import message_detail, view
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, Row
-from pgrouse.web.page import render
-from pgrouse.web.problem import Problem
-from pgrouse.web.registered_worker import check_operates
-from pgrouse.web.security import require_role
-from pgrouse.web.view import Context, View
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, Row
+from pgrouse.web.access.registered_worker import check_operates
+from pgrouse.web.access.security import require_role
+from pgrouse.web.http.problem import Problem
+from pgrouse.web.page import message_detail, view
+from pgrouse.web.page.page import render
+from pgrouse.web.page.view import Context, View
 
 router = APIRouter(include_in_schema=False)
 

@@ -9,7 +9,6 @@ from pgrouse.web.v1 import (
     message,
     openapi,
     publish,
-    reference,
     schedule,
     subscription,
     system,

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.security import require_role
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.security import require_role
 
 Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 Publisher = Annotated[Caller, Depends(require_role(Role.PUBLISHER))]

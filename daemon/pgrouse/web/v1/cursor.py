@@ -6,7 +6,7 @@ import base64
 import json
 from typing import Any
 
-from pgrouse.web.problem import Problem
+from pgrouse.web.http.problem import Problem
 
 
 def encode(kind: str, position: Any) -> str | None:

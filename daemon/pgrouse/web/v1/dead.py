@@ -13,10 +13,10 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.calls import dead as calls
 from pgrouse.client.queries.dead import dead_details, origins_of
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, read_rows
-from pgrouse.web.problem import Problem
-from pgrouse.web.security import check_permission
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, read_rows
+from pgrouse.web.access.security import check_permission
+from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.message import own_messages

@@ -16,12 +16,12 @@ from pgrouse.client.calls.explain import explain
 from pgrouse.client.calls.search import find_messages
 from pgrouse.client.queries.message import JSON_COLUMNS, read_message, topics_of
 from pgrouse.crypto import envelope
-from pgrouse.web import fan_out
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, Row
-from pgrouse.web.problem import Problem
-from pgrouse.web.search import header_filter
-from pgrouse.web.security import check_permission
+from pgrouse.web.access import fan_out
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, Row
+from pgrouse.web.access.security import check_permission
+from pgrouse.web.http.problem import Problem
+from pgrouse.web.search.search import header_filter
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (

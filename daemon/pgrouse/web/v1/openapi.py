@@ -13,7 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from pgrouse.web.base_path import base_path
+from pgrouse.web.http.base_path import base_path
 from pgrouse.web.v1.member_texts import TEXTS
 from pgrouse.web.v1.model import ProblemDetails, RequestModel, ResponseModel
 from pgrouse.web.v1.problem_responses import add_problem_responses, shared_responses

@@ -23,11 +23,11 @@ from pgrouse.publishing.json_rows import INSERT, row_json
 from pgrouse.publishing.new_message import MAX_AFTER, AfterFailed, NewMessage, OnConflict, to_columns
 from pgrouse.publishing.publish import publish_columns
 from pgrouse.telemetry.trace_context import TRACEPARENT, TRACESTATE, VALID
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection
-from pgrouse.web.problem import Problem
-from pgrouse.web.publish_batcher import LARGE_CHARS
-from pgrouse.web.security import check_permission
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection
+from pgrouse.web.access.security import check_permission
+from pgrouse.web.background.publish_batcher import LARGE_CHARS
+from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1.caller import Publisher
 from pgrouse.web.v1.model import (
     MAX_ITEMS,

@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from pgrouse import jsonb
 from pgrouse.errors import InvalidMessage
-from pgrouse.web.problem import to_problem
-from pgrouse.web.security import RequireRole
+from pgrouse.web.access.security import RequireRole
+from pgrouse.web.http.problem import to_problem
 
 # So many errors are reported at most.
 MAX_ERRORS = 100

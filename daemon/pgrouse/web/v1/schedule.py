@@ -16,10 +16,10 @@ from pgrouse.client.calls import schedule
 from pgrouse.client.queries import schedule as queries
 from pgrouse.client.queries.schedule import Schedule
 from pgrouse.jsonb import Raw
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection
-from pgrouse.web.problem import Problem
-from pgrouse.web.security import check_permission
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection
+from pgrouse.web.access.security import check_permission
+from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (

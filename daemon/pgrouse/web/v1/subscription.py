@@ -7,10 +7,10 @@ from starlette.responses import Response
 
 from pgrouse.client.call import run_async
 from pgrouse.client.queries.topic import add_subscription, find_subscriptions, remove_subscription
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import read_rows
-from pgrouse.web.problem import Problem
-from pgrouse.web.security import check_permission
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import read_rows
+from pgrouse.web.access.security import check_permission
+from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import RequestModel, ResponseModel, TimestampText, Topic, example
 from pgrouse.web.v1.problem_responses import responses

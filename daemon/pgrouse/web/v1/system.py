@@ -14,12 +14,12 @@ from pgrouse.client.calls import maintenance, worker
 from pgrouse.client.calls.stats import COUNT_BOUND
 from pgrouse.client.queries.audit import find_actions
 from pgrouse.client.queries.worker import RegisteredWorker, find_workers
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Row, read_rows
-from pgrouse.web.doctor_run import current_doctor_run
-from pgrouse.web.registered_worker import check_operates
-from pgrouse.web.security import check_permission
-from pgrouse.web.topic_counts import read_topic_counts
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Row, read_rows
+from pgrouse.web.access.registered_worker import check_operates
+from pgrouse.web.access.security import check_permission
+from pgrouse.web.background.doctor_run import current_doctor_run
+from pgrouse.web.search.topic_counts import read_topic_counts
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import Cursor, Label, Limit, RequestModel, ResponseModel, TimestampText, Topic, example

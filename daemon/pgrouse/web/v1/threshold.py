@@ -12,9 +12,9 @@ from starlette.responses import Response
 from pgrouse.client.call import run_async
 from pgrouse.client.queries.alert import THRESHOLDS, AlertThresholds, find_thresholds, set_thresholds
 from pgrouse.config.topic_policy import DEFAULTS
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection
-from pgrouse.web.security import check_permission
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection
+from pgrouse.web.access.security import check_permission
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import AnyTopic, RequestModel, ResponseModel, Wait, example
 from pgrouse.web.v1.response import ApiResponse

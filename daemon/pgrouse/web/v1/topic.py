@@ -23,10 +23,10 @@ from pgrouse.client.queries.topic import effective_policy, find_policies
 from pgrouse.config.policy_settings import ChannelPolicy, PolicyTable, TopicPolicy
 from pgrouse.config.setting_types import Keyword
 from pgrouse.config.topic_policy import DEFAULTS, DesiredPolicy, invalid_keywords
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import DatabasePool, read_rows
-from pgrouse.web.problem import Problem
-from pgrouse.web.security import check_permission
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import DatabasePool, read_rows
+from pgrouse.web.access.security import check_permission
+from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1 import cursor
 from pgrouse.web.v1.caller import Operator, Viewer
 from pgrouse.web.v1.model import (

@@ -25,11 +25,11 @@ from pgrouse.client.database import may_be_caused_by_message, unclaimable_reason
 from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.queries.message import topics_of
 from pgrouse.client.settlement import SettleKind, settle_call
-from pgrouse.web.caller import Caller, Role
-from pgrouse.web.database_pool import Connection, DatabasePool
-from pgrouse.web.long_poll import WaitingRequest
-from pgrouse.web.problem import Problem
-from pgrouse.web.security import check_permission, client_address
+from pgrouse.web.access.caller import Caller, Role
+from pgrouse.web.access.database_pool import Connection, DatabasePool
+from pgrouse.web.access.security import check_permission, client_address
+from pgrouse.web.background.long_poll import WaitingRequest
+from pgrouse.web.http.problem import Problem
 from pgrouse.web.v1.caller import Worker
 from pgrouse.web.v1.model import (
     MAX_ITEMS,

@@ -1,0 +1,1 @@
+"""Charts of what ended and of what waits."""

@@ -1,0 +1,1 @@
+"""Keeps open pages up to date."""

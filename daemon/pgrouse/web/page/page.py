@@ -1,0 +1,60 @@
+"""Pages: templates, and what every one of them can use."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from pgrouse.web.http import static_files
+from pgrouse.web.http.base_path import base_path, route_path, with_base_in_page
+from pgrouse.web.page import formatting
+from pgrouse.web.page.navigation import NAVIGATION
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+
+
+@cache
+def templates() -> Environment:
+    """Return what templates are read by. Their filters are the functions of `formatting`."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"static": static_files.url, "navigation": NAVIGATION}
+    formatting.install(environment)
+    return environment
+
+
+def render(request: Request, template: str, **context: Any) -> HTMLResponse:
+    """Return a page. Templates see `request`, `path` (below the base), `caller` (None: not logged in), `csrf`, `static(name)` and the context."""
+    text = render_fragment(request, template, **context)
+    return HTMLResponse(with_base_in_page(text, base_path(request.scope)))
+
+
+def render_fragment(request: Request, template: str, **context: Any) -> str:
+    """Return the text of a page, or of a part of one, with paths as if the application was at `/`."""
+    state = request.state
+    shared = {
+        "request": request,
+        "caller": getattr(state, "caller", None),
+        "csrf": getattr(state, "csrf", ""),
+        "path": route_path(request.scope),
+    }
+    return templates().get_template(template).render(shared | context)
+
+
+def redirect_to_login(request: Request) -> Response:
+    """Lead to the door, and back afterwards. A part of a page cannot be led there; it makes the whole page go."""
+    wanted = route_path(request.scope) + (f"?{request.url.query}" if request.url.query else "")
+    if request.headers.get("hx-request"):
+        return Response(status_code=401, headers={"HX-Redirect": "/login"})
+    return RedirectResponse(f"/login?next={quote(wanted, safe='')}", status_code=303)

@@ -1,0 +1,1 @@
+"""What lists look for, and how many there are."""

@@ -1,0 +1,1 @@
+"""Child processes that run handlers, and the connection to them."""

@@ -1,0 +1,96 @@
+"""The lifespan of a child process: each child opens its own, on an event loop that its async handlers use, too.
+
+The loop runs only while a handler does. The lifespan ends when the child is replaced or the daemon stops; a child that is killed, because of a
+timeout or a lost message, does not end it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import signal
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import util
+from typing import Any
+
+from pgrouse import events
+from pgrouse.errors import LifespanFailed
+from pgrouse.event_logger import log
+from pgrouse.handlers.lifespan import Lifespan, LifespanFunction
+from pgrouse.worker.child.child_server import END
+
+# A child is killed three seconds after it was asked to end.
+END_S = 2.0
+
+
+class ChildLifespan:
+    """The lifespan and the event loop of this process.
+
+    Args:
+        name: as errors call it.
+        function: returns the context manager.
+        timeout_s: how long its start may take.
+    """
+
+    def __init__(self, name: str, function: LifespanFunction, timeout_s: float) -> None:
+        self._name, self._function, self._timeout_s = name, function, timeout_s
+        self._runner = asyncio.Runner()
+        self._lifespan: Lifespan | None = None
+        self._resources: Any = None
+        self._is_busy = self._is_ending = False
+        util.Finalize(None, self._end, exitpriority=10)
+        signal.signal(END, self._on_end)
+
+    def try_start(self) -> None:
+        """Start it before the first message. If that fails it is tried again with a message, whose attempt fails then."""
+        with suppress(LifespanFailed):
+            self.start()
+
+    def start(self) -> Any:
+        """Return the resources; opened first if they are not.
+
+        Raises:
+            LifespanFailed: why not.
+        """
+        if self._lifespan is None:
+            lifespan = Lifespan(self._name, self._function, self._on_failure, _exit)
+            self._resources = self.run(lifespan.start(self._timeout_s))
+            self._lifespan = lifespan
+        return self._resources
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine on the loop to its end, in a copy of the current context."""
+        return self._runner.run(coroutine, context=contextvars.copy_context())
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """While this block runs the process can be killed at any time: a handler works."""
+        self._is_busy = True
+        try:
+            yield
+        finally:
+            self._is_busy = False
+
+    def _on_failure(self, error: BaseException) -> None:
+        log.error(events.LIFESPAN_FAILED, lifespan=self._name, exc_info=error)
+        self._lifespan = None
+
+    def _on_end(self, *_: object) -> None:
+        """This process is to end: end at once if a handler runs, which is to be killed. It may be ending already, for the same reason."""
+        if self._is_ending:
+            return
+        if not self._is_busy:
+            self._end()
+        _exit()
+
+    def _end(self) -> None:
+        self._is_ending = True
+        lifespan, self._lifespan = self._lifespan, None
+        if lifespan is not None:
+            self.run(lifespan.end(END_S))
+
+
+def _exit() -> None:
+    os._exit(1)

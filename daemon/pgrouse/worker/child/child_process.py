@@ -1,0 +1,328 @@
+"""Handlers in child processes (`isolation = "process"`): they may crash, leak memory, block or hang without affecting anything else.
+
+A child is spawned, not forked: it inherits only one socket from the daemon. It ends when the daemon ends. It has no connection of the
+worker: its context offers no transaction, and the daemon settles for it. A child whose call times out, or whose message is lost, is killed.
+What its handler reports while it runs (progress, lock extensions) is sent to the daemon through the socket, as datagrams: children share it
+without a lock, and a child that is killed while sending leaves nothing inconsistent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Iterator
+from contextlib import nullcontext, suppress
+from datetime import timedelta
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple
+
+from pgrouse import log
+from pgrouse.client.message import Message
+from pgrouse.client.settlement import Settlement
+from pgrouse.config import config
+from pgrouse.crypto.envelope import ENCRYPTED_BY
+from pgrouse.handlers import current_attempt, loader
+from pgrouse.handlers.attempt_context import CleanContext
+from pgrouse.handlers.call import HandlerCall, to_call
+from pgrouse.handlers.encryption import NoEncryption
+from pgrouse.handlers.event_loop import DONE
+from pgrouse.handlers.handler import Handler
+from pgrouse.handlers.runtime import AsyncPool, BlockingPool
+from pgrouse.telemetry import trace_context
+from pgrouse.worker.child import django_connections
+from pgrouse.worker.child.child_lifespan import ChildLifespan
+from pgrouse.worker.child.child_pool import ChildPool
+from pgrouse.worker.child.django_connections import clean_up_after_coroutine, fresh_connections
+
+PR_SET_PDEATHSIG = 1
+
+# How long a child waits for a daemon that does not read its reports.
+SEND_S = 0.2
+MAX_REPORTS = 100
+DATAGRAM = 65_536
+
+NO_CONNECTION = (
+    'ctx.transaction(), ctx.publish() and ctx.step() are not available with isolation = "process", which has no connection of the worker: '
+    "run the handler in a thread, or open a connection of your own, and give it to ctx.complete() and pgrouse.publish"
+)
+
+NO_KEY = (
+    "ctx.complete(): the topic is encrypted, and a child process has no keys: complete the message without an output, or run the handler "
+    "in a thread"
+)
+
+_handler: Handler | None = None
+_is_encrypted = False
+_to_daemon: socket.socket | None = None
+_lifespan: ChildLifespan | None = None
+_clean_context = CleanContext()
+
+
+class ChildEncryption(NoEncryption):
+    """The encryption in a child process, which has no keys: the daemon decrypts messages before, and encrypts their ends.
+
+    Args:
+        is_encrypted: whether the daemon encrypts the topic.
+    """
+
+    def __init__(self, is_encrypted: bool) -> None:
+        self._is_encrypted = is_encrypted
+
+    def encrypt_output(self, message: Message, text: str | None) -> str | None:
+        """Return the output, if it may be stored as it is.
+
+        Raises:
+            RuntimeError: it may not.
+        """
+        if text is not None and (self._is_encrypted or ENCRYPTED_BY in (message.headers or "")):
+            raise RuntimeError(NO_KEY)
+        return text
+
+
+class ChildRuntime:
+    """The runtime of a handler in a child process. It cannot know what happens to its message meanwhile.
+
+    Args:
+        is_encrypted: whether the daemon encrypts the topic.
+
+    Attributes:
+        is_completing: whether the handler has called `ctx.complete()`.
+    """
+
+    stopping = False
+
+    def __init__(self, is_encrypted: bool) -> None:
+        self.encryption = ChildEncryption(is_encrypted)
+        self.is_completing = False
+
+    @property
+    def resources(self) -> Any:
+        """Return what the lifespan of this process yielded."""
+        return None if _lifespan is None else _lifespan.start()
+
+    @property
+    def pool(self) -> AsyncPool:
+        """Connections are not available here."""
+        raise RuntimeError(NO_CONNECTION)
+
+    @property
+    def blocking_pool(self) -> BlockingPool:
+        """Connections are not available here."""
+        raise RuntimeError(NO_CONNECTION)
+
+    def holds(self, message: Message) -> bool:
+        """Assume so: a child whose message is lost is killed."""
+        return True
+
+    def cancelled(self, message: Message) -> bool:
+        """Assume not, for the same reason."""
+        return False
+
+    def note_progress(self, message: Message, text: str) -> None:
+        """Report the progress to the daemon."""
+        _report(message, progress=text)
+
+    def last_progress(self, message: Message) -> None:
+        """Return None: only the daemon stores progress."""
+
+    def extend(self, message: Message, lock_duration: timedelta) -> Awaitable[None]:
+        """Ask the daemon to extend the lock."""
+        _report(message, extend_s=lock_duration.total_seconds())
+        return DONE
+
+    def mark_completing(self, *messages: Message) -> None:
+        """Tell the daemon: it may see the end of these messages before the handler ends."""
+        self.is_completing = True
+        for message in messages:
+            _report(message, completing=True)
+
+    def mark_not_completed(self, *messages: Message) -> None:
+        """Do nothing: a child has no transaction of the daemon."""
+
+    def completed(self, *messages: Message) -> None:
+        """Do nothing: only the daemon counts."""
+
+
+class ChildResult(NamedTuple):
+    """What a child returns.
+
+    Attributes:
+        settlements: how the messages end.
+        ran_s: how long the handler ran, in seconds; None = it was not called.
+        is_completing: whether it has called `ctx.complete()`.
+    """
+
+    settlements: list[Settlement]
+    ran_s: float | None
+    is_completing: bool
+
+
+class ChildProcesses:
+    """The child processes of one topic: each starts when a message needs it, and works many.
+
+    Args:
+        otel: the section `[otel]`: whether handlers' own spans are exported from there.
+        without: environment variables that are removed there.
+        log_settings: the section `[log]`: what handlers log there; None = logging is not set up.
+        is_encrypted: whether the daemon encrypts the topic.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        chosen: config.TopicSettings,
+        rules: config.HandlersSettings,
+        otel: config.OtelSettings | None = None,
+        without: tuple[str, ...] = (),
+        log_settings: config.LogSettings | None = None,
+        *,
+        is_encrypted: bool = False,
+    ) -> None:
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._ours.setblocking(False)
+        initialize = partial(
+            _initialize,
+            topic,
+            chosen,
+            rules,
+            [str(Path(p)) for p in sys.path],
+            theirs,
+            otel,
+            without,
+            log_settings,
+            is_encrypted,
+            django_connections.is_set_up(),
+        )
+        self._pool = ChildPool(initialize)
+
+    async def run(self, messages: list[Message], limit_s: float | None) -> ChildResult:
+        """Run the handler for these messages in a child; its timeout starts when a child starts it."""
+        ended: ChildResult = await self._pool.call(run_handler, messages, trace_context.current(), limit_s=limit_s)
+        return ended
+
+    def close(self) -> None:
+        """Kill all child processes."""
+        self._pool.close()
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when a child has sent a report."""
+        return self._ours.fileno()
+
+    def receive(self) -> list[dict[str, Any]]:
+        """Return the reports of the children: each has a message's id and claim_id, and a progress, a lock extension, or that it is being completed."""
+        return list(islice(self._received(), MAX_REPORTS))
+
+    def _received(self) -> Iterator[dict[str, Any]]:
+        with suppress(BlockingIOError):
+            while True:
+                yield json.loads(self._ours.recv(DATAGRAM))
+
+
+def _report(message: Message, **what: Any) -> None:
+    """Send a report to the daemon; drop it if the daemon does not read for SEND_S."""
+    assert _to_daemon is not None  # noqa: S101 - set by `_initialize`
+    with suppress(OSError):
+        _to_daemon.send(json.dumps({"id": message.id, "claim_id": message.claim_id, **what}).encode())
+
+
+def run_handler(messages: list[Message], trace: dict[str, str]) -> ChildResult:
+    """Run the handler for these messages, in the child and within this trace; return what `ChildProcesses.run` does."""
+    assert _handler is not None  # noqa: S101 - set by `_initialize`
+    with nullcontext() if _lifespan is None else _lifespan.busy():
+        return _clean_context.copy().run(_call_handler, _handler, messages, trace)
+
+
+def _call_handler(handler: Handler, messages: list[Message], trace: dict[str, str]) -> ChildResult:
+    current_attempt.set_messages(messages)
+    runtime = ChildRuntime(_is_encrypted)
+    call = to_call(handler, messages, runtime)
+    with trace_context.use_context(trace):
+        began = monotonic()
+        try:
+            returned = _returned_by(call)
+        except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child
+            return _to_result(call, runtime, began, error)
+        return _to_result(call, runtime, began, returned)
+
+
+def _returned_by(call: HandlerCall) -> object:
+    if _lifespan is not None:
+        _lifespan.start()
+    with fresh_connections():
+        returned = call.call()
+        return _run_coroutine(returned) if hasattr(returned, "__await__") else returned
+
+
+def _to_result(call: HandlerCall, runtime: ChildRuntime, began: float, returned: object) -> ChildResult:
+    ran_s = monotonic() - began if call.was_called else None
+    settlements = call.to_settlements(returned)
+    for each in settlements:
+        each.exception = None  # it may not be picklable
+    return ChildResult(settlements, ran_s, runtime.is_completing)
+
+
+def _run_coroutine(coroutine: Any) -> object:
+    ended = _end_of(coroutine)
+    try:
+        return asyncio.run(ended) if _lifespan is None else _lifespan.run(ended)
+    finally:
+        clean_up_after_coroutine()
+
+
+async def _end_of(coroutine: Any) -> object:
+    """Return what a coroutine returns or raises: what a loop raises is kept alive by the loop's own frames."""
+    try:
+        return await coroutine
+    except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child
+        return error
+
+
+def _initialize(
+    topic: str,
+    chosen: config.TopicSettings,
+    rules: config.HandlersSettings,
+    path: list[str],
+    to_daemon: socket.socket,
+    otel: config.OtelSettings | None,
+    without: tuple[str, ...],
+    log_settings: config.LogSettings | None,
+    is_encrypted: bool,
+    has_django: bool,
+) -> None:
+    global _handler, _to_daemon, _lifespan, _is_encrypted, _clean_context  # noqa: PLW0603 - a child runs one handler
+    _is_encrypted = is_encrypted
+    to_daemon.settimeout(SEND_S)
+    _to_daemon = to_daemon
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The daemon may have died before that; the kernel does not report it.
+    daemon = multiprocessing.parent_process()
+    if daemon is not None and os.getppid() != daemon.pid:
+        os._exit(1)
+    sys.path[:] = path
+    for variable in without:
+        os.environ.pop(variable, None)
+    if log_settings is not None:
+        log.setup_child(log_settings)
+    if otel is not None and otel.enabled:
+        from pgrouse.telemetry import providers  # noqa: PLC0415 - extra otel
+
+        providers.set_providers(otel, f"{topic}:{os.getpid()}")
+    if has_django:
+        django_connections.set_up()
+    _handler = loader.find_handler(topic, chosen, rules)
+    _clean_context = CleanContext()  # with what the import has set
+    if (function := loader.find_lifespan(rules)) is not None:
+        _lifespan = ChildLifespan(
+            f"handlers.lifespan: {rules.lifespan}", function, rules.startup_timeout.total_seconds()
+        )
+        _lifespan.try_start()

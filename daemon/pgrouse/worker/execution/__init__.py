@@ -1,0 +1,1 @@
+"""From a claimed message to its outcome: slots, handlers, attempts, settling."""

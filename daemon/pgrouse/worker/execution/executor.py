@@ -1,0 +1,280 @@
+"""The executor: takes claimed messages, has their handlers run one by one or in batches, and says how much it can take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from itertools import groupby
+from operator import attrgetter
+
+from pgrouse import events
+from pgrouse.client.message import Message
+from pgrouse.config import config
+from pgrouse.event_logger import log
+from pgrouse.handlers.ack_rules import AckPolicy
+from pgrouse.handlers.handler import ExecutionMode, Handler
+from pgrouse.process.new_thread import call_in_new_thread
+from pgrouse.worker.child.child_process import ChildProcesses
+from pgrouse.worker.execution.attempts import Attempts
+from pgrouse.worker.execution.batch_gatherer import BatchGatherer
+from pgrouse.worker.execution.capacity import Capacity
+from pgrouse.worker.execution.daemon_runtime import DaemonRuntime
+from pgrouse.worker.execution.failure_hooks import FailureHooks
+from pgrouse.worker.execution.in_flight import InFlight
+from pgrouse.worker.execution.run import Run, StopReason
+from pgrouse.worker.execution.runners import (
+    ChildRunner,
+    CompleteFirstRunner,
+    HandlerThreads,
+    LoopRunner,
+    Runner,
+    ThreadRunner,
+)
+from pgrouse.worker.execution.schema_cache import SchemaCache
+from pgrouse.worker.execution.settle_buffer import SettleBuffer
+from pgrouse.worker.execution.single_scheduler import SingleScheduler
+from pgrouse.worker.reporting.metrics_recorder import AttemptResult
+from pgrouse.worker.reporting.observer import NO_OBSERVER, Observer
+
+TOPIC = attrgetter("topic")
+CLOSE_S = 2.0
+
+
+class HandlerExecutor:
+    """Runs the handlers of one daemon.
+
+    Args:
+        handlers: by topic.
+        settings: the section `[worker]`.
+        children: by topic, where isolation = "process".
+        on_capacity: called when a topic that was full has a free slot again.
+        schemas: the payload schemas of the topics; nothing unless given.
+        observer: sees every attempt.
+        hooks: called for failures, if there are any.
+
+    Attributes:
+        concurrency: how many handlers run at once; batches have slots of their own.
+    """
+
+    def __init__(
+        self,
+        handlers: dict[str, Handler],
+        settings: config.WorkerSettings,
+        in_flight: InFlight,
+        settle_buffer: SettleBuffer,
+        runtime: DaemonRuntime,
+        children: dict[str, ChildProcesses],
+        on_capacity: Callable[[], None],
+        schemas: SchemaCache | None = None,
+        observer: Observer = NO_OBSERVER,
+        hooks: FailureHooks | None = None,
+    ) -> None:
+        self.settings, self.in_flight, self.settle_buffer, self.runtime = settings, in_flight, settle_buffer, runtime
+        self.children, self.metrics, self.on_capacity = children, settle_buffer.metrics, on_capacity
+        self.topics = sorted(handlers)
+        self.concurrency = settings.concurrency
+        self.threads = HandlerThreads(settings.threads)
+        runners = {topic: self._runner(each) for topic, each in handlers.items()}
+        schemas = SchemaCache() if schemas is None else schemas
+        self.attempts = Attempts(in_flight, settle_buffer, runtime, runners, schemas, observer, hooks)
+        singles = [(each, self._limit(each)) for each in handlers.values() if each.batch_options is None]
+        self.singles = SingleScheduler(
+            singles, settings.concurrency, self.attempts, self._report_capacity, releases_old=settings.prefetch is None
+        )
+        self.gatherers = self._gatherers(handlers)
+        self._any_batch_waits = any(each.options.wait_s for each in self.gatherers.values())
+        self._batch_size = sum(each.max_in_flight for each in self.gatherers.values())
+
+    def capacity(self) -> Capacity:
+        """Return what can be taken now."""
+        settings = self.settings
+        ahead = self.singles.prefetch.counts() if settings.prefetch is None else {}
+        for_workers, for_slots = self.singles.may_wait(ahead)
+        free = self._free()
+        limit = min(
+            free + (settings.prefetch or 0) + for_workers + sum(for_slots.values()),
+            settings.claim_batch_size,
+            # What is done but not settled yet reduces new claims, so that an outage of the database does not fill the memory.
+            2 * (self.concurrency + self._batch_size) + settings.claim_batch_size - len(self.in_flight),
+        )
+        topics, slots = self.singles.free_slots(for_slots)
+        return Capacity(
+            topics,
+            slots,
+            limit,
+            self._batch_capacity() if self.gatherers else None,
+            free if settings.prefetch or ahead else None,
+            [ahead.get(topic, 0) for topic in topics] if ahead else None,
+        )
+
+    def _free(self) -> int:
+        """How many messages could begin at once; negative if more than that wait for a worker."""
+        running = self.running - sum(each.running for each in self.gatherers.values())
+        return self.concurrency - len(self.singles.waiting.messages) - running
+
+    def add(self, claimed: list[Message], claimed_at: float, waiting: Iterable[Message] = ()) -> None:
+        """Take claimed messages and run them.
+
+        Args:
+            claimed: the messages.
+            claimed_at: when their claim was sent.
+            waiting: those of them whose run is not counted yet.
+        """
+        self.in_flight.add(claimed, claimed_at)
+        if self.gatherers:
+            claimed = self._add_to_batches(claimed)
+        self.singles.add(claimed, {each.id for each in waiting})
+
+    def on_lock_lost(self, messages: Iterable[Message]) -> None:
+        """The locks of these messages are lost: stop their handlers, settle nothing. If a handler has ended already, its settle finds out.
+
+        A message that was claimed again meanwhile is this worker's under its new claim.
+        """
+        runs = {(each.id, each.claim_id): run for run in self.attempts.runs for each in run.messages}
+        for message in messages:
+            # A lock that is gone may be the handler's own doing: when it has ended the database tells.
+            if self.in_flight.find(message.id) is None or self.in_flight.is_completing(message):
+                continue
+            run = runs.get((message.id, message.claim_id))
+            if run is None and not self._scheduler(message.topic).discard(message):
+                continue
+            self.in_flight.remove([message])
+            self.metrics.record_end([message], AttemptResult.LOST)
+            self._log_lost(message)
+            if run is not None:
+                run.has_lost = True
+                self._stop_if_lost(run)
+
+    def _log_lost(self, message: Message) -> None:
+        keys = {"message_id": message.id, "topic": message.topic, "attempt": message.attempt}
+        if self.in_flight.is_cancelled(message):
+            log.info(events.MESSAGE_CANCELLED, **keys)
+        else:
+            log.warning(events.MESSAGE_LOCK_LOST, **keys)
+
+    def on_child_message(self, children: ChildProcesses) -> None:
+        """Handle the reports that handlers in child processes send while they run."""
+        for report in children.receive():
+            message = self.in_flight.find(report["id"])
+            if message is None or message.claim_id != report["claim_id"]:
+                continue
+            if "progress" in report:
+                self.in_flight.progress.note(message, report["progress"])
+            elif "completing" in report:
+                self.in_flight.mark_completing([message])
+            else:
+                self.in_flight.extend(message, timedelta(seconds=report["extend_s"]))
+
+    def scale(self, concurrency: int) -> None:
+        """Run so many handlers at once from now on. Those that run already end as they are."""
+        self.concurrency = concurrency
+        self.singles.scale(concurrency)
+        self._report_capacity()
+
+    def release_waiting(self) -> None:
+        """Release what was claimed and not started, and from now on what a pending claim still returns."""
+        self.attempts.is_draining = True
+        for each in self._schedulers():
+            each.release_waiting()
+
+    def cancel_running(self) -> None:
+        """Stop all handlers; the messages of those that obey are released."""
+        for run in self.attempts.runs:
+            run.stop(StopReason.DRAINED)
+
+    def release_running(self) -> None:
+        """Release the messages of handlers that ignore their cancellation: the process is about to end."""
+        self.attempts.release_running()
+
+    @property
+    def running(self) -> int:
+        """How many handlers run now; one that has a batch counts once."""
+        return len(self.attempts.runs)
+
+    @property
+    def not_started(self) -> int:
+        """How many messages wait for a free slot, or for their batch to become full."""
+        return sum(each.not_started for each in self._schedulers())
+
+    async def close(self) -> None:
+        """End the workers and the child processes. What does not end is left for the end of the process."""
+        self.singles.close()
+        self.cancel_running()
+        tasks = self._tasks()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_S)
+        self.threads.shutdown()
+        await asyncio.gather(*(call_in_new_thread(each.close) for each in self.children.values()))
+
+    @property
+    def has_unstoppable(self) -> bool:
+        """Whether handlers run that cannot be stopped: threads, or coroutines that swallow their cancellation."""
+        return self.threads.busy > 0 or any(not task.done() for task in self._tasks())
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for each in self._schedulers() for task in each.tasks()]
+
+    def _schedulers(self) -> list[SingleScheduler | BatchGatherer]:
+        return [self.singles, *self.gatherers.values()]
+
+    def _scheduler(self, topic: str) -> SingleScheduler | BatchGatherer:
+        return self.gatherers.get(topic, self.singles)
+
+    def _runner(self, handler: Handler) -> Runner:
+        runner = self._runner_of_mode(handler)
+        first = handler.rules.policy is AckPolicy.ACK_FIRST
+        return CompleteFirstRunner(runner, self.runtime) if first else runner
+
+    def _runner_of_mode(self, handler: Handler) -> Runner:
+        record_run = self.metrics.for_topic(handler.topic).runs.add
+        match handler.mode:
+            case ExecutionMode.ASYNC:
+                return LoopRunner(self.in_flight, record_run)
+            case ExecutionMode.THREAD:
+                return ThreadRunner(self.threads, self.in_flight, record_run)
+            case ExecutionMode.PROCESS:
+                return ChildRunner(self.children[handler.topic], self.in_flight, record_run)
+
+    def _limit(self, handler: Handler) -> int | None:
+        """How many messages or batches of a topic may be in flight at once; None = as many as the worker's."""
+        if handler.mode is ExecutionMode.THREAD:
+            return min(handler.concurrency or self.settings.threads, self.settings.threads)
+        return handler.concurrency
+
+    def _gatherers(self, handlers: dict[str, Handler]) -> dict[str, BatchGatherer]:
+        batched = [(each, options) for each in handlers.values() if (options := each.batch_options) is not None]
+        # If some batches wait to become full, claims count no run: it is counted when the batch starts.
+        is_counted = not any(options.wait_s for _, options in batched)
+        return {
+            each.topic: BatchGatherer(
+                each, options, self._limit(each) or 1, self.attempts, self._report_capacity, is_counted=is_counted
+            )
+            for each, options in batched
+        }
+
+    def _batch_capacity(self) -> Capacity:
+        slots = {topic: each.capacity for topic, each in self.gatherers.items() if each.capacity}
+        limit = min(sum(slots.values()), self.settings.claim_batch_size)
+        return Capacity(list(slots), list(slots.values()), limit, start=0 if self._any_batch_waits else None)
+
+    def _add_to_batches(self, claimed: list[Message]) -> list[Message]:
+        """Pass the messages of batch handlers on; return the others."""
+        singles: list[Message] = []
+        for topic, messages in groupby(claimed, TOPIC):
+            if topic in self.gatherers:
+                self.gatherers[topic].add(list(messages))
+            else:
+                singles += messages
+        return singles
+
+    def _stop_if_lost(self, run: Run) -> None:
+        """Stop a run whose messages are all lost; a batch goes on for the others. One that has completed its messages goes on, too."""
+        is_committed = run.call is not None and run.call.committed
+        if not is_committed and not any(map(self.in_flight.holds, run.messages)):
+            run.stop(StopReason.LOST)
+
+    def _report_capacity(self) -> None:
+        self.on_capacity()

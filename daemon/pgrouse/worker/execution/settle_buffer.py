@@ -1,0 +1,115 @@
+"""The settlements that are not written yet.
+
+There is no timer: what ends while one flush is under way is the next flush. A flush that fails is put back; meanwhile the heartbeat keeps
+extending the locks of these messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pgrouse import events
+from pgrouse.client.message import Message
+from pgrouse.client.settlement import SettleKind, Settlement
+from pgrouse.event_logger import log
+from pgrouse.process.wake_event import WakeEvents
+from pgrouse.worker.reporting.metrics_recorder import MetricsRecorder
+
+
+class SettleBuffer:
+    """Collects settlements for the claim loops, and logs those whose lock was lost.
+
+    Args:
+        wake_events: set when there is something to settle, and when everything is settled.
+        metrics: records what was settled.
+    """
+
+    def __init__(self, wake_events: WakeEvents, metrics: MetricsRecorder | None = None) -> None:
+        self.wake_events = wake_events
+        self.metrics = MetricsRecorder() if metrics is None else metrics
+        self.waiting: list[Settlement] = []
+        self.started: list[Message] = []
+        self._recording: set[tuple[int, int]] = set()
+        self.settling = 0
+        self.counts: dict[SettleKind, int] = dict.fromkeys(SettleKind, 0)
+        self.lost_count = 0
+
+    def add(self, settlements: Sequence[Settlement]) -> None:
+        """Add the settlements of attempts that ended at once; without any, the claim loops learn that slots are free."""
+        # A claim loop that was woken by the first takes all of them.
+        if not (self.waiting and settlements):
+            self.wake_events.set()
+        self.waiting += settlements
+
+    def start(self, message: Message) -> None:
+        """Add a message that had waited for a free slot and starts now: its run is counted with the next flush."""
+        self.started.append(message)
+        self.wake_events.set()
+
+    def take_started(self, settlements: list[Settlement]) -> list[Message]:
+        """Take the messages whose run is to be counted by the flush of these settlements; the caller reports `runs_recorded` or `runs_uncertain`.
+
+        A message that another flush is recording now is returned again if this flush settles it: this flush may arrive first.
+        """
+        taken, self.started = self.started, []
+        if self._recording:
+            taken += [each.message for each in settlements if _claim(each.message) in self._recording]
+        self._recording.update(map(_claim, taken))
+        return taken
+
+    def runs_recorded(self, started: list[Message]) -> None:
+        """The runs of these messages are counted."""
+        self._recording.difference_update(map(_claim, started))
+
+    def runs_uncertain(self, started: list[Message]) -> None:
+        """The runs of these messages may not be counted: they are sent again. Sending them twice counts once."""
+        self.runs_recorded(started)
+        self.started += started
+
+    def take(self) -> list[Settlement]:
+        """Take everything that waits; the caller reports with `done` or `put_back`."""
+        taken, self.waiting = self.waiting, []
+        self.settling += len(taken)
+        return taken
+
+    def done(self, taken: list[Settlement], lost: list[int]) -> None:
+        """The flush succeeded. The messages with these ids had lost their lock and were not changed."""
+        self.settling -= len(taken)
+        for kind, count in self.metrics.record_settled(taken, lost).items():
+            self.counts[kind] += count
+        if self.is_idle:
+            self.wake_events.set()
+        if lost:
+            self._log_lost(taken, set(lost))
+
+    def put_back(self, taken: list[Settlement]) -> None:
+        """The flush failed, or its outcome is unknown: it is tried again. Settling a message a second time changes nothing and does not count as lost."""
+        self.settling -= len(taken)
+        self.waiting = taken + self.waiting
+        self.wake_events.set()
+
+    @property
+    def settled_count(self) -> int:
+        """How many attempts have been settled so far."""
+        return sum(self.counts.values())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything is settled."""
+        return not self.waiting and not self.settling
+
+    def _log_lost(self, taken: list[Settlement], lost: set[int]) -> None:
+        for settlement in taken:
+            if settlement.message.id in lost:
+                self.lost_count += 1
+                log.warning(
+                    events.MESSAGE_LOCK_LOST,
+                    message_id=settlement.message.id,
+                    topic=settlement.message.topic,
+                    attempt=settlement.message.attempt,
+                    settled_as=settlement.kind.value,
+                )
+
+
+def _claim(message: Message) -> tuple[int, int]:
+    return message.id, message.claim_id

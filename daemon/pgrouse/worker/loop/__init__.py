@@ -1,0 +1,1 @@
+"""What a daemon does again and again: claim, listen, extend locks."""

@@ -1,0 +1,1 @@
+"""What the worker records and reports: log lines, metrics, hooks of observers."""
