@@ -124,6 +124,8 @@ def test(arguments: list[str]) -> NoReturn:
     changed = any(each.partition("=")[0] == "--changed" for each in arguments)
     rounds = [arguments] if arguments else ROUNDS
     pytest = [VENV / "bin" / "python", "-m", "tests.changed" if changed else "pytest"]
+    if not arguments:
+        compile_tests()
     codes = [subprocess.run([*pytest, *each], check=False, env=with_bytecode()).returncode for each in rounds]
     if not arguments:
         say(
@@ -133,6 +135,15 @@ def test(arguments: list[str]) -> NoReturn:
     if missing:
         say(f"tests were skipped that need Debian packages; to run them: sudo apt-get install {' '.join(missing)}")
     sys.exit(max(codes))
+
+
+def compile_tests() -> None:
+    """Let one process compile what the tests import: else each of the processes that run them does, at the same time."""
+    if (VENV / "pycache").joinpath(*ROOT.parts[1:], "tests").exists():
+        return
+    say("compiling what the tests import")
+    command = [VENV / "bin" / "python", "-m", "pytest", "--collect-only", "-q"]
+    subprocess.run(command, check=False, env=with_bytecode(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def check(arguments: list[str]) -> NoReturn:
