@@ -1,1 +1,1 @@
-"""What runs handlers: the daemon, its loops, the executor and the heartbeat."""
+"""Runs handlers: the daemon, its loops, the executor and the heartbeat."""

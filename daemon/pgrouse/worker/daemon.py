@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pgrouse.metrics.endpoint import MetricsEndpoint
 
 
-# A supervisor kills a daemon that has not ended by itself then.
+# A supervisor kills a daemon that has not ended within this time.
 KILL_AFTER_S = 5.0
 
 
@@ -45,7 +45,7 @@ def run(settings: config.Config) -> int:
     """
     if settings.worker.processes > 1 and not supervisor.is_supervised():
         loader.load(settings)
-        # Before any process is started, so that a key that cannot be read is reported once.
+        # Before any process starts, so that a key that cannot be read is reported once.
         encryption_of(settings)
         loader.log_suspicious_settings(settings)
         return supervisor.run(settings.worker.processes, longest_stop_s(settings) + KILL_AFTER_S)
@@ -57,7 +57,7 @@ def run(settings: config.Config) -> int:
         try:
             code = departure.run_until_done(runner, daemon.run(), daemon.on_handler_exit)
         except PgrouseError as failed:
-            # The loop, which took the signals, is closed, and the process may live on: for a thread of a lifespan, or for a change of a file.
+            # The loop, which handled the signals, is closed, and the process may live on: for a thread of a lifespan, or until a file changes.
             stop_signals.deliver_to(partial(stop_signals.end_at_once, code=failed.exit_code))
             raise
         departure.exit_soon(code, restart=daemon.shutdown.is_reload)
@@ -91,7 +91,7 @@ class Daemon(Service):
         """Run until asked to stop.
 
         Raises:
-            LifespanFailed: what handlers share cannot be opened, or failed meanwhile.
+            LifespanFailed: the lifespan of the handlers cannot be opened, or failed while the daemon ran.
         """
         self.shutdown.install()
         if supervisor.is_supervised():
@@ -100,7 +100,7 @@ class Daemon(Service):
         if self.endpoint is not None:
             self.endpoint.start()
         systemd.notify(READY=1, STATUS="waiting for the database")
-        # From here on, and not only while working: the database may be unreachable for longer than the watchdog's timeout.
+        # Start it here and not only while working: the database may be unreachable for longer than the watchdog's timeout.
         watchdog = asyncio.create_task(loop.run(Watchdog()), name=Watchdog.name)
         failure = await self._work_until_stopped()
         watchdog.cancel()
@@ -111,7 +111,7 @@ class Daemon(Service):
         if self.executor.has_unstoppable:
             departure.exit_now(code, restart=self.shutdown.is_reload)
         if failure is not None:
-            # The stop has ended in time. With --reload the process lives on.
+            # The worker stopped in time. With --reload the process lives on.
             for each in self._deadlines:
                 each.cancel()
             raise failure
@@ -175,7 +175,7 @@ class Daemon(Service):
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
 
     def _on_drain_requested(self) -> None:
-        """Stop gracefully, as requested through the database. Under a supervisor all processes stop, or it would restart this one."""
+        """Stop gracefully, as requested through the database. Under a supervisor all processes stop; otherwise the supervisor would restart this one."""
         if supervisor.is_supervised():
             supervisor.link().request_drain()
         else:
@@ -188,7 +188,7 @@ class Daemon(Service):
             sys.executable, *self.settings.command, "config", "check", stdout=DEVNULL, stderr=PIPE, env=environ
         )
         _, stderr = await check.communicate()
-        # Policies and schedules that are not in force yet are no error of the configuration.
+        # Policies and schedules that are not applied yet are not an error of the configuration.
         is_valid = check.returncode in (ExitCode.OK, ExitCode.FOUND_A_PROBLEM)
         if not is_valid:
             log.warning(events.DAEMON_RELOAD_FAILED, reason=stderr.decode(errors="replace").strip())
@@ -214,6 +214,6 @@ def _endpoint(daemon: Daemon) -> MetricsEndpoint | None:
             raise
         raise ConfigError("metrics.listen needs prometheus_client: pip install 'pgrouse[metrics]'") from error
     host, _, port = listen.rpartition(":")
-    # Each of several processes has an endpoint of its own, on consecutive ports.
+    # With several processes each has its own endpoint, on consecutive ports.
     place = host.strip("[]"), int(port) + (supervisor.process_number() if int(port) else 0)
     return endpoint.MetricsEndpoint(place, lambda: create_registry(daemon), daemon.health)

@@ -18,7 +18,7 @@ from pgrouse.worker.loop.listener import Listener, ListenerMode
 
 # After this many missed registry updates the database counts as unreachable.
 MAX_MISSED_UPDATES = 3
-# The poll interval has a jitter of a fifth, and the claim after it may wait for a lock.
+# The poll interval has a jitter of a fifth, and the claim after the poll may wait for a lock.
 POLL_JITTER = 1.2
 
 

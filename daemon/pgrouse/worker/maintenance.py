@@ -1,7 +1,7 @@
-"""Runs the maintenance in SQL every few seconds, as pg_cron does every minute; the first one does the work.
+"""Runs the SQL maintenance every few seconds, as pg_cron does every minute; whichever runs first does the work.
 
-Between two ticks this loop fires the schedules, each at its time. It also refreshes the daemon's cache of payload schemas: when a notification
-says that a topic was changed, and about once per second otherwise.
+Between two ticks this loop fires each schedule at its time. It also refreshes the daemon's cache of payload schemas: when a notification says
+that a topic was changed, and otherwise about once per second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pgrouse.worker.execution.schema_cache import SchemaCache
 TICK_TIMEOUT_S = 60
 # While messages are claimed, the marks from which claims read are moved about once a second.
 LOW_WATER_S = 1.0
-# What is due and was not fired is locked by another session at this moment: how soon to try again.
+# How soon to try again if a schedule is due and was not fired, because another session holds its lock.
 FIRE_RETRY_S = 0.02
 
 
@@ -78,7 +78,7 @@ class MaintenanceLoop:
         return 0
 
     async def _fire_schedules(self, conn: psycopg.AsyncConnection) -> float:
-        """Publish what is due by the schedules; return in how many seconds to do it again."""
+        """Publish the messages of due schedules; return in how many seconds to do it again."""
         await run_async(conn, fire_schedules())
         due_in = await run_async(conn, next_schedule_due())
         return self.tick_s if due_in is None else max(FIRE_RETRY_S, min(due_in.total_seconds(), self.tick_s))

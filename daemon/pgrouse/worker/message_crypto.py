@@ -70,7 +70,7 @@ class MessageCrypto:
         return opened, unreadable
 
     def encrypt_all(self, settlements: list[Settlement]) -> list[Settlement]:
-        """Return the ends of attempts as they may be stored and logged: what the handler made of encrypted data is encrypted."""
+        """Return the ends of attempts as they may be stored and logged: encrypt what the handler made of encrypted data."""
         return [self._encrypt_settlement(each) for each in settlements]
 
     def _encrypt_settlement(self, ended: Settlement) -> Settlement:
@@ -89,7 +89,7 @@ class MessageCrypto:
         )
 
     def describe_error(self, message: Message, error: BaseException) -> str:
-        """Return what may be logged of an exception that has no effect any more."""
+        """Return a text that may be logged about an exception that has no effect any more."""
         if self.settings.error_detail == "text" or not self._is_secret(message):
             return describe(error)
         # Without its traceback, which quotes source lines and causes.
@@ -100,10 +100,10 @@ class MessageCrypto:
         return self._encrypt(message, text, ContentKind.OUTPUT) if self._is_secret(message) else text
 
     def decrypt_output(self, message: Message, text: str, topic: str | None = None) -> str:
-        """Decrypt the stored result of a step, or of a predecessor; a result that is not encrypted is returned unchanged.
+        """Decrypt the stored result of a step, or of a predecessor. A result that is not encrypted is returned unchanged.
 
         Raises:
-            Defer: its key is not known here. That is not the handler's fault, and the message waits.
+            Defer: its key is not known here. That is not the handler's fault, so the message waits.
             DecryptionFailed: it cannot be read here.
         """
         try:
@@ -119,7 +119,7 @@ class MessageCrypto:
         payload, plain = self.cipher.decrypt_payload(message.topic, body)
         if self.settings.unencrypted == "reject" and _is_unencrypted_state(message.state):
             raise DecryptionFailed('its checkpoint is not encrypted (crypto.unencrypted = "reject")')
-        # From here on only the header says that it was encrypted, and its publisher may not have set it.
+        # Without this only the header would say that it was encrypted, and the publisher may not have set the header.
         headers = message.headers if _is_marked(message) else mark_headers(message.headers, self.cipher.current)
         return self._with_plain_state(message._replace(payload=payload, body=plain, headers=headers))
 
@@ -183,10 +183,10 @@ def _is_unencrypted_state(state: str | None) -> bool:
 
 
 def _is_marked(message: Message) -> bool:
-    # The cheap test first: few headers need to be parsed.
+    # Try the cheap test first: few headers need to be parsed.
     if message.headers is None or f'"{ENCRYPTED_BY}"' not in message.headers:
         return False
     try:
         return ENCRYPTED_BY in from_json(message.headers)
-    except ValueError:  # nested deeper than it reads
+    except ValueError:  # nested too deeply for the parser
         return True

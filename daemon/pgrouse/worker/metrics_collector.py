@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DaemonCollector(Collector):
-    """Reads the recorder and the parts of a daemon. On any thread: what it reads are numbers that only grow, and sizes."""
+    """Reads the recorder and the parts of a daemon. Works on any thread: it reads only counters and sizes."""
 
     def __init__(self, daemon: Daemon) -> None:
         self.daemon = daemon

@@ -1,4 +1,4 @@
-"""How a daemon's process ends, even if handlers left threads behind that never end, or called sys.exit."""
+"""Ends a daemon's process, even if handlers left behind threads that never end, or called sys.exit."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _wait_for(task: asyncio.Task[ExitCode]) -> ExitCode:
 
 
 def exit_after(seconds: float, end: Callable[[], None]) -> threading.Timer:
-    """Call the function that ends the process, if it still lives after this time, whatever its event loop waits for; return what can be cancelled."""
+    """Call the function that ends the process if the process still lives after this time, whatever its event loop waits for; return a timer to cancel."""
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
@@ -66,7 +66,7 @@ def exit_soon(code: int, *, restart: bool) -> None:
 def exit_now(code: int, *, restart: bool) -> None:
     """End the process although handlers that cannot be stopped still run. Their messages have been released."""
     for stream in (sys.stdout, sys.stderr):
-        # It is missing or full, its reader or its terminal is gone, or a handler has closed it.
+        # The stream is missing or full, its reader or its terminal is gone, or a handler has closed it.
         with suppress(AttributeError, OSError, ValueError):
             stream.flush()
     if restart:
@@ -75,6 +75,6 @@ def exit_now(code: int, *, restart: bool) -> None:
 
 
 def reexec() -> NoReturn:
-    """Replace this process by a new daemon: the same command line, with the code and configuration of now."""
+    """Replace this process by a new daemon: the same command line, with the current code and configuration."""
     stop_signals.prepare_exec()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command line

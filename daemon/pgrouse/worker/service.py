@@ -1,6 +1,6 @@
 """The work of a worker: builds its parts, runs the loops in one TaskGroup, and stops them in order.
 
-A daemon (daemon.py) runs it in a process of its own, Worker (worker.py) in the process of an application: nothing here may change the process.
+A daemon (daemon.py) runs it in its own process, Worker (worker.py) in the process of an application: this module must not change the process.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
 CANCEL_S = 2.0
 LAST_SETTLE_S = 4.0
 LONGEST_SETTLE_S = 10.0
-# What a stop may take beyond the shutdown timeout, all steps together: a server that does not answer may use up several of their limits.
+# How long a stop may take in addition to the shutdown timeout, all steps together: a server that does not answer may use up several of their limits.
 STOP_MARGIN_S = 10.0
-# The heartbeat ends after the handlers, and leaves the rest of the margin to what ends after it.
+# The heartbeat ends after the handlers, and leaves the rest of the margin to the later steps.
 HEARTBEAT_END_S = 5.0
 AFTER_HEARTBEAT_S = 2.0
 
@@ -77,7 +77,7 @@ class Service:
 
     Attributes:
         shutdown: ends it.
-        shutdown_timeout_s: how long running handlers have to end then.
+        shutdown_timeout_s: how long running handlers have to end after that.
         has_started: set when all loops run.
     """
 
@@ -127,7 +127,7 @@ class Service:
         """Run until asked to stop.
 
         Raises:
-            LifespanFailed: what handlers share cannot be opened, or failed meanwhile.
+            LifespanFailed: the lifespan of the handlers cannot be opened, or failed while the worker ran.
         """
         async with self.runtime:
             if not await self._start_lifespan():
@@ -140,7 +140,7 @@ class Service:
             raise self._lifespan_error
 
     async def end(self) -> None:
-        """Export what was measured last, and say that the worker has stopped."""
+        """Export the last measurements, and report that the worker has stopped."""
         await call_in_new_thread(self.observer.shutdown)
         log.info(events.DAEMON_STOPPED, worker=self.name, **self._counts())
 
@@ -200,7 +200,7 @@ class Service:
             await self.executor.close()
         finally:
             self.heartbeat.stop_soon()
-        # Without a stop there is a crash, or a cancellation, and no time is used up.
+        # Without a stop, the worker crashed or was cancelled, and has used no time of the shutdown.
         stop_by = self._stop_by or time.monotonic()
         left_s = max(0.0, stop_by + STOP_MARGIN_S - AFTER_HEARTBEAT_S - time.monotonic())
         await call_in_new_thread(partial(self.heartbeat.stop, min(HEARTBEAT_END_S, left_s)))
@@ -251,7 +251,7 @@ class Service:
         return CANCEL_S if self.shutdown.is_immediate else max(CANCEL_S, self._stop_by - time.monotonic())
 
     def _on_lifespan_failed(self, error: BaseException) -> None:
-        """It has ended while handlers use it: stop."""
+        """Stop: the lifespan has ended while handlers use it."""
         log.critical(events.LIFESPAN_FAILED, lifespan=self.settings.handlers.lifespan, exc_info=error)
         self._lifespan_error = LifespanFailed(f"handlers.lifespan: {self.settings.handlers.lifespan} failed: {error}")
         self._lifespan_error.__cause__ = error
@@ -259,7 +259,7 @@ class Service:
             self.shutdown.request()
 
     def _on_lifespan_stuck(self) -> None:
-        """The start of the lifespan blocks the event loop: no signal and no time limit can stop it. Called in another thread."""
+        """The start of the lifespan blocks the event loop, so no signal and no time limit can stop it. Called in another thread."""
         fix = "do not block in an async lifespan: decorate it with @contextmanager instead"
         log.critical(events.LIFESPAN_TIMED_OUT, lifespan=self.settings.handlers.lifespan, fix=fix)
 
@@ -273,19 +273,19 @@ class Service:
         """A loop has failed: a bug, or a handler cancels all tasks. Messages in flight are claimed again when their locks expire."""
 
     def _on_draining(self) -> None:
-        """The stop begins."""
+        """Run at the start of the stop."""
 
     def _before_last_settles(self) -> None:
-        """All handlers have ended, or were cancelled."""
+        """Run when all handlers have ended, or were cancelled."""
 
     def _on_requests(self, requests: WorkerRequests) -> None:
-        """Do what operators ask for through the database."""
+        """Do what operators requested through the database."""
         concurrency = requests.concurrency or self.settings.worker.concurrency
         if concurrency != self.executor.concurrency:
             log.info(events.WORKER_SCALED, worker=self.name, concurrency=concurrency)
             self.executor.scale(concurrency)
         if requests.drain and not self._is_drain_requested:
-            # It is asked once: a second request would stop it at once.
+            # Request it only once: a second request would stop the worker at once.
             self._is_drain_requested = True
             self._on_drain_requested()
 
@@ -341,7 +341,7 @@ class Service:
     async def _wait_until(
         self, condition: Callable[[], bool], seconds: float, *, stop_on_second_signal: bool = True
     ) -> bool:
-        """Wait until the condition holds, at most this long, and (if `stop_on_second_signal`) not after a second signal; return whether it holds."""
+        """Wait at most this long until the condition holds; with `stop_on_second_signal` only until a second signal. Return whether it holds."""
         changed = self.wake_events.new()
         give_up_at = time.monotonic() + seconds
         while not condition():
@@ -394,7 +394,7 @@ class Service:
 
     def _on_notification(self) -> None:
         self.planner.on_notification()
-        # The others claim only while there is a backlog.
+        # The other loops claim only while there is a backlog.
         self.claim_loops[0].wake_event.set()
 
     def _check_locks(self) -> None:
@@ -466,7 +466,7 @@ def _alert_loops(db: Database, settings: config.Config, holder: str) -> list[loo
 
 
 def encryption_of(settings: config.Config) -> Encryption:
-    """Return what encrypts and decrypts.
+    """Return the object that encrypts and decrypts.
 
     Raises:
         ConfigError: a key cannot be read.

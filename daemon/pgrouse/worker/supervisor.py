@@ -34,7 +34,7 @@ def is_supervised() -> bool:
 
 
 def process_number() -> int:
-    """Return the number of this process, starting at 0; 0 without a supervisor, too."""
+    """Return the number of this process, starting at 0; also 0 without a supervisor."""
     return int(os.environ.get(PROCESS_NUMBER_VARIABLE, "0"))
 
 
@@ -53,13 +53,13 @@ class Supervisor:
     """Keeps `count` daemons running.
 
     Args:
-        stop_s: how long they may take to stop; then they are killed: a handler may block an event loop without end.
+        stop_s: how long they may take to stop; then they are killed, because a handler may block an event loop without end.
     """
 
     def __init__(self, count: int, stop_s: float) -> None:
         self.count, self._stop_s = count, stop_s
         self._running: set[asyncio.subprocess.Process] = set()
-        # The sockets to the daemons, from before their start to their end.
+        # The sockets to the daemons. They exist from before a daemon's start until its end.
         self.links: dict[int, socket.socket] = {}
         self.stopping = asyncio.Event()
         self.codes: list[int] = []
@@ -94,7 +94,7 @@ class Supervisor:
 
     async def _run_one(self, number: int) -> int:
         ours, theirs = socket.socketpair()
-        # Before it is started: an order that is sent now waits for it.
+        # Before the start: an order that is sent now waits for the daemon.
         self.links[number] = ours
         asyncio.get_running_loop().add_reader(ours, self._on_request, ours)
         try:
@@ -110,7 +110,7 @@ class Supervisor:
             ours.close()
 
     async def _start(self, number: int, link: socket.socket) -> asyncio.subprocess.Process:
-        """Start a daemon whose signals are blocked until it takes them: at its very start, one would end it."""
+        """Start a daemon whose signals are blocked until it handles them: a signal at its very start would end it."""
         environ = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
         async with self._spawning:
             with stop_signals.blocked():
@@ -160,7 +160,7 @@ class Supervisor:
         for child in self._running:
             with suppress(ProcessLookupError):  # it has just ended
                 child.kill()
-        # After that: the reader of the log may not read any more.
+        # Log after the kill: the reader of the log may no longer read.
         for child in self._running:
             log.error(events.SHUTDOWN_ABANDONED, pid=child.pid, fix="do not block in an async handler")
 

@@ -1,7 +1,7 @@
-"""The socket between a supervised daemon and its supervisor: what the supervisor orders, and that it is gone.
+"""The socket between a supervised daemon and its supervisor: it carries the supervisor's orders, and shows when the supervisor is gone.
 
-Orders are no signals: a signal to a group of processes reaches the daemon and its supervisor, and what the supervisor passes on must not
-count as a second signal. An order is not lost either, at whatever moment of the daemon's start or restart it comes.
+Orders are not signals: a signal to a process group reaches the daemon and its supervisor, and a signal that the supervisor passes on must
+not count as a second one. Also, an order is never lost, whenever it comes during the daemon's start or restart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pgrouse.process.stop_signals import end_before_start
 
 # The variable with the descriptor of the daemon's end. It is kept over an exec: a reload replaces the program and keeps the socket.
 SOCKET_VARIABLE = "PGROUSE_SUPERVISOR"
-# The order to stop that is not of a signal, and the request for it.
+# The order to stop without a signal, and the request for it.
 DRAIN = b"\0"
 
 OnOrder = Callable[[signal.Signals, Requester], None]
@@ -60,11 +60,11 @@ class SupervisorLink:
         return cls(None)
 
     def watch_start(self) -> None:
-        """Until `follow`, let an order to stop end this process, whatever module of handlers it is importing."""
+        """Let an order to stop end this process until `follow` is called, even while it imports a module of handlers."""
         threading.Thread(target=self._watch, name="supervisor", daemon=True).start()
 
     def follow(self, on_order: OnOrder) -> None:
-        """Call this on the event loop that runs for each order, and once with SIGTERM when the supervisor is gone."""
+        """Call this for each order on the event loop that runs, and once with SIGTERM when the supervisor is gone."""
         with self._lock:
             self._has_begun = True
         if self._link is None:
@@ -87,7 +87,7 @@ class SupervisorLink:
 
     def _watch(self) -> None:
         while self._link is not None:
-            # Not by a read that waits: the event loop may make the socket one that does not.
+            # Do not use a blocking read: the event loop may have made the socket non-blocking.
             select.select([self._link], [], [])
             with self._lock:
                 if self._has_begun:

@@ -46,7 +46,7 @@ class Telemetry:
         self.worker, self.shutdown = worker, shutdown
 
     def attempt(self, messages: Sequence[Message], *, is_batch: bool) -> ProcessSpan:
-        """Begin the span of a handler that works these messages, all of one topic."""
+        """Begin the span of a handler that processes these messages, all of one topic."""
         return ProcessSpan(self.worker, messages, is_batch=is_batch)
 
     def turn(
@@ -57,7 +57,7 @@ class Telemetry:
 
 
 class ClaimAndSettleSpans:
-    """The spans `settle` and `receive` of one turn: of what it settles, and of a claim that returned messages, or failed.
+    """The spans `settle` and `receive` of one turn: of the messages that it settles, and of a claim that returned messages or failed.
 
     Args:
         settled: the messages that the turn settles.
@@ -118,8 +118,8 @@ class ClaimAndSettleSpans:
 class ProcessSpan:
     """The span `process` of one attempt, or of a batch; the current one until it ends.
 
-    It is linked to the spans that sent the messages, not their child. So say the conventions, since a message may be processed hours after
-    it was sent, several times, and in a batch with others.
+    It is linked to the spans that sent the messages, and is not their child. The conventions require this, since a message may be processed hours
+    after it was sent, several times, and in a batch with others.
     """
 
     def __init__(self, worker: str, messages: Sequence[Message], *, is_batch: bool) -> None:
@@ -168,7 +168,7 @@ class ProcessSpan:
 
 
 def _attributes(operation: MessagingOperation, topics: Sequence[str] | set[str]) -> dict[str, str]:
-    """Return the attributes that spans and metrics have in common. The topic only if all messages are of one."""
+    """Return the attributes that spans and metrics have in common. They name the topic only if all messages have the same."""
     about = {
         names.MESSAGING_SYSTEM: names.SYSTEM,
         names.OPERATION_NAME: operation.value,
@@ -201,6 +201,6 @@ def _sender_context(message: Message) -> trace.SpanContext | None:
         return None
     # The headers come from the publisher and may hold anything.
     texts = {name: headers[name] for name in (TRACEPARENT, TRACESTATE) if isinstance(headers.get(name), str)}
-    # In an empty context: the current span would be taken for the sender if the headers are invalid.
+    # Use an empty context: if the headers are invalid, the current span would be taken for the sender.
     found = trace.get_current_span(propagation.W3C.extract(texts, context.Context())).get_span_context()
     return found if found.is_valid else None

@@ -1,4 +1,4 @@
-"""A worker inside of an application: in the lifespan of a web application, in a notebook, in a test, in a script.
+"""A worker inside an application: in the lifespan of a web application, in a notebook, in a test, in a script.
 
 It leaves the process as it is: no signal handlers, no event loop policy, no configuration of logging, no port, and it never ends the process.
 """
@@ -46,13 +46,13 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class Worker:
-    """Works messages in this process: `async with Worker("pgrouse.toml"):`, `with Worker(...):`, or `await Worker(...).run()`.
+    """Processes messages in this process: `async with Worker("pgrouse.toml"):`, `with Worker(...):`, or `await Worker(...).run()`.
 
-    `async with` and `run` work on the event loop that runs; `with` starts a thread with a loop of its own. Several may run at once. Of the
-    configuration `[log]`, `[metrics]`, `[web]` and `worker.processes` do not count.
+    `async with` and `run` use the event loop that runs; `with` starts a thread with its own loop. Several workers may run at once. The
+    configuration `[log]`, `[metrics]`, `[web]` and `worker.processes` has no effect.
 
     Args:
-        source: a configuration file, or a connection string: then no file is read. Unless given, the file that `pgrouse run` would read.
+        source: a configuration file, or a connection string (then no file is read). By default, the file that `pgrouse run` would read.
         dsn: a connection string, instead of the file's.
         modules: modules with `@topic` functions, instead of `handlers.modules`.
         handlers: functions by topic, in addition to those of the configuration.
@@ -86,7 +86,7 @@ class Worker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it works messages: it was started, and has neither been stopped nor failed."""
+        """Whether it processes messages: it was started, and has neither stopped nor failed."""
         return self._task is not None and not self._task.done()
 
     def status(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Worker:
         return self._service.status() if self._service and self.is_running else {}
 
     async def start(self) -> None:
-        """Start it on the event loop that runs; return when it works.
+        """Start it on the event loop that runs; return when it processes messages.
 
         Raises:
             ConfigError: the configuration or a handler cannot be used.
@@ -119,21 +119,21 @@ class Worker:
             await self._task
 
     async def stop(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - running handlers get this time
-        """Stop it: let running handlers end, settle, and return what has not begun. If it is cancelled it stops at once.
+        """Stop it: let running handlers end, settle, and release the messages that have not begun. If this is cancelled it stops at once.
 
-        Async handlers that run longer are cancelled; a sync one cannot be stopped: its message is given back, and its thread ends by itself.
+        Async handlers that run longer are cancelled. A sync handler cannot be stopped: its message is released, and its thread ends by itself.
 
         Args:
             timeout: how long running handlers have, in seconds; `worker.shutdown_timeout` unless given.
 
         Raises:
-            BaseException: what has ended it before.
+            BaseException: the error that ended it before.
         """
         if self._service is None or self._task is None:
             return
         if timeout is not None:
             self._service.shutdown_timeout_s = timeout
-            # Someone else may have asked it to stop before, with more time.
+            # Another caller may have asked it to stop before, with more time.
             asyncio.get_running_loop().call_later(timeout, self._service.shutdown.hasten)
         self._service.shutdown.request()
         await self.wait()
@@ -148,7 +148,7 @@ class Worker:
             await asyncio.shield(self._task)
 
     async def run(self) -> None:
-        """Start it, and return when it has stopped. If this is cancelled, running handlers are cancelled and their messages given back.
+        """Start it, and return when it has stopped. If this is cancelled, running handlers are cancelled and their messages are released.
 
         Raises:
             ConfigError, DatabaseUnreachable, SchemaMismatch: as `start`.
@@ -195,7 +195,7 @@ class Worker:
             thread.stop(service.shutdown.request, service.shutdown_timeout_s)
 
     def _settings(self) -> config.Config:
-        """Read the configuration; here and not when the object is made, because modules of handlers may import the one that makes it."""
+        """Read the configuration. This is not done when the object is created, because handler modules may import the module that creates it."""
         if isinstance(self._source, config.Config):
             return with_declared(self._source)
         overrides: dict[str, dict[str, Any]] = {"worker": dict(self._options)}

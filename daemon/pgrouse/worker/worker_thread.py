@@ -1,4 +1,4 @@
-"""A thread with an event loop of its own, on which a worker runs beside code that blocks."""
+"""A thread with its own event loop, on which a worker runs while the application's code blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 from pgrouse.process.event_loop import new_event_loop
 from pgrouse.worker.service import CANCEL_S, LAST_SETTLE_S
 
-# After the handlers: the last settles, the last report, and closing the connections.
+# The time after the handlers: the last settles, the last report, and closing the connections.
 END_S = CANCEL_S + LAST_SETTLE_S + 15.0
 
 
@@ -19,7 +19,7 @@ class WorkerThread:
     """The thread of one worker.
 
     Args:
-        start_worker: starts the worker; returns when it works.
+        start_worker: starts the worker; returns when it processes messages.
         wait: returns when the worker has stopped.
     """
 
@@ -31,7 +31,7 @@ class WorkerThread:
         self._thread = threading.Thread(target=self._run, name="pgrouse worker", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; return when the worker works, or raise why it does not."""
+        """Start the thread; return when the worker processes messages, or raise the reason why it cannot."""
         self._thread.start()
         self._started.result()
 
@@ -40,7 +40,7 @@ class WorkerThread:
 
         Raises:
             TimeoutError: it has not stopped in time; the thread is left.
-            BaseException: what has ended the worker.
+            BaseException: the error that ended the worker.
         """
         with suppress(RuntimeError):  # it has ended by itself
             self._started.result().call_soon_threadsafe(request)

@@ -1,7 +1,7 @@
 """One child process, and the thread that starts it, passes it one call after the other, and ends it.
 
 The thread lives as long as the process: the kernel kills a process whose parent thread has ended (PR_SET_PDEATHSIG). It waits at the same time for
-an answer, for the end of the process, and for an order to end it: each call ends, and it is known whether the process had started it.
+an answer, for the end of the process, and for an order to end it. So each call ends, and the thread knows whether the process had started it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Child:
         initialize: called there first; can be imported there.
 
     Attributes:
-        calls: how many it was given.
-        ended_by: why it makes none any more; None = it does.
+        calls: how many calls it was given.
+        ended_by: why it takes no more calls; None = it takes calls.
     """
 
     def __init__(self, initialize: Callable[[], object]) -> None:
@@ -58,15 +58,15 @@ class Child:
         self._thread.start()
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], limit_s: float | None) -> Future[Any]:
-        """Give the process a call, when the one before has ended; return its result to come.
+        """Give the process a call, once the previous one has ended; return a future for its result.
 
-        It raises:
+        The future raises:
             TimeoutError: the call took longer than limit_s; the process has been killed.
             ChildDied: the process ended; ChildGone if that was before the call was sent.
             RuntimeError: the call raised an exception, or its result cannot be pickled.
 
         Raises:
-            Exception: why the process ended before.
+            Exception: the reason why the process has ended already.
         """
         given = ChildCall(function, args, limit_s)
         with self._lock:
@@ -82,7 +82,7 @@ class Child:
         with self._lock:
             if self.ended_by is None:
                 self.ended_by = ChildGone(STOPPED)
-                # Not the end of the pipe: a copy of the daemon that a handler forked would hold it open.
+                # An order, and not the closing of the pipe: a copy of the daemon that a handler forked would hold the pipe open.
                 self._order.send_bytes(STOP)
 
     def join(self, timeout_s: float) -> None:
@@ -102,24 +102,24 @@ class Child:
             self._link.start()
             self._make_calls()
         except Exception as raised:  # noqa: BLE001 - also a machine without memory, or a call that cannot be pickled
-            error = raised.with_traceback(None)  # which has this frame, and so the call
+            error = raised.with_traceback(None)  # the traceback holds this frame, and so the call
         try:
             self._link.end()
         finally:
             self._end(error)
 
     def _make_calls(self) -> None:
-        """Make calls until the process ends or is to end.
+        """Make calls until the process ends or is asked to end.
 
         Raises:
             ChildDied, TimeoutError: as the result of a call does.
         """
-        # The first call comes with the process, which is not ready yet.
+        # The first call starts the process, which is not ready yet.
         order = self._orders.recv_bytes()
         self._link.wait_until_ready()
         while order == CALL and (call := self._given) and call.result.set_running_or_notify_cancel():
             answer = self._link.answer(pickle.dumps((call.function, call.args)), call.limit_s)
-            # As soon as its caller has the result there may be another one.
+            # The caller may send another call as soon as it has the result.
             self._given = None
             _resolve(call.result, answer)
             order = self._link.wait_for_order()

@@ -1,7 +1,7 @@
-"""The lifespan of a child process: each child opens its own, on an event loop that its async handlers use, too.
+"""The lifespan of a child process: each child opens its own, on an event loop that its async handlers also use.
 
-The loop runs only while a handler does. The lifespan ends when the child is replaced or the daemon stops; a child that is killed, because of a
-timeout or a lost message, does not end it.
+The loop runs only while a handler does. The lifespan ends when the child is replaced or the daemon stops. If a child is killed, because of a
+timeout or a lost message, its lifespan does not end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ChildLifespan:
     """The lifespan and the event loop of this process.
 
     Args:
-        name: as errors call it.
+        name: the name that errors use.
         function: returns the context manager.
         timeout_s: how long its start may take.
     """
@@ -44,15 +44,15 @@ class ChildLifespan:
         signal.signal(END, self._on_end)
 
     def try_start(self) -> None:
-        """Start it before the first message. If that fails it is tried again with a message, whose attempt fails then."""
+        """Start it before the first message. If that fails, the next message tries again, and its attempt fails if that fails too."""
         with suppress(LifespanFailed):
             self.start()
 
     def start(self) -> Any:
-        """Return the resources; opened first if they are not.
+        """Return the resources; open them first if they are not open.
 
         Raises:
-            LifespanFailed: why not.
+            LifespanFailed: they cannot be opened.
         """
         if self._lifespan is None:
             lifespan = Lifespan(self._name, self._function, self._on_failure, _exit)
@@ -66,7 +66,7 @@ class ChildLifespan:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """While this block runs the process can be killed at any time: a handler works."""
+        """Allow the process to be killed at any time while this block runs: a handler runs."""
         self._is_busy = True
         try:
             yield
@@ -78,7 +78,7 @@ class ChildLifespan:
         self._lifespan = None
 
     def _on_end(self, *_: object) -> None:
-        """This process is to end: end at once if a handler runs, which is to be killed. It may be ending already, for the same reason."""
+        """End this process. End at once if a handler runs, because the handler is to be killed. The process may be ending already, for the same reason."""
         if self._is_ending:
             return
         if not self._is_busy:

@@ -1,4 +1,4 @@
-"""The process of a child and the pipe to it, as its thread in the daemon uses them: every wait ends with the process, or when that is to end."""
+"""The process of a child and the pipe to it, as its thread in the daemon uses them. Each wait ends when the process ends or is asked to end."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pgrouse.worker.child.child_server import END, ChildAnswer, serve
 
 NAME = "pgrouse-child"
 CONTEXT = multiprocessing.get_context("spawn")
-# A process that does not end when it is asked to is killed after this.
+# A process that does not end within this time after it is asked to is killed.
 TERMINATE_S = 3.0
 POLL_S = 0.02
-# How long a process may take to import its handler, and to start a call when it does nothing else.
+# How long a process may take to import its handler, and to start a call while it is idle.
 START_S = 600.0
 TAKE_S = 60.0
 # The most that one call of poll() can wait is 24 days.
@@ -45,7 +45,7 @@ class ChildDied(Exception):
 
 
 class ChildGone(ChildDied):
-    """A process ended before it was sent the call: another one can make it."""
+    """A process ended before the call was sent: another process can make the call."""
 
 
 class ChildLink:
@@ -53,7 +53,7 @@ class ChildLink:
 
     Args:
         initialize: called there first; can be imported there.
-        orders: readable when the process gets a call, and when it is to end.
+        orders: readable when the process gets a call, and when it must end.
     """
 
     def __init__(self, initialize: Callable[[], object], orders: Connection) -> None:
@@ -65,8 +65,8 @@ class ChildLink:
     def start(self) -> None:
         """Start the process. The kernel kills it if the thread that calls this ends first.
 
-        Its signals are blocked until it ignores them. The tracker that multiprocessing starts beside it ignores SIGTERM and SIGINT, and SIGHUP
-        stays blocked there; to start it unblocks the others here.
+        The process's signals are blocked until it ignores them. multiprocessing also starts a tracker process, which ignores SIGTERM and SIGINT, and
+        SIGHUP stays blocked there. Starting that tracker unblocks the other two signals here.
         """
         with stop_signals.blocked():
             resource_tracker.ensure_running()
@@ -90,7 +90,7 @@ class ChildLink:
             raise ChildDied(f"the handler's process could not start:\n{problem}")
 
     def wait_for_order(self) -> bytes:
-        """Wait for the next order, while the process has nothing to do, and return it.
+        """Wait for the next order, while the process is idle, and return it.
 
         Raises:
             ChildGone: the process has ended.
@@ -101,7 +101,7 @@ class ChildLink:
         return self._orders.recv_bytes()
 
     def answer(self, contents: bytes, limit_s: float | None) -> ChildAnswer:
-        """Let the process make a call and return its answer.
+        """Send a call to the process and return its answer.
 
         Args:
             contents: the call, pickled.
@@ -109,7 +109,7 @@ class ChildLink:
 
         Raises:
             TimeoutError: it takes longer.
-            ChildDied: the process has ended, or is to end.
+            ChildDied: the process has ended, or must end.
         """
         has_started = False
         try:
@@ -126,11 +126,11 @@ class ChildLink:
         raise TimeoutError(f"the handler took longer than {limit_s} s")
 
     def _wait(self, timeout_s: float | None) -> bool:
-        """Wait for what the process sends; return False if the time is over before.
+        """Wait for data from the process; return False if the time is over first.
 
         Raises:
             EOFError: it has ended.
-            ChildDied: it is to end.
+            ChildDied: the process must end.
         """
         once_s = None if timeout_s is None else min(timeout_s, MAX_WAIT_S)
         ready = wait([self._pipe, self._process.sentinel, self._orders], once_s)
@@ -150,7 +150,7 @@ class ChildLink:
         return ChildDied(f"the handler's process died with exit code {code}", code)
 
     def _exit_code(self) -> int | None:
-        """Wait for the exit code; None if the process does not end. What a handler left behind may hold the sentinel, which then tells nothing."""
+        """Wait for the exit code; return None if the process does not end. A process that a handler left behind may hold the sentinel, which then tells nothing."""
         until = time.monotonic() + TERMINATE_S
         while (code := self._process.exitcode) is None and time.monotonic() < until:
             time.sleep(POLL_S)
@@ -163,7 +163,7 @@ class ChildLink:
                 self._process.kill()
 
     def end(self) -> None:
-        """End the process, and kill it if it does not obey; close the pipe."""
+        """End the process, kill it if it does not end, and close the pipe."""
         if (pid := self._process.pid) is not None:
             if self._process.exitcode is None:
                 with suppress(ProcessLookupError):
@@ -171,14 +171,14 @@ class ChildLink:
             self._exit_code()
             self._process.kill()
             self._process.join()
-            # Another thread that starts a process may be just reading the exit code of this one, which then seems to run.
+            # Another thread that starts a process may be reading the exit code of this one now; then this process seems to run.
             with suppress(ValueError):
                 self._process.close()
         self._pipe.close()
 
 
 def _limit_stalls(pipe: Connection) -> None:
-    """Let no read or write of a large message wait for longer than TAKE_S for a process that is stopped."""
+    """Limit each read or write of a large message to TAKE_S, in case the process is stopped."""
     with socket.socket(fileno=os.dup(pipe.fileno())) as same:
         for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
             same.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", int(TAKE_S), int(TAKE_S % 1 * 1e6)))

@@ -1,4 +1,4 @@
-"""The child processes of a topic: as many as there are calls at the same time. A call that does not return ends its process, and only that."""
+"""The child processes of a topic: as many as there are concurrent calls. A call that does not return ends only its own process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 from pgrouse.worker.child.child import Child
 from pgrouse.worker.child.child_link import STOPPED, TERMINATE_S, ChildDied, ChildGone
 
-# Then a process is replaced, which bounds what a handler can leak.
+# After this many calls a process is replaced, which bounds what a handler can leak.
 MAX_CALLS = 1000
-# For all processes together: each is asked to end, and killed after TERMINATE_S.
+# For all processes together: each is asked to end, and is killed after TERMINATE_S.
 CLOSE_S = TERMINATE_S + 2
 
 
@@ -30,7 +30,7 @@ class ChildPool:
         self._children: list[Child] = []
         self._idle: list[Child] = []
         self._is_closed = False
-        # The interpreter waits for processes that still run at its end.
+        # At its end, the interpreter waits for processes that still run.
         atexit.register(self.close)
 
     async def call(self, function: Callable[..., Any], *args: Any, limit_s: float | None) -> Any:
@@ -70,13 +70,13 @@ class ChildPool:
             raise ChildDied(STOPPED)
         child = Child(self._initialize)
         self._children = [*(each for each in self._children if not each.is_over), child]
-        # Another thread may have closed the pool before it could see this one.
+        # Another thread may have closed the pool before this process was in its list.
         if self._is_closed:
             child.stop()
         return child
 
     def close(self) -> None:
-        """End the processes; no other one starts."""
+        """End the processes, and start no more."""
         self._is_closed = True
         atexit.unregister(self.close)
         children = self._children

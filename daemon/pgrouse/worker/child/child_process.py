@@ -89,7 +89,7 @@ class ChildEncryption(NoEncryption):
 
 
 class ChildRuntime:
-    """The runtime of a handler in a child process. It cannot know what happens to its message meanwhile.
+    """The runtime of a handler in a child process. It cannot know what happens to its message in the daemon.
 
     Args:
         is_encrypted: whether the daemon encrypts the topic.
@@ -167,12 +167,12 @@ class ChildResult(NamedTuple):
 
 
 class ChildProcesses:
-    """The child processes of one topic: each starts when a message needs it, and works many.
+    """The child processes of one topic: each starts when a message needs it, and processes many messages.
 
     Args:
-        otel: the section `[otel]`: whether handlers' own spans are exported from there.
-        without: environment variables that are removed there.
-        log_settings: the section `[log]`: what handlers log there; None = logging is not set up.
+        otel: the section `[otel]`: whether the handlers' spans are exported from the children.
+        without: environment variables that are removed in the children.
+        log_settings: the section `[log]`, for what handlers log in the children; None = logging is not set up.
         is_encrypted: whether the daemon encrypts the topic.
     """
 
@@ -218,7 +218,7 @@ class ChildProcesses:
         return self._ours.fileno()
 
     def receive(self) -> list[dict[str, Any]]:
-        """Return the reports of the children: each has a message's id and claim_id, and a progress, a lock extension, or that it is being completed."""
+        """Return the reports of the children. Each has a message's id and claim_id, and either a progress, a lock extension, or that the handler completes it."""
         return list(islice(self._received(), MAX_REPORTS))
 
     def _received(self) -> Iterator[dict[str, Any]]:
@@ -235,7 +235,7 @@ def _report(message: Message, **what: Any) -> None:
 
 
 def run_handler(messages: list[Message], trace: dict[str, str]) -> ChildResult:
-    """Run the handler for these messages, in the child and within this trace; return what `ChildProcesses.run` does."""
+    """Run the handler for these messages, in the child and within this trace; return the same as `ChildProcesses.run`."""
     assert _handler is not None  # noqa: S101 - set by `_initialize`
     with nullcontext() if _lifespan is None else _lifespan.busy():
         return _clean_context.copy().run(_call_handler, _handler, messages, trace)
@@ -279,7 +279,7 @@ def _run_coroutine(coroutine: Any) -> object:
 
 
 async def _end_of(coroutine: Any) -> object:
-    """Return what a coroutine returns or raises: what a loop raises is kept alive by the loop's own frames."""
+    """Return what a coroutine returns or raises. The loop must not raise it: the loop's frames would keep the exception alive."""
     try:
         return await coroutine
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child
@@ -304,7 +304,7 @@ def _initialize(
     _to_daemon = to_daemon
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The daemon may have died before that; the kernel does not report it.
+    # The daemon may have died before this line; the kernel does not report that.
     daemon = multiprocessing.parent_process()
     if daemon is not None and os.getppid() != daemon.pid:
         os._exit(1)

@@ -1,4 +1,4 @@
-"""What a child process does: answer the calls of the daemon, one after the other."""
+"""The main loop of a child process: it answers the calls of the daemon, one after the other."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 from pgrouse.handlers.outcome import describe
 from pgrouse.process import stop_signals
 
-# The daemon ends a child by this signal, which a lifespan there may take. Those that stop a daemon may reach the whole group of processes, and
-# the daemon decides what they mean: a child's handler has `worker.shutdown_timeout` to end.
+# The daemon ends a child with this signal, which the child's lifespan may handle. The signals that stop a daemon may reach the whole process
+# group, and the daemon decides what they mean: a child's handler has `worker.shutdown_timeout` to end.
 END = signal.SIGUSR2
 
 
 class ChildAnswer(NamedTuple):
-    """The answer to a call: what the function returned, or the error because of which there is nothing."""
+    """The answer to a call: what the function returned, or the error because of which there is no result."""
 
     value: Any = None
     error: str | None = None
 
 
 def serve(daemon: Connection, initialize: Callable[[], object]) -> None:
-    """Send None when the calls may come, or why they may not; then for each call True when it starts, and its ChildAnswer.
+    """Send None when the child takes calls, or the reason why it cannot. Then, for each call, send True when it starts, and its ChildAnswer.
 
     Args:
         daemon: the pipe to the daemon.
@@ -46,7 +46,7 @@ def serve(daemon: Connection, initialize: Callable[[], object]) -> None:
 
 
 def _keep_to_itself(daemon: Connection) -> None:
-    """Leave the pipe to this process alone: what a handler starts or forks must not answer, nor hide the end of this process."""
+    """Keep the pipe to this process alone: a process that a handler starts or forks must not answer, nor hide the end of this process."""
     os.set_inheritable(daemon.fileno(), False)
     os.register_at_fork(after_in_child=daemon.close)
 

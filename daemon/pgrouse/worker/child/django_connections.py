@@ -1,6 +1,6 @@
 """Django in handlers: its setup in child processes, and its connections. Django keeps one per thread, and closes broken ones only at the start and end of a request.
 
-A handler is not a request. This module does not import Django before a handler has: without that there is nothing to do.
+A handler is not a request. This module does not import Django: if no handler has imported it, there is nothing to do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def is_set_up() -> bool:
-    """Say whether Django is set up here, by a module of settings that another process can import, too."""
+    """Return whether Django is set up here, by a settings module that another process can also import."""
     registry: Any = sys.modules.get("django.apps")
     return registry is not None and registry.apps.ready and "DJANGO_SETTINGS_MODULE" in os.environ
 
@@ -37,8 +37,8 @@ def fresh_connections() -> Iterator[None]:
 def clean_up_after_coroutine() -> None:
     """Schedule the closing of broken connections in the one thread in which Django runs the database work of coroutines.
 
-    That thread works one call at a time, so this happens before anything that a later handler does there. Expired connections stay open: another
-    coroutine may still be reading a result.
+    That thread makes one call at a time, so this runs before any later handler uses it. Expired connections stay open: another coroutine may still
+    be reading a result.
     """
     asgiref: Any = sys.modules.get("asgiref.sync")
     if "django.db" in sys.modules and asgiref is not None:
@@ -48,7 +48,7 @@ def clean_up_after_coroutine() -> None:
 
 def _close_old() -> None:
     for each in _connections():
-        with suppress(Exception):  # must not fail a handler that may not use Django
+        with suppress(Exception):  # a handler that does not use Django must not fail because of it
             each.close_if_unusable_or_obsolete()
 
 

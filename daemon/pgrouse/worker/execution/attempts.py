@@ -1,4 +1,4 @@
-"""The life of every attempt: messages are decrypted and checked, their handler is called, and what ended is encrypted, logged and settled."""
+"""The life of every attempt: decrypts and checks messages, calls their handler, then encrypts, logs and settles the result."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Attempts:
             run: the run, if there is one already.
 
         Returns:
-            what `finish` takes; None if all messages are settled.
+            the run that `finish` takes; None if all messages are settled.
         """
         context = self._clean_context.copy()
         begun = context.run(self._begin, handler, messages, free_slot, run)
@@ -129,7 +129,7 @@ class Attempts:
         return run
 
     async def finish(self, run: Run) -> None:
-        """Wait for the end of a run in its task and context, and settle its messages. Whatever the handler does, this returns."""
+        """Wait for the end of a run in its task and context, and settle its messages. This returns whatever the handler does."""
         await InContext(run.context, self._finish(run))
 
     async def _finish(self, run: Run) -> None:
@@ -159,7 +159,7 @@ class Attempts:
         """Release the messages of handlers that ignore their cancellation: the process is about to end."""
         for run in self.runs:
             released = self.in_flight.held(self._call(run).released())
-            # The row may be held by the transaction of a handler that does not obey: nothing may wait for it.
+            # The transaction of a handler that ignores its cancellation may hold the row: no settle may wait for it.
             self.settle([each for each in released if not self.in_flight.is_completing(each.message)])
 
     def settle(self, settlements: list[Settlement]) -> list[Settlement]:
@@ -191,7 +191,7 @@ class Attempts:
             each.exception = None  # its frames are not kept until the message is settled
 
     def _check(self, messages: list[Message]) -> tuple[list[Message], list[Settlement]]:
-        """Return those of the messages that can be decrypted and match their schema; if none does, how they all end."""
+        """Return the messages that can be decrypted and match their schema. If none does, also return how all of them end."""
         readable, unreadable = self.encryption.decrypt_all(messages)
         valid, invalid = self.schemas.check(readable)
         refused = [*unreadable, *invalid] if unreadable or invalid else []
@@ -207,12 +207,12 @@ class Attempts:
         """Return how the messages of a cancelled run end."""
         call = self._call(run)
         if run.stop_reason is None:
-            # pgrouse did not stop it: what a handler left behind has hit a wait of ours, and it failed.
+            # pgrouse did not stop the handler. Something that the handler left behind cancelled one of pgrouse's waits, so the handler failed.
             return call.to_settlements(error)
         return call.timed_out() if run.stop_reason is StopReason.TIMED_OUT else call.released()
 
     async def _confirm(self, run: Run, settlements: list[Settlement]) -> list[Settlement]:
-        """Return what there is to settle of messages that `ctx.complete()` may have completed."""
+        """Return the settlements that remain, after a check of the messages that `ctx.complete()` may have completed."""
         if run.timer is not None:
             run.timer.cancel()
         messages = [each.message for each in settlements]
@@ -236,7 +236,7 @@ class Attempts:
             log.warning(events.MESSAGE_LOCK_LOST, message_id=each.id, topic=each.topic, attempt=each.attempt)
 
     def _abandon_open(self, settlements: list[Settlement]) -> None:
-        """A settle would wait for these transactions. When they end, so do the messages: completed, or by their locks."""
+        """Abandon messages whose transactions are open: a settle would wait for them. They end with the transaction, or when their locks expire."""
         for each in settlements:
             message = each.message
             log.error(events.MESSAGE_COMPLETION_OPEN, message_id=message.id, topic=message.topic, fix=STILL_OPEN)

@@ -1,7 +1,7 @@
 """Gathers the messages of a batch handler, and starts its batches.
 
-A batch is a task of its own, which would be expensive for one message and is cheap for hundreds. Batches have slots of their own, too:
-the topic's `concurrency` times `batch_size` messages, which do not count for `worker.concurrency`.
+Each batch is its own task, which would be expensive for one message and is cheap for hundreds. Batches also have their own slots: the
+topic's `concurrency` times `batch_size` messages, which do not count for `worker.concurrency`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BatchGatherer:
 
     Args:
         concurrency: how many batches run at once.
-        on_capacity: called when more can be taken after nothing could.
+        on_capacity: called when the gatherer can take messages again after it could take none.
         is_counted: whether claims count the runs of the messages.
 
     Attributes:
@@ -66,7 +66,7 @@ class BatchGatherer:
         return len(self.gathered)
 
     def add(self, messages: list[Message]) -> None:
-        """Take claimed messages; run what is full, or has waited long enough."""
+        """Take claimed messages; run each batch that is full or has waited long enough."""
         if not self.gathered:
             self._gathering_since = time.monotonic()
         self.gathered += messages
@@ -85,7 +85,7 @@ class BatchGatherer:
         return True
 
     def release_waiting(self) -> None:
-        """Release what was not started, and from now on what a pending claim still returns."""
+        """Release messages that were not started, and from now on also those that a pending claim still returns."""
         self._stopping = True
         gathered, self.gathered = self.gathered, []
         self._set_timer()
@@ -96,7 +96,7 @@ class BatchGatherer:
         return list(self._tasks)
 
     def _start_ready(self) -> None:
-        """Run what is full or has waited long enough, as far as there are free slots."""
+        """Run the batches that are full or have waited long enough, as far as there are free slots."""
         while self._slots_in_use < self.concurrency and self._is_ready():
             size = self.options.size
             first, self.gathered = self.gathered[:size], self.gathered[size:]
@@ -113,7 +113,7 @@ class BatchGatherer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # Without a free slot this happens when one becomes free.
+        # If no slot is free, the batch starts when one becomes free.
         if self.gathered and self._slots_in_use < self.concurrency:
             left = max(0.0, self._gathering_since + self.options.wait_s - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(left, self._start_ready)

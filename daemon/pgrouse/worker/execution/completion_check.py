@@ -1,7 +1,7 @@
-"""Find out what became of messages that handlers completed in transactions of their own (`ctx.complete()`).
+"""Finds out what happened to messages that handlers completed in their own transactions (`ctx.complete()`).
 
-Such a transaction was committed before the handler ended, or never. It was the handler's, so that only the database knows. While it is
-open it holds its messages, and whatever would settle them would wait for it.
+The handler committed such a transaction before it ended, or never. Only the database knows which. While the transaction is open it holds its
+messages, and a statement that settles them would wait for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _failures = FailureLog("completion_check")
 
 
 class CompletionState(StrEnum):
-    """What became of a message: see messages.completion_states."""
+    """What happened to a message: see messages.completion_states."""
 
     SUCCESS = "success"
     HELD = "held"
@@ -37,7 +37,7 @@ class CompletionState(StrEnum):
 
 
 async def find_states(pool: AsyncPool, messages: Sequence[Message]) -> dict[int, CompletionState]:
-    """Return the states of messages by their ids. Transactions that are open are waited for, until OPEN_S are over or this is cancelled."""
+    """Return the states of messages by their ids. Waits for open transactions until OPEN_S are over or this is cancelled."""
     until = time.monotonic() + OPEN_S
     states = dict.fromkeys((message.id for message in messages), CompletionState.OPEN)
     try:

@@ -22,7 +22,7 @@ from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.worker.execution.in_flight import InFlight
 from pgrouse.worker.reporting.metrics_recorder import AttemptResult, MetricsRecorder
 
-# How long to wait for a completion before the handler runs. It takes milliseconds unless the connection is dead.
+# How long a handler's start waits for the completion of its message. It takes milliseconds unless the connection is dead.
 COMPLETE_TIMEOUT_S = 15.0
 # How long the pools wait for connections that they are opening.
 CLOSE_POOL_S = 1.0
@@ -32,7 +32,7 @@ class DaemonRuntime:
     """The runtime of handlers in a daemon.
 
     Args:
-        metrics: records what a handler completes in its own transaction.
+        metrics: records the messages that a handler completes in its own transaction.
         encryption: encrypts the outputs of such transactions.
 
     Attributes:
@@ -50,7 +50,7 @@ class DaemonRuntime:
         self.pool: AsyncConnectionPool = db.pool()
         self.blocking_pool: ConnectionPool = db.blocking_pool()
         self._in_flight = in_flight
-        # One log for all messages: an outage is one event, however many of them wait for its end.
+        # One log for all messages: an outage is one event, whatever the number of messages that wait for its end.
         self._ack_first_failures = FailureLog("ack_first")
 
     def holds(self, message: Message) -> bool:
@@ -59,14 +59,14 @@ class DaemonRuntime:
         return self._in_flight.holds(message) and not self._in_flight.is_cancelled(message)
 
     def completed(self, *messages: Message) -> None:
-        """The transaction that completed these messages was committed: nothing is left to settle, and their lost locks do not count as lost. Thread-safe."""
+        """The transaction that completed these messages is committed: nothing remains to settle, and their lost locks do not count as lost. Thread-safe."""
         # A message that is reported twice is counted once.
         held = [message for message in messages if self._in_flight.holds(message)]
         self._in_flight.remove(held)
         self.metrics.record_end(held, AttemptResult.SUCCESS)
 
     def mark_completing(self, *messages: Message) -> None:
-        """A handler is about to complete these messages in a transaction of its own. Thread-safe."""
+        """A handler is about to complete these messages in its own transaction. Thread-safe."""
         self._in_flight.mark_completing(messages)
 
     def mark_not_completed(self, *messages: Message) -> None:
@@ -82,7 +82,7 @@ class DaemonRuntime:
         if self._in_flight.holds(message):
             self._in_flight.progress.note(message, text)
         if not self._in_flight.holds(message):
-            # It was removed meanwhile: nothing else would ever delete the note.
+            # The message was removed in the meantime: nothing else would delete the note.
             self._in_flight.progress.forget(message)
 
     def last_progress(self, message: Message) -> str | None:
@@ -90,10 +90,10 @@ class DaemonRuntime:
         return self._in_flight.progress.last(message)
 
     def extend(self, message: Message, lock_duration: timedelta) -> Awaitable[None]:
-        """Ask the heartbeat to extend the message's lock. On the event loop the result is awaited; in a thread this call waits."""
+        """Ask the heartbeat to extend the message's lock. On the event loop the caller awaits the result; in a thread this call waits."""
         if is_on_event_loop():
             return asyncio.wrap_future(self._in_flight.extend(message, lock_duration))
-        # Kept in no variable: an exception that it raises has this frame in its traceback.
+        # Do not keep the future in a variable: an exception that it raises has this frame in its traceback.
         self._in_flight.extend(message, lock_duration).result()
         return DONE
 
@@ -125,7 +125,7 @@ class DaemonRuntime:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        # Handlers that still run were stopped and waited for; this does not wait again.
+        # Running handlers were stopped and waited for already; this does not wait again.
         await asyncio.gather(
             self.pool.close(timeout=CLOSE_POOL_S),
             call_in_new_thread(partial(self.blocking_pool.close, timeout=CLOSE_POOL_S)),

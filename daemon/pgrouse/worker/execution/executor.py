@@ -1,4 +1,4 @@
-"""The executor: takes claimed messages, has their handlers run one by one or in batches, and says how much it can take."""
+"""The executor: takes claimed messages, runs their handlers one by one or in batches, and reports how much it can take."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class HandlerExecutor:
         hooks: called for failures, if there are any.
 
     Attributes:
-        concurrency: how many handlers run at once; batches have slots of their own.
+        concurrency: how many handlers run at once; batches have their own slots.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class HandlerExecutor:
         limit = min(
             free + (settings.prefetch or 0) + for_workers + sum(for_slots.values()),
             settings.claim_batch_size,
-            # What is done but not settled yet reduces new claims, so that an outage of the database does not fill the memory.
+            # Messages that are done but not settled reduce new claims, so that an outage of the database does not fill the memory.
             2 * (self.concurrency + self._batch_size) + settings.claim_batch_size - len(self.in_flight),
         )
         topics, slots = self.singles.free_slots(for_slots)
@@ -109,7 +109,7 @@ class HandlerExecutor:
         )
 
     def _free(self) -> int:
-        """How many messages could begin at once; negative if more than that wait for a worker."""
+        """How many messages could begin at once; negative if more messages wait than could."""
         running = self.running - sum(each.running for each in self.gatherers.values())
         return self.concurrency - len(self.singles.waiting.messages) - running
 
@@ -119,7 +119,7 @@ class HandlerExecutor:
         Args:
             claimed: the messages.
             claimed_at: when their claim was sent.
-            waiting: those of them whose run is not counted yet.
+            waiting: the claimed messages whose run is not counted yet.
         """
         self.in_flight.add(claimed, claimed_at)
         if self.gatherers:
@@ -127,13 +127,13 @@ class HandlerExecutor:
         self.singles.add(claimed, {each.id for each in waiting})
 
     def on_lock_lost(self, messages: Iterable[Message]) -> None:
-        """The locks of these messages are lost: stop their handlers, settle nothing. If a handler has ended already, its settle finds out.
+        """Handle the lost locks of these messages: stop their handlers and settle nothing. If a handler has ended already, its settle finds out.
 
-        A message that was claimed again meanwhile is this worker's under its new claim.
+        If this worker has claimed a message again in the meantime, it keeps the message under its new claim.
         """
         runs = {(each.id, each.claim_id): run for run in self.attempts.runs for each in run.messages}
         for message in messages:
-            # A lock that is gone may be the handler's own doing: when it has ended the database tells.
+            # The handler itself may have removed the lock; when it has ended, the database tells.
             if self.in_flight.find(message.id) is None or self.in_flight.is_completing(message):
                 continue
             run = runs.get((message.id, message.claim_id))
@@ -167,19 +167,19 @@ class HandlerExecutor:
                 self.in_flight.extend(message, timedelta(seconds=report["extend_s"]))
 
     def scale(self, concurrency: int) -> None:
-        """Run so many handlers at once from now on. Those that run already end as they are."""
+        """Run this many handlers at once from now on. Handlers that already run are not stopped."""
         self.concurrency = concurrency
         self.singles.scale(concurrency)
         self._report_capacity()
 
     def release_waiting(self) -> None:
-        """Release what was claimed and not started, and from now on what a pending claim still returns."""
+        """Release messages that were claimed and not started, and from now on also those that a pending claim still returns."""
         self.attempts.is_draining = True
         for each in self._schedulers():
             each.release_waiting()
 
     def cancel_running(self) -> None:
-        """Stop all handlers; the messages of those that obey are released."""
+        """Stop all handlers; release the messages of those that end."""
         for run in self.attempts.runs:
             run.stop(StopReason.DRAINED)
 
@@ -198,7 +198,7 @@ class HandlerExecutor:
         return sum(each.not_started for each in self._schedulers())
 
     async def close(self) -> None:
-        """End the workers and the child processes. What does not end is left for the end of the process."""
+        """End the workers and the child processes. Threads that do not end are left until the process ends."""
         self.singles.close()
         self.cancel_running()
         tasks = self._tasks()
@@ -239,14 +239,14 @@ class HandlerExecutor:
                 return ChildRunner(self.children[handler.topic], self.in_flight, record_run)
 
     def _limit(self, handler: Handler) -> int | None:
-        """How many messages or batches of a topic may be in flight at once; None = as many as the worker's."""
+        """Return how many messages or batches of a topic may be in flight at once; None = as many as the worker's."""
         if handler.mode is ExecutionMode.THREAD:
             return min(handler.concurrency or self.settings.threads, self.settings.threads)
         return handler.concurrency
 
     def _gatherers(self, handlers: dict[str, Handler]) -> dict[str, BatchGatherer]:
         batched = [(each, options) for each in handlers.values() if (options := each.batch_options) is not None]
-        # If some batches wait to become full, claims count no run: it is counted when the batch starts.
+        # If a batch may wait to become full, claims count no runs: a run is counted when its batch starts.
         is_counted = not any(options.wait_s for _, options in batched)
         return {
             each.topic: BatchGatherer(
@@ -271,7 +271,7 @@ class HandlerExecutor:
         return singles
 
     def _stop_if_lost(self, run: Run) -> None:
-        """Stop a run whose messages are all lost; a batch goes on for the others. One that has completed its messages goes on, too."""
+        """Stop a run whose messages are all lost. A batch goes on for its other messages; a run that has completed its messages also goes on."""
         is_committed = run.call is not None and run.call.committed
         if not is_committed and not any(map(self.in_flight.holds, run.messages)):
             run.stop(StopReason.LOST)

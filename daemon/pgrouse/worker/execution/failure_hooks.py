@@ -1,4 +1,4 @@
-"""Calls the user's hooks for failures: one after the other, beside the work, and never in its way."""
+"""Calls the user's hooks for failures, one after the other, without delaying the handlers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pgrouse.client.settlement import Settlement
 from pgrouse.event_logger import log
 from pgrouse.handlers.failure import FAILURES, Failure, Hook, to_failure
 
-# Failures that wait for the hooks; further ones are not reported to them.
+# How many failures may wait for the hooks; further failures are not reported to them.
 MAX_WAITING = 1000
 # How long one call may take.
 CALL_S = 10.0
@@ -26,7 +26,7 @@ class FailureHooks:
 
     Args:
         on_failure: called for every failed attempt.
-        on_death: called for those that no other follows.
+        on_death: called for failed attempts after which no other attempt follows.
         resources: returns what `Failure.resources` is.
     """
 
@@ -35,7 +35,7 @@ class FailureHooks:
         self._waiting: deque[tuple[Hook, Failure, contextvars.Context]] = deque()
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
-        # Not that of the attempt whose failure starts the task: others' failures come after it.
+        # Not the context of the attempt whose failure starts the task: the task also reports failures of other attempts.
         self._context = contextvars.copy_context()
 
     def report(self, settlements: Iterable[Settlement]) -> None:

@@ -13,9 +13,9 @@ from pgrouse.client.message import Message
 from pgrouse.client.settlement import Settlement
 from pgrouse.worker.execution.progress import Progress
 
-# Shorter locks need their heartbeat sooner than after one second.
+# Shorter locks need a heartbeat sooner than after one second.
 SHORT_LOCK_S = 3.0
-# Handlers in threads may run long after their message was cancelled; this many cancellations are remembered.
+# How many cancellations are remembered: handlers in threads may run long after their message was cancelled.
 MAX_CANCELLED = 10_000
 
 
@@ -50,7 +50,7 @@ class InFlight:
         wake_heartbeat: set when the heartbeat has something to do at once: a new message with a short lock, or a handler's request.
         progress: the progress that handlers reported.
         extensions: requested extensions that the heartbeat has not done yet.
-        completing: ids and claims of messages that their handlers may have completed in transactions of their own.
+        completing: ids and claims of messages that their handlers may have completed in their own transactions.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class InFlight:
         return len(self._messages)
 
     def mark_started(self, messages: Iterable[Message], now: float) -> None:
-        """The handlers of these messages start. Only messages with a timeout need this: their locks are not extended forever."""
+        """Note the start of the handlers of these messages. Only messages with a timeout need this: their locks are extended for a limited time."""
         for message in messages:
             held = self._messages.get(message.id)
             if held is not None:
@@ -105,7 +105,7 @@ class InFlight:
         noted = bool(self.progress.notes)
         for message in messages:
             held = self._messages.get(message.id)
-            # The same message may have been lost and claimed again meanwhile.
+            # The message may have been lost and claimed again in the meantime.
             if held is not None and held.message.claim_id == message.claim_id:
                 self._messages.pop(message.id, None)
                 if self.completing:
@@ -114,7 +114,7 @@ class InFlight:
                     self.progress.forget(message)
 
     def abandon(self, message: Message) -> None:
-        """Remove a message that cannot be settled. It stays locked until its lock expires: if it were released it would be claimed again at once."""
+        """Remove a message that cannot be settled. It stays locked until its lock expires: if released, it would be claimed again at once."""
         self.remove([message])
         self._abandoned.add(message.id)
 
@@ -126,12 +126,12 @@ class InFlight:
         return extension.done
 
     def mark_completing(self, messages: Iterable[Message]) -> None:
-        """The handlers of these messages are about to complete them in transactions of their own. Thread-safe."""
-        # A thread that has overrun its timeout may come too late: nothing would ever remove its message.
+        """The handlers of these messages are about to complete them in their own transactions. Thread-safe."""
+        # A thread that exceeded its timeout may call this too late; then nothing would ever remove its message.
         self.completing.update((message.id, message.claim_id) for message in messages if self.holds(message))
 
     def mark_not_completed(self, messages: Iterable[Message]) -> None:
-        """The server refused the commit: these messages are in work as before."""
+        """The server refused the commit: these messages are in flight as before."""
         self.completing.difference_update((message.id, message.claim_id) for message in messages)
 
     def is_completing(self, message: Message) -> bool:

@@ -1,7 +1,7 @@
 """How many messages to claim ahead: about what ends in a few milliseconds, so that no slot waits for the next claim.
 
-What is claimed ahead waits in the worker for a free slot, and no other worker can take it. So the number follows from what has ended lately;
-messages that wait much longer than expected are released.
+Messages that are claimed ahead wait in the worker for a free slot, and no other worker can take them. So the number follows from how many
+ended lately; messages that wait much longer than expected are released.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pgrouse.client.message import Message
 
-# What ends within this time is claimed ahead. Longer than a claim takes, else slots wait for it.
+# The messages that end within this time are claimed ahead. It must be longer than a claim takes, else slots wait for a claim.
 AHEAD_S = 0.02
-# The rate of each topic is measured over at least this long, and a lower one halves the old one in HALVE_S.
+# The rate of each topic is measured over at least this time; a lower new rate halves the old one in HALVE_S.
 SAMPLE_S = 0.01
 HALVE_S = 0.05
 
@@ -41,7 +41,7 @@ class Prefetch:
         return {topic: count for topic, rate in self._rates.items() if (count := int(rate * AHEAD_S))}
 
     def reset(self, messages: Iterable[Message]) -> None:
-        """These messages have waited too long: claim none of their topics ahead until others end."""
+        """These messages have waited too long: stop claiming ahead for their topics until others end."""
         slow = {each.topic for each in messages}
         # A new dictionary: the health check, in a thread of its own, may be reading the old one.
         self._rates = {topic: rate for topic, rate in self._rates.items() if topic not in slow}

@@ -59,17 +59,17 @@ class Progress:
             note for note in list(self.notes.values()) if note.is_unwritten and now - note.written_at >= WRITE_EVERY_S
         ]
         for note in due:
-            # Before the write: what is noted meanwhile has to be written again.
+            # Before the write: progress that is noted during the write must be written again.
             note.is_unwritten, note.written_at = False, now
         return due
 
     def put_back(self, notes: list[ProgressNote]) -> None:
-        """Writing these failed: they are due again later."""
+        """Note that these were not written: they are due again later."""
         for note in notes:
             note.is_unwritten = True
 
     def pause_s(self, now: float) -> float:
-        """Return for how long nothing is due."""
+        """Return how long nothing will be due."""
         return min(
             (note.written_at + WRITE_EVERY_S - now for note in list(self.notes.values()) if note.is_unwritten),
             default=math.inf,

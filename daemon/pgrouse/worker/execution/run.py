@@ -1,4 +1,4 @@
-"""A run: what a handler is called for, from its start until its messages are settled."""
+"""A run: one call of a handler, from its start until its messages are settled."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class StopReason(Enum):
 
 
 class Run:
-    """A call of a handler that has not ended at once: of one message, or of a batch.
+    """A call of a handler that did not end at once, with one message or a batch.
 
     Args:
-        messages: what the handler is called for.
-        free_slot: called when the run has ended; if a thread runs the handler, when that ends.
+        messages: the messages of the call.
+        free_slot: called when the run has ended; if a thread runs the handler, called when that thread ends.
 
     Attributes:
-        task: the task in which it runs: a worker's for one message, its own for a batch.
+        task: the task in which it runs: a worker's task for one message, a separate task for a batch.
         call: the call of the handler; None until it begins.
-        span: of its attempt.
-        context: of its attempt; not there before the call begins.
+        span: the span of its attempt.
+        context: the context of its attempt; set when the call begins.
         began_at: when its call began, by the monotonic clock; 0 unless that is logged.
         stop_reason: why it was stopped from outside, if it was.
         has_lost: whether the lock of one of its messages was lost.
         has_thread: whether a thread runs the handler: it cannot be stopped, and keeps its slot until it ends by itself.
         timer: stops it when its timeout ends.
-        ended: how its messages end, if its handler has ended at once.
+        ended: how its messages end, if its handler ended at once.
         is_over: whether its end is decided.
     """
 
@@ -87,7 +87,7 @@ class Run:
             self.task.cancel()
 
     def start_timeout(self, limit_s: float, in_flight: InFlight) -> None:
-        """The handler starts: from now on its timeout counts."""
+        """The handler starts: its timeout counts from now on."""
         if not self.is_over:
             in_flight.mark_started(self.messages, time.monotonic())
             self.start_timer(limit_s)

@@ -1,7 +1,7 @@
 """The three ways to run a handler: on the event loop, in a thread, in a child process. Each runs single messages and batches.
 
-No function here keeps an exception in a variable behind its `except` block: the exception has the function's frame in its traceback, and so
-would keep itself alive, with everything that the handler's own frames hold, until the garbage collector runs.
+No function here keeps an exception in a variable after its `except` block. The exception has the function's frame in its traceback, so it
+would keep itself alive, and everything that the handler's frames hold, until the garbage collector runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Runner(Protocol):
     """Runs one handler."""
 
     def start(self, call: HandlerCall) -> list[Settlement] | None:
-        """Begin a call. Returns how its messages end, or None if that is left to `finish`."""
+        """Begin a call. Return how its messages end, or None if `finish` decides that."""
 
     async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
         """Make the call of a run, or wait for its end, in the same task; return how its messages end.
@@ -57,7 +57,7 @@ class LoopRunner:
         self._in_flight, self._record_run = in_flight, record_run
 
     def start(self, call: HandlerCall) -> list[Settlement] | None:
-        """Run the handler until it ends or waits: one that does not wait costs no run and no timer."""
+        """Run the handler until it ends or waits: a handler that does not wait needs no run and no timer."""
         began = time.monotonic()
         if call.limit_s is not None:
             self._in_flight.mark_started(call.messages, began)
@@ -78,11 +78,11 @@ class LoopRunner:
             return self._end(call, began, error)
         else:
             return None
-        # Behind the block: what is raised from here on is not raised because of the StopIteration.
+        # After the block: an exception that is raised here must not have the StopIteration as its cause.
         return self._end(call, began, returned)
 
     async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
-        """Let a handler go on that waits."""
+        """Continue a handler that waits."""
         suspended = call.suspended
         began = suspended.began
         if call.limit_s is not None:
@@ -93,10 +93,10 @@ class LoopRunner:
             if _is_being_closed():
                 raise
             if run.stop_reason is not None and not isinstance(error, Outcome):
-                # An exception that was raised because of the stop is not the handler's failure.
+                # An exception that the stop caused is not the handler's failure.
                 self._record(call, began)
                 raise asyncio.CancelledError from error
-            # If it was cancelled, it cancelled itself.
+            # The handler cancelled itself.
             return self._end(call, began, error)
         return self._end(call, began, returned)
 
@@ -126,7 +126,7 @@ class HandlerThreads:
     async def run(self, function: Callable[[], list[Settlement]], on_end: Callable[[], None]) -> list[Settlement]:
         """Call a function in a thread, with a copy of the current context: it sees the span of its attempt.
 
-        Not in that context itself, which a stop of the run enters while the thread goes on.
+        The function does not run in that context itself: a stop of the run enters that context while the thread goes on.
         """
         loop = asyncio.get_running_loop()
         thread = ThreadCall(loop.create_future(), on_end)
@@ -135,14 +135,14 @@ class HandlerThreads:
         try:
             return await thread.future
         except asyncio.CancelledError:
-            if submitted.cancel():  # it waited for a thread
+            if submitted.cancel():  # it still waited for a thread
                 self._end(thread)
             raise
         finally:
-            del thread  # its future has the exception, whose traceback has this frame
+            del thread  # its future holds the exception, whose traceback holds this frame
 
     def shutdown(self) -> None:
-        """Start nothing more. A thread that runs cannot be stopped."""
+        """Start no more threads. A thread that runs cannot be stopped."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _call(
@@ -153,14 +153,14 @@ class HandlerThreads:
             self._ended.append((thread, function()))
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
             self._ended.append((thread, error))
-        # One call for all that end before the loop comes to it: waking the loop takes longer than a short handler.
+        # One call reports all that end before the loop runs it: waking the loop takes longer than a short handler.
         if not self._is_reporting:
             self._is_reporting = True
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._report)
 
     def _report(self) -> None:
-        """Report what has ended. Runs on the loop."""
+        """Report the calls that have ended. Runs on the loop."""
         self._is_reporting = False
         while self._ended:
             thread, result = self._ended.popleft()
@@ -201,7 +201,7 @@ class ThreadRunner:
         self._threads, self._in_flight, self._record_run = threads, in_flight, record_run
 
     def start(self, call: HandlerCall) -> None:
-        """Leave it to `finish`."""
+        """Do nothing: `finish` makes the call."""
 
     async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
         """Call the handler in a thread; it may have to wait for one first."""
@@ -241,7 +241,7 @@ class ChildRunner:
         self._children, self._in_flight, self._record_run = children, in_flight, record_run
 
     def start(self, call: HandlerCall) -> None:
-        """Leave it to `finish`."""
+        """Do nothing: `finish` makes the call."""
 
     async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
         """Call the handler in a child, whose timeout starts when the child starts the handler."""
@@ -259,7 +259,7 @@ class ChildRunner:
 
 
 def _without_result(call: HandlerCall, error: Exception) -> list[Settlement]:
-    """Return how messages end for which a child returned nothing."""
+    """Return how messages end if the child returned nothing for them."""
     match error:
         case TimeoutError():
             return call.timed_out()
@@ -271,7 +271,7 @@ def _without_result(call: HandlerCall, error: Exception) -> list[Settlement]:
 
 
 class CompleteFirstRunner:
-    """Completes messages, then runs their handler: its outcome is only logged (ack_first).
+    """Completes messages, then runs their handler, whose outcome is only logged (ack_first).
 
     Args:
         runner: runs the handler.
@@ -281,10 +281,10 @@ class CompleteFirstRunner:
         self._runner, self._runtime = runner, runtime
 
     def start(self, call: HandlerCall) -> None:
-        """Leave it to `finish`."""
+        """Do nothing: `finish` makes the call."""
 
     async def finish(self, run: Run, call: HandlerCall) -> list[Settlement]:
-        """Complete the messages, and call the handler with those that were not lost; nothing is left to settle."""
+        """Complete the messages, and call the handler with those that were not lost. Nothing remains to settle."""
         lost = await self._runtime.complete_first(call.messages)
         for each in call.messages:
             if each.id in lost:

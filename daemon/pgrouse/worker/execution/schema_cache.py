@@ -1,4 +1,4 @@
-"""The payload schemas of all topics, as the daemon checks them before a handler runs.
+"""The payload schemas of all topics, which the daemon checks before a handler runs.
 
 SQL functions read all other policy settings themselves. This is a cache: it is loaded at the start, and refreshed when a notification says
 that a topic was changed, and about once per second in case a notification was lost.
@@ -28,7 +28,7 @@ SCHEMAS = "SELECT topic, payload_schema::pg_catalog.text FROM messages.topic WHE
 DEFAULTS = "*"
 # The archive keeps the last 8192 bytes of an error.
 ERROR_BYTES = 8000
-# How long a message waits whose schema this daemon cannot check: another daemon may be able to.
+# How long a message waits if this daemon cannot check its schema: another daemon may be able to.
 RECHECK_AFTER = timedelta(seconds=30)
 
 
@@ -72,7 +72,7 @@ class SchemaCache:
             raise ConfigError(f"topics {', '.join(sorted(self._uncheckable))}: {NOT_INSTALLED}")
 
     def update(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Replace the cache by these rows of SCHEMAS. Only new schemas are compiled; one that cannot be used is logged once and rejects nothing."""
+        """Replace the cache by these rows of SCHEMAS. Only new schemas are compiled; a schema that cannot be used is logged once and rejects nothing."""
         texts = {topic: text for topic, text in rows if self._concerns(topic)}
         known, self._texts = self._texts, texts
         self._uncheckable &= texts.keys()

@@ -1,7 +1,7 @@
 """Runs messages one by one: `concurrency` workers on the event loop, each of which takes a message and runs its handler.
 
-A worker is a task of its own, so that timeouts and cancellation in a handler affect that handler only. There is no task per message:
-handlers that never wait are run one after the other by the same worker, and the next worker is woken only when a handler waits.
+Each worker is its own task, so that timeouts and cancellation in a handler affect that handler only. There is no task per message: the same
+worker runs handlers that never wait one after the other, and wakes the next worker only when a handler waits.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pgrouse.handlers.handler import Handler
 from pgrouse.worker.execution.attempts import Attempts
 from pgrouse.worker.execution.prefetch import Prefetch, WaitingMessages
 
-# A worker that has run handlers for this long without waiting yields to everything else.
+# A worker that has run handlers for this long without waiting lets all other tasks run.
 TURN_S = 0.005
 # Messages that were claimed ahead are released when they have waited for one to two times this long.
 RELEASE_AFTER_S = 0.25
 
 
 class TopicSlots:
-    """How many messages of one topic run here, or are about to.
+    """Counts the messages of one topic that run here, or are about to.
 
     Args:
-        limit: how many may; None = as many as the worker's, and `in_use` stays 0.
-        start: takes a message that waited and has a slot now.
+        limit: how many may run; None = as many as the worker's, and `in_use` stays 0.
+        start: takes a message that waited and now has a slot.
         on_capacity: called when the topic was full and has a free slot again.
 
     Attributes:
@@ -67,7 +67,7 @@ class TopicSlots:
             self.leave()
 
     def leave(self) -> None:
-        """A slot is free again: for the next that waits. If the topic was full, claims have skipped it."""
+        """Give a free slot to the next message that waits. If the topic was full, claims have skipped it."""
         if self.limit is None:
             return
         was_full = self.in_use == self.limit
@@ -85,7 +85,7 @@ class SingleScheduler:
     Args:
         handlers: with the limits of their topics.
         concurrency: how many handlers run at once.
-        releases_old: whether to release what has waited too long.
+        releases_old: whether to release messages that have waited too long.
         on_capacity: called when a topic that was full has a free slot again.
 
     Attributes:
@@ -108,13 +108,13 @@ class SingleScheduler:
         self.waiting = WaitingMessages()
         self.prefetch = Prefetch(lambda: {topic: each.ended for topic, each in self.slots.items()})
         self._release_timer: asyncio.TimerHandle | None = None
-        # Those whose run the claim has not counted, by id and claim.
+        # The messages whose run the claim has not counted, by id and claim.
         self._uncounted: set[tuple[int, int]] = set()
         self.workers: set[asyncio.Task[None]] = set()
         self.idle_workers: list[asyncio.Future[None]] = []
         self.limited = {topic: each for topic, each in self.slots.items() if each.limit is not None}
         self._yielding = 0
-        # How many workers are to end: concurrency is lower than when they were started.
+        # How many workers must end, because concurrency is lower than when they were started.
         self._surplus = 0
         self._wakes_soon = False
         self._stopping = self._closing = False
@@ -125,7 +125,7 @@ class SingleScheduler:
         return len(self.waiting.messages) + sum(len(each.waiting.messages) for each in self.limited.values())
 
     def may_wait(self, ahead: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Return how many messages may wait for a worker, and how many more of each topic with a limit for a slot of that.
+        """Return how many messages may wait for a worker, and how many more of each topic with a limit may wait for a slot of the topic.
 
         While more than half of them wait, no more are claimed: a few large claims cost less than many small ones.
 
@@ -141,7 +141,7 @@ class SingleScheduler:
         return for_workers if 2 * len(self.waiting.messages) <= for_workers else 0, for_slots
 
     def free_slots(self, for_slots: Mapping[str, int]) -> tuple[list[str], list[int | None] | None]:
-        """Return the topics of which messages can be taken, and how many of each; None = no topic has a limit of its own.
+        """Return the topics whose messages can be taken, and how many of each; None = no topic has its own limit.
 
         Args:
             for_slots: how many more of each topic may wait for a slot of the topic.
@@ -157,7 +157,7 @@ class SingleScheduler:
         return list(free), list(free.values())
 
     def add(self, messages: list[Message], uncounted: set[int]) -> None:
-        """Take claimed messages and run them. uncounted: the ids of those whose run the claim has not counted."""
+        """Take claimed messages and run them. uncounted: the ids of the messages whose run the claim has not counted."""
         if uncounted:
             self._uncounted.update((each.id, each.claim_id) for each in messages if each.id in uncounted)
         self.waiting.add([each for each in messages if self.slots[each.topic].take(each)] if self.limited else messages)
@@ -178,7 +178,7 @@ class SingleScheduler:
         return True
 
     def release_waiting(self) -> None:
-        """Release what was not started, and from now on what a pending claim still returns."""
+        """Release messages that were not started, and from now on also those that a pending claim still returns."""
         self._stopping = True
         self._uncounted.clear()
         for each in self.limited.values():
@@ -201,13 +201,13 @@ class SingleScheduler:
             self._release_timer = asyncio.get_running_loop().call_later(RELEASE_AFTER_S, self._release_old)
 
     def _release_old(self) -> None:
-        """Release what was claimed ahead and has waited too long: the handlers have become slower, and another worker may have free slots."""
+        """Release messages that were claimed ahead and have waited too long: the handlers are slower now, and another worker may have free slots."""
         self._release_timer = None
         for each in self.limited.values():
             old = each.waiting.take_old()
             self.attempts.release(old)
             self.prefetch.reset(old)
-        # While a worker is idle, what waits is held up by a handler that computes: it would be claimed again at once.
+        # While a worker is idle, only a handler that computes delays the waiting messages: they would be claimed again at once.
         if len(self.workers) >= self.concurrency and not self.idle_workers:
             old = self.waiting.take_old()
             self._release(old)
@@ -215,7 +215,7 @@ class SingleScheduler:
         self._set_release_timer()
 
     def scale(self, concurrency: int) -> None:
-        """Have so many workers from now on. Those that are too many end when their handlers have."""
+        """Use this many workers from now on. Surplus workers end when their handlers have ended."""
         self.concurrency = concurrency
         self._surplus = max(0, len(self.workers) - concurrency)
         for _ in range(min(self._surplus, len(self.idle_workers))):
@@ -231,13 +231,13 @@ class SingleScheduler:
         return list(self.workers)
 
     def _wake_soon(self) -> None:
-        """Call `_wake_worker` when what is ready to run has run. Two calls would wake a second worker before the first takes its message."""
+        """Call `_wake_worker` after the tasks that are ready. Two calls would wake a second worker before the first takes its message."""
         if not self._wakes_soon:
             self._wakes_soon = True
             asyncio.get_running_loop().call_soon(self._wake_worker)
 
     def _wake_worker(self) -> None:
-        """Wake one worker if messages wait, and check again when it has reached its first wait: most handlers never do."""
+        """Wake one worker if messages wait, and check again when it first waits: most handlers never wait."""
         self._wakes_soon = False
         if not self.waiting.messages or self._yielding:
             return
@@ -266,7 +266,7 @@ class SingleScheduler:
                 await self._idle(me)
                 turn_began = time.monotonic()
             if self._surplus:
-                # If it was woken for a message, one of those that were woken with it takes that.
+                # If it was woken for a message, another worker that was woken at the same time takes that.
                 self._surplus -= 1
                 self.workers.discard(me)
                 return
@@ -295,7 +295,7 @@ class SingleScheduler:
             self.attempts.settle_buffer.start(message)
 
     async def _yield_turn(self, me: asyncio.Task[None]) -> None:
-        """Let everything else have a turn, but no further worker: they would compute one after the other, each for a turn of its own."""
+        """Let all other tasks run, but wake no further worker: the workers would compute one after the other, for one turn each."""
         self._yielding += 1
         await self._await_uncancelled(me, asyncio.sleep(0))
         self._yielding -= 1
@@ -309,7 +309,7 @@ class SingleScheduler:
             self.idle_workers.remove(future)
 
     async def _await_uncancelled(self, me: asyncio.Task[None], event: Awaitable[None]) -> None:
-        """Wait between two messages. A cancellation that arrives here while the executor is not closing was left behind by a handler: ignore it."""
+        """Wait between two messages. If a cancellation arrives here while the executor is not closing, a handler left it behind: ignore it."""
         try:
             await event
         except asyncio.CancelledError:

@@ -1,7 +1,7 @@
 """Whether messages arrive so steadily that looking for them every few milliseconds is cheaper than being notified of each.
 
-A notification makes its publisher's commit wait for those of all others, and costs a worker that falls asleep after each message two turns
-with the database for it. A worker that looks every two milliseconds takes what has arrived in one turn.
+A notification makes its publisher's commit wait for the commits of all others, and a worker that falls asleep after each message needs two
+round trips to the database for it. A worker that looks every two milliseconds takes everything that has arrived in one round trip.
 """
 
 from __future__ import annotations

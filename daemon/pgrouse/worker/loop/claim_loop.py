@@ -1,6 +1,6 @@
-"""A claim loop: one connection on which a turn settles what ended and claims what comes next, in one round trip and one transaction.
+"""A claim loop: one connection. Each of its turns settles what ended and claims what comes next, in one round trip and one transaction.
 
-A daemon runs two: while the server works for one, the handlers of the other's messages run.
+A daemon has two: while the server serves one loop, the handlers of the other loop's messages run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SUSPECT_TURN_TIMEOUT_S = 2
 LOST_BACKEND_CHECK_S = 0.2
 # How often reading one message may time out.
 MAX_TIMEOUTS = 2
-# Errors that another try may not meet. Any other error of a settle is caused by one of its messages.
+# Errors that may not happen again on another try. Any other error of a settle is caused by one of its messages.
 TRANSIENT = (psycopg.OperationalError, psycopg.errors.UniqueViolation)
 # The SQLSTATE class of values that are too large. psycopg maps it to OperationalError too, but the next try would fail again.
 PROGRAM_LIMIT_CLASS = "54"
@@ -71,7 +71,7 @@ class ClaimLoop:
         )
         self._conn: psycopg.AsyncConnection | None = None
         self._claim_is_uncertain = False
-        # The server's processes for this connection, and for lost ones whose last claim they may still run.
+        # The server processes of this connection, and of lost connections on which a last claim may still run.
         self._backend = 0
         self._lost_backends: set[int] = set()
         self._is_connection_suspect = False
@@ -106,7 +106,7 @@ class ClaimLoop:
         await database.close(conn)
 
     def suspect_connection(self) -> None:
-        """Another connection proved dead, so this one may be, too: give a turn under way little more time, and reconnect for the next."""
+        """Another connection proved dead, so this one may be dead too: give the current turn little more time, and reconnect for the next."""
         self._is_connection_suspect = True
         if self._deadline and not self._deadline.expired():
             soon = asyncio.get_running_loop().time() + SUSPECT_TURN_TIMEOUT_S
@@ -114,7 +114,7 @@ class ClaimLoop:
 
     @property
     def may_hold_unknown(self) -> bool:
-        """Whether a claim is under way, or failed so that it is unknown what it locked."""
+        """Whether a claim is under way, or failed so that it is not known which messages it locked."""
         return self._claim_is_uncertain or bool(self._lost_backends)
 
     @asynccontextmanager
@@ -138,7 +138,7 @@ class ClaimLoop:
         return client
 
     async def _release_orphaned(self, client: WorkerClient) -> None:
-        """Release what was claimed on a lost connection; again before each turn while its process runs, which may commit its claim late."""
+        """Release what was claimed on a lost connection. Repeat it before each turn while that connection's process runs: it may commit its claim late."""
         async with self._turn_timeout():
             running = await client.end_backends(self._lost_backends)
             await client.release_orphaned(self.executor.in_flight.ids())
@@ -153,7 +153,7 @@ class ClaimLoop:
             self.executor.in_flight.remove(each.message for each in settlements)
         self.planner.record_result(plan, result, sent_at=sent_at, wake_count=wake_count)
         if self.planner.held_back and not self.first:
-            # The time of the next claim may have changed, and the first loop waits for it.
+            # The time of the next claim may have changed, and the first loop waits for that time.
             self.settle_buffer.wake_events.set()
         if plan.request is not None:
             self.settle_buffer.metrics.record_claim(result.claimed, plan.reason, plan.slept_s)
@@ -185,7 +185,7 @@ class ClaimLoop:
         self.planner.widen()
 
     async def _read(self, client: WorkerClient, message: Message) -> Message | None:
-        """Return a message with its contents; None if its lock was lost, or it was rejected since they cannot be read."""
+        """Return a message with its contents; None if its lock was lost, or if its contents cannot be read and so it was rejected."""
         if self._timeouts[message.id] >= MAX_TIMEOUTS:
             why = f"its contents did not come within {TURN_TIMEOUT_S} s, {MAX_TIMEOUTS} times"
             await self._reject(client, message, why)
@@ -194,7 +194,7 @@ class ClaimLoop:
             async with self._turn_timeout():
                 whole = await client.contents(message)
         except (TimeoutError, psycopg.errors.QueryCanceled):
-            # A timeout on a suspect connection does not count: it had next to no time.
+            # A timeout on a suspect connection does not count: the turn had very little time.
             self._timeouts[message.id] += not self._is_connection_suspect
             raise
         except psycopg.Error as error:
@@ -241,14 +241,14 @@ class ClaimLoop:
         return result
 
     async def _settle_one_by_one(self, client: WorkerClient) -> None:
-        """A batch of settlements was rejected, or cannot be written: settle each alone, so that a faulty one affects no other."""
+        """The server rejected a batch of settlements, or it cannot be written: settle each alone, so that a faulty one affects no other."""
         taken = self.settle_buffer.take()
         for number, each in enumerate(taken):
             try:
                 await self._settle_one(client, each)
             except psycopg.Error:
                 self.settle_buffer.put_back([each])
-            except BaseException:  # a timeout, or the daemon stops: the others are not settled yet
+            except BaseException:  # a timeout, or the daemon stops: the rest is not settled yet
                 self.settle_buffer.put_back(taken[number:])
                 raise
 
@@ -282,7 +282,7 @@ class ClaimLoop:
                 message_id=each.message.id,
                 topic=each.message.topic,
                 reason=str(last),
-                fix="nothing can be said of this message: its lock will expire. Is there a trigger or a constraint that is not pgrouse's?",
+                fix="no result can be stored for this message, so its lock will expire: look for a trigger or a constraint that is not pgrouse's",
             )
             self.executor.in_flight.abandon(each.message)
             return TurnResult()
@@ -293,7 +293,7 @@ def _is_transient(error: psycopg.Error) -> bool:
 
 
 def _without_detail(each: Settlement, error: psycopg.Error) -> Settlement:
-    """Return the settlement without what was rejected: a completion stays one, anything else fails with the reason."""
+    """Return the settlement without the detail that was rejected: a completion stays a completion; any other settlement fails with the reason."""
     if each.kind is SettleKind.COMPLETE:
         return Settlement(each.message, SettleKind.COMPLETE)
     times = {"after": each.after, "until": each.until}

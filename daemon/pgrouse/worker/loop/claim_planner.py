@@ -1,8 +1,8 @@
 """When to claim, how much, and when it is safe to sleep: the daemon's half of the armed-sleeper protocol.
 
-A publish notifies only a daemon that is armed. To fall asleep without missing a message, a daemon (1) commits its flag, (2) draws a
-transaction id of its own, (3) claims until a claim that started when all older transactions had ended finds nothing, and only then
-(4) sleeps. The proof and the model are in docs/explanation/wake-up.md and tests/models/wake.pml.
+A publish notifies only a daemon that is armed. To fall asleep without missing a message, a daemon (1) commits its flag, (2) draws its own
+transaction id, (3) claims until a claim that started after all older transactions had ended finds nothing, and only then (4) sleeps. The
+proof and the model are in docs/explanation/wake-up.md and tests/models/wake.pml.
 
 Nothing here does I/O: the claim loops ask `next_turn()` what to do and report with `record_result()`.
 """
@@ -21,22 +21,22 @@ from pgrouse.worker.execution.capacity import Capacity
 from pgrouse.worker.loop.arrival_rate import ArrivalRate
 from pgrouse.worker.reporting.wake_reason import WakeReason
 
-# A daemon that has found work without a pause for this long lowers its flag. Shorter: bursts would rewrite the flag's row all the time.
-# Longer: publishers would send notifications that no daemon needs.
+# A daemon that has found work without a pause for this long lowers its flag. A shorter time would rewrite the flag's row in each burst. With
+# a longer time, publishers would send notifications that no daemon needs.
 DISARM_AFTER_S = 0.25
-# While messages arrive steadily: how long after the start of one claim the next one starts. The claim loop that settles for the others when
-# the first one is stuck waits this much longer.
+# While messages arrive steadily: how long after the start of one claim the next one starts. If the first claim loop is stuck, the loop that
+# settles for it waits this much longer.
 STEADY_CLAIM_S = 0.002
 SETTLE_FOR_FIRST_S = 0.01
-# While there is a backlog, claim loops share what can be claimed, but no loop gets less than this: the smaller a claim, the dearer its messages.
+# While there is a backlog, claim loops share the messages, but each loop gets at least this many: the smaller a claim, the higher the cost per message.
 SHARE_AT_LEAST = 64
-# The poll interval while a limit holds messages back: other workers' settles make room, too, and notify no daemon.
+# The poll interval while a limit holds messages back: settles of other workers also make room, and they notify no daemon.
 LIMITED_POLL_S = 1.0
-# The delays before the next claim while older transactions are still open, or have locked what is due; from the first to the last.
+# The delays before the next claim while older transactions are open or have locked due messages; from the first to the last.
 RECHECK_BACKOFF_S = (0.005, 0.01, 0.02, 0.05)
 
-# After a claim that failed, perhaps because of one of its messages: claim this many at first, and read each by itself. Each success
-# doubles the number; above the last one claims are as before.
+# After a claim that failed, perhaps because of one of its messages: first claim this many, and read each message by itself. Each success
+# doubles the number; after the last one, claims are as before.
 NARROW_FIRST, NARROW_LAST = 8, 32
 
 
@@ -72,9 +72,9 @@ class ClaimPlanner:
 
     Args:
         capacity: returns what can be taken now.
-        poll_s: returns how long to sleep at most, in seconds; called each time, so that it may jitter.
+        poll_s: returns the longest sleep, in seconds; called each time, so that it can add jitter.
         clock: a monotonic clock, in seconds.
-        connections: how many claims run side by side while there is a backlog.
+        connections: how many claims run at the same time while there is a backlog.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ClaimPlanner:
         self._has_backlog = False
         self.last_claim_at = clock()
         self._next_claim_at = 0.0
-        self._next_claim_reason = WakeReason.POLL  # why that claim is made
+        self._next_claim_reason = WakeReason.POLL  # the reason for that claim
         self._asleep_since = 0.0
         self._woken: tuple[WakeReason, float] = (WakeReason.BUSY, 0.0)  # why the last sleep ended, and how long it was
         self._may_be_armed = False  # in the database, if the last turn arrived
@@ -136,13 +136,13 @@ class ClaimPlanner:
         self.stopped = True
 
     def wait_s(self) -> float | None:
-        """How long an idle claim loop may wait for a wake event; None = until there is one."""
+        """Return how long an idle claim loop may wait for a wake event; None = without a limit."""
         if self.stopped or self.state is PlannerState.CLAIMING:
             return None
         return max(0.0, self._next_claim_at - self.clock())
 
     def pause_s(self, *, first: bool) -> float:
-        """How long a claim loop should leave what has ended unsettled, since a claim that can settle it too follows in a moment.
+        """Return how long a claim loop should keep settlements back, because a claim that can also settle them follows in a moment.
 
         Args:
             first: as in `next_turn`.
@@ -156,7 +156,7 @@ class ClaimPlanner:
 
         Args:
             first: whether this is the loop that polls and falls asleep for all; the others claim only while there is a backlog.
-            settling: whether the turn settles something, which may make room below a limit.
+            settling: whether the turn settles messages, which may make room below a limit.
         """
         makes_room = settling and self.held_back
         if self.stopped or not (first or self._has_backlog or makes_room):
@@ -171,7 +171,7 @@ class ClaimPlanner:
         if self._skipped_singles and capacity.limit > 0:
             self._start_claiming()
         disarm = first and self._should_disarm()
-        # If the claim is postponed, it is no longer the wake-up's doing.
+        # A postponed claim no longer counts as the result of the wake-up.
         reason, slept_s = self._woken
         self._woken = WakeReason.BUSY, 0.0
         if self.state is not PlannerState.CLAIMING or (capacity.is_empty and capacity.batches is None):
@@ -299,7 +299,7 @@ class ClaimPlanner:
         self.state = PlannerState.ASLEEP
 
     def _due_wait_s(self, next_due_s: float) -> float:
-        """How long to wait for the next due message. If it is due now, and the claim did not return it, another session has its row locked."""
+        """How long to wait for the next due message. If one is due now and the claim did not return it, another session has its row locked."""
         self._locked_misses = 0 if next_due_s > 0 else self._locked_misses + 1
         return next_due_s if next_due_s > 0 else RECHECK_BACKOFF_S[min(self._locked_misses, len(RECHECK_BACKOFF_S)) - 1]
 
@@ -318,7 +318,7 @@ class ClaimPlanner:
             prefetch = dict(zip(capacity.topics, capacity.prefetch, strict=True))
             shared = _with_prefetch(shared, self._start(capacity) or 0, prefetch)
         if capacity.batches is not None:
-            # Not shared among the claim loops: a batch that is claimed in two halves would be two batches.
+            # Claim loops do not share a batch: two half claims would make two batches.
             on_the_way = [request.batches for request in self._pending_claims if request.batches is not None]
             batches = _remaining(capacity.batches, on_the_way, capacity.batches.limit)
             shared.batches = None if batches.is_empty else batches

@@ -1,6 +1,6 @@
 """The heartbeat: extends the locks of all messages in flight, at a third of each lock, from a thread with a connection of its own.
 
-It is a thread because a handler that blocks the event loop must not cost the other messages their locks.
+It is a thread: if a handler blocks the event loop, the other messages must not lose their locks.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ MIN_PAUSE_S = 0.02
 REGISTRY_INTERVAL_S = 5.0
 # A heartbeat that takes longer than this is cancelled and sent again; it skips locked rows, so it should never wait.
 STATEMENT_TIMEOUT_MS = 5_000
-# Locks come first: a registry update or a report that takes longer than this is cancelled and made again later. A third of the shortest
-# lock in flight if that is less, so that waiting here costs no lock.
+# Locks come first: a registry update or a report that takes longer than this is cancelled and sent again later. A third of the shortest lock in
+# flight if that is less, so that waiting here loses no lock.
 REGISTRY_TIMEOUT_MS = 1_000
 REGISTRY_MIN_TIMEOUT_MS = 50
 REGISTRY_RETRY_S = 1.0
@@ -52,14 +52,14 @@ REQUESTS = b"""
 """
 # Without an answer for this long the connection is dead. libpq would wait forever if a proxy keeps the socket open.
 NO_ANSWER_TIMEOUT_S = 8.0
-# After its timeout a handler is stopped. If it runs on, its lock is no longer extended after this.
+# A handler is stopped after its timeout. If it still runs after this many more seconds, its lock is no longer extended.
 STOP_GRACE_S = 1.0
 LOOP_BLOCKED_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequests:
-    """What operators ask of a worker, in the registry.
+    """The requests of operators to a worker, in the registry.
 
     Attributes:
         drain: whether to stop.
@@ -91,7 +91,7 @@ class Heartbeat(threading.Thread):
         worker: the worker's entry in the registry.
         status: returns the status that is written there.
         reporter: creates the metrics reports that are sent with each registry update; nothing unless given.
-        on_requests: called on the event loop when operators ask for something else than before.
+        on_requests: called on the event loop when the requests of operators change.
 
     Attributes:
         last_seen_at: when the database last accepted a registry update, by the monotonic clock; 0 if it has not yet.
@@ -119,7 +119,7 @@ class Heartbeat(threading.Thread):
         )
         self.loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        # Also set by InFlight: a message with a short lock may arrive just after a long pause has started.
+        # InFlight also sets it: a message with a short lock may arrive just after a long pause has started.
         self._wake = in_flight.wake_heartbeat
         self._check_all = False
         self._stopping = False
@@ -144,7 +144,7 @@ class Heartbeat(threading.Thread):
         return time.monotonic() - self._beat_started_at
 
     def run_now(self) -> None:
-        """Check all locks now: a notification says that one was lost."""
+        """Check all locks now: a notification says that one is lost."""
         self._check_all = True
         self._wake.set()
 
@@ -154,7 +154,7 @@ class Heartbeat(threading.Thread):
         self._wake.set()
 
     def stop(self, within_s: float = 5.0) -> None:
-        """End the thread; returns when it has ended, or after this time. It waits for a server that does not answer, and ends with the process."""
+        """End the thread; return when it has ended, or after this time. A thread that waits for a server without an answer ends with the process."""
         self.stop_soon()
         self.join(within_s)
 
@@ -207,7 +207,7 @@ class Heartbeat(threading.Thread):
                 self._complete_extension(self._conn, extension)
             if notes:
                 self._write_progress(self._conn, notes)
-        # Last, and with a timeout of its own: no lock waits for this.
+        # This comes last and has its own timeout: no lock waits for it.
         if seen:
             with closed_after(NO_ANSWER_TIMEOUT_S, self._conn):
                 self._update_worker(self._conn, now)
@@ -224,7 +224,7 @@ class Heartbeat(threading.Thread):
         self._on_lost(conn, lost, [held.message for held in due])
 
     def _complete_extension(self, conn: psycopg.Connection, extension: LockExtension) -> None:
-        """Extend one lock by the time that its handler asked for, and resume the handler."""
+        """Extend one lock by the time that its handler asked for, and let the handler continue."""
         lost = self._lost_ids(conn, heartbeat(*claim_refs([extension.message]), extension.lock_duration))
         self._on_lost(conn, lost, [extension.message])
         if lost:
@@ -248,7 +248,7 @@ class Heartbeat(threading.Thread):
         self.loop.call_soon_threadsafe(self.on_lock_lost, gone)
 
     def _update_worker(self, conn: psycopg.Connection, now: float) -> None:
-        """Update the registry, read what operators ask for, report metrics. If the database rejects this it is tried again later, on the same connection."""
+        """Update the registry, read the requests of operators, report metrics. If the database rejects this, try again later on the same connection."""
         if not self._update_registry(conn):
             self._registry_due_at = now + REGISTRY_RETRY_S
             return
@@ -301,7 +301,7 @@ class Heartbeat(threading.Thread):
         self._requests = requests
 
     def _report(self, conn: psycopg.Connection) -> None:
-        """Report the metrics. If the database rejects them nothing else happens: this must not cost a lock."""
+        """Report the metrics. If the database rejects them, nothing else fails: no lock may be lost because of it."""
         report = None if self.reporter is None else self.reporter.next()
         if self.reporter is None or report is None:
             return
@@ -333,12 +333,12 @@ class Heartbeat(threading.Thread):
                 self._update_registry(self._conn)
                 self._send_last_reports(self._conn)
                 with self._conn.transaction():
-                    # Nothing else comes later: a slow server may take all of the time.
+                    # Nothing follows: a slow server may use all of the time.
                     self._conn.execute(SET_TIMEOUT, [str(round(DEREGISTER_TIMEOUT_S * 1000))])
                     run(self._conn, unregister_worker(self.worker.name))
 
     def _send_last_reports(self, conn: psycopg.Connection) -> None:
-        """Report until nothing is left: the pending report, and then what was measured since. Limited in time."""
+        """Send the pending report, and then what was measured since, until nothing is left. Limited in time."""
         until = time.monotonic() + LAST_REPORTS_TIMEOUT_S
         while self.reporter is not None and self.reporter.next() is not None and time.monotonic() < until:
             self._report(conn)
@@ -398,7 +398,7 @@ class Heartbeat(threading.Thread):
 
 
 def _resolve(extension: LockExtension) -> None:
-    with suppress(InvalidStateError):  # the handler was cancelled and does not wait any more
+    with suppress(InvalidStateError):  # the handler was cancelled and no longer waits
         extension.done.set_result(None)
 
 

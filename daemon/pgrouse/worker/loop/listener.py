@@ -26,7 +26,7 @@ NEW_MESSAGE = "new_message"
 CANCELLED = "cancelled"
 # A policy was changed: messages that a pause or a limit held back may be ready now.
 TOPIC_CHANGED = "topic_changed"
-# A schedule was changed: it may be due sooner than the maintenance loop knows.
+# A schedule was changed: it may be due sooner than the maintenance loop expects.
 SCHEDULE_CHANGED = "schedule_changed"
 NOTIFY_CHANNELS = (NEW_MESSAGE, CANCELLED, TOPIC_CHANGED, SCHEDULE_CHANGED)
 PING_EVERY_S = 5.0
@@ -78,7 +78,7 @@ class Listener:
         self.on_new_message, self.on_cancelled, self.on_mode = on_new_message, on_cancelled, on_mode
         self.on_topic_changed = on_topic_changed
         self.mode = ListenerMode.CONNECTING
-        # A NOTIFY channel of this listener's own, so that pings wake no other.
+        # A NOTIFY channel only for this listener, so that pings wake no other.
         self.ping_channel = f"ping_{token_hex(8)}"
         self.pong = asyncio.Event()
         self.connected_event = WakeEvent()
@@ -93,7 +93,7 @@ class Listener:
             await self.reset()
         for channel in await self._connection.receive(1.0):
             self._on_notification(channel)
-        # Those that were woken go first: what follows here can wait.
+        # Let the tasks that were woken run first: what follows here can wait.
         await asyncio.sleep(0)
         if not self.is_connected:
             self._on_disconnect()
@@ -118,7 +118,7 @@ class Listener:
 
     def _on_connect(self) -> None:
         log.debug(events.LISTENER_CONNECTED)
-        # Only a ping proves that notifications arrive; messages that were published meanwhile are found by a claim.
+        # Only a ping proves that notifications arrive; a claim finds the messages that were published in the meantime.
         self.on_new_message()
         self.connected_event.set()
 
@@ -184,12 +184,12 @@ class Prober:
         assert self._conn is not None  # noqa: S101 - step() opened it
         try:
             async with asyncio.timeout(PING_TIMEOUT_S):
-                # By the function that sends the real notifications: if it cannot send this one, it could not have sent those either.
+                # Use the function that sends the real notifications: if it cannot send this one, it could not have sent those.
                 if not await run_async(self._conn, notify(self.listener.ping_channel, [""])):
                     return PingResult.NOT_SENT
                 await self.listener.pong.wait()
         except TimeoutError:
             return PingResult.NOT_RECEIVED
-        except psycopg.errors.ProgramLimitExceeded:  # it has just become full
+        except psycopg.errors.ProgramLimitExceeded:  # the queue has just become full
             return PingResult.NOT_SENT
         return PingResult.RECEIVED

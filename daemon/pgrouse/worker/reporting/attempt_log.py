@@ -1,4 +1,4 @@
-"""What is logged of attempts: their failures, with tracebacks, and at `debug` every message that ended well."""
+"""Logs attempts: failures with their tracebacks, and at `debug` every message that ended well."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAILURE_EVENTS = {
 
 
 def log_failures(settlements: list[Settlement]) -> None:
-    """Log the failures and warnings of attempts. What is the same for many messages of a batch is logged once, with the first of them.
+    """Log the failures and warnings of attempts. What many messages of a batch have in common is logged once, with the first of them.
 
     Args:
         settlements: as they may be logged: encrypted, if their messages are.
@@ -47,7 +47,7 @@ def log_ends(settlements: Iterable[Settlement], completed: Iterable[Message], to
     """Log, at `debug`, the messages that ended well.
 
     Args:
-        settlements: of an attempt, or of those of a batch.
+        settlements: of one attempt, or of the attempts of a batch.
         completed: those that the handler completed itself.
         took_s: how long it took.
     """

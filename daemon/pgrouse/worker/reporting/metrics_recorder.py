@@ -59,8 +59,8 @@ class TopicMetrics:
         results: how many attempts ended with each result.
         waits: from available to claimed, by the server's clock.
         runs: calls of the handler; a call with a batch counts once.
-        wakes: the waits of messages for which a notification woke the daemon.
-        missed: messages that arrived while the daemon slept, and that it found late, by polling.
+        wakes: the waiting times of messages for which a notification woke the daemon.
+        missed: messages that arrived while the daemon slept, and that polling found late.
     """
 
     results: dict[AttemptResult, int] = field(default_factory=lambda: dict.fromkeys(AttemptResult, 0))
@@ -79,7 +79,7 @@ class MetricsRecorder:
     """The metrics of one daemon.
 
     Attributes:
-        topics: by topic; the topics that the daemon works exist from the start.
+        topics: by topic; it has the daemon's topics from the start.
         claims: the number of claims, by reason.
         claimed_messages: the number of messages that they returned, by reason.
     """

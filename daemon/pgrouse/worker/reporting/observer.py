@@ -1,4 +1,4 @@
-"""What a daemon shows of its work to telemetry, and the observer that sees nothing."""
+"""What a daemon reports of its work to telemetry, and the observer that records nothing."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pgrouse.client.settlement import Settlement
 
 
 class AttemptSpan(Protocol):
-    """One attempt, or that of a batch; for its handler it is the current span."""
+    """One attempt, or the attempt of a batch; it is the current span of its handler."""
 
     def end(self, settlements: Sequence[Settlement], *, lost: bool) -> None:
-        """The attempt is over: its messages were settled so, or lost."""
+        """The attempt is over: its messages were settled in this way, or lost."""
 
 
 class TurnSpan(Protocol):
@@ -45,7 +45,7 @@ class Observer(Protocol):
 
 
 class NoSpan:
-    """What records nothing."""
+    """A span that records nothing."""
 
     __slots__ = ()
 
