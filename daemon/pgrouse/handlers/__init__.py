@@ -1,1 +1,1 @@
-"""What authors of handlers use: contexts, outcomes, batches, steps, transactions."""
+"""The names for authors of handlers: contexts, outcomes, batches, steps, transactions."""

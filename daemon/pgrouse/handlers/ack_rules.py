@@ -1,7 +1,7 @@
-"""Acknowledgement policies: what becomes of a message whose handler raised an exception, or did not acknowledge.
+"""Acknowledgement policies: they decide how a message ends whose handler raised an exception, or did not acknowledge it.
 
-The outcome of a handler wins over every policy: one that it returns or raises, or before that the first of `ctx.ack()`,
-`ctx.nack()` and `ctx.reject()` that it called.
+An outcome of the handler itself overrides every policy. That is the outcome that it returns or raises, or, if it called one of them, its first
+call of `ctx.ack()`, `ctx.nack()` or `ctx.reject()`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NOT_ACKNOWLEDGED = 'the handler ended without ctx.ack(), ctx.nack() or ctx.rejec
 class AckPolicy(StrEnum):
     """The policies, by their names in the configuration."""
 
-    ACK = "ack"  # success, also if the handler raises
+    ACK = "ack"  # success, even if the handler raises
     ACK_FIRST = "ack_first"  # success before the handler runs: at most once
     REJECT_ON_ERROR = "reject_on_error"  # an exception rejects
     NACK_ON_ERROR = "nack_on_error"  # an exception is retried while attempts are left
-    MANUAL = "manual"  # what the handler does not acknowledge is rejected
+    MANUAL = "manual"  # a message that the handler does not acknowledge is rejected
 
 
-# For what every message passes: on Python 3.11, to look up a member by its class takes as long as a call.
+# For the path of every message: on Python 3.11, looking up a member by its class takes as long as a call.
 COMPLETE = SettleKind.COMPLETE
 MANUAL = AckPolicy.MANUAL
 
@@ -55,7 +55,7 @@ class AckRules:
             action: its earlier call of `ctx.ack()`, `ctx.nack()` or `ctx.reject()`.
         """
         if returned is None and action is None and self.policy is not MANUAL:
-            return Settlement(message, COMPLETE)  # what most handlers return, at once
+            return Settlement(message, COMPLETE)  # the fast path: most handlers return this
         returned = outcome.check_returned(returned)
         if action is not None:
             return self._by_action(message, returned, action)

@@ -1,7 +1,7 @@
-"""The context of an attempt, in the sense of contextvars: what a handler sets there is not seen by the next.
+"""The context of an attempt, in the sense of contextvars: the next attempt does not see what a handler sets there.
 
-Each attempt has a copy of the context in which its worker was started, or its child process: values that a module sets when it is imported are
-there. What is no context variable belongs to the whole process, or to the thread, and cannot be separated.
+Each attempt has a copy of the context in which its worker, or its child process, was started. It contains the values that modules set when they
+were imported. Other variables belong to the whole process, or to the thread, and cannot be separated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DECIMAL_CONTEXT = "decimal_context"
 
 
 class CleanContext:
-    """The context of the moment in which this was created, to be copied for each attempt."""
+    """The context at the moment when this object was created, to be copied for each attempt."""
 
     def __init__(self) -> None:
         self._context = contextvars.copy_context()
@@ -26,9 +26,9 @@ class CleanContext:
         self._decimal: decimal.Context | None = of_names.get(DECIMAL_CONTEXT)
 
     def copy(self) -> contextvars.Context:
-        """Return a copy, with a decimal context of its own."""
+        """Return a copy, with its own decimal context."""
         context = self._context.copy()
-        # Without one, the first use in an attempt creates it.
+        # If there is none, the first use in an attempt creates it.
         if self._decimal is not None:
             context.run(decimal.setcontext, self._decimal.copy())
         return context
@@ -37,8 +37,8 @@ class CleanContext:
 class InContext(Generic[T]):
     """Runs a coroutine in a context, in the task that awaits this. Await it once.
 
-    A task has one context for its whole life; here each step of the coroutine enters and leaves another one. Tasks and callbacks that the
-    coroutine creates get a copy of that, as usual.
+    A task has one context for its whole life; here each step of the coroutine enters and leaves another context. Tasks and callbacks that the
+    coroutine creates get a copy of that context, as usual.
     """
 
     __slots__ = ("_context", "_coroutine")

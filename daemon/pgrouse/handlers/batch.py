@@ -1,6 +1,6 @@
 """Batch handlers: a handler that takes a list of messages, and may set an outcome for each.
 
-The outcomes of its messages are settled together when it ends; `ctx.transaction()` completes them earlier, with its effects.
+The outcomes of its messages are settled together when it ends; `ctx.transaction()` completes them earlier, together with the handler's SQL.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_IDS_SHOWN = 10  # in an error
 class Item(MessageView, Generic[P]):
     """One message of a batch: `def work(items: list[Item[Order]])`.
 
-    The first outcome of a message counts. For a message without one, what the handler returns or raises counts.
+    The first outcome of a message counts. If a message has none, the result of the handler counts: what it returns or raises.
 
     Attributes:
         payload: the payload, validated as the annotation says.
@@ -56,11 +56,11 @@ class Item(MessageView, Generic[P]):
 
     @property
     def lost(self) -> bool:
-        """Whether the message is not this worker's any more: it was cancelled, or its lock expired. Outcomes for it change nothing."""
+        """Whether this worker no longer holds the message: it was cancelled, or its lock expired. Outcomes for it change nothing."""
         return not self.completed and not self._batch.runtime.holds(self._message)
 
     def complete(self, output: Any = None) -> bool:
-        """It succeeded. Returns whether this counts: it had no outcome before, and the batch is not over."""
+        """It succeeded. Return whether this counts: it had no outcome before, and the batch is not over."""
         return self._batch.record_outcome(self, Ack(output))
 
     def reject(self, reason: str) -> bool:
@@ -78,11 +78,11 @@ class Item(MessageView, Generic[P]):
         state: Any = UNCHANGED,
         reason: str = "the handler asked for a retry",
     ) -> bool:
-        """It failed; try it again while attempts are left. Arguments as of `Retry`. Returns whether this counts."""
+        """It failed; try it again while attempts are left. The arguments are those of `Retry`. Return whether this counts."""
         return self._batch.record_outcome(self, Retry(after, state=state, reason=reason))
 
     def defer(self, after: AnyDuration | None = None, *, until: datetime | None = None, state: Any = UNCHANGED) -> bool:
-        """Nothing failed; it comes back later. Arguments as of `Defer`. Returns whether this counts."""
+        """Nothing failed; it comes back later. The arguments are those of `Defer`. Return whether this counts."""
         return self._batch.record_outcome(self, Defer(after, until=until, state=state))
 
 
@@ -94,17 +94,17 @@ class Batch:
         runtime: where the handler runs.
 
     Attributes:
-        items: what the handler knows of them, in the same order.
-        valid_items: those whose payload is valid, which the handler gets.
+        items: the messages as the handler sees them, in the same order.
+        valid_items: the items whose payload is valid; the handler gets these.
         outcomes: the outcomes of single messages, by their ids.
-        limit_s: how long it may run: the shortest timeout of its messages; None = as long as it takes.
+        limit_s: how long it may run: the shortest timeout of its messages; None = no limit.
         in_transaction: whether a transaction is open.
         committed: whether a transaction has completed the batch.
         completing_own: the ids of the messages that `ctx.complete()` completes, if its transaction is committed.
-        was_called: whether the handler was called: not if no payload fits.
-        tracker: what the handler has published and has to await.
+        was_called: whether the handler was called; it is not called if no payload is valid.
+        tracker: the calls that the handler must await.
         was_rolled_back: whether a transaction was rolled back because messages had been lost.
-        suspended: the coroutine of an async handler that has begun and waits; not there before.
+        suspended: the coroutine of an async handler that has begun and waits; not set before.
     """
 
     suspended: Suspended
@@ -125,7 +125,7 @@ class Batch:
         self._lock = threading.Lock()
 
     def call(self) -> Any:
-        """Call the function with what fits; of an async one this returns the coroutine. If nothing fits, `given` is empty and nothing is called."""
+        """Call the function with the valid payloads; for an async function this returns the coroutine. If none is valid, nothing is called."""
         self.valid_items = [
             item for message, item in zip(self.messages, self.items, strict=True) if self._validates(message, item)
         ]
@@ -149,7 +149,7 @@ class Batch:
             return True
 
     def completing(self) -> list[Message]:
-        """Return what a transaction completes: the messages without another outcome."""
+        """Return the messages that a transaction completes: those without another outcome."""
         return [each for each in self.messages if isinstance(self.outcomes.get(each.id), Ack | None)]
 
     def begin_completing(self) -> None:
@@ -158,7 +158,7 @@ class Batch:
             self.completing_own = frozenset(message.id for message in self.completing())
 
     def complete(self, messages: list[Message]) -> None:
-        """These are completed in the database."""
+        """These messages are completed in the database."""
         ids = {message.id for message in messages}
         with self._lock:
             for item in self.items:
@@ -167,20 +167,20 @@ class Batch:
         self.runtime.completed(*messages)
 
     def start_completed(self, lost: list[int]) -> None:
-        """All messages were completed before the handler begins (ack_first), but for those that were lost: those it is not given."""
+        """All messages were completed before the handler begins (ack_first), except the lost ones, which the handler does not get."""
         self.messages = [message for message in self.messages if message.id not in lost]
         self.items = [item for item in self.items if item.id not in lost]
         self.complete(self.messages)
 
     def leave_transaction(self) -> None:
-        """The transaction has ended. If it was rolled back, so was what its `complete()` calls were about."""
+        """The transaction has ended. If it was rolled back, undo the effects of the `complete()` calls in it."""
         with self._lock:
             self.in_transaction = False
             if not self.committed:
                 self.outcomes = {each: result for each, result in self.outcomes.items() if not isinstance(result, Ack)}
 
     def to_settlements(self, result: object) -> list[Settlement]:
-        """Return how each message ended, now that the handler has returned or raised this. Those that a transaction completed are left out."""
+        """Return how each message ended, after the handler returned or raised this. Messages that a transaction completed are left out."""
         result = check_awaited(self.tracker, result)
         if self.committed and (reason := self._late_outcome(result)):
             self.log_after_completion(reason)
@@ -196,21 +196,21 @@ class Batch:
         return [(message, self.outcomes.get(message.id)) for message, item in pairs if item.completed]
 
     def died(self, error: BaseException, reason: str) -> list[Settlement]:
-        """Return how each message ended: the process of the handler died without a result."""
+        """Return how each message ended after the handler's process died without a result."""
         hinted = self._with_batch_hint(reason)
         if self.committed:
             self.log_after_completion(hinted)
         return self._close(lambda message: self.handler.rules.to_failure(message, error, hinted))
 
     def timed_out(self) -> list[Settlement]:
-        """Return how each message ended: those without an outcome as an expired lock does."""
+        """Return how each message ended after the timeout: messages without an outcome end as with an expired lock."""
         error = self._with_batch_hint(f"lock_expired: the handler ran longer than its timeout of {self.limit_s} s")
         if self.committed:
             self.log_after_completion(error)
         return self._close(lambda message: Settlement(message, SettleKind.EXPIRE, error=error))
 
     def released(self) -> list[Settlement]:
-        """Return how each message ended: those without an outcome are released."""
+        """Return how each message ended after a stop: messages without an outcome are released."""
         return self._close(_release)
 
     def _validates(self, message: Message, item: Item[Any]) -> bool:
@@ -223,7 +223,7 @@ class Batch:
         return True
 
     def _default_outcome(self, result: object) -> Callable[[Message], Settlement]:
-        """Return how messages without an outcome of their own end."""
+        """Return a function that tells how messages without their own outcome end."""
         rules = self.handler.rules
         match result:
             case None if self.completing_own:
@@ -231,7 +231,7 @@ class Batch:
             case None | Outcome():
                 return lambda message: rules.to_settlement(message, result)
             case LockLost() if self.was_rolled_back:
-                # It is no fault of those that were not lost.
+                # The messages that were not lost are not at fault.
                 return _release
             case BaseException():
                 return self._raised(result)
@@ -242,7 +242,7 @@ class Batch:
     def _raised(self, error: BaseException) -> Callable[[Message], Settlement]:
         if self.handler.rules.strategy is not None:
             return lambda message: self._failed(message, error)
-        # Described once: a traceback takes its time.
+        # Describe it once: a traceback takes time.
         failed = self._failed(self.messages[0], error)
         return lambda message: replace(failed, message=message)
 
@@ -262,7 +262,7 @@ class Batch:
                 if not isinstance(it, Ack) or (is_over and each not in self.completing_own)
             }
             open_ = [m for m, item in zip(self.messages, self.items, strict=True) if not item.completed]
-            # The traceback of one that was raised has a frame with this batch: they would keep each other alive.
+            # The traceback of a raised outcome has a frame with this batch: they would keep each other alive.
             self.outcomes = {each: it for each, it in self.outcomes.items() if it.__traceback__ is None}
         return [self._ended(m, result[m.id]) if m.id in result else rest(m) for m in open_]
 
@@ -288,11 +288,11 @@ class Batch:
         return "it returned something: use complete() of the items in the transaction"
 
     def log_keys(self) -> dict[str, Any]:
-        """Return what a log event says of the batch: its first message, and how many there are."""
+        """Return the fields of a log event about the batch: its first message, and the number of messages."""
         return {"message_id": self.messages[0].id, "topic": self.handler.topic, "messages": len(self.messages)}
 
     def log_after_completion(self, reason: str) -> None:
-        """Log what changes nothing any more."""
+        """Log a result that no longer changes anything."""
         log.warning(events.MESSAGE_ENDED_AFTER_COMPLETION, **self.log_keys(), reason=reason)
 
 

@@ -1,4 +1,4 @@
-"""What a batch handler can know and do besides its list: `BatchContext` in sync handlers, `AsyncBatchContext` in async ones."""
+"""The second argument of a batch handler: `BatchContext` in sync handlers, `AsyncBatchContext` in async ones."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ MAX_IDS_SHOWN = 10  # in an error
 
 
 class SharedBatchContext(Generic[C, R]):
-    """What both kinds of contexts of batch handlers are.
+    """The common part of both kinds of contexts of batch handlers.
 
     Attributes:
-        connection: that of the open block of `transaction()`, if there is one.
+        connection: the connection of the open `transaction()` block; None if no block is open.
     """
 
     __slots__ = ("_batch", "_since", "_tracker", "connection")
@@ -54,18 +54,18 @@ class SharedBatchContext(Generic[C, R]):
 
     @property
     def resources(self) -> R:
-        """What `handlers.lifespan` yielded: what all handlers of the process share; None without a lifespan."""
+        """What `handlers.lifespan` yielded. All handlers of the process share it; None without a lifespan."""
         return cast("R", self._batch.runtime.resources)
 
     @property
     def time_left_s(self) -> float | None:
-        """How long the handler may still run before the shortest timeout of its messages ends it; None = as long as it takes."""
+        """How long the handler may still run before the shortest timeout of its messages ends it; None = no limit."""
         limit = self._batch.limit_s
         return None if limit is None else max(0.0, self._since + limit - time.monotonic())
 
     @property
     def stopping(self) -> bool:
-        """Whether the daemon wants to stop. A long handler should check it, and `defer` what it has not begun."""
+        """Whether the daemon wants to stop. A long handler should check it, and `defer` the messages that it has not begun."""
         return self._batch.runtime.stopping
 
     @property
@@ -75,7 +75,7 @@ class SharedBatchContext(Generic[C, R]):
 
     @property
     def lost(self) -> bool:
-        """Whether no message of the batch is this worker's any more."""
+        """Whether this worker no longer holds any message of the batch."""
         return not self.completed and all(item.lost for item in self._batch.items)
 
     @property
@@ -87,10 +87,10 @@ class SharedBatchContext(Generic[C, R]):
         )
 
     def heartbeat(self) -> None:
-        """Make sure that there is still something to do. Locks are extended without this; it is a place to stop at.
+        """Check that this worker still holds a message of the batch. Locks are extended without this; call it where the handler can stop.
 
         Raises:
-            LockLost: no message of the batch is this worker's any more.
+            LockLost: this worker no longer holds any message of the batch.
         """
         if self.lost:
             raise LockLost("no message of this batch is this worker's any more: stop working on it")
@@ -104,15 +104,15 @@ class SharedBatchContext(Generic[C, R]):
     def complete(self, conn: AnyBlockingConnection) -> None: ...
 
     def complete(self, conn: Any) -> Coroutine[Any, Any, None] | None:
-        """Complete the batch in a transaction of the handler's own, as `Context.complete` does; await it on an async connection.
+        """Complete the batch in the handler's own transaction, as `Context.complete` does; await it on an async connection.
 
-        It completes all messages without another outcome, each with the output of its `complete()`. Outcomes of these messages that come
-        after it do not count.
+        It completes all messages without another outcome, each with the output of its `complete()`. Later outcomes of these messages do not
+        count.
 
         Raises:
-            LockLost: one of them is not this worker's any more: roll the transaction back.
+            LockLost: this worker no longer holds one of them: roll the transaction back.
             RuntimeError: the batch is completed already, or a block of `ctx.transaction()` is open.
-            TypeError: the connection is none that `publish` takes.
+            TypeError: `publish` does not take this kind of connection.
         """
         if self.connection is not None:
             raise RuntimeError("ctx.transaction() completes the batch itself: use it or ctx.complete(), not both")
@@ -133,12 +133,12 @@ class SharedBatchContext(Generic[C, R]):
 
 
 class BatchContext(SharedBatchContext[Connection[Any], R]):
-    """The second argument of a sync batch handler. `BatchContext[Resources]` says what `resources` is."""
+    """The second argument of a sync batch handler. `BatchContext[Resources]` declares the type of `resources`."""
 
     __slots__ = ()
 
     def publish(self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]) -> Published:
-        """Publish a message, as `publish` of other contexts does; of no trace but that of the batch."""
+        """Publish a message, as `publish` of other contexts does. It joins only the trace of the batch."""
         return self._to_publish(topic, payload, options).publish(self.connection)
 
     def transaction(self) -> AbstractContextManager[Connection[Any]]:
@@ -148,20 +148,20 @@ class BatchContext(SharedBatchContext[Connection[Any], R]):
         the completions commit together when the block ends, or not at all.
 
         Raises:
-            LockLost: at the end of the block, if one of them is not this worker's any more; everything was rolled back.
+            LockLost: at the end of the block, if this worker no longer holds one of them; everything was rolled back.
         """
         return self._to_transaction().open()
 
 
 class AsyncBatchContext(SharedBatchContext[AsyncConnection[Any], R]):
-    """The second argument of an async batch handler: as `BatchContext`, but that what takes time is awaited."""
+    """The second argument of an async batch handler: as `BatchContext`, except that you await the methods that take time."""
 
     __slots__ = ()
 
     def publish(
         self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]
     ) -> Coroutine[Any, Any, Published]:
-        """Publish a message, as `BatchContext.publish` does. What is not awaited is not published, and fails the batch."""
+        """Publish a message, as `BatchContext.publish` does. Without an await nothing is published, and the batch fails."""
         return self._to_publish(topic, payload, options).publish_async(self._find_connection, self._tracker)
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
@@ -170,7 +170,7 @@ class AsyncBatchContext(SharedBatchContext[AsyncConnection[Any], R]):
 
 
 class BatchCompletion:
-    """The completion of a batch by its transaction: see `Completion`. If it is rolled back nothing is left, no `complete()` either."""
+    """The completion of a batch by its transaction: see `Completion`. A rollback also undoes the `complete()` calls."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -186,7 +186,7 @@ class BatchCompletion:
         return self._batch.completing()
 
     def outputs(self) -> list[str | None]:
-        """Return what each of them has by its `complete()`, as it is stored."""
+        """Return the output that `complete()` gave each of them, as it is stored."""
         keep = self._batch.runtime.encryption.encrypt_output
         outcomes = self._batch.outcomes
         return [keep(message, _output(message, outcomes.get(message.id))) for message in self.messages()]
@@ -197,14 +197,14 @@ class BatchCompletion:
         return complete(*claim_refs(self._completing), self.outputs())
 
     def check(self, lost: list[int], what_now: str) -> None:
-        """Check that none of them was lost."""
+        """Check that none of these messages was lost."""
         if lost:
             self._batch.was_rolled_back = True
             named = ", ".join(map(str, lost[:MAX_IDS_SHOWN])) + (" and others" if len(lost) > MAX_IDS_SHOWN else "")
             raise LockLost(f"{len(lost)} of the batch's messages are not this worker's any more ({named}): {what_now}")
 
     def begin(self) -> None:
-        """From now on `complete()` of the items is about this transaction."""
+        """From now on, `complete()` of the items belongs to this transaction."""
         self._batch.in_transaction = True
 
     def committed(self) -> None:

@@ -1,4 +1,4 @@
-"""How the configuration and the signature of a handler say that it works batches, and what contradicts itself there."""
+"""Decides from the configuration and the signature of a handler whether it takes batches, and finds contradictions between the two."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def to_batch_options(chosen: config.TopicSettings, arguments: int, wanted: Any) 
 
     Args:
         chosen: the configuration of the topic.
-        arguments: how many its handler takes.
+        arguments: how many arguments its handler takes.
         wanted: the annotation of the first one; Any if it has none.
 
     Raises:
-        ConfigError: the handler must take lists and does not; or takes lists of items and must not.
+        ConfigError: the handler must take lists and does not, or takes lists of items and must not.
     """
     is_list, element = _list_element(wanted)
     as_items = element is Item or get_origin(element) is Item
@@ -79,7 +79,7 @@ def _annotation_text(annotation: Any) -> str:
 
 
 def _list_element(wanted: Any) -> tuple[bool, Any]:
-    """Return whether an annotation is a list (or none at all), and of what."""
+    """Return whether an annotation is a list (or missing), and the type of the list's elements."""
     if wanted is Any:
         return True, Any
     if (get_origin(wanted) or wanted) in (list, Sequence):

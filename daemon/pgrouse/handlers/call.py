@@ -1,4 +1,4 @@
-"""A call of a handler: with one message, or with a batch. Both can be made, and end, in the same ways."""
+"""A call of a handler: with one message, or with a batch. Both are made, and end, in the same ways."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class HandlerCall(Protocol):
     """One call of a handler, made at most once. The handler may be in a thread.
 
     Attributes:
-        messages: what the handler is called for.
-        was_called: whether the handler was called: not if no payload fits.
-        suspended: the coroutine of an async handler that has begun and waits; not there before.
+        messages: the messages of the call.
+        was_called: whether the handler was called; it is not called if no payload is valid.
+        suspended: the coroutine of an async handler that has begun and waits; not set before.
     """
 
     messages: list[Message]
@@ -29,7 +29,7 @@ class HandlerCall(Protocol):
 
     @property
     def limit_s(self) -> float | None:
-        """How long the handler may run, in seconds; None = as long as it takes."""
+        """How long the handler may run, in seconds; None = no limit."""
 
     @property
     def committed(self) -> bool:
@@ -37,39 +37,39 @@ class HandlerCall(Protocol):
 
     @property
     def tracker(self) -> PublishTracker | None:
-        """What the handler has published and has to await; None if nothing."""
+        """The calls that the handler must await; None if there are none."""
 
     def call(self) -> Any:
-        """Call the function; of an async one this returns the coroutine, or None if it was not called."""
+        """Call the function. For an async function this returns the coroutine, or None if it was not called."""
 
     def complete(self, messages: list[Message]) -> None:
-        """These messages are completed in the database, by `ctx.complete()`."""
+        """`ctx.complete()` has completed these messages in the database."""
 
     def start_completed(self, lost: list[int]) -> None:
         """The messages were completed before the handler begins (ack_first), except the lost ones, which the handler does not get."""
 
     def to_settlements(self, returned: object) -> list[Settlement]:
-        """Return how the messages end, now that the handler has returned or raised this; without those that it has completed."""
+        """Return how the messages end, after the handler returned or raised this; without the messages that it has completed."""
 
     def completed(self) -> list[tuple[Message, BaseException | None]]:
         """Return the messages that the handler has completed by `ctx.transaction()`, with their outcomes."""
 
     def died(self, error: BaseException, reason: str) -> list[Settlement]:
-        """Return how the messages end: the process of the handler died without a result."""
+        """Return how the messages end after the handler's process died without a result."""
 
     def timed_out(self) -> list[Settlement]:
-        """Return how the messages end: the handler ran longer than its timeout."""
+        """Return how the messages end after the handler ran longer than its timeout."""
 
     def released(self) -> list[Settlement]:
-        """Return how the messages end: the handler was stopped from outside."""
+        """Return how the messages end after the handler was stopped from outside."""
 
     def log_keys(self) -> dict[str, Any]:
-        """Return what a log event says of the messages."""
+        """Return the fields of a log event about the messages."""
 
     def log_after_completion(self, reason: str) -> None:
-        """Log what changes nothing any more."""
+        """Log a result that no longer changes anything."""
 
 
 def to_call(handler: Handler, messages: list[Message], runtime: HandlerRuntime) -> HandlerCall:
-    """Return a call of a handler with these messages: one, unless it is a batch handler."""
+    """Return a call of a handler with these messages: one message, unless it is a batch handler."""
     return (Single if handler.batch_options is None else Batch)(handler, messages, runtime)

@@ -1,4 +1,4 @@
-"""What a handler can know and do besides its payload: `Context` in sync handlers, `AsyncContext` in async ones."""
+"""The second argument of a handler: `Context` in sync handlers, `AsyncContext` in async ones."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 
     from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
 
-# The type of the resources of an application; a context without one takes any.
+# The type of the resources of an application; a context without this type accepts any.
 R = TypeVar("R", default=Any)
 C = TypeVar("C", bound=psycopg.Connection[Any] | psycopg.AsyncConnection[Any])
 
-# What messages.heartbeat takes.
+# The longest time that messages.heartbeat accepts.
 MAX_LOCK = timedelta(days=7)
 
 
 class SharedContext(MessageView, Generic[C, R]):
-    """What both kinds of contexts are.
+    """The common part of both kinds of contexts.
 
     Attributes:
-        output: what `transaction()` stores as the message's output. A handler without one just returns it.
+        output: the value that `transaction()` stores as the message's output. A handler without a transaction just returns it.
         completed: whether the message is completed already, by `transaction()` or before the handler began (ack_first).
         completing: whether `complete()` was called: the message is completed if its transaction is committed.
         action: the outcome of the first of `ack()`, `nack()` and `reject()`; None if none was called.
@@ -89,17 +89,17 @@ class SharedContext(MessageView, Generic[C, R]):
 
     @property
     def resources(self) -> R:
-        """What `handlers.lifespan` yielded: what all handlers of the process share; None without a lifespan."""
+        """What `handlers.lifespan` yielded. All handlers of the process share it; None without a lifespan."""
         return cast("R", self._runtime.resources)
 
     @property
     def waited_s(self) -> float:
-        """How long it had been ready when it was claimed."""
+        """How long the message had been ready when it was claimed."""
         return self._message.waited_s
 
     @property
     def connection(self) -> C | None:
-        """That of the transaction in which the calling code runs: of the block of `transaction()`, or of a step; None = it runs in none."""
+        """The connection of the transaction in which the calling code runs: of a `transaction()` block, or of a step; None = no transaction."""
         of_step = None if self._steps is None else self._steps.connection
         return self._connection if of_step is None else cast("C", of_step)
 
@@ -107,12 +107,12 @@ class SharedContext(MessageView, Generic[C, R]):
     def connection(self, conn: C | None) -> None:
         self._connection = conn
         if self._steps is not None:
-            # A transaction that has ended and did not complete the message was rolled back, and its steps with it.
+            # A transaction that has ended without completing the message was rolled back, and its steps with it.
             self._steps.rolled_back()
 
     @property
     def time_left_s(self) -> float | None:
-        """How long the handler may still run before its timeout ends it; None = as long as it takes."""
+        """How long the handler may still run before its timeout ends it; None = no limit."""
         limit = self._message.timeout_s
         return None if limit is None else max(0.0, self._since + limit - time.monotonic())
 
@@ -123,12 +123,12 @@ class SharedContext(MessageView, Generic[C, R]):
 
     @property
     def lost(self) -> bool:
-        """Whether the message is not this worker's any more: it was cancelled, overran its time, or its lock expired."""
+        """Whether this worker no longer holds the message: it was cancelled, ran too long, or its lock expired."""
         return not self.completed and not self._runtime.holds(self._message)
 
     @property
     def cancelled(self) -> bool:
-        """Whether the message was cancelled; then it is lost, too. A handler in a thread should check it: a thread cannot be stopped."""
+        """Whether the message was cancelled; then it is also lost. A handler in a thread should check it: a thread cannot be stopped."""
         return self._runtime.cancelled(self._message)
 
     @property
@@ -140,26 +140,26 @@ class SharedContext(MessageView, Generic[C, R]):
         )
 
     def progress(self, done: float, total: float | None = None, unit: str | None = None) -> None:
-        """Note how far the work is. Others see it within about a second; nothing waits for that.
+        """Report how far the work is. Others see it within about a second; the handler does not wait for that.
 
         Args:
-            done: how much is done, from 0 on.
-            total: how much there is, if that is known.
-            unit: of what: "rows".
+            done: how much is done, at least 0.
+            total: how much there is in total, if that is known.
+            unit: the unit of both, like "rows".
 
         Raises:
-            ValueError: one of them is no such thing.
+            ValueError: an argument is not valid.
         """
         self._runtime.note_progress(self._message, progress_json(done, total, unit))
 
     def ack(self, output: Any = None) -> bool:
-        """Say that the message succeeded, whatever the handler returns or raises after this. It is settled when the handler ends.
+        """Acknowledge the message, whatever the handler returns or raises later. It is settled when the handler ends.
 
         Args:
-            output: what to keep of it; what the handler returns, unless given.
+            output: the output to keep; by default, what the handler returns.
 
         Returns:
-            Whether this counts: of ack, nack and reject the first one does.
+            Whether this counts: only the first call of ack, nack and reject does.
         """
         return self._act(Ack(output))
 
@@ -170,11 +170,11 @@ class SharedContext(MessageView, Generic[C, R]):
         state: Any = UNCHANGED,
         reason: str = "the handler called ctx.nack()",
     ) -> bool:
-        """Say that the attempt failed, as `Retry` does with the same arguments. Returns whether this counts, as of `ack`."""
+        """Report that the attempt failed, as `Retry` does with the same arguments. Return whether this counts, as `ack` does."""
         return self._act(Retry(after, state=state, reason=reason))
 
     def reject(self, reason: str) -> bool:
-        """Say that the message is invalid, as `Reject` does. Returns whether this counts, as of `ack`."""
+        """Report that the message is invalid, as `Reject` does. Return whether this counts, as `ack` does."""
         return self._act(Reject(reason))
 
     def _act(self, action: Outcome) -> bool:
@@ -202,21 +202,21 @@ class SharedContext(MessageView, Generic[C, R]):
     def complete(self, conn: AnyBlockingConnection, output: Any = None) -> None: ...
 
     def complete(self, conn: Any, output: Any = None) -> Coroutine[Any, Any, None] | None:
-        """Complete the message in a transaction of the handler's own; await it on an async connection.
+        """Complete the message in the handler's own transaction; await it on an async connection.
 
-        What is done in that transaction and the completion are committed together, or not at all: effects in this database happen exactly
-        once. Call it last: the transaction holds the message from then on. Nothing is committed here, unless the connection is in
+        The work in that transaction and the completion are committed together, or not at all: effects in this database happen exactly
+        once. Call it last: the transaction holds the message from then on. This call commits nothing, unless the connection is in
         autocommit mode. If the transaction is not committed before the handler ends, the attempt fails. A second call in the same
         transaction does nothing; after a rollback, it completes the message again.
 
         Args:
-            conn: a connection or session, as `pgrouse.publish` takes them; its role needs the rights of `messages_worker`.
-            output: what to keep of the message; `ctx.output` unless given.
+            conn: a connection or session of the kinds that `pgrouse.publish` takes; its role needs the rights of `messages_worker`.
+            output: the output to keep; by default `ctx.output`.
 
         Raises:
-            LockLost: the message is not this worker's any more: roll the transaction back.
+            LockLost: this worker no longer holds the message: roll the transaction back.
             RuntimeError: it is completed already, by `ctx.transaction()` or ack_first, or has another outcome.
-            TypeError: the connection is none of these.
+            TypeError: the connection is of no such kind.
             ValueError: the output cannot be kept.
         """
         if self._connection is not None:
@@ -257,19 +257,19 @@ class SharedContext(MessageView, Generic[C, R]):
 
 
 class Context(SharedContext[psycopg.Connection[Any], R]):
-    """The second argument of a sync handler: what takes time waits for its end. `Context[Resources]` says what `resources` is."""
+    """The second argument of a sync handler: its methods block until they are done. `Context[Resources]` declares the type of `resources`."""
 
     __slots__ = ()
 
     def heartbeat(self, extend: AnyDuration | None = None) -> None:
-        """Make sure that the message is still this worker's. Locks are extended without this; it is a place to stop at.
+        """Check that this worker still holds the message. Locks are extended without this; call it where the handler can stop.
 
         Args:
-            extend: lock it until so long from now, at most 7 days, if it is not locked for longer already: a timedelta, seconds, or "30s".
+            extend: extend the lock to at least this long from now, at most 7 days: a timedelta, seconds, or "30s".
 
         Raises:
-            LockLost: it is not.
-            ValueError: extend is no such time.
+            LockLost: this worker no longer holds it.
+            ValueError: extend is not a valid time.
         """
         self._heartbeat(extend)
 
@@ -283,35 +283,35 @@ class Context(SharedContext[psycopg.Connection[Any], R]):
         transaction: bool = False,
         **named: Any,
     ) -> Any:
-        """Do a step once: return what `function(*args, **named)` returned to an earlier attempt of this message, or call it and keep that.
+        """Do a step once: return what `function(*args, **named)` returned to an earlier attempt of this message, or call it and keep the result.
 
-        Later attempts are those after a retry, a deferral, a lost lock and a redrive. The function runs at least once: if the worker dies
-        before the result is kept, it runs again.
+        A later attempt is one after a retry, a deferral, a lost lock or a redrive. The function runs at least once: if the worker dies before the
+        result is kept, it runs again.
 
         Args:
-            name: of the step, unique in its message: 1 to 200 characters, at most 1000 steps.
-            function: what the step does; its result is kept as JSON.
-            *args: what it is called with.
-            returns: the type of the result, for what is more than JSON: a pydantic model, a dataclass, `list[Order]`.
-            transaction: call `function(conn, *args, **named)`, and keep the result in the transaction of that connection: what is done on
-                it happens exactly once. Inside of `ctx.transaction()` it is that one, and the result is kept with it.
-            **named: what it is called with, too.
+            name: the name of the step, unique in its message: 1 to 200 characters, at most 1000 steps.
+            function: does the step; its result is kept as JSON.
+            *args: the arguments of the function.
+            returns: the type of the result, if it is more than JSON: a pydantic model, a dataclass, `list[Order]`.
+            transaction: call `function(conn, *args, **named)`, and keep the result in the transaction of that connection: the SQL on it takes effect
+            exactly once. Inside a `ctx.transaction()` block, that transaction is used, and the result is kept with it.
+            **named: keyword arguments of the function.
 
         Raises:
             InvalidStep: the result is not JSON, has more than 1 MiB or does not fit its type, or the name was used before in this attempt.
-            LockLost: the message is not this worker's any more; nothing was kept.
+            LockLost: this worker no longer holds the message; nothing was kept.
             RuntimeError: the handler runs with isolation = "process".
         """
         step = to_step(name, function, args, named, returns, transaction, not self.completed)
         return self._get_steps().run_blocking(step, self._find_connection)
 
     def predecessors(self) -> list[Predecessor]:
-        """Return how the messages ended after which this one was published, and their outputs, in the order of `after`.
+        """Return how the messages named in `after` ended, and their outputs, in the order of `after`.
 
         Each call asks the database once. Outputs of encrypted topics are decrypted.
 
         Raises:
-            LockLost: the message is not this worker's any more.
+            LockLost: this worker no longer holds the message.
             RuntimeError: the handler runs with isolation = "process".
         """
         return read_predecessors(self._message, self._runtime, self.connection)
@@ -319,14 +319,14 @@ class Context(SharedContext[psycopg.Connection[Any], R]):
     def publish(self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]) -> Published:
         """Publish another message, as `pgrouse.publish` does.
 
-        Inside of `ctx.transaction()` it is published with the completion of this one, or not at all: exactly once. Outside of it, at once, on
-        a connection of the worker: a handler that fails behind it, and is tried again, publishes again. It belongs to the trace of this
-        message, and is encrypted if the worker encrypts its topic.
+        Inside a `ctx.transaction()` block it is published together with the completion of this message, or not at all: exactly once. Elsewhere it
+        is published at once, on a connection of the worker: a handler that fails after that, and is tried again, publishes again. It joins the
+        trace of this message, and is encrypted if the worker encrypts its topic.
 
         Args:
             topic: what kind of message it is.
             payload: any value with a JSON form.
-            **options: as of `pgrouse.publish`.
+            **options: the options of `pgrouse.publish`.
 
         Raises:
             InvalidMessage, PublishRejected: as `pgrouse.publish`.
@@ -341,18 +341,18 @@ class Context(SharedContext[psycopg.Connection[Any], R]):
         happen exactly once. Set `ctx.output` before the block ends to keep an output.
 
         Raises:
-            LockLost: at the end of the block, if the message is not this worker's any more; everything was rolled back.
+            LockLost: at the end of the block, if this worker no longer holds the message; everything was rolled back.
         """
         return self._to_transaction().open()
 
 
 class AsyncContext(SharedContext[psycopg.AsyncConnection[Any], R]):
-    """The second argument of an async handler: as `Context`, but that what takes time is awaited."""
+    """The second argument of an async handler: as `Context`, except that you await the methods that take time."""
 
     __slots__ = ()
 
     def heartbeat(self, extend: AnyDuration | None = None) -> Awaitable[None]:
-        """Make sure that the message is still this worker's, as `Context.heartbeat` does: at the call. Await it to know that its lock is extended."""
+        """Check that this worker still holds the message, as `Context.heartbeat` does. The check runs at the call; await it to wait for the extended lock."""
         return self._heartbeat(extend)
 
     def step(
@@ -365,19 +365,19 @@ class AsyncContext(SharedContext[psycopg.AsyncConnection[Any], R]):
         transaction: bool = False,
         **named: Any,
     ) -> Coroutine[Any, Any, Any]:
-        """Do a step once, as `Context.step` does. The function may be async too."""
+        """Do a step once, as `Context.step` does. The function may also be async."""
         step = to_step(name, function, args, named, returns, transaction, not self.completed)
         done = self._get_steps().run_async(step, self._find_connection)
         return self._get_tracker().track(TrackedCoroutine(done, self.topic, "step"))
 
     def predecessors(self) -> Coroutine[Any, Any, list[Predecessor]]:
-        """Return how the messages ended after which this one was published, as `Context.predecessors` does."""
+        """Return how the messages named in `after` ended, as `Context.predecessors` does."""
         return read_predecessors_async(self._message, self._runtime, self._find_connection)
 
     def publish(
         self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]
     ) -> Coroutine[Any, Any, Published]:
-        """Publish another message, as `Context.publish` does. What is not awaited is not published, and fails the attempt."""
+        """Publish another message, as `Context.publish` does. Without an await nothing is published, and the attempt fails."""
         return self._to_publish(topic, payload, options).publish_async(self._find_connection, self._get_tracker())
 
     def transaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
@@ -424,7 +424,7 @@ class MessageCompletion:
             raise LockLost(f"message {self._message.id} is not this worker's any more: {what_now}")
 
     def begin(self) -> None:
-        """Do nothing: until the commit the message is what it was."""
+        """Do nothing: the message does not change before the commit."""
 
     def committed(self) -> None:
         """The message is completed."""

@@ -1,4 +1,4 @@
-"""A message that a handler publishes: in the transaction of `ctx.transaction()` if that is open, else in one of its own."""
+"""Publishes a message for a handler: in the transaction of `ctx.transaction()` if that is open, otherwise in a separate transaction."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ContextPublish:
     """One message to publish.
 
     Args:
-        runtime: whose connections it goes through, and whose keys encrypt it.
-        headers: of the message that is worked: its trace goes on.
-        topic: of the new one; payload and options as of `publish`.
+        runtime: its connections publish the message, and its keys encrypt it.
+        headers: the headers of the message that is processed: the new message joins its trace.
+        topic: the topic of the new message; payload and options are those of `publish`.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ContextPublish:
             self._options = {**options, "headers": {**inherited, **(given or {})}}
 
     def publish(self, conn: Connection[Any] | None) -> Published:
-        """Publish it on an open connection, else on one of the pool."""
+        """Publish it on the given open connection, or on a connection of the pool."""
         if conn is not None:
             return cast("Published", self._on(conn))
         with self._runtime.blocking_pool.connection() as own:
@@ -44,7 +44,7 @@ class ContextPublish:
     def publish_async(
         self, connection: Callable[[], AsyncConnection[Any] | None], tracker: PublishTracker
     ) -> TrackedCoroutine[Published]:
-        """The same, to be awaited: connection returns the open one then, and tracker knows whether it is awaited."""
+        """Do the same with an await. connection returns the open connection at that time; tracker checks that it is awaited."""
         return tracker.track(TrackedCoroutine(self._publish_async(connection, tracker), self._topic))
 
     async def _publish_async(

@@ -1,6 +1,6 @@
-"""Which messages the running handler works, for everything that is logged meanwhile: by itself, by libraries, in threads and tasks that it starts.
+"""The messages that the running handler processes, for log lines: of the handler, of libraries, and of the threads and tasks that it starts.
 
-Setting it costs a few dozen nanoseconds for each call of a handler; what is logged is looked up only when a line is.
+Setting it costs a few dozen nanoseconds for each call of a handler; the fields are looked up only when a line is logged.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pgrouse.telemetry import trace_context
 
 _messages: Final[ContextVar[Sequence[Message]]] = ContextVar("pgrouse_messages", default=())
 
-# Call it with the messages before their handler, in the context of their attempt.
+# Call this with the messages before their handler runs, in the context of their attempt.
 set_messages: Final = _messages.set
 
 
 def log_keys() -> dict[str, Any]:
-    """Return what a line in the log says of the messages whose handler runs; empty outside of handlers."""
+    """Return the fields of a log line about the messages whose handler runs; empty outside of handlers."""
     messages = _messages.get()
     if not messages:
         return {}

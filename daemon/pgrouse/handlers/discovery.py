@@ -1,6 +1,6 @@
-"""Finds what code declares: imports the modules that `handlers.modules` names, and reads their topics and schedules as a part of the configuration.
+"""Finds declarations in code: imports the modules that `handlers.modules` names, and adds their topics and schedules to the configuration.
 
-Only commands that need handlers or policies do this. What the file says about a topic or a schedule wins over what the code says.
+Only commands that need handlers or policies do this. The settings in the file override those in the code.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pgrouse.errors import ConfigError, InvalidMessage
 from pgrouse.handlers.source_place import error_place, show_path
 from pgrouse.handlers.topic import DeclaredSchedule, Place, Topic
 
-# The standard library's: commands that only check a configuration set no logging up, and then nothing prints it.
+# Use the standard library's logger: a command that only checks a configuration sets up no logging, and then nothing is printed.
 quiet_log = logging.getLogger("pgrouse")
 
 
 def with_declared(settings: config.Config) -> config.Config:
-    """Return the configuration with what its modules declare.
+    """Return the configuration with the declarations of its modules.
 
     Raises:
-        ConfigProblems: a module cannot be imported or declares nothing, two declare the same, or a value is wrong; with file and line.
+        ConfigProblems: a module cannot be imported or declares nothing, two declare the same thing, or a value is wrong; with file and line.
     """
     if not settings.handlers.modules:
         return settings
@@ -56,7 +56,7 @@ def settings_of(name: str, declared: Topic[Any, ..., Any]) -> config.TopicSettin
 
 
 def extend_import_path(rules: config.HandlersSettings) -> None:
-    """Let modules be found in the folders of `handlers.import_path`."""
+    """Add the folders of `handlers.import_path` to the paths in which modules are found."""
     for folder in reversed(rules.import_path):
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
@@ -66,21 +66,21 @@ def import_module(name: str) -> ModuleType:
     """Import a module of handlers.
 
     Raises:
-        ConfigError: it cannot be imported; why, and on which line.
+        ConfigError: it cannot be imported; with the reason and the line.
     """
     try:
         return importlib.import_module(name)
-    except BaseException as error:  # sys.exit in a module is no reason for us to exit
+    except BaseException as error:  # sys.exit in a module must not end this process
         if isinstance(error, KeyboardInterrupt):
             raise
         quiet_log.debug(events.HANDLER_NOT_IMPORTED, exc_info=error)
-        place = "" if isinstance(error, SyntaxError) else error_place(error)  # its text has the line
+        place = "" if isinstance(error, SyntaxError) else error_place(error)  # its text names the line
         where = f" (at {place})" if place else ""
         raise ConfigError(f"module {name} cannot be imported: {type(error).__name__}: {error}{where}") from error
 
 
 class _Reading:
-    """What the modules declare, as values of the configuration."""
+    """The declarations of the modules, as values of the configuration."""
 
     def __init__(self, settings: config.Config) -> None:
         self.settings = settings
@@ -139,14 +139,14 @@ class _Reading:
 
 
 def _topics(module: ModuleType) -> Iterator[tuple[str, Topic[Any, ..., Any]]]:
-    """Yield the topics that a module, or a module below it, declares, each with the name of its handler. Those it only imports are not its own."""
+    """Yield the topics that a module or its submodules declare, each with the name of its handler; not the topics that it only imports."""
     for name, value in list(vars(module).items()):
         if isinstance(value, Topic) and f"{value.place.module}.".startswith(f"{module.__name__}."):
             yield f"{module.__name__}:{name}", value
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as a file has them."""
+    """Return values as a file would have them."""
     return {name: _plain_value(value) for name, value in values.items()}
 
 
@@ -159,7 +159,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those values of a schedule that are JSON, read again: of models and dataclasses, too."""
+    """Return the JSON values of a schedule as they are read back, with models and dataclasses converted."""
     return {name: from_json(jsonb.encode(values[name], name)) for name in ("payload", "headers") if name in values}
 
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Encryption(Protocol):
-    """Decrypts messages for their handlers, and encrypts what handlers make of them."""
+    """Decrypts messages for their handlers, and encrypts what handlers produce."""
 
     @property
     def cipher(self) -> Cipher | None:
-        """What encrypts published messages; None = nothing does."""
+        """The cipher of published messages; None = they are not encrypted."""
 
     def decrypt_all(self, messages: list[Message]) -> tuple[list[Message], Sequence[Settlement]]:
         """Return the messages that can be decrypted, and the ends of the attempts of the others."""
@@ -30,10 +30,10 @@ class Encryption(Protocol):
         """Return an output as it may be stored."""
 
     def decrypt_output(self, message: Message, text: str, topic: str | None = None) -> str:
-        """Return an output as it was before `encrypt_output`. topic: where it was found, if that is not the message's."""
+        """Return an output as it was before `encrypt_output`. topic: the topic of the output, if it is not the message's."""
 
     def describe_error(self, message: Message, error: BaseException) -> str:
-        """Return what may be logged of an exception that has no effect any more."""
+        """Return the text to log for an exception that no longer has an effect."""
 
 
 class NoEncryption:

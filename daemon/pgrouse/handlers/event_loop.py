@@ -1,4 +1,4 @@
-"""Whether code runs on an event loop, and what it returns there when there is nothing to wait for."""
+"""Tells whether code runs on an event loop, and provides an awaitable for calls that are done already."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Done:
-    """Something to await that is there already."""
+    """An awaitable whose result is there already."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()

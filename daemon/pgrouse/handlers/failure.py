@@ -1,4 +1,4 @@
-"""An attempt that failed, as the hooks of the user's get it."""
+"""A failed attempt, as the user's hooks get it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Failure:
         message_id: the message.
         topic: its topic.
         attempt: 1 for the first.
-        max_attempts: how many there may be; None = no limit.
+        max_attempts: how many attempts are allowed; None = no limit.
         outcome: how the attempt is settled: `retry`, `expire` (it ran longer than its timeout), `reject` or `fail`.
         is_last: whether no attempt follows, as far as the worker knows.
-        error: the error as the archive keeps it: of an exception its traceback.
-        exception: what the handler raised, except outcomes as `Reject`. None for encrypted topics, unless crypto.error_detail = "text", and
-            for handlers in child processes.
+        error: the error as the archive keeps it; for an exception, its traceback.
+        exception: the exception that the handler raised, except outcomes like `Reject`. None for handlers in child processes, and for encrypted
+        topics unless crypto.error_detail = "text".
         resources: what `handlers.lifespan` yielded.
     """
 
@@ -39,7 +39,7 @@ class Failure:
     resources: Any
 
 
-# A function of the user's that takes a Failure, async or not, and its name.
+# A user's function that takes a Failure, async or not, and its name.
 Hook = tuple[str, Callable[[Failure], Any]]
 
 

@@ -1,7 +1,7 @@
-"""What is known of a handler before its first message.
+"""The facts about a handler that are known before its first message.
 
-A handler takes up to two arguments: the payload, then a context. Its payload's annotation, if it has one, is what the payload is validated
-against (pydantic); what does not fit is rejected with the list of errors. A `bytes` payload is the message's body.
+A handler takes up to two arguments: the payload, then a context. The payload's annotation, if there is one, is the type that pydantic validates
+the payload against. A payload that does not match is rejected with the list of errors. A `bytes` payload is the message's body.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pgrouse.client.message import Message
 from pgrouse.handlers.ack_rules import DEFAULT_ACK_RULES, AckRules
 from pgrouse.handlers.outcome import Reject
 
-# Kinds of misfits whose texts quote what was found, or are written by validators that may. Kinds of their own may, too.
+# Kinds of validation errors whose texts quote the value, or come from a user's validators, which may quote it. Custom kinds may quote it too.
 ERRORS_WITH_VALUES = frozenset(
     {"value_error", "assertion_error", "union_tag_invalid", "get_attribute_error", "timezone_offset"}
 )
@@ -39,9 +39,9 @@ class BatchOptions:
     """How the messages of a batch handler are gathered.
 
     Attributes:
-        size: at most so many at once.
-        wait_s: how long the first one waits for more; 0 = not at all.
-        as_items: whether the handler wants `Item`s rather than payloads.
+        size: how many messages a batch has at most.
+        wait_s: how long the first message waits for more; 0 = not at all.
+        as_items: whether the handler takes `Item`s rather than payloads.
     """
 
     size: int
@@ -51,18 +51,18 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class Handler:
-    """One topic's handler.
+    """The handler of one topic.
 
     Attributes:
-        topic: the topic it works.
-        name: as the configuration has it: `module:function`.
+        topic: its topic.
+        name: its name in the configuration: `module:function`.
         function: the function.
         mode: where it runs.
         arguments: how many of payload and context it takes.
-        payload: what its payload is validated against; None = any JSON.
-        concurrency: at most so many at once in this process; None = the worker's.
+        payload: the type that its payload is validated against; None = any JSON.
+        concurrency: how many may run at once in this process; None = as many as the worker's.
         rules: how its attempts end.
-        batch_options: how its messages are gathered, if it takes lists of them.
+        batch_options: how its messages are gathered; None if it does not take lists.
         is_async: whether the function is async, wherever it runs.
     """
 
@@ -81,7 +81,7 @@ class Handler:
         """Return the message's payload as the handler wants it.
 
         Raises:
-            Reject: it cannot be decoded, or does not fit.
+            Reject: it cannot be decoded, or does not match.
         """
         try:
             if self.payload is None:

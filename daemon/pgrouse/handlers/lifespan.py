@@ -1,7 +1,7 @@
-"""What handlers share as `ctx.resources`: opened by the user's `lifespan` before the first handler, closed after the last.
+"""The resources that handlers share as `ctx.resources`: the user's `lifespan` opens them before the first handler and closes them after the last.
 
-A lifespan is a function without arguments that returns a context manager, async or not. It is entered and left by the same task (or
-thread), as task groups and cancel scopes demand.
+A lifespan is a function without arguments that returns a context manager, async or not. The same task (or thread) enters and leaves it, as task
+groups and cancel scopes require.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pgrouse.handlers.source_place import error_place
 
 Manager = AbstractAsyncContextManager[Any] | AbstractContextManager[Any]
 LifespanFunction = Callable[[], Manager]
-# How long one that was cancelled may take to end.
+# How long a cancelled lifespan may take to end.
 CANCEL_S = 2.0
-# After its time to start: how long until a lifespan that blocks the event loop, so that nothing can time it out, ends the process.
+# After the time for its start, this much later the process ends if the lifespan blocks the event loop, because no timeout can stop it then.
 STUCK_S = 5.0
 
 
@@ -29,10 +29,10 @@ class Lifespan:
     """One run of a lifespan.
 
     Args:
-        name: as errors call it.
+        name: the name that errors use.
         function: returns the context manager.
-        on_failure: called on the event loop with its error if it ends while it is in use.
-        on_stuck: called in a thread of its own if its start blocks the event loop.
+        on_failure: called on the event loop with the error if the lifespan ends while it is in use.
+        on_stuck: called in a separate thread if the start blocks the event loop.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Lifespan:
         raise LifespanFailed(f"{self.name} did not start within {timeout_s:g} s (handlers.startup_timeout)")
 
     async def end(self, timeout_s: float) -> None:
-        """Leave the context manager. What it raises, or that it takes longer than this many seconds, is logged."""
-        if self._task.done():  # it has failed, and that was reported
+        """Leave the context manager. Log its exception, or that it took longer than this many seconds."""
+        if self._task.done():  # it has failed, and the failure was reported
             return
         self._is_ending = True
         self._closing.set()
@@ -109,7 +109,7 @@ class Lifespan:
             )
 
     async def _hold_in_thread(self, manager: AbstractContextManager[Any]) -> None:
-        """Hold one that may block. The thread is a daemon: one that hangs does not hold up the end of the process."""
+        """Hold a context manager that may block. The thread is a daemon thread: if it hangs, the process can still end."""
         loop, leave = asyncio.get_running_loop(), threading.Event()
         ended: asyncio.Future[BaseException | None] = loop.create_future()
 
@@ -138,7 +138,7 @@ class Lifespan:
             raise error
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
-        """It has ended: because it was told to, or because something in it failed, as a task of its task group."""
+        """The lifespan has ended: it was told to, or something in it failed, such as a task of its task group."""
         if not self._is_ending and self._on_failure is not None:
             self._on_failure(_error_of(task))
 
@@ -156,5 +156,5 @@ def _error_of(task: asyncio.Task[None]) -> BaseException:
 
 
 def _resolve(future: asyncio.Future[Any], value: object) -> None:
-    if not future.done():  # nothing waits for it any more
+    if not future.done():  # nothing waits for it now
         future.set_result(value)

@@ -1,4 +1,4 @@
-"""Finds the handlers that the configuration names: imports the functions, and sees what each takes and where it runs."""
+"""Finds the handlers that the configuration names: imports the functions, and finds out which arguments each takes and where it runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pgrouse.handlers.middleware import with_middleware
 from pgrouse.handlers.retry_strategy import RetryStrategy, to_strategy
 from pgrouse.handlers.topic import Topic
 
-# The context of a handler, by whether it is async and whether it works batches.
+# The context of a handler, by whether it is async and whether it takes batches.
 CONTEXTS: dict[tuple[bool, bool], type] = {
     (False, False): Context,
     (True, False): AsyncContext,
@@ -48,11 +48,11 @@ def load(settings: config.Config) -> dict[str, Handler]:
     """Import the handlers of all topics.
 
     Raises:
-        ConfigProblems: those that may not be used, cannot be imported, or do not take a payload and a context; with which and where.
+        ConfigProblems: handlers that are not allowed, cannot be imported, or do not take a payload and a context; with their names and places.
     """
     extend_import_path(settings.handlers)
     problems = [*find_batch_problems(settings), *_find_problems_around(settings)]
-    # A middleware that cannot be used is one problem, and not one of each topic.
+    # A middleware that cannot be used is one problem, not one for each topic.
     rules = settings.handlers.model_copy(update={"middleware": []}) if problems else settings.handlers
     handlers: dict[str, Handler] = {}
     for topic, chosen in settings.topics_with_handler.items():
@@ -67,7 +67,7 @@ def load(settings: config.Config) -> dict[str, Handler]:
 
 
 def _find_problems_around(settings: config.Config) -> Iterator[ConfigProblem]:
-    """Yield what is wrong with the functions that are called around handlers."""
+    """Yield the problems of the functions that are called around handlers."""
     for name, find in AROUND.items():
         try:
             find(settings.handlers)
@@ -80,7 +80,7 @@ def find_lifespan(rules: config.HandlersSettings) -> LifespanFunction | None:
     """Import the lifespan, if there is one.
 
     Raises:
-        ConfigError: why it cannot be used, and the fix.
+        ConfigError: it cannot be used; with the reason and the fix.
     """
     if rules.lifespan is None:
         return None
@@ -100,7 +100,7 @@ def find_middleware(rules: config.HandlersSettings) -> list[Callable[..., Any]]:
     """Import the middleware, the outermost first.
 
     Raises:
-        ConfigError: why one cannot be used, and the fix.
+        ConfigError: one cannot be used; with the reason and the fix.
     """
     found = [(name, _find_function(name, rules)) for name in rules.middleware]
     for name, function in found:
@@ -112,7 +112,7 @@ def find_hooks(rules: config.HandlersSettings, key: str) -> list[Hook]:
     """Import the hooks that `on_failure` or `on_death` names.
 
     Raises:
-        ConfigError: why one cannot be used, and the fix.
+        ConfigError: one cannot be used; with the reason and the fix.
     """
     found = [(name, _find_function(name, rules)) for name in getattr(rules, key)]
     for name, function in found:
@@ -131,7 +131,7 @@ def _check_callable_with(name: str, function: Any, arguments: tuple[str, ...]) -
         raise ConfigError(f"{name} is called as {name.rpartition(':')[2]}({', '.join(arguments)}): {error}") from error
 
 
-# What finds the functions that are called around handlers, by the keys that name them.
+# The functions that load the hooks around handlers, by the keys that name the hooks.
 AROUND: dict[str, Callable[[config.HandlersSettings], object]] = {
     "lifespan": find_lifespan,
     "middleware": find_middleware,
@@ -141,19 +141,19 @@ AROUND: dict[str, Callable[[config.HandlersSettings], object]] = {
 
 
 def find_handler(topic: str, chosen: config.TopicSettings, rules: config.HandlersSettings) -> Handler:
-    """Import one handler and see what it is.
+    """Import one handler and return its description.
 
     Raises:
-        ConfigError: why it cannot be used, and the fix.
+        ConfigError: it cannot be used; with the reason and the fix.
     """
     return inspect_handler(topic, chosen.handler, _find_function(chosen.handler, rules), chosen, rules)
 
 
 def find_declared(topic: str, declared: Topic[Any, ..., Any]) -> Handler:
-    """See what a topic of code is as a handler, with the settings of its decorator.
+    """Return the description of a topic in code as a handler, with the settings of its decorator.
 
     Raises:
-        ConfigError: why it cannot be used, and the fix.
+        ConfigError: it cannot be used; with the reason and the fix.
     """
     rules = config.HandlersSettings(modules=[declared.place.module])
     name = f"{declared.place.module}:{declared.__name__}"
@@ -163,10 +163,10 @@ def find_declared(topic: str, declared: Topic[Any, ..., Any]) -> Handler:
 def inspect_handler(
     topic: str, name: str, function: Any, chosen: config.TopicSettings, rules: config.HandlersSettings
 ) -> Handler:
-    """See what a function is as the handler of a topic. name: as errors call it.
+    """Return the description of a function as the handler of a topic. name: the name that errors use.
 
     Raises:
-        ConfigError: why it cannot be used, and the fix.
+        ConfigError: it cannot be used; with the reason and the fix.
     """
     if not callable(function):
         raise ConfigError(f"{name} is not a function: its type is {type(function).__name__}")
@@ -179,7 +179,7 @@ def inspect_handler(
     mode = _mode(chosen, is_async)
     usual = 1 if batch_options else DEFAULT_CHILDREN if mode is ExecutionMode.PROCESS else None
     concurrency = chosen.concurrency or usual
-    # A batch handler acknowledges by its items, not by its context.
+    # A batch handler acknowledges through its items, not through its context.
     ends = _rules(chosen, rules, 2 if batch_options else arguments)
     if middleware := [each for each in find_middleware(rules) if _is_async(each) is is_async]:
         function, arguments = with_middleware(function, arguments, middleware, is_async=is_async), TAKES_CONTEXT
@@ -191,7 +191,7 @@ def _is_a_generator(function: Any) -> bool:
 
 
 def find_suspicious_settings(settings: config.Config) -> list[ConfigProblem]:
-    """Return what is allowed but surprises: keys of topics that mean nothing together, or more than their author may think."""
+    """Return settings that are allowed but surprise: keys of topics that have no effect together, or a larger one than their author may expect."""
     found = []
     for topic, chosen in settings.topics.items():
         key: tuple[str, ...] = ("topics", topic, "retry_strategy" if chosen.retry_strategy else "ack_policy")
@@ -204,13 +204,13 @@ def find_suspicious_settings(settings: config.Config) -> list[ConfigProblem]:
 
 
 def log_suspicious_settings(settings: config.Config) -> None:
-    """Log, once, what is valid in the configuration but may surprise."""
+    """Log once the settings that are valid but may surprise."""
     for each in find_suspicious_settings(settings):
         log.warning(events.HANDLER_CONFIG_SUSPICIOUS, where=str(each.origin), key=each.key, reason=each.text)
 
 
 def _middleware_suspicion(settings: config.Config) -> str | None:
-    """Find middleware of one kind only where handlers are of both kinds: it may be forgotten that the others run without."""
+    """Find middleware of one kind while handlers are of both kinds: the other handlers run without it, and the author may not know."""
     kinds = {_is_async(each) for each in find_middleware(settings.handlers)}
     if len(kinds) != 1:
         return None
@@ -227,7 +227,7 @@ def _suspicion(chosen: config.TopicSettings) -> str | None:
     match chosen.ack_policy, chosen.retry_strategy:
         case "ack_first", _:
             return (
-                'with ack_policy = "ack_first" a message whose handler fails, or whose worker dies, is not worked again'
+                'with ack_policy = "ack_first" a message whose handler fails, or whose worker dies, is not tried again'
             )
         case "ack" | "reject_on_error" | "manual" as policy, str():
             return f'with ack_policy = "{policy}" the strategy is asked only after ctx.nack() or Retry, never after an exception'
@@ -257,7 +257,7 @@ def _strategy(name: str, rules: config.HandlersSettings) -> RetryStrategy:
 
 
 def _why_not(module: str) -> str:
-    """Return why a module may not be used. Only its package is looked for, so that nothing of it is imported."""
+    """Return why a module is not allowed. Look only for its package, so that nothing of it is imported."""
     top = module.partition(".")[0]
     if top not in sys.modules and importlib.util.find_spec(top) is None:
         return f"there is no module {module}: none in a folder of handlers.import_path, and none is installed"
@@ -265,7 +265,7 @@ def _why_not(module: str) -> str:
 
 
 def _find_function(name: str, rules: config.HandlersSettings) -> Any:
-    """Import what a name like `module:function` means, if it may be used."""
+    """Import the function that a name like `module:function` means, if it is allowed."""
     module_name, _, function_name = name.partition(":")
     if not rules.permits(module_name):
         raise ConfigError(_why_not(module_name))
@@ -300,14 +300,14 @@ def _mode(chosen: config.TopicSettings, is_async: bool) -> ExecutionMode:
 
 
 def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return where the annotations are: of a partial its function, of an object that can be called the method that calls it."""
+    """Return the function that has the annotations: of a partial, its function; of a callable object, its method."""
     while isinstance(function, partial):
         function = function.func
     return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
 
 
 def _signature(name: str, function: Callable[..., Any], is_async: bool, is_batch: bool) -> tuple[int, Any]:
-    """Return how many of payload and context a function takes, and the type of the first; Any if it has none."""
+    """Return how many of payload and context a function takes, and the type of the first argument; Any if it has none."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
         hints = get_type_hints(_annotated(function), include_extras=True)
@@ -332,7 +332,7 @@ def _signature(name: str, function: Callable[..., Any], is_async: bool, is_batch
 
 
 def _check_context(name: str, second: inspect.Parameter, wanted: Any, is_async: bool, is_batch: bool) -> None:
-    """Check that the context fits what a second parameter says of itself."""
+    """Check that the context matches the annotation and the name of a second parameter."""
     context, alternatives = CONTEXTS[is_async, is_batch], _alternatives(wanted)
     if any(_fits(second, each, context) for each in alternatives):
         return
@@ -355,7 +355,7 @@ def _alternatives(wanted: Any) -> list[Any]:
 
 
 def _fits(second: inspect.Parameter, wanted: Any, context: type) -> bool:
-    """Whether a context is what a second parameter permits. One without an annotation takes any."""
+    """Whether a second parameter accepts a context. A parameter without an annotation accepts any."""
     if wanted is Any:
         return second.default in (second.empty, None)
     if not inspect.isclass(wanted):

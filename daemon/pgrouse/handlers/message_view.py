@@ -1,4 +1,4 @@
-"""What handlers can read of a message besides its payload."""
+"""The properties of a message that handlers can read in addition to its payload."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ class MessageView:
 
     @property
     def attempt(self) -> int:
-        """1 for the first; counted when the message is claimed."""
+        """The number of this attempt, from 1; counted when the message is claimed."""
         return self._message.attempt
 
     @property
     def runs(self) -> int:
-        """How many times it was begun, this time included. A deferral takes back the attempt, but not the run."""
+        """How many times a handler started on it, this time included. A deferral takes back the attempt, but not the run."""
         return self._message.runs
 
     @property
     def max_attempts(self) -> int | None:
-        """How many attempts there may be; None = no limit."""
+        """How many attempts are allowed; None = no limit."""
         return self._message.max_attempts
 
     @property
     def headers(self) -> dict[str, Any]:
-        """What the publisher sent along; empty if nothing."""
+        """The headers from the publisher; empty if there are none."""
         return cast("dict[str, Any]", from_json(self._message.headers)) if self._message.headers else {}
 
     @property

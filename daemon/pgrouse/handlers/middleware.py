@@ -1,6 +1,6 @@
-"""Middleware: functions of the user's around every call of a handler.
+"""Middleware: a user's functions around every call of a handler.
 
-They are put around the handler's function when it is loaded. A handler without any is called as it is.
+They wrap the handler's function when it is loaded. A handler without middleware is called directly.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pgrouse.handlers.batch_context import AsyncBatchContext, BatchContext
 from pgrouse.handlers.context import AsyncContext, Context
 
 AnyContext = Context | AsyncContext | BatchContext | AsyncBatchContext
-# Takes the payload (of a batch: the list) and the context, and returns the result, or what is to be awaited for it.
+# Takes the payload (or the list of a batch) and the context, and returns the result, or an awaitable of it.
 Layer = Callable[[Any, Any], Any]
 
 
 class NextCall:
-    """What a middleware calls to go on: the rest of the middleware, and in the end the handler.
+    """The call with which a middleware continues: it calls the rest of the middleware, and then the handler.
 
     Attributes:
         result: what the rest has returned; None before that.
@@ -47,7 +47,7 @@ class NextCall:
 
 
 class AsyncNextCall(NextCall):
-    """The same for async handlers: its result is awaited."""
+    """The same for async handlers: its result must be awaited."""
 
     __slots__ = ("_coroutine", "_is_awaited")
 
@@ -57,7 +57,7 @@ class AsyncNextCall(NextCall):
         self._coroutine: Coroutine[Any, Any, Any] | None = None
 
     def __call__(self) -> Any:
-        """Return what calls the rest when it is awaited.
+        """Return an awaitable that calls the rest.
 
         Raises:
             RuntimeError: it was called before.
@@ -72,10 +72,10 @@ class AsyncNextCall(NextCall):
         return self.result
 
     def check_awaited(self) -> None:
-        """Make sure that what was called was awaited too.
+        """Check that the call was also awaited.
 
         Raises:
-            RuntimeError: it was not: the handler has not run.
+            RuntimeError: it was not, so the handler has not run.
         """
         if self._coroutine is not None and not self._is_awaited:
             self._coroutine.close()
@@ -88,9 +88,9 @@ def with_middleware(
     """Return a handler's function with middleware around it; it takes payload and context.
 
     Args:
-        function: the handler's own.
+        function: the handler's function.
         arguments: how many of payload and context it takes.
-        middleware: of the handler's kind, the outermost first.
+        middleware: functions of the handler's kind, the outermost first.
         is_async: whether the handler is async.
     """
     layer: Layer = _called_with(function, arguments)

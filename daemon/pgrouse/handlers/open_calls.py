@@ -1,6 +1,6 @@
-"""The calls of an async handler that run on the connection of its transaction, in tasks too.
+"""The calls of an async handler that run on the connection of its transaction, including those in tasks.
 
-The transaction ends after them: behind its end, the connection may be another message's.
+The transaction ends after them: after its end, the connection may belong to another message.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 
 
 class OpenCalls:
-    """The calls of one context that have begun and are not over."""
+    """The calls of one context that have begun and have not ended."""
 
     def __init__(self) -> None:
-        # The connection and the task of each, by what its end sets.
+        # The connection and the task of each call, by the future that its end resolves.
         self._calls: dict[asyncio.Future[None], tuple[Any, asyncio.Task[Any] | None]] = {}
         self._failures: Counter[int] = Counter()
 
     @contextmanager
     def add(self, conn: Any) -> Iterator[None]:
-        """While this block runs, a call uses a connection, if that is not None."""
+        """Mark a connection as in use by a call while this block runs, if it is not None."""
         if conn is None:
             yield
             return

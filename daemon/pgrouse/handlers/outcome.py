@@ -1,7 +1,7 @@
 """How an attempt ended: the outcomes of a handler, and how they are settled.
 
 A handler returns a value (success, kept as the output) or returns or raises `Reject`, `Retry`, `Defer` or `Fail`, or calls
-`ctx.ack()`, `ctx.nack()`, `ctx.reject()`. What any other exception means, and silence, is for the topic's ack_policy: see there.
+`ctx.ack()`, `ctx.nack()`, `ctx.reject()`. The topic's ack_policy decides about all other exceptions, and about silence: see there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pgrouse.config import duration
 from pgrouse.config.duration import AnyDuration
 from pgrouse.error_line import to_storable_text
 
-MESSAGE_CHARS = 2000  # characters of an exception's own message that are kept
+MESSAGE_CHARS = 2000  # how many characters of an exception's message are kept
 OUTPUT_BYTES = 1024 * 1024
 OUR_CODE = Path(__file__).parents[1]
 ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -37,7 +37,7 @@ UNCHANGED: Final = Unchanged()
 
 
 class Outcome(Exception):
-    """What a handler may return or raise to say how its attempt ended."""
+    """A result that a handler returns or raises to tell how its attempt ended."""
 
 
 class Reject(Outcome):
@@ -63,7 +63,7 @@ class Retry(Outcome):
         reason: what to keep as the error.
 
     Raises:
-        TypeError, ValueError: after is no such time.
+        TypeError, ValueError: after is not a valid time.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Defer(Outcome):
 
     Args:
         after: how long to wait from now, by the server's clock: a timedelta, seconds, or "5s".
-        until: or the time to wait for, with its time zone.
+        until: alternatively, the time to wait for, with its time zone.
         state: a checkpoint for the next attempt; the old one is kept unless given, None clears it.
 
     Raises:
-        TypeError, ValueError: after or until is no such time.
+        TypeError, ValueError: after or until is not a valid time.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class Ack(Outcome):
 
 
 def check_returned(returned: object) -> object:
-    """Return what a handler returned; a TypeError, as if it had raised that, where it surely means something else than a success.
+    """Return what a handler returned, or a TypeError, as if the handler had raised it, for values that surely do not mean success.
 
-    A class of an exception is no outcome. Of what would have to be awaited, or to be gone through, nothing was done.
+    An exception class is not an outcome. A coroutine or a generator that a handler returned has not run.
     """
     match returned:
         case None | Outcome() | str() | int() | dict() | list():
@@ -134,7 +134,7 @@ def check_returned(returned: object) -> object:
 
 
 def to_settlement(message: Message, returned: object) -> Settlement:
-    """Return what a handler's return value, outcome or exception means by itself; of an exception: that the attempt failed."""
+    """Return how a handler's return value, outcome or exception ends an attempt without a policy; for an exception: as a failed attempt."""
     match returned.output if isinstance(returned, Ack) else returned:
         case None:
             return Settlement(message, SettleKind.COMPLETE)
@@ -170,7 +170,7 @@ def _retry_or_defer(message: Message, returned: Retry | Defer) -> Settlement:
 
 
 def _completed(message: Message, output: object) -> Settlement:
-    """The work is done; an output that cannot be kept must not make it be done again."""
+    """Complete the message. If the output cannot be kept, drop it: the work must not be done again."""
     try:
         return Settlement(message, SettleKind.COMPLETE, output=encode_output(output))
     except ValueError as error:
@@ -183,12 +183,12 @@ def _completed(message: Message, output: object) -> Settlement:
 
 
 def _cause(error: ValueError) -> str | None:
-    """Return the class of what a conversion to JSON raised, whose text may quote the value; None: the text is ours."""
+    """Return the class of the error that a conversion to JSON raised, whose text may quote the value; None: the text is pgrouse's."""
     return None if error.__cause__ is None else type(error.__cause__).__qualname__
 
 
 def timed_out(message: Message) -> Settlement:
-    """The attempt overran its timeout: it ends as an expired lock does."""
+    """The attempt ran longer than its timeout: it ends as with an expired lock."""
     return Settlement(
         message,
         SettleKind.EXPIRE,
@@ -197,9 +197,9 @@ def timed_out(message: Message) -> Settlement:
 
 
 def describe(error: BaseException) -> str:
-    """Return the traceback of an error without our own frames, the end of it if it is long, fit for the archive.
+    """Return the traceback of an error for the archive: without pgrouse's frames, and only its end if it is long.
 
-    A long message is cut behind its beginning: it names the kind of error, and the frames need space too.
+    A long message is cut after its beginning, which names the kind of error, because the frames need space too.
     """
     trace = error.__traceback__
     while (
@@ -240,6 +240,6 @@ def _to_json(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=to_jsonable_python)
         jsonb.refuse_equal_keys(value, text, "it")
-    except Exception as error:  # an object's own way to JSON may fail in any way
+    except Exception as error:  # a user's conversion to JSON may raise anything
         raise ValueError(str(error)) from error
     return text

@@ -1,6 +1,6 @@
-"""The completion of a handler's messages in a transaction of its own, on any connection that `publish` takes.
+"""The completion of a handler's messages in the handler's own transaction, on any connection that `publish` takes.
 
-The transaction ends after this, and the worker does not see how: see `pgrouse.worker.execution.completion_check`.
+The transaction ends later, and the worker does not see how: see `pgrouse.worker.execution.completion_check`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pgrouse.publishing.server_errors import sqlstate_of
 from pgrouse.publishing.statement import Statement
 from pgrouse.publishing.tracked_coroutine import TrackedCoroutine
 
-# The binding of messages.complete for psycopg alone has arrays; here arrays are texts, as every driver takes them.
+# The psycopg binding of messages.complete has arrays; here arrays are texts, which every driver accepts.
 COMPLETE = (
     "SELECT pg_catalog.array_to_json(messages.complete("
     "%(ids)s::pg_catalog.text::pg_catalog.int8[], %(claim_ids)s::pg_catalog.text::pg_catalog.int8[], "
@@ -45,8 +45,8 @@ class OwnCompletion:
     """One call of `ctx.complete()`.
 
     Args:
-        completion: what is completed.
-        topic: of the messages.
+        completion: what the call completes.
+        topic: the topic of the messages.
         on_begin: called before the messages are completed.
     """
 
@@ -56,7 +56,7 @@ class OwnCompletion:
         self._completion, self._topic, self._runtime, self._on_begin = completion, topic, runtime, on_begin
 
     def run(self, conn: Any, tracker: PublishTracker) -> TrackedCoroutine[None] | None:
-        """Complete the messages on a connection; on an async one return what is to be awaited.
+        """Complete the messages on a connection; on an async connection return an awaitable.
 
         Raises:
             TypeError: the connection is of no known kind.
@@ -71,7 +71,7 @@ class OwnCompletion:
 
     async def _complete(self, driver: Driver) -> None:
         statement = Statement(COMPLETE, self._values())
-        # Before it is sent: from then on only the server knows.
+        # Call this before the statement is sent: after that, only the server knows.
         self._on_begin()
         self._runtime.mark_completing(*self._completion.messages())
         try:

@@ -1,4 +1,4 @@
-"""How the messages ended after which a handler's message was published (`ctx.predecessors`)."""
+"""How the messages ended that a handler's message waited for (`ctx.predecessors`)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pgrouse.run_sync import run_sync
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """A message after which the handler's message comes.
+    """A message that the handler's message waited for.
 
     Attributes:
-        id: as it was named in `after`.
-        topic: its topic; None if nothing is known of it.
-        result: how it ended; None if nothing of it is kept, or if it has not ended because someone released the handler's message by hand.
+        id: the id in `after`.
+        topic: its topic; None if the database no longer knows it.
+        result: how it ended; None if that is no longer kept, or if it has not ended because someone released the handler's message by hand.
         output: what its handler returned.
-        error: why it is no success.
-        redriven_as: the message that it became by redrives, whose result this is; None = it was not redriven.
+        error: why it did not succeed.
+        redriven_as: the message that a redrive made of it; the result is of that message. None = it was not redriven.
     """
 
     id: int
@@ -46,14 +46,14 @@ class Predecessor:
 def read_predecessors(
     message: Message, runtime: HandlerRuntime, conn: psycopg.Connection[Any] | None
 ) -> list[Predecessor]:
-    """Return the predecessors of a message that is held. conn: of the handler's transaction, if one is open."""
+    """Return the predecessors of a message that this worker holds. conn: the connection of the handler's transaction, if one is open."""
     return run_sync(_read(message, runtime, BlockingStepConnection(runtime.blocking_pool), lambda: conn))
 
 
 def read_predecessors_async(
     message: Message, runtime: HandlerRuntime, connection: FindConnection
 ) -> Coroutine[Any, Any, list[Predecessor]]:
-    """Do the same in an async handler. connection: returns that of its transaction, when this is awaited."""
+    """Do the same in an async handler. connection: returns the connection of its transaction when this is awaited."""
     return _read(message, runtime, AsyncStepConnection(runtime.pool), connection)
 
 

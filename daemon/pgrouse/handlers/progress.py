@@ -1,4 +1,4 @@
-"""The progress that a handler reports, checked and as JSON."""
+"""The progress that a handler reports: checks it and converts it to JSON."""
 
 from __future__ import annotations
 

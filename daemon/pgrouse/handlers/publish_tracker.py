@@ -1,4 +1,4 @@
-"""What a handler has to await before it ends: what it publishes, completes, and its steps."""
+"""Tracks the calls that a handler must await before it ends: publishes, completions, and steps."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FAILED_IN_TASK = (
 
 
 class PublishTracker:
-    """What the handler of one message or batch, or one of its steps, has to await before it ends.
+    """The calls that the handler of one message or batch, or one of its steps, must await before it ends.
 
     Args:
-        outer: that of the handler of a step, or of the step around it: it has to await the same.
+        outer: the tracker of the step's handler, or of the step around it: it must await the same calls.
 
     Attributes:
-        calls: those that run on the connection of a transaction.
+        calls: the calls that run on the connection of a transaction.
     """
 
     def __init__(self, outer: PublishTracker | None = None) -> None:
@@ -36,7 +36,7 @@ class PublishTracker:
         self._never_awaited: list[str] = []
 
     def track(self, coroutine: TrackedCoroutine[T]) -> TrackedCoroutine[T]:
-        """Track a coroutine that the calling code has made, also for the step in which it runs."""
+        """Track a coroutine that the calling code created, also for the step in which that code runs."""
         innermost = self._innermost()
         coroutine.on_never_awaited = innermost.note_never_awaited
         innermost.add(ref(coroutine))
@@ -44,18 +44,18 @@ class PublishTracker:
 
     @contextmanager
     def step(self) -> Iterator[PublishTracker]:
-        """Return a tracker of what the calling code makes while this block, a step, runs."""
+        """Return a tracker of the calls that the calling code makes while this block, a step, runs."""
         before, tracker = _innermost.get(), PublishTracker(self._innermost())
         _innermost.set(tracker)
         try:
             yield tracker
         finally:
-            # Not by a token, which another context refuses: a coroutine that is given up ends in any.
+            # Do not reset with a token, which other contexts refuse: a coroutine that is closed early may end in any context.
             _innermost.set(before)
 
     @asynccontextmanager
     async def transaction(self, conn: Any) -> AsyncIterator[None]:
-        """End this block, which has a transaction, after all calls in it: wait for them, or cancel them if it fails.
+        """End this block, which has a transaction, after all calls in it: wait for them, or cancel them if the block fails.
 
         Raises:
             RuntimeError: a call failed that the block did not await.
@@ -77,23 +77,23 @@ class PublishTracker:
             raise RuntimeError(FAILED_IN_TASK)
 
     async def _let_tasks_begin(self) -> None:
-        """Let those tasks begin that were created for a call: they belong to the transaction that is open."""
+        """Let the tasks begin that were created for a call: they belong to the open transaction."""
         if not all(_is_over(each()) for each in self._open):
             await asyncio.sleep(0)
 
     def is_inside(self, tracker: PublishTracker) -> bool:
-        """Return whether this is that tracker, or one of its steps."""
+        """Return whether this is that tracker, or the tracker of one of its steps."""
         return self is tracker or (self._outer is not None and self._outer.is_inside(tracker))
 
     def add(self, coroutine: ref[TrackedCoroutine[Any]]) -> None:
-        """Add a coroutine here, and to the outer ones."""
+        """Add a coroutine here, and to the outer trackers."""
         self._open = [each for each in self._open if not _is_over(each())]
         self._open.append(coroutine)
         if self._outer is not None:
             self._outer.add(coroutine)
 
     def note_never_awaited(self, text: str) -> None:
-        """A coroutine was destroyed and never awaited; text: what there is to say of it."""
+        """A coroutine was destroyed and never awaited; text: the error to report."""
         self._never_awaited.append(text)
         if self._outer is not None:
             self._outer.note_never_awaited(text)
@@ -103,20 +103,20 @@ class PublishTracker:
         return found if found is not None and found.is_inside(self) else self
 
     def raise_if_not_awaited(self) -> None:
-        """Make sure that everything was awaited.
+        """Check that everything was awaited.
 
         Raises:
-            RuntimeError: something was not, and was not done.
+            RuntimeError: a call was not awaited, and so was not made.
         """
         if (forgotten := self.find_forgotten()) is not None:
             raise RuntimeError(forgotten)
 
     def find_forgotten(self) -> str | None:
-        """Return what there is to say of the first that was not awaited, and was not done; None if there is none."""
+        """Return the error about the first call that was not awaited, and so was not made; None if there is none."""
         return next(iter([*self._never_awaited, *(each.forgotten for each in self._not_started())]), None)
 
     def _not_started(self) -> list[TrackedCoroutine[Any]]:
-        """Return those that are not started and that no task is about to start."""
+        """Return the coroutines that are not started and that no task is about to start."""
         waiting = [each for one in self._open if (each := one()) is not None and not each.is_started]
         tasks: set[object] = set()
         if waiting:
@@ -125,7 +125,7 @@ class PublishTracker:
         return [each for each in waiting if id(each) not in tasks]
 
 
-# That of the innermost step in which the calling code runs.
+# The tracker of the innermost step in which the calling code runs.
 _innermost: ContextVar[PublishTracker | None] = ContextVar("pgrouse_step_tracker", default=None)
 
 
@@ -134,19 +134,19 @@ def _is_over(coroutine: TrackedCoroutine[Any] | None) -> bool:
 
 
 class Publisher(Protocol):
-    """A context by which a handler publishes."""
+    """A context with which a handler publishes."""
 
     @property
     def _tracker(self) -> PublishTracker | None: ...
 
 
 def tracker_of(context: Publisher) -> PublishTracker | None:
-    """Return what the handler with this context has published and has to await; None if nothing."""
+    """Return the calls that the handler with this context must await; None if there are none."""
     return context._tracker  # noqa: SLF001 - nothing for handlers
 
 
 def check_awaited(tracker: PublishTracker | None, returned: object) -> object:
-    """Return what a handler returned; an error instead if it did not await what it has published."""
+    """Return what a handler returned, or an error if it did not await what it has published."""
     if tracker is None or isinstance(returned, BaseException) or (forgotten := tracker.find_forgotten()) is None:
         return returned
     return RuntimeError(forgotten)

@@ -1,4 +1,4 @@
-"""A user's own retry strategy: a function that decides whether a failed attempt is followed by another one, and when."""
+"""A user's retry strategy: a function that decides whether another attempt follows a failed one, and when."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ EXPECTED = 'expected a timedelta, a number of seconds, a text like "5s", or None
 
 
 class RetryStrategyFailed(PgrouseError):
-    """The strategy raised, or returned what is no time."""
+    """The strategy raised an exception, or returned something that is not a time."""
 
 
 @dataclass(frozen=True)
 class RetryStrategy:
-    """The function, under the name that the configuration has for it."""
+    """The function, and its name in the configuration."""
 
     name: str
     function: Callable[[int, timedelta, BaseException], Any]
@@ -31,11 +31,11 @@ class RetryStrategy:
         """Return how long to wait before the next attempt; None = no further attempt.
 
         Raises:
-            RetryStrategyFailed: it raised, or returned what is no time.
+            RetryStrategyFailed: it raised an exception, or returned something that is not a time.
         """
         try:
             answer = self.function(message.attempt, timedelta(seconds=message.elapsed_s), error)
-        except BaseException as broken:  # sys.exit in it is no reason for the daemon to exit
+        except BaseException as broken:  # sys.exit in it must not end the daemon
             raise RetryStrategyFailed(f"{self.name} raised {type(broken).__name__}: {broken}") from broken
         return None if answer is None else self._as_time(answer)
 
@@ -49,10 +49,10 @@ class RetryStrategy:
 
 
 def to_strategy(name: str, function: Any) -> RetryStrategy:
-    """Take a function as a strategy.
+    """Return a function as a strategy.
 
     Raises:
-        ConfigError: why it cannot be one, and the fix.
+        ConfigError: it cannot be a strategy; with the reason and the fix.
     """
     if not callable(function):
         raise ConfigError(f"{name} is not a function: its type is {type(function).__name__}")

@@ -1,4 +1,4 @@
-"""What handlers need from where they run: a daemon, a child process of one, or a test."""
+"""What handlers need from the place where they run: a daemon, its child process, or a test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BlockingPool(Protocol):
 
 
 class HandlerRuntime(Protocol):
-    """The runtime of handlers. Handlers in threads call it, too."""
+    """The runtime of handlers. Handlers in threads also call it."""
 
     @property
     def stopping(self) -> bool:
@@ -40,14 +40,14 @@ class HandlerRuntime(Protocol):
 
     @property
     def encryption(self) -> Encryption:
-        """What encrypts that which handlers store."""
+        """The encryption of the data that handlers store."""
 
     @property
     def pool(self) -> AsyncPool:
         """The connections of async handlers.
 
         Raises:
-            RuntimeError: there are none here; says what to do.
+            RuntimeError: there are none here; the text says what to do.
         """
 
     @property
@@ -55,7 +55,7 @@ class HandlerRuntime(Protocol):
         """The connections of handlers in threads.
 
         Raises:
-            RuntimeError: there are none here; says what to do.
+            RuntimeError: there are none here; the text says what to do.
         """
 
     def holds(self, message: Message) -> bool:
@@ -71,13 +71,13 @@ class HandlerRuntime(Protocol):
         """Return the last progress of a message."""
 
     def extend(self, message: Message, lock_duration: timedelta) -> Awaitable[None]:
-        """Extend the message's lock. On the event loop the result is awaited; in a thread this call waits."""
+        """Extend the message's lock. On the event loop the caller awaits the result; in a thread this call waits."""
 
     def mark_completing(self, *messages: Message) -> None:
-        """The handler is about to complete these messages in a transaction of its own: from now on only the database knows how they end."""
+        """The handler is about to complete these messages in its own transaction: from now on only the database knows how they end."""
 
     def mark_not_completed(self, *messages: Message) -> None:
-        """The server refused to commit that transaction: the messages are in work as before."""
+        """The server refused to commit that transaction: the messages are in flight as before."""
 
     def completed(self, *messages: Message) -> None:
-        """The transaction that completed these messages was committed: nothing is left to settle."""
+        """The transaction that completed these messages is committed: nothing remains to settle."""

@@ -23,10 +23,10 @@ class Single:
     """A call of a handler with one message: see `HandlerCall`.
 
     Attributes:
-        context: what the handler was given, if it takes a context.
+        context: the context that the handler got, if it takes one.
     """
 
-    # One is made for each message: class attributes as defaults would cost more.
+    # One object is made for each message: class attributes as defaults would cost more.
     __slots__ = ("context", "handler", "limit_s", "message", "messages", "runtime", "suspended", "was_called")
 
     suspended: Suspended
@@ -45,11 +45,11 @@ class Single:
 
     @property
     def tracker(self) -> PublishTracker | None:
-        """What the handler has published and has to await."""
+        """The calls that the handler must await."""
         return None if self.context is None else tracker_of(self.context)
 
     def call(self) -> Any:
-        """Call the function with what it takes.
+        """Call the function with its arguments.
 
         Raises:
             Reject: the payload does not fit.
@@ -83,7 +83,7 @@ class Single:
             return [rules.to_settlement(self.message, returned)]
         returned = check_awaited(tracker_of(context), returned)
         if context.completing and not isinstance(returned, BaseException):
-            # Settled only if it turns out to be so: see worker/completion_check.py.
+            # The message is settled only if it was not completed: see worker/completion_check.py.
             if returned is not None:
                 self.log_after_completion("it returned an output: give it to ctx.complete()")
             returned = NotCommitted()
@@ -106,7 +106,7 @@ class Single:
         return [self.handler.rules.to_failure(self.message, error, reason)]
 
     def timed_out(self) -> list[Settlement]:
-        """Return how the message ends: as an expired lock does."""
+        """Return how the message ends after the timeout: as with an expired lock."""
         return [] if self.committed else [outcome.timed_out(self.message)]
 
     def released(self) -> list[Settlement]:
@@ -114,11 +114,11 @@ class Single:
         return [] if self.committed else [Settlement(self.message, SettleKind.RELEASE, ran=True)]
 
     def log_keys(self) -> dict[str, Any]:
-        """Return what a log event says of the message."""
+        """Return the fields of a log event about the message."""
         return {"message_id": self.message.id, "topic": self.message.topic}
 
     def log_after_completion(self, reason: str) -> None:
-        """Log what changes nothing any more."""
+        """Log a result that no longer changes anything."""
         log.warning(events.MESSAGE_ENDED_AFTER_COMPLETION, **self.log_keys(), reason=reason)
 
     @property

@@ -1,7 +1,7 @@
-"""Steps of a handler (`ctx.step`): what one returned is kept by the queue, and a later attempt of its message gets that instead of doing it again.
+"""Steps of a handler (`ctx.step`): the queue keeps the result of a step, and a later attempt of the message gets that result instead of doing it again.
 
-A step's function runs at least once: a worker that dies between its end and the saving of its result runs it again. Exactly once is only
-what it does in the same database in the transaction that keeps its result.
+A step's function runs at least once: if a worker dies between its end and the saving of its result, it runs again. Only SQL in the transaction
+that keeps the result, in the same database, takes effect exactly once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pgrouse.run_sync import run_sync
 MAX_BYTES = 1024 * 1024
 T = TypeVar("T")
 Conn = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
-# Returns the connection of the transaction that is open where it is called. It is asked when the work begins, not when a coroutine is made.
+# Returns the connection of the transaction that is open at the call. It is called when the work begins, not when a coroutine is created.
 FindConnection = Callable[[], Conn | None]
 # One log for all handlers: an outage is one event.
 _failures = FailureLog("step")
@@ -42,13 +42,13 @@ _failures = FailureLog("step")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step as its handler asks for it.
+    """One step, as its handler asks for it.
 
     Attributes:
-        function: what is done if no earlier attempt kept its result, with all its arguments but the connection.
-        returns: the type of its result; None = what JSON says.
+        function: does the step if no earlier attempt kept its result; it has all its arguments but the connection.
+        returns: the type of its result; None = the type that JSON gives.
         transaction: whether the function gets a connection first, whose transaction also keeps the result.
-        is_saved: whether its result is of use later; not if its message is completed already.
+        is_saved: whether its result is of use later; it is not if the message is completed already.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Step:
             raise InvalidStep(f"ctx.step: name {self.name!r:.250} must be a string of 1 to 200 printable characters")
 
     def text(self, result: Any) -> str:
-        """Return a result as it is kept.
+        """Return a result in the form in which it is kept.
 
         Raises:
             InvalidStep: it is not JSON, or too large.
@@ -73,10 +73,10 @@ class Step:
             raise InvalidStep(str(error)) from error
 
     def result(self, text: str) -> Any:
-        """Return what was kept, as its type: the same whether it was kept by this attempt or an earlier one.
+        """Return a kept result in its type: the same whether this attempt or an earlier one kept it.
 
         Raises:
-            InvalidStep: it does not fit its type.
+            InvalidStep: it does not match its type.
         """
         if self.returns is None:
             return from_json(text)
@@ -97,17 +97,17 @@ class Steps:
         self._saved: dict[str, str] = {}
         self._is_loaded = False
         self._used_names: set[str] = set()
-        # Those whose fate is that of the handler's transaction.
+        # The steps that are kept only if the handler's transaction commits.
         self._pending: set[str] = set()
 
     @property
     def connection(self) -> Conn | None:
-        """That of the step's transaction in which the calling code runs, if it runs in one."""
+        """The connection of the step's transaction in which the calling code runs, if there is one."""
         found = step_transaction.find(self)
         return None if found is None else found.connection
 
     def run_async(self, step: Step, connection: FindConnection) -> Coroutine[Any, Any, Any]:
-        """Return what awaits the result of a step; connection: returns that of the open transaction, if there is one."""
+        """Return an awaitable of the result of a step; connection: returns the connection of the open transaction, if there is one."""
         return self._async_result(step, connection)
 
     def run_blocking(self, step: Step, connection: FindConnection) -> Any:
@@ -115,7 +115,7 @@ class Steps:
         return run_sync(self._result(step, BlockingStepConnection(self._runtime.blocking_pool), connection))
 
     def rolled_back(self) -> None:
-        """The handler's transaction came to nothing, and so did the steps in it: they may be done again."""
+        """The handler's transaction was rolled back, and with it the steps in it: they may be done again."""
         self._used_names -= self._pending
         self._pending.clear()
 
@@ -154,13 +154,13 @@ class Steps:
         return await self._run(step, access, conn) if kept is None else kept
 
     async def _load(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> None:
-        """Ask what is kept, right before a step would be done: that is also the last moment to learn that the message was lost."""
-        # The first time all of them, later that of one name: what another attempt kept meanwhile must not be done again.
+        """Load the kept results, right before a step would run: that is also the last moment to learn that the message was lost."""
+        # Load all steps the first time, later the step with this name: what another attempt kept in the meantime must not be done again.
         call = load_steps(*self._claim(), step.name if self._is_loaded else None)
         asked_at = time.monotonic()
         steps = await self._ask(access, conn, call)
         if time.monotonic() - asked_at > self._message.lock_duration_s / 3:
-            # This process was stopped, or the answer: the message may be lost by now. Only once more: answers may always be slow.
+            # This process, or the answer, was delayed: the message may be lost by now. Ask only once more: answers may always be slow.
             steps = await self._ask(access, conn, call)
         if not steps:
             raise LockLost(f"message {self._message.id} is not this worker's any more: step {step.name!r} was not done")
@@ -181,7 +181,7 @@ class Steps:
         return text
 
     async def _value(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> Any:
-        """Return what the function returned: not if it has forgotten to await something, which a later attempt would not do either."""
+        """Return what the function returned, or fail if it did not await a call: a later attempt would not make that call either."""
         with self._tracker.step() as tracker:
             value = await access.value(step, step.function(conn) if step.transaction else step.function())
             tracker.raise_if_not_awaited()
@@ -196,7 +196,7 @@ class Steps:
                     async with access.block(self._tracker, own):
                         return await self._run(step, access, own)
         except BaseException:
-            # It was rolled back, and with it what the steps in it have kept: they may be done again.
+            # The transaction was rolled back, and with it the steps in it: they may be done again.
             self._used_names -= names
             raise
 
@@ -238,7 +238,7 @@ class AsyncStepConnection:
         return await run_async(conn, call)
 
     async def value(self, step: Step, result: Any) -> Any:
-        """Return what a step's function returned, or what that is to be awaited for."""
+        """Return what a step's function returned, or await it first."""
         del step
         return await result if inspect.isawaitable(result) else result
 
@@ -248,7 +248,7 @@ class AsyncStepConnection:
 
 
 class BlockingStepConnection:
-    """The same for a handler in a thread: nothing here ever waits for an event loop, so that `run_sync` runs it to its end."""
+    """The same for a handler in a thread. No method waits for an event loop, so `run_sync` runs it to its end."""
 
     def __init__(self, pool: BlockingPool) -> None:
         self._pool = pool
@@ -267,7 +267,7 @@ class BlockingStepConnection:
                 yield own
 
     def block(self, tracker: PublishTracker, own: Any) -> AbstractAsyncContextManager[None]:
-        """Return the block of a transaction: a call in it is over when it returns."""
+        """Return the block of a transaction. A call in it has ended when it returns."""
         del tracker, own
         return nullcontext()
 
@@ -279,7 +279,7 @@ class BlockingStepConnection:
         """Return what a step's function returned.
 
         Raises:
-            InvalidStep: that would have to be awaited.
+            InvalidStep: the value must be awaited.
         """
         if inspect.iscoroutine(result):
             result.close()
@@ -300,7 +300,7 @@ async def ask(
     conn: Conn | None,
     call: Call[T],
 ) -> T:
-    """Make a call about a message that is held: on an open transaction, or else until the database answers or the message is lost."""
+    """Make a call about a message that this worker holds: on an open transaction, or until the database answers or the message is lost."""
     if conn is not None:
         return await _answer(access, conn, call)
     failures = 0
@@ -344,7 +344,7 @@ def to_step(
     transaction: bool,
     is_saved: bool,
 ) -> Step:
-    """Return the step with the arguments of its function; a connection goes before them."""
+    """Return the step with the arguments of its function; a connection comes before them."""
     return Step(name, partial(_call, function, args, named), returns, transaction, is_saved)
 
 

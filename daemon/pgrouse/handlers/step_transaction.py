@@ -1,6 +1,6 @@
-"""The transaction of a step (`ctx.step(transaction=True)`) while its function runs: what that calls of its context goes into it.
+"""The transaction of a step (`ctx.step(transaction=True)`) while its function runs: the function's calls of its context go into it.
 
-A call finds it by a context variable: a step beside this one, in another task of the same handler, has another transaction, or none.
+A call finds it through a context variable: another step at the same time, in another task of the same handler, has another transaction, or none.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 
 class StepTransaction:
-    """One that is open.
+    """An open transaction of a step.
 
     Args:
         owner: the steps of one message in one attempt.
 
     Attributes:
         connection: its connection.
-        names: the steps inside of its step, which are kept if it is committed.
-        is_open: False behind the end of its step; a task that the step left running still finds this.
+        names: the nested steps, which are kept if the transaction commits.
+        is_open: False after the end of its step; a task that the step left running still finds this.
     """
 
     __slots__ = ("connection", "is_open", "names", "owner")
@@ -36,18 +36,18 @@ _innermost: ContextVar[StepTransaction | None] = ContextVar("pgrouse_step_transa
 
 @contextmanager
 def opened(owner: object, connection: Any) -> Iterator[StepTransaction]:
-    """While this block runs `find` returns it."""
+    """Make `find` return this transaction while the block runs."""
     before, transaction = _innermost.get(), StepTransaction(owner, connection)
     _innermost.set(transaction)
     try:
         yield transaction
     finally:
         transaction.is_open = False
-        # Not by a token, which another context refuses: a coroutine that is given up ends in any.
+        # Do not reset with a token, which other contexts refuse: a coroutine that is closed early may end in any context.
         _innermost.set(before)
 
 
 def find(owner: object) -> StepTransaction | None:
-    """Return the one in which the calling code runs; None if it runs in none of this owner."""
+    """Return the transaction in which the calling code runs; None if it runs in none of this owner."""
     found = _innermost.get()
     return found if found is not None and found.owner is owner and found.is_open else None

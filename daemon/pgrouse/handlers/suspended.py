@@ -1,4 +1,4 @@
-"""A coroutine whose first step was run by hand: it waits for something, and is awaited from there."""
+"""A coroutine whose first step ran without a task, and which is awaited from there on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Suspended:
         self._coroutine, self._awaited, self.began = coroutine, awaited, began
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        # `await coroutine` would begin with another step, while the task has not seen what the first one waits for.
+        # `await coroutine` would run another step, before the task has seen what the first one waits for.
         coroutine, awaited = self._coroutine, self._awaited
         while True:
             try:

@@ -1,7 +1,7 @@
-"""A topic that is declared beside its handler: `@topic("orders.created", max_attempts=5)`.
+"""A topic that is declared at its handler: `@topic("orders.created", max_attempts=5)`.
 
-The decorator makes a `Topic` of the function. It is called as the function, it publishes messages whose payloads have the type that the handler
-takes, and it may have schedules. Nothing else happens when a module is imported: a daemon finds the topics of the modules that
+The decorator turns the function into a `Topic`. It can be called like the function, it publishes messages whose payloads have the type that
+the handler takes, and it may have schedules. Importing a module does nothing else: a daemon finds the topics of the modules that
 `handlers.modules` names.
 """
 
@@ -52,10 +52,10 @@ class Place:
 
 @dataclass(frozen=True)
 class DeclaredSchedule:
-    """A schedule of a topic, as `Topic.every` was given it.
+    """A schedule of a topic, with the arguments of `Topic.every`.
 
     Attributes:
-        name: of the schedule.
+        name: the name of the schedule.
         values: the keys of its table.
         place: where it was declared.
     """
@@ -66,20 +66,20 @@ class DeclaredSchedule:
 
 
 class Topic(Generic[Payload, P, R_co]):
-    """A topic and its handler. `topic` makes one.
+    """A topic and its handler. The decorator `topic` creates it.
 
     Attributes:
-        name: of the topic.
+        name: the name of the topic.
         function: the handler.
-        options: what the decorator was given.
+        options: the options of the decorator.
         place: where it was declared.
-        schedules: what `every` has added.
+        schedules: the schedules that `every` has added.
     """
 
     def __init__(self, name: str, function: Callable[P, R_co], options: dict[str, Any], place: Place) -> None:
         self.name, self.function, self.options, self.place = name, function, options, place
         self.schedules: list[DeclaredSchedule] = []
-        self.__name__ = type(function).__name__  # of an object that has no name of its own
+        self.__name__ = type(function).__name__  # the type's name, for an object without a name
         update_wrapper(self, function, updated=())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
@@ -110,12 +110,12 @@ class Topic(Generic[Payload, P, R_co]):
     ) -> Published: ...
 
     def publish(self, conn: Any, payload: Any, *, cipher: Cipher | None = None, **options: Any) -> Any:
-        """Publish one message to the topic, as `pgrouse.publish` does; bytes are its body.
+        """Publish one message to the topic, as `pgrouse.publish` does; if the payload is bytes, they are the message's body.
 
         Args:
             conn: a connection; or the context of a handler, which publishes as `ctx.publish` does; or a client.
-            payload: of the message.
-            cipher: encrypts it, if the topic is one of its topics. A context does so by itself.
+            payload: the payload of the message.
+            cipher: encrypts it, if the topic is one of the cipher's topics. A context needs no cipher here.
             **options: see the attributes of NewMessage.
         """
         options["body" if isinstance(payload, bytes) else "payload"] = payload
@@ -177,15 +177,15 @@ class Topic(Generic[Payload, P, R_co]):
         returning: bool = False,
         **options: Unpack[ManyOptions],
     ) -> Any:
-        """Publish a message for each payload by COPY, as `pgrouse.publish_many` does; all of them with these options."""
+        """Publish a message for each payload by COPY, as `pgrouse.publish_many` does; these options apply to all of them."""
         messages: Iterable[NewMessage] = (self.message(payload, **options) for payload in payloads)
         if isinstance(payloads, list | tuple):
-            messages = list(messages)  # which is encoded while the server stores it
+            messages = list(messages)  # a list is encoded while the server stores it
         many: Any = publish_many  # one call for all kinds of connections and results
         return many(conn, messages, cipher=cipher, returning=returning)
 
     def message(self, payload: Payload, **options: Unpack[MessageOptions]) -> NewMessage:
-        """Return a message of the topic, for a `publish_many` of several topics, or with options of its own."""
+        """Return a message of the topic, for a `publish_many` of several topics, or with different options."""
         if isinstance(payload, bytes):
             return NewMessage(topic=self.name, body=payload, **options)
         return NewMessage(topic=self.name, payload=payload, **options)
@@ -194,9 +194,9 @@ class Topic(Generic[Payload, P, R_co]):
         """Publish a message on a schedule.
 
         Args:
-            cron: when: the five fields of cron, `@daily` and the like, or an interval like "30 seconds".
-            payload: of each message; {} unless given.
-            **options: name: what the schedule is called, the name of the topic unless given; the others are the keys of `[schedules]`.
+            cron: the times: the five fields of cron, `@daily` and the like, or an interval like "30 seconds".
+            payload: the payload of each message; {} by default.
+            **options: name: the name of the schedule, by default the name of the topic; the others are the keys of `[schedules]`.
         """
         values = {"cron": cron, "topic": self.name, **options}
         name = str(values.pop("name", self.name))
@@ -206,7 +206,7 @@ class Topic(Generic[Payload, P, R_co]):
 
 
 class TopicDecorator(Protocol):
-    """Makes a topic of a handler that takes one payload."""
+    """Turns a handler that takes one payload into a topic."""
 
     @overload
     def __call__(
@@ -218,7 +218,7 @@ class TopicDecorator(Protocol):
 
 
 class BatchTopicDecorator(Protocol):
-    """Makes a topic of a handler that takes a list of payloads, or of items."""
+    """Turns a handler that takes a list of payloads, or of items, into a topic."""
 
     @overload
     def __call__(
@@ -240,11 +240,11 @@ def topic(name: str, **options: Unpack[TopicOptions]) -> TopicDecorator: ...
 
 
 def topic(name: str, **options: Any) -> Any:
-    """Declare a topic beside its handler, which is found if `handlers.modules` names its module.
+    """Declare a topic at its handler. The daemon finds it if `handlers.modules` names its module.
 
     Args:
-        name: of the topic.
-        **options: the keys of its table in pgrouse.toml, whose values win over these.
+        name: the name of the topic.
+        **options: the keys of its table in pgrouse.toml; the values in that file override these.
 
     Raises:
         TypeError: there is no name: `@topic` alone would be ignored.
@@ -263,6 +263,6 @@ def topic(name: str, **options: Any) -> Any:
 
 
 def _caller() -> Place:
-    """Return the line of code that called the function which calls this."""
+    """Return the line of code that called the caller of this function."""
     frame = sys._getframe(2)  # noqa: SLF001 - as logging does
     return Place(frame.f_globals["__name__"], frame.f_code.co_filename, frame.f_lineno)

@@ -1,6 +1,6 @@
-"""What `@topic` takes by name, as type checkers see it: the keys of a topic's table in pgrouse.toml.
+"""The keyword arguments of `@topic`, for type checkers: the keys of a topic's table in pgrouse.toml.
 
-The values are checked where those of the file are, when a command needs the handlers: a module that only publishes imports nothing for that.
+The values are checked together with those of the file, when a command needs the handlers: a module that only publishes imports nothing for that.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ChannelOptions(TypedDict, total=False):
 
 
 class TopicOptions(TypedDict, total=False):
-    """The policy of a topic, and how its handler is run."""
+    """The policy of a topic, and how its handler runs."""
 
     max_attempts: int | Keyword
     lock_duration: AnyDuration
@@ -83,7 +83,7 @@ class TopicOptions(TypedDict, total=False):
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What `Topic.every` takes besides the time and the payload: the keys of a schedule's table."""
+    """The keyword arguments of `Topic.every` except the times and the payload: the keys of a schedule's table."""
 
     time_zone: str
     name: str

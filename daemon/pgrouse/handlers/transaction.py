@@ -29,40 +29,40 @@ class TransactionContext(Publisher, Protocol):
     """The context that opens a transaction.
 
     Attributes:
-        connection: of the transaction in which the calling code runs, of the handler's kind, or None.
+        connection: the connection of the transaction in which the calling code runs, of the handler's kind, or None.
     """
 
     connection: Any
 
 
 class Completion(Protocol):
-    """What a transaction completes at its end: a message, or a batch."""
+    """The messages that a transaction completes at its end: one message, or a batch."""
 
     def check_open(self) -> None:
-        """Make sure that it can be completed.
+        """Check that it can be completed.
 
         Raises:
             RuntimeError: it is completed already, or has another outcome.
         """
 
     def messages(self) -> list[Message]:
-        """Return what is completed."""
+        """Return the messages to complete."""
 
     def outputs(self) -> list[str | None]:
-        """Return what is kept of each message, as it is stored.
+        """Return the outputs to keep, one for each message, as they are stored.
 
         Raises:
             ValueError: an output cannot be kept.
         """
 
     def call(self) -> Call[list[int]]:
-        """Return the call that completes it, and returns the ids of what is lost."""
+        """Return the call that completes it, and returns the ids of the lost messages."""
 
     def check(self, lost: list[int], what_now: str) -> None:
-        """Check that nothing was lost; what_now: what an error adds.
+        """Check that nothing was lost; what_now: what to do, for the error.
 
         Raises:
-            LockLost: something of it is not this worker's any more.
+            LockLost: this worker no longer holds some of its messages.
         """
 
     def begin(self) -> None:
@@ -76,7 +76,7 @@ class Completion(Protocol):
 
 
 class Transaction:
-    """A block that completes what its context is about."""
+    """A block that completes the message or batch of its context."""
 
     def __init__(self, context: TransactionContext, completion: Completion, runtime: HandlerRuntime) -> None:
         self._context, self._completion, self._runtime = context, completion, runtime
@@ -104,7 +104,7 @@ class Transaction:
 
     @asynccontextmanager
     async def open_async(self, tracker: PublishTracker) -> AsyncIterator[AsyncConnection]:
-        """Open it in an async handler; tracker: of the calls of its context."""
+        """Open it in an async handler; tracker: the tracker of the calls of its context."""
         completion = self._completion
         self._check_alone()
         completion.check_open()
@@ -124,16 +124,16 @@ class Transaction:
             completion.end()
 
     def _before_commit(self) -> None:
-        """Until the answer to the commit is here, only the server knows: a heartbeat that finds no lock any more proves no loss."""
+        """Until the answer to the commit arrives, only the server knows: if a heartbeat finds no lock now, that does not prove a loss."""
         self._runtime.mark_completing(*self._completion.messages())
 
     def _after_error(self, error: psycopg.Error) -> None:
-        """If the server refused the commit, as for a deferred constraint, the lock can be lost again."""
+        """If the server refused the commit, for example because of a deferred constraint, the lock can be lost again."""
         if error.sqlstate is not None and error.sqlstate[:2] not in UNKNOWN_END:
             self._runtime.mark_not_completed(*self._completion.messages())
 
     def _check_alone(self) -> None:
-        """Make sure that the handler's code here holds no other connection: with it, it would wait for a second one.
+        """Check that the handler's code holds no other connection here: it would hold one and wait for a second one.
 
         Raises:
             RuntimeError: it does.
@@ -143,7 +143,7 @@ class Transaction:
 
     @contextmanager
     def _block(self, conn: AsyncConnection | Connection) -> Iterator[None]:
-        """While the block runs, its steps and what it publishes are kept with it."""
+        """Keep the steps of this block, and the messages that it publishes, together with it."""
         self._context.connection = conn
         self._completion.begin()
         try:
@@ -158,7 +158,7 @@ class Transaction:
                 yield
 
     def _progress_at_end(self) -> Call[list[int]] | None:
-        """Make sure that the block may complete what it began with; return the call that writes the last progress, if there is any."""
+        """Check that the block may complete what it began with; return the call that writes the last progress, if there is any."""
         self._completion.check_open()
         if (tracker := tracker_of(self._context)) is not None:
             tracker.raise_if_not_awaited()

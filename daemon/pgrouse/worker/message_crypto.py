@@ -119,7 +119,7 @@ class MessageCrypto:
         payload, plain = self.cipher.decrypt_payload(message.topic, body)
         if self.settings.unencrypted == "reject" and _is_unencrypted_state(message.state):
             raise DecryptionFailed('its checkpoint is not encrypted (crypto.unencrypted = "reject")')
-        # Without this only the header would say that it was encrypted, and the publisher may not have set the header.
+        # From here on only the header tells that it was encrypted. The publisher may not have set that header, so set it here.
         headers = message.headers if _is_marked(message) else mark_headers(message.headers, self.cipher.current)
         return self._with_plain_state(message._replace(payload=payload, body=plain, headers=headers))
 

@@ -76,7 +76,7 @@ class Attempts:
     def begin(
         self, handler: Handler, messages: list[Message], free_slot: Callable[[], None], run: Run | None = None
     ) -> Run | None:
-        """Call a handler in the current task and a context of its own, and settle what ends at once. Whatever it does, this returns.
+        """Call a handler in the current task and in its own context, and settle what ends at once. This returns whatever the handler does.
 
         Args:
             handler: the handler.
@@ -109,7 +109,7 @@ class Attempts:
             if messages:
                 call = to_call(handler, messages, self.runtime)
                 ended = self.runners[handler.topic].start(call)
-        except Exception as error:  # noqa: BLE001 - it must cost neither the worker, nor keep the messages in flight for ever
+        except Exception as error:  # noqa: BLE001 - it must not end the worker, nor keep the messages in flight
             ended = _crashed(handler, messages, error)
         if run is not None:
             run.messages = messages
