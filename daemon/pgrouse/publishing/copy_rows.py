@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 DEFAULT_PRIORITY = 5  # of the column; COPY cannot leave out one row's value
 BLOCK_CHARS = 16 * 1024
-# Each COPY fires the triggers once, so one of several has so many characters, or KEYS rows.
+# Each COPY fires the triggers once. If there are several, each has at most this many characters, or KEYS rows.
 COPY_CHARS = 1024 * 1024
-# One INSERT holds so many rows, or as many as have so many characters.
+# One INSERT holds at most this many rows, or the rows that reach this many characters.
 INSERT_ROWS, INSERT_CHARS = 500, 1024 * 1024
-# An error of the server names the line of a key that is taken; so many keys are remembered until then, unless the messages are a list.
+# An error of the server names the line of a key that is taken. This many keys are remembered to find it, unless the messages are a list.
 KEYS = 10_000
 
 UNTIMED = ("topic", "channel", "key", "priority", "payload", "body", "headers", "max_attempts")
 TIMED = (*UNTIMED, "available_at", "expires_at")
-# What becomes of a text of an INSERT; a priority and max_attempts are numbers in it.
+# The types to which the texts of an INSERT are cast; a priority and max_attempts are numbers already.
 CASTS = {
     "payload": "r.payload::pg_catalog.jsonb",
     "body": "pg_catalog.decode(r.body, 'hex')",
@@ -48,8 +48,8 @@ READ_START = Statement(
     f"({schema_cache.READ_ALL}) FROM pg_catalog.pg_current_xact_id()",
     {},
 )
-# As text, which no driver converts in a way of its own. One session draws ids in ascending order. The topics are needed only if a full topic
-# dropped some.
+# As text, which every driver returns unchanged. One session draws ids in ascending order. The topics are needed only if a full topic dropped
+# some messages.
 IDS = (
     "pg_catalog.string_agg(id::pg_catalog.text, ',' ORDER BY id), "
     "CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.<>) %(expected)s::bigint "
@@ -58,10 +58,10 @@ IDS = (
 
 
 def read_ids(topics: list[str], ids: str | None, stored: str | None) -> Iterator[Published]:
-    """Yield what became of each row of one INSERT. Of each topic those that a full topic dropped are the last ones.
+    """Yield the result of each row of one INSERT. If a full topic dropped rows, they are the last ones of that topic.
 
     Args:
-        topics: of its rows.
+        topics: the topics of the rows.
         ids: of the rows that were stored, in their order.
         stored: their topics; None if all were stored.
     """
@@ -78,8 +78,8 @@ class CopyPart:
 
     Attributes:
         columns: of messages.message.
-        rows: each as of `new_message.row`, to be taken once.
-        begin: to be called before the first row of each COPY is taken: the server counts lines from there.
+        rows: rows as `new_message.row` returns them; they can be taken once.
+        begin: call it before the first row of each COPY is taken: the server counts lines from there.
         needs_connection: whether taking a row may need the connection, which is busy during a COPY.
     """
 
@@ -89,17 +89,17 @@ class CopyPart:
     needs_connection: bool
 
     def copy(self) -> bytes:
-        """Return the statement for which `blocks` is the text, or each of `copies`."""
+        """Return the COPY statement for the text of `blocks`, or of each of `copies`."""
         return f"COPY messages.message ({', '.join(self.columns)}) FROM STDIN (ENCODING 'UTF8')".encode()
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the text for one COPY. Lines are gathered: one write for each would be slow."""
+        """Yield the text for one COPY. Lines are gathered, because one write for each line would be slow."""
         self.begin()
         while block := self._next_text(None, BLOCK_CHARS):
             yield block
 
     def copies(self) -> Iterator[Iterable[bytes]]:
-        """Yield the texts of COPYs, each in blocks. While one is under way, no row is taken that may be read from the same connection."""
+        """Yield the texts of COPYs, each in blocks. While a COPY is under way, no row is taken that may be read from the same connection."""
         if not self.needs_connection:
             yield self.blocks()
             return
@@ -109,18 +109,18 @@ class CopyPart:
             self.begin()
 
     def inserts(self) -> Iterator[Statement]:
-        """Yield statements that publish the same where there is no COPY; each answers with how many rows there are."""
+        """Yield statements that publish the same where there is no COPY; each returns its number of rows."""
         sql = self._insert("1", "pg_catalog.count(*)")
         return (Statement(sql, {"rows": f"[{','.join(records)}]"}) for _, records in self._gathered())
 
     def inserts_with_ids(self) -> Iterator[tuple[list[str], Statement]]:
-        """Yield statements that publish the same, each with the topics of its rows; `read_ids` reads what it answers."""
+        """Yield statements that publish the same, each with the topics of its rows; `read_ids` reads their results."""
         sql = self._insert("id, topic", IDS)
         for topics, records in self._gathered():
             yield topics, Statement(sql, {"rows": f"[{','.join(records)}]", "expected": len(records)})
 
     def _gathered(self) -> Iterator[tuple[list[str], list[str]]]:
-        """Yield the rows for each INSERT: their topics, and they as JSON."""
+        """Yield the rows for each INSERT: their topics, and the rows as JSON."""
         topics: list[str] = []
         records: list[str] = []
         chars = 0
@@ -167,8 +167,8 @@ class CopyPart:
 class CopyRows:
     """The messages of one `publish_many`, as at most two parts.
 
-    The first leaves the times to the server's defaults. From the first message on that has a time of its own, a second one gives all of
-    them: the server's clock as it was read before, plus what has passed since.
+    The first part leaves the times to the server's defaults. From the first message on that has its own time, a second part sets all of them:
+    the server's clock as it was read before, plus the time that has passed since.
 
     Attributes:
         count: how many were yielded.
@@ -181,7 +181,7 @@ class CopyRows:
         self._sending = sending
         self._cipher = cipher
         self._began = 0
-        # Exactly these: to take the messages of another kind may run code of the caller, which may use the connection.
+        # Only these two types: iterating over another type may run code of the caller, which may use the connection.
         self._listed = messages if isinstance(messages, list | tuple) and type(messages) in (list, tuple) else None
         self._keys: deque[tuple[int, str, str]] = deque(maxlen=KEYS)
         self._carry = sending.carry
@@ -194,7 +194,7 @@ class CopyRows:
         return None if self._listed is None else CopyRows(self._listed, self._sending, self._cipher)
 
     def parts(self, found: tuple[Any, ...] | None) -> Iterator[CopyPart]:
-        """Yield them, each to be taken whole before the next. found: what READ_START returned, the server's clock and all schemas."""
+        """Yield the parts; take each whole before the next. found: what READ_START returned, the server's clock and all schemas."""
         assert found is not None  # noqa: S101 - READ_START returns a row
         started, clock = time.monotonic(), FIRST + timedelta(microseconds=found[0])
         self._schemas = SchemaSnapshot(found[1])
@@ -209,7 +209,7 @@ class CopyRows:
             yield CopyPart(TIMED, self._timed(now), self._begin, self._listed is None)
 
     def key_of(self, line: int) -> tuple[str, str] | None:
-        """Return topic and key of a line of the COPY that is under way, if they are remembered."""
+        """Return topic and key of a line of the current COPY, if they are remembered."""
         number = self._began + line
         if self._listed is None:
             return next((each[1:] for each in self._keys if each[0] == number), None)
@@ -271,7 +271,7 @@ def _times(row: dict[str, Any], now: datetime) -> dict[str, datetime]:
 
 
 def _field(value: Any) -> str:
-    """Write one value for COPY that is no string."""
+    """Return one value that is not a string as a field of COPY."""
     match value:
         case bytes():
             return "\\\\x" + value.hex()

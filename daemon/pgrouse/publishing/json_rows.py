@@ -1,4 +1,4 @@
-"""Many messages as one value: what the statement that publishes them all at once takes."""
+"""Many messages as one value, for the statement that publishes them all at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from pgrouse.publishing.publish_statement import HAS_NO_POLICY
 
-# If no topic of theirs may have a policy that publishing must look at, all of them are one statement, and every one is inserted; else none is.
+# If none of their topics may have a policy that publishing must check, one statement inserts all of them; otherwise it inserts none.
 INSERT = f"""
     WITH given AS (
       SELECT g.* FROM ROWS FROM (json_to_recordset(%s::json) AS (
@@ -35,8 +35,8 @@ _encode = json.JSONEncoder().encode
 
 
 def row_json(columns: dict[str, Any]) -> str:
-    """Write one message, whose payload and headers are JSON text already."""
-    # Nothing in the name of a topic has to be escaped.
+    """Return one message as JSON; its payload and headers are JSON text already."""
+    # The name of a topic needs no escaping.
     parts = [f'{{"topic":"{columns["topic"]}"']
     parts += [f'"{name}":{columns[name]}' for name in ("payload", "headers") if name in columns]
     parts += [f'"{name}":{_encode(columns[name])}' for name in PLAIN_COLUMNS if name in columns]

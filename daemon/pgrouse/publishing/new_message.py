@@ -1,6 +1,6 @@
-"""One message to publish, and the checks that it must pass before anything is sent.
+"""One message to publish, and the checks that it must pass before it is sent.
 
-What is let through here the database takes, but for what only it can know: a key that is in use, the size as jsonb.
+The database accepts every message that passes here, except for what only it can know: a key that is in use, the size as jsonb.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class NewMessage:
         topic: what kind of message it is.
         payload: any value with a JSON form, pydantic models and dataclasses too; None is JSON's null.
         body: bytes instead of a payload.
-        headers: what is about the message rather than in it; a JSON object of at most 64 KiB.
+        headers: data about the message rather than its content; a JSON object of at most 64 KiB.
         key: deduplication key; at most one untried message of a topic has it.
         channel: fairness and limit group inside the topic.
         priority: 0 (first) to 9; the table's default is 5.
         delay: how long the message is not yet available, by the server's clock: a timedelta, seconds, or "5s".
-        available_at: or the time when it becomes available, with a time zone.
-        ttl: how long it may wait to be worked, from when it is available, given likewise; instead of the topic's.
-        max_attempts: instead of the topic's; 0 is no limit.
-        on_conflict: what happens if a message with this key waits already: `error`; `replace` its content and TTL, not its place;
-            `ignore` this one; `append`: the payloads become one array.
+        available_at: alternatively, the time when it becomes available, with a time zone.
+        ttl: how long it may wait for a worker after it is available, in the same forms; overrides the topic's.
+        max_attempts: overrides the topic's; 0 means no limit.
+        on_conflict: what happens if a message with this key waits already: `error`; `replace` the content and TTL of that message, which keeps its
+        place; `ignore` this message; `append`: the payloads become one array.
         after: ids of messages, at most 100,000: it is not claimed before all of them ended with success. delay and ttl count from then.
-        after_failed: what happens if one of those ends otherwise: `hold`: it waits for a redrive of that; `cancel`: it ends as cancelled,
-            too; `run`: that counts as done.
-        expect_result: whether this role may wait for its result (`wait_for`, `Waiter`); operators may wait for any.
+        after_failed: what happens if one of those ends without success: `hold`: it waits for a redrive of that message; `cancel`: it also ends as
+        cancelled; `run`: that counts as done.
+        expect_result: whether this role may wait for its result (`wait_for`, `Waiter`); operators may wait for the result of any message.
     """
 
     topic: str
@@ -75,14 +75,14 @@ class NewMessage:
     expect_result: bool = False
 
 
-# Most messages have none of these, and to see that at once takes less time than to check each.
+# Most messages have none of these. One check for all takes less time than a check for each.
 _OPTIONAL = [each for each in fields(NewMessage) if each.name not in ("topic", "payload")]
 _options = attrgetter(*(each.name for each in _OPTIONAL))
 NO_OPTIONS = tuple(each.default for each in _OPTIONAL)
 
 
 class ManyOptions(TypedDict, total=False):
-    """What each message of a `publish_many` may have besides its topic and its payload, as in NewMessage."""
+    """The options of each message of a `publish_many`, as in NewMessage."""
 
     headers: Mapping[str, Any] | None
     key: str | None
@@ -95,7 +95,7 @@ class ManyOptions(TypedDict, total=False):
 
 
 class MessageOptions(ManyOptions, total=False):
-    """What a message may have besides its topic and its payload, as in NewMessage."""
+    """The options of a message, as in NewMessage."""
 
     on_conflict: OnConflict
     after: Iterable[int] | None
@@ -104,7 +104,7 @@ class MessageOptions(ManyOptions, total=False):
 
 
 class PublishOptions(MessageOptions, total=False):
-    """What `publish` takes by name, as in NewMessage."""
+    """The keyword arguments of `publish`, as in NewMessage."""
 
     body: bytes | None
 
@@ -112,8 +112,8 @@ class PublishOptions(MessageOptions, total=False):
 def to_columns(message: NewMessage) -> dict[str, Any]:
     """Check a message; return its columns, without those that were not given.
 
-    A timedelta as available_at counts from the server's now; `ttl`, which is no column, from available_at. Nor are `after` and
-    `after_failed`, which stand there together or not at all, nor `expect_result`.
+    A timedelta as available_at counts from the server's now. Some keys are not columns: `ttl`, which counts from available_at; `after` and
+    `after_failed`, which are both there or both missing; and `expect_result`.
     """
     if all(map(is_, _options(message), NO_OPTIONS)):
         return plain_columns(message.topic, message.payload)
@@ -195,7 +195,7 @@ def _headers(headers: Mapping[str, Any] | None, body: bytes | None) -> str | Non
         raise InvalidMessage(f"headers has the type {type(headers).__name__}: it must be a mapping of names to values")
     given = dict(headers)
     if body is None or not body.startswith(MAGIC):
-        # Of a message whose headers were passed on: it was encrypted, and this one is not, or not yet.
+        # The headers were passed on from an encrypted message. This message is not encrypted, or not yet.
         given.pop(ENCRYPTED_BY, None)
     return jsonb.encode(given, "headers", MAX_HEADER_BYTES)
 

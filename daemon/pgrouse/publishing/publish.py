@@ -1,7 +1,7 @@
-"""Publish messages from Python, in the caller's own transaction: a message is there if and only if the caller commits.
+"""Publish messages from Python, in the caller's transaction: a message exists if and only if the caller commits.
 
 `publish(conn, "orders.created", {"id": 7})` inserts one and returns its id; `publish_many(conn, messages)` streams any number by COPY.
-Both take connections of psycopg, SQLAlchemy, Django and asyncpg, and on one that is async return something to await. What cannot be
+Both take connections of psycopg, SQLAlchemy, Django and asyncpg, and return an awaitable on an async connection. A message that cannot be
 published is refused, and the caller's transaction stays usable.
 """
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from pgrouse.telemetry.publish_span import PublishSpan
 
 T = TypeVar("T")
-# To hold a payload beyond it against a schema would keep an event loop from everything else.
+# Checking a larger payload against a schema would block an event loop for too long.
 LARGE_CHARS = 262_144
 # How often a topic's schema may change while one message is published.
 TRIES = 20
-# How often many messages may meet a deadlock, each of which takes deadlock_timeout: with a key that this transaction held before, all do.
+# How often many messages may meet a deadlock, each of which takes deadlock_timeout. If this transaction held a key before, all tries meet one.
 DEADLOCK_TRIES = 4
 
-# Holds the columns of a message against a schema.
+# Checks the columns of a message against a schema.
 Check = Callable[[CachedSchema, dict[str, Any]], Coroutine[Any, Any, list[str]]]
 
 
@@ -73,20 +73,20 @@ def publish(
     """Publish one message in the connection's transaction and return its id; await it on an async connection.
 
     Args:
-        conn: the caller's connection: of psycopg, or a cursor of one; a Connection or Session of SQLAlchemy or their async kinds; Django's;
-            asyncpg's. Nothing is committed here, unless it is in autocommit mode.
+        conn: the caller's connection: of psycopg, or one of its cursors; a Connection or Session of SQLAlchemy or their async kinds; of Django; of
+        asyncpg. This call commits nothing, unless the connection is in autocommit mode.
         topic: what kind of message it is.
         payload: any value with a JSON form, pydantic models and dataclasses too. A str is a JSON string; it is not parsed.
-        cipher: encrypts the payload or body, if the topic is one of its topics.
+        cipher: encrypts the payload or body, if the topic is one of the cipher's topics.
         **options: see the attributes of NewMessage.
 
     Raises:
-        InvalidMessage: at the call, on an async connection too; nothing was sent.
-        InvalidPayload: the payload does not fit the payload_schema of its topic; nothing was published, the transaction can still be used.
-        PublishRejected: a policy of the topic is against it: TopicFull, PublishRateExceeded, TopicClosed, PayloadTooLarge, KeyTaken.
+        InvalidMessage: raised at the call, also on an async connection; nothing was sent.
+        InvalidPayload: the payload does not match the payload_schema of its topic; nothing was published, the transaction can still be used.
+        PublishRejected: a policy of the topic forbids it: TopicFull, PublishRateExceeded, TopicClosed, PayloadTooLarge, KeyTaken.
             The transaction has failed.
-        psycopg.Error, or that of the other drivers: the server refused the row for another reason (no right), or is gone.
-        TypeError: the connection is none of these.
+        psycopg.Error, or the error of another driver: the server refused the row for another reason (no right), or is gone.
+        TypeError: the connection is of no such kind.
     """
     driver = driver_of(conn)
     columns = (
@@ -104,7 +104,7 @@ async def publish_columns(
     on_conflict: OnConflict = "error",
     cipher: Cipher | None = None,
 ) -> Published:
-    """Publish what `row` has checked already, as `publish` does; a large payload is held against its schema in a thread.
+    """Publish columns that `row` has checked already, as `publish` does; a thread checks a large payload against its schema.
 
     Raises:
         InvalidPayload, PublishRejected, psycopg.Error: as publish.
@@ -156,20 +156,20 @@ def publish_many(
 ) -> PublishedMany | list[Published] | Coroutine[Any, Any, PublishedMany | list[Published]]:
     """Publish any number of messages by COPY in the connection's transaction; return how many. Await it on an async connection.
 
-    The messages are streamed, and become available in their order. All are published or none, but for those that a full topic drops.
-    The iterable may read from the same blocking connection. A list or tuple may not: each message is encoded while the server stores those
-    before it, so that it takes half of the time.
-    With `returning` the result is a list: what `publish` would have returned for each message, in their order. COPY gives no ids back, so
-    this is an INSERT for each 500 messages. Where SQLAlchemy or Django is on another driver than psycopg or asyncpg there is no COPY, and it
-    always is.
-    A `cipher` encrypts those whose topics are its topics. There is no `on_conflict` and no `after` here: if you need one, call `publish` for
-    each, best within `conn.pipeline()`.
+    The messages are streamed, and become available in their order. All are published or none, except those that a full topic drops. The
+    iterable may read from the same blocking connection. If it is a list or tuple, each message is encoded while the server stores the messages
+    before it, which halves the time.
+    With `returning` the result is a list: what `publish` would have returned for each message, in their order. COPY returns no ids, so this is
+    an INSERT for each 500 messages. SQLAlchemy and Django have no COPY on drivers other than psycopg and asyncpg; there, INSERTs are always
+    used.
+    A `cipher` encrypts the messages whose topics are the cipher's topics. There is no `on_conflict` and no `after` here: if you need one, call
+    `publish` for each message, best within `conn.pipeline()`.
 
     Raises:
         InvalidMessage: with the number of the message; none was published, and the transaction can still be used.
-        PublishRejected: a policy of one of the topics is against it; none was published, and the transaction can still be used.
-        psycopg.Error, or that of the other drivers: the server refused a row for another reason, or is gone.
-        TypeError: the connection is of no driver that is known.
+        PublishRejected: a policy of one of the topics forbids it; none was published, and the transaction can still be used.
+        psycopg.Error, or the error of another driver: the server refused a row for another reason, or is gone.
+        TypeError: the connection is of no known driver.
     """
     driver = driver_of(conn)
     sending = trace_context.start_publish_span(conn)
@@ -180,7 +180,7 @@ def publish_many(
 
 
 def _run(driver: Driver, coroutine: Coroutine[Any, Any, T], topic: str | None) -> T | Coroutine[Any, Any, T]:
-    """Run it, or return what is to be awaited, which logs an error if it never is. topic: that of the message, if it is one."""
+    """Run it, or return an awaitable, which logs an error if it is never awaited. topic: the topic of the message, if there is only one."""
     return TrackedCoroutine(coroutine, topic) if driver.is_async else driver.run(coroutine)
 
 
@@ -207,10 +207,10 @@ async def _publish(
 async def _insert(
     driver: Driver, columns: dict[str, Any], on_conflict: OnConflict, check: Check, cipher: Cipher | None
 ) -> Published:
-    """Publish one message. What is held against its schema is not encrypted yet.
+    """Publish one message. A message that is checked against its schema is not encrypted yet.
 
-    As a rule that is one statement, which inserts nothing if the topic has another schema than was known. What was known may be old:
-    nothing is refused before it was asked for.
+    Usually that is one statement, which inserts nothing if the topic has another schema than the cached one. The cached schema may be old, so
+    this refuses nothing before it has asked the server.
     """
     topic = columns["topic"]
     stored = columns if cipher is None else cipher.encrypt_columns(columns)
@@ -245,9 +245,9 @@ async def _publish_with_ids(driver: Driver, rows: CopyRows, sending: NoTrace | P
 async def _repeat_after_deadlocks(
     driver: Driver, rows: CopyRows, publish_all: Callable[[Driver, CopyRows], Coroutine[Any, Any, T]]
 ) -> T:
-    """Publish the rows, once more after a deadlock: they are inserted in the order of the messages, which need not be that of their keys.
+    """Publish the rows, once more after a deadlock: they are inserted in the order of the messages, which may differ from that of their keys.
 
-    The server has undone all of it, and the other transaction goes on. Next time this one waits for it.
+    The server has undone all of it, and the other transaction goes on. The next try waits for that one.
     """
     for _ in range(DEADLOCK_TRIES):
         try:

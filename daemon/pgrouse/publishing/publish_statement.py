@@ -1,4 +1,4 @@
-"""The statement that publishes one message: the one place where what a message has becomes SQL."""
+"""The statement that publishes one message: the only place that turns a message's columns into SQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pgrouse.publishing.new_message import OnConflict
 from pgrouse.publishing.schema_cache import CachedSchema
 from pgrouse.publishing.statement import Statement, Value
 
-# Without them the server does not know the types of values in a SELECT. Through text: see Statement.
+# Without these casts the server does not know the types of values in a SELECT. They go through text: see Statement.
 CASTS = {
     "priority": "int",
     "payload": "pg_catalog.text::pg_catalog.jsonb",
@@ -24,13 +24,13 @@ CASTS = {
     "expect_result": "pg_catalog.text::boolean",
 }
 
-# Whether a topic has no policy that publishing must look at: as NOT messages.may_have_policy, which no publisher may call. NULL for a role that
+# Whether a topic has no policy that publishing must check: as NOT messages.may_have_policy, which no publisher may call. NULL for a role that
 # may not read the sequence.
 HAS_NO_POLICY = """
     ((pg_catalog.pg_sequence_last_value('messages.policy_topic_bits'::pg_catalog.regclass) OPERATOR(pg_catalog.>>)
       (1 OPERATOR(pg_catalog.+) pg_catalog.mod(pg_catalog.hashtext({topic}) OPERATOR(pg_catalog.&) 2147483647, 62)))
       OPERATOR(pg_catalog.&) 1::bigint) OPERATOR(pg_catalog.=) 0"""
-# A topic without such a policy has no schema either: to know that costs next to nothing.
+# A topic without such a policy has no schema either, and that check costs almost nothing.
 HAS_NO_SCHEMA = f"""
     {HAS_NO_POLICY.format(topic="%(topic)s::pg_catalog.text")}
     OR messages.payload_schema_digest(%(topic)s::pg_catalog.text) IS NULL
@@ -39,13 +39,13 @@ SCHEMA_IS_KNOWN = "messages.payload_schema_digest(%(topic)s::pg_catalog.text) OP
 
 
 def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: CachedSchema) -> Statement:
-    """Return what publishes one message, if its topic has the schema that is known.
+    """Return the statement that publishes one message if its topic has the known schema.
 
     Args:
-        columns: of `new_message.row`.
-        on_conflict: checked there.
-        known: without its schema the statement does nothing, and answers with no row; else with the id, and with `Published.outcome` unless
-            a row was inserted.
+        columns: the columns from `new_message.row`.
+        on_conflict: checked there already.
+        known: if the topic has another schema, the statement does nothing, and returns no row; else it returns the id, and `Published.outcome` unless
+        a row was inserted.
     """
     values = dict(columns)
     if isinstance(values.get("available_at"), timedelta):
@@ -57,7 +57,7 @@ def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: C
 
 @lru_cache(maxsize=512)
 def _sql(names: tuple[str, ...], on_conflict: OnConflict, has_schema: bool) -> str:
-    """Return the same text for the same columns: drivers prepare what comes again, and keep what they found in it."""
+    """Return the same text for the same columns: drivers prepare repeated statements, and cache what they found in them."""
     given = {name: f"%({name})s::{CASTS.get(name, 'pg_catalog.text')}" for name in names}
     is_a_row = on_conflict == "error" and "after" not in given and "expect_result" not in given
     publish = _by_row(given) if is_a_row else _by_function(given, on_conflict)
@@ -65,7 +65,7 @@ def _sql(names: tuple[str, ...], on_conflict: OnConflict, has_schema: bool) -> s
 
 
 def _by_row(given: dict[str, str]) -> str:
-    """Columns that were not given are not named: the server's defaults hold."""
+    """Insert a row. Columns that were not given are not named, so the server's defaults apply."""
     columns = dict(given)
     if delay := columns.pop("delay", None):
         columns["available_at"] = f"pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) {delay}"
@@ -91,7 +91,7 @@ def _plain(value: Any) -> Value:
         case datetime():
             return value.astimezone(UTC).isoformat()
         case timedelta():
-            # A day of Python has 24 hours; one of the server has 23 when the clocks are put forward.
+            # A day in Python has 24 hours; a day on the server has 23 when the clocks go forward.
             return f"{value // timedelta(seconds=1)}.{value.microseconds:06} s"
         case _:
             plain: Value = value

@@ -1,4 +1,4 @@
-"""What `publish` and `publish_many` return."""
+"""The results of `publish` and `publish_many`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ PublishOutcome = Literal["inserted", "replaced", "ignored", "appended", "held", 
 
 
 class Published(int):
-    """The id of the message that stands for what was published; 0 if it was dropped.
+    """The id of the message that now holds what was published; 0 if it was dropped.
 
     Attributes:
-        outcome: `inserted`; by on_conflict: `replaced`, `ignored` or `appended`, with the id of the message that waited; `held`: the topic
-            has a key_ttl, and this message still holds the key; `dropped`: the topic is full and its policy is to drop.
+        outcome: `inserted`; by on_conflict: `replaced`, `ignored` or `appended`, with the id of the waiting message; `held`: the topic has a
+        key_ttl, and this message still holds the key; `dropped`: the topic is full and its policy is to drop.
     """
 
     outcome: PublishOutcome
 
     def __new__(cls, message_id: int | None, outcome: PublishOutcome = "inserted") -> Published:
-        """Make one. Without an id it was dropped."""
+        """Create the result. Without an id the message was dropped."""
         published = super().__new__(cls, message_id or 0)
         published.outcome = outcome
         return published
@@ -28,7 +28,7 @@ class PublishedMany(int):
     """How many messages were published.
 
     Attributes:
-        dropped: how many were not: their topics are full, and their policy is to drop.
+        dropped: how many were not, because their topics are full, and their policy is to drop.
     """
 
     dropped: int

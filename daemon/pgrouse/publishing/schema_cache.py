@@ -1,6 +1,6 @@
-"""The payload_schema of a topic as a publisher knows it, to check payloads without asking for it each time.
+"""A publisher's cache of the payload_schema of topics, to check payloads without asking for the schema each time.
 
-The statement that publishes carries the digest of what was known, and does nothing if the topic has another one by now.
+The statement that publishes carries the digest of the cached schema, and does nothing if the topic has another schema by now.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ READ_ALL = "SELECT pg_catalog.jsonb_object_agg(t.topic, t.payload_schema)::pg_ca
 
 @dataclass(frozen=True, slots=True)
 class CachedSchema:
-    """What was last read of one topic. No digest: it has no schema."""
+    """The schema that was last read for one topic. Without a digest there is no schema."""
 
     digest: str | None = None
     text: str | None = None
 
     def problems(self, row: dict[str, Any]) -> list[str]:
-        """Return what does not fit in the columns of a message.
+        """Return the problems of the columns of a message.
 
         Raises:
             SchemaUnusable: the schema itself cannot be used; nothing can be published to the topic until it is fixed.
@@ -38,20 +38,20 @@ class CachedSchema:
         return [] if self.text is None else _compiled(self.text).problems(row.get("payload"))
 
 
-# A publisher to more topics with a schema reads schemas again now and then; topics named after data must not fill the memory.
+# A publisher to more topics with a schema reads schemas again at times; topics named after data must not fill the memory.
 MAX_TOPICS = 1000
-# By topic. What another database has under the same name only costs one more query: it counts for nothing without its digest.
+# By topic. A topic of the same name in another database costs only one more query: an entry counts only with its digest.
 _last: dict[str, CachedSchema] = {}
 _NONE = CachedSchema()
 
 
 def get(topic: str) -> CachedSchema:
-    """Return what was last read of a topic; nothing known is taken for no schema."""
+    """Return the schema that was last read for a topic; if none was read, no schema."""
     return _last.get(topic, _NONE)
 
 
 def put(topic: str, digest: str | None, text: str | None) -> CachedSchema:
-    """Keep what was read of a topic."""
+    """Keep the schema that was read for a topic."""
     if digest is None:
         _last.pop(topic, None)
         return _NONE
@@ -63,7 +63,7 @@ def put(topic: str, digest: str | None, text: str | None) -> CachedSchema:
 
 @lru_cache(maxsize=256)
 def _shared(digest: str, text: str | None) -> CachedSchema:
-    """Return one and the same for all topics: that of `*` holds for any number of them."""
+    """Return one shared object for all topics: the schema of `*` applies to any number of them."""
     return CachedSchema(digest, text)
 
 
@@ -78,7 +78,7 @@ class SchemaSnapshot:
 
         Raises:
             InvalidPayload: the payload does not fit the schema of its topic.
-            SchemaUnusable: that cannot be used.
+            SchemaUnusable: the schema cannot be used.
         """
         if not self._texts:
             return

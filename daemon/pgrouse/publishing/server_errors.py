@@ -1,4 +1,4 @@
-"""Translate errors of the server on publishing, from any driver, to errors of pgrouse."""
+"""Translates errors of the server on publishing, from any driver, to errors of pgrouse."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ CONFLICTS = {
     DEADLOCK: "another transaction took the same keys in another order: repeat the transaction, or publish keys in one order everywhere",
     "40001": "another transaction changed this key or limit after this one began: repeat the transaction, or use READ COMMITTED",
 }
-# No such table, schema or function.
+# The table, schema or function does not exist.
 NOT_INSTALLED = ("42P01", "3F000", "42883")
 OURS = re.compile(r"\bmessages\b")
-# In no language are these words translated, nor their order changed.
+# Translations of the server keep these words and their order.
 TOPIC_AND_KEY = re.compile(r"\(topic, key\)=\(([^,]+), (.*)\)", re.DOTALL)
 COPY_LINE = re.compile(r"COPY message, \S+ (\d+)")
 
 
 class ServerError(NamedTuple):
-    """What the server answer of an error."""
+    """The fields of a server's error."""
 
     sqlstate: str | None
     text: str
@@ -54,7 +54,7 @@ class ServerError(NamedTuple):
 
     @property
     def line(self) -> int | None:
-        """The line of a COPY that is meant."""
+        """The line of the COPY that the error is about."""
         found = COPY_LINE.search(self.context or "")
         return int(found[1]) if found else None
 
@@ -63,14 +63,14 @@ TopicAndKey = tuple[str, str | None]
 
 
 class ErrorTranslation:
-    """A block that raises refusals of a publish as errors of pgrouse, with the error of the driver as their cause; all else passes.
+    """A block that raises refusals of a publish as errors of pgrouse, with the driver's error as their cause; other errors pass unchanged.
 
-    They are a PublishRejected for a policy of the topic, and a SchemaMismatch for a missing schema.
+    A policy of the topic raises PublishRejected, and a missing schema raises SchemaMismatch.
 
-    It is no `contextmanager`: every publish enters one, and a generator would take longer than the rest of the check.
+    It is not a `contextmanager`: every publish enters it, and a generator would take longer than the rest of the check.
 
     Args:
-        find_key: returns topic and key of the message in question, if they are known.
+        find_key: returns topic and key of the message, if they are known.
     """
 
     __slots__ = ("_find_key",)
@@ -89,7 +89,7 @@ class ErrorTranslation:
 
 
 def sqlstate_of(error: BaseException) -> str | None:
-    """Return the code of the error of the server that this is, or that caused it; None if there is none."""
+    """Return the SQLSTATE of this error, or of the server error that caused it; None if there is none."""
     answer = _server_error(error)
     return None if answer is None else answer.sqlstate
 
@@ -118,13 +118,13 @@ def _key_taken(find_key: TopicAndKey | None) -> str:
 
 
 def _key_in_detail(answer: ServerError) -> TopicAndKey | None:
-    """The detail is only there for roles that may read keys."""
+    """Return the key in the detail, which only roles that may read keys get."""
     found = TOPIC_AND_KEY.search(answer.detail or "")
     return (found[1], found[2]) if found else None
 
 
 def _server_error(error: BaseException | None) -> ServerError | None:
-    """Find what the server answer; SQLAlchemy and Django raise errors of their own because of the driver's."""
+    """Find the server's error; SQLAlchemy and Django raise their own errors because of the driver's."""
     while error is not None:
         if (diag := getattr(error, "diag", None)) is not None:  # psycopg
             return ServerError(
@@ -138,7 +138,7 @@ def _server_error(error: BaseException | None) -> ServerError | None:
             )
         if hasattr(error, "constraint_name"):  # asyncpg
             return ServerError(*(getattr(error, name, None) for name in ASYNCPG_FIELDS))  # type: ignore[arg-type]
-        if error.args and isinstance(error.args[0], dict):  # pg8000: the fields of the protocol, by their letters
+        if error.args and isinstance(error.args[0], dict):  # pg8000: the protocol's fields, by their letters
             return ServerError(*(error.args[0].get(letter) for letter in "CMHDWsn"))  # type: ignore[arg-type]
         error = error.__cause__
     return None

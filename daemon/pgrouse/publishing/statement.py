@@ -1,4 +1,4 @@
-"""A statement and its values, and how the drivers of Python want them written."""
+"""A statement and its values, in the forms that the drivers of Python take."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ Value = str | int | bytes | None
 
 
 class Statement(NamedTuple):
-    """A statement, as psycopg and Django take it.
+    """A statement, in the form that psycopg and Django take.
 
-    Only of types that no driver converts in a way of its own, or lets its user convert: times, intervals and JSON go as text, and the
-    statement casts them.
+    It has only values that every driver passes unchanged, and whose conversion no user configures: times, intervals and JSON go as text, and
+    the statement casts them.
 
     Attributes:
-        sql: values stand in it as `%(name)s`; there is no other percent sign.
-        values: by name.
+        sql: values are written in it as `%(name)s`; there is no other percent sign.
+        values: the values by name.
     """
 
     sql: str
     values: dict[str, Value]
 
     def with_colons(self) -> tuple[str, dict[str, Value]]:
-        """Return it as SQLAlchemy's `text()` takes it: `:name`."""
+        """Return it in the form of SQLAlchemy's `text()`: `:name`."""
         return _colons(self.sql), self.values
 
     def with_dollars(self) -> tuple[str, list[Value]]:
-        """Return it as the server itself takes it, and asyncpg: `$1`, and a list."""
+        """Return it in the form of the server and asyncpg: `$1`, and a list."""
         sql, _, names = _dollars(self.sql)
         return sql, [self.values[name] for name in names]
 
     def encoded(self) -> tuple[bytes, list[Value]]:
-        """Return the same in bytes, as a raw cursor of psycopg takes it. The bytes of a text are one object, whose hash is known."""
+        """Return the same in bytes, for a raw cursor of psycopg. The bytes of one text are one object, whose hash is cached."""
         _, sql, names = _dollars(self.sql)
         return sql, [self.values[name] for name in names]
 
 
 @lru_cache(maxsize=512)
 def _colons(sql: str) -> str:
-    # The parentheses keep a name apart from the colons of a cast.
+    # The parentheses separate a name from the colons of a cast.
     return NAME.sub(r"(:\1)", sql)
 
 

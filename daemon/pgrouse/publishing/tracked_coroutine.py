@@ -1,4 +1,4 @@
-"""A coroutine that logs an error if it is never awaited: what it would have done was not done."""
+"""A coroutine that logs an error if it is never awaited, because then its work was not done."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class AwaitedCall(NamedTuple):
-    """What a coroutine does.
+    """The texts about a coroutine's work.
 
     Attributes:
         event: logged when it is never awaited.
-        undone: what it did then, as its handler is told.
+        undone: what it did not do, in the error that its handler gets.
         nothing: the same, in the log.
     """
 
@@ -36,11 +36,11 @@ ACTIONS = {
 
 
 class TrackedCoroutine(Coroutine[Any, Any, T]):
-    """A coroutine that knows whether anybody has begun to await it.
+    """A coroutine that knows whether an await of it has begun.
 
     Args:
-        coroutine: what is awaited.
-        topic: the topic that it would publish to, or whose message it is about; None = several.
+        coroutine: the coroutine to await.
+        topic: the topic that it would publish to, or the topic of its message; None = several.
         action: one of ACTIONS.
 
     Attributes:
@@ -55,7 +55,7 @@ class TrackedCoroutine(Coroutine[Any, Any, T]):
 
     @property
     def forgotten(self) -> str:
-        """What there is to say of it if it is not awaited."""
+        """The error text for a coroutine that is not awaited."""
         shown = f"{self.topic!r}, ..." if self.action == "publish" else "..."
         return f"ctx.{self.action}({shown}) was not awaited, and {ACTIONS[self.action].undone}: await it"
 
@@ -64,17 +64,17 @@ class TrackedCoroutine(Coroutine[Any, Any, T]):
         return self._coroutine.__await__()
 
     def send(self, value: Any) -> Any:
-        """Go on, as a task does."""
+        """Continue, as a task does."""
         self.is_started = True
         return self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Raise an error inside, as a task that is cancelled does."""
+        """Raise an error inside, as a cancelled task does."""
         self.is_started = True
         return self._coroutine.throw(*error)
 
     def close(self) -> None:
-        """Give it up."""
+        """Close it without running it further."""
         self.is_started = True
         self._coroutine.close()
 
@@ -91,9 +91,9 @@ class TrackedCoroutine(Coroutine[Any, Any, T]):
 
 
 def _log_never_awaited(action: AwaitedCall, topic: str | None) -> None:
-    """Log it as this process logs: a library does not write where its caller has not asked it to."""
+    """Log it the way this process logs: a library must not write where its caller did not ask for it."""
     fix = f"write `await` before it: {action.nothing}"
-    structlog = sys.modules.get("structlog")  # who has configured it has imported it
+    structlog = sys.modules.get("structlog")  # if it is configured, it is imported
     if structlog is not None and structlog.is_configured():
         log.error(action.event, topic=topic, fix=fix)
     else:

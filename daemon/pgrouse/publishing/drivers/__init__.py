@@ -1,4 +1,4 @@
-"""The connections that `publish` joins: which driver a connection is of, without importing any that is not there already."""
+"""The connections that `publish` uses: finds the driver of a connection without importing a driver that is not imported already."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pgrouse.publishing.drivers.driver import Driver
 
-# By the package of a class and its name, as they stand among the bases of the connection's own class.
+# By the package and the name of a class, which is one of the bases of the connection's class.
 DRIVERS = {
     "psycopg.Connection": "psycopg_driver:Psycopg",
     "psycopg.AsyncConnection": "psycopg_driver:AsyncPsycopg",
@@ -28,10 +28,10 @@ DRIVERS = {
 
 
 def driver_of(conn: object, caller: str = "publish") -> Driver:
-    """Return what executes statements on a connection of the caller.
+    """Return the driver that executes statements on a connection of the caller.
 
     Raises:
-        TypeError: it is no connection that is known; the text names those.
+        TypeError: it is not a known kind of connection; the text names the known kinds.
     """
     driver = find_driver(conn)
     if driver is None:
@@ -43,7 +43,7 @@ def driver_of(conn: object, caller: str = "publish") -> Driver:
 
 
 def find_driver(conn: object) -> Driver | None:
-    """Return the same; None if the connection is not known."""
+    """Return the driver; None if the kind of connection is not known."""
     make = _maker(type(conn).__mro__)
     driver: Driver | None = make and make(conn)
     return driver

@@ -1,4 +1,4 @@
-"""Connections of asyncpg, those of its pools too."""
+"""Connections of asyncpg, including those of its pools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgrouse.publishing.statement import Statement
 
 
 class Asyncpg(Driver):
-    """A connection. COPY takes text: the binary form would ask for the right to read the columns, and for the caller's codecs."""
+    """A connection. COPY takes text: the binary form would need the right to read the columns, and the caller's codecs."""
 
     is_async = True
 
@@ -27,7 +27,7 @@ class Asyncpg(Driver):
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
-        """Begin what is done as a whole or not at all."""
+        """Begin a block that is done as a whole or not at all."""
         async with self.conn.transaction():
             yield self
 

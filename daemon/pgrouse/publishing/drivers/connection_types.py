@@ -1,4 +1,4 @@
-"""The types of the connections that `publish` takes, as type checkers see them, without their packages."""
+"""The types of the connections that `publish` takes, for type checkers, without their packages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ AsyncPsycopgConnection = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
 
 
 class SqlalchemyConnection(Protocol):
-    """A connection or session of SQLAlchemy; the async ones too, as far as this goes."""
+    """A connection or session of SQLAlchemy; async ones match it, too."""
 
     @property
     def begin_nested(self) -> Any:
-        """As all of them have."""
+        """A method that all of them have."""
 
 
 class AsyncSqlalchemyConnection(Protocol):
@@ -23,11 +23,11 @@ class AsyncSqlalchemyConnection(Protocol):
 
     @property
     def begin_nested(self) -> Any:
-        """As all of them have."""
+        """A method that all of them have."""
 
     @property
     def stream(self) -> Any:
-        """As only the async ones have."""
+        """A method that only the async ones have."""
 
 
 class DjangoConnection(Protocol):
@@ -43,10 +43,10 @@ class AsyncpgConnection(Protocol):
 
     @property
     def copy_to_table(self) -> Any:
-        """As it has."""
+        """A method that it has."""
 
 
-# What is done on these is to be awaited.
+# Calls on these must be awaited.
 AnyAsyncConnection = AsyncPsycopgConnection | AsyncSqlalchemyConnection | AsyncpgConnection
-# Those that have an async kind come after it: whatever is not awaited is theirs.
+# The kinds that have an async kind come after it: everything that is not awaited belongs to them.
 AnyBlockingConnection = PsycopgConnection | SqlalchemyConnection | DjangoConnection

@@ -30,7 +30,7 @@ class Django(Driver):
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
-        """Begin what is done as a whole or not at all."""
+        """Begin a block that is done as a whole or not at all."""
         await self.fetch_row(JOIN)  # connects, and begins the transaction of atomic()
         below = find_driver(self.conn.connection)
         if below is not None:

@@ -1,6 +1,6 @@
-"""What is asked of a driver. It executes; what there is to execute is the same for all.
+"""The interface of a driver. A driver only executes; all drivers get the same statements.
 
-Written as coroutines, once. With a blocking driver they never wait, and `run_sync` runs them to their end.
+They are coroutines, written once. With a blocking driver they never wait, and `run_sync` runs them to their end.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Row = tuple[Any, ...]
 
 
 class Driver:
-    """A connection of the caller. Nothing is ever committed, unless the connection is in autocommit mode.
+    """A connection of the caller. The driver never commits, unless the connection is in autocommit mode.
 
     Attributes:
-        is_async: whether what is done on it is something to await.
+        is_async: whether its calls must be awaited.
     """
 
     is_async = False
@@ -31,13 +31,13 @@ class Driver:
         raise NotImplementedError
 
     def bulk(self) -> AbstractAsyncContextManager[Driver]:
-        """Begin what is done as a whole or not at all, within the caller's transaction; give the driver whose COPY is best."""
+        """Begin a block that is done as a whole or not at all, within the caller's transaction; return the driver with the best COPY."""
         raise NotImplementedError
 
     async def copy_in(self, part: CopyPart) -> int:
-        """Insert many rows, return how many there are. By INSERTs, where the driver has no COPY."""
+        """Insert many rows, return their number. Uses INSERTs where the driver has no COPY."""
         return sum([(await self.fetch_row(each) or (0,))[0] for each in part.inserts()])
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T | Coroutine[Any, Any, T]:
-        """Return the result of a coroutine of this driver's work, or something to await it by."""
+        """Return the result of a coroutine of this driver, or an awaitable of it."""
         return coroutine if self.is_async else run_sync(coroutine)

@@ -13,12 +13,12 @@ from pgrouse.publishing.copy_rows import CopyPart
 from pgrouse.publishing.drivers.driver import Driver, Row
 from pgrouse.publishing.statement import Statement
 
-# A SELECT joins, or begins, the caller's transaction; without it a block of psycopg would commit.
+# A SELECT joins, or begins, the caller's transaction; without it psycopg's transaction block would commit.
 JOIN = b"SELECT"
 
 
 class Psycopg(Driver):
-    """A blocking connection. Cursors are our own: the caller's row and cursor factories would change what comes back."""
+    """A blocking connection. It uses its own cursors: the caller's row and cursor factories would change the results."""
 
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         self.conn = conn
@@ -30,13 +30,13 @@ class Psycopg(Driver):
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
-        """Begin what is done as a whole or not at all."""
+        """Begin a block that is done as a whole or not at all."""
         psycopg.Cursor(self.conn).execute(JOIN)
         with self.conn.transaction():
             yield self
 
     async def copy_in(self, part: CopyPart) -> int:
-        """Insert many rows by COPYs. During a COPY the connection is busy, and the iterable of the caller may need it."""
+        """Insert many rows by COPYs. During a COPY the connection is busy, and the caller's iterable may need it."""
         count = 0
         with psycopg.Cursor(self.conn) as cursor:
             for blocks in part.copies():
@@ -62,13 +62,13 @@ class AsyncPsycopg(Driver):
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
-        """Begin what is done as a whole or not at all."""
+        """Begin a block that is done as a whole or not at all."""
         await psycopg.AsyncCursor(self.conn).execute(JOIN)
         async with self.conn.transaction():
             yield self
 
     async def copy_in(self, part: CopyPart) -> int:
-        """Insert many rows by one COPY: the caller's iterable cannot await the connection, and the loop has its turns between blocks."""
+        """Insert many rows by one COPY: the caller's iterable cannot await the connection, and the loop runs other tasks between blocks."""
         async with psycopg.AsyncCursor(self.conn) as cursor:
             async with cursor.copy(part.copy()) as copy:
                 for block in part.blocks():

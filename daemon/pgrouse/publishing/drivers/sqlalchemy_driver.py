@@ -1,7 +1,7 @@
 """Connections and sessions of SQLAlchemy, on any driver of PostgreSQL.
 
-Statements go through SQLAlchemy, which knows how its driver wants their values. Many rows go by COPY where the driver below is psycopg or
-asyncpg, else by INSERTs.
+Statements go through SQLAlchemy, which knows in which form its driver takes their values. Many rows go by COPY if the driver below is psycopg
+or asyncpg, otherwise by INSERTs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 JOIN = Statement("SELECT 1", {})
-# Of a connection that streams its results every statement becomes a cursor, which no INSERT can be.
+# On a connection that streams its results every statement becomes a cursor, and an INSERT cannot be one.
 AT_ONCE = {"stream_results": False}
 
 
@@ -41,8 +41,8 @@ class Sqlalchemy(Driver):
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
-        """Begin what is done as a whole or not at all."""
-        await self.fetch_row(JOIN)  # SQLAlchemy has to know that its transaction has begun
+        """Begin a block that is done as a whole or not at all."""
+        await self.fetch_row(JOIN)  # SQLAlchemy must know that its transaction has begun
         below = find_driver(self.conn.connection.driver_connection)
         if below is not None and not below.is_async:
             async with below.bulk() as it:
@@ -69,7 +69,7 @@ class AsyncSqlalchemy(Driver):
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
-        """Begin what is done as a whole or not at all."""
+        """Begin a block that is done as a whole or not at all."""
         await self.fetch_row(JOIN)
         below = find_driver((await self.conn.get_raw_connection()).driver_connection)
         if below is not None:
@@ -81,7 +81,7 @@ class AsyncSqlalchemy(Driver):
 
 
 class AsyncSqlalchemySession(Driver):
-    """The connection of an async session, which only an await gives."""
+    """The connection of an async session, which is available only after an await."""
 
     is_async = True
 
@@ -94,7 +94,7 @@ class AsyncSqlalchemySession(Driver):
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[Driver]:
-        """Begin what is done as a whole or not at all."""
+        """Begin a block that is done as a whole or not at all."""
         async with AsyncSqlalchemy(await self.session.connection()).bulk() as it:
             yield it
 
