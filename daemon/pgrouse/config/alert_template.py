@@ -1,7 +1,7 @@
 """Templates of titles and texts: placeholders like `{{topic}}`, and nothing else.
 
-Deliberately no more than that. The values come from errors of handlers, and so from anybody: a value is never read as a template, and
-templates have no attributes and no loops. For logic there are the sinks `command` and `webhook`.
+Templates deliberately have no attributes and no loops. The values come from errors of handlers, so anyone may write them: a value is never read as
+a template. Use the sinks `command` and `webhook` if you need logic.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMES = (
 
 
 def check_placeholders(text: str) -> str:
-    """Return the template as it is.
+    """Return the template unchanged.
 
     Raises:
         ValueError: it has a placeholder with an unknown name.

@@ -63,8 +63,8 @@ AlertKind = Literal[
 class AlertSink(Section):
     """A place that alerts are sent to, `[[alerts.to]]`: the keys that all of them have.
 
-    Those that belong to one type (`webhook`, `command`, …) are read by pgrouse.alerts.sinks, where each type has a file. Until then nothing is
-    known of them, so that each is kept as a secret.
+    Keys that belong to one type (`webhook`, `command`, …) are read by pgrouse.alerts.sinks, where each type has a file. Until then it is not known
+    which of them are secret, so each is treated as a secret.
     """
 
     model_config = ConfigDict(extra="allow")

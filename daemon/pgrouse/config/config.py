@@ -1,4 +1,4 @@
-"""The configuration: a TOML file, over it the environment, over that the flags of the command line.
+"""The configuration: a TOML file; the environment overrides it, and the flags of the command line override both.
 
 Every value is checked once, here. All problems are reported together, each with the line to fix. docs/reference/configuration.md
 lists the keys.
@@ -158,7 +158,7 @@ class HandlersSettings(Section):
     """The same, after an attempt that no other follows."""
 
     def permits(self, module: str) -> bool:
-        """Say whether a handler may come from this module, without importing anything.
+        """Return whether a handler may come from this module, without importing anything.
 
         A module found in one of the folders of `import_path` may be used; an installed one, or one of the standard library, only if
         `allowed_modules` or `modules` names it.
@@ -174,7 +174,7 @@ class HandlersSettings(Section):
         )
 
     def declares(self, module: str) -> bool:
-        """Say whether the topics of a module are looked for: `modules` names it or what it is a part of."""
+        """Return whether the topics of a module are looked for: `modules` names it, or a package that contains it."""
         return any(module == name or module.startswith(f"{name}.") for name in self.modules)
 
 
@@ -208,13 +208,13 @@ class TopicSettings(TopicPolicy):
     @model_validator(mode="after")
     def _check_not_empty(self, info: ValidationInfo) -> TopicSettings:
         if (info.context or {}).get("before_code"):
-            return self  # code may name the handler
+            return self  # code may name the handler later
         if not self.handler and (not self.desired_policy or self.model_fields_set & WITH_HANDLER):
             raise ValueError('handler is missing: name the function like "module:function"')
         return self
 
 
-# Keys of a topic's table that set how its handler is run.
+# Keys of a topic's table that set how its handler runs.
 WITH_HANDLER = frozenset(TopicSettings.model_fields) - frozenset(
     [*TopicPolicy.names(), "handler", "channels", "subscriptions"]
 )
@@ -273,7 +273,7 @@ class OtelSettings(Section):
 
 
 class Config(Section):
-    """Everything that can be configured. `load` makes one."""
+    """The whole configuration. `load` creates it."""
 
     database: DatabaseSettings = DatabaseSettings()
     worker: WorkerSettings = WorkerSettings()
@@ -302,7 +302,7 @@ class Config(Section):
 
     @property
     def has_code(self) -> bool:
-        """Whether it has all that its modules declare, if it names any."""
+        """Whether it contains the declarations of its modules, if it names any."""
         return self._has_code
 
     @property
@@ -320,22 +320,22 @@ class Config(Section):
         return self._source.exact_origin(key)
 
     def declared_by(self, schedule: str) -> str:
-        """Return what the database records as the one that declares a schedule."""
+        """Return the name that the database records for the application that declares a schedule."""
         if self.database.application is not None:
             return f"application {self.database.application}"
         module = self._source.modules.get(schedule)
         return f"file {self.path}" if module is None else f"module {module}"
 
     def over(self, code: ConfigSource) -> Config:
-        """Return this configuration over what code declares.
+        """Return this configuration merged with the declarations in code; this one overrides them.
 
         Raises:
-            ConfigProblems: everything that is wrong, with file, line and key.
+            ConfigProblems: all problems, with file, line and key.
         """
         return _validated(self._source.over(code), self.path)
 
     def problems(self, error: ValidationError, table: Key, known: list[str]) -> list[ConfigProblem]:
-        """Describe what is wrong with a table that is read later, with file and line. known: the keys that it may have."""
+        """Return the problems of a table that is read later, with file and line. known: the keys that it may have."""
         found = [{**each, "loc": (*table, *each["loc"])} for each in error.errors(include_url=False)]
         return [to_problem(cast("ErrorDetails", each), self._source, known) for each in found]
 
@@ -355,16 +355,16 @@ def load(
         host: the program that runs this.
 
     Raises:
-        ConfigProblems: everything that is wrong, with file, line and key.
+        ConfigProblems: all problems, with file, line and key.
     """
     return _load(find(path, environ), environ, overrides or {}, "--", host)
 
 
 def load_for_worker(path: Path | None, overrides: Mapping[str, Mapping[str, Any]]) -> Config:
-    """Read the configuration of a Worker in the code of an application: of this file, or of no file. overrides: what the code gives.
+    """Read the configuration of a Worker in an application, with or without a file. overrides: the values from the code.
 
     Raises:
-        ConfigProblems: everything that is wrong, with file, line and key.
+        ConfigProblems: all problems, with file, line and key.
     """
     return _load(path, os.environ, overrides, "argument ")
 
@@ -385,7 +385,7 @@ def _load(
 
 
 def _validated(source: ConfigSource, path: Path | None, *, before_code: bool = False) -> Config:
-    """Return the configuration. before_code: what code may still add is not missing."""
+    """Return the configuration. before_code: do not report a key as missing if code may still add it."""
     context = {"folder": path.absolute().parent if path else Path.cwd(), "before_code": before_code}
     try:
         config = Config.model_validate(source.values, context=context)
@@ -409,7 +409,7 @@ def _over_host(source: ConfigSource, host: HostProgram) -> ConfigSource:
 
 
 def _find_misplaced(config: Config, source: ConfigSource) -> Iterator[ConfigProblem]:
-    """Yield what is valid by itself, but not in its place."""
+    """Yield values that are valid by themselves, but not in their place."""
     for topic, chosen in config.topics.items():
         wrong: dict[Key, str] = {
             (setting,): text for setting, text in invalid_keywords(topic, chosen, TopicPolicy).items()
@@ -437,7 +437,7 @@ def _add_environment(source: ConfigSource, environ: Mapping[str, str]) -> None:
         source.put(("database", "dsn"), dsn, Origin("environment", variable="PGROUSE_DSN"))
     for key, text, origin in read_environment(environ):
         source.put(key, _from_text(text, _annotation(key)), origin)
-    # DATABASE_URL is not ours alone: it must not lead away from the database that the file names.
+    # DATABASE_URL is not only for pgrouse: it must not override the database that the file names.
     if (url := environ.get("DATABASE_URL")) and not _table(source.values, "database").get("dsn"):
         source.put(("database", "dsn"), url, Origin("environment", variable="DATABASE_URL"))
 
@@ -461,7 +461,7 @@ def _shown_name(name: str, prefix: str) -> str:
 
 
 def _from_text(text: str, annotation: Any) -> Any:
-    """Read the text of an environment variable as its key's type; what does not fit stays text, for the check to complain about."""
+    """Convert the text of an environment variable to the type of its key. Text that cannot be converted stays text, and the check reports it."""
     kinds = {get_origin(kind) or kind for kind in _alternatives(annotation)}
     if int in kinds and text.strip().lstrip("-").isdecimal():
         return int(text)
@@ -502,7 +502,7 @@ def _in_order(problems: list[ConfigProblem]) -> list[ConfigProblem]:
 
 
 def _placed(config: Config, path: Path | None, source: ConfigSource) -> Config:
-    """Return the configuration with absolute paths, and knowing where it came from."""
+    """Return the configuration with absolute paths and with its origin."""
     folder = path.absolute().parent if path else Path.cwd()
     handlers = config.handlers.model_copy(
         update={"import_path": [folder / each for each in config.handlers.import_path]}

@@ -20,7 +20,7 @@ WHERE_KEYS_BELONG = 'name its source instead: env = "NAME", file = "/path" or co
 
 
 def decode_key(text: str) -> bytes | None:
-    """Return the key that a text is, with or without the = at its end; None if it is none."""
+    """Return the key that a text encodes, with or without the = at its end; None if it is not a key."""
     given = text.strip().rstrip("=")
     try:
         key = base64.b64decode(given + "=" * (-len(given) % 4), validate=True)
@@ -30,7 +30,7 @@ def decode_key(text: str) -> bytes | None:
 
 
 def _not_a_key(text: str) -> str:
-    """Refuse a key in the file itself, without repeating it."""
+    """Refuse a key in the file, without repeating it."""
     if decode_key(text) is not None:
         raise ValueError(f"holds a key itself, so anyone who reads the file could use it: {WHERE_KEYS_BELONG}")
     return text
@@ -44,7 +44,7 @@ def _key_name(text: str) -> str:
 
 
 def _variable(text: str) -> str:
-    # What was found is not repeated: it may be a key in the wrong place.
+    # Do not repeat the value: it may be a key in the wrong place.
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", text):
         raise ValueError("expected the name of an environment variable: letters, digits and _")
     return text

@@ -1,7 +1,7 @@
 """Models whose fields are described by the docstrings below them.
 
-pydantic itself (`use_attribute_docstrings`) reads the source of each class when it is made, which takes half of the time in which the
-configuration is imported. Here the docstrings are read when somebody asks for them: a help text, a form, a JSON Schema.
+pydantic's `use_attribute_docstrings` reads the source of each class when the class is created, which takes half of the time that importing the
+configuration takes. Here the docstrings are read only when they are needed: for a help text, a form, a JSON Schema.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DescribedModel(BaseModel):
 
 @cache
 def meanings(model: type[BaseModel]) -> dict[str, str]:
-    """Return the docstrings of the fields of a model, those that it inherits too."""
+    """Return the docstrings of the fields of a model, including those that it inherits."""
     classes = [each for each in reversed(model.__mro__) if issubclass(each, DescribedModel)]
     found = {name: text for each in classes for name, text in _read(each.__module__).get(each.__name__, {}).items()}
     return {name: text for name, text in found.items() if name in model.model_fields}

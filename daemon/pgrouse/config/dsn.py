@@ -1,4 +1,4 @@
-"""Connection strings, and how to show them: without their passwords."""
+"""Connection strings, and how to show them without their passwords."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
 HIDDEN = "****"
-# To the last @ of the word: a password with an unescaped @ or / in it must not shine through. Rather hide too much. Neither of the two looks
-# at any character again and again: a long line without a space in the log must not hold up the daemon.
+# Hide everything up to the last @ of the word: a password with an unescaped @ or / in it must not be shown. Hiding too much is better. Neither
+# pattern reads a character repeatedly: a long line without a space in the log must not delay the daemon.
 _TO_THE_LAST_AT = re.compile(r"(?<!\S)\S*@")
 _HEAD_OF_URI = re.compile(r"(?<!\w)\w++://[^:/@\s]*+:")
 _AS_KEYWORD = re.compile(
@@ -24,7 +24,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text with the password of every connection string in it hidden, and every given secret wherever it occurs."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
-    # Most texts have neither, which is found out a hundred times faster.
+    # Most texts have neither, and this test is a hundred times faster.
     if "://" in text and "@" in text:
         text = _TO_THE_LAST_AT.sub(_without_password, text)
     return _AS_KEYWORD.sub(rf"\g<head>{HIDDEN}", text) if "password" in text.lower() else text
@@ -36,14 +36,15 @@ def _without_password(word: re.Match[str]) -> str:
 
 
 def is_dsn(text: str) -> bool:
-    """Say whether libpq can read it."""
+    """Return whether libpq can read it."""
     return _read(text) is not None
 
 
 def secrets(*dsns: str | None) -> list[str]:
     """Return the passwords in connection strings.
 
-    Without those that are short or the name of something, too: to hide them everywhere would hide ordinary words. Their place hides them.
+    Passwords that are short, or that are also a name in the string, are left out: hiding them everywhere would hide ordinary words. Where they
+    stand in a connection string, they are hidden anyway.
     """
     return [secret for dsn in dsns for secret in _secrets(_read(dsn or "") or {})]
 

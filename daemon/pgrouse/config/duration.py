@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer, WithJsonSchema
 from pydantic_core import CoreSchema, core_schema
 
-# How code gives a duration.
+# The types in which code may pass a duration.
 AnyDuration = timedelta | float | str
 
 # The longest duration of any setting.
@@ -26,21 +26,21 @@ def parse(value: Any) -> timedelta:
     """Read a duration; a bare number means seconds.
 
     Raises:
-        ValueError: it is not one, is negative, or is longer than LONGEST.
+        ValueError: it is not a duration, is negative, or is longer than LONGEST.
     """
     seconds = _seconds(value)
     if not 0 <= seconds <= LONGEST.total_seconds():  # NaN fails too
         raise ValueError(f"{EXPECTED}, found {value!r}")
-    # Whole microseconds: binary fractions of "0.1s" must not show up when it is printed again.
+    # Round to whole microseconds: the binary fraction of "0.1s" must not show up when it is printed again.
     return timedelta(microseconds=round(seconds * 1_000_000))
 
 
 def to_timedelta(value: AnyDuration, name: str) -> timedelta:
-    """Return a duration that code gives. name: as the error calls it.
+    """Return a duration that code passed. name: the name that errors use.
 
     Raises:
-        TypeError: it is of no such type.
-        ValueError: it is negative, a text that is no duration, or longer than a timedelta can be.
+        TypeError: it has another type.
+        ValueError: it is negative, a text that is not a duration, or longer than a timedelta can be.
     """
     if not isinstance(value, timedelta | int | float | str) or isinstance(value, bool):
         raise TypeError(f"{name} has the type {type(value).__name__}: give {WAYS}")
@@ -104,7 +104,7 @@ Duration = Annotated[
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least and the greatest duration that a key takes, both included."""
+    """The minimum and the maximum duration of a key, both included."""
 
     low: timedelta
     high: timedelta
@@ -114,7 +114,7 @@ class Bounds:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Tell the bounds, which no key word of JSON Schema can: a duration may be a text."""
+        """Describe the bounds in the text. JSON Schema has no key word for them, because a duration may be a text."""
         return {**handler(schema), "description": f"{EXPECTED}; from {show(self.low)} to {show(self.high)}"}
 
     def _check(self, value: timedelta) -> timedelta:

@@ -1,8 +1,8 @@
-"""The JSON Schema of a topic's payloads: compile it, and list what in a payload does not fit.
+"""The JSON Schema of a topic's payloads: compiles it, and lists what in a payload does not match.
 
-Nothing is ever fetched: a `$ref` reaches no further than the schema itself. `format` is not checked. Patterns are those of Rust's regex
-(RE2 syntax: no look-around, no back-references), whose time grows with the length of the text and no faster. A problem names the place
-and the rule, never the value: the contents of a payload must not get into a log, or into an archive that analysts read.
+Nothing is fetched: a `$ref` can only refer to the schema itself. `format` is not checked. Patterns have the syntax of Rust's regex (as RE2: no
+look-around, no back-references), whose time is linear in the length of the text. A problem names the place and the rule, never the value: the
+contents of a payload must not get into a log, or into an archive that analysts read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pgrouse.errors import ConfigError, PgrouseError
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
-# What a problem shows instead of the value.
+# The text that a problem shows instead of the value.
 MASK = "the value"
 # For a longer payload only the first problem is reported: a list with a million entries that are all wrong would take seconds.
 LISTED_CHARS = 16_384
@@ -28,27 +28,27 @@ NO_JSON = "(whole): it has a body instead of a payload, and the topic's payload_
 
 
 class SchemaUnusable(PgrouseError, ValueError):
-    """This is not a JSON Schema, or one that cannot be used here."""
+    """This is not a JSON Schema, or it cannot be used here."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadSchema:
-    """A schema that is ready to check payloads; `compile_schema` makes one.
+    """A schema that is ready to check payloads; `compile_schema` creates it.
 
     Attributes:
-        validator: checks a payload; None = the schema asks for nothing: `true` or `{}`, by which a topic lifts the schema of the defaults.
+        validator: checks a payload; None = the schema permits everything: `true` or `{}`, with which a topic removes the schema of the defaults.
     """
 
     validator: Validator | None
 
     def problems(self, payload: str | None) -> list[str]:
-        """Return what does not fit in a payload, at most 20 entries; empty if it fits.
+        """Return the problems of a payload, at most 20; none if it matches.
 
         Args:
             payload: JSON text; None = a message with a body.
 
         Raises:
-            ValueError: it is not JSON, or none that Python can hold.
+            ValueError: it is not JSON, or Python cannot hold it.
         """
         if payload is None:
             return [] if self.validator is None else [NO_JSON]
@@ -73,14 +73,14 @@ def _first_problem(validator: Validator, value: Any) -> str:
 
 
 def compile_schema(schema: Any) -> PayloadSchema:
-    """Make a schema ready.
+    """Return a schema that is ready to check payloads.
 
     Args:
-        schema: what `messages.topic.payload_schema` holds; its draft is what `$schema` says, 2020-12 unless given.
+        schema: the value of `messages.topic.payload_schema`; `$schema` names its draft, by default 2020-12.
 
     Raises:
-        SchemaUnusable: it is none, refers to something outside, or has a pattern that cannot be used; says where.
-        ConfigError: the extra `schemas` is not installed, and the schema asks for something.
+        SchemaUnusable: it is not a schema, refers to something outside, or has a pattern that cannot be used; the text says where.
+        ConfigError: the extra `schemas` is not installed, and the schema requires something.
     """
     if not isinstance(schema, dict | bool):  # the library would read a string as JSON
         raise SchemaUnusable(f"payload_schema: a {type(schema).__name__} is not a JSON Schema: use an object")

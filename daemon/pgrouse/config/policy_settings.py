@@ -1,7 +1,7 @@
 """The table of policy settings: one row per setting, in the order of the reference.
 
-A row is a field: its name, its type and bounds, what it means (the docstring), and a PolicySetting with the rest. The configuration, the command
-line, the dashboard, the HTTP API and the reference read all they know about a setting from here. The server checks values by itself
+A row is a field: its name, its type and bounds, its meaning (the docstring), and a PolicySetting with the rest. The configuration, the command
+line, the dashboard, the HTTP API and the reference read everything about a setting from here. The server checks values by itself
 (messages.check_policy); a test compares both.
 """
 
@@ -22,24 +22,24 @@ from pgrouse.config.setting_types import MIN_RATE, Count, Jitter, JsonSchema, Ra
 
 S = timedelta(seconds=1)
 DAY = timedelta(days=1)
-# Above this a whole number has no bound worth telling.
+# A bound of a whole number above this is not worth showing.
 UNBOUNDED = 2**31 - 1
-# The key of an effect that holds for all values without a text of their own.
+# The key of an effect that applies to all values without their own text.
 OTHER = object()
 
 
 @dataclass(frozen=True)
 class PolicySetting:
-    """One row of the table. What stands below the line is read from the field, unless it is given.
+    """One row of the table. The attributes below the line are read from the field, unless they are given.
 
     Attributes:
-        group: under which title forms and help show it.
+        group: the title under which forms and help show it.
         unit: what a number counts, in the plural: `messages`, `messages per second`.
-        default: what the row `*` of a new database has; None = nothing.
-        none: what the column holds for the keyword `none`; None = a topic cannot be without the setting.
+        default: its value in the row `*` of a new database; None = nothing.
+        none: the column's value for the keyword `none`; None = a topic must have the setting.
         is_required: whether the defaults must have it, since every topic may inherit it.
-        effects: what a value does, in a sentence, by value (a backoff's by its kind). In a text `{value}` stands for the value,
-            `{amount}` for the value with what it counts, and the name of a part of a table for that part.
+        effects: what a value does, in a sentence, by value (by kind for a backoff). In a text `{value}` stands for the value, `{amount}` for the
+        value with its unit, and the name of a part of a table for that part.
     """
 
     group: str = ""
@@ -58,11 +58,11 @@ class PolicySetting:
 
     @property
     def meaning(self) -> str:
-        """What the setting means: the docstring of the field, on one line."""
+        """The meaning of the setting: the docstring of the field, on one line."""
         return "" if self.table is None else " ".join(meanings(self.table).get(self.name, "").split())
 
     def effect(self, value: Any) -> str:
-        """Describe in a sentence what a value does; "" if the table does not say."""
+        """Return a sentence that says what a value does; "" if the table has none."""
         parts = NESTED_DEFAULTS[self.name] | value if self.name in NESTED else {}
         key = parts.get("kind", OTHER) if parts else value
         text = next((text for known, text in self.effects.items() if known == key), self.effects.get(OTHER, ""))
@@ -88,7 +88,7 @@ def _shown(value: Any) -> str:
 
 
 class PolicyTable(DescribedModel):
-    """A table of settings: frozen, with no other keys, no guessing of types. None = the table does not set it."""
+    """A table of settings: frozen, with no other keys, and no type conversion. None = the table does not set it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -508,7 +508,7 @@ def _row(table: type[PolicyTable], name: str, described: FieldInfo) -> PolicySet
 
 
 def _flatten(annotation: Any) -> Iterator[Any]:
-    """Yield the types and the metadata that an annotation is made of."""
+    """Yield the types and the metadata that an annotation consists of."""
     if get_origin(annotation) is Literal or not get_args(annotation):
         yield annotation
         return
@@ -519,7 +519,7 @@ def _flatten(annotation: Any) -> Iterator[Any]:
 
 
 def _bounds(parts: list[Any]) -> tuple[Any, Any]:
-    """Return the least and the greatest value; None where there is none. A duration's are in a Bounds."""
+    """Return the minimum and the maximum; None where there is none. A duration has them in a Bounds."""
     for each in parts:
         if isinstance(each, Bounds):
             return each.low, each.high
@@ -548,9 +548,9 @@ SETTINGS |= {
     for model in (Backoff, Breaker, TopicPolicy, ChannelPolicy)
 }
 
-# The settings that are tables themselves, on the command line `backoff.base=5s`.
+# The settings that are tables; on the command line `backoff.base=5s`.
 NESTED: dict[str, type[PolicyTable]] = {"backoff": Backoff, "breaker": Breaker}
-# What the server takes for parts that a table does not name.
+# The values that the server uses for parts that a table does not name.
 NESTED_DEFAULTS = {
     setting: {name: _shown(row.default) for name, row in SETTINGS[model].items() if row.default is not None}
     for setting, model in NESTED.items()

@@ -16,11 +16,11 @@ from pgrouse.config.topic_policy import invalid_keywords
 
 
 class InvalidPolicy(ValueError):
-    """A setting or its value cannot be used: says which, and how to fix it."""
+    """A setting or its value cannot be used: the text names it, and the fix."""
 
 
 def model_of(channel: str | None) -> type[PolicyTable]:
-    """Return the settings that there are: those of a topic, or of one of its channels."""
+    """Return the model with the settings of a topic, or of one of its channels."""
     return TopicPolicy if channel is None else ChannelPolicy
 
 
@@ -28,7 +28,7 @@ def read_policy(topic: str, channel: str | None, assigned: dict[str, str]) -> An
     """Parse a policy from its settings and their values as texts.
 
     Raises:
-        InvalidPolicy: everything that is wrong: setting, value and fix.
+        InvalidPolicy: all problems, with setting, value and fix.
     """
     model = model_of(channel)
     values: dict[str, Any] = {}
@@ -48,7 +48,7 @@ def read_policy(topic: str, channel: str | None, assigned: dict[str, str]) -> An
 
 
 def _value(setting: str, text: str) -> Any:
-    """Read a value that is JSON; all others are read by the setting's type."""
+    """Parse a value that is JSON; the setting's type parses all others."""
     if setting in NESTED and not text.startswith("{") and text not in {word.value for word in Keyword}:
         part = next(iter(NESTED[setting].names()))
         raise InvalidPolicy(f"{setting}: expected its parts separately, like {setting}.{part}=…, found {text!r:.80}")

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in terms of what its author wrote."""
+"""The problems of a configuration, in the terms of its author."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgrouse.config.source import ConfigProblem, ConfigSource, Key, show_key
 
 # Keys whose values are never repeated.
 SECRETS = frozenset({("database", "dsn"), ("database", "listen_dsn")})
-# Below this a key may stand in a wrong place, also as a name: nothing that was found is repeated, and no long name.
+# Below this table a key may be in a wrong place, even as a name: do not repeat any value, nor a long name.
 HIDING = "crypto"
 LONGEST_NAME = 24
 # By pydantic's names of errors.
@@ -48,7 +48,7 @@ NAMES = {
 
 
 def to_problem(error: ErrorDetails, source: ConfigSource, known: list[str]) -> ConfigProblem:
-    """Describe an error of pydantic in the terms of the user. known: the keys that there are where the error is."""
+    """Convert an error of pydantic to a problem in the terms of the user. known: the keys that are allowed at the place of the error."""
     key = tuple(part for part in error["loc"] if part != "[key]")
     origin, key = source.origin(key), _showable(key)
     match error["type"]:
@@ -68,7 +68,7 @@ def to_problem(error: ErrorDetails, source: ConfigSource, known: list[str]) -> C
 
 
 def _showable(key: Key) -> Key:
-    """Return a key without those of its members that may be secrets."""
+    """Return a key without those of its parts that may be secrets."""
     if HIDING not in key[:1]:
         return key
     return tuple("..." if isinstance(part, str) and len(part) > LONGEST_NAME else part for part in key)
@@ -93,7 +93,7 @@ def _unknown(key: Key, known: list[str]) -> str:
 
 
 def _describe(key: Key, error: ErrorDetails) -> str:
-    """Return the text of one of our checks, which may repeat the value at its end."""
+    """Return the text of a check of pgrouse, which may end with the value."""
     text = str(error["ctx"]["error"])
     return text.partition(", found ")[0] if HIDING in key[:1] and not isinstance(error["input"], dict) else text
 

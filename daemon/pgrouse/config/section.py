@@ -1,4 +1,4 @@
-"""What all tables of the configuration have in common."""
+"""The common base of all tables of the configuration."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ S = timedelta(seconds=1)
 
 
 class Section(DescribedModel):
-    """A table of the file: frozen, with no key but its own, and no guessing of types."""
+    """A table of the file: frozen, with no unknown keys, and no type conversion."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

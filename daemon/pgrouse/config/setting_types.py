@@ -1,4 +1,4 @@
-"""The types of policy settings: whole numbers, rates, switches, jitters, JSON Schemas, and the two keywords that each of them takes."""
+"""The types of policy settings: whole numbers, rates, switches, jitters, JSON Schemas, and the two keywords that each of them accepts."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from pydantic_core import CoreSchema, core_schema
 from pgrouse.config.payload_schema import SchemaUnusable, compile_schema
 from pgrouse.errors import ConfigError
 
-# A slower rate is no limit that a clock can keep.
+# A clock cannot keep a slower rate.
 MIN_RATE = 0.000001
 
 
 class Keyword(Enum):
-    """What a setting may be set to instead of a value."""
+    """The words that a setting accepts instead of a value."""
 
-    INHERIT = "inherit"  # as the defaults say
+    INHERIT = "inherit"  # the value of the defaults
     NONE = "none"  # no limit
 
 
@@ -37,7 +37,7 @@ class TakesKeywords:
     """Lets a setting take the keywords."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Look for a keyword first: archive_success has a value of its own called none."""
+        """Look for a keyword first: archive_success has a value that is also called none."""
         return core_schema.no_info_wrap_validator_function(
             _read,
             handler(source),
@@ -50,13 +50,13 @@ class TakesKeywords:
 
 
 class TakesKind:
-    """Lets a setting that is a table be given as its `kind`: `backoff = "linear"`."""
+    """Allows a setting that is a table to be given as its `kind`: `backoff = "linear"`."""
 
     def __init__(self, *kinds: str) -> None:
         self._kinds = kinds
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Read a kind as the table that has nothing else."""
+        """Read a kind as a table that has only this key."""
         return core_schema.no_info_before_validator_function(self._to_table, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _read_jitter(value: Any) -> float | str:
 
 
 def _read_schema(value: Any, info: ValidationInfo) -> Any:
-    """Read a JSON Schema: itself, or `@FILE` relative to the folder of the validation's context; make sure that it can be used."""
+    """Read a JSON Schema, given directly or as `@FILE` relative to the folder of the validation's context; check that it can be used."""
     if isinstance(value, str) and value.startswith("@"):
         folder = Path((info.context or {}).get("folder", ""))
         value = _read_json(folder / value[1:])

@@ -1,4 +1,4 @@
-"""Where configuration comes from: the TOML file, the environment, flags. Each value remembers its origin."""
+"""The sources of the configuration: the TOML file, the environment, flags. Each value remembers its origin."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class ConfigProblem:
-    """One thing that is wrong with a configuration."""
+    """One problem of a configuration."""
 
     origin: Origin
     key: str
@@ -47,7 +47,7 @@ class ConfigProblem:
 
 
 class ConfigProblems(ConfigError):
-    """Everything that is wrong with a configuration, at once; one line each."""
+    """All problems of a configuration, one line each."""
 
     def __init__(self, problems: list[ConfigProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -55,7 +55,7 @@ class ConfigProblems(ConfigError):
 
 
 class TopicKeyError(ConfigError):
-    """What is wrong with another key of a topic than its handler."""
+    """A problem with a key of a topic other than its handler."""
 
     def __init__(self, key: str, text: str) -> None:
         super().__init__(text)
@@ -64,10 +64,10 @@ class TopicKeyError(ConfigError):
 
 @dataclass
 class ConfigSource:
-    """Values, and for each key where it was given.
+    """Values, and the origin of each key.
 
     Attributes:
-        modules: of schedules that code declares, by name.
+        modules: the modules of schedules that code declares, by name.
         command: the arguments of the interpreter that run the command line with these values.
     """
 
@@ -78,12 +78,12 @@ class ConfigSource:
     command: tuple[str, ...] = COMMAND
 
     def put(self, key: Key, value: Any, origin: Origin) -> None:
-        """Set one value over what was there."""
+        """Set one value; it replaces an existing one."""
         self.put_value(key, value)
         self.origins[key] = origin
 
     def put_value(self, key: Key, value: Any) -> None:
-        """Set one value, and leave where it is said to be from."""
+        """Set one value, and keep its recorded origin."""
         table = self.values
         for name in key[:-1]:
             inner = table.get(name)  # type: ignore[arg-type]
@@ -91,13 +91,13 @@ class ConfigSource:
         table[key[-1]] = value  # type: ignore[index]
 
     def origin(self, key: Key) -> Origin:
-        """Return where the key was given, or else the nearest table around it."""
+        """Return where the key was given, or otherwise the nearest table around it."""
         while key and key not in self.origins:
             key = key[:-1]
         return self.origins.get(key, Origin())
 
     def exact_origin(self, key: Key) -> Origin:
-        """Return where this value was given: by itself, or as a part of a value that is no table, as in `backoff = "linear"`."""
+        """Return where this value was given: by itself, or as a part of a value that is not a table, as in `backoff = "linear"`."""
         if key in self.origins:
             return self.origins[key]
         outer = key[:-1]
@@ -112,7 +112,7 @@ class ConfigSource:
         return found
 
     def over(self, lower: ConfigSource) -> ConfigSource:
-        """Return the values of both; where both have a setting, that of this one, as a whole."""
+        """Return the values of both. If both have a setting, this one's value is used as a whole."""
         merged = ConfigSource(
             _copied(self.values), dict(self.origins), list(self.problems), dict(lower.modules), self.command
         )
@@ -124,7 +124,7 @@ class ConfigSource:
         return merged
 
     def _has_no_table_or_setting(self, key: Key) -> bool:
-        """Whether a setting can be put under these values: it is not there, and what is around it are tables."""
+        """Whether a setting can be put under these values: it does not exist there, and everything around it is a table."""
         found: Any = self.values
         for name in key:
             if not isinstance(found, dict):
@@ -137,12 +137,12 @@ class ConfigSource:
 
 @dataclass(frozen=True)
 class HostProgram:
-    """A program with settings of its own that runs pgrouse, as a project of Django does.
+    """A program with its own settings that runs pgrouse, such as a Django project.
 
     Attributes:
         command: the arguments of the interpreter that run the command line within the program.
-        source: what the program sets. The file, the environment and the flags win over it.
-        modules: where handlers may come from, besides those that the file permits.
+        source: the settings of the program. The file, the environment and the flags override them.
+        modules: where handlers may come from, in addition to the modules that the file permits.
     """
 
     command: tuple[str, ...]
@@ -155,7 +155,7 @@ def _copied(value: Any) -> Any:
 
 
 def _settings(values: dict[str, Any], table: Key) -> Iterator[tuple[Key, Any]]:
-    """Yield the settings of topics and schedules. A setting may be a table itself, as backoff and payload are."""
+    """Yield the settings of topics and schedules. The value of a setting may be a table, as with backoff and payload."""
     for name, value in values.items():
         key = (*table, name)
         is_table = len(key) <= 2 or (key[2] == "channels" and len(key) <= 4)  # noqa: PLR2004 - topics, name, channels, name
@@ -180,7 +180,7 @@ def read_file(path: Path, environ: Mapping[str, str]) -> ConfigSource:
     """Read a TOML file, and replace `${NAME}` in its strings by environment variables.
 
     Raises:
-        ConfigProblems: it cannot be read, or is no TOML.
+        ConfigProblems: it cannot be read, or is not TOML.
     """
     text = _text(path)
     try:
@@ -224,7 +224,7 @@ def _syntax_problem(path: Path, text: str, error: Exception) -> ConfigProblem:
 def _key_lines(text: str) -> Iterator[tuple[Key, int]]:
     """Yield every key of a TOML text and its line, in the order of the lines; the text is known to be valid.
 
-    tomllib keeps no positions. But every statement is a valid document by itself, so that each can be read alone.
+    tomllib keeps no positions. But every statement is a valid document by itself, so each is parsed separately.
     """
     rows = text.replace("\r\n", "\n").split("\n")
     table: Key = ()
@@ -243,7 +243,7 @@ def _key_lines(text: str) -> Iterator[tuple[Key, int]]:
 
 
 def _statement(rows: list[str], start: int) -> tuple[dict[str, Any], int]:
-    """Return the statement that begins on a row, and the row behind it: a value may span many."""
+    """Return the statement that begins on a row, and the row after it: a value may span many."""
     for end in range(start + 1, len(rows) + 1):
         try:
             return tomllib.loads("\n".join(rows[start:end])), end

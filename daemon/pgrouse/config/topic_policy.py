@@ -1,7 +1,7 @@
-"""The policies that are wanted for a topic: values of settings and keywords, where which keyword may stand, and how they are written.
+"""The wanted policies of a topic: values of settings and keywords, where each keyword is allowed, and how they are written.
 
-Settings that a table or a command does not name stay as they are. Two keywords stand for values: `inherit` takes the default of topic
-`*`, `none` removes a limit even if the default has one.
+Settings that a table or a command does not name stay as they are. Two keywords can replace a value: `inherit` uses the default of topic `*`,
+`none` removes a limit even if the default has one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ ROWS: dict[str, PolicySetting] = SETTINGS[TopicPolicy] | SETTINGS[ChannelPolicy]
 
 
 def given_settings(policy: PolicyTable, model: type[PolicyTable]) -> dict[str, Any]:
-    """Return the settings of a model that a table gives, and their values; nothing else that the table has."""
+    """Return the settings of a model that a table sets, with their values, without the table's other keys."""
     return {name: value for name in SETTINGS[model] if (value := getattr(policy, name)) is not None}
 
 
 @dataclass(frozen=True)
 class DesiredPolicy:
-    """The policies wanted for one topic, as far as they are given.
+    """The policies wanted for one topic, as far as they are set.
 
     Attributes:
         policy: the topic's own settings.
-        channels: those of single channels.
-        subscriptions: the topics whose messages this one gets too.
+        channels: the settings of single channels.
+        subscriptions: the topics whose messages this topic also gets.
     """
 
     policy: TopicPolicy = field(default_factory=TopicPolicy)
@@ -40,12 +40,12 @@ class DesiredPolicy:
     subscriptions: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything is given."""
+        """Whether anything is set."""
         return bool(given_settings(self.policy, TopicPolicy) or self.channels or self.subscriptions)
 
 
 def invalid_keywords(topic: str, policy: PolicyTable, model: type[PolicyTable]) -> dict[str, str]:
-    """Return the settings whose keyword has no meaning there, each with what is wrong and the fix."""
+    """Return the settings whose keyword has no meaning there, each with the problem and the fix."""
     return {
         setting: text
         for setting, value in given_settings(policy, model).items()
@@ -65,7 +65,7 @@ def _invalid_keyword(topic: str, setting: str, value: Any) -> str | None:
 
 
 def column(topic: str, setting: str, value: Any) -> Any:
-    """Return what the column of a setting holds for a value or word that is not misplaced."""
+    """Return the column's value for a value or keyword that is allowed there."""
     row = ROWS[setting]
     if value is Keyword.INHERIT or (value is Keyword.NONE and topic == DEFAULTS and not row.is_required):
         return None
@@ -73,7 +73,7 @@ def column(topic: str, setting: str, value: Any) -> Any:
 
 
 def show(value: Any) -> str:
-    """Write what a setting is set to as the command line reads it."""
+    """Return the value of a setting as the command line reads it."""
     match value:
         case Keyword():
             return str(value.value)
@@ -90,7 +90,7 @@ def show(value: Any) -> str:
 
 
 def show_setting(setting: str, value: Any) -> str:
-    """Write what a setting is set to; a zero that lifts a limit as the word for it."""
+    """Return the value of a setting as text; a zero that removes a limit as the keyword for it."""
     row = ROWS.get(setting)
     lifts = row is not None and row.none is not None and not row.none and value == row.none
     return show(Keyword.NONE if lifts else value)
