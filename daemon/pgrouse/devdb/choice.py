@@ -22,8 +22,8 @@ class DatabaseServer(Protocol):
     """A PostgreSQL server, private or external. `str()` describes it.
 
     Attributes:
-        database: the database to use; there once the server is started.
-        pg_cron: the version of pg_cron that keeps its jobs in this database; None without. Known once the server is started.
+        database: the database to use; it exists once the server is started.
+        pg_cron: the version of the pg_cron that keeps its jobs in this database; None without it. Known once the server is started.
     """
 
     database: str
@@ -45,15 +45,15 @@ class DatabaseServer(Protocol):
 def find(
     name: str, dsn: str | None = None, *, database: str = "pgrouse", say: Callable[[str], object] = print
 ) -> DatabaseServer:
-    """Return the first that is available: the given one, local binaries with pg_cron, a container, the wheel, local binaries without pg_cron.
+    """Return the first server that is available: the given one, local binaries with pg_cron, a container, the wheel, local binaries without pg_cron.
 
     Args:
-        name: what it is for; the next one who asks for this name gets the same data.
-        dsn: a database of the user's.
-        database: what the database is called, unless it is the user's.
+        name: the purpose; the next call with this name gets the same data.
+        dsn: a database that the user named.
+        database: the name of the database, unless the user named one.
         say: called with one line that says why a container was not used.
 
-    Raises:
+    DatabaseUnreachable: none is available; the text says what to do.
         DatabaseUnreachable: none is available; says what to do.
     """
     if dsn:

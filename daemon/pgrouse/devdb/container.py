@@ -32,16 +32,16 @@ IMAGE = "pgrouse-postgres:17"
 USUAL_SOCKET = "/var/run/docker.sock"
 START_WITHIN_S = 120
 OWNER_LABEL = "pgrouse.owner"
-# What the engine answers when a container is gone, and while it goes.
+# The engine's answers when a container is gone, and while it is being removed.
 ALREADY_GOING = {404, 409}
 DATA = "/var/lib/postgresql/data"
-# testcontainers' reaper is one more image to pull; `remove_abandoned` does its work.
+# testcontainers' reaper would need another image; `remove_abandoned` does its work.
 os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
 
 
 @cache
 def why_not() -> str | None:
-    """Return why no container is available here; None if one is, as far as that shows without building its image. Cached."""
+    """Return why no container is available here; None if one seems to be: the image is not built for this. Cached."""
     if not DOCKERFILE.exists():
         return "there is no docker/postgres/Dockerfile beside the package: containers are made from a checkout"
     if find_spec("testcontainers") is None:
@@ -50,7 +50,7 @@ def why_not() -> str | None:
 
 
 def _why_no_engine() -> str | None:
-    """Ask the engine itself. The usual socket is tried first: the SDK takes half a second to import, and leaks if no engine answers."""
+    """Ask the engine. Try the usual socket first: the SDK takes half a second to import, and leaks if no engine answers."""
     try:
         if not os.environ.get("DOCKER_HOST"):
             with socket.socket(socket.AF_UNIX) as usual:
@@ -68,11 +68,11 @@ def build() -> None:
     """Build the image; quick when nothing changed.
 
     Raises:
-        DatabaseUnreachable: with what the engine said.
+        DatabaseUnreachable: with the engine's error.
     """
     from testcontainers.core.image import DockerImage  # noqa: PLC0415 - extra demo
 
-    # In the host's network: the build installs packages, and bridges are often cut off from proxies that only the host can reach.
+    # Build in the host's network: the build installs packages, and only the host may reach the proxies for them.
     image = DockerImage(path=CHECKOUT, dockerfile_path=str(DOCKERFILE), tag=IMAGE, clean_up=False, network_mode="host")
     try:
         image.build()
@@ -89,7 +89,7 @@ def remove_abandoned() -> None:
 
 
 def remove_all() -> None:
-    """Remove the containers whose owner is gone or is no running session, and the image."""
+    """Remove the containers whose owner is gone or is not a running session, and the image."""
     with _engine() as engine:
         for handle in _ours(engine):
             if not (Path(handle.labels[OWNER_LABEL]) / OWNER).exists():
@@ -99,14 +99,14 @@ def remove_all() -> None:
 
 
 class Container:
-    """A PostgreSQL server in a container of the image that `build` makes.
+    """A PostgreSQL server in a container of the image that `build` builds.
 
     Args:
         owner: when this folder is gone, `remove_abandoned` removes the container.
-        name: a container of this name outlives the process, and is found again by the next one.
-        database: made when missing; pg_cron keeps its jobs in it.
-        settings: further settings of the server, fixed when the container is made.
-        in_memory: keep the data in memory, if there is plenty of it; it is gone when the container stops.
+        name: a container with this name outlives the process, and the next process finds it again.
+        database: created if missing; pg_cron keeps its jobs in it.
+        settings: further settings of the server, fixed when the container is created.
+        in_memory: keep the data in memory, if there is enough of it; the data is gone when the container stops.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Container:
         return make_conninfo("", **(self._where | {"user": user, "dbname": dbname or self.database} | options))
 
     def start(self) -> bool:
-        """Start the container, made first if need be, and wait until the server answers; return False if it ran already.
+        """Start the container, create it first if needed, and wait until the server answers; return False if it ran already.
 
         Raises:
             DatabaseUnreachable: the server does not answer in time; with the end of its log.
@@ -191,7 +191,7 @@ class Container:
         return container.start().get_wrapped_container()
 
     def _wait(self) -> None:
-        """Wait for the server over TCP: while it runs its init scripts it only listens on its socket."""
+        """Wait for the server over TCP: while it runs its init scripts it listens only on its socket."""
         ways = _ways_to(self._handle)
         deadline = time.monotonic() + START_WITHIN_S
         while not any(self._answers(way) for way in ways):
@@ -199,7 +199,7 @@ class Container:
                 log = self._handle.logs(tail=10).decode()
                 raise DatabaseUnreachable(f"PostgreSQL in the container does not answer; its log ends:\n{log}")
             time.sleep(0.05)
-        # The one that answered first may be the last resort that was asked when the server was just ready.
+        # The address that answered first may be the last one tried, at the moment when the server became ready.
         any(self._answers(way) for way in ways)
 
     def _answers(self, way: dict[str, str]) -> bool:
@@ -214,7 +214,7 @@ class Container:
 
 @contextmanager
 def _engine() -> Iterator[DockerClient]:
-    """Talk to the engine. Imported late, since it takes half a second."""
+    """Talk to the engine. The import is here because it takes half a second."""
     from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415 - extra demo
 
     engine = DockerClient()
@@ -225,10 +225,10 @@ def _engine() -> Iterator[DockerClient]:
 
 
 def _remove(handle: Handle) -> None:
-    """Remove a container. Other sessions may remove it at the same time: those that start together find the same abandoned ones.
+    """Remove a container. Other sessions may remove it at the same time: sessions that start together find the same abandoned containers.
 
     Raises:
-        APIError: the engine cannot.
+        APIError: the engine cannot do it.
     """
     from docker.errors import APIError  # noqa: PLC0415 - extra demo
 
@@ -244,13 +244,13 @@ def _ours(engine: DockerClient) -> list[Handle]:
 
 
 def _network() -> dict[str, str]:
-    """Return the network to name: none, but for an engine that is used from a container in the host's, where testcontainers would take that."""
+    """Return the network to name: none, unless a container in the host's network uses the engine; there testcontainers would choose that network."""
     with _engine() as engine:
         return {"network": "bridge"} if engine.find_host_network() == "host" else {}
 
 
 def _ways_to(handle: Handle) -> list[dict[str, str]]:
-    """Return how the server may be reached: by the published port of the engine's host, or of this one, or in the containers' own network."""
+    """Return the ways to reach the server: the published port on the engine's host, or on this host, or the containers' network."""
     handle.reload()
     variables = dict(word.split("=", 1) for word in handle.attrs["Config"]["Env"])
     with _engine() as engine:

@@ -1,4 +1,4 @@
-"""A server that the user named: used as it is, never stopped, never removed."""
+"""A server that the user named: it is used unchanged, never stopped, never removed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class ExternalServer:
         return f"yours, PostgreSQL {self._version} {cron}" if self._version else f"yours, {redact(self._dsn)}"
 
     def dsn(self, dbname: str | None = None, user: str | None = None, **options: str) -> str:
-        """Return the connection string, with other words where given."""
+        """Return the connection string, with the given options replaced."""
         other = {"dbname": dbname, "user": user, **options}
         return make_conninfo(self._dsn, **{name: value for name, value in other.items() if value})
 
     def start(self) -> bool:
-        """Make sure that the database answers; return False, it ran already.
+        """Check that the database answers; return False: it ran already.
 
-        Raises:
+        DatabaseUnreachable: with libpq's reason.
             DatabaseUnreachable: with the reason that libpq gave.
         """
         try:
@@ -47,7 +47,7 @@ class ExternalServer:
         return False
 
     def stop(self) -> None:
-        """Leave it as it is."""
+        """Do nothing."""
 
     def remove(self) -> None:
-        """Leave it as it is."""
+        """Do nothing."""

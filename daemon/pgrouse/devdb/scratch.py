@@ -1,4 +1,4 @@
-"""Folders that live as long as their process, and the cleanup of those whose process was killed."""
+"""Folders that live as long as their process, and the cleanup of folders whose process was killed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ OWNER = "owner"
 class Scratch:
     """A folder of this process for private servers.
 
-    Its process holds a lock on a file in it, which the kernel releases however the process ends: a folder with a free lock has no owner.
-    Process ids would not work, because they are used again. Creating a folder removes those of the same kind without an owner.
+    The process holds a lock on a file in it, which the kernel releases however the process ends: a folder with a free lock has no owner. Process
+    ids would not work, because they are reused. Creating a folder removes those of the same kind without an owner.
 
     Args:
-        kind: what it is for.
-        in_memory: prefer a folder in memory, for data that need not outlive a power cut.
+        kind: the purpose of the folder.
+        in_memory: prefer a folder in memory, for data that need not survive a power cut.
     """
 
     def __init__(self, kind: str, *, in_memory: bool = False) -> None:
@@ -34,17 +34,17 @@ class Scratch:
             self.folder = Path(tempfile.mkdtemp(prefix="", dir=parent))
             self._owner = (self.folder / OWNER).open("w")
             fcntl.flock(self._owner, fcntl.LOCK_EX)
-        self.folder.chmod(0o711)  # the server's user has to get through to its own folders
+        self.folder.chmod(0o711)  # the server's user must be able to reach its own folders
 
     def remove(self) -> None:
-        """Delete the folder. What runs in it must have been stopped."""
+        """Delete the folder. Everything that runs in it must have been stopped."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._owner.close()
 
 
 @contextmanager
 def _one_at_a_time(kind: str) -> Iterator[None]:
-    """Keep a folder that was made but is not locked yet from looking abandoned."""
+    """Hold a lock, so that a folder that was created but is not locked yet does not look abandoned."""
     with (os_user.cache_folder() / f"{kind}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

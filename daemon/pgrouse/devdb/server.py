@@ -1,4 +1,4 @@
-"""A private PostgreSQL server made from local binaries: its data, its settings, its life."""
+"""A private PostgreSQL server from local binaries: its data, its settings, its start and stop."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from pgrouse.errors import DatabaseUnreachable
 
 START_WITHIN_S = 60
 SUPERUSER = "postgres"
-# For tests: a killed server loses nothing, a power cut may ruin all. Shared memory is kept beside the data, so that it goes with them.
+# For tests: a killed server loses nothing, a power cut may destroy everything. Shared memory is in the data folder, so that it is deleted with the data.
 FAST_UNSAFE_SETTINGS = {"fsync": "off", "full_page_writes": "off", "dynamic_shared_memory_type": "mmap"}
 
 
 class PrivateServer:
-    """A PostgreSQL server with data of its own, reached through a socket that only its user and root can open.
+    """A PostgreSQL server with its own data, reached through a socket that only its user and root can open.
 
     Args:
         installation: the binaries.
-        folder: where data, log and settings lie; made when missing. It is bound to the major version of the binaries.
-        database: made when missing; pg_cron keeps its jobs in it.
+        folder: contains data, log and settings; created if missing. It is bound to the major version of the binaries.
+        database: created if missing; pg_cron keeps its jobs in it.
         settings: further lines of `postgresql.conf`, read at each start.
         port: also listen on 127.0.0.1 at this port, for programs that cannot use a socket. A password is needed there; `dsn` puts it in.
     """
@@ -81,12 +81,12 @@ class PrivateServer:
         return make_conninfo("", **(where | options))
 
     def start(self) -> bool:
-        """Start the server, made first if need be, and wait until it answers; return False if it ran already.
+        """Start the server, create it first if needed, and wait until it answers; return False if it ran already.
 
-        Any number of processes may do this at once: one starts it.
+        Any number of processes may do this at once: only one starts it.
 
         Raises:
-            DatabaseUnreachable: it cannot be made or started; with the end of the log.
+            DatabaseUnreachable: it cannot be created or started; with the end of the log.
         """
         os_user.server_folder(self.folder)
         os_user.server_folder(self.socket)
@@ -101,7 +101,7 @@ class PrivateServer:
         return True
 
     def running(self) -> bool:
-        """Return whether the server answers. One that is just starting up is waited for."""
+        """Return whether the server answers. Wait for a server that is just starting."""
         deadline = time.monotonic() + START_WITHIN_S
         while (answer := self._ping()) is pq.Ping.REJECT and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -112,7 +112,7 @@ class PrivateServer:
         postmaster.end(self.data, postmaster.FAST)
 
     def crash(self) -> None:
-        """Stop the server as a crash would: nothing is written any more, and the next start recovers."""
+        """Stop the server as in a crash: it writes nothing more, and the next start recovers."""
         postmaster.end(self.data, postmaster.IMMEDIATE)
 
     def kill(self) -> None:
@@ -141,13 +141,13 @@ class PrivateServer:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep out other processes that start this server. The descriptor is not inherited, so the server never holds the lock."""
+        """Keep out other processes that start this server. The server does not inherit the descriptor, so it never holds the lock."""
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _make_data(self) -> None:
-        """Run initdb under another name and rename, so that an interrupted one leaves nothing that looks finished."""
+        """Run initdb under a temporary name and rename, so that an interrupted initdb leaves nothing that looks finished."""
         half, password = self.folder / "data.new", self.folder / "password"
         shutil.rmtree(half, ignore_errors=True)
         password.write_text(secrets.token_urlsafe(24))
@@ -196,10 +196,10 @@ class PrivateServer:
             os.chown(file, os_user.server_user().pw_uid, os_user.server_user().pw_gid)
 
     def _run(self, program: str, *arguments: str | Path) -> bool:
-        """Run one of the server's programs as its user, away from the caller's terminal, folder and PG* variables; return if it did well."""
+        """Run one of the server's programs as its user, without the caller's terminal, folder and PG* variables; return whether it succeeded."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}
         command = [self._bindir / program, *arguments]
-        # Not a pipe: the server would inherit it, and its reader would wait for the server's end.
+        # Do not use a pipe: the server would inherit it, and its reader would wait for the server's end.
         with (self.folder / "command.log").open("wb") as said:
             done = subprocess.run(  # noqa: S603 - our own programs
                 command,
@@ -222,6 +222,6 @@ def cron_settings(database: str) -> dict[str, str]:
     return {
         "shared_preload_libraries": "pg_cron",
         "cron.database_name": database,
-        # Otherwise pg_cron connects to localhost by libpq, where no server listens.
+        # Otherwise pg_cron connects to localhost through libpq, where no server listens.
         "cron.use_background_workers": "on",
     }

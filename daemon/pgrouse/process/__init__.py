@@ -1,1 +1,1 @@
-"""What every process needs that runs until it is stopped: loops, signals, and notifications to systemd."""
+"""The parts of every process that runs until it is stopped: loops, signals, and notifications to systemd."""

@@ -1,4 +1,4 @@
-"""Which event loop a daemon runs on."""
+"""Chooses the event loop of a daemon."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ try:
 except ImportError:  # without the extra `uvloop`
     new_event_loop = asyncio.new_event_loop
 else:
-    # A round trip to the server takes a fifth less of the daemon's CPU than on the loop of the standard library.
+    # With uvloop a round trip to the server takes a fifth less of the daemon's CPU than with the loop of the standard library.
     new_event_loop = uvloop.new_event_loop

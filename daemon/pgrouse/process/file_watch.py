@@ -22,7 +22,7 @@ CHECK_MS = 50
 
 
 def check_installed() -> None:
-    """Make sure that files can be watched.
+    """Check that files can be watched.
 
     Raises:
         ConfigError: the package is missing.
@@ -32,13 +32,13 @@ def check_installed() -> None:
 
 
 class FileWatch:
-    """Sends this process a SIGHUP when a file changes. One that comes before the process can reload is kept.
+    """Sends this process a SIGHUP when a file changes. A signal that comes before the process can reload is kept.
 
-    A change is seen once the constructor has returned, so construct it before the files are read.
+    A change is seen once the constructor has returned, so create the object before the files are read.
 
     Args:
-        folders: a change of a file of Python or TOML in or below one of them counts.
-        file: a change of this file counts, too.
+        folders: watched for changes of Python and TOML files, including their subfolders.
+        file: also watched.
     """
 
     def __init__(self, folders: list[Path], file: Path | None) -> None:
@@ -48,7 +48,7 @@ class FileWatch:
         if folders:
             self._follow(_changes(folders, _is_source))
         if file is not None and not any(file.resolve().is_relative_to(folder) for folder in folders):
-            # Its folder: a watch of the file itself ends when an editor puts a new file in its place.
+            # Watch its folder: a watch of the file ends when an editor replaces the file.
             self._follow(_changes([file.resolve().parent], lambda path: path.name == file.name, recursive=False))
 
     def wait(self) -> None:
@@ -56,7 +56,7 @@ class FileWatch:
         self._has_change.wait()
 
     def _follow(self, changes: Changes) -> None:
-        next(changes)  # sets up the watch
+        next(changes)  # this sets up the watch
         threading.Thread(target=self._report, args=[changes], name="file watch", daemon=True).start()
 
     def _report(self, changes: Changes) -> None:
@@ -72,11 +72,11 @@ def _is_source(path: Path) -> bool:
 
 
 def _changes(folders: list[Path], counts: Callable[[Path], bool], *, recursive: bool = True) -> Changes:
-    """Yield the changed files, an empty set when there were none for CHECK_MS: for the first time when the watch is set up."""
+    """Yield the changed files, or an empty set if there were none for CHECK_MS; the first item comes when the watch is set up."""
     from watchfiles import DefaultFilter, watch  # noqa: PLC0415 - extra dev
 
     is_of_project = DefaultFilter()
-    # Filtered here: while a file that does not count is written all the time, as a log is, `watch` with a filter yields nothing.
+    # Filter here: `watch` with a filter yields nothing while a file that does not count is written continuously, such as a log.
     for changes in watch(
         *folders,
         watch_filter=None,

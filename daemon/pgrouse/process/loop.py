@@ -1,4 +1,4 @@
-"""Runs the steps of a loop, waits between them, and handles their failures: the one place where a loop's failures are handled."""
+"""Runs the steps of a loop, waits between them, and handles their failures. No other place handles the failures of a loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pgrouse.process.shutdown import Shutdown
 
 
-# A statement that is cancelled waits for the server, for many seconds if that does not answer; if it is cancelled again, it gives its connection up.
+# A cancelled statement waits for the server, for many seconds if the server does not answer. If it is cancelled again, it drops its connection.
 CANCEL_STATEMENT_S = 1.0
 
 
@@ -34,7 +34,7 @@ class Loop(Protocol):
 
 
 async def run(loop: Loop) -> None:
-    """Run a loop until its task is cancelled. Any other error than one of the database is a bug and ends the daemon."""
+    """Run a loop until its task is cancelled. An error that is not one of the database is a bug and ends the daemon."""
     failures = FailureLog(loop.name)
     try:
         while True:
@@ -51,9 +51,9 @@ async def run(loop: Loop) -> None:
 
 
 async def end(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel the tasks of loops. One that waits for an answer of the server gets it soon, or does without it: it is cancelled again.
+    """Cancel the tasks of loops. A task that waits for the server is cancelled again if the answer does not come soon.
 
-    What they raise is not raised here.
+    Exceptions of the tasks are not raised here.
     """
     waiting: Collection[asyncio.Task[Any]] = tasks
     for _ in range(2):
@@ -68,7 +68,7 @@ async def wait_for_database(check: Callable[[], None], shutdown: Shutdown) -> bo
     """Call `check` in a thread until the database answers; return False if asked to stop in the meantime.
 
     Raises:
-        SchemaMismatch, ConfigError, and errors of the database that mean a wrong configuration: waiting cannot fix these.
+        SchemaMismatch, ConfigError, and database errors that mean a wrong configuration: waiting cannot fix these.
     """
     failures = FailureLog("start")
     while not shutdown.requested.is_set():

@@ -1,4 +1,4 @@
-"""Calls that block, each in a thread of its own: handlers may hold all threads of the event loop's executor, for ever."""
+"""Runs each blocking call in a new thread: handlers may hold all threads of the event loop's executor without end."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ async def call_in_new_thread(function: Callable[[], T]) -> T:
     try:
         return await asyncio.wrap_future(done)
     finally:
-        del done  # the exception that it has got has this frame in its traceback
+        del done  # its exception has this frame in its traceback
 
 
 def _call(function: Callable[[], T], done: Future[T]) -> None:
-    with suppress(InvalidStateError):  # its result is not wanted any more
+    with suppress(InvalidStateError):  # its result is no longer wanted
         try:
             done.set_result(function())
         except InvalidStateError:
@@ -31,4 +31,4 @@ def _call(function: Callable[[], T], done: Future[T]) -> None:
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
             done.set_exception(error)
         finally:
-            del done  # the exception that it has got has this frame in its traceback
+            del done  # its exception has this frame in its traceback

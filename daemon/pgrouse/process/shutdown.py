@@ -9,7 +9,7 @@ from pgrouse.process.wake_event import WakeEvents
 
 
 class Requester(StrEnum):
-    """Who asks a worker to stop."""
+    """The sources of a request to stop a worker."""
 
     APPLICATION = "application"
     SIGNAL = "signal"
@@ -20,13 +20,13 @@ class Requester(StrEnum):
 
 
 class Shutdown:
-    """Whether a worker was asked to stop. Once: let running handlers end; twice by the same requester: stop now.
+    """Whether a worker was asked to stop. One request: let running handlers end; two by the same requester: stop now.
 
-    Who sends a signal to a group of processes sends one, but its members may get a second one from their supervisor. An operator may drain a
-    worker in the database, and then stop its service. Neither is impatient.
+    A signal to a group of processes is sent once, but its members may get a second one from their supervisor. An operator may drain a worker in
+    the database, and then stop its service. Neither means that the worker must stop at once.
 
     Args:
-        wake_events: set at each request, for those who wait for something else.
+        wake_events: set at each request, for loops that wait for something else.
 
     Attributes:
         requested: set by the first request.
@@ -47,7 +47,7 @@ class Shutdown:
         self._wake_events.set()
 
     def hasten(self) -> None:
-        """Stop now, if it was asked to stop."""
+        """Stop now, if it was already asked to stop."""
         self.is_immediate = self.requested.is_set()
         self._wake_events.set()
 

@@ -17,14 +17,14 @@ from pgrouse.process.wake_event import WakeEvents
 
 
 class ShutdownSignals(Shutdown):
-    """Which signals have arrived.
+    """The signals that have arrived.
 
     Args:
-        wake_events: set at each signal, for those who wait for something else.
-        can_reload: called at SIGHUP; False keeps the running configuration. The daemon works on while this runs.
+        wake_events: set at each signal, for loops that wait for something else.
+        can_reload: called at SIGHUP; False keeps the running configuration. The daemon continues to work during the call.
 
     Attributes:
-        signal: the first signal; the one after it, if that was SIGHUP.
+        signal: the first signal; if that was SIGHUP, the one after it.
     """
 
     def __init__(self, wake_events: WakeEvents, can_reload: Callable[[], Awaitable[bool]]) -> None:
@@ -39,7 +39,7 @@ class ShutdownSignals(Shutdown):
         deliver_on_loop(self.on_signal)
 
     def on_signal(self, which: signal.Signals, by: Requester = Requester.SIGNAL) -> None:
-        """Handle one signal, or what is asked for in another way and means the same."""
+        """Handle one signal, or a request that means the same."""
         if which is signal.SIGHUP:
             self._is_reload_due = True
             if self._reload_task is None or self._reload_task.done():
@@ -48,7 +48,7 @@ class ShutdownSignals(Shutdown):
             self._request_stop(which, by)
 
     async def _reload(self) -> None:
-        # One check at a time, and another one if the signal comes again before it ends: it may have read what was changed since.
+        # One check at a time, and another one if the signal comes again before it ends: the check may not have seen a later change.
         while self._is_reload_due and self.signal is None:
             self._is_reload_due = False
             if await self._can_reload() and self.signal is None:
@@ -59,7 +59,7 @@ class ShutdownSignals(Shutdown):
             self.signal = which
             log.info(events.DAEMON_STOPPING, signal=which.name, by=by.value)
         elif self.signal is signal.SIGHUP:
-            # Instead of the reload that has begun: there is no new start.
+            # The reload that has begun is replaced: there is no new start.
             self.signal = which
         self.request(by)
 

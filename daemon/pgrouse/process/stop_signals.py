@@ -1,10 +1,10 @@
 """The signals that ask a process to stop or to reload: SIGTERM, SIGINT and SIGHUP.
 
-A process that runs until it is stopped takes them with one handler, from its entry to its end: only who is told of them changes. At no moment do
-they meet a default of the interpreter, which would end the process as if it had crashed.
+A process that runs until it is stopped uses one handler for them, from its start to its end; only the receiver changes. At no moment does the
+interpreter's default apply, which would end the process as if it had crashed.
 
-A process that such a process starts gets them blocked, so that none ends it before its own handler is there. What handlers of messages execute
-gets the defaults, as every program does; so does what they fork.
+Such a process starts its children with these signals blocked, so that none ends a child before the child has its own handler. Programs that
+handlers of messages execute get the defaults, as every program does; so do processes that they fork.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Receiver: TypeAlias = Callable[[signal.Signals], None]
 
 
 def block() -> None:
-    """Let the signals wait until `take` or `unblock`."""
+    """Block the signals until `take` or `unblock`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
 
 def unblock() -> None:
-    """Let the signals through that waited, to the handlers of now. The process that started this one may have blocked them."""
+    """Deliver the waiting signals to the current handlers. The process that started this one may have blocked them."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 @contextmanager
 def blocked() -> Iterator[None]:
-    """Block the signals in this thread. A process that it starts in the block gets them blocked."""
+    """Block the signals in this thread. A process that it starts in this block starts with the signals blocked."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
@@ -46,13 +46,13 @@ def blocked() -> Iterator[None]:
 
 
 def take() -> None:
-    """Take the signals. Until `deliver_to`, one that stops ends the process: nothing has begun. SIGHUP is kept."""
+    """Handle the signals. Until `deliver_to`, a stop signal ends the process, which has not begun anything. SIGHUP is kept."""
     _install()
     unblock()
 
 
 def deliver_to(receiver: Receiver) -> None:
-    """Call this for each signal from now on, in the main thread, between any two steps of it. Also for a SIGHUP that was kept."""
+    """Call this for each signal from now on, in the main thread, between any two of its steps. Also for a SIGHUP that was kept."""
     _install()
     _state.receiver = receiver
     if _state.is_reload_due:
@@ -61,7 +61,7 @@ def deliver_to(receiver: Receiver) -> None:
 
 
 def release() -> None:
-    """Give the signals back to the handlers from before `take`."""
+    """Restore the handlers from before `take`."""
     for each, handler in _state.handlers_before.items():
         signal.signal(each, handler)
     _state.handlers_before.clear()
@@ -69,7 +69,7 @@ def release() -> None:
 
 
 def ignore() -> None:
-    """Ignore the signals in this process, which another one ends. Not by SIG_IGN: programs that it executes would inherit that."""
+    """Ignore the signals in this process, which another process ends. Do not use SIG_IGN: programs that it executes would inherit it."""
     _restore_in_forks()
     for each in STOP_SIGNALS:
         signal.signal(each, _do_nothing)
@@ -78,7 +78,7 @@ def ignore() -> None:
 
 
 def prepare_exec() -> None:
-    """Prepare for the program that replaces this one: a signal waits until it takes it."""
+    """Prepare for the program that replaces this one: a signal waits until that program handles it."""
     block()
     if _state.is_nohup and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -100,7 +100,7 @@ def _install() -> None:
 def _on_signal(number: int, _frame: FrameType | None) -> None:
     which = signal.Signals(number)
     if which is signal.SIGHUP and _state.has_terminal and not _can_open_terminal():
-        # A closed terminal. The kernel and the shell may both report it.
+        # The terminal was closed. The kernel and the shell may both report it.
         _state.has_terminal = False
         if _state.is_nohup:
             return
@@ -124,31 +124,31 @@ def end_before_start(which: signal.Signals) -> None:
     if which is signal.SIGINT:
         with suppress(OSError):
             os.write(2, b"pgrouse: interrupted\n")
-    # Not by an exception: the modules of handlers that are being imported could catch it.
+    # Do not raise an exception: handler modules that are being imported could catch it.
     os._exit(ExitCode.INTERRUPTED if which is signal.SIGINT else ExitCode.OK)
 
 
 def end_at_once(which: signal.Signals, code: int) -> None:
-    """End the process, which has done everything and waits for its threads, by this exit code."""
+    """End the process with this exit code: it has done everything and only waits for its threads."""
     if which is not signal.SIGHUP:
         os._exit(code)
 
 
 def _ignore_at_end() -> None:
-    """Ignore what comes while the interpreter ends: it restores the defaults first, and the process would seem to have crashed."""
+    """Ignore signals while the interpreter ends: it restores the defaults first, and the process would seem to have crashed."""
     for each in STOP_SIGNALS:
         if signal.getsignal(each) is _on_signal:
             signal.signal(each, signal.SIG_IGN)
 
 
 class _State:
-    """What is known of the signals of this process.
+    """The state of the signals of this process.
 
     Attributes:
-        receiver: is told of each.
-        is_installed: whether they were taken.
-        has_terminal: whether the process had a terminal then, which is not closed yet.
-        is_nohup: whether SIGHUP was ignored then, as `nohup` does: the process is to outlive its terminal.
+        receiver: called for each signal.
+        is_installed: whether the signals are handled.
+        has_terminal: whether the process had a terminal at that time which is not closed yet.
+        is_nohup: whether SIGHUP was ignored at that time, as with `nohup`: the process must outlive its terminal.
         is_reload_due: whether SIGHUP came before there was anything to reload.
         handlers_before: the handlers from before.
     """
@@ -170,7 +170,7 @@ _masks = threading.local()
 
 
 def _restore_in_forks() -> None:
-    """Give forks the interpreter's own handlers: multiprocessing, for one, ends its processes by SIGTERM, and at once."""
+    """Restore the interpreter's handlers in forks: multiprocessing, for example, ends its processes by SIGTERM, at once."""
     os.register_at_fork(
         before=_block_for_fork, after_in_parent=_unblock_after_fork, after_in_child=_restore_handlers_in_fork
     )

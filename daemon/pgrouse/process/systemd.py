@@ -7,17 +7,17 @@ import socket
 import time
 from collections.abc import Mapping
 
-# Datagrams of lines to the socket in $NOTIFY_SOCKET: man 3 sd_notify. It holds ten that are not read yet; then a send waits.
+# Lines are sent as datagrams to the socket in $NOTIFY_SOCKET: man 3 sd_notify. It holds ten unread datagrams; then a send waits.
 SEND_TIMEOUT_S = 1.0
 
 
 def notify(**lines: str | int) -> None:
-    """Send lines such as READY=1, STATUS=text; errors are ignored. A reader that does not read delays this by a second at most."""
+    """Send lines such as READY=1, STATUS=text; ignore errors. A reader that does not read delays this by a second at most."""
     _send(lines, SEND_TIMEOUT_S)
 
 
 def ping_watchdog() -> None:
-    """Say that this process is alive. It does not wait: the next ping follows soon."""
+    """Tell systemd that this process is alive. This does not wait: the next ping follows soon."""
     _send({"WATCHDOG": 1}, 0)
 
 
@@ -40,7 +40,7 @@ def reloading() -> None:
 
 
 def watchdog_s() -> float | None:
-    """Return how often to notify the watchdog: half of what systemd allows. None = it does not watch."""
+    """Return the interval of watchdog notifications: half of what systemd allows. None = systemd does not watch."""
     allowed = os.environ.get("WATCHDOG_USEC")
     if allowed is None or os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None

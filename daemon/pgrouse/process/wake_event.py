@@ -18,7 +18,7 @@ class WakeEvent:
         self.set: Callable[[], None] = self._event.set
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it is set, at most so long; return whether it was."""
+        """Wait until it is set, at most this long; return whether it was."""
         if not self._event.is_set():
             try:
                 async with asyncio.timeout(timeout_s):

@@ -6,7 +6,7 @@ from pgrouse.process import systemd
 
 
 class Watchdog:
-    """Notifies systemd as often as it asks for."""
+    """Notifies systemd as often as systemd requests."""
 
     name = "watchdog"
 
@@ -16,4 +16,4 @@ class Watchdog:
         return systemd.watchdog_s() or 3600.0
 
     async def reset(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is no connection to close."""

@@ -1,4 +1,4 @@
-"""The tracer and the instruments of the messaging conventions, made once for each pair of providers."""
+"""The tracer and the instruments of the messaging conventions, created once for each pair of providers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pgrouse.telemetry import names
 
 @dataclass(frozen=True)
 class Instruments:
-    """What spans and metrics are made with.
+    """The tracer and instruments for spans and metrics.
 
     Attributes:
-        tracer: makes the spans.
-        sent: counts messages that were given to the database.
+        tracer: creates the spans.
+        sent: counts messages that were sent to the database.
         consumed: counts messages that were claimed.
         operation: how long sending, receiving and settling took, in seconds.
         process: how long handlers took, in seconds.

@@ -1,10 +1,10 @@
-"""The names of the messaging conventions of OpenTelemetry, and our own below `messaging.pgrouse`. They are still in development there."""
+"""The names of OpenTelemetry's messaging conventions, and pgrouse's names below `messaging.pgrouse`. The conventions are still in development."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-# The instrumentation's own name, of tracers and meters.
+# The name of the instrumentation, for tracers and meters.
 SCOPE = "pgrouse"
 SYSTEM = "pgrouse"
 
@@ -29,10 +29,10 @@ CONSUMED_MESSAGES = "messaging.client.consumed.messages"
 OPERATION_DURATION = "messaging.client.operation.duration"
 PROCESS_DURATION = "messaging.process.duration"
 
-# Bounds of both histograms, in seconds, as the conventions advise.
+# Bounds of both histograms, in seconds, as the conventions recommend.
 DURATION_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 
-# What error.type says where no class of an exception does.
+# The value of error.type where there is no exception class.
 OTHER = "_OTHER"
 TIMEOUT = "timeout"
 REJECTED = "rejected"
@@ -42,7 +42,7 @@ CANCELLED = "cancelled"
 
 
 class MessagingOperation(StrEnum):
-    """What is done with messages: `messaging.operation.type`, and its name here."""
+    """The operations on messages: `messaging.operation.type`, and the names here."""
 
     SEND = "send"
     RECEIVE = "receive"

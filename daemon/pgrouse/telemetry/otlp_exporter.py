@@ -14,7 +14,7 @@ from pgrouse.event_logger import log
 
 
 class ExportLogFilter(logging.Filter):
-    """Keeps the first log message of an exporter since the last export, instead of logging all."""
+    """Keeps the first log message of an exporter since the last export, instead of logging all of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,13 +26,13 @@ class ExportLogFilter(logging.Filter):
         return False
 
     def take(self) -> str:
-        """Return the message on one line, cut, and forget it."""
+        """Return the message on one line, shortened, and forget it."""
         text, self._first_message = self._first_message, None
         return " ".join((text or "no reason was given").split())[:300]
 
 
 class ExportFailures:
-    """The failures in a row of one exporter.
+    """Counts the consecutive failures of one exporter.
 
     Args:
         signal: what it exports.

@@ -1,7 +1,7 @@
-"""The providers of spans and metrics, with OTLP/HTTP exporters as the OTEL_* environment variables say.
+"""The providers of spans and metrics, with OTLP/HTTP exporters as the OTEL_* environment variables configure them.
 
-Anyone who has set providers before (a handler's module, `opentelemetry-instrument`) keeps them. TelemetryProviders happens on threads of the SDK with
-bounded queues: a collector that is gone costs spans, and nothing else.
+If providers were set before (by a handler's module, or by `opentelemetry-instrument`), they are kept. Exports run on threads of the SDK with bounded
+queues: if the collector is gone, spans are lost, and nothing else.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ HTTP = "http/protobuf"
 
 @dataclass(frozen=True)
 class TelemetryProviders:
-    """The providers of this process, to be shut down in order.
+    """The providers of this process, which are shut down in order.
 
     Attributes:
-        flush_s: how long that may take.
+        flush_s: how long the shutdown may take.
     """
 
     flush_s: float
     _closing: list[Callable[[], object]] = field(default_factory=list)
 
     def shutdown(self) -> None:
-        """Export what is left, as far as the time allows. Blocks; never raises."""
+        """Export what remains, as far as the time allows. Blocks; never raises."""
         threads = [threading.Thread(target=each, name="otel-flush", daemon=True) for each in self._closing]
         for each in threads:
             each.start()
@@ -69,7 +69,7 @@ def set_providers(settings: config.OtelSettings, instance: str) -> TelemetryProv
 
 
 def _service() -> dict[str, str]:
-    """Return our service name, unless the environment sets one: the value given to the SDK would win."""
+    """Return pgrouse's service name, unless the environment sets one: the value given to the SDK would override it."""
     named = f"{names.SERVICE_NAME}=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     return {} if named or os.environ.get("OTEL_SERVICE_NAME") else {names.SERVICE_NAME: "pgrouse"}
 
@@ -96,7 +96,7 @@ def _metrics(resource: Resource, flush_s: float) -> Callable[[], object]:
 
 
 def _flush_of(provider: Any, flush_s: float) -> Callable[[], object]:
-    """Return a flush of a foreign provider, which is not shut down; it may have no flush at all."""
+    """Return the flush of a provider that pgrouse did not set and does not shut down; it may have no flush."""
     flush: Callable[[int], object] = getattr(provider, "force_flush", lambda _: None)
     return lambda: flush(round(flush_s * 1000))
 
@@ -105,7 +105,7 @@ def _is_wanted(signal: str) -> bool:
     """Return whether the environment wants this signal exported.
 
     Raises:
-        ConfigError: by anything but OTLP over HTTP.
+        ConfigError: the environment asks for something else than OTLP over HTTP.
     """
     variable = f"OTEL_{signal}_EXPORTER"
     match os.environ.get(variable, "").strip() or "otlp":

@@ -1,4 +1,4 @@
-"""The span `send` of a publish, and what it leaves in the headers of its messages."""
+"""The span `send` of a publish, and the trace headers that it adds to its messages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PublishSpan:
         return published
 
     def __enter__(self) -> PublishSpan:
-        # Errors are recorded at the end, as the conventions say.
+        # Errors are recorded at the end, as the conventions require.
         self._current = trace.use_span(self._span, record_exception=False, set_status_on_exception=False)
         self._current.__enter__()
         return self
@@ -99,7 +99,7 @@ class PublishSpan:
 
 
 def _merge_headers(given: str, headers: dict[str, str]) -> str:
-    """Put our headers in front of the given ones, as JSON."""
+    """Put the trace headers in front of the given ones, as JSON."""
     rest = given.removeprefix("{").lstrip()
     text = (jsonb.encode(headers) or "").removesuffix("}")
     return f"{text}}}" if rest == "}" else f"{text},{rest}"

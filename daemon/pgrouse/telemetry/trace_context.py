@@ -1,6 +1,6 @@
 """The W3C trace context that a message carries in its headers: `traceparent` and `tracestate`, from the publisher to the handler.
 
-OpenTelemetry is never imported from here. A process that has a span has imported it already; for others this costs one lookup in a dict.
+This module never imports OpenTelemetry. A process that has a span has imported it already; in other processes this costs one lookup in a dict.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from pgrouse.telemetry.publish_span import PublishSpan
 
-# What a publish returned: the id of its message, or the number of messages.
+# The result of a publish: the id of its message, or the number of messages.
 P = TypeVar("P", bound=int)
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 API_MODULES = ("opentelemetry.trace", "opentelemetry.metrics")
-# The version that is known, and ids that are not all zeros.
+# The known version, with ids that are not all zeros.
 VALID = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -49,7 +49,7 @@ NO_TRACE = NoTrace()
 
 
 def start_publish_span(conn: object, topic: str | None = None) -> NoTrace | PublishSpan:
-    """Begin the span `send` if this process uses OpenTelemetry. No topic: of many messages, whose topics are seen as they come."""
+    """Begin the span `send` if this process uses OpenTelemetry. Without a topic it is for many messages, whose topics are read as they come."""
     if not _is_used():
         return NO_TRACE
     try:
@@ -71,7 +71,7 @@ def current() -> dict[str, str]:
 
 
 def inherited(headers: Mapping[str, Any]) -> dict[str, str]:
-    """Return the headers of a message that a message published by its handler inherits; none within a span, which contains more."""
+    """Return the headers of a message that a message published by its handler inherits. None within a span, which has more information."""
     parent, state = headers.get(TRACEPARENT), headers.get(TRACESTATE)
     if not isinstance(parent, str) or not VALID.fullmatch(parent) or current():
         return {}
@@ -79,7 +79,7 @@ def inherited(headers: Mapping[str, Any]) -> dict[str, str]:
 
 
 def use_context(headers: Mapping[str, str]) -> AbstractContextManager[object]:
-    """Let the span that these headers name be the current one for a block; without headers, nothing."""
+    """Make the span that these headers name the current one for a block; do nothing without headers."""
     if not headers:
         return nullcontext()
     from pgrouse.telemetry import propagation  # noqa: PLC0415 - extra otel
@@ -88,7 +88,7 @@ def use_context(headers: Mapping[str, str]) -> AbstractContextManager[object]:
 
 
 def log_keys() -> dict[str, str]:
-    """Return `trace_id` and `span_id` of the current span in hexadecimal, as logs have them; nothing if there is no span."""
+    """Return `trace_id` and `span_id` of the current span in hexadecimal, as in logs; nothing if there is no span."""
     found = current().get(TRACEPARENT)
     if found is None:
         return {}
@@ -97,7 +97,7 @@ def log_keys() -> dict[str, str]:
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that TRACEPARENT and TRACESTATE name, by which a traced shell or job passes its context to commands."""
+    """Return the headers in TRACEPARENT and TRACESTATE, with which a traced shell or job passes its context to commands."""
     parent, state = environ.get("TRACEPARENT", ""), environ.get("TRACESTATE", "")
     if not VALID.fullmatch(parent):
         return {}
@@ -105,7 +105,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_used() -> bool:
-    """Return whether somebody traces or measures here. Many libraries import OpenTelemetry for others: that alone costs nothing."""
+    """Return whether this process traces or measures. Many libraries import OpenTelemetry for others: that alone has no cost."""
     trace, metrics = sys.modules.get("opentelemetry.trace"), sys.modules.get("opentelemetry.metrics")
     try:
         return trace is not None and (
@@ -118,5 +118,5 @@ def _is_used() -> bool:
 
 
 def _does_something(provider: object) -> bool:
-    """Return whether a provider is another one than those of the API, which do nothing."""
+    """Return whether a provider is not one of the API's, which do nothing."""
     return not type(provider).__module__.startswith(API_MODULES)
