@@ -1,4 +1,4 @@
-"""Encryption of what messages carry: `[crypto]` of the configuration, and `Cipher` for publishers and consumers.
+"""Encryption of the contents of messages: `[crypto]` of the configuration, and `Cipher` for publishers and consumers.
 
-Nothing of it is imported before it is configured, but for its settings.
+Except for the settings, nothing of this package is imported unless encryption is configured.
 """

@@ -31,13 +31,13 @@ class Cipher:
     """Encrypts under one key and decrypts under any of several.
 
     Args:
-        keys: by name, each 32 bytes, or these as base64.
-        current: the name of the one that encrypts.
+        keys: by name; each is 32 bytes, or their base64.
+        current: the name of the key that encrypts.
         topics: patterns of the topics that are encrypted, like `orders.*`; by default all.
         accept_from: topics that accept messages which were encrypted for other topics, as patterns.
 
     Raises:
-        ConfigError: a name or a key cannot be used; it says which one, and never shows the key. Or cryptography is not installed.
+        ConfigError: a name or a key cannot be used (the text names it, and never shows the key), or cryptography is not installed.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Cipher:
         topics: Iterable[str] = ("*",),
         accept_from: Mapping[str, Iterable[str]] | None = None,
     ) -> None:
-        # A process that has no cipher needs no package for it.
+        # A process without a cipher does not need the package.
         from pgrouse.crypto.encryption_key import EncryptionKey  # noqa: PLC0415 - extra crypto
 
         self._keys = {name: EncryptionKey(name, _secret(name, given)) for name, given in keys.items()}
@@ -98,15 +98,15 @@ class Cipher:
         return key.encrypt(header, data)
 
     def decrypt(self, data: bytes, topic: str | None = None, kinds: frozenset[ContentKind] = PAYLOADS) -> Decrypted:
-        """Return what is in an envelope.
+        """Return the content of an envelope.
 
         Args:
             data: the envelope.
-            topic: where it was found; None = any.
+            topic: where the envelope was found; None = any topic.
             kinds: what it may contain.
 
         Raises:
-            EncryptionKeyMissing: its key is not known here, or another key has its name.
+            EncryptionKeyMissing: its key is not configured here, or another key has its name.
             DecryptionFailed: it is not an envelope, was changed, or was encrypted for another topic.
         """
         header = envelope.read_header(data)
@@ -125,7 +125,7 @@ class Cipher:
         return Decrypted(ContentKind(header.kind), plain)
 
     def accepts(self, home: str, topic: str) -> bool:
-        """Whether what was encrypted for one topic is taken by another: its dead letters are, and what `accept_from` names."""
+        """Whether a topic accepts data that was encrypted for another topic: dead letters, and the topics in `accept_from`."""
         if home in (topic, topic.removesuffix(DLQ_SUFFIX)):
             return True
         here = topic.removesuffix(DLQ_SUFFIX)
@@ -196,7 +196,7 @@ class Cipher:
     def request_digests(self, digest: bytes) -> list[bytes]:
         """Return the keyed digests of a request, one per key, from its SHA-256: without a key the request cannot be guessed.
 
-        The first one is stored. It is that of the first key by name, so it stays the same when another key becomes current.
+        The first digest is stored. It uses the first key by name, so it stays the same when another key becomes current.
         """
         return [self._keys[name].request_digest(digest) for name in sorted(self._keys)]
 
@@ -205,20 +205,20 @@ class Cipher:
         return header.fingerprint == self._current.fingerprint and header.key == self.current
 
     def has_key(self, name: str, fingerprint: bytes) -> bool:
-        """Whether this key is known here under this name."""
+        """Whether this key is configured here under this name."""
         return name in self._keys and self._keys[name].fingerprint == fingerprint
 
     def fingerprint(self, name: str) -> bytes:
-        """Return the fingerprint of a key that is here."""
+        """Return the fingerprint of a key that is configured here."""
         return self._keys[name].fingerprint
 
 
 def mark_headers(headers: str | None, key: str) -> str:
-    """Return headers, as JSON text, with the header that names the key of the message."""
+    """Return headers, as JSON text, with the additional header that names the key of the message."""
     mark = f'{{"{ENCRYPTED_BY}":"{key}"'
     if headers is None:
         return mark + "}"
-    # After the given headers: of two members with one name jsonb keeps the last.
+    # Put it after the given headers: if two members have the same name, jsonb keeps the last.
     given = headers.rstrip().removesuffix("}").rstrip()
     return mark + "}" if given == "{" else f"{given},{mark[1:]}}}"
 

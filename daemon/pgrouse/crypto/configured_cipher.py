@@ -1,4 +1,4 @@
-"""The cipher that a configuration describes, where it describes one."""
+"""The cipher of a configuration, if it has one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One key: encrypts and decrypts by AES-256-GCM, with its own key for each message.
+"""One key: encrypts and decrypts with AES-256-GCM, with a separate derived key for each message.
 
-That key is HKDF-Expand of the configured key, by SHA-256, with the random salt of the message. The reason, and how many messages one
-key is good for: docs/decisions/0017-a-key-for-each-message.md.
+The derived key is HKDF-Expand of the configured key, with SHA-256 and the random salt of the message. The reason, and how many messages one key
+may encrypt: docs/decisions/0017-a-key-for-each-message.md.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class EncryptionKey:
         return public + self._message_cipher(header.salt).encrypt(header.nonce, data, public)
 
     def decrypt(self, header: EnvelopeHeader, data: bytes) -> bytes:
-        """Return what is in an envelope with this header.
+        """Return the content of an envelope with this header.
 
         Raises:
             DecryptionFailed: it was changed.

@@ -1,7 +1,7 @@
 """The envelope: the format of encrypted data in the database, and its readable header.
 
-`93 50 47 52`, version, kind, the lengths of the two names, the key's fingerprint (8 bytes), the name of the key, the topic that it was encrypted for, a salt
-(16 bytes), a nonce (12 bytes): the header. After it the ciphertext and its tag (16 bytes), which authenticates the header too.
+The header is `93 50 47 52`, version, kind, the lengths of the two names, the key's fingerprint (8 bytes), the name of the key, the topic that it was
+encrypted for, a salt (16 bytes), a nonce (12 bytes). After it come the ciphertext and its tag (16 bytes), which also authenticates the header.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-# The header of an encrypted message, and a member of an encrypted checkpoint or output: names the key for people and for SQL.
+# The header of an encrypted message, and a member of an encrypted checkpoint or output. It names the key for people and for SQL.
 ENCRYPTED_BY = "pgrouse-encrypted-by"
 DATA = "data"
 MAGIC = b"\x93PGR"
@@ -25,7 +25,7 @@ MAX_HEADER_BYTES = FIXED + 63 + 200 + SALT + NONCE
 
 
 class ContentKind(IntEnum):
-    """What an envelope contains."""
+    """The kinds of content of an envelope."""
 
     JSON = 1
     BYTES = 2
@@ -39,7 +39,7 @@ class EnvelopeHeader:
 
     Attributes:
         kind: what it contains.
-        fingerprint: which key it is, whatever its name.
+        fingerprint: identifies the key, whatever its name.
         key: the name of the key.
         topic: the topic that it was encrypted for.
         salt, nonce: random, different for each message.
@@ -106,8 +106,8 @@ def describe(data: bytes, size: int | None = None) -> str | None:
     """Describe an envelope for people: `encrypted (key 2026, 118 bytes)`; None if it is not one.
 
     Args:
-        data: its beginning, at least MAX_HEADER_BYTES bytes if it has as many.
-        size: how many bytes it has, if that is not all of it.
+        data: the beginning of the envelope, at least MAX_HEADER_BYTES bytes if it is that long.
+        size: how many bytes it has, if data is not all of it.
     """
     header = read_header(data)
     return None if header is None else f"encrypted (key {header.key}, {size or len(data):,} bytes)"

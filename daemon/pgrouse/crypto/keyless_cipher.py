@@ -1,4 +1,4 @@
-"""Replaces the cipher where the keys cannot be read: it refuses to publish to encrypted topics instead of publishing plain text."""
+"""Replaces the cipher if the keys cannot be read: it refuses to publish to encrypted topics instead of publishing plain text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class KeylessCipher(Cipher):
         super().__init__({"none": bytes(32)}, "none", topics)
 
     def encrypt_columns(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """Return columns of other topics as they are.
+        """Return the columns of messages of other topics unchanged.
 
         Raises:
             InvalidMessage: the topic is encrypted.

@@ -37,7 +37,7 @@ def read_keys(settings: Config, environ: Mapping[str, str] = os.environ) -> dict
 
 
 def accepted_topics(settings: Config) -> dict[str, list[str]]:
-    """Return which topics accept messages of which other topics: by `crypto.accept_from`, and by subscriptions through any number of topics."""
+    """Return which topics accept messages of which other topics: by `crypto.accept_from`, and by direct or indirect subscriptions."""
     subscriptions = {topic: chosen.subscriptions for topic, chosen in settings.topics.items() if chosen.subscriptions}
     sources: dict[str, list[str]] = {}
     for topic, direct in subscriptions.items():
@@ -55,7 +55,7 @@ def accepted_topics(settings: Config) -> dict[str, list[str]]:
 
 
 def key_folder(settings: Config) -> Path:
-    """Return what relative paths of keys are relative to."""
+    """Return the folder that relative paths of keys are relative to."""
     return settings.path.parent if settings.path else Path.cwd()
 
 
@@ -63,7 +63,7 @@ def read_key(key: CryptoKey, base: Path, environ: Mapping[str, str] = os.environ
     """Return one key.
 
     Raises:
-        ConfigError: it does not exist, or is not a key; it names the place and never shows what was found.
+        ConfigError: it does not exist, or is not a key; the text names the place and never shows the value.
     """
     text = _text(key, base, environ)
     found = decode_key(text)
@@ -90,7 +90,7 @@ def _of_file(key: CryptoKey, path: Path) -> str:
 
 def _of_command(key: CryptoKey) -> str:
     try:
-        # No input, so that it cannot wait for a prompt. Its standard error may hold a secret.
+        # The program gets no input, so that it cannot wait for a prompt. Its standard error may hold a secret.
         done = subprocess.run(  # noqa: S603 - the operator's own
             key.command or [], stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_S, check=False
         )
@@ -105,7 +105,7 @@ def _of_command(key: CryptoKey) -> str:
 
 def weak_key_reason(secret: bytes) -> str | None:
     """Return why a key does not look random; None if it does."""
-    # 32 random bytes have fewer than 16 different ones once in 10^17 keys, and only printable ones once in 10^13.
+    # 32 random bytes have fewer than 16 different values once in 10^17 keys, and only printable ones once in 10^13.
     if len(set(secret)) < 16:  # noqa: PLR2004
         return "its bytes repeat"
     if all(32 <= byte < 127 for byte in secret):  # noqa: PLR2004

@@ -1,8 +1,8 @@
 """Finds problems that cause no error, and says how to fix them.
 
-`examine(settings)` looks at everything that is known to go wrong silently, and says of each whether it does. What SQL can see it asks
-`messages.doctor`'s parts; what only a client can see (does a notification arrive, is there a pooler, is the schema that of this version) it
-looks at itself. It changes nothing, and ends within a bounded time.
+`examine(settings)` checks for every known silent problem, and reports whether it exists. SQL, the parts of `messages.doctor`, checks what the server
+can see. This package checks what only a client can see: whether a notification arrives, whether there is a pooler, whether the schema has this
+version. It changes nothing, and ends within a bounded time.
 """
 
 from pgrouse.doctor.finding import Finding, Level

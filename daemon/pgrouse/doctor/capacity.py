@@ -1,4 +1,4 @@
-"""Whether the server has enough connections for all workers, if each opens as many as its configuration allows."""
+"""Checks whether the server has enough connections for all workers, if each opens as many as its configuration allows."""
 
 from __future__ import annotations
 

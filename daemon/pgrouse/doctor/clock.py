@@ -1,4 +1,4 @@
-"""Whether the clock here agrees with the server's. The queue uses the server's only, but people compare logs."""
+"""Checks whether the clock here agrees with the server's. The queue uses only the server's, but people compare logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SERVER_TIME = b"SELECT extract(epoch FROM clock_timestamp())::float8"
 
 
 def check(target: DoctorTarget) -> Iterator[Finding]:
-    """Report how far the clocks are apart, as exactly as the round trip allows."""
+    """Report the difference between the clocks, as exactly as the round trip allows."""
     before = time.time()
     with target.reading() as conn:
         asked = time.time()

@@ -1,4 +1,4 @@
-"""Settings that are allowed but surprising."""
+"""Finds settings that are allowed but surprising."""
 
 from __future__ import annotations
 

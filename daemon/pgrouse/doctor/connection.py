@@ -1,4 +1,4 @@
-"""Whether the database can be reached."""
+"""Checks whether the database can be reached."""
 
 from __future__ import annotations
 

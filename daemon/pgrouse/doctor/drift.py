@@ -1,6 +1,6 @@
-"""Whether the schema is that of this version, and still as it was installed: parts of it may have been changed or dropped by hand.
+"""Checks whether the schema is that of this version, and unchanged since the installation: someone may have changed or dropped parts of it by hand.
 
-The files of this version say how it should be. The ledger says which of them were applied, but not what was changed since.
+The files of this version define how it should be. The ledger records which of them were applied, but not what was changed since.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def check_version(target: DoctorTarget) -> Iterator[Finding]:
 
 
 def check_functions(target: DoctorTarget) -> Iterator[Finding]:
-    """Report functions that are gone, or differ from their file although it was applied."""
+    """Report functions that are missing, or differ from their file although it was applied."""
     with target.reading() as conn:
         applied = _applied(conn)
         found: dict[str, set[tuple[str, bool]]] = {}
@@ -95,7 +95,7 @@ def check_functions(target: DoctorTarget) -> Iterator[Finding]:
 
 
 def check_objects(target: DoctorTarget) -> Iterator[Finding]:
-    """Report indexes, triggers and views that are gone."""
+    """Report indexes, triggers and views that are missing."""
     with target.reading() as conn:
         there, applied = _column(conn, OBJECTS), _applied(conn)
     gone = {name: each.fix for name, each in objects().items() if each.file in applied and name not in there}
@@ -138,7 +138,7 @@ def _files() -> list[schema.Script]:
 
 
 def _applied(conn: psycopg.Connection[Any]) -> set[str]:
-    """Return the files of this version that were applied with their present text."""
+    """Return the files of this version that were applied with their current text."""
     files = list(schema.scripts())
     return _column(conn, LEDGER, [each.name for each in files], [each.digest for each in files])
 

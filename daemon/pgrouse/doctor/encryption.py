@@ -1,4 +1,4 @@
-"""Whether the keys of `[crypto]` exist and are good, and whether waiting messages can be decrypted with them."""
+"""Checks whether the keys of `[crypto]` exist and are strong, and whether waiting messages can be decrypted with them."""
 
 from __future__ import annotations
 

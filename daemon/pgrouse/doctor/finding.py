@@ -10,7 +10,7 @@ class Level(StrEnum):
     """The level of a finding."""
 
     OK = "ok"
-    """No problem, or a chosen state, like a pause."""
+    """No problem, or a state that was chosen, such as a pause."""
     WARN = "warn"
     """It is costly, or will fail later; or it could not be checked."""
     FAIL = "fail"

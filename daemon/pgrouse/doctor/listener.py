@@ -1,7 +1,7 @@
-"""Whether a notification arrives where daemons listen.
+"""Checks whether a notification arrives where daemons listen.
 
 Through a pooler in transaction mode LISTEN succeeds, but no notification arrives. A session that notifies itself through the same pooled
-connection gets it all the same, so another connection sends it.
+connection gets its notification even then, so another connection sends it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _notification_arrives(target: DoctorTarget) -> bool:
     ):
         listener.execute(f'LISTEN "{channel}"'.encode())
         arrived = any(_send_and_wait(target, listener, channel, within_s) for within_s in WAITS_S)
-        # Behind a pooler the session lives on, and goes on listening.
+        # Behind a pooler the session would live on and continue to listen.
         with suppress(psycopg.Error):
             listener.execute(f'UNLISTEN "{channel}"'.encode())
     return arrived

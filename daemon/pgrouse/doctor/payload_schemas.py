@@ -1,4 +1,4 @@
-"""Whether the payload schemas of topics can be checked here."""
+"""Checks whether the payload schemas of topics can be used here."""
 
 from __future__ import annotations
 

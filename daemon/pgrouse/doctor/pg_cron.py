@@ -1,4 +1,4 @@
-"""Whether pg_cron does the maintenance while no daemon is alive: the result of `pgrouse cron check`."""
+"""Checks whether pg_cron does the maintenance while no daemon is alive: the result of `pgrouse cron check`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pgrouse.doctor.target import DoctorTarget
 from pgrouse.install import pg_cron as cron
 from pgrouse.install.pg_cron import CronFindingKind
 
-# Optional and not installed, or not visible from here. All other findings are failures.
+# pg_cron is optional; here it is not installed, or not visible. All other findings are failures.
 NOT_TAKEN = {CronFindingKind.ABSENT, CronFindingKind.NOT_VISIBLE, CronFindingKind.MISSING}
 
 

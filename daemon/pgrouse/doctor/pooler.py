@@ -1,4 +1,4 @@
-"""Whether there is a pooler between, and whether the configuration fits it."""
+"""Checks whether there is a pooler, and whether the configuration fits it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the roles have the rights that the schema grants, and whether the configured user has the rights of its tasks."""
+"""Checks whether the roles have the rights that the schema grants, and whether the configured user has the rights for its tasks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check_user(target: DoctorTarget) -> Iterator[Finding]:
 
 
 def _few(names: list[str]) -> str:
-    """Write the first names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"  # noqa: PLR2004
 

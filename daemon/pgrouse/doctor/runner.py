@@ -74,7 +74,7 @@ CODES = (*(code for check in CHECKS for code in check.codes), UNEXAMINED)
 
 @dataclass(frozen=True)
 class SkipReason:
-    """Why a check could not run, and how to fix that."""
+    """The reason why a check could not run, and the fix."""
 
     text: str
     fix: str
@@ -83,7 +83,7 @@ class SkipReason:
 
 OTHER_SCHEMA = SkipReason("the schema does not match this version", "run `pgrouse migrate`")
 NO_TIME = SkipReason("no time was left", "check them alone: `pgrouse doctor --only CODE`")
-# What database errors mean here; all others are reported with the server's message.
+# The meaning of database errors here; all others are reported with the server's message.
 MEANINGS: tuple[tuple[tuple[type[psycopg.Error], ...], SkipReason], ...] = (
     (
         (errors.InsufficientPrivilege,),
@@ -107,7 +107,7 @@ def examine(
         settings: the configuration: names the database, and the user with whose rights it is checked.
         only: codes to check; none means all.
         within_s: the time limit of each check, in seconds.
-        all_within_s: the time limit of all checks together; the rest is not run.
+        all_within_s: the time limit of all checks together; checks that remain then are not run.
 
     Returns:
         At least one finding for each code that could be checked; findings with the code `unexamined` name the others.
@@ -145,7 +145,7 @@ def _unexamined(codes: list[str], reason: SkipReason) -> Finding:
 
 
 def _run_check(target: DoctorTarget, check: DoctorCheck, until: float) -> list[Finding] | SkipReason:
-    """Return the findings of a check, or why it could not run."""
+    """Return the findings of a check, or the reason why it could not run."""
     if time.monotonic() > until:
         return NO_TIME
     try:

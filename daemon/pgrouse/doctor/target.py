@@ -19,12 +19,12 @@ LONGEST_CONNECT = timedelta(seconds=5)
 LIMITS = (
     "SELECT pg_catalog.set_config('statement_timeout', %s, true), pg_catalog.set_config('lock_timeout', '1s', true)"
 )
-# How much longer a server that ignores its time-out gets before the connection is closed.
+# How much longer a server that ignores its timeout has before the connection is closed.
 GRACE_S = 2.0
 
 
 class DoctorTarget:
-    """The target of the checks. It changes nothing, and sets nothing that outlives a transaction: there may be a pooler.
+    """The target of the checks. It changes nothing, and makes no setting that outlives a transaction, because there may be a pooler.
 
     Args:
         settings: the configuration.
@@ -42,10 +42,10 @@ class DoctorTarget:
         """Open an autocommit connection that the caller closes.
 
         Raises:
-            DatabaseUnreachable: with the reason that libpq gave.
+            DatabaseUnreachable: with libpq's reason.
         """
         conn = self.database.connect_blocking("doctor")
-        # Through a pooler a prepared statement would stay in the session and disturb other clients.
+        # Through a pooler a prepared statement would remain in the session and disturb other clients.
         conn.prepare_threshold = None
         return conn
 
@@ -59,14 +59,14 @@ class DoctorTarget:
         """The connection of the checks; a new one if the last one broke.
 
         Raises:
-            DatabaseUnreachable: with the reason that libpq gave.
+            DatabaseUnreachable: with libpq's reason.
         """
         if self._conn is None or self._conn.closed:
             self._conn = self.connect()
         return self._conn
 
     def bounded(self, conn: psycopg.Connection[Any]) -> AbstractContextManager[None]:
-        """Close a connection if it does not answer in time: on LISTEN no time limit can be set."""
+        """Close a connection if it does not answer in time: LISTEN accepts no time limit."""
         return closed_after(self.within_s + GRACE_S, conn)
 
     @contextmanager

@@ -1,1 +1,1 @@
-"""Install the schema and the jobs of pg_cron, and bring them up to date."""
+"""Installs the schema and the jobs of pg_cron, and updates them."""

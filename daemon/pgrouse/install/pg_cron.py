@@ -1,7 +1,7 @@
-"""The jobs of pg_cron that maintain a queue while no daemon is alive: install, check and remove them.
+"""The jobs of pg_cron that maintain a queue while no daemon is alive: installs, checks and removes them.
 
-An optional step: every daemon does the same work. pg_cron keeps the jobs of a whole server in one database (`cron.database_name`). Where that
-is not the database of the queue, a superuser has to install them, and `conn` must be allowed to connect there, too.
+This step is optional: every daemon does the same work. pg_cron keeps the jobs of a whole server in one database (`cron.database_name`). If that is
+not the database of the queue, a superuser must install them, and `conn` must be allowed to connect to that database, too.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from pgrouse.install.schema import script
 Connection = psycopg.Connection[Any]
 
 PRUNE = "messages.prune_cron_history"
-MARK = "/* pgrouse */"  # the begin of the command of each job of ours
-# Not through a pooler, where the session has the setting of the database, and belongs to others too.
+MARK = "/* pgrouse */"  # the command of each pgrouse job begins with this
+# Change the setting only on a direct connection: behind a pooler, the session has the setting of the database and also serves other clients.
 SHOW_OWN_JOBS = """
     SELECT set_config('row_security', 'on', false)
     FROM (SELECT pg_backend_pid() AS pid) AS me
     WHERE me.pid = %s AND current_setting('row_security') = 'off'
 """
-# Jobs run each minute; two may be skipped because a daemon was ticking at that moment.
+# Jobs run each minute; two may be skipped because a daemon was doing the same work at that moment.
 SILENT_AFTER_S = 180
-OLDEST = (1, 4)  # what the jobs were tried with
+OLDEST = (1, 4)  # the oldest version that the jobs were tested with
 LONGEST_NAME = 63  # bytes; pg_cron 1.4 cuts longer names off
 INSTALL = "run `pgrouse cron install`"
 
 
 class CronFindingKind(StrEnum):
-    """What can be wrong with the jobs."""
+    """The possible problems of the jobs."""
 
     ABSENT = "absent"
     NOT_VISIBLE = "not_visible"
@@ -62,13 +62,13 @@ class CronFindingKind(StrEnum):
 
 @dataclass(frozen=True)
 class CronFinding:
-    """Something that keeps pg_cron from maintaining the queue.
+    """A problem that keeps pg_cron from maintaining the queue.
 
     Attributes:
-        kind: what it is, for programs.
-        job: the name of the job, None if it is not about one.
-        text: what it is, for people.
-        fix: what to do about it.
+        kind: the kind of problem, for programs.
+        job: the name of the job; None if the problem is not about a single job.
+        text: the problem, for people.
+        fix: the fix.
     """
 
     kind: CronFindingKind
@@ -81,7 +81,7 @@ class CronFinding:
 
 
 class CronUnavailable(PgrouseError):
-    """The jobs of pg_cron cannot be reached from here; `finding` says why."""
+    """The jobs of pg_cron cannot be reached from here; `finding` has the reason."""
 
     def __init__(self, finding: CronFinding) -> None:
         super().__init__(str(finding))
@@ -90,7 +90,7 @@ class CronUnavailable(PgrouseError):
 
 @dataclass(frozen=True)
 class CronJob:
-    """A job as pg_cron is to have it."""
+    """A job as pg_cron should have it."""
 
     name: str
     schedule: str
@@ -109,14 +109,14 @@ class ScheduledJob(CronJob):
 
 @dataclass(frozen=True)
 class CronPlacement:
-    """Where things are.
+    """The databases and roles involved.
 
     Attributes:
         queue: the database of the queue.
         cron: the database in which pg_cron keeps its jobs; None without pg_cron.
-        job_user: whom the jobs run as: the owner of the schema if that role can log in, else `messages_cron`. None without a schema.
-        user: whom `conn` acts as.
-        superuser: whether that is a superuser.
+        job_user: the role of the jobs: the owner of the schema if that role can log in, else `messages_cron`. None without a schema.
+        user: the role of `conn`.
+        superuser: whether that role is a superuser.
     """
 
     queue: str
@@ -132,11 +132,11 @@ class CronPlacement:
 
 
 def install(conn: Connection) -> list[str]:
-    """Make the jobs of pg_cron as they are to be: schedule what is missing, fix what differs, switch on what is off.
+    """Bring the jobs of pg_cron into their intended state: schedule missing ones, fix those that differ, switch on those that are off.
 
-    A superuser makes pg_cron's extension and the role `messages_cron`, too, where they are needed. What is right already is left alone.
-    A job that is fixed gets a new number. Where pg_cron keeps its jobs in another database, what `conn` has begun is committed: the role must
-    be seen from there.
+    A superuser also creates pg_cron's extension and the role `messages_cron`, if they are needed. Correct jobs are not changed. A job that is fixed
+    gets a new number. If pg_cron keeps its jobs in another database, the open transaction of `conn` is committed: the role must be visible from
+    that database.
 
     Returns:
         The names of the jobs that were scheduled or fixed.
@@ -163,9 +163,9 @@ def _install(conn: Connection) -> list[str]:
 
 
 def remove_left_behind(conn: Connection) -> list[str]:
-    """Unschedule the jobs of databases that do not exist any more, since they were renamed or dropped: each run of one fails.
+    """Unschedule the jobs of databases that were renamed or dropped: each of their runs fails.
 
-    A superuser removes all of them, any other role those of its own.
+    A superuser removes all of them, any other role its own.
 
     Returns:
         The names of the jobs.
@@ -192,7 +192,7 @@ def check(conn: Connection, *, silent_after_s: float = SILENT_AFTER_S) -> list[C
         silent_after_s: how long ago the last run of `messages.tick` by pg_cron may be, in seconds.
 
     Returns:
-        What is wrong, as far as `conn` has the right to see it; nothing if all is well.
+        The problems that `conn` has the right to see; empty if there are none.
 
     Raises:
         SchemaMismatch: the database has no schema `messages`.
@@ -217,7 +217,7 @@ def _check(conn: Connection, silent_after_s: float) -> list[CronFinding]:
 
 
 def remove(conn: Connection) -> list[str]:
-    """Unschedule the jobs; the role `messages_cron` stays, other databases may use it.
+    """Unschedule the jobs. The role `messages_cron` stays, because other databases may use it.
 
     Returns:
         The names of the jobs that were there.
@@ -235,12 +235,12 @@ def _remove(conn: Connection) -> list[str]:
     _refuse_without_right(place)
     with _cron(conn, place) as cron, conn.transaction(), cron.transaction():
         _refuse_if_hidden(cron, place)
-        # A tick writes its marks one by one, in another order than they are deleted below: that would be a deadlock.
+        # A tick writes its marks one by one, in another order than they are deleted below: that could deadlock.
         conn.execute("SELECT messages.wait_mutex('tick')")
         removed = [each for job in _wanted(conn, place) for each in _scheduled(cron, job.name)]
         for each in removed:
             _unschedule(cron, each)
-        # Else a later installation would look like one that has been silent since now.
+        # Otherwise a later installation would look silent since the last tick.
         conn.execute("DELETE FROM messages.tick_mark WHERE caller = 'cron'")
     return sorted({each.name for each in removed})
 
@@ -266,7 +266,7 @@ def _place(conn: Connection) -> CronPlacement:
 
 
 def _refuse_without_right(place: CronPlacement) -> None:
-    """Raise unless jobs may be scheduled; only superusers may for another role or another database."""
+    """Raise an error unless this role may schedule the jobs; only superusers may do so for another role or another database."""
     if place.superuser or place.cron is None:
         return
     if not place.is_same_database:
@@ -281,7 +281,7 @@ def _refuse_without_right(place: CronPlacement) -> None:
 
 @contextmanager
 def _cron(conn: Connection, place: CronPlacement) -> Iterator[Connection]:
-    """Give a connection to the database in which pg_cron keeps its jobs."""
+    """Yield a connection to the database in which pg_cron keeps its jobs."""
     if place.cron is None:
         text = f"pg_cron is not loaded, or not in the database {place.queue}; the daemons do its work as long as one is alive"
         fix = "set shared_preload_libraries = 'pg_cron' and cron.database_name, restart PostgreSQL, " + INSTALL
@@ -302,7 +302,7 @@ def _cron(conn: Connection, place: CronPlacement) -> Iterator[Connection]:
 
 @contextmanager
 def _own_jobs_visible(cron: Connection) -> Iterator[None]:
-    """Let the policy of pg_cron show each role its own jobs. In a session of ours it would be an error that it hides those of others."""
+    """Let pg_cron's policy show each role its own jobs. With row_security off, which pgrouse's sessions set, hiding the jobs of others would be an error."""
     changed = cron.execute(SHOW_OWN_JOBS, [cron.info.backend_pid], prepare=False).rowcount
     try:
         yield
@@ -312,7 +312,7 @@ def _own_jobs_visible(cron: Connection) -> Iterator[None]:
 
 
 def _refuse_if_hidden(cron: Connection, place: CronPlacement) -> None:
-    """Raise unless pg_cron's tables exist and may be read."""
+    """Raise an error unless pg_cron's tables exist and can be read."""
     if not _scalar(cron, "SELECT count(*) FROM pg_extension AS e WHERE e.extname = 'pg_cron'"):
         text = f"pg_cron is loaded, but the database {place.cron} does not have its extension"
         raise CronUnavailable(CronFinding(CronFindingKind.ABSENT, None, text, INSTALL + " as a superuser"))
@@ -323,7 +323,7 @@ def _refuse_if_hidden(cron: Connection, place: CronPlacement) -> None:
 
 
 def _prepare(conn: Connection, cron: Connection, place: CronPlacement) -> None:
-    """Make what only a superuser can: the extension, the role, its rights."""
+    """Create what only a superuser can: the extension, the role, its rights."""
     cron.execute("CREATE EXTENSION IF NOT EXISTS pg_cron")
     if place.job_user == "messages_cron":
         with conn.transaction():
@@ -336,7 +336,7 @@ def _prepare(conn: Connection, cron: Connection, place: CronPlacement) -> None:
 
 
 def _wanted(conn: Connection, place: CronPlacement) -> list[CronJob]:
-    """Return the jobs as they are to be."""
+    """Return the jobs as they should be."""
     rows = conn.cursor(row_factory=tuple_row).execute(script("cron/jobs.sql")).fetchall()
     user = place.job_user or ""
     jobs = [CronJob(name, schedule, command, place.queue, user) for name, schedule, command in rows]
@@ -344,7 +344,7 @@ def _wanted(conn: Connection, place: CronPlacement) -> list[CronJob]:
 
 
 def _in_shared_database(job: CronJob, place: CronPlacement) -> CronJob:
-    """Return a job as it is in a database that keeps the jobs of several queues: by another name, and pruning right there."""
+    """Return a job for a database that keeps the jobs of several queues: it has another name, and prunes in that database."""
     name = _name_in_shared_database(job.name, place.queue)
     if job.name == PRUNE:
         job = replace(job, command=script("cron/prune_elsewhere.sql").decode(), database=place.cron or "")
@@ -357,7 +357,7 @@ def _name_in_shared_database(name: str, queue: str) -> str:
 
 
 def _of_missing_databases(cron: Connection) -> list[ScheduledJob]:
-    """Return our jobs of databases that do not exist. Those that prune run in the database of pg_cron, and only their name tells whose they are."""
+    """Return pgrouse's jobs of databases that do not exist. Jobs that prune run in the database of pg_cron, and only their name tells their database."""
     query = """
         SELECT j.jobid, coalesce(j.jobname::text, 'number ' || j.jobid) AS name,
                j.schedule, j.command, j.database, j.username, j.active
@@ -383,7 +383,7 @@ def _left_behind(job: ScheduledJob) -> CronFinding:
 
 
 def _scheduled(cron: Connection, name: str) -> list[ScheduledJob]:
-    """Return the jobs of this name: at most one for each role."""
+    """Return the jobs with this name: at most one for each role."""
     query = """
         SELECT j.jobid, j.jobname::text AS name, j.schedule, j.command, j.database, j.username, j.active
         FROM cron.job AS j WHERE j.jobname = %s ORDER BY j.jobid
@@ -392,7 +392,7 @@ def _scheduled(cron: Connection, name: str) -> list[ScheduledJob]:
 
 
 def _duplicates(cron: Connection, place: CronPlacement, wanted: list[CronJob]) -> list[ScheduledJob]:
-    """Return the jobs that do the same for this queue by another name: they were renamed, or scheduled by hand."""
+    """Return the jobs that do the same for this queue under another name: they were renamed, or scheduled by hand."""
     query = """
         SELECT j.jobid, coalesce(j.jobname::text, 'number ' || j.jobid) AS name,
                j.schedule, j.command, j.database, j.username, j.active
@@ -411,9 +411,9 @@ def _duplicate(job: ScheduledJob) -> CronFinding:
 
 
 def _schedule_as_wanted(cron: Connection, place: CronPlacement, wanted: CronJob) -> bool:
-    """Schedule the job if need be, without any that differ; return whether there was anything to do.
+    """Schedule the job if needed, and remove jobs that differ; return whether anything was changed.
 
-    Not by scheduling over it: that leaves a job off that is off, and pg_cron 1.4 leaves it in its database.
+    It does not schedule over an existing job: pg_cron would leave an inactive job inactive, and pg_cron 1.4 would leave it in its database.
     """
     found = _scheduled(cron, wanted.name)
     wrong = [each for each in found if any(_differences(wanted, each))]
@@ -432,7 +432,7 @@ def _unschedule(cron: Connection, job: ScheduledJob) -> None:
 
 
 def _about(cron: Connection, wanted: CronJob) -> Iterator[CronFinding]:
-    """Say what is wrong with one job."""
+    """Yield the problems of one job."""
     found = _scheduled(cron, wanted.name)
     if not found:
         yield CronFinding(CronFindingKind.MISSING, wanted.name, f"pg_cron has no job {wanted.name}", INSTALL)
@@ -442,7 +442,7 @@ def _about(cron: Connection, wanted: CronJob) -> Iterator[CronFinding]:
 
 
 def _differences(wanted: CronJob, found: ScheduledJob) -> Iterator[CronFinding]:
-    """Yield how a job differs from what it is to be."""
+    """Yield how a job differs from its intended state."""
     name = wanted.name
     if found.database != wanted.database:
         text = f"the job {name} runs in the database {found.database}, not in {wanted.database}"
@@ -462,7 +462,7 @@ def _differences(wanted: CronJob, found: ScheduledJob) -> Iterator[CronFinding]:
 
 
 def _failure(cron: Connection, job: ScheduledJob) -> Iterator[CronFinding]:
-    """Say whether the last run of the job failed."""
+    """Yield a finding if the last run of the job failed."""
     query = """
         SELECT CASE WHEN d.status = 'failed' THEN coalesce(d.return_message, 'no reason given') END
         FROM cron.job_run_details AS d
@@ -479,7 +479,7 @@ def _failure(cron: Connection, job: ScheduledJob) -> Iterator[CronFinding]:
 
 
 def _about_server(cron: Connection) -> Iterator[CronFinding]:
-    """Say what keeps pg_cron from running any job."""
+    """Yield the reasons why pg_cron runs no job at all."""
     if _scalar(cron, "SELECT s.setting = 'off' FROM pg_settings AS s WHERE s.name = 'cron.launch_active_jobs'"):
         text = "pg_cron runs no job at all: cron.launch_active_jobs is off"
         yield CronFinding(CronFindingKind.SWITCHED_OFF, None, text, "switch it on and reload the configuration")
@@ -502,13 +502,13 @@ def _about_server(cron: Connection) -> Iterator[CronFinding]:
 
 
 def _silence(conn: Connection, found: list[CronFinding], silent_after_s: float) -> list[CronFinding]:
-    """Say whether pg_cron has been silent for too long, unless that is explained by what was found about its jobs."""
+    """Return a finding if pg_cron has been silent for too long, unless the findings about its jobs explain that."""
     if any(each.kind is not CronFindingKind.LAST_RUN_FAILED for each in found):
         return []
     silence = conn.cursor(row_factory=class_row(_Silence)).execute(_Silence.QUERY).fetchone()
     assert silence is not None  # noqa: S101 - an aggregate has one row
     if not silence.launcher:
-        # Before 1.6.1 nothing brings it back, however it ended.
+        # Before 1.6.1 nothing restarts it, however it ended.
         fix = "if it does not come back within a minute, restart PostgreSQL"
         return [CronFinding(CronFindingKind.LAUNCHER_NOT_SEEN, None, "the launcher of pg_cron does not run", fix)]
     if silence.ticked and silence.seconds > silent_after_s:
@@ -520,7 +520,7 @@ def _silence(conn: Connection, found: list[CronFinding], silent_after_s: float) 
 
 @dataclass(frozen=True)
 class _Silence:
-    """For how long pg_cron has been silent while the server ran, and whether it ever ticked and its launcher is there."""
+    """How long pg_cron has been silent while the server ran, whether it ever ticked, and whether its launcher runs."""
 
     seconds: float
     ticked: bool
@@ -537,7 +537,7 @@ class _Silence:
 
 
 def _scalar(conn: Connection, query: str, *parameters: object) -> Any:
-    """Return the value that a query of one row and column gives; None without a row."""
+    """Return the value of a query with one row and column; None without a row."""
     return conn.cursor(row_factory=scalar_row).execute(query.encode(), parameters or None).fetchone()
 
 

@@ -1,8 +1,8 @@
-"""Install the schema `messages`, bring it up to date, and check that it is the one this version works with.
+"""Installs the schema `messages`, updates it, and checks that it is the one that this version works with.
 
-Migrations are numbered, applied once and never edited; their digest in the ledger makes an edit an error. Every other object (function,
-trigger, view) is a file of its own, replaced whenever its text changed; it may lie in any folder directly below `sql/`. The settings of
-functions and the grants are applied last. All of it happens in one transaction.
+Migrations are numbered, applied once and never edited; because of their digest in the ledger an edit is an error. Every other object (function,
+trigger, view) has its own file, which is applied again whenever its text changed; it may be in any folder directly below `sql/`. The settings
+of functions and the grants are applied last. All of it happens in one transaction.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from psycopg import errors, sql
 from pgrouse import search_path, session_settings
 from pgrouse.errors import MigrationEdited, SchemaMismatch
 
-# One lock for all who install the schema in one database. It is taken before anything else: `CREATE SCHEMA IF NOT EXISTS` itself races.
-# Any role that may connect can hold it. Once the schema is there migrators lock the ledger instead, which only its owner can.
+# One lock for all sessions that install the schema in one database. It is taken before anything else: `CREATE SCHEMA IF NOT EXISTS` has a race.
+# Any role that may connect can hold it. Once the schema exists, migrating sessions lock the ledger instead, which only its owner can.
 ADVISORY_LOCK = 0x7067726F757365  # "pgrouse"
 MIGRATIONS = "migrations"
-# The functions that constraints of tables call. They need no table, and come before all of them.
+# The functions that constraints of tables call. They need no table, and are applied before all tables.
 CONSTRAINTS = "constraints"
-# No part of the schema: `pgrouse cron` applies these.
+# Not a part of the schema: `pgrouse cron` applies these.
 OPTIONAL = "cron"
 APPLIED = b"SELECT m.name FROM messages.migration AS m WHERE m.kind = 'migration'"
 
@@ -37,12 +37,12 @@ Kind = Literal["migration", "object"]
 
 @dataclass(frozen=True)
 class Script:
-    """One file of SQL and what the ledger knows it by: the name of the file without its folder, so that a file may be moved.
+    """One SQL file and its name in the ledger: the name of the file without its folder, so that a file may be moved.
 
     Attributes:
         kind: a migration is applied once, an object whenever its text changed.
-        name: of the file, without `.sql`; no two files have the same.
-        text: what the file holds.
+        name: the name of the file, without `.sql`; no two files have the same name.
+        text: the content of the file.
     """
 
     kind: Kind
@@ -67,7 +67,7 @@ def script(path: str) -> bytes:
 
 
 def scripts() -> Iterator[Script]:
-    """Yield what the constraints of tables call, all migrations in their order, then functions and then views, by name."""
+    """Yield the functions that table constraints call, all migrations in their order, then all other objects by name, from any folder."""
     folders = {folder.name: folder for folder in sql_root().iterdir() if folder.is_dir() and folder.name != OPTIONAL}
     yield from _scripts("object", folders.pop(CONSTRAINTS))
     yield from _scripts("migration", folders.pop(MIGRATIONS))
@@ -84,10 +84,10 @@ def _scripts(kind: Kind, *folders: Traversable) -> list[Script]:
 
 
 def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
-    """Bring the schema up to date in one transaction; return the names of what was (or with `dry_run` would be) applied.
+    """Bring the schema up to date in one transaction; return the names of the files that were (or with `dry_run` would be) applied.
 
-    Any number may call this at once on one database: the first does the work. A superuser hands the schema to `messages_owner`;
-    anyone else owns it himself and needs CREATE on the database.
+    Any number of sessions may call this at once on one database: the first does the work. A superuser hands the schema to `messages_owner`; any
+    other role owns it and needs CREATE on the database.
 
     Raises:
         SchemaMismatch: an event trigger hides rows as often as they are shown. Or a superuser calls this, and a role that is none can act as the owner of the schema. Or a migration drops a function
@@ -101,12 +101,12 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
         session_settings.check(conn, session_settings.WRITING)
         conn.execute("SET LOCAL lock_timeout = '60s'")
         _lock(conn)
-        # Publishers and workers queue up behind a lock that is waited for: rather give up, and try again when the long reader is gone.
+        # Publishers and workers queue up behind a waiting lock: it is better to stop, and to try again when the long reader is gone.
         conn.execute("SET LOCAL lock_timeout = '5s'")
         conn.execute(script("roles.sql"))
         _act_as_owner(conn)
         conn.execute(script("ledger.sql"))
-        # Somebody may have made the schema since it was looked for. Nothing of his has run yet.
+        # Another session may have created the schema since this one looked for it. Nothing of that role has run yet.
         conn.execute("RESET ROLE")
         _act_as_owner(conn)
         pending = list(_pending(conn))
@@ -119,13 +119,13 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
         conn.execute(script("grants.sql"))
         _grant_again(conn, granted)
         _show_all_rows(conn)
-        # Within a longer transaction of the caller's the owner's rights must not linger.
+        # In a longer transaction of the caller, the owner's rights must not remain.
         conn.execute("RESET ROLE")
     return [each.name for each in pending]
 
 
 def is_up_to_date(conn: psycopg.Connection[Any]) -> bool:
-    """Say whether `migrate` would apply nothing. It needs the right to read the ledger, and none to change anything.
+    """Return whether `migrate` would apply nothing. It needs only the right to read the ledger.
 
     Raises:
         SchemaMismatch, MigrationEdited: as `migrate`.
@@ -134,15 +134,15 @@ def is_up_to_date(conn: psycopg.Connection[Any]) -> bool:
 
 
 def is_installed(conn: psycopg.Connection[Any]) -> bool:
-    """Say whether the database has the schema, of any version."""
+    """Return whether the database has the schema, of any version."""
     return conn.execute("SELECT pg_catalog.to_regclass('messages.migration')").fetchone() != (None,)
 
 
 def check(conn: psycopg.Connection) -> None:
-    """Make sure that the installed schema is the one of this version.
+    """Check that the installed schema is that of this version.
 
     Raises:
-        SchemaMismatch: it is missing, older or newer; says which, and what to run.
+        SchemaMismatch: it is missing, older or newer; the text says which, and what to run.
     """
     if not is_installed(conn):
         raise SchemaMismatch("the database has no schema `messages`: run `pgrouse migrate`")
@@ -160,7 +160,7 @@ def check(conn: psycopg.Connection) -> None:
     _refuse_newer(found, wanted)
 
 
-# By the row, rights are no concern of the queue: a row that is hidden is one that was lost.
+# The queue does not use rights on rows: a hidden row is a lost row.
 HIDDEN = """
     SELECT c.oid::pg_catalog.regclass::pg_catalog.text FROM pg_catalog.pg_class AS c
     WHERE c.relnamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace('messages')::pg_catalog.oid AND c.relrowsecurity
@@ -169,7 +169,7 @@ HIDDEN = """
 
 
 def _hidden(conn: psycopg.Connection[Any]) -> list[str]:
-    """Return the tables of which policies hide rows: an event trigger may say so of each new table."""
+    """Return the tables whose policies hide rows: an event trigger may switch this on for each new table."""
     return [name for (name,) in conn.execute(HIDDEN)]
 
 
@@ -183,7 +183,7 @@ def _show_all_rows(conn: psycopg.Connection[Any]) -> None:
 
 
 def _migrations(names: Iterable[tuple[Any, ...]]) -> set[str]:
-    """Return the names of the migrations among what has a kind and a name."""
+    """Return the names of the migrations in a list of kinds and names."""
     return {name for kind, name in names if kind == "migration"}
 
 
@@ -195,18 +195,18 @@ def _refuse_newer(found: set[str], wanted: set[str]) -> None:
 
 
 def _lock(conn: psycopg.Connection) -> None:
-    """Be the only one that migrates this database, until the transaction ends."""
+    """Ensure that only this session migrates this database, until the transaction ends."""
     there = "SELECT to_regclass('messages.migration') IS NOT NULL"
     if conn.execute(there).fetchone() == (False,):
         conn.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
-    # Somebody may have installed it meanwhile.
+    # Another session may have installed it in the meantime.
     if conn.execute(there).fetchone() == (True,):
         _act_as_owner(conn)
         conn.execute("LOCK TABLE messages.migration IN SHARE ROW EXCLUSIVE MODE")
         conn.execute("RESET ROLE")
 
 
-# Of a superuser only: who else can act as the role.
+# For a superuser only: another role that can act as the owner.
 OTHERS = """
     SELECT r.rolname FROM pg_roles AS r
     WHERE NOT r.rolsuper AND pg_has_role(r.oid, %(owner)s::regrole::oid, 'MEMBER') AND (r.rolcanlogin OR r.rolname <> 'messages_owner')
@@ -218,8 +218,8 @@ OTHERS = """
 def _act_as_owner(conn: psycopg.Connection) -> None:
     """Become the role that owns the schema, or should own it.
 
-    What the owner has put there (a trigger of the ledger, a view in its place) runs in this session, and can undo `SET ROLE`: so a superuser
-    becomes no role that others than superusers can act as.
+    Objects of the owner (a trigger on the ledger, a view in its place) run in this session and can undo `SET ROLE`. So a superuser does not become a
+    role that a role without superuser rights can act as.
     """
     row = conn.execute(
         """
@@ -240,7 +240,7 @@ def _act_as_owner(conn: psycopg.Connection) -> None:
 
 
 def _pending(conn: psycopg.Connection[Any]) -> Iterator[Script]:
-    """Yield what the ledger does not have, or has with another text."""
+    """Yield the files that the ledger does not have, or has with another text."""
     ledger = {
         (kind, name): digest for kind, name, digest in conn.execute("SELECT kind, name, digest FROM messages.migration")
     }
@@ -270,7 +270,7 @@ def _apply(conn: psycopg.Connection, each: Script) -> None:
 
 @dataclass(frozen=True)
 class _Grant:
-    """That a role may call a function; the names are quoted where they must be."""
+    """The right of a role to call a function; the names are quoted where needed."""
 
     oid: int
     name: str
@@ -279,7 +279,7 @@ class _Grant:
 
 
 def _granted(conn: psycopg.Connection[Any]) -> list[_Grant]:
-    """Return which roles other than the owner may call which function of the schema. Rights of PUBLIC are never granted again."""
+    """Return which roles other than the owner may call which function of the schema. Rights of PUBLIC are not granted again."""
     rows = conn.execute(
         """
         SELECT p.oid, p.proname::text, a.grantee::regrole::text, bool_or(a.is_grantable)
@@ -292,9 +292,9 @@ def _granted(conn: psycopg.Connection[Any]) -> list[_Grant]:
 
 
 def _grant_again(conn: psycopg.Connection[Any], granted: list[_Grant]) -> None:
-    """Let the roles that might call a function call the one of this name that took its place.
+    """Allow roles that could call a function to call the function with this name that replaced it.
 
-    A function whose arguments changed is dropped and made again, which takes its grants away; one that is replaced keeps them.
+    A function whose arguments changed is dropped and created again, which removes its grants; a replaced function keeps them.
     """
     found = conn.execute(
         "SELECT p.oid, p.proname::text, p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"
