@@ -1,4 +1,4 @@
-"""A listener outside of the daemons, like an operator's: it listens to the NOTIFY channel `dead_message` and reads the outbox `messages.alert`."""
+"""A listener outside the daemons, like an operator's: it listens to the NOTIFY channel `dead_message` and reads the outbox `messages.alert`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import psycopg
 
-# Rows get their numbers before they are committed: a lower one may be seen later.
+# Rows get their numbers before they are committed: a lower number may become visible later.
 LATE = 1000
 
 
 @dataclass(frozen=True)
 class Alert:
-    """One row of the outbox: messages of a topic that died of the same, in one statement."""
+    """One row of the outbox: messages of one topic that died for the same reason, in one statement."""
 
     id: int
     topic: str
@@ -24,13 +24,13 @@ class Alert:
 
     def __str__(self) -> str:
         more = "" if self.count == 1 else f" and {self.count - 1:,} more"
-        # The last line of an error is its sentence. That of an expired lock only says so.
+        # The last line of an error is its message. For an expired lock it adds nothing.
         why = "" if self.result == "lock_expired" else f" ({self.error.strip().rpartition(chr(10))[2]:.60})"
         return f"{self.message_id}{more}, {self.topic}, {self.result}{why}"
 
 
 class AlertFeed:
-    """What was received so far.
+    """The alerts that were received so far.
 
     Args:
         conn: an autocommit connection for this purpose only.
@@ -47,7 +47,7 @@ class AlertFeed:
         conn.execute("LISTEN dead_message")
 
     def read_new(self) -> list[Alert]:
-        """Take in what has come, without waiting; return the alerts that are new."""
+        """Read the notifications that have arrived, without waiting; return the new alerts."""
         came = list(self._conn.notifies(timeout=0))
         self.notifications += len(came)
         return self._read() if came else []

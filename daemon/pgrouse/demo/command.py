@@ -39,7 +39,7 @@ from pgrouse.errors import ExitCode
 def demo(
     directory: Path | None, limit: int | None, dsn: str | None, spark: bool, keep: bool, stop: bool, as_json: bool
 ) -> int:
-    """See pgrouse work on real files, with a database of its own.
+    """See pgrouse work on real files, with its own database.
 
     It starts a private PostgreSQL and two daemons, publishes a message for each file in one transaction with its row in a table, and shows how
     the files are read, how failed messages are tried again, what happens to the messages of a killed worker, how messages without a
@@ -57,11 +57,11 @@ def demo(
 
 
 class _Signalled(SystemExit):
-    """A signal asked the demo to end. The exit code is 128 and its number."""
+    """A signal asked the demo to end. The exit code is 128 plus its number."""
 
 
 def _end_in_order_when_told_to() -> None:
-    """Turn SIGTERM and SIGHUP (the terminal was closed) into an exception, as Ctrl-C is one, so that all is cleaned up."""
+    """Turn SIGTERM and SIGHUP (the terminal was closed) into an exception, like that of Ctrl-C, so that everything is cleaned up."""
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, _leave)
     sys.unraisablehook = _leave_again
@@ -72,7 +72,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _leave_again(ignored: sys.UnraisableHookArgs) -> None:
-    """Send a signal again if Python ignored its exception: it does where no code could catch it, as in the hooks of a fork."""
+    """Send a signal again if Python ignored its exception. Python does so where no code could catch it, for example in the hooks of a fork."""
     if isinstance(ignored.exc_value, _Signalled | KeyboardInterrupt):
         number = getattr(ignored.exc_value, "code", 128 + signal.SIGINT) - 128
         Timer(0.05, os.kill, [os.getpid(), number]).start()

@@ -11,19 +11,19 @@ from pathlib import Path
 
 from pgrouse.demo.worker import DemoWorkers
 
-# Where `pgrouse web` listens by default; any other port if that one is in use.
+# The port where `pgrouse web` listens by default; the demo uses any other port if this one is in use.
 PORT = 8420
 ANSWERS_WITHIN_S = 60.0
 NEEDS = ("fastapi", "uvicorn", "jinja2", "python_multipart")
 
 
 def is_installed() -> bool:
-    """Say whether there is what a web server needs: the extra `web`."""
+    """Return whether the packages of a web server are installed: the extra `web`."""
     return all(find_spec(each) for each in NEEDS)
 
 
 def start(workers: DemoWorkers, config: Path) -> str | None:
-    """Start the web server beside the daemons, and return its address, as soon as it answers; None: it is not installed.
+    """Start the web server, and return its address as soon as it answers; None: it is not installed.
 
     Raises:
         WorkerDied: it ended at once.

@@ -22,13 +22,13 @@ SCHEMAS = "SELECT n.nspname FROM pg_namespace AS n WHERE n.nspname IN ('demo', '
 
 
 class DatabaseInUse(PgrouseError):
-    """The database has a queue that the demo did not make."""
+    """The database has a queue that the demo did not create."""
 
     exit_code = ExitCode.USAGE
 
 
 def examples() -> Path:
-    """Return the folder with the handlers, `pgrouse.toml` and `schema.sql`: of an installed wheel, else of the checkout."""
+    """Return the folder with the handlers, `pgrouse.toml` and `schema.sql`: of an installed wheel, or of the checkout."""
     packaged = Path(str(files("pgrouse"))) / "examples"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "examples"
 
@@ -37,7 +37,7 @@ class DemoEnvironment:
     """A server, private unless the user named one.
 
     Args:
-        dsn: a database of the user's; what the demo puts into it is taken out again at the end.
+        dsn: a database that the user named; at the end the demo removes everything that it put there.
     """
 
     def __init__(self, dsn: str | None, screen: Screen) -> None:
@@ -50,14 +50,14 @@ class DemoEnvironment:
 
     @property
     def dsn(self) -> str:
-        """Where the database is."""
+        """The connection string of the database."""
         return self.server.dsn()
 
     def __enter__(self) -> Self:
         """Start the server and say which one it is.
 
         Raises:
-            DatabaseUnreachable: it cannot be had.
+            DatabaseUnreachable: no server is available.
         """
         self.server.start()
         self.screen.tell("database", str(self.server))
@@ -68,11 +68,11 @@ class DemoEnvironment:
             self.clear_away()
 
     def keep(self) -> None:
-        """Leave everything as it is at the end."""
+        """Keep everything at the end."""
         self._keep = True
 
     def clear_away(self) -> None:
-        """Stop the private server; take what the demo has put there out of a database of the user's."""
+        """Stop the private server; remove the demo's objects from a database that the user named."""
         if not self.is_private:
             self._uninstall()
         self.server.stop()
@@ -85,7 +85,7 @@ class DemoEnvironment:
         """Install the schema and the tables of the examples, new and empty.
 
         Raises:
-            DatabaseInUse: there is a queue that is not of an earlier demo.
+            DatabaseInUse: there is a queue that an earlier demo did not create.
         """
         began = time.monotonic()
         with self.connect() as conn, conn.transaction():
@@ -104,7 +104,7 @@ class DemoEnvironment:
 
 
 def _remove_old_schemas(conn: psycopg.Connection[Any]) -> None:
-    """Remove what an earlier demo has left."""
+    """Remove the schemas of an earlier demo."""
     if _is_ours(conn):
         conn.execute(REMOVE)
     taken = [name for (name,) in conn.execute(SCHEMAS)]
@@ -120,6 +120,6 @@ def _is_ours(conn: psycopg.Connection[Any]) -> bool:
 
 
 def _forget_libpq() -> None:
-    """Forget PGHOST, PGSERVICE, PGOPTIONS and the like: they speak of another server, and the daemons inherit them."""
+    """Unset PGHOST, PGSERVICE, PGOPTIONS and the like: they are about another server, and the daemons would inherit them."""
     for name in [name for name in os.environ if name.startswith("PG")]:
         del os.environ[name]

@@ -33,7 +33,7 @@ def _batches(files: list[File]) -> Iterator[list[File]]:
 
 
 def tell(watch: ProgressWatch, worker_kill: WorkerKill) -> float:
-    """Say how fast the files were read; return how many a second. Those that waited for the dead worker's locks to expire would only blur it."""
+    """Print how fast the files were read; return the files per second. Files that waited for the dead worker's locks are left out."""
     row = watch.conn.execute(
         """
         SELECT count(*), extract(epoch FROM max(a.archived_at) - min(a.locked_at))::float8

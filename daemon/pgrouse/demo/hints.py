@@ -1,4 +1,4 @@
-"""What to do with a demo that was left running."""
+"""Tells the user how to use a demo that was left running."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTRODUCED = {
 
 
 def tell(dsn: str, given: str | None, logs: Path, dashboard: str | None, screen: Screen) -> None:
-    """Say how to see it, to connect, to publish and to stop. A password of the user's is not shown; the private server's is of no use to anyone else."""
+    """Print how to see it, to connect, to publish and to stop. A user's password is not shown; the private server's is useless to anyone else."""
     shown = shlex.quote(redact(given) if given else dsn)
     pgrouse = _command()
     screen.tell("kept", f"the database and two daemons go on running; the daemons' logs are in {logs}")
@@ -41,7 +41,7 @@ def tell(dsn: str, given: str | None, logs: Path, dashboard: str | None, screen:
 
 
 def _command() -> str:
-    """Return what the user has to type for this very pgrouse."""
+    """Return the command with which the user runs this pgrouse."""
     if shutil.which("pgrouse"):
         return "pgrouse"
     return os.path.relpath(Path(sys.executable).with_name("pgrouse"))

@@ -1,4 +1,4 @@
-"""The files that the demo works through."""
+"""The files that the demo processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-# In the folder of the standard library, but not of it: installed packages, and what the interpreter itself writes while the demo runs.
+# These are in the folder of the standard library, but do not belong to it: installed packages, and files that the interpreter writes during the demo.
 NOT_THE_LIBRARY = frozenset({"site-packages", "dist-packages", "__pycache__"})
 
 
@@ -20,7 +20,7 @@ class File:
 
     Attributes:
         path: absolute.
-        state: size and time of change, to see later whether it is still the same.
+        state: size and time of change, to check later whether it is still the same.
     """
 
     path: str
@@ -40,8 +40,8 @@ class InputFiles:
 
     Attributes:
         root: the directory.
-        files: every regular file below it, and the interpreter, which is a binary file and makes sure that there is one.
-        unnamed: how many files were left out because their names are no UTF-8, so that JSON cannot hold them.
+        files: every regular file below it, and the interpreter, which is a binary file and ensures that there is one.
+        unnamed: how many files were left out because their names are not UTF-8, so that JSON cannot hold them.
     """
 
     root: Path
@@ -77,7 +77,7 @@ def _walk(folder: str, leave_out: frozenset[str]) -> Iterator[File]:
 def _file(entry: os.DirEntry[str]) -> File | None:
     try:
         return File(entry.path, _state(entry.stat(follow_symlinks=False)))
-    except FileNotFoundError:  # gone since the folder was read
+    except FileNotFoundError:  # deleted after the folder was read
         return None
 
 

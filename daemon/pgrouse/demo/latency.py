@@ -1,4 +1,4 @@
-"""How soon a message is worked when all workers sleep: the wake latency, and what a lost notification costs."""
+"""Measures how soon a message is processed when all workers sleep, and how long a message waits whose notification is lost."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pgrouse.demo.progress_watch import ProgressWatch
 
 TOPIC = "orders.created"
-SILENT = "orders.overnight"  # notify = 'off': as if every notification got lost
+SILENT = "orders.overnight"  # notify = 'off': as if every notification were lost
 PUBLISHES = 100
 APART_S = 0.03
 LOST = 3
-QUIET_S = 0.2  # a worker that has just worked looks for more; so does one that is just falling asleep
+QUIET_S = 0.2  # a worker looks for more messages after its last one, and again while it falls asleep
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class LostNotifications:
     """Messages for which no notification was sent.
 
     Attributes:
-        after_s: how long after each one's commit its handler started.
-        poll: how often, at least, a worker looks by itself.
+        after_s: how long after the commit of each message its handler started.
+        poll: how often, at least, a worker looks without a notification.
     """
 
     after_s: list[float]
@@ -39,7 +39,7 @@ class LostNotifications:
 
 
 def measure(watch: ProgressWatch) -> WakeLatency:
-    """Publish one message after the other for workers that sleep."""
+    """Publish messages one after the other for workers that sleep."""
     watch.until(lambda: _all_sleep(watch), "waiting until all workers sleep")
     watch.doing = "waking sleeping workers"
     committed = {}
@@ -80,9 +80,9 @@ def lose_notifications(watch: ProgressWatch, poll: str) -> LostNotifications:
 
 
 def _all_sleep(watch: ProgressWatch) -> bool:
-    """Whether every worker has been asleep for a while, and will not look by itself at this very moment.
+    """Whether every worker has been asleep for a while, and is not about to look without a notification.
 
-    A worker notes when it will look by itself, and that the note counts twice as long: from both follows when it fell asleep.
+    A worker records when it will look next, and the record is valid for twice that time: both together tell when it fell asleep.
     """
     if watch.waiting or watch.quiet_s < QUIET_S:
         return False
@@ -99,7 +99,7 @@ def _all_sleep(watch: ProgressWatch) -> bool:
 
 
 def _started(watch: ProgressWatch, topic: str) -> dict[int, float]:
-    """Return when the handler of each message started: it says so in its output."""
+    """Return when the handler of each message started, from the message's output."""
     rows = watch.conn.execute(
         "SELECT a.id, (a.output ->> 'started_at')::float8 FROM messages.message_archive AS a WHERE a.topic = %s",
         [topic],

@@ -1,4 +1,4 @@
-"""The screen on a terminal, by rich: the story scrolls, with a bar below it."""
+"""The screen on a terminal, drawn with rich: the lines scroll, with a progress bar below them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STYLES = {"SUCCESS": "green", "REJECTED": "red", "FAILED": "red", "LOCK_EXPIRED"
 
 
 class LiveScreen:
-    """A terminal. It is drawn by the caller, not by its own thread: a measurement must not wait for a drawing."""
+    """A terminal. The caller draws it, not a separate thread: a measurement must not wait for a drawing."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)
@@ -38,11 +38,11 @@ class LiveScreen:
         self._live.stop()
 
     def tell(self, label: str, text: str, style: str = "") -> None:
-        """Print a line above the bar; what does not fit goes on below its own beginning."""
+        """Print a line above the bar; a long text continues below its own beginning."""
         self._print(Text(label, style="bold cyan"), Text(harmless(text), style=style))
 
     def quote(self, text: str) -> None:
-        """Print a line as it is; where it is too long the terminal goes on by itself, without a line break that would be copied."""
+        """Print a line unchanged. The terminal wraps a long line, without a line break that would be copied."""
         self._console.print(" " * LABEL_WIDTH + harmless(text), soft_wrap=True, markup=False)
 
     def show(self, gauge: Gauge) -> None:
@@ -52,7 +52,7 @@ class LiveScreen:
             self._live.update(_bar(gauge), refresh=True)
 
     def table(self, rows: list[list[str]]) -> None:
-        """Print the results; the bar is not needed any more."""
+        """Print the results; the bar is no longer needed."""
         self._live.stop()
         table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
         for title in rows[0]:
@@ -62,7 +62,7 @@ class LiveScreen:
         self._console.print(Padding(table, (1, 0)))
 
     def check(self, ok: bool, text: str) -> None:
-        """Print a mark and what was checked."""
+        """Print a mark and the text of the check."""
         mark = Text("✓", style="bold green") if ok else Text("✗", style="bold red")
         self._print(mark, Text(harmless(text), style="" if ok else "bold red"))
 

@@ -24,14 +24,14 @@ PUT_BACK = "SELECT count(*) FROM messages.redrive_log"
 
 
 class JobFailed(PgrouseError):
-    """A job of the pipeline did not end well."""
+    """A job of the pipeline failed."""
 
 
 def play(conn: psycopg.Connection[Any], dsn: str, screen: Screen) -> Iterator[Verification]:
-    """Run the three jobs, tell what each did, and check it by SQL.
+    """Run the three jobs, print what each did, and check it by SQL.
 
     Raises:
-        JobFailed: with what the job said.
+        JobFailed: with the job's error.
     """
     place = Path(tempfile.mkdtemp(prefix="pgrouse-demo-"))
     screen.tell("spark", "the archive goes to a lake, becomes a report, and its dead messages are put back")
@@ -57,7 +57,7 @@ def play(conn: psycopg.Connection[Any], dsn: str, screen: Screen) -> Iterator[Ve
 
 
 def _run(dsn: str, job: str, *arguments: str) -> dict[str, Any]:
-    """Run a job in a process of its own and return the last thing it printed. Its standard error is shown only if it fails."""
+    """Run a job in a separate process and return the last thing it printed. Its standard error is shown only if it fails."""
     done = subprocess.run(  # noqa: S603 - a program of this package
         [sys.executable, "-m", "pgrouse", "pipeline", job, *arguments, "--json"],
         env={**os.environ, "PGROUSE_DSN": dsn},

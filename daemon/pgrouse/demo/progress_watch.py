@@ -21,7 +21,7 @@ Counts = dict[tuple[str, str | None], int]
 
 STEP_S = 0.02
 COUNT_EVERY_S = 0.05
-# Counting must not cost what is to be shown: at most a tenth of the time.
+# Counting must not slow down what the demo shows: it uses at most a tenth of the time.
 COUNT_SHARE = 10
 PATIENCE_S = 60.0
 COUNT = """
@@ -42,9 +42,9 @@ class ProgressWatch:
         conn: an autocommit connection.
 
     Attributes:
-        counts: messages by topic and result; the result None stands for those that have not ended.
-        doing: what is being waited for, for the screen.
-        first_seen_at: when the first message was seen done, by the monotonic clock.
+        counts: messages by topic and result; the result None stands for messages that have not ended.
+        doing: what the demo waits for, for the screen.
+        first_seen_at: when the first message was seen to be done, by the monotonic clock.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class ProgressWatch:
 
     @property
     def quiet_s(self) -> float:
-        """For how long nothing has moved, and been waited for."""
+        """How long nothing has changed while the demo waited for it."""
         return time.monotonic() - self._moved_at
 
     def step(self) -> None:
-        """Look once; called too soon, only at the daemons.
+        """Look once at everything; if called too soon, only at the daemons.
 
         Raises:
-            WorkerDied: a daemon ended that should not have.
+            WorkerDied: a daemon ended that should have continued.
         """
         self.workers.check()
         if time.monotonic() >= self._count_at:
@@ -96,10 +96,10 @@ class ProgressWatch:
             self.screen.show(self._gauge())
 
     def until(self, condition: Callable[[], T], doing: str) -> T:
-        """Look again and again until the condition returns something true, and return that.
+        """Repeat `step` until the condition returns something true, and return that.
 
         Raises:
-            Stuck: for a minute nothing has moved.
+            Stuck: nothing has changed for a minute.
         """
         self.doing = doing
         self._moved_at = time.monotonic()
@@ -122,7 +122,7 @@ class ProgressWatch:
             self.first_seen_at = now
 
     def _read_alerts(self) -> None:
-        """Show the first alert of each topic and result; more would only scroll by."""
+        """Show the first alert of each topic and result; more would only fill the screen."""
         known = {(each.topic, each.result) for each in self.alerts.received.values()}
         for alert in self.alerts.read_new():
             if (alert.topic, alert.result) not in known:

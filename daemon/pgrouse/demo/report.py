@@ -1,4 +1,4 @@
-"""What came out: for people a table, for programs JSON."""
+"""The results: a table for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ RESULTS = ("success", "rejected", "failed", "lock_expired")
 
 @dataclass(frozen=True)
 class DemoReport:
-    """The end of a demo.
+    """The results of a demo.
 
     Attributes:
-        database: which one it was.
+        database: the database of the demo.
         directory: the folder of the files.
         topics: how the messages of each topic ended.
-        files_per_s: files read a second, those of the killed worker not counted.
+        files_per_s: files read per second, without those of the killed worker.
         retry_pauses_s: how long a failing message waited between its attempts.
         alerts_heard: notifications on dead_message.
-        work_began_after_s: from the start of the command to the first message that had ended.
-        took_s: the whole demo.
+        work_began_after_s: from the start of the command until the first message had ended.
+        took_s: the time of the whole demo.
         checks: the results of the verification.
     """
 
@@ -49,7 +49,7 @@ class DemoReport:
         return all(each.ok for each in self.checks)
 
     def as_json(self) -> str:
-        """Return all of it as JSON; times in the unit that their names say."""
+        """Return all of it as JSON; the names of times contain their unit."""
         return json.dumps({"balanced": self.balanced, **_rounded(asdict(self))}, indent=2)
 
 

@@ -10,7 +10,7 @@ from pgrouse.demo.progress_watch import ProgressWatch
 
 TOPIC = "mail.send"
 MAILS = 3
-# When each attempt began, counted from the end of the first: those before the last are in the history.
+# When each attempt began, counted from the end of the first attempt: those before the last are in the history.
 PAUSES = """
 SELECT extract(epoch FROM next.started - ended.at)::float8
 FROM messages.message_archive AS a
@@ -36,7 +36,7 @@ def pauses_s(conn: psycopg.Connection[Any]) -> list[float]:
 
 
 def tell(watch: ProgressWatch) -> list[float]:
-    """Say how often and how far apart they were tried; return the pauses, in seconds."""
+    """Print how often and how far apart they were tried; return the pauses, in seconds."""
     pauses = pauses_s(watch.conn)
     again = " and ".join(f"{pause:.1f} s" for pause in pauses)
     watch.screen.tell(

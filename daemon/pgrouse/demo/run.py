@@ -1,4 +1,4 @@
-"""Runs the demo, from the first line to the verdict."""
+"""Runs the demo, from its first line to its verdict."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class DemoOptions:
 
     Attributes:
         directory: the folder of the files; None = the standard library.
-        limit: at most so many files.
-        dsn: a database of the user's; None = a private server.
+        limit: the maximum number of files.
+        dsn: a database that the user named; None = a private server.
         keep: leave everything running.
-        spark: go on with the archive, on Spark.
+        spark: continue with the archive, on Spark.
     """
 
     directory: Path | None
@@ -69,7 +69,7 @@ class DemoEvents:
 
 
 def run(options: DemoOptions, screen: Screen) -> DemoReport:
-    """Run the demo; everything that it started has ended when it returns, unless it is to be kept."""
+    """Run the demo. When it returns, everything that it started has ended, unless it is to be kept."""
     began = time.monotonic()
     screen.tell("demo", "two daemons work through real files, and a few things are broken on purpose")
     with ExitStack() as ends:
@@ -99,7 +99,7 @@ def run(options: DemoOptions, screen: Screen) -> DemoReport:
 
 
 def stop(dsn: str | None, screen: Screen) -> None:
-    """Stop what a demo with --keep, or one that was killed, has left running."""
+    """Stop everything that a demo with --keep, or a killed demo, left running."""
     with RunFolder(dsn) as folder:
         if not folder.was_left:
             screen.tell("stop", "no demo was left running")
@@ -115,7 +115,7 @@ def stop(dsn: str | None, screen: Screen) -> None:
 
 
 def _set_up(folder: RunFolder, environment: DemoEnvironment) -> DemoEnvironment:
-    """Make everything new and empty, whatever an earlier demo has left."""
+    """Create everything new and empty, whatever an earlier demo has left."""
     if folder.stop_daemons():
         environment.screen.tell("kept", "the daemons that an earlier demo had left running are stopped")
     folder.note([])
@@ -124,7 +124,7 @@ def _set_up(folder: RunFolder, environment: DemoEnvironment) -> DemoEnvironment:
 
 
 def _play(watch: ProgressWatch, options: DemoOptions) -> DemoEvents:
-    """Run the acts of the demo; each prints what happened."""
+    """Run the parts of the demo; each prints what happened."""
     survivor, victim = watch.workers.start(), watch.workers.start()
     watch.screen.tell("workers", f"{survivor} and {victim} run {_short(CONFIG)}")
     files = input_files.find(options.directory, options.limit)
@@ -189,7 +189,7 @@ def _stop_workers(watch: ProgressWatch) -> None:
 
 
 def _poll() -> str:
-    """Return how often the daemons look by themselves, as their configuration says it."""
+    """Return how often the daemons look without a notification, as their configuration writes it."""
     return str(tomllib.loads(CONFIG.read_text())["worker"]["poll_interval"])
 
 

@@ -1,4 +1,4 @@
-"""The folder of one run: the logs of its daemons, and what to stop if it was left running."""
+"""The folder of one run: the logs of its daemons, and a record of what to stop if it was left running."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class DemoRuns(PgrouseError):
 
 
 class RunFolder:
-    """Held by one demo at a time; each database that is named by a DSN has its own.
+    """A folder that one demo at a time holds; each database that is named by a DSN has its own folder.
 
     Attributes:
-        path: where the logs lie. With a database of the user's they are removed at the end, unless there is something to see in them.
-        keep_logs: leave the logs.
+        path: the folder of the logs. With a database that the user named they are deleted at the end, unless they contain a problem.
+        keep_logs: keep the logs.
     """
 
     def __init__(self, dsn: str | None) -> None:
@@ -60,7 +60,7 @@ class RunFolder:
         self._lock.close()
 
     def keep(self) -> None:
-        """Leave the logs, and the note of what runs."""
+        """Keep the logs, and the record of what runs."""
         self._kept = True
 
     @property
@@ -69,13 +69,13 @@ class RunFolder:
         return self._state.exists()
 
     def note(self, record: list[WorkerRecord]) -> None:
-        """Write down that the demo runs and with which daemons, for a later process that stops them."""
+        """Record that the demo runs and with which daemons, for a later process that stops them."""
         half = self._state.with_suffix(".new")
         half.write_text(json.dumps([each.as_dict() for each in record]))
         half.replace(self._state)
 
     def stop_daemons(self) -> int:
-        """Stop the daemons that an earlier demo has left; return how many."""
+        """Stop the daemons that an earlier demo has left; return their number."""
         noted = json.loads(self._state.read_text()) if self.was_left else []
         stopped = sum(WorkerRecord.from_dict(each).stop() for each in noted)
         for log in self.path.glob("*.log"):
@@ -84,5 +84,5 @@ class RunFolder:
 
 
 def _cache_folder() -> Path:
-    """Return the user's own: what lies here is for him, not for the user that the server runs as."""
+    """Return the user's cache folder: these files are for the user, not for the user that the server runs as."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pgrouse"

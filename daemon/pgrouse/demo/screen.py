@@ -1,4 +1,4 @@
-"""The output of the demo: the story line by line, and on a terminal the progress below it."""
+"""The output of the demo: line by line, and on a terminal the progress below the lines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ GAUGE_EVERY_S = 2.0
 
 @dataclass(frozen=True)
 class Gauge:
-    """How far the work is.
+    """The progress of the demo.
 
     Attributes:
         done: messages that have ended.
         total: messages published.
         per_s: messages that ended in the last second.
         dead: of those done, the dead ones.
-        doing: what is being waited for.
+        doing: what the demo waits for.
     """
 
     done: int
@@ -34,22 +34,22 @@ class Gauge:
 
 
 class Screen(Protocol):
-    """Where the demo shows what it does."""
+    """The place where the demo shows what it does."""
 
     def __enter__(self) -> Self:
         """Begin."""
 
     def __exit__(self, *_: object) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
 
     def tell(self, label: str, text: str, style: str = "") -> None:
-        """Add a line to the story. style: of rich, where there are colours."""
+        """Print a line. style: a style of rich, where there are colours."""
 
     def quote(self, text: str) -> None:
-        """Add a line that users may want to copy: it is never broken."""
+        """Print a line that users may want to copy: it is never broken."""
 
     def show(self, gauge: Gauge) -> None:
-        """Say how far the work is; called many times a second."""
+        """Show the progress; called many times per second."""
 
     def table(self, rows: list[list[str]]) -> None:
         """Show the results: a row of titles, then the rows. The first value of a row is aligned left, numbers right."""
@@ -80,7 +80,7 @@ class PlainScreen:
         self.tell("", text)
 
     def show(self, gauge: Gauge) -> None:
-        """Write how far it is, now and then."""
+        """Print the progress from time to time."""
         now = time.monotonic()
         if now - self._gauge_at >= GAUGE_EVERY_S and gauge.total:
             self._gauge_at = now
@@ -105,7 +105,7 @@ class PlainScreen:
 
 
 def choose(stream: TextIO) -> Screen:
-    """Return a live screen for a terminal that can have one, else plain lines: also where CI or NO_COLOR is set."""
+    """Return a live screen for a terminal that can have one, otherwise plain lines; also plain lines if CI or NO_COLOR is set."""
     plain = not stream.isatty() or any(os.environ.get(name) for name in ("CI", "NO_COLOR")) or not has_rich()
     if plain or os.environ.get("TERM", "dumb") == "dumb" or "utf" not in (stream.encoding or "").lower():
         return PlainScreen(stream)

@@ -17,13 +17,13 @@ from pgrouse.demo.worker_kill import WorkerKill
 
 BLOCK_BYTES = 1024 * 1024
 MOST_BYTES = 16 * 1024 * 1024  # what examples/files.py reads
-EXAMPLES = 3  # of what is wrong, in the line that says so
+EXAMPLES = 3  # how many examples of a problem its line names
 
 Connection = psycopg.Connection[Any]
 
 
 class FileFacts(NamedTuple):
-    """What is known of a text file."""
+    """The facts about a text file."""
 
     sha256: bytes
     size: int
@@ -37,7 +37,7 @@ class Verification:
     Attributes:
         name: a word for programs.
         ok: whether it is.
-        text: what was counted; if it is wrong, what is.
+        text: what was counted, or what is wrong.
     """
 
     name: str
@@ -53,7 +53,7 @@ def check(
     alerts: AlertFeed,
     look: Callable[[], object],
 ) -> Iterator[Verification]:
-    """Verification everything; `look` is called now and then while the files are read once more."""
+    """Verify everything. `look` is called from time to time while the files are read once more."""
     yield _one_place(conn, published)
     yield _once(conn, directory)
     yield _files(conn, directory, look)
@@ -113,7 +113,7 @@ def _files(conn: Connection, directory: InputFiles, look: Callable[[], object]) 
 
 
 def _stored(conn: Connection) -> dict[str, tuple[str | None, FileFacts | None]]:
-    """Return the result of each file's message, and what is stored of the file."""
+    """Return the result of each file's message, and what is stored about the file."""
     rows = conn.execute(
         """
         SELECT f.path, a.result, f.sha256, f.bytes, f.lines
@@ -124,7 +124,7 @@ def _stored(conn: Connection) -> dict[str, tuple[str | None, FileFacts | None]]:
 
 
 def _verdict(file: File, result: str | None, facts: FileFacts | None) -> str:
-    """Read the file once more and compare. One that does not fit, and was written to since it was found, proves nothing."""
+    """Read the file once more and compare. A file that does not match, and was written to since it was found, proves nothing."""
     verdict = _compare(file, result, facts)
     return "changed" if verdict == "wrong" and not file.is_unchanged() else verdict
 
@@ -153,7 +153,7 @@ def _read(path: str) -> tuple[FileFacts, bool]:
 
 
 def _outcomes(conn: Connection, worker_kill: WorkerKill) -> Verification:
-    """Orders and invoices succeed, mails fail at their third attempt, unless the killed worker held one of them then."""
+    """Check that orders and invoices succeed, and that mails fail at their third attempt unless the killed worker held them then."""
     rows = conn.execute(
         """
         SELECT a.topic, a.result, a.attempts FROM messages.message_archive AS a
@@ -171,7 +171,7 @@ def _outcomes(conn: Connection, worker_kill: WorkerKill) -> Verification:
 
 
 def _killed(conn: Connection, worker_kill: WorkerKill) -> Verification:
-    """At its last attempt a message of the killed worker is dead, before that it came back and ended otherwise."""
+    """Check the killed worker's messages: those at their last attempt are dead, the others came back and ended otherwise."""
     expired, back = conn.execute(
         """
         SELECT count(*) FILTER (WHERE a.result = 'lock_expired' AND a.attempts = t.max_attempts),

@@ -1,4 +1,4 @@
-"""The daemons of the demo: child processes that run `pgrouse run`, each with a log file of its own."""
+"""The daemons of the demo: child processes that run `pgrouse run`, each with its own log file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PGROUSE = (sys.executable, "-P", "-m", "pgrouse")
 
 
 class WorkerDied(PgrouseError):
-    """A daemon ended that should not have."""
+    """A daemon ended that should have continued."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class WorkerRecord:
     """A running daemon, as recorded for a later process.
 
     Attributes:
-        pid: its process id; process ids are used again, so that alone it proves nothing.
-        log: its log file, which is locked as long as it lives: the kernel gives the lock back however it ends.
+        pid: its process id; process ids are reused, so that alone it proves nothing.
+        log: its log file, which is locked as long as it lives: the kernel releases the lock however it ends.
     """
 
     pid: int
@@ -40,15 +40,15 @@ class WorkerRecord:
 
     @classmethod
     def from_dict(cls, noted: dict[str, Any]) -> WorkerRecord:
-        """Read what `as_dict` wrote."""
+        """Return the record that `as_dict` wrote."""
         return cls(**noted)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the record as plain values."""
         return asdict(self)
 
     def stop(self) -> bool:
-        """Stop the daemon, in order if it obeys; return False if it was gone already."""
+        """Stop the daemon, in order if it reacts; return False if it was gone already."""
         if not self._lives():
             return False
         os.kill(self.pid, signal.SIGTERM)
@@ -89,11 +89,11 @@ class DemoWorker:
 
     @property
     def record(self) -> WorkerRecord:
-        """What a later process has to know of it."""
+        """The record of this daemon for a later process."""
         return WorkerRecord(self.pid, str(self.log))
 
     def check(self) -> None:
-        """Make sure that it runs.
+        """Check that it runs.
 
         Raises:
             WorkerDied: with the end of its log.
@@ -112,7 +112,7 @@ class DemoWorker:
         self._process.terminate()
 
     def has_ended_within(self, seconds: float) -> bool:
-        """Wait at most so long for its end; return whether it came, in order."""
+        """Wait at most this long for its end; return whether it ended, and in order."""
         try:
             return self._process.wait(max(seconds, 0)) == 0
         except subprocess.TimeoutExpired:
@@ -120,14 +120,14 @@ class DemoWorker:
 
 
 class DemoWorkers:
-    """The daemons of one run. Those that run when the block ends are killed, unless they are to be kept.
+    """The daemons of one run. When the block ends, those that still run are killed, unless they are to be kept.
 
     Args:
         dsn: the database.
-        config: their `pgrouse.toml`.
-        folder: where their logs go.
+        config: the `pgrouse.toml` of the daemons.
+        folder: the folder of their logs.
         keep: leave them running.
-        note: called with the daemons that run, whenever they change.
+        note: called with the running daemons whenever they change.
     """
 
     def __init__(
@@ -148,20 +148,20 @@ class DemoWorkers:
                 each.kill()
 
     def start(self) -> DemoWorker:
-        """Start one more; returns before it works."""
+        """Start one more daemon; this returns before the daemon is ready."""
         self._started += 1
         name = f"worker-{self._started}"
         return self.start_other(name, ["run", "--config", str(self._config), "--name", name])
 
     def start_other(self, name: str, command: list[str]) -> DemoWorker:
-        """Start another command of pgrouse beside the daemons, on the same terms."""
+        """Start another command of pgrouse in the same way as the daemons."""
         worker = DemoWorker(name, self._folder / f"{name}.log", [*PGROUSE, *command], _environ(self._dsn), self._keep)
         self.running.append(worker)
         self._note([each.record for each in self.running])
         return worker
 
     def check(self) -> None:
-        """Make sure that all run.
+        """Check that all run.
 
         Raises:
             WorkerDied: one does not.
@@ -176,7 +176,7 @@ class DemoWorkers:
         self._note([each.record for each in self.running])
 
     def stop(self) -> bool:
-        """Stop all in order; return whether all obeyed in time."""
+        """Stop all in order; return whether all ended in time."""
         for each in self.running:
             each.tell_to_stop()
         deadline = time.monotonic() + END_WITHIN_S
@@ -190,7 +190,7 @@ class DemoWorkers:
 
 
 def _start(command: list[str], environ: dict[str, str], out: IO[bytes], outlives_us: bool) -> subprocess.Popen[bytes]:
-    """Start a daemon in a session of its own: Ctrl-C is ours to handle, and a daemon that is kept outlives the terminal."""
+    """Start a daemon in a new session: Ctrl-C is for the demo to handle, and a daemon that is kept survives the terminal."""
     return subprocess.Popen(  # noqa: S603 - our own program
         command,
         env=environ,
@@ -202,17 +202,17 @@ def _start(command: list[str], environ: dict[str, str], out: IO[bytes], outlives
     )
 
 
-# Loaded before any fork: in between nothing may be imported.
+# Load this before any fork: between a fork and an exec nothing may be imported.
 _libc = ctypes.CDLL(None)
 
 
 def _die_with_parent() -> None:
-    """Have the kernel kill this process when the demo is gone, even by -9."""
+    """Make the kernel kill this process when the demo is gone, even after -9."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _environ(dsn: str) -> dict[str, str]:
-    """Return a daemon's environment: nothing of ours but the DSN, which has no place in a command line."""
+    """Return a daemon's environment: of the demo's values only the DSN, which must not be on a command line."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PGROUSE_")}
     ours.pop("NOTIFY_SOCKET", None)
     return ours | {"PGROUSE_DSN": dsn, "PGROUSE_LOG__FORMAT": "json"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pgrouse.demo.progress_watch import ProgressWatch
 from pgrouse.demo.worker import DemoWorker
 
-# Handlers of these take a second, and each daemon takes four at once: with eight of each, both daemons have some in flight.
+# Handlers of these topics take a second, and each daemon runs four at once: with eight messages of each, both daemons have some in flight.
 SLOW = ("invoice.render", "label.print")
 OF_EACH = 8
 
@@ -19,10 +19,10 @@ class WorkerKill:
     """One killed worker.
 
     Attributes:
-        name: the worker's.
-        held: the messages that were locked by it when it was gone, by topic.
+        name: the name of the worker.
+        held: the messages that it had locked when it was gone, by topic.
         ids: their ids.
-        freed_after_s: how long after its worker_kill the last of them was free again, or archived.
+        freed_after_s: how long after the kill the last of them was free again, or archived.
     """
 
     name: str
@@ -32,12 +32,12 @@ class WorkerKill:
 
 
 def kill(watch: ProgressWatch, victim: DemoWorker) -> WorkerKill:
-    """Give the workers something slow, kill one that has it in flight, start another in its place, and wait for the locks to expire."""
+    """Give the workers slow messages, kill a worker that has some in flight, start a successor, and wait for the locks to expire."""
     _publish(watch)
     watch.until(lambda: _is_working(watch, victim), f"waiting until {victim.name} is in the middle of something")
     watch.workers.kill(victim)
     died_at = time.monotonic()
-    # Statements that it had already sent may still commit; no worker will settle the messages that are locked after that.
+    # Statements that the worker had already sent may still commit; no worker will settle the messages that are locked after that.
     watch.until(lambda: not _backends(watch, victim), "waiting until its connections are gone")
     locked = _locked(watch, victim)
     held = Counter(locked.values())
@@ -75,7 +75,7 @@ def _publish(watch: ProgressWatch) -> None:
 def _is_working(watch: ProgressWatch, victim: DemoWorker) -> bool:
     if {*SLOW} <= {*_locked(watch, victim).values()}:
         return True
-    if not any(watch.counts.get((topic, None)) for topic in SLOW):  # the other worker was quicker, with all of them
+    if not any(watch.counts.get((topic, None)) for topic in SLOW):  # the other worker has finished all of them already
         _publish(watch)
         watch.count()
     return False

@@ -23,7 +23,7 @@ class Attempt:
             attempts are left.
         output: its stored output.
         state: the checkpoint that it stored; None if it stored none.
-        after: the requested delay; None = that of the topic's policy.
+        after: the requested delay; None = the delay of the topic's policy.
         error: the error as the archive stores it; None for a success.
     """
 
@@ -43,7 +43,7 @@ class Attempt:
 
 
 def attempt(ended: Settlement) -> Attempt:
-    """Return the Attempt of a settlement."""
+    """Return a settlement as an Attempt."""
     message = ended.message
     return Attempt(
         message.id,

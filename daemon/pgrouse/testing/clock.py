@@ -17,14 +17,14 @@ LATER = "SELECT set_config('messages.fake_now', (messages.now() + %(moment)s::te
 
 
 class at:  # noqa: N801 - it is called like a function: with at(conn, tomorrow)
-    """Let it be another time, for what is claimed, expires or fires by this connection: `with at(conn, timedelta(hours=2)):`.
+    """Set the time for everything that this connection claims, expires or fires: `with at(conn, timedelta(hours=2)):`.
 
-    `async with` on an async connection. It holds for this session only: of the superuser, or of the owner of the schema; for others it is the
-    server's time still.
+    Use `async with` on an async connection. It has an effect only in a session of the superuser or of the owner of the schema. All other sessions
+    use the server's time.
 
     Args:
-        conn: each connection that `publish` takes.
-        moment: with its time zone; or how much later: a timedelta, seconds, or "2h".
+        conn: a connection of any kind that `publish` takes.
+        moment: a time with its time zone; or how much later: a timedelta, seconds, or "2h".
     """
 
     def __init__(self, conn: Any, moment: datetime | AnyDuration) -> None:
@@ -45,7 +45,7 @@ class at:  # noqa: N801 - it is called like a function: with at(conn, tomorrow)
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A failed transaction resets the setting by itself; another statement would hide the error.
+        # A failed transaction resets the setting; another statement would hide the error.
         if kind is None:
             await self._driver.fetch_row(Statement(SET, {"moment": ""}))
 

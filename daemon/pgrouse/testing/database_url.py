@@ -6,12 +6,12 @@ from urllib.parse import quote, urlencode
 
 from psycopg.conninfo import conninfo_to_dict
 
-# What a URL has a place of its own for; the rest is its query.
+# The options that have their own place in a URL; all others go into its query.
 PLACES = ("user", "password", "host", "port", "dbname")
 
 
 class DatabaseUrl(str):
-    """A connection string `postgresql://…`, which libpq, psycopg and asyncpg read. A text in all other respects."""
+    """A connection string `postgresql://…`, which libpq, psycopg and asyncpg read. It is an ordinary str otherwise."""
 
     __slots__ = ()
 
@@ -21,7 +21,7 @@ class DatabaseUrl(str):
         parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
         options = {name: value for name, value in parts.items() if name not in PLACES}
         host, port = parts.get("host", ""), parts.get("port", "")
-        if "/" in host or "," in host:  # a socket's folder, or several: only the query holds them for every driver
+        if "/" in host or "," in host:  # a socket's folder, or several hosts: every driver reads these only from the query
             options |= {"host": host} | ({"port": port} if port else {})
             host = port = ""
         user, password = quote(parts.get("user", ""), safe=""), quote(parts.get("password", ""), safe="")
@@ -33,5 +33,5 @@ class DatabaseUrl(str):
         )
 
     def url(self, driver: str = "postgresql") -> str:
-        """Return it under another scheme: `url("postgresql+asyncpg")` for SQLAlchemy on asyncpg, `url("postgresql+psycopg")` on psycopg."""
+        """Return it with another scheme: `url("postgresql+asyncpg")` for SQLAlchemy on asyncpg, `url("postgresql+psycopg")` on psycopg."""
         return f"{driver}{self.removeprefix('postgresql')}"

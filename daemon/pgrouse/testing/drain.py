@@ -61,22 +61,22 @@ def drain(
 ) -> list[Attempt] | Coroutine[Any, Any, list[Attempt]]:
     """Process the ready messages of these topics, and those that handlers publish, until none is left; return all attempts in their order.
 
-    Each is claimed and settled as a daemon does it: policies, retries, dead letters and the archive are the real ones. Delayed messages,
-    and those that wait for their retry, are left: see `at`. Time-outs (`timeout`) are not kept, no lock is extended, and what is encrypted
-    is not decrypted.
+    Each message is claimed and settled as a daemon does it: with the real policies, retries, dead letters and archive. Delayed messages, and
+    messages that wait for a retry, are not processed: see `at`. Timeouts are ignored, no lock is extended, and encrypted messages are not
+    decrypted.
 
     Args:
-        where: a connection of psycopg: everything happens in its transaction, which may be rolled back, and is not visible to others before
-            it is committed; await the result on an AsyncConnection. Handlers of its kind get it by `ctx.transaction()`, the others cannot
-            work in the database. Or a connection string: everything is committed, and both kinds of handlers get connections; await the
-            result where an event loop runs.
-        handlers: functions by topic; or a configuration or its file, with all its settings, its lifespan too.
-        resources: what `ctx.resources` is, instead of what the lifespan yields.
-        limit: at most so many attempts.
+        where: a connection of psycopg: everything happens in its transaction, which may be rolled back, and others see nothing before its commit;
+        await the result on an AsyncConnection. Handlers of the same kind get this connection from `ctx.transaction()`; other handlers cannot use
+        the database. Or a connection string: everything is committed, and both kinds of handlers get connections; await the result where an
+        event loop runs.
+        handlers: functions by topic; or a configuration or its file, with all its settings, including its lifespan.
+        resources: the value of `ctx.resources`, instead of what the lifespan yields.
+        limit: the maximum number of attempts.
 
     Raises:
-        RuntimeError: there is more to do after `limit` attempts.
-        ConfigError: a function is no handler; says why.
+        RuntimeError: messages remain after `limit` attempts.
+        ConfigError: a function is not a handler; the text says why.
     """
     work = _Work(handlers_of(handlers), lifespan_of(handlers) if resources is None else None, resources, limit)
     match where:
@@ -97,7 +97,7 @@ async def _connected(dsn: str, work: _Work) -> list[Attempt]:
 
 @dataclass(frozen=True)
 class _Work:
-    """What one call of drain() works with."""
+    """The common data of one call of drain()."""
 
     handlers: dict[str, Handler]
     lifespan: Lifespan | None
@@ -116,7 +116,7 @@ class _Work:
     def run_blocking(self, conn: psycopg.Connection[Any], dsn: str | None = None) -> list[Attempt]:
         if self.lifespan is None:
             return run_sync(self._drain(conn, TestRuntime(conn, dsn, self.resources)).run())
-        # One loop for all: what the lifespan has opened may be bound to it.
+        # Use one loop for everything: resources of the lifespan may be bound to it.
         with asyncio.Runner() as runner:
             runtime = TestRuntime(conn, dsn, runner.run(self.lifespan.start(LIFESPAN_S)))
             try:
@@ -129,7 +129,7 @@ class _Work:
 
 
 def _run_on(runner: asyncio.Runner, coroutine: Coroutine[Any, Any, object]) -> object:
-    """Run a coroutine in a copy of the current context: that of the runner would be one for all attempts."""
+    """Run a coroutine in a copy of the current context: the runner's context would be shared by all attempts."""
     return runner.run(coroutine, context=contextvars.copy_context())
 
 
@@ -171,7 +171,7 @@ class _Drain:
         self.attempts += map(attempt, settlements)
 
     async def _confirmed(self, call: HandlerCall, settlements: list[Settlement]) -> list[Settlement]:
-        """Return how the attempts ended, also those that the handler has completed."""
+        """Return how the attempts ended, including those that the handler has completed."""
         if completing := list(self.runtime.completing.values()):
             self.runtime.completing.clear()
             states = {each.id: each.state for each in await self._run(completion_states(*claim_refs(completing)))}

@@ -16,7 +16,7 @@ from pgrouse import devdb, search_path, session_settings
 from pgrouse.install import schema
 from pgrouse.testing.database_url import DatabaseUrl
 
-# The name of a database of tests, by the habits of frameworks.
+# The name of a test database, as frameworks usually choose it.
 OF_TESTS = re.compile(r"(^|[_-])(py)?tests?([_-]|\d|$)", re.IGNORECASE)
 # Tables that migrations fill.
 KEPT_TABLES = ("migration", "topic", "low_water_mark", "alert_threshold", "mutex")
@@ -26,14 +26,14 @@ KEPT_TABLES = ("migration", "topic", "low_water_mark", "alert_threshold", "mutex
 def database(dsn: str | None = None) -> Iterator[DatabaseUrl]:
     """Create a database with the schema of pgrouse, yield its URL, and drop it at the end.
 
-    The URL is a text that psycopg and asyncpg connect with; `url.url("postgresql+asyncpg")` is what SQLAlchemy reads.
+    The URL is a str that psycopg and asyncpg connect with; SQLAlchemy reads `url.url("postgresql+asyncpg")`.
 
     Args:
-        dsn: of a server, where this role may make databases; unless given $PGROUSE_TEST_DSN, else a PostgreSQL of this machine as
-            `pgrouse demo` finds one, which is started for this and stopped again.
+        dsn: a server on which this role may create databases. Default: $PGROUSE_TEST_DSN, or a PostgreSQL of this machine that is found as
+        `pgrouse demo` finds one, started, and stopped at the end.
 
     Raises:
-        DatabaseUnreachable: there is none; says what to do.
+        DatabaseUnreachable: there is no server; the text says what to do.
     """
     server = devdb.find("testing", dsn or os.environ.get("PGROUSE_TEST_DSN"), database="postgres")
     was_started = server.start()
@@ -52,18 +52,18 @@ def database(dsn: str | None = None) -> Iterator[DatabaseUrl]:
 
 
 def clean(conn: psycopg.Connection, *, database: str | None = None) -> None:
-    """Empty the queue between tests: messages, archive, policies, schedules and all that was counted. Commits, if the connection does.
+    """Empty the queue between tests: messages, archive, policies, schedules and all counters. It is committed with the connection's transaction.
 
     Args:
-        conn: to a database of tests, in which no worker runs.
-        database: its name, if that does not say that it is one: `test` is no part of it, as in test_shop and shop_tests.
+        conn: a connection to a test database in which no worker runs.
+        database: the name of the database, needed if `test` is not a part of the name, as it is in test_shop and shop_tests.
 
     Raises:
-        RuntimeError: it is another database, or a worker runs in it, whose policies and schedules would be gone; nothing was deleted.
+        RuntimeError: it is another database, or a worker runs in it and would lose its policies and schedules; nothing was deleted.
     """
     with conn.transaction(), search_path.fixed(conn):
         _check_name(conn, database)
-        # No worker comes from here on.
+        # From here on no worker can start.
         conn.execute("LOCK TABLE messages.worker IN ACCESS EXCLUSIVE MODE")
         _check_no_worker(conn)
         names = conn.execute(
@@ -75,7 +75,7 @@ def clean(conn: psycopg.Connection, *, database: str | None = None) -> None:
             [list(KEPT_TABLES)],
         ).fetchall()
         tables = sql.SQL(", ").join(sql.Identifier("messages", name) for (name,) in names)
-        # First: that is audited.
+        # Delete this first: the deletion is audited.
         conn.execute("DELETE FROM messages.topic WHERE topic <> '*'")
         conn.execute(sql.SQL("TRUNCATE {}").format(tables))
         conn.execute("DELETE FROM messages.mutex WHERE name <> ''")
@@ -103,7 +103,7 @@ def _check_no_worker(conn: psycopg.Connection) -> None:
 
 
 def _is_dead(host: str, pid: int, kind: str) -> bool:
-    """Whether the process of a worker has surely ended, as one has that a test killed."""
+    """Whether the process of a worker has certainly ended, for example because a test killed it."""
     if kind != "daemon" or host != socket.gethostname():
         return False
     try:

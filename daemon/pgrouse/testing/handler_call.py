@@ -20,16 +20,16 @@ from pgrouse.handlers.topic import Topic
 
 AnyTopic = Topic[Any, ..., Any]
 HandlersSource = Mapping[str, Callable[..., Any] | Handler] | Iterable[AnyTopic] | config.Config | Path | str
-# How the coroutine of an async handler is run to its end.
+# Runs the coroutine of an async handler to its end.
 RunCoroutine = Callable[[Coroutine[Any, Any, object]], object]
 DEFAULT_TOPIC = config.TopicSettings(handler="a:test")
 
 
 def handlers_of(given: HandlersSource) -> dict[str, Handler]:
-    """Return handlers by topic. given: functions by topic; or topics of code; or a configuration, or its file, whose handlers are imported.
+    """Return handlers by topic. given: functions by topic; topics declared in code; or a configuration or its file, whose handlers are imported.
 
     Raises:
-        ConfigError: a function is no handler; says why.
+        ConfigError: a function is not a handler; the text says why.
     """
     match given:
         case config.Config():
@@ -51,7 +51,7 @@ def lifespan_of(given: HandlersSource) -> Lifespan | None:
 
 
 def handler_of(topic: str, function: Callable[..., Any] | Handler) -> Handler:
-    """Return a function as the handler of a topic: with the settings of its decorator, else with the usual ones."""
+    """Return a function as the handler of a topic: with the settings of its decorator, or with the defaults."""
     if isinstance(function, Handler):
         return function
     if isinstance(function, Topic):
@@ -61,7 +61,7 @@ def handler_of(topic: str, function: Callable[..., Any] | Handler) -> Handler:
 
 
 def run_handler(call: HandlerCall, run_coroutine: RunCoroutine = asyncio.run) -> object:
-    """Call the handler in a context of its own, and return what it returned or raised."""
+    """Call the handler in a new context, and return what it returned or raised."""
     return CleanContext().copy().run(_run_handler, call, run_coroutine)
 
 
@@ -76,7 +76,7 @@ def _run_handler(call: HandlerCall, run_coroutine: RunCoroutine) -> object:
 
 
 async def run_handler_async(handler: Handler, call: HandlerCall) -> object:
-    """The same on an event loop: a sync handler in a thread."""
+    """Do the same on an event loop; a sync handler runs in a thread."""
     if handler.mode is not ExecutionMode.ASYNC:
         return await asyncio.to_thread(run_handler, call)
     return await InContext(CleanContext().copy(), _run_handler_async(call))
@@ -91,12 +91,12 @@ async def _run_handler_async(call: HandlerCall) -> object:
 
 
 def completed_by(call: HandlerCall) -> list[Settlement]:
-    """Return the ends of those messages that the handler has completed."""
+    """Return the ends of the messages that the handler has completed."""
     return [outcome.to_settlement(message, result) for message, result in call.completed()]
 
 
 async def _awaited(returned: Awaitable[object]) -> object:
-    """Return what is awaited, or the exception: what a loop raises is kept alive by the loop's own frames."""
+    """Return the result, or the exception. It must not be raised here: the loop's frames would keep the exception alive."""
     try:
         return await returned
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an exception is its result

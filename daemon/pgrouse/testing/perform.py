@@ -34,28 +34,28 @@ def perform(
 ) -> Any:
     """Call a handler as a daemon does, with a context, and return the `Attempt`; await it where an event loop runs.
 
-    The payload becomes JSON and is read again, and is validated as the handler's annotation says. What the handler raises comes out of here,
-    but for outcomes as `Reject`.
+    The payload is converted to JSON and back, and validated against the handler's annotation. Exceptions of the handler are raised here, except
+    outcomes like `Reject`.
 
     Args:
         function: the handler.
-        payload: of the message.
-        topic: of the message.
+        payload: the payload of the message.
+        topic: the topic of the message.
         body: bytes instead of a payload.
-        headers: of the message.
+        headers: the headers of the message.
         state: the checkpoint that an earlier attempt left.
-        key: of the message.
-        channel: of the message.
-        number: of the attempt.
-        runs: how many times it was begun, this time included; the number of the attempt unless given.
-        max_attempts: how many there may be.
-        conn: where `ctx.publish()` publishes; psycopg's, of the handler's kind. There is no message in the queue, so that
-            `ctx.transaction()` and `ctx.step()` need `drain`.
-        resources: what `ctx.resources` is.
+        key: the key of the message.
+        channel: the channel of the message.
+        number: the number of the attempt.
+        runs: how many times a handler started on the message, this time included; by default the number of the attempt.
+        max_attempts: how many attempts are allowed.
+        conn: the connection on which `ctx.publish()` publishes; one of psycopg, of the handler's kind. The message is not in the queue, so
+        `ctx.transaction()` and `ctx.step()` need `drain`.
+        resources: the value of `ctx.resources`.
 
     Raises:
-        InvalidMessage: the payload is none that can be published.
-        Exception: what the handler raises.
+        InvalidMessage: the payload cannot be published.
+        Exception: an exception of the handler.
     """
     message = Message(
         id=0,
@@ -91,4 +91,4 @@ def _attempt(call: HandlerCall, returned: object) -> Attempt:
             raise returned
         return attempt([*call.to_settlements(returned), *completed_by(call)][0])
     finally:
-        del returned  # if it was raised, its traceback has this frame
+        del returned  # an exception in it has this frame in its traceback

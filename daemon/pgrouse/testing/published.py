@@ -33,8 +33,8 @@ ANY = Anything()
 def published(conn: Any, topic: str | None = None) -> Any:
     """Return the messages of a topic, or of all, in the order of publishing; await it on an async connection.
 
-    Each is a mapping with id, topic, payload, body, headers, key, channel, priority, max_attempts and is_delayed. Those that were worked
-    since are among them. It takes each connection that `publish` takes, and sees what is not committed there.
+    Each is a mapping with id, topic, payload, body, headers, key, channel, priority, max_attempts and is_delayed. Messages that have ended since are
+    included. It takes every kind of connection that `publish` takes, and sees uncommitted messages on it.
     """
     driver = driver_of(conn)
     return driver.run(_published(driver, topic))
@@ -44,24 +44,24 @@ def assert_published(conn: Any, topic: str, payload: Any = ANY, *, count: int | 
     """Assert that a message was published; return the matching messages. Await it on an async connection.
 
     Args:
-        conn: as of `published`.
-        topic: of which topic.
-        payload: with this payload; of mappings, those inside of lists too, only the members that are named count.
-        count: exactly so many; at least one unless given.
-        **options: with this body, key, channel, priority, max_attempts, is_delayed, or headers (as payload).
+        conn: a connection of a kind that `published` takes.
+        topic: the topic of the message.
+        payload: the payload of the message; of a mapping, also inside lists, only the given members are compared.
+        count: the exact number of messages; by default at least one.
+        **options: the body, key, channel, priority, max_attempts, is_delayed, or headers (compared like payload) of the message.
 
     Raises:
-        AssertionError: there is none, or another number; lists what there is.
+        AssertionError: there is none, or another number; the text lists the messages.
     """
     driver = driver_of(conn)
     return driver.run(_assert_published(driver, topic, payload, count, options))
 
 
 def assert_not_published(conn: Any, topic: str, payload: Any = ANY, **options: Any) -> Any:
-    """Assert that no such message was published; arguments as for `assert_published`.
+    """Assert that no such message was published; the arguments are those of `assert_published`.
 
     Raises:
-        AssertionError: something was; lists it.
+        AssertionError: a message was published; the text lists it.
     """
     return assert_published(conn, topic, payload, count=0, **options)
 

@@ -21,11 +21,11 @@ class TestRuntime:
 
     Args:
         conn: the test's connection; None = there is none, and handlers get an error that says so.
-        dsn: where handlers of the other kind connect to; None = they cannot.
-        resources: what they share, as a lifespan yields it.
+        dsn: the database that handlers of the other kind connect to; None = they cannot.
+        resources: the resources that handlers share, as a lifespan yields them.
 
     Attributes:
-        done: the ids of messages that handlers completed by `ctx.transaction()` or `ctx.complete()`.
+        done: the ids of messages that handlers completed with `ctx.transaction()` or `ctx.complete()`.
         completing: messages that handlers may have completed in a transaction whose end is not known, by id.
     """
 
@@ -62,7 +62,7 @@ class TestRuntime:
         return False
 
     def mark_completing(self, *messages: Message) -> None:
-        """Record that the handler completes these messages in a transaction of its own."""
+        """Record that the handler completes these messages in its own transaction."""
         self.completing |= {message.id: message for message in messages}
 
     def mark_not_completed(self, *messages: Message) -> None:
