@@ -10,8 +10,8 @@ from importlib import import_module
 
 
 def _read_modules() -> dict[str, str]:
-    """Return the module of each public name: the lines `from MODULE import NAME as NAME` of the stub beside this file."""
-    # Not by pathlib: it would take longer than everything else here.
+    """Return the module of each public name: the lines `from MODULE import NAME as NAME` of the stub next to this file."""
+    # Do not use pathlib: it would take longer than everything else here.
     lines = map(str.split, __loader__.get_data(f"{__file__}i").decode().splitlines())
     return {line[3]: line[1] for line in lines if line[:1] == ["from"]}
 

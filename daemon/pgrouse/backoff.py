@@ -12,28 +12,28 @@ from pgrouse.event_logger import log
 
 BACKOFF_MIN_S = 0.1
 BACKOFF_MAX_S = 15.0
-# How long failures last until they are logged again, with the reason of then.
+# How long failures continue until they are logged again, with the latest reason.
 LOG_AGAIN_AFTER_S = 60.0
 
 
 def backoff_s(failures: int) -> float:
-    """Return how long to wait after so many failures in a row: doubling, with full jitter above a minimum."""
+    """Return how long to wait after this many consecutive failures: doubling, with full jitter above a minimum."""
     longest = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** min(failures, 10))
     return random.uniform(BACKOFF_MIN_S, longest)  # noqa: S311 - nothing to guess
 
 
 def jittered(seconds: float) -> float:
-    """Return the time with a jitter of a fifth, so that processes that started together do not stay in step."""
+    """Return the time with a jitter of a fifth, so that processes that started together do not act at the same time."""
     return seconds * random.uniform(0.8, 1.2)  # noqa: S311 - nothing to guess
 
 
 class FailureLog:
-    """The failures in a row of one part that tries again: when they are logged, and how long to wait after each. Thread-safe.
+    """The consecutive failures of one part that tries again: when they are logged, and how long to wait after each. Thread-safe.
 
-    The first one is logged; while they last, one after a minute, and each time that this time has doubled; then that they are over.
+    The first failure is logged; while they continue, one after a minute, and then each time that this time has doubled; finally, that they are over.
 
     Args:
-        name: the part, in the log.
+        name: the name of the part in the log.
         clock: the time in seconds.
     """
 

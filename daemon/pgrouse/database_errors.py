@@ -1,4 +1,4 @@
-"""What errors of the database, of the system and of pgrouse mean for the user: a line with the fix, and an exit code."""
+"""The meaning of errors of the database, of the system and of pgrouse for the user: a line with the fix, and an exit code."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ UNREACHABLE = ExitCode.DATABASE_UNREACHABLE
 TRY_AGAIN = ExitCode.TRY_AGAIN
 PROBLEM = ExitCode.FOUND_A_PROBLEM
 
-# The errors of a database that is unreachable, restarting, overloaded or failed over: what loops try again after. Any other error is a bug.
+# The errors of a database that is unreachable, restarting, overloaded or failed over: loops try again after these. Any other error is a bug.
 CONNECTION_ERRORS = (psycopg.Error, OSError, TimeoutError)
 
 
 def silence_driver() -> None:
-    """Log nothing that psycopg and its pools log: a text for each try of each connection. Its errors are raised, and we say what they mean."""
+    """Silence the log of psycopg and its pools, which has a text for each try of each connection. Its errors are raised, and pgrouse explains them."""
     for name in ("psycopg", "psycopg.pool"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -66,7 +66,7 @@ CONNECT_ERRORS: list[tuple[str, str, ExitCode]] = [
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """Return the line to print and the exit code; raise any other error again. An error that the database caused has its message."""
+    """Return the line to print and the exit code; raise any other error again. An error that a database error caused keeps its own message."""
     match error:
         case PgrouseError(exit_code=ExitCode.DATABASE_UNREACHABLE, __cause__=BaseException() as cause):
             return explain(cause)
@@ -127,7 +127,7 @@ STATEMENT_ERRORS: list[tuple[tuple[type[psycopg.Error], ...], str, ExitCode]] = 
 ]
 
 
-# What PgBouncer says to a BEGIN.
+# PgBouncer's error for a BEGIN.
 STATEMENT_MODE = "not allowed in statement pooling mode"
 POOLER_FIX = (
     "the pooler is in statement mode: set pool_mode = transaction for this database, or connect to the server itself"

@@ -1,4 +1,4 @@
-"""Every error of pgrouse. Each states what is wrong, where, and how to fix it; `exit_code` is what the command line ends with."""
+"""Every error of pgrouse. Each states what is wrong, where, and how to fix it; `exit_code` is the exit code of the command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a command of pgrouse ends."""
+    """The exit codes of the commands."""
 
     OK = 0
     FOUND_A_PROBLEM = 1
@@ -57,7 +57,7 @@ class InvalidMessage(PgrouseError, ValueError):
 
 
 class InvalidPayload(InvalidMessage):
-    """The payload does not fit the payload_schema of its topic; `problems` lists why, without the values."""
+    """The payload does not match the payload_schema of its topic; `problems` lists why, without the values."""
 
     def __init__(self, topic: str, problems: list[str]) -> None:
         super().__init__(f"the payload does not fit the payload_schema of topic {topic}: {'; '.join(problems)}")
@@ -65,7 +65,7 @@ class InvalidPayload(InvalidMessage):
 
 
 class PublishRejected(PgrouseError):
-    """The policy of its topic does not admit a message. The statement has failed: roll back, at least to a savepoint.
+    """A policy of its topic forbids a message. The statement has failed: roll back, at least to a savepoint.
 
     The error of PostgreSQL is its `__cause__`; `sqlstate` identifies its kind in any language.
     """
@@ -88,7 +88,7 @@ class PublishRateExceeded(PublishRejected):
 
 
 class TopicClosed(PublishRejected):
-    """The policy of the topic is not to accept publishes."""
+    """The policy of the topic forbids publishes."""
 
     sqlstate = "PGR03"
 
@@ -100,35 +100,35 @@ class PayloadTooLarge(PublishRejected):
 
 
 class TopicReserved(PublishRejected):
-    """Names that end with `.dlq` are those of dead letters."""
+    """Names that end with `.dlq` are reserved for dead letters."""
 
     sqlstate = "PGR05"
 
 
 class PredecessorNotFound(PublishRejected):
-    """One of the messages that it should come after is not there: never published, or nothing of it is kept."""
+    """One of the messages in `after` does not exist: it was never published, or is no longer kept."""
 
     sqlstate = "PGR08"
 
 
 class KeyTaken(PublishRejected):
-    """A message with this key waits, or holds the key by the topic's `key_ttl`."""
+    """A message with this key waits, or still holds the key because of the topic's `key_ttl`."""
 
     sqlstate = "23505"
 
 
 class PublishConflict(PublishRejected):
-    """Another transaction publishes, claims or ends what this one needs, and PostgreSQL ended this one: repeat the whole transaction.
+    """Another transaction publishes, claims or ends the same messages, and PostgreSQL ended this transaction: repeat the whole transaction.
 
-    The `sqlstate` of its `__cause__` is 40P01 (a deadlock: two transactions took the same keys in different orders), or 40001 (above READ
-    COMMITTED only: what this transaction has to see was committed after it began).
+    The `sqlstate` of its `__cause__` is 40P01 (a deadlock: two transactions took the same keys in different orders), or 40001 (only with isolation
+    above READ COMMITTED: this transaction must see a change that was committed after it began).
     """
 
     exit_code = ExitCode.TRY_AGAIN
 
 
 class LockLost(PgrouseError):
-    """The message is not this worker's any more: its lock expired, or it was cancelled. What was settled was not changed."""
+    """This worker no longer holds the message: its lock expired, or it was cancelled. A settlement of it changed nothing."""
 
 
 class InvalidStep(PgrouseError, ValueError):
@@ -136,14 +136,14 @@ class InvalidStep(PgrouseError, ValueError):
 
 
 class MessageNotFound(PgrouseError, LookupError):
-    """There is no such message: it was never published, or ended and nothing of it is kept."""
+    """There is no such message: it was never published, or it has ended and is no longer kept."""
 
 
 class RequestRefused(PgrouseError):
-    """The server refused what a Client asked for. The error of psycopg is its `__cause__`.
+    """The server refused the request of a Client. The error of psycopg is its `__cause__`.
 
     Attributes:
-        sqlstate: its code; None if it has none.
+        sqlstate: the SQLSTATE; None if there is none.
     """
 
     def __init__(self, text: str, sqlstate: str | None = None) -> None:
@@ -152,7 +152,7 @@ class RequestRefused(PgrouseError):
 
 
 class InvalidSetting(PgrouseError, ValueError):
-    """A setting of a policy that there is not, or a value that it cannot have."""
+    """A policy has no such setting, or the setting cannot have this value."""
 
 
 class ResultForbidden(PgrouseError, PermissionError):
@@ -160,7 +160,7 @@ class ResultForbidden(PgrouseError, PermissionError):
 
 
 class EncryptionKeyMissing(PgrouseError):
-    """Something is encrypted by a key that is not configured here; `key` is its name."""
+    """Something is encrypted with a key that is not configured here; `key` is its name."""
 
     exit_code = ExitCode.BAD_CONFIG
 
@@ -171,4 +171,4 @@ class EncryptionKeyMissing(PgrouseError):
 
 
 class DecryptionFailed(PgrouseError):
-    """What was encrypted is not what is there: it was changed, cut, or put where it does not belong."""
+    """The encrypted data is not what was encrypted: it was changed, cut, or moved to another place."""

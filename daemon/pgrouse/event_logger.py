@@ -1,4 +1,4 @@
-"""The logger of every module. structlog is slow to import, with rich if that is installed, and few commands and publishers log anything."""
+"""The logger of every module. structlog is slow to import (it also imports rich, if that is installed), and few commands and publishers log."""
 
 from __future__ import annotations
 

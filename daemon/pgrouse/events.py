@@ -1,4 +1,4 @@
-"""The names of log events, and nothing else. Dotted: noun.past-verb."""
+"""The names of log events. Form: noun.past-verb."""
 
 DAEMON_STARTED = "daemon.started"
 DAEMON_STOPPING = "daemon.stopping"

@@ -1,4 +1,4 @@
-"""What is installed beside pgrouse: some packages make it faster or nicer, and it works without them."""
+"""The optional packages: some make pgrouse faster or nicer, and it works without them."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from importlib.util import find_spec
 
 
 def has_rich() -> bool:
-    """Return whether terminals can have tables that fit, and bars: the extra `rich`."""
+    """Return whether the extra `rich` is installed: tables that fit the terminal, and progress bars."""
     return find_spec("rich") is not None

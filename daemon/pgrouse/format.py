@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-# C0 and C1 controls except line feed and tab, what is invisible or turns the direction of text, halves of surrogate pairs.
+# C0 and C1 controls except line feed and tab, characters that are invisible or change the direction of text, halves of surrogate pairs.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 MICROSECOND = 1e-6
-# Unit, its seconds, and below which number it is used.
+# A unit, its seconds, and the number below which it is used.
 UNITS = (
     ("us", MICROSECOND, 1000),
     ("ms", 1e-3, 1000),
@@ -31,7 +31,7 @@ def harmless(text: str) -> str:
 
 
 def show_count(bound: int) -> Callable[[int], str]:
-    """Return how to write a count that stops at a bound: `10,000+`."""
+    """Return a function that writes a count that stops at a bound: `10,000+`."""
     return lambda count: f"{count:,}" + ("+" if count >= bound else "")
 
 
@@ -47,7 +47,7 @@ def show_estimate(count: int, *, is_estimate: bool) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Write how many there are of what: `1 message`, `1,200 messages`."""
+    """Write a number with its noun: `1 message`, `1,200 messages`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
@@ -103,18 +103,18 @@ def show_age(seconds: float | timedelta) -> str:
 
 
 def _one_unit(number: float, unit: str, limit: float) -> str | None:
-    """Write a number in a unit, with one digit behind the point below 10, halves rounded up; None if it reaches the limit."""
+    """Write a number in a unit, with one decimal below 10, halves rounded up; None if it reaches the limit."""
     rounded = math.floor(number * 10 + 0.5) / 10 if number < 9.95 else math.floor(number + 0.5)  # noqa: PLR2004
     return f"{rounded:.1f}".removesuffix(".0") + unit if rounded < limit else None
 
 
 def show_ago(age: timedelta) -> str:
-    """Write how long ago; `in 5m` for what is to come."""
+    """Write how long ago; `in 5m` for the future."""
     return f"{show_age(age)} ago" if age >= timedelta(0) else f"in {show_age(-age)}"
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """Draw numbers as bars of text, the highest one full; zero is a dot, nothing a blank."""
+    """Draw numbers as bars of text, the highest one full; zero is a dot, None a blank."""
     highest = max((value for value in values if value), default=0.0)
     return "".join(_bar(value, highest) for value in values)
 

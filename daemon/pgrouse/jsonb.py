@@ -1,6 +1,6 @@
 """Python values as JSON that a `jsonb` column accepts and every consumer can read again.
 
-The common value is only serialized. Its walk, which finds where the fault is, is paid for values that look faulty.
+A usual value is only serialized. Only values that look faulty are walked to find the place of the fault.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pydantic_core import to_jsonable_python
 from pgrouse.errors import InvalidMessage
 
 MAX_BYTES = 16 * 1024 * 1024  # the CHECK of messages.message
-MAX_DEPTH = 200  # Python's own parser gives up near 1,000; other languages' earlier
+MAX_DEPTH = 200  # Python's parser fails near 1,000; parsers of other languages fail earlier
 
-MAX_DIGITS = 4300  # Python's own parser refuses longer integers
+MAX_DIGITS = 4300  # Python's parser refuses longer integers
 LONG_INTEGER = f"an integer of more than {MAX_DIGITS:,} digits, which readers refuse: publish it as a string"
 
 CONTAINERS = (dict, list, tuple)
 
-# A key that json.dumps may have made of something else.
+# A key that json.dumps may have converted to a string.
 _LIKE_NO_STRING = re.compile(r'"(?:[-0-9][-+.0-9eE]*|true|false|null)":')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """JSON text that is to be published as it is, every digit of its numbers too."""
+    """JSON text that is published unchanged, with every digit of its numbers."""
 
     text: str
 
@@ -43,7 +43,7 @@ def encode(value: Any, where: str = "payload", max_bytes: int = MAX_BYTES) -> st
     pydantic models, dataclasses, dates, UUIDs, decimals, enums and sets are written as pydantic writes them.
 
     Raises:
-        InvalidMessage: it has no JSON form, or none that PostgreSQL stores; says at which place of the value.
+        InvalidMessage: it has no JSON form, or none that PostgreSQL stores; the text names the place in the value.
     """
     if isinstance(value, Raw):
         encode(decode(value.text, where), where, max_bytes)
@@ -66,17 +66,17 @@ def encode(value: Any, where: str = "payload", max_bytes: int = MAX_BYTES) -> st
 
 
 def refuse_equal_keys(value: Any, text: str, where: str) -> None:
-    """Refuse a value with two keys in one dictionary that are the same in JSON, as 1 and "1": only one of their values could be kept.
+    """Refuse a dictionary with two keys that are the same in JSON, such as 1 and "1": only one of their values could be kept.
 
     Args:
-        value: as it was written.
-        text: what was written of it.
-        where: as errors call it.
+        value: the value that was written.
+        text: its JSON text.
+        where: the name that errors use.
 
     Raises:
-        InvalidMessage: it has them; says which, and at which place.
+        InvalidMessage: there are such keys; the text names them and their place.
     """
-    # Only keys that are no strings can do that. Almost every text shows that there are none, or else the keys do.
+    # Only keys that are not strings can do that. Almost every text shows that there are none; otherwise the keys show it.
     if type(value) is dict and text.count("{") == 1:
         is_clear = _are_texts(value)
     else:
@@ -86,10 +86,10 @@ def refuse_equal_keys(value: Any, text: str, where: str) -> None:
 
 
 def _are_texts(value: Any) -> bool:
-    """Whether all keys are strings; True of what is no dictionary."""
+    """Whether all keys are strings; True if the value is not a dictionary."""
     if isinstance(value, dict):
         try:
-            "".join(value)  # which looks at each of them, faster than a loop
+            "".join(value)  # this checks each of them faster than a loop
         except TypeError:
             return False
     return True
@@ -104,10 +104,10 @@ def _has_text_keys(value: Any) -> bool:
 
 
 def decode(text: str, where: str = "payload") -> Any:
-    """Read JSON text that a user typed; stricter than `json.loads`.
+    """Read JSON text that a user typed; this is stricter than `json.loads`.
 
     Raises:
-        InvalidMessage: it is not JSON, has a key twice in one object, or holds what PostgreSQL cannot store.
+        InvalidMessage: it is not JSON, has a key twice in one object, or holds something that PostgreSQL cannot store.
     """
     try:
         value = json.loads(
@@ -121,7 +121,7 @@ def decode(text: str, where: str = "payload") -> Any:
         raise _too_deep(where) from error
     except InvalidMessage:
         raise
-    except ValueError as error:  # from int(): it does not say where
+    except ValueError as error:  # from int(), without a position
         raise InvalidMessage(f"{where} contains {LONG_INTEGER}") from error
     return value
 
@@ -129,7 +129,7 @@ def decode(text: str, where: str = "payload") -> Any:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        # Each key is looked at once: who publishes over HTTP may send a million of them.
+        # Count all keys in one pass: a client of the HTTP API may send a million of them.
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise InvalidMessage(f"the key {twice!r:.100} occurs twice in one object: only one of the values could be kept")
     return found
@@ -147,13 +147,13 @@ def _refuse_constant(text: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert what is not plain JSON, as pydantic would."""
+    """Convert a value that is not plain JSON, as pydantic would."""
     if isinstance(value, bytes | bytearray | memoryview):
         raise TypeError("bytes have no JSON form")
     return to_jsonable_python(value)
 
 
-# Made once: json.dumps would make one for each value.
+# Create this once: json.dumps would create one for each value.
 _write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain).encode
 
 
@@ -170,7 +170,7 @@ def _too_deep(where: str) -> InvalidMessage:
 
 
 def _invalid(value: Any, where: str, error: Exception) -> Exception:
-    """Return the error that says where in the value the fault is."""
+    """Return the error that names the place of the fault in the value."""
     if isinstance(error, RecursionError):
         return _too_deep(where)
     try:
@@ -188,7 +188,7 @@ def _refuse_faults(value: Any, where: str) -> None:
 
 
 def _walk(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield every scalar and every key of a value with its place, written as Python would reach it."""
+    """Yield every scalar and every key of a value with its place, as a Python expression."""
     if depth > MAX_DEPTH:
         raise InvalidMessage(f"{place[:40]}… is nested deeper than {MAX_DEPTH} levels, or contains itself: flatten it")
     match value:
@@ -218,7 +218,7 @@ def _refuse_equal(value: dict[Any, Any], place: str) -> None:
 
 
 def _as_key(key: str | float | None) -> str:
-    """Return a key as json.dumps writes it; any text for one that it does not write."""
+    """Return a key as json.dumps writes it; some text for a key that json.dumps refuses."""
     return key if isinstance(key, str) else _shown(key) if _fault_of_number(key) else json.dumps(key)
 
 
@@ -254,7 +254,7 @@ def _fault(value: Any) -> str | None:
         case Key(name=str(name)):
             return _fault_of_text(name)
         case Key(name=None | bool() | int() | float() as number):
-            return _fault_of_number(number)  # json.dumps writes the others as text
+            return _fault_of_number(number)  # json.dumps writes other numbers as text
         case Key(name=name):
             return f"is of type {type(name).__name__}: JSON has only strings as keys"
         case str():

@@ -1,7 +1,7 @@
-"""How pgrouse logs: events by name with keys, for people on a terminal, as JSON lines everywhere else.
+"""The log of pgrouse: named events with keys, formatted for people on a terminal, and as JSON lines everywhere else.
 
-One handler writes everything, the standard library's loggers too. Passwords are hidden on the way; payloads are never logged.
-Every line that is logged while a handler runs names its message.
+One handler writes everything, also the events of the standard library's loggers. Passwords are hidden; payloads are never logged. Every line
+that is logged while a handler runs names its message.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pgrouse.database_errors import silence_driver
 from pgrouse.handlers import current_attempt
 from pgrouse.log_event import PlainEvent, show
 
-# Libraries that say too much below WARNING: of every use of a connection, say.
+# Libraries that log too much below WARNING, for example every use of a connection.
 VERBOSE_LIBRARIES = ("asyncio", "uvicorn", "watchfiles")
-# As in the text of an object.
+# The address in the repr of an object.
 ADDRESS = re.compile(r" at 0x[0-9a-f]+", re.IGNORECASE)
-# Libraries that write addresses and requests of sinks at DEBUG, with the tokens in them.
+# Libraries that log the addresses and requests of sinks at DEBUG, with the tokens in them.
 LIBRARIES_LOGGING_SECRETS = ("apprise", "urllib3", "requests", "requests_oauthlib", "oauthlib")
 LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log", "msg")
 # Keys whose text has several lines on a terminal.
@@ -39,11 +39,11 @@ BELOW_THE_LINE = ("exception", "stack")
 
 
 def setup(config: Config, stream: TextIO | None = None) -> None:
-    """Configure structlog and logging for this process; may be called again, after a reload say.
+    """Configure structlog and logging for this process. It may be called again, for example after a reload.
 
     Args:
         config: sections `log` (what and how) and `database` (passwords to hide).
-        stream: where to write; the standard error unless given.
+        stream: where to write; by default the standard error.
     """
     from pgrouse.alerts.sinks import read_sinks  # noqa: PLC0415 - slow to import: children do without it
 
@@ -55,7 +55,7 @@ def setup(config: Config, stream: TextIO | None = None) -> None:
 
 
 def setup_child(settings: LogSettings) -> None:
-    """Configure the logs of a handler's child process. It is not told the secrets of the daemon, and hides those that it can find out."""
+    """Configure the logs of a handler's child process. It does not get the daemon's secrets, and hides those that it can find out."""
     _configure(settings, _secrets_of_environment(), sys.stderr)
 
 
@@ -72,7 +72,7 @@ def _configure(settings: LogSettings, secrets: list[str], stream: TextIO | None)
         _add_attempt,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        # As text, before secrets are hidden in it; without the values of variables.
+        # Format it as text before secrets are hidden in it; without the values of variables.
         structlog.processors.ExceptionRenderer(_format_error),
         PlainEvent(secrets),
     ]
@@ -85,14 +85,14 @@ def _configure(settings: LogSettings, secrets: list[str], stream: TextIO | None)
 
 
 def _add_attempt(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Add which message the running handler works, unless the event names a message itself."""
+    """Add the message that the running handler processes, unless the event names a message."""
     if "message_id" in event or not (keys := current_attempt.log_keys()):
         return event
     return {**event, **{key: value for key, value in keys.items() if key not in event}}
 
 
 def _remove_addresses(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Remove the addresses of objects from the text of a library: the same event is to have the same text."""
+    """Remove the addresses of objects from the text of a library, so that the same event always has the same text."""
     return {**event, "event": ADDRESS.sub("", str(event["event"]))}
 
 
@@ -114,7 +114,7 @@ def _console(stream: TextIO) -> Processor:
     )
 
     def on_one_line(logger: WrappedLogger, method: str, event: EventDict) -> str:
-        """A value must not end the line, nor control the terminal; a traceback is below the line."""
+        """Keep a value from ending the line and from controlling the terminal; put a traceback below the line."""
         return render(logger, method, {key: _printable(key, value) for key, value in event.items()})
 
     return on_one_line
@@ -133,7 +133,7 @@ def _json() -> Processor:
     render = structlog.processors.JSONRenderer()
 
     def in_order(logger: WrappedLogger, method: str, event: EventDict) -> str | bytes:
-        """When, how bad and what come first: people read JSON, too."""
+        """Put time, level and event first, because people also read JSON."""
         first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
         return render(logger, method, {**first, **event})
 
@@ -153,13 +153,13 @@ def _route_standard_library(level: int, stream: TextIO, formatter: logging.Forma
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes each record as one event, also one that cannot be formatted, and never raises: nor does it print an error of its own."""
+    """Writes each record as one event, even one that cannot be formatted. It never raises, and prints no errors of its own."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record."""
         with suppress(
             Exception
-        ):  # a stream that is closed or full, no room on the stack: there is no place to say that
+        ):  # the stream is closed or full, or the stack is full: this cannot be reported anywhere
             self.stream.write(self._event(record) + self.terminator)
             self.flush()
 
@@ -175,7 +175,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
 
 def _never_raising(base: Any) -> Any:
-    """Return a class of loggers whose methods never raise: no line of the log may cost an attempt."""
+    """Return a class of loggers whose methods never raise: a log line must not make an attempt fail."""
 
     def without_errors(method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
@@ -197,7 +197,7 @@ def _never_raising(base: Any) -> Any:
 
 
 def _format_error(exc_info: Any) -> str:
-    """Return the traceback of an error, however it is made: one with a long chain of causes has none."""
+    """Return the traceback of an error. If it cannot be formatted, for example because of a long chain of causes, return the error's text."""
     try:
         return "".join(traceback.format_exception(*exc_info)).removesuffix("\n")
     except KeyboardInterrupt:

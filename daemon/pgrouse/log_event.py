@@ -1,7 +1,7 @@
-"""The values of an event as they are logged: plain, bounded, and without secrets.
+"""Converts the values of an event for the log: plain, bounded, and without secrets.
 
-Handlers log whatever they have. No value may cost the event, or the attempt of its handler: an object may raise in its `__str__`, hold itself, or
-be longer than a log can take. What is left out is said in its place.
+Handlers log any values. No value may lose the event or make the handler's attempt fail: an object may raise in its `__str__`, contain itself, or be
+longer than a log can take. A note replaces what is left out.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from structlog.typing import EventDict, WrappedLogger
 
 from pgrouse.config import dsn
 
-MAX_LINE: Final = 65_536  # characters of an event; a few more for its last value
-MAX_TEXT: Final = 16_384  # of one value, with all in it
+MAX_LINE: Final = 65_536  # characters of an event; its last value may exceed this a little
+MAX_TEXT: Final = 16_384  # of one value, including nested values
 MAX_KEY: Final = 200
-MAX_SHORT: Final = 2**63  # of an integer that is shown without a closer look
+MAX_SHORT: Final = 2**63  # of an integer that is shown without further checks
 MAX_ITEMS: Final = 200  # of one dictionary or list
 MAX_DEPTH: Final = 8
-MAX_BITS: Final = 14_000  # of an integer: fewer than 4,300 digits, more of which Python does not write
-# A longer text is cut before secrets are looked for. Its seam is cut again: half a secret could be there.
+MAX_BITS: Final = 14_000  # of an integer: fewer than 4,300 digits, which is the most that Python writes
+# A longer text is cut before secrets are searched. Its cut end is cut again, because half a secret could be there.
 MAX_SEARCHED: Final = 8 * MAX_TEXT
-# What logging adds for itself.
+# Keys that logging adds for its own use.
 INTERNAL: Final = ("_record", "_from_structlog")
-# They are written whatever else there is.
+# These are written in any case.
 FIRST: Final = ("event", "level", "timestamp", "logger", "exception")
 CUT: Final = "…"
 
@@ -34,7 +34,7 @@ _name_of: Final[Callable[[type], str]] = type.__dict__["__name__"].__get__
 
 
 class PlainEvent:
-    """The processor that makes the values of an event plain.
+    """The processor that converts the values of an event to plain values.
 
     Args:
         secrets: hidden in every text.
@@ -49,7 +49,7 @@ class PlainEvent:
         return self._bounded(event) if short is None else short
 
     def _short(self, event: EventDict) -> EventDict | None:
-        """Return an event of few numbers and short texts, as almost every one is; None if something in it needs a closer look."""
+        """Return an event of few numbers and short texts, as almost every event is; None if a value needs a closer check."""
         if not self._has_short_names(event):
             return None
         plain: dict[str, Any] = {}
@@ -64,7 +64,7 @@ class PlainEvent:
         return plain
 
     def _has_short_names(self, event: EventDict) -> bool:
-        """Whether the names of all values are short: so few of them that short values are no long line."""
+        """Whether there are few values with short names, so that short values cannot make a long line."""
         try:
             names = " ".join(event)
         except TypeError:
@@ -97,10 +97,10 @@ def show(value: object, secrets: Iterable[str] = ()) -> str:
 
 
 class _Writer:
-    """Makes one value of an event plain.
+    """Converts one value of an event to a plain value.
 
     Attributes:
-        left: how many more characters there may be in it.
+        left: how many more characters it may have.
     """
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
@@ -108,7 +108,7 @@ class _Writer:
         self.left = MAX_TEXT
 
     def value(self, value: object, depth: int) -> Any:
-        """Return a value that JSON has."""
+        """Return the value as one that JSON has."""
         try:
             return self._plain(value, depth)
         except KeyboardInterrupt:
@@ -121,7 +121,7 @@ class _Writer:
         return text
 
     def _plain(self, value: Any, depth: int) -> Any:
-        # By its real class: an object may claim another one, or raise when it is asked. Its own methods are not called.
+        # Use its real class: an object may claim another class, or raise when asked for it. Its own methods are not called.
         kind = type(value)
         if value is None or kind is bool:
             return value
@@ -160,7 +160,7 @@ class _Writer:
         return plain if len(plain) == count else [*plain, f"{CUT} {count - len(plain):,} more"]
 
     def key(self, key: object, taken: dict[str, Any]) -> str:
-        """Return the key of a dictionary as a text that is not taken there."""
+        """Return the key of a dictionary as a text that is not used yet."""
         plain = self.value(key, MAX_DEPTH)
         name = _cut(plain if isinstance(plain, str) else JSON_NAMES.get(plain, str(plain)), MAX_KEY)
         while name in taken:
@@ -179,12 +179,12 @@ class _Writer:
         return f"(an integer of about {int(number.bit_length() * math.log10(2)):,} digits)"
 
     def text(self, text: str) -> str:
-        """Return a text without secrets, and as long as it may be."""
+        """Return a text without secrets, shortened to the limit."""
         if len(text) > MAX_SEARCHED:
             text = _cut(text, MAX_SEARCHED)
         text = dsn.redact(text, self._secrets)
         if not text.isascii():
-            # Half a surrogate pair is no character, which many readers of JSON refuse.
+            # Half a surrogate pair is not a character, and many JSON parsers refuse it.
             text = text.encode("utf-8", "backslashreplace").decode()
         return self._note(_cut(text, max(MAX_KEY, self.left)))
 

@@ -1,6 +1,6 @@
-"""Fixtures for pytest: a database, a worker, and what was published.
+"""Fixtures for pytest: a database, a worker, and the published messages.
 
-pytest loads this module in every environment that has pgrouse: it imports nothing of pgrouse before a fixture is used.
+pytest loads this module in every environment that has pgrouse, so it imports nothing of pgrouse before a fixture is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def pgrouse_database() -> Iterator[DatabaseUrl]:
     """A database with the schema, for the whole session: its URL; `.url("postgresql+asyncpg")` for SQLAlchemy.
 
-    On the server of $PGROUSE_TEST_DSN, else on one of this machine (see `pgrouse.testing.database`).
+    It is on the server of $PGROUSE_TEST_DSN, or on one of this machine (see `pgrouse.testing.database`).
     """
     from pgrouse.testing import database  # noqa: PLC0415 - slow to import: most tests need none of it
 
@@ -35,9 +35,9 @@ def pgrouse_database() -> Iterator[DatabaseUrl]:
 
 @pytest.fixture
 def pgrouse_worker(pgrouse_database: DatabaseUrl, _emptied_queue: None) -> Iterator[StartWorker]:
-    """Start a worker beside the test: `pgrouse_worker("pgrouse.toml")` or `pgrouse_worker(handlers={...})`; it ends with the test.
+    """Start a worker for the test: `pgrouse_worker("pgrouse.toml")` or `pgrouse_worker(handlers={...})`; it ends with the test.
 
-    It works in `pgrouse_database`, on a thread of its own. The queue is emptied after the test.
+    It uses `pgrouse_database`, and runs in a separate thread. The queue is emptied after the test.
     """
     from pgrouse.worker.worker import Worker  # noqa: PLC0415 - slow to import: most tests need none of it
 
@@ -52,9 +52,9 @@ def pgrouse_worker(pgrouse_database: DatabaseUrl, _emptied_queue: None) -> Itera
 
 @pytest.fixture
 def published(pgrouse_database: DatabaseUrl, _emptied_queue: None) -> Iterator[Published]:
-    """Return what the test has published and committed: `published("orders.created")`, or `published()` for all topics.
+    """Return the messages that the test has published and committed: `published("orders.created")`, or `published()` for all topics.
 
-    Messages that were worked since are among them. The queue is emptied after the test.
+    Messages that have ended since are included. The queue is emptied after the test.
     """
     import psycopg  # noqa: PLC0415 - slow to import: most tests need none of it
 

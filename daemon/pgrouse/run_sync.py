@@ -1,4 +1,4 @@
-"""Run coroutines that never wait, so that code is written once for async and for blocking connections."""
+"""Runs coroutines that never wait, so that code is written once for async and for blocking connections."""
 
 from __future__ import annotations
 

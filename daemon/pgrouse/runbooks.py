@@ -1,4 +1,4 @@
-"""The runbooks: what to do about everything that alerts, one section for each, as docs/runbooks.md has them."""
+"""The runbooks: what to do about everything that alerts, one section for each, from docs/runbooks.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-# Where the web server shows them.
+# The address at which the web server shows them.
 PAGE = "/runbooks"
 SECTION = re.compile(r"^## (?P<title>[^\n]+)\n\nReported by: (?P<reporters>.+?)\n\n", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r"^## ([^\n]+)$", re.MULTILINE)
@@ -15,7 +15,7 @@ NAME = re.compile(r"`(\w+)`")
 
 
 def text() -> str:
-    """Return them as Markdown: of an installed wheel, else of the checkout."""
+    """Return the runbooks as Markdown: of an installed wheel, or of the checkout."""
     packaged = files("pgrouse") / "runbooks.md"
     found = packaged if packaged.is_file() else Path(__file__).parents[2] / "docs" / "runbooks.md"
     return found.read_text("utf-8")
@@ -28,7 +28,7 @@ def anchor(title: str) -> str:
 
 @cache
 def sections() -> list[tuple[str, str]]:
-    """Return title and anchor of each."""
+    """Return the title and the anchor of each section."""
     return [(title, anchor(title)) for title in TITLE.findall(text())]
 
 
@@ -43,7 +43,7 @@ def _anchors() -> dict[str, str]:
     try:
         sections = list(SECTION.finditer(text()))
     except OSError:
-        # A package that somebody made without them: an alert must not fail for its link.
+        # Someone may have built a package without them: an alert must not fail because of its link.
         sections = []
     return {
         name: anchor(section["title"]) for section in reversed(sections) for name in NAME.findall(section["reporters"])

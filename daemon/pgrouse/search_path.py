@@ -1,9 +1,9 @@
-"""What the names in a statement mean on a connection of ours: PostgreSQL's own, whatever the path of the role or the database says.
+"""Fixes the search path on pgrouse's connections: names in a statement mean PostgreSQL's objects, whatever path the role or the database sets.
 
-A role that may create objects in a schema of that path could put a function or an operator there that fits better than PostgreSQL's own, and it would
-run with the rights of the connection. So the path is fixed by the first statement of each connection of ours: see session_settings. Connections of
-users and handlers keep theirs, which their own statements need: what we execute there names the schema of each function, operator and type, or
-runs with the path fixed for as long as it takes.
+Without this, a role that may create objects in a schema of that path could put a function or an operator there that matches better than
+PostgreSQL's, and it would run with the rights of the connection. So the first statement of each pgrouse connection fixes the path: see
+session_settings. Connections of users and handlers keep their path, which their own statements need. Statements of pgrouse on these connections
+name the schema of each function, operator and type, or run while the path is fixed for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WRITE = b"SELECT pg_catalog.set_config('search_path', %s, %s)"
 
 @contextmanager
 def fixed(conn: psycopg.Connection[Any]) -> Iterator[None]:
-    """Fix the path for a block on a connection of the caller's, in its transaction or a new one, and then restore it."""
+    """Fix the path for a block on the caller's connection, in its transaction or a new one, and then restore it."""
     if not conn.autocommit:
         # Joins the transaction of the caller, or begins one; without this the block would commit.
         psycopg.Cursor(conn).execute(b"SELECT")
@@ -34,7 +34,7 @@ def fixed(conn: psycopg.Connection[Any]) -> Iterator[None]:
 
 @contextmanager
 def fixed_session(conn: psycopg.Connection[Any]) -> Iterator[None]:
-    """Fix the path for a block that commits in between. Through a pooler it stays as it is: the next statement may be in another session."""
+    """Fix the path for a block that commits in between. Through a pooler the path is not changed: the next statement may run in another session."""
     cursor = psycopg.Cursor(conn, row_factory=tuple_row)
     if cursor.execute(PROCESS, prepare=False).fetchone() != (conn.info.backend_pid,):
         yield
@@ -51,6 +51,6 @@ def _replaced(conn: psycopg.Connection[Any], *, local: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        # A transaction that failed is rolled back, and takes the path along.
+        # A failed transaction is rolled back, which also restores the path.
         if not conn.closed and conn.info.transaction_status is not TransactionStatus.INERROR:
             cursor.execute(WRITE, [before, local], prepare=False)

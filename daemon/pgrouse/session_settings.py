@@ -1,8 +1,8 @@
-"""The settings of a session of ours, whatever the server, the database, the role or the environment says.
+"""The settings of pgrouse's sessions, whatever the server, the database, the role or the environment sets.
 
-They change what a statement means, what it returns, or how long it may take. The first statement of each connection of ours sets them. That is not done where the session belongs to others too (behind a pooler in
-transaction mode), nor on connections of users and handlers: there `check` says what does not fit, and a transaction may set them for itself.
-docs/operating/environments.md lists them, and why.
+They decide what a statement means, what it returns, or how long it may take. The first statement of each pgrouse connection sets them. Two kinds
+of connections are left alone: sessions that are shared (behind a pooler in transaction mode), and connections of users and handlers. There
+`check` reports what does not fit, and a transaction may set them for itself. docs/operating/environments.md lists them, and why.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from psycopg import sql
 from pgrouse import search_path
 from pgrouse.errors import ConfigError
 
-# What a statement means and what it returns.
+# Settings that decide what a statement means and what it returns.
 MEANING = {
     "search_path": search_path.PATH,
     "DateStyle": "ISO, MDY",
@@ -28,19 +28,19 @@ MEANING = {
     "standard_conforming_strings": "on",
     "transform_null_equals": "off",
     "quote_all_identifiers": "off",
-    # Rows that a policy hides are an error then: a missing message would look like one that has ended.
+    # With this, a policy that hides rows causes an error: a missing message would look like one that has ended.
     "row_security": "off",
 }
-# How long things may take: each wait of ours has a bound of its own.
+# Limits of time: each wait of pgrouse has its own bound.
 TIMEOUTS = {"statement_timeout": "0", "lock_timeout": "0", "transaction_timeout": "0", "idle_session_timeout": "0"}
-# Above READ COMMITTED ends are left to the tick, and settles may fail to serialize.
+# Above READ COMMITTED, ends are left to the tick, and settles may fail to serialize.
 ISOLATION = {"default_transaction_isolation": "read committed"}
 SETTINGS = MEANING | ISOLATION | TIMEOUTS
-# These are not set here: the one is set on purpose, and only a superuser may set the other.
+# These are not set here: a user sets the first on purpose, and only a superuser may set the second.
 WRITING = {"transaction_read_only": "off", "session_replication_role": "origin"}
-# What nothing works without. Where a session is ours alone, only those of WRITING can differ.
+# The settings that pgrouse needs in every case. In a session that only pgrouse uses, only those of WRITING can differ.
 NEEDED = {"DateStyle": "ISO", "IntervalStyle": "postgres", "array_nulls": "on"} | ISOLATION | WRITING
-# By the setting to change, where that has another name.
+# The setting to change, if it has another name.
 CHANGED_BY = {"transaction_read_only": "default_transaction_read_only"}
 
 C = TypeVar("C", bound="psycopg.Connection[Any]")
@@ -48,13 +48,13 @@ A = TypeVar("A", bound="psycopg.AsyncConnection[Any]")
 
 
 def _may_set(name: str) -> str:
-    """Return the condition: a time limit that the connection string or PGOPTIONS gives is meant for this connection."""
+    """Return the condition: a time limit in the connection string or PGOPTIONS is meant for this connection and stays."""
     given = f"SELECT FROM pg_catalog.pg_settings AS s WHERE s.name OPERATOR(pg_catalog.=) '{name}' AND s.source OPERATOR(pg_catalog.=) 'client'"
     return f"NOT EXISTS ({given})" if name in TIMEOUTS else "true"
 
 
 def _set(settings: dict[str, str], *, local: bool) -> str:
-    """Return what sets those that differ. A setting that this version of the server does not have is left out by it."""
+    """Return the SQL that sets those that differ. A setting that this version of the server does not have is left out."""
     each = (
         f"CASE WHEN pg_catalog.current_setting('{name}', true) OPERATOR(pg_catalog.<>) '{value}'"
         f" THEN CASE WHEN {_may_set(name)} THEN pg_catalog.set_config('{name}', '{value}', {str(local).lower()}) END END"
@@ -63,7 +63,7 @@ def _set(settings: dict[str, str], *, local: bool) -> str:
     return f"SELECT {', '.join(each)}"
 
 
-# For a session, if it is the caller's alone: a pooler invents the process id that it tells. Not as startup options, which a pooler refuses.
+# For a session that only the caller uses: a pooler reports an invented process id. Not as startup options, which a pooler refuses.
 SET_UP = f"{_set(SETTINGS, local=False)} WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s".encode()
 # For one transaction, as the first statement in it: also through a pooler.
 LOCAL = _set(MEANING, local=True).encode()
@@ -75,7 +75,7 @@ FOUND = b"""
 
 
 def set_up(conn: C) -> C:
-    """Give a new connection what a session of ours has; return it. One that fails is closed. Through a pooler it prepares no statements."""
+    """Set up a new pgrouse connection; return it. A connection that fails is closed. Through a pooler it prepares no statements."""
     try:
         if conn.execute(SET_UP, [conn.info.backend_pid], prepare=False).rowcount == 0:
             conn.prepare_threshold = None
@@ -86,7 +86,7 @@ def set_up(conn: C) -> C:
 
 
 async def set_up_async(conn: A) -> A:
-    """Do the same with an async one."""
+    """Do the same with an async connection."""
     try:
         if (await conn.execute(SET_UP, [conn.info.backend_pid], prepare=False)).rowcount == 0:
             conn.prepare_threshold = None
@@ -97,10 +97,10 @@ async def set_up_async(conn: A) -> A:
 
 
 def check(conn: psycopg.Connection[Any], needed: Mapping[str, str] = NEEDED) -> None:
-    """Make sure that no setting of this session keeps the queue from working.
+    """Check that no setting of this session keeps the queue from working.
 
     Raises:
-        ConfigError: a setting does; says which, and what changes it.
+        ConfigError: a setting does; the text names it, and what changes it.
     """
     rows = psycopg.Cursor(conn).execute(FOUND, [list(needed)], prepare=False).fetchall()
     if problems := list(_problems(rows, conn.info.user)):
