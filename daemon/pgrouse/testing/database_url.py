@@ -21,7 +21,7 @@ class DatabaseUrl(str):
         parts = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
         options = {name: value for name, value in parts.items() if name not in PLACES}
         host, port = parts.get("host", ""), parts.get("port", "")
-        if "/" in host or "," in host:  # a socket's folder, or several hosts: every driver reads these only from the query
+        if "/" in host or "," in host:  # a socket's folder, or several hosts: they go into the query
             options |= {"host": host} | ({"port": port} if port else {})
             host = port = ""
         user, password = quote(parts.get("user", ""), safe=""), quote(parts.get("password", ""), safe="")
