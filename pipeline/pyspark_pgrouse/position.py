@@ -1,8 +1,8 @@
-"""Positions in the archive, and the watermark below which it never changes any more.
+"""Positions in the archive, and the watermark below which it no longer changes.
 
-A transaction id below the oldest one that still runs is settled for good: its rows are all there, or never will be. So a reader that stays
-below that watermark misses nothing and reads nothing twice, however late others commit. `(archive_xid, id)` splits even one transaction that
-archived a million rows.
+A transaction id below the oldest one that still runs is settled: its rows are all there, or never will be. So a reader that stays below that
+watermark misses nothing and reads nothing twice, however late other transactions commit. `(archive_xid, id)` splits even a single transaction
+that archived a million rows.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ WATERMARK = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()
 NEWEST = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text"
 SYSTEM = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
 
-# What a reader may have after a position; the other queries take it in.
+# The rows that a reader may have after a position; the other queries contain this.
 BELOW_WATERMARK = """
       FROM messages.message_archive AS a
       WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND a.archive_xid < %(watermark)s::xid8 AND {condition}
 """
-# Below a watermark nothing is added any more, so what has no row of this number has its last one for an end, whenever it is asked for.
+# Below a watermark no more rows are added. So if there is no row with this number, the last row is the end, at whatever time this runs.
 NTH = """
     SELECT t.archive_xid::text, t.id
     FROM (SELECT a.archive_xid, a.id {below} ORDER BY a.archive_xid, a.id OFFSET %(rows)s - 1 LIMIT 1) AS t
@@ -36,8 +36,8 @@ LAST = """
     SELECT t.archive_xid::text, t.id
     FROM (SELECT a.archive_xid, a.id {below} ORDER BY a.archive_xid DESC, a.id DESC LIMIT 1) AS t
 """
-# pg_column_size does not fetch what is stored out of line, so this is as quick as it can be; it counts compressed bytes.
-# The columns of t are qualified: without that, the last ORDER BY would take the text of the same name, where 950 comes after 18034.
+# pg_column_size does not fetch values that are stored out of line, so this is as fast as possible; it counts compressed bytes.
+# The columns of t are qualified: otherwise the last ORDER BY would use the text with the same name, and sort 950 after 18034.
 BY_BYTES = """
     SELECT t.archive_xid::text, t.id
     FROM (
@@ -95,15 +95,15 @@ class Position:
     id: int
 
     def as_offset(self) -> dict[str, Any]:
-        """Return it as Spark writes it into a checkpoint. xid is text: in JSON, numbers above 2**53 are not safe."""
+        """Return it in the form of Spark's checkpoints. xid is text: in JSON, numbers above 2**53 are not safe."""
         return {"v": VERSION, "sys": self.system, "xid": self.xid, "id": self.id}
 
     @classmethod
     def from_offset(cls, offset: dict[str, Any]) -> Position:
-        """Read it back.
+        """Return the position in a checkpoint.
 
         Raises:
-            ConfigError: it is none, or one of a later version.
+            ConfigError: it is not a position, or one of a later version.
         """
         match offset:
             case {"v": 1, "sys": str(system), "xid": str(xid), "id": int(id_)} if xid.isdecimal():
@@ -119,7 +119,7 @@ def system_identifier(conn: psycopg.Connection[Any]) -> str:
 
 
 def watermark(conn: psycopg.Connection[Any]) -> str:
-    """Return the oldest transaction id that is not settled: every row with a lower one is there for good."""
+    """Return the oldest transaction id that is not settled: every row with a lower id is permanent."""
     return str(conn.execute(WATERMARK).fetchone()[0])  # type: ignore[index]
 
 
@@ -131,15 +131,15 @@ def next_end(
     watermark: str,
     filter: Scope = EVERYTHING,  # noqa: A002 - the word for it
 ) -> Position | None:
-    """Return where a batch that begins after `start` ends; None if nothing is there.
+    """Return where a batch that begins after `start` ends; None if there are no rows.
 
     Args:
         conn: a connection.
         start: exclusive.
-        limit_rows: how many rows the batch may have.
-        limit_bytes: how many bytes they may have where they are stored, though one row always fits; 0 = no limit.
-        watermark: from `watermark`; may be from an earlier moment.
-        filter: which rows count.
+        limit_rows: the maximum number of rows of the batch.
+        limit_bytes: the maximum size of the rows as stored, though at least one row; 0 = no limit.
+        watermark: the result of `watermark`, possibly from an earlier moment.
+        filter: the condition on rows.
     """
     below = BELOW_WATERMARK.format(condition=filter.sql().replace("%", "%%"))
     bounds = {"xid": start.xid, "id": start.id, "watermark": watermark, "rows": limit_rows, "bytes": limit_bytes}
@@ -150,7 +150,7 @@ def next_end(
 
 
 def check_cluster(conn: psycopg.Connection[Any], position: Position) -> None:
-    """Make sure that a position is one in this cluster.
+    """Check that a position belongs to this cluster.
 
     Raises:
         ConfigError: it is of another cluster, or of this one's future: the cluster was restored. The text says what to do.
@@ -171,14 +171,14 @@ def check_cluster(conn: psycopg.Connection[Any], position: Position) -> None:
 
 @dataclass(frozen=True)
 class WatermarkLag:
-    """How far the watermark is behind, and who holds it."""
+    """How far the watermark is behind, and what holds it back."""
 
     transactions: int
     """How many transaction ids lie between the watermark and the newest."""
     oldest_s: float | None
-    """For how long the oldest transaction has written, in seconds; None if none does, or this role may not see it."""
+    """How long ago the oldest transaction with a write began, in seconds; None if there is none, or this role may not see it."""
     holder: str | None
-    """Which one that is, in words."""
+    """A description of that transaction."""
 
     def __str__(self) -> str:
         behind = f"the watermark is {self.transactions} transactions behind"
@@ -188,8 +188,8 @@ class WatermarkLag:
 def watermark_lag(conn: psycopg.Connection[Any]) -> WatermarkLag:
     """Measure how far the watermark is behind.
 
-    A transaction that has written holds it, in any database of the cluster, until it ends; so does a prepared one.
-    To see those of other roles takes pg_read_all_stats.
+    A transaction that has written holds it back until it ends, in any database of the cluster; so does a prepared transaction. Seeing the transactions
+    of other roles needs pg_read_all_stats.
     """
     row = conn.execute(LAG).fetchone()
     return WatermarkLag(*row)  # type: ignore[misc]

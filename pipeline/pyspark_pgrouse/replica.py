@@ -1,4 +1,4 @@
-"""Reading rows from a standby: whether it has everything that a read on the primary was planned with."""
+"""Reads rows from a standby: checks whether it has everything that the primary had when the read was planned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 REPLAY_TIMEOUT_S = 30.0
 POLL_S = 0.2
 
-# The records of all that a snapshot shows were written before it was taken. Where a standby plans, nothing is newer than what it has replayed.
+# The WAL records of all rows in a snapshot were written before the snapshot was taken. If a standby plans, the limit is what it has replayed.
 TARGET = """
     SELECT
       s.system_identifier::text,
@@ -23,7 +23,7 @@ TARGET = """
       CASE WHEN NOT r.is_standby THEN left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8) END
     FROM pg_catalog.pg_control_system() AS s, pg_catalog.pg_is_in_recovery() AS r (is_standby)
 """
-# A server that is not a standby has every row only if it is the one that planned: a promoted one has another timeline.
+# A server that is not a standby has every row only if it planned the read: a promoted server has another timeline.
 REPLAYED = """
     SELECT
       s.system_identifier::text AS system,
@@ -46,7 +46,7 @@ class ReplayTarget:
     Attributes:
         system: the system identifier of the cluster.
         lsn: a place in the WAL.
-        timeline: of the primary; None = a standby planned the read.
+        timeline: the timeline of the primary; None = a standby planned the read.
     """
 
     system: str
@@ -55,21 +55,21 @@ class ReplayTarget:
 
 
 def replay_target(conn: psycopg.Connection[Any]) -> ReplayTarget:
-    """Return how far a standby must be to have all that was visible on this server until now."""
+    """Return how far a standby must have replayed to have everything that was visible on this server until now."""
     return ReplayTarget(*conn.execute(TARGET).fetchone())  # type: ignore[misc]
 
 
 def wait_for_replay(cursor: Any, target: ReplayTarget, timeout_s: float = REPLAY_TIMEOUT_S) -> None:
-    """Wait until a standby is so far.
+    """Wait until a standby has replayed this far.
 
     Args:
-        cursor: of ADBC, on an autocommit connection: each statement has a snapshot of its own.
+        cursor: a cursor of ADBC, on an autocommit connection: each statement has its own snapshot.
         target: from `replay_target`.
-        timeout_s: for how long.
+        timeout_s: how long to wait, in seconds.
 
     Raises:
-        ConfigError: this is another cluster, or no standby of it.
-        DatabaseUnreachable: it is not so far in time.
+        ConfigError: this is another cluster, or not a standby of it.
+        DatabaseUnreachable: it did not replay this far in time.
     """
     deadline = time.monotonic() + timeout_s
     while not (replayed := _replayed(cursor, target))[0]:

@@ -1,4 +1,4 @@
-"""The columns that a read has: their names, their types, and where they come from."""
+"""The columns of a read: their names, their types, and their sources."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pyspark_pgrouse.options import ALL_COLUMNS, BINARY, INFER, JSON, SCHEMA, Mo
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-# Where Spark's readers keep what they cannot parse: here a payload that has not the fields that were asked for.
+# Spark's readers put into this column what they cannot parse; here it has payloads that lack the requested fields.
 CORRUPT = "_corrupt_record"
-# What handlers, publishers and workers wrote, of any size. It is read only where it is asked for.
+# Contents from handlers, publishers and workers, of any size. They are read only on request.
 CONTENT = ("payload", "body", "headers", "state", "progress", "output")
 
 
@@ -27,13 +27,13 @@ class SourceColumn:
     spark: str
     """Its type in Spark's DDL."""
     sql: str
-    """Where it comes from: an expression about the alias `a`."""
+    """Its source: an expression about the alias `a`."""
     source: tuple[str, ...]
     """The columns of the table that must be readable for it."""
 
     @property
     def bare(self) -> str:
-        """The column itself, as an index knows it."""
+        """The column without conversion, as in an index."""
         return f"a.{self.name}"
 
 
@@ -46,12 +46,12 @@ def _cast(name: str, spark: str, type_: str) -> SourceColumn:
 
 
 def _json(name: str) -> SourceColumn:
-    # As text: what a value cannot be in Arrow, or in Python, never breaks a read.
+    # Read it as text: a value that Arrow or Python cannot represent must not break a read.
     return _cast(name, "STRING", "text")
 
 
 def _text(name: str) -> SourceColumn:
-    # Domains have types of their own, which ADBC does not know.
+    # Domains have their own types, which ADBC does not know.
     return _cast(name, "STRING", "text")
 
 
@@ -88,13 +88,13 @@ ENDED = (
     _json("output"),
     _text("handled_by"),
     _plain("archived_at", "TIMESTAMP"),
-    # Transaction ids are unsigned, but at a million a second the upper half is 290,000 years away; as a number it has statistics in Parquet.
+    # Transaction ids are unsigned, but even with a million per second the upper half is 290,000 years away; as a number it has statistics in Parquet.
     SourceColumn("archive_xid", "BIGINT", "a.archive_xid::text::bigint", ("archive_xid",)),
 )
 ARCHIVE = (*MESSAGE, *ENDED)
 # How many messages a group has.
 COUNT = SourceColumn("count", "BIGINT", "count(*)", ())
-# What a claim hands out: messages.claimed.
+# The columns of a claim's result: messages.claimed.
 CLAIMED = tuple(
     _plain(name, spark)
     for name, spark in {
@@ -129,12 +129,12 @@ def columns(options: Options) -> tuple[SourceColumn, ...]:
 
 
 def default_columns(options: Options) -> tuple[SourceColumn, ...]:
-    """Return the columns of a read without a schema: those that its options name, else all but the contents of messages.
+    """Return the columns of a read without a schema: those that its options name, otherwise all but the contents of messages.
 
-    A read with an option about payloads has these, too.
+    A read with an option about payloads also has payloads.
 
     Raises:
-        ConfigError: option columns names one that is not there.
+        ConfigError: option columns names a column that does not exist.
     """
     known = {column.name: column for column in columns(options)}
     if options.columns == (ALL_COLUMNS,) or options.group_by:
@@ -171,13 +171,13 @@ def _bytes(column: SourceColumn) -> SourceColumn:
 def _parsed(column: SourceColumn, fields: str) -> tuple[SourceColumn, ...]:
     if column.name != "payload":
         return (column,)
-    # What does not fit is kept beside it, so that no message is lost for its payload.
+    # A payload that does not match is kept in another column, so that no message is lost because of its payload.
     struct = "STRUCT" if fields in (SCHEMA, INFER) else f"STRUCT<{fields}>"
     return (replace(column, spark=struct), SourceColumn(CORRUPT, "STRING", "NULL::text", ()))
 
 
 def ddl(options: Options) -> str:
-    """Return the columns of a read without a schema in Spark's DDL. The fields of its payload are known."""
+    """Return the columns of a read without a schema in Spark's DDL. The fields of its payload are known by now."""
     return typed(default_columns(options))
 
 
@@ -187,12 +187,12 @@ def typed(chosen: Sequence[SourceColumn]) -> str:
 
 
 def chosen(options: Options, schema: StructType) -> tuple[SourceColumn, ...]:
-    """Return the columns that a read with this schema has, in the order of the schema.
+    """Return the columns of a read with this schema, in the order of the schema.
 
-    A schema of the user's may have fewer than there are: the others are never asked for.
+    A user's schema may have fewer columns than exist: the others are not read.
 
     Raises:
-        ConfigError: it has one that is not there, or one of another type.
+        ConfigError: it has a column that does not exist, or one of another type.
     """
     known = {column.name: column for column in columns(options)}
     for field in schema.fields:
@@ -204,13 +204,13 @@ def chosen(options: Options, schema: StructType) -> tuple[SourceColumn, ...]:
 
 def _check(field: Any, known: dict[str, SourceColumn], options: Options) -> None:
     expected = _named(field.name, known, options).spark
-    # Spark has parsed the fields of a struct, and says it itself if it cannot.
+    # Spark has parsed the fields of a struct, and reports an error in them.
     if not expected.startswith("STRUCT") and field.dataType.simpleString() != expected.lower():
         raise ConfigError(f"column {field.name} is {expected}, not {field.dataType.simpleString().upper()}")
 
 
 def select(chosen: Sequence[SourceColumn]) -> str:
-    """Return the columns as a SELECT lists them, of the alias `a`."""
+    """Return the columns as a list for SELECT, of the alias `a`."""
     return ", ".join(f"{column.sql} AS {column.name}" for column in chosen)
 
 

@@ -20,18 +20,18 @@ from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 from pyspark_pgrouse.executors import pgrouse_error
 from pyspark_pgrouse.java import java_home
 
-# What a job wants of Spark unless the cluster or the command line says otherwise.
+# The settings of a job, unless the cluster or the command line sets others.
 WANTED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Over TCP, each Python task waits 45 ms for an acknowledgement. The path of a socket is short: the folder of a job may be too long.
+    # Over TCP, each Python task waits 45 ms for an acknowledgement. The path of a socket must be short, and the folder of a job may be too long.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.unix.domain.socket.dir": "/tmp",  # noqa: S108 - their names are random, and only this user may connect
-    # Plans show the options of CREATE TEMPORARY VIEW ... USING; Spark hides those that this names (its own default: url).
+    # Plans show the options of CREATE TEMPORARY VIEW ... USING; Spark hides the options that match this (its default: url).
     "spark.sql.redaction.options.regex": "(?i)url|dsn",
 }
-# On one machine, where no one uses Spark's own pages and bars.
+# Settings on one machine, where no one uses Spark's pages and progress bars.
 LOCAL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -46,7 +46,7 @@ CONNECT_REFUSED = (
 
 
 class SparkEnded(PgrouseError):
-    """Spark's JVM is gone, or is going."""
+    """Spark's JVM has ended or is ending."""
 
     exit_code = ExitCode.TRY_AGAIN
 
@@ -61,18 +61,18 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
     """Open the session of a job, and close it at the end if it was opened here.
 
     Args:
-        name: what Spark's pages call it: `pgrouse <name>`.
-        master: `spark://…`, `local[2]`; None = what spark-submit or SPARK_MASTER said, else all cores of this machine.
-        conf: more settings of Spark; they win.
+        name: the name on Spark's pages: `pgrouse <name>`.
+        master: `spark://…`, `local[2]`; None = the value from spark-submit or SPARK_MASTER, otherwise all cores of this machine.
+        conf: more settings of Spark; they override the others.
 
     Raises:
         ConfigError: there is no Java that Spark runs on, or no pgrouse in the Python of its executors; or the session is one of Spark Connect.
-        SparkEnded: its JVM was gone when something failed.
+        SparkEnded: Spark's JVM was gone when something failed.
     """
     refuse_connect()
     if (home := java_home()) is not None:
         os.environ["JAVA_HOME"] = home
-    # Executors on this machine run what runs here; where those of a cluster have it elsewhere, PYSPARK_PYTHON says so.
+    # Executors on this machine run the same Python; if those of a cluster have it elsewhere, PYSPARK_PYTHON names it.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger().addFilter(_is_no_echo)
     before = SparkSession.getActiveSession()
@@ -87,7 +87,7 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
 
 @contextmanager
 def translated_errors(spark: SparkSession) -> Iterator[None]:
-    """Raise an error of Spark as what pgrouse calls it, if it is one that tasks raised on purpose, or if the JVM is gone."""
+    """Convert an error of Spark to an error of pgrouse, if a task raised it on purpose or the JVM is gone."""
     try:
         yield
     except PgrouseError:
@@ -100,20 +100,20 @@ def translated_errors(spark: SparkSession) -> Iterator[None]:
 
 
 def refuse_connect() -> None:
-    """Make sure that this process is no client of Spark Connect.
+    """Check that this process is not a client of Spark Connect.
 
     Raises:
-        ConfigError: it is one.
+        ConfigError: it is.
     """
     if is_remote() or "SPARK_REMOTE" in os.environ:
         raise ConfigError(CONNECT_REFUSED)
 
 
 def check_alive(spark: SparkSession) -> None:
-    """Make sure that Spark is there still.
+    """Check that Spark still runs.
 
     Raises:
-        SparkEnded: it is not.
+        SparkEnded: it does not.
     """
     try:
         java = spark.sparkContext._jsc  # noqa: SLF001 - Spark has no other way to ask
@@ -125,7 +125,7 @@ def check_alive(spark: SparkSession) -> None:
 
 
 def _is_no_echo(record: logging.LogRecord) -> bool:
-    """Whether to log this: py4j writes a traceback of each connection that breaks, and raises it too."""
+    """Whether to log this: py4j logs a traceback of each connection that breaks, and also raises the error."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
@@ -135,7 +135,7 @@ def _stop(spark: SparkSession) -> None:
 
 
 def _quieten(*, is_local: bool) -> None:
-    """Let the JVM log only what is about the job. Here, since it logs before it knows any setting; what the user has set for it wins."""
+    """Limit the JVM's log to messages about the job. This is set here, since the JVM logs before it reads any setting; a user's setting overrides it."""
     level = "error" if is_local else "warn"
     options = f'"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}" -Dpgrouse.log.level={level}'
     os.environ["SPARK_SUBMIT_OPTS"] = f"{options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
@@ -158,7 +158,7 @@ def _build(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
 
 
 def _quieten_accumulators(spark: SparkSession) -> None:
-    """Let the thread that reads accumulators print no traceback when the JVM has ended: `session` says so in one line."""
+    """Keep the thread that reads accumulators from printing a traceback when the JVM has ended: `session` reports that in one line."""
     server = spark.sparkContext._accumulatorServer  # noqa: SLF001 - Spark has no setting for it
     print_error = server.handle_error
 

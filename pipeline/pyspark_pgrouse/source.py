@@ -1,6 +1,6 @@
-"""The format `pgrouse`: what Spark asks for a reader or a writer.
+"""The format `pgrouse`: the class that Spark asks for a reader or a writer.
 
-Spark loads this file in every session that looks for a format, of pgrouse or not.
+Spark loads this file in every session that looks for any format.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DefaultSource(DataSource):
         return "pgrouse"
 
     def schema(self) -> str:
-        """Return the columns that a read has unless it names its own."""
+        """Return the columns of a read that names none."""
         if "lake" in self.options:
             return self._lake().ddl()
         options = Options.parse(self.options)
@@ -46,7 +46,7 @@ class DefaultSource(DataSource):
         return schemas.ddl(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what `spark.read` reads with."""
+        """Return the reader of `spark.read`."""
         if "lake" in self.options:
             from pyspark_pgrouse.lake.reader import lake_batch  # noqa: PLC0415 - slow to import: only this operation needs it
 
@@ -66,7 +66,7 @@ class DefaultSource(DataSource):
         return LakeOptions.parse(self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return what `spark.readStream` reads with."""
+        """Return the reader of `spark.readStream`."""
         try:
             return self._stream_reader(schema)
         except PgrouseError as error:
@@ -79,13 +79,13 @@ class DefaultSource(DataSource):
         return ArchiveStream(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what `df.write` publishes with."""
+        """Return the writer of `df.write`."""
         from pyspark_pgrouse.publish.batch import PublishWriter  # noqa: PLC0415 - slow to import: only this operation needs it
 
         return PublishWriter(Options.parse(self.options, Operation.WRITE), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Return what `df.writeStream` publishes with."""
+        """Return the writer of `df.writeStream`."""
         from pyspark_pgrouse.publish.stream import PublishStreamWriter  # noqa: PLC0415 - slow to import: only this operation needs it
 
         return PublishStreamWriter(Options.parse(self.options, Operation.WRITE), schema, overwrite)

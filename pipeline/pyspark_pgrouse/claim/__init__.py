@@ -1,1 +1,1 @@
-"""Spark as a worker: a micro-batch is a claim."""
+"""Spark as a worker: each micro-batch is a claim."""

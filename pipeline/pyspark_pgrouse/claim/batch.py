@@ -1,4 +1,4 @@
-"""A user's function over one claimed batch: what it returns, and the search of a batch over which it raised."""
+"""Calls a user's function with one claimed batch: handles its result, and searches a batch for which it raised an exception."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class BatchResult:
         batch: its number in this run.
         settled: how its messages ended.
         seconds: how long the function and the settling took.
-        error: what the function raised over the whole batch, as the archive has it; None = nothing.
-        at_fault: the messages that made it raise, each with what it raised over that one alone.
-        has_failed: whether it went on to raise: messages were given back, or it worked none.
+        error: the exception that the function raised for the whole batch, as the archive has it; None = none.
+        at_fault: the messages that made it raise, each with its exception when the function got that message alone.
+        has_failed: whether it continued to raise: messages were released, or it processed none.
     """
 
     batch: int
@@ -57,9 +57,9 @@ class BatchResult:
 
 
 def call_function(function: BatchFunction, frame: DataFrame) -> dict[int, AttemptOutcome] | str:
-    """Call a function with messages; return the outcomes that it named, by id, or what it raised, as text.
+    """Call a function with messages; return the outcomes that it named, by id, or its exception, as text.
 
-    What it returns is computed here, once: an error in that is one of the function.
+    Its result is computed here, once: an error in that counts as an error of the function.
 
     Raises:
         SparkEnded: Spark is gone.
@@ -67,7 +67,7 @@ def call_function(function: BatchFunction, frame: DataFrame) -> dict[int, Attemp
     try:
         return _outcomes_by_id(function(frame))
     except Exception as raised:  # noqa: BLE001 - whatever a function of the user's raises
-        # Without Spark every function raises: that says nothing of this one.
+        # Without Spark every function raises an exception: that is not the function's fault.
         check_alive(frame.sparkSession)
         return describe(pgrouse_error(str(raised)) or raised)
 
@@ -80,15 +80,15 @@ def search_batch(
     settler: BatchSettler,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Bisection:
-    """Find the messages of a batch that make its function raise, and settle all of them; see `Bisection`.
+    """Find the messages of a batch that make its function raise an exception, and settle all of them; see `Bisection`.
 
     Args:
-        function: what raised.
+        function: the function that raised the exception.
         frame: the batch.
-        held: what it still holds, by id.
-        error: what the function raised over all of it.
+        held: the messages that are still held, by id.
+        error: the function's exception for the whole batch.
         settler: settles its messages.
-        is_stopped: whether the search is to end.
+        is_stopped: whether the search must end.
 
     Raises:
         DatabaseUnreachable: nothing could be settled.
@@ -96,7 +96,7 @@ def search_batch(
     """
 
     def work(part: Sequence[ClaimRef]) -> SettledCounts | str:
-        # A part is a run of what is held, by id.
+        # A part is a range of the held messages, by id.
         outcomes = call_function(function, frame.where(f.col("id").between(part[0][0], part[-1][0])))
         if isinstance(outcomes, str):
             return outcomes

@@ -30,17 +30,17 @@ class BatchConsumer:
     """One run of a function over batches.
 
     Args:
-        function: what works them.
+        function: processes them.
         claims: claims, reads and settles them.
-        settler: settles what is left of a batch over which the function raised.
+        settler: settles the rest of a batch for which the function raised an exception.
         locks: extends their locks.
-        options: how large batches may be, when it ends, and what becomes of a batch that failed.
-        report: called with every batch that ran.
+        options: the size of batches, when the run ends, and how it treats a failed batch.
+        report: called with every batch that was processed.
         stop: set it to end the run after the batch that is running.
 
     Attributes:
         failed_in_a_row: how many of the last batches failed.
-        settled: what became of all messages.
+        settled: the results of all messages.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class BatchConsumer:
         self._left = settler.count_ready(options.topics) if options.available_now else None
 
     def run(self) -> None:
-        """Work until stopped, until too many batches have failed, or until the messages are used up.
+        """Process messages until stopped, until too many batches have failed, or until no messages are left.
 
         Raises:
-            PgrouseError: why it cannot go on. What it holds is given back.
+            PgrouseError: it cannot continue. The messages that it holds are released.
         """
         try:
             self._run()
         except LocksProcessEnded:
-            # The process that gives it back has ended. Do not release by the name: another job may have it.
+            # The process that releases them has ended. Do not release by name: another job may use the name now.
             self._settler.settle([(*ref, RELEASED) for ref in self._settler.held(self._held.claims)])
             raise
 
@@ -83,7 +83,7 @@ class BatchConsumer:
                 return
             else:
                 self.stop.wait(self._options.interval_s)
-                # Most looks find nothing: one share is enough, until one finds something.
+                # Most claims find nothing: one share is enough, until one finds something.
                 batch = self._claim(shares=1)
         self._settler.settle(_not_begun(batch))
 
@@ -92,7 +92,7 @@ class BatchConsumer:
         return self._hold(self._claims.claim(self._rows(), shares), started)
 
     def _work(self, batch: ClaimedBatch) -> ClaimedBatch:
-        """Work a batch, settle it, and return the next one."""
+        """Process a batch, settle it, and return the next one."""
         started = time.monotonic()
         frame = self._claims.frame(batch)
         outcomes = call_function(self._function, frame)
@@ -102,12 +102,12 @@ class BatchConsumer:
         ran = self._give_back(batch, frame, outcomes)
         self._end(started, ran)
         if ran.has_failed and not self._is_over():
-            # What the function needs may be away.
+            # The function may need something that is unavailable now.
             self.stop.wait(self._options.interval_s)
         return self._claim() if self._goes_on() else self._hold(NOTHING, started)
 
     def _give_back(self, batch: ClaimedBatch, frame: DataFrame, error: str) -> BatchResult:
-        """Settle a batch over which the function raised."""
+        """Settle a batch for which the function raised an exception."""
         held = self._settler.held(batch.claims)
         if not held:
             return BatchResult(self._batches, SettledCounts(lost=len(batch)), 0, error, has_failed=True)
@@ -124,11 +124,11 @@ class BatchConsumer:
         settled, following = self._claims.advance(batch, outcomes, self._rows() if self._goes_on() else 0)
         self._hold(following, advanced)
         self._end(started, BatchResult(self._batches, settled, 0))
-        # What other tasks still held may have been in its way.
+        # Messages that other tasks still held may have prevented this claim from finding any.
         return following if len(following) or not self._goes_on() else self._claim()
 
     def _end(self, started: float, ran: BatchResult) -> None:
-        """Take note of a batch that has ended."""
+        """Record a batch that has ended."""
         self.settled += ran.settled
         self.failed_in_a_row = self.failed_in_a_row + 1 if ran.has_failed else 0
         self._report(replace(ran, seconds=time.monotonic() - started))
@@ -144,7 +144,7 @@ class BatchConsumer:
         return self._size.rows if self._left is None else min(self._size.rows, self._left)
 
     def _hold(self, batch: ClaimedBatch, since: float) -> ClaimedBatch:
-        """Have the locks of a batch extended from now on, and no other. since: the earliest moment at which it was claimed."""
+        """Extend the locks of this batch from now on, and of no other. since: the earliest moment at which it was claimed."""
         if self._left is not None:
             self._left -= len(batch)
         self._held = batch

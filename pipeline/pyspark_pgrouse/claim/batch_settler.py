@@ -1,4 +1,4 @@
-"""Settling from the driver: what is left of a batch whose function raised."""
+"""Settles from the driver: the rest of a batch whose function raised an exception."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BatchSettler:
         )
 
     def held(self, claims: Sequence[int]) -> list[ClaimRef]:
-        """Return id and claim of what these claims still hold, by id."""
+        """Return id and claim of the messages that these claims still hold, by id."""
         return self._connection.run(lambda client: client.held(claims))
 
     def settle(self, rows: Sequence[Row]) -> SettledCounts:
@@ -37,7 +37,7 @@ class BatchSettler:
         return sum_results(settle_in_parts(self._connection, rows))
 
     def release_orphaned(self, known: Sequence[ClaimRef]) -> None:
-        """Give back what is locked under the consumer's name and is none of these: a task claimed it and could not say so."""
+        """Release messages that are locked under the consumer's name and are none of these: a task claimed them and could not report it."""
         self._connection.run(lambda client: client.release_orphaned(known))
 
     def count_ready(self, topics: Sequence[str]) -> int:

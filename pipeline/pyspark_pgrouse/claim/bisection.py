@@ -1,8 +1,8 @@
-"""A batch whose function raised: it is worked again in halves until those messages are found that make it raise, each of them alone.
+"""A batch whose function raised an exception: it is processed again in halves until the messages that cause it are found, each alone.
 
-An error of a batch says nothing about its messages: the function's sink may be down. So an attempt is used up only by a message that fails
-alone while the function works others, and, if nothing shows which of the two it is, by one message of the batch. All others are given
-back with their attempt.
+An error of a batch says nothing about its messages: the function's sink may be down. So a message uses up an attempt only if it fails alone
+while the function processes others. If nothing shows whether the messages or the function is at fault, one message of the batch uses up an
+attempt. All others are released, and keep their attempt.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pgrouse.client.settlement import SettleKind
 from pyspark_pgrouse.claim.claim_ref import ClaimRef
 from pyspark_pgrouse.claim.outcome import AttemptOutcome, Row, SettledCounts
 
-# If so many calls have not separated them, most of a batch is at fault, or the function is.
+# If this many calls have not separated them, most of a batch is at fault, or the function is.
 CALLS = 500
 
 
@@ -21,14 +21,14 @@ class Bisection:
     """One search.
 
     Args:
-        work: works some messages and settles them; returns what became of them, or the error of the function as text.
+        work: processes messages and settles them; returns their results, or the error of the function as text.
         settle: settles messages.
-        is_stopped: whether to give back what is left instead of going on.
+        is_stopped: whether to release the rest instead of continuing.
 
     Attributes:
-        settled: what became of the messages so far.
+        settled: the results of the messages so far.
         at_fault: the errors of those that used up an attempt, by id.
-        has_failed: whether the function went on to raise: messages were given back, or it worked none.
+        has_failed: whether the function continued to raise exceptions: messages were released, or it processed none.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class Bisection:
         self.at_fault: dict[int, str] = {}
         self.has_failed = True
         self._work, self._settle, self._is_stopped = work, settle, is_stopped
-        # Failed alone since the function worked last; not divided any more since then; and how often it has raised in a row.
+        # The messages that failed alone since the last success; those that are not divided any more since then; and the errors in a row.
         self._suspects: list[tuple[ClaimRef, str]] = []
         self._undivided: list[Sequence[ClaimRef]] = []
         self._raised = 0
 
     def run(self, held: Sequence[ClaimRef], error: str) -> None:
-        """Search the messages of a batch whose function raised this."""
-        # So many errors lead from the whole batch to one message. After them, only a part that succeeds shows that there is more to find.
+        """Search the messages of a batch whose function raised this error."""
+        # This many errors lead from the whole batch to one message. After them, only a part that succeeds shows that there is more to find.
         max_failures = len(held).bit_length() + 1
         parts: list[Sequence[ClaimRef]] = []
         self._record_failure(parts, held, error, max_failures)
@@ -66,7 +66,7 @@ class Bisection:
     def _record_failure(
         self, parts: list[Sequence[ClaimRef]], part: Sequence[ClaimRef], error: str, max_failures: int
     ) -> None:
-        """Take note of a part whose function raised."""
+        """Record a part for which the function raised an exception."""
         self._raised += 1
         if len(part) == 1:
             self._suspects.append((part[0], error))
@@ -76,7 +76,7 @@ class Bisection:
             self._undivided.append(part)
 
     def _record_success(self, parts: list[Sequence[ClaimRef]], settled: SettledCounts) -> None:
-        """Take note of a part that was worked: the function works, so what failed alone before is at fault."""
+        """Record a part that was processed: the function works, so messages that failed alone before are at fault."""
         self.settled += settled
         self.has_failed = False
         self._raised = 0
@@ -87,7 +87,7 @@ class Bisection:
         self._undivided = []
 
     def _settle_rest(self, parts: list[Sequence[ClaimRef]]) -> None:
-        """Settle what is left. One message pays for it: else a batch in which every message is at fault would come back for ever."""
+        """Settle the rest. One message uses up an attempt; otherwise a batch in which every message is at fault would come back without end."""
         stopped = bool(parts) and self._is_stopped()
         if not stopped:
             self._retry_failed(self._suspects[:1])
@@ -104,6 +104,6 @@ class Bisection:
 
 
 def _halves(part: Sequence[ClaimRef]) -> list[Sequence[ClaimRef]]:
-    """Divide a part; its first half is the last, and so the next to be worked."""
+    """Divide a part. Its first half comes last, and so is processed next."""
     middle = len(part) // 2
     return [part[middle:], part[:middle]]

@@ -1,4 +1,4 @@
-"""The SQL functions that a consumer on Spark calls, on one connection; no decisions."""
+"""The SQL functions that a consumer on Spark calls, on one connection, without any decisions."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What one call claims at most. More calls make a bigger batch.
+# The maximum that one call claims. A bigger batch needs more calls.
 CLAIM_ROWS = 10_000
 CLAIM_BYTES = 16 * 1024 * 1024
-# Of one transaction: it holds the locks of all of its rows until it ends.
+# The maximum for one transaction: it holds the locks of all of its rows until it ends.
 SETTLE_ROWS = 10_000
 
-# A job that follows another one at once finds its name still taken, while that gives back what it held.
+# When a job follows another one at once, the old job still has the name until it has released its messages.
 NAME_TIMEOUT_S = 20.0
-# How long until a name that another session has is asked for again.
+# How long to wait before asking again for a name that another session has.
 NAME_RETRY_S = 0.1
-# For how long a worker waits to be registered, while it has locks to extend.
+# How long a worker waits to be registered while it has locks to extend.
 LOCK_TIMEOUT = "SET LOCAL lock_timeout = '2s'"
 HOLDER = "SELECT w.host, w.pid FROM messages.worker AS w WHERE w.name = %s"
 
 
 class ConsumerTaken(PgrouseError):
-    """Another job works under this consumer name."""
+    """Another job uses this consumer name."""
 
 
 class ClaimedRow(NamedTuple):
-    """One message that was claimed. `bytes` are those of its payload or body as text."""
+    """One claimed message. `bytes` is the size of its payload or body as text."""
 
     id: int
     claim_id: int
@@ -68,7 +68,7 @@ CLAIMED_COLUMNS = (
 
 
 class MessageTimeout(NamedTuple):
-    """A message that is held, and how long its handler may last, in seconds; None = any time."""
+    """A message that is held, and how long its handler may run, in seconds; None = no limit."""
 
     id: int
     timeout_s: float | None
@@ -76,13 +76,13 @@ class MessageTimeout(NamedTuple):
 
 @dataclass(frozen=True)
 class ClaimCursor:
-    """Where the last claim ended: the next one goes on from there, so that a flood in one topic or channel delays the others little."""
+    """Where the last claim ended. The next claim continues there, so that many messages in one topic or channel delay the others little."""
 
     topic: str | None = None
     channels: tuple[tuple[str, str], ...] = ()
 
     def after(self, claimed: Sequence[ClaimedRow]) -> ClaimCursor:
-        """Return the cursor behind these."""
+        """Return the cursor after these."""
         channels = dict(self.channels) | {c.topic: c.channel for c in claimed if c.channel is not None}
         return ClaimCursor(claimed[-1].topic if claimed else self.topic, tuple(channels.items()))
 
@@ -91,8 +91,8 @@ class ClaimClient:
     """The functions on one connection.
 
     Args:
-        conn: an autocommit connection. What is settled is durable when it returns: nothing will repeat it.
-        worker: the name under which it works.
+        conn: an autocommit connection. A settlement is durable when the call returns: nothing repeats it.
+        worker: the name of the worker.
     """
 
     def __init__(self, conn: psycopg.Connection[Any], worker: str) -> None:
@@ -102,7 +102,7 @@ class ClaimClient:
     def claim(
         self, topics: Sequence[str], rows: int, size: int, lock: timedelta | None, cursor: ClaimCursor
     ) -> list[ClaimedRow]:
-        """Claim once: at most so many rows, and bytes as far as one row reaches beyond them."""
+        """Claim once: at most this many rows, and at most this many bytes, which the last row may exceed."""
         claimed = claim(
             self.worker,
             topics,
@@ -115,19 +115,19 @@ class ClaimClient:
         return run(self.conn, _only(ClaimedRow, CLAIMED_COLUMNS, claimed))
 
     def held(self, claims: Sequence[int]) -> list[tuple[int, int]]:
-        """Return id and claim of what is still under these claims."""
+        """Return id and claim of the messages that these claims still hold."""
         return [(each.id, each.claim_id) for each in run(self.conn, claimed_ids(claims))]
 
     def timeouts(self, held: Sequence[ClaimRef]) -> list[MessageTimeout]:
-        """Return the timeouts of those that are still held. The server reads their payloads for this, too."""
+        """Return the timeouts of the messages that are still held. For this the server also reads their payloads."""
         return run(self.conn, _only(MessageTimeout, b"f.id, f.timeout_s", read_claimed(*unzip(held))))
 
     def heartbeat(self, held: Sequence[tuple[int, int]], lock: timedelta | None) -> list[int]:
-        """Extend locks; return the ids that are held no more."""
+        """Extend locks; return the ids that are no longer held."""
         return [id_ for part in chunks(held, SETTLE_ROWS) for id_ in run(self.conn, heartbeat(*part, lock))]
 
     def release(self, held: Sequence[tuple[int, int]]) -> list[int]:
-        """Give messages back; return the ids whose lock was lost. They had begun: the run stays counted, the attempt is given back."""
+        """Release messages; return the ids whose lock was lost. They had begun: the run stays counted, and the attempt is not used up."""
         return [
             id_
             for ids, claim_ids in chunks(held, SETTLE_ROWS)
@@ -135,7 +135,7 @@ class ClaimClient:
         ]
 
     def release_orphaned(self, known: Sequence[tuple[int, int]]) -> int:
-        """Give back what this worker has locked and does not know of; return how many."""
+        """Release the messages that this worker has locked and does not know of; return their number."""
         return len(run(self.conn, release_orphaned(self.worker, unzip(known)[0])))
 
     def count_ready(self, topics: Sequence[str]) -> int:
@@ -146,7 +146,7 @@ class ClaimClient:
         """Take the worker's name for as long as the connection lasts, and register it; return as `register` does.
 
         Raises:
-            ConsumerTaken: another job works under this name.
+            ConsumerTaken: another job uses this name.
         """
         if not self.take_name(name_timeout_s):
             who = self.holder()
@@ -157,7 +157,7 @@ class ClaimClient:
         return self.register(topics, rows)
 
     def register(self, topics: Sequence[str], rows: int) -> bool:
-        """Register the worker; return whether it could be: another session may hold its row in the registry."""
+        """Register the worker; return whether that succeeded: another session may hold its row in the registry."""
         host, ours = socket.gethostname(), version("pgrouse")
         try:
             with self.conn.transaction():
@@ -168,7 +168,7 @@ class ClaimClient:
         return True
 
     def report_status(self, status: dict[str, Any]) -> bool:
-        """Write the worker's status, by which others know that it reads no requests; return whether the worker is registered."""
+        """Write the worker's status, which tells others that it reads no requests; return whether the worker is registered."""
         return run(self.conn, touch_worker(self.worker, json.dumps({"engine": "spark"} | status)))
 
     def deregister(self) -> None:
@@ -176,7 +176,7 @@ class ClaimClient:
         run(self.conn, unregister_worker(self.worker))
 
     def take_name(self, within_s: float) -> bool:
-        """Take the worker's name for as long as the connection lasts; return whether it could be had within so many seconds."""
+        """Take the worker's name for as long as the connection lasts; return whether that succeeded within this many seconds."""
         deadline = time.monotonic() + within_s
         while not run(self.conn, lock_consumer(self.worker)):
             if time.monotonic() > deadline:
@@ -185,17 +185,17 @@ class ClaimClient:
         return True
 
     def holder(self) -> tuple[str, int] | None:
-        """Return host and process of who works under this name, as the registry has it."""
+        """Return host and process of the worker with this name, from the registry."""
         return self.conn.execute(HOLDER, [self.worker]).fetchone()
 
 
 def claim_up_to(claim: Callable[[int, int], list[ClaimedRow]], rows: int, max_bytes: int = 0) -> list[ClaimedRow]:
-    """Claim as often as it takes to have so many messages, or all that there are.
+    """Claim repeatedly until there are this many messages, or no more.
 
     Args:
-        claim: claims once: at most so many messages, and so many bytes.
-        rows: how many messages at most.
-        max_bytes: of their payloads and bodies, as far as one message reaches beyond them; 0 = any.
+        claim: claims once: at most this many messages, and this many bytes.
+        rows: the maximum number of messages.
+        max_bytes: the maximum size of their payloads and bodies, which the last message may exceed; 0 = no limit.
     """
     claimed: list[ClaimedRow] = []
     most, size = max_bytes or math.inf, 0
@@ -205,13 +205,13 @@ def claim_up_to(claim: Callable[[int, int], list[ClaimedRow]], rows: int, max_by
         claimed += part
         got = sum(each.bytes for each in part)
         size += got
-        # Fewer than wanted, and not because of their size: there are no more, or a limit holds them back.
+        # There were fewer than wanted, and not because of their size: there are no more, or a limit holds them back.
         if len(part) < wanted and got < limit:
             break
     return claimed
 
 
 def _only(row: Callable[..., T], columns: bytes, call: Call[list[Message]]) -> Call[list[T]]:
-    """Return a call that returns messages such that only these columns leave the server."""
+    """Return a call that returns messages with only these columns, so that only they leave the server."""
     statement = b"SELECT " + columns + b" FROM (" + call.statement + b") AS f"
     return Call(statement, call.values, lambda rows: [row(*each) for each in rows])

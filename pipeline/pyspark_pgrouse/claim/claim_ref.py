@@ -1,4 +1,4 @@
-"""A claimed message as everything refers to it that settles or extends: its id and the number of its claim."""
+"""The reference to a claimed message, for code that settles or extends it: its id and the number of its claim."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ClaimRef = tuple[int, int]
 
 
 def unzip(refs: Iterable[ClaimRef]) -> tuple[list[int], list[int]]:
-    """Return ids and claims apart, as every function takes them that settles or extends."""
+    """Return ids and claims separately, as the functions that settle or extend take them."""
     known = list(refs)
     return [id_ for id_, _ in known], [claim_id for _, claim_id in known]
 

@@ -1,4 +1,4 @@
-"""What one batch of `consume` has claimed: a share for each connection."""
+"""The messages that one batch of `consume` has claimed: a share for each connection."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pyspark_pgrouse.claim.claim_ref import ClaimRef
 
 @dataclass(frozen=True)
 class ClaimedShare:
-    """What one connection claimed. It goes from executors to the driver and back, so the ids are packed: 8 bytes each.
+    """The messages that one connection claimed. It goes from executors to the driver and back, so the ids are packed: 8 bytes each.
 
     Attributes:
-        ids: of the messages, by claim.
+        ids: the ids of the messages, by claim.
         lock_duration_s: the shortest lock among them, in seconds.
-        timeout_s: the shortest timeout of their topics, in seconds; None = none has one.
+        timeout_s: the shortest timeout of their topics, in seconds; None = no topic has one.
     """
 
     ids: Mapping[int, array[int]] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class ClaimedShare:
 
     @classmethod
     def of(cls, claimed: Iterable[ClaimedRow]) -> ClaimedShare:
-        """Pack what was claimed."""
+        """Pack claimed messages."""
         rows = list(claimed)
         ids: dict[int, array[int]] = {}
         for row in rows:
@@ -57,12 +57,12 @@ class ClaimedBatch:
 
     @property
     def lock_duration_s(self) -> float:
-        """The shortest lock of its messages, in seconds; 0 without any."""
+        """The shortest lock of its messages, in seconds; 0 if there are none."""
         return min((share.lock_duration_s for share in self.shares), default=0)
 
     @property
     def timeout_s(self) -> float | None:
-        """The shortest timeout of the topics of its messages, in seconds; None = none has one."""
+        """The shortest timeout of the topics of its messages, in seconds; None = no topic has one."""
         return shortest(share.timeout_s for share in self.shares)
 
     def refs(self) -> list[ClaimRef]:

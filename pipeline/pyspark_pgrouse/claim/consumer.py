@@ -34,7 +34,7 @@ ONE_ATTEMPT = """
 
 @dataclass(frozen=True)
 class ConsumerResult:
-    """What a run did: what became of all messages, and how many of its last batches failed."""
+    """The results of a run: those of all messages, and how many of its last batches failed."""
 
     settled: SettledCounts
     failed_in_a_row: int
@@ -50,10 +50,10 @@ def consume(
     """Process messages with a function that takes a DataFrame, until it is stopped.
 
     Args:
-        spark: a session with a JVM of its own.
+        spark: a session with its own JVM.
         function: gets the messages of a batch; returns None, or a DataFrame with id and outcome.
-        options: which messages, and how.
-        report: called with every batch that ran.
+        options: which messages are processed, and how.
+        report: called with every batch that was processed.
         stop: set it to end the run after the batch that is running.
 
     Raises:
@@ -75,10 +75,10 @@ def consume(
 
 
 def check_attempts(conn: psycopg.Connection[Any], options: ConsumerOptions) -> str | None:
-    """Refuse topics whose messages have one attempt: what a machine that fails had in flight would be dead, a whole batch at once.
+    """Refuse topics whose messages have one attempt: if a machine fails, all messages that it has in flight would be dead, a whole batch at once.
 
     Returns:
-        What is to be warned of, if there are such topics and the options accept them.
+        A warning, if there are such topics and the options accept them.
 
     Raises:
         ConfigError: there are such topics.

@@ -1,8 +1,8 @@
-"""Holds what a `consume` has claimed: a process of its own, beside the driver, that outlives it.
+"""Holds the messages that a `consume` has claimed, in a separate process that outlives the driver.
 
-It has the name of the consumer, keeps it in the registry, extends locks while a batch runs, and gives back what is held when its input
-ends: because the job has ended, or because it was killed. So a killed job uses up no attempts; only if this process is killed with it, do
-the locks expire. It gets lines of JSON: the options, then what is held, each time that changes.
+The process has the name of the consumer, keeps it in the registry, and extends locks while a batch runs. It releases the held messages when its
+input ends, because the job has ended or was killed. So a killed job uses up no attempts; locks expire only if this process is killed too. Its
+input is lines of JSON: first the options, then the held messages each time they change.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 
 # Locks are extended at a third of the shortest one.
 SHARE_OF_LOCK = 3
-# After a failure. The locks last for two more thirds.
+# The delay after a failure. The locks last for two more thirds.
 RETRY_S = 0.5
-# A report also shows that the connection that has the name is there: if it broke, the name is taken again.
+# A report also shows that the connection that has the name still exists: if it broke, the name is taken again.
 STATUS_INTERVAL_S = 5.0
-# What came in, and when, by `time.monotonic`.
+# The lines that arrived, each with its time by `time.monotonic`.
 Lines = queue.SimpleQueue[tuple[float, str]]
-# After a kill or an error, tasks may still claim: Spark checks every 2 s whether a task is to end, and kills its process 2 s later.
+# After a kill or an error, tasks may still claim: Spark checks every 2 s whether a task must end, and kills its process 2 s later.
 LATE_CLAIMS_S = 5.0
 
 
 @dataclass(frozen=True)
 class HeldClaims:
-    """What a consumer holds.
+    """The messages that a consumer holds.
 
     Attributes:
-        claims: their numbers.
+        claims: the numbers of their claims.
         messages: how many it has claimed with them.
         lock_duration_s: the shortest lock.
-        timeout_s: the shortest timeout of their topics; None = none has one.
+        timeout_s: the shortest timeout of their topics; None = no topic has one.
         age_s: how long ago the first of them was claimed, at most: a fast task waits for the others.
-        done: how many messages it has worked since its start.
+        done: how many messages it has processed since its start.
     """
 
     claims: tuple[int, ...] = ()
@@ -70,12 +70,12 @@ class ConsumerLocks:
 
     Args:
         options: of the consumer.
-        name_timeout_s: for how long it waits for a name that another one has when it starts.
+        name_timeout_s: how long it waits at its start for a name that another process has.
     """
 
     def __init__(self, options: ConsumerOptions, name_timeout_s: float = NAME_TIMEOUT_S) -> None:
         self._options = options
-        # Two connections: while one takes the name again, which it tries briefly at each report, the other one extends locks.
+        # Use two connections: while one takes the name again, which it tries briefly at each report, the other one extends locks.
         self._named = ReconnectingConnection(self._connect_registered, RETRY_S)
         self._connection = ReconnectingConnection(self._connect, was_there=True)
         self._is_registered = False
@@ -88,21 +88,21 @@ class ConsumerLocks:
         """Take the name, and enter the registry.
 
         Raises:
-            ConsumerTaken: another one has the name.
+            ConsumerTaken: another process has the name.
             DatabaseUnreachable: with the reason.
         """
         self._named.run(lambda _: None)
-        # From now on there are locks to extend: do not wait for the name.
+        # From now on there are locks to extend, so do not wait for the name.
         self._name_timeout_s = 0.0
 
     def hold(self, held: HeldClaims, received_at: float) -> None:
-        """Take note of what is held from now on; received_at: when the line arrived, by `time.monotonic`."""
+        """Record the messages that are held from now on; received_at: when the line arrived, by `time.monotonic`."""
         self._held, self._timeouts = held, None
         self._held_since = received_at - held.age_s
         self._extend_at = self._held_since + held.lock_duration_s / SHARE_OF_LOCK
 
     def tend(self) -> None:
-        """Extend the locks of what is held, and report the status, if they are due."""
+        """Extend the locks of the held messages, and report the status, if these are due."""
         now = time.monotonic()
         if self._held.claims and now >= self._extend_at:
             self._extend_at = now + RETRY_S
@@ -113,17 +113,17 @@ class ConsumerLocks:
             self._named.run(self._report_status)
 
     def due_in_s(self) -> float:
-        """Return after how many seconds `tend` is to be called."""
+        """Return after how many seconds `tend` must be called."""
         due_at = min(self._report_at, self._extend_at) if self._held.claims else self._report_at
         return max(0.0, due_at - time.monotonic())
 
     def release(self, *, ended: bool) -> None:
-        """Give back what is held, and leave the registry. ended: whether the job said so; else its tasks may still claim.
+        """Release the held messages, and leave the registry. ended: whether the job reported its end; otherwise its tasks may still claim.
 
-        A step that fails leaves its messages to their locks, and the other steps are taken.
+        If a step fails, the locks of its messages expire, and the other steps continue.
         """
         self._attempt(self._connection, lambda client: client.release(client.held(self._held.claims)))
-        # What a task had claimed, and not reported yet. By the name, so it must be ours.
+        # Release messages that a task had claimed and not reported yet. This goes by name, so the name must be ours.
         self._attempt(self._named, lambda client: client.release_orphaned([]))
         if not ended:
             time.sleep(LATE_CLAIMS_S)
@@ -140,17 +140,17 @@ class ConsumerLocks:
             each.close()
 
     def is_taken(self) -> bool:
-        """Whether another process has the name; an old session of this one, which the server has not noticed to be dead, does not count."""
+        """Whether another process has the name. An old session of this process, whose death the server has not noticed, does not count."""
         holder = self._connection.run(ClaimClient.holder)
         return holder is not None and holder != (socket.gethostname(), os.getpid())
 
     def _extend(self, client: ClaimClient) -> None:
-        """Extend what the batch still holds: most batches end before this, so its ids are only asked for here."""
+        """Extend the messages that the batch still holds. Their ids are read only here, because most batches end before."""
         held = client.held(self._held.claims)
         client.heartbeat(self._within_timeouts(client, held), self._options.lock)
 
     def _within_timeouts(self, client: ClaimClient, held: list[ClaimRef]) -> list[ClaimRef]:
-        """Leave out messages beyond the timeout of their topic: their locks run out."""
+        """Leave out messages that exceed the timeout of their topic: their locks expire."""
         held_for_s = time.monotonic() - self._held_since
         if self._held.timeout_s is None or held_for_s < self._held.timeout_s:
             return held
@@ -178,8 +178,8 @@ class ConsumerLocks:
 
 
 def main() -> None:
-    """Serve one job: its lines are the standard input, which ends with it."""
-    # Systemd sends these to all processes of a service that it stops, and the job works its last batch to the end.
+    """Serve one job: its lines are the standard input, which ends with the job."""
+    # Systemd sends these to all processes of a service that it stops, and the job completes its last batch.
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     silence_driver()
@@ -203,7 +203,7 @@ def main() -> None:
 
 
 def options_line(options: ConsumerOptions, name_timeout_s: float) -> dict[str, Any]:
-    """Return the first line."""
+    """Return the first line, with the options."""
     return asdict(options) | {
         "lock": options.lock and options.lock.total_seconds(),
         "name_timeout_s": name_timeout_s,
@@ -211,7 +211,7 @@ def options_line(options: ConsumerOptions, name_timeout_s: float) -> dict[str, A
 
 
 def _options(line: str) -> tuple[ConsumerOptions, float]:
-    """Return the options of a first line, and for how long to wait for the name."""
+    """Return the options of a first line, and how long to wait for the name."""
     given = json.loads(line)
     name_timeout_s = given.pop("name_timeout_s")
     lock = None if given["lock"] is None else timedelta(seconds=given["lock"])
@@ -219,7 +219,7 @@ def _options(line: str) -> tuple[ConsumerOptions, float]:
 
 
 def _serve(locks: ConsumerLocks, job: int) -> bool:
-    """Follow the lines to their end; return whether the last one said that it is."""
+    """Process the lines to their end; return whether the last line reported the end of the job."""
     lines: Lines = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin, lines), daemon=True).start()
     for received_at, line in _lines(lines, locks, job):
@@ -233,8 +233,8 @@ def _serve(locks: ConsumerLocks, job: int) -> bool:
 
 
 def _lines(lines: Lines, locks: ConsumerLocks, job: int) -> Iterator[tuple[float, str]]:
-    """Yield lines as they come, and tend to the locks between them. An empty one is the end; job: the process that sends them."""
-    # A child of the job that was forked may hold its end of the input.
+    """Yield lines as they come, and tend to the locks between them. An empty line is the end; job: the process that sends them."""
+    # A forked child of the job may hold the job's end of the input.
     while os.getppid() == job:
         try:
             yield lines.get(timeout=locks.due_in_s())
@@ -247,9 +247,9 @@ def _tend(locks: ConsumerLocks) -> None:
     """Tend to the locks.
 
     Raises:
-        ConsumerTaken: the connection with the name was away, and another process has taken it.
+        ConsumerTaken: the connection with the name was lost, and another process has taken the name.
     """
-    # If the server is away for too long, the locks expire, and the name is taken again when it is back.
+    # If the server is away for too long, the locks expire, and the name is taken again when the server is back.
     with suppress(DatabaseUnreachable, Error):
         try:
             locks.tend()
@@ -267,7 +267,7 @@ def _read(stream: TextIO, lines: Lines) -> None:
 def _answer(answer: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
-    # Nothing else is said here, and the job may be gone.
+    # Nothing else is written here, and the job may be gone.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""How `consume` processes messages: the options that the driver, the executors and the process of locks share."""
+"""The options with which `consume` processes messages. The driver, the executors and the process of locks share them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST_LOCK = timedelta(days=7)
 
 
 class OnError(StrEnum):
-    """What becomes of a batch over which the function raised."""
+    """What happens to a batch for which the function raised an exception."""
 
     BISECT = "bisect"
     RELEASE = "release"
@@ -21,19 +21,19 @@ class OnError(StrEnum):
 
 @dataclass(frozen=True)
 class ConsumerOptions:
-    """How messages are consumed.
+    """The options of a consumer.
 
     Attributes:
         consumer: its name among the workers; only one process may use it at a time.
         topics: the topics whose messages it processes.
         dsn: a connection string or URI of libpq; None = its environment.
         rows: the maximum number of messages in one batch.
-        max_bytes: of the payloads of a batch, about; 0 = any.
-        lock: how long a message is locked; None = as its topic says.
+        max_bytes: the approximate maximum size of the payloads of a batch; 0 = no limit.
+        lock: how long a message is locked; None = the topic's lock_duration.
         available_now: whether it ends after as many messages as are ready when it begins.
         interval_s: how often it looks for messages.
-        max_failed_batches: it ends after so many failed batches in a row.
-        on_error: what becomes of a batch over which the function raises.
+        max_failed_batches: it ends after this many consecutive failed batches.
+        on_error: what happens to a batch for which the function raises an exception.
         allow_single_attempt: also process topics with `max_attempts` 1: if the machine fails, the messages that it holds are dead.
     """
 
@@ -53,7 +53,7 @@ class ConsumerOptions:
         """Check them.
 
         Raises:
-            ConfigError: a value that it cannot have.
+            ConfigError: a value is not allowed.
         """
         if isinstance(self.topics, str) or not self.topics or not all(self.topics):
             raise ConfigError(f"topics must be a tuple of names, found {self.topics!r}")

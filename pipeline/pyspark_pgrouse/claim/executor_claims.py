@@ -23,9 +23,9 @@ from pyspark_pgrouse.read.slices import SliceReader
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# On one connection, the server and the task wait for each other in turn.
+# With a single connection, the server and the task would wait for each other in turn.
 LEAST_CONNECTIONS = 2
-# A share costs more to start than it takes to claim fewer messages.
+# Starting a share costs more than claiming fewer messages than this.
 LEAST_ROWS = 200
 NOTHING = ClaimedBatch()
 
@@ -35,10 +35,10 @@ class ExecutorClaims:
 
     Args:
         spark: the session.
-        options: what is claimed.
-        settler: of the same consumer.
+        options: which messages are claimed.
+        settler: the settler of the same consumer.
         run: runs tasks; None = on the executors.
-        slots: says how many tasks a session runs at a time.
+        slots: returns how many tasks a session runs at a time.
 
     Raises:
         ConfigError: Spark may run a task twice at the same time.
@@ -61,7 +61,7 @@ class ExecutorClaims:
         self._cursors: list[ClaimCursor] = []
 
     def claim(self, rows: int, shares: int | None = None) -> ClaimedBatch:
-        """Claim a batch of at most so many messages, in so many shares; None = as many as the executors claim at a time."""
+        """Claim a batch of at most this many messages, in this many shares; None = as many as the executors claim at a time."""
         return self.advance(NOTHING, {}, rows, shares)[1]
 
     def advance(
@@ -76,7 +76,7 @@ class ExecutorClaims:
             shares: as in `claim`.
 
         Raises:
-            PgrouseError: a task failed more often than Spark tries it. What is held is still held.
+            PgrouseError: a task failed more often than Spark tries it. Held messages are still held.
         """
         slots = self._slots(self._spark)
         requests = self._requests(done, outcomes, rows, shares or max(LEAST_CONNECTIONS, slots))
@@ -87,7 +87,7 @@ class ExecutorClaims:
         return sum_results(counted for result in results for counted in result.counted), batch
 
     def frame(self, batch: ClaimedBatch) -> DataFrame:
-        """Return the messages of a batch, as far as they are still held when it is read."""
+        """Return the messages of a batch that are still held when it is read."""
         ddl = schema.typed(schema.CLAIMED)
         rows = SliceReader(self._options.dsn, schema.CLAIMED, cast("StructType", StructType.fromDDL(ddl)))
         reader = ShareReader(batch.shares, schema.select(schema.CLAIMED), rows)
@@ -95,7 +95,7 @@ class ExecutorClaims:
         return self._spark.range(0, tasks, 1, tasks).mapInArrow(reader.read, ddl)
 
     def _serve(self, requests: list[ShareRequest], slots: int) -> list[ShareResult]:
-        """Serve requests by at most so many tasks; return the results in the same order."""
+        """Serve requests with at most this many tasks; return the results in the same order."""
         tasks = min(slots, len(requests))
         of_tasks = [requests[task::tasks] for task in range(tasks)]
         served = self._run(partial(serve, self._options), of_tasks)
@@ -120,7 +120,7 @@ class ExecutorClaims:
         ]
 
     def _dealt(self, done: ClaimedBatch, parts: list[int]) -> list[tuple[ClaimedShare, int, ClaimCursor]]:
-        """Return what is settled and claimed side by side, and from where."""
+        """Return what each share settles, how many messages it claims, and from which cursor."""
         shares = max(len(done.shares), len(parts))
         self._cursors += [ClaimCursor()] * (shares - len(self._cursors))
         dealt = zip_longest(done.shares, parts, self._cursors[:shares])

@@ -15,7 +15,7 @@ from pyspark_pgrouse.claim.claim_client import NAME_TIMEOUT_S, ConsumerTaken
 from pyspark_pgrouse.claim.consumer_locks import HeldClaims
 from pyspark_pgrouse.claim.consumer_options import ConsumerOptions
 
-# How long it may take to give back what it holds, while the job waits: where the job ends, a container may end.
+# How long it may take to release its messages while the job waits: when the job ends, its container may end.
 RELEASE_TIMEOUT_S = 60
 ERRORS: dict[str, type[PgrouseError]] = {
     kind.__name__: kind for kind in (ConfigError, ConsumerTaken, DatabaseUnreachable)
@@ -29,13 +29,13 @@ class LocksProcessEnded(PgrouseError):
 
 
 class LocksProcess:
-    """The process, from here. As a context manager it starts, and ends when all is given back.
+    """The process, from the driver's side. As a context manager it starts the process, and ends when all messages are released.
 
-    If the block raises, tasks of Spark may still claim: the process then looks a second time for what they have claimed.
+    If the block raises, tasks of Spark may still claim: the process then looks a second time for messages that they have claimed.
 
     Args:
-        options: of the consumer.
-        name_timeout_s: for how long it waits for a name that another job has.
+        options: the options of the consumer.
+        name_timeout_s: how long it waits for a name that another job has.
     """
 
     def __init__(self, options: ConsumerOptions, name_timeout_s: float = NAME_TIMEOUT_S) -> None:
@@ -43,7 +43,7 @@ class LocksProcess:
         self._name_timeout_s = name_timeout_s
 
     def __enter__(self) -> LocksProcess:
-        # In a session of its own: Ctrl-C is for the job, and a shell that ends hangs up on it alone.
+        # Use a new session: Ctrl-C is for the job, and a shell that ends sends SIGHUP to the job alone.
         self._process = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-m", consumer_locks.__name__],
             stdin=subprocess.PIPE,
@@ -76,7 +76,7 @@ class LocksProcess:
         self.hang_up()
 
     def hang_up(self) -> None:
-        """End its input, and wait until it has given back what is held."""
+        """End its input, and wait until it has released the held messages."""
         with suppress(OSError):
             self._in.close()
         with suppress(subprocess.TimeoutExpired):
@@ -84,7 +84,7 @@ class LocksProcess:
         self._out.close()
 
     def hold(self, held: HeldClaims) -> None:
-        """Say what is held from now on.
+        """Send the messages that are held from now on.
 
         Raises:
             LocksProcessEnded: it is gone, so the locks are not extended.

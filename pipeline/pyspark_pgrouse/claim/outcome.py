@@ -1,4 +1,4 @@
-"""How each message of a batch ended, and what became of it when that was settled."""
+"""How each message of a batch ended, and the results after it was settled."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class AttemptOutcome:
     """How one attempt ended.
 
     Attributes:
-        kind: how.
-        error: of retry, expire, reject and fail.
-        after: of retry and defer: when to try again.
-        until: of defer, instead of `after`.
-        state: of retry and defer: what the next attempt gets, JSON.
-        output: of complete, JSON.
-        ran: of release: whether work on the message had begun; its run stays counted then.
+        kind: the kind of outcome.
+        error: for retry, expire, reject and fail.
+        after: for retry and defer: when to try again.
+        until: for defer, instead of `after`.
+        state: for retry and defer: the JSON that the next attempt gets.
+        output: for complete, JSON.
+        ran: for release: whether processing of the message had begun; its run then stays counted.
     """
 
     kind: SettleKind = SettleKind.COMPLETE
@@ -49,10 +49,10 @@ class AttemptOutcome:
 
     @classmethod
     def parse(cls, row: Mapping[str, Any]) -> AttemptOutcome:
-        """Return what a row says that has some of the columns of OPTIONAL.
+        """Return the outcome in a row that has some of the columns of OPTIONAL.
 
         Raises:
-            ConfigError: a column holds what it cannot.
+            ConfigError: a column has a value that is not allowed.
         """
         return cls(
             parse_kind(row.get("outcome")),
@@ -65,7 +65,7 @@ class AttemptOutcome:
         )
 
     def value(self, field: str) -> Any:
-        """Return what it says of a field of a Settlement."""
+        """Return its value for a field of a Settlement."""
         if field == "error":
             return to_storable_text(self.error or f"{self.kind} by the batch's function")
         return getattr(self, field)
@@ -74,9 +74,9 @@ class AttemptOutcome:
 SUCCEEDED = AttemptOutcome()
 # A message, its claim, and how the attempt ended.
 Row = tuple[int, int, AttemptOutcome]
-# What the database makes of a kind where it has no choice.
+# The results of kinds for which the database has no choice.
 RESULTS = {SettleKind.COMPLETE: "success", SettleKind.REJECT: "rejected", SettleKind.FAIL: "failed"}
-# What a message that waits again is counted as.
+# The kind under which a message that waits again is counted.
 WAITING = {SettleKind.EXPIRE: SettleKind.RETRY}
 DEAD = ("rejected", "failed", "lock_expired")
 COUNTS = (
@@ -91,13 +91,13 @@ COUNTS = (
 
 @dataclass(frozen=True)
 class SettledCounts:
-    """What became of a batch, as the database says.
+    """The results of a batch, as the database reports them.
 
     Attributes:
-        counts: how many messages ended how: `success`, `rejected`, `failed`, `lock_expired` and `cancelled` as the archive has them;
-            `retry`, `defer` and `release` are those that wait again. A retry without an attempt left is `failed`. What does not occur is
-            missing.
-        lost: how many were not held any more: their lock had expired, or they were cancelled. Nothing was changed for them.
+        counts: how many messages ended how: `success`, `rejected`, `failed`, `lock_expired` and `cancelled` as in the archive;
+        `retry`, `defer` and `release` are messages that wait again. A retry without an attempt left is `failed`. Results that do not occur are
+        missing.
+        lost: how many were no longer held: their lock had expired, or they were cancelled. Nothing was changed for them.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class SettledCounts:
 
     @classmethod
     def of(cls, counted: Iterable[tuple[str, int]], lost: int) -> SettledCounts:
-        """Add up what was counted, here and there."""
+        """Add up counts from several places."""
         counts: Counter[str] = Counter()
         for became, count in counted:
             counts[became] += count
@@ -121,17 +121,17 @@ class SettledCounts:
 
     @property
     def dead(self) -> int:
-        """How many died."""
+        """How many messages died."""
         return sum(self.counts.get(result, 0) for result in DEAD)
 
 
-# The columns that a function may return beside id.
+# The columns that a function may return in addition to id.
 OPTIONAL = ("outcome", "reason", "after", "until", "state", "output", "ran")
 LOST = "lost"
 
 
 def sum_results(counted: Iterable[tuple[str, int]]) -> SettledCounts:
-    """Add up what `settle_rows` counted."""
+    """Add up the counts of `settle_rows`."""
     rows = list(counted)
     return SettledCounts.of(
         ((became, count) for became, count in rows if became != LOST),
@@ -143,7 +143,7 @@ def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[Row]) -> list[tupl
     """Settle messages.
 
     Returns:
-        What became of how many, as the keys of `SettledCounts.counts` say it, or `lost`. Something may come more than once.
+        The results and how many messages have each, with the keys of `SettledCounts.counts`, or `lost`. A key may occur more than once.
     """
     by_kind: dict[SettleKind, list[Row]] = {}
     for row in rows:
@@ -152,7 +152,7 @@ def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[Row]) -> list[tupl
 
 
 def settle_in_parts(claim_connection: ReconnectingConnection, rows: Sequence[Row]) -> list[tuple[str, int]]:
-    """Settle messages, SETTLE_ROWS a transaction; return as `settle_rows` does.
+    """Settle messages, SETTLE_ROWS per transaction; return the same as `settle_rows`.
 
     Raises:
         DatabaseUnreachable: the server went away, and did not come back in time.
@@ -175,7 +175,7 @@ def _settle_kind(conn: psycopg.Connection[Any], kind: SettleKind, rows: Sequence
 
 
 def _became(conn: psycopg.Connection[Any], kind: SettleKind, settled: Sequence[ClaimRef]) -> list[tuple[str, int]]:
-    """Return what became of those that were settled: whether one waits again or has ended is decided by its policy and its key."""
+    """Return the results of settled messages: their policy and their key decide whether a message waits again or has ended."""
     if kind in RESULTS:
         return [(RESULTS[kind], len(settled))]
     ended = Counter(each.result for each in run(conn, results(*unzip(settled)))) if settled else Counter[str]()
@@ -183,10 +183,10 @@ def _became(conn: psycopg.Connection[Any], kind: SettleKind, settled: Sequence[C
 
 
 def parse_kind(text: str | None) -> SettleKind:
-    """Return the kind of a name; NULL is complete.
+    """Return the kind with this name; NULL means complete.
 
     Raises:
-        ConfigError: there is none of this name.
+        ConfigError: there is no kind with this name.
     """
     try:
         return SettleKind(text or SettleKind.COMPLETE)
@@ -198,7 +198,7 @@ def parse_delay(value: Any) -> timedelta | None:
     """Return a delay that was given as an interval, as seconds or as text.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a delay.
     """
     if value is None:
         return None
@@ -209,7 +209,7 @@ def parse_delay(value: Any) -> timedelta | None:
 
 
 def parse_time(value: datetime | None) -> datetime | None:
-    """Return a time that was given.
+    """Return a time, after a check.
 
     Raises:
         ConfigError: it has no time zone.
@@ -220,15 +220,15 @@ def parse_time(value: datetime | None) -> datetime | None:
 
 
 def parse_json(column: str, text: str | None) -> str | None:
-    """Return JSON that was given as text.
+    """Return JSON that was given as text, after a check.
 
     Raises:
-        ConfigError: it is none, or none that the database can store.
+        ConfigError: it is not JSON, or the database cannot store it.
     """
     if text is None:
         return None
     try:
-        # What can be read may still be more than jsonb takes: a NUL in a string.
+        # Valid JSON may still have something that jsonb refuses: a NUL in a string.
         jsonb.encode(jsonb.decode(text, column), column)
     except InvalidMessage as error:
         raise ConfigError(f"{column}: {error}") from None

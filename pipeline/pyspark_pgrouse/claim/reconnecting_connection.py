@@ -15,7 +15,7 @@ from pyspark_pgrouse.claim.claim_client import ClaimClient
 
 T = TypeVar("T")
 
-# A server that restarts is back by then. With a longer wait it would not be clear why the job makes no progress.
+# A server that restarts is usually back by then. A longer wait would hide why the job makes no progress.
 RETRY_TIMEOUT_S = 60.0
 
 
@@ -24,7 +24,7 @@ class ReconnectingConnection:
 
     Args:
         open_: opens the connection.
-        retry_timeout_s: for how many seconds a server that is away is waited for, once it was there.
+        retry_timeout_s: how many seconds to wait for a server that is away, if it was reached before.
         was_there: whether the server was reached before, by another connection.
     """
 
@@ -40,7 +40,7 @@ class ReconnectingConnection:
         """Return what the function returns. If the connection breaks, the function is called again, so it must be idempotent.
 
         Raises:
-            DatabaseUnreachable: the server was never there, or did not come back in time.
+            DatabaseUnreachable: the server was never reached, or did not come back in time.
         """
         deadline = time.monotonic() + self._retry_timeout_s
         while True:

@@ -1,6 +1,6 @@
-"""What executors do for a batch of `consume`: settle the share of the last batch, claim one of the next, and read it.
+"""The work of executors for a batch of `consume`: settle the share of the last batch, claim one of the next, and read it.
 
-Each share has a connection of its own, so that claims, reads and settles grow with the executors; the driver only learns ids.
+Each share has its own connection, so that claims, reads and settles grow with the executors; the driver only learns ids.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from pyspark_pgrouse.claim.outcome import SUCCEEDED, AttemptOutcome, settle_in_p
 from pyspark_pgrouse.claim.reconnecting_connection import ReconnectingConnection
 from pyspark_pgrouse.read.slices import Slice, SliceReader
 
-# A server that restarts is awaited. On a cluster Spark runs a task four times.
+# How long a task waits for a server that restarts. On a cluster Spark runs a task four times.
 RETRY_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
 class ShareRequest:
-    """What one share is to do.
+    """The request for one share.
 
     Attributes:
         settle: the share whose function has returned.
         outcomes: by id; a message without one succeeded.
-        rows: how many messages to claim at most; 0 = none.
-        max_bytes: of their payloads, about; 0 = any.
+        rows: the maximum number of messages to claim; 0 = none.
+        max_bytes: the approximate maximum size of their payloads; 0 = no limit.
         cursor: where the last claim of this share ended.
     """
 
@@ -47,13 +47,13 @@ class ShareRequest:
 
 @dataclass(frozen=True)
 class ShareResult:
-    """What was done for a share.
+    """The result of one share.
 
     Attributes:
-        counted: what became of the messages that were settled, as `settle_rows` says.
+        counted: the results of the settled messages, as `settle_rows` returns them.
         claimed: the next share.
         cursor: where its claim ended.
-        may_have_orphans: its task was run before, or its connection broke: messages may be locked that no result names.
+        may_have_orphans: its task was run before, or its connection broke: messages may be locked that are in no result.
     """
 
     counted: list[tuple[str, int]]
@@ -72,7 +72,7 @@ class ShareTask:
         self._connection = ReconnectingConnection(self._connect, RETRY_TIMEOUT_S, was_there=True)
 
     def run(self, request: ShareRequest) -> ShareResult:
-        """Settle, then claim: what is still held counts against limits, and keeps ordered channels shut."""
+        """Settle, then claim: messages that are still held count against limits, and block ordered channels."""
         task = TaskContext.get()
         self._may_have_orphans = task is not None and task.attemptNumber() > 0
         self._cursor = request.cursor
@@ -91,29 +91,29 @@ class ShareTask:
         return part
 
     def _connect(self) -> ClaimClient:
-        # The answer of the claim that a connection broke in is lost.
+        # If the connection breaks during a claim, the claim's answer is lost.
         self._may_have_orphans |= self._connected
         self._connected = True
         return ClaimClient(connection.connect(self._options.dsn), self._options.consumer)
 
 
 def serve(options: ConsumerOptions, requests: Sequence[ShareRequest]) -> list[ShareResult]:
-    """Serve requests side by side: what a task runs."""
+    """Serve requests in parallel: this runs in a task."""
     with ThreadPoolExecutor(len(requests)) as threads:
         return list(threads.map(lambda request: ShareTask(options).run(request), requests))
 
 
 def claimed_slice(columns: str, refs: Sequence[ClaimRef]) -> Slice:
-    """Return what reads these messages, as far as they are still held."""
+    """Return a slice that reads these messages, as far as they are still held."""
     call = read_claimed(*unzip(refs))
-    # COPY takes no parameters. These are arrays of numbers.
+    # COPY takes no parameters. All values are arrays of numbers.
     claimed = call.statement.decode() % tuple(f"'{each}'" for each in call.values)
     return Slice(f"SELECT {columns} FROM ({claimed}) AS a")  # noqa: S608 - all of it is ours
 
 
 @dataclass(frozen=True)
 class ShareReader:
-    """Reads the shares of a batch: what of them is still held."""
+    """Reads the shares of a batch, as far as the messages are still held."""
 
     shares: tuple[ClaimedShare, ...]
     columns: str

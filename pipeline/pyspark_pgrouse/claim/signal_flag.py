@@ -1,7 +1,7 @@
 """A flag that the handler of a signal sets.
 
-`threading.Event` does not do: the handler runs in the thread that may be waiting, between any two steps of it, and `set()` then waits for
-the lock that `wait()` holds, for ever.
+`threading.Event` cannot be used: the handler may run in the thread that waits, between any two of its steps, and `set()` then waits for the lock
+that `wait()` holds, without end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SignalFlag:
         return self._is_set
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether it is set, as soon as it is or after so many seconds."""
+        """Return whether it is set, as soon as it is or after this many seconds."""
         deadline = time.monotonic() + timeout_s
         while not self._is_set and (left_s := deadline - time.monotonic()) > 0:
             time.sleep(min(POLL_S, left_s))

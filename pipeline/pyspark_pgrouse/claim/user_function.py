@@ -1,4 +1,4 @@
-"""The function that `consume` calls for every batch: found by its name before anything is claimed."""
+"""The function that `consume` calls for every batch: it is found by its name before anything is claimed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pgrouse.errors import ConfigError
 
 
 def find_function(name: str, folders: Iterable[Path] = ()) -> Callable[..., Any]:
-    """Import what `module:function` names.
+    """Import the function that `module:function` names.
 
     Args:
         name: the name.
-        folders: where modules are looked for first. The Python processes of this machine's executors look there, too.
+        folders: the folders where modules are searched first. The Python processes of this machine's executors also search there.
 
     Raises:
-        ConfigError: there is none, or it does not take one DataFrame; with the nearest name.
+        ConfigError: there is none, or it does not take one DataFrame; the text suggests the nearest name.
     """
     module_name, colon, function_name = name.partition(":")
     if not (colon and module_name and function_name):
@@ -38,7 +38,7 @@ def find_function(name: str, folders: Iterable[Path] = ()) -> Callable[..., Any]
 
 
 def source_file(function: Callable[..., Any]) -> Path | None:
-    """Return the file that executors need to run what the function sends them; None if it is part of a package."""
+    """Return the file that executors need to run the function's tasks; None if it is part of a package."""
     module = inspect.getmodule(function)
     file = getattr(module, "__file__", None)
     return Path(file) if module is not None and file and "." not in module.__name__ and not _is_package(file) else None
@@ -59,7 +59,7 @@ def _add_to_path(folders: list[str]) -> None:
 def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except BaseException as error:  # sys.exit in a module is no reason for us to exit
+    except BaseException as error:  # sys.exit in a module must not end this process
         if isinstance(error, KeyboardInterrupt):
             raise
         raise ConfigError(f"module {name} cannot be imported: {type(error).__name__}: {error}") from error

@@ -1,4 +1,4 @@
-"""`pgrouse pipeline consume`: a function over DataFrames works messages, a batch at a time."""
+"""`pgrouse pipeline consume`: a function over DataFrames processes messages, a batch at a time."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def consume(
         on_error=OnError(chosen["on_error"]),
         allow_single_attempt=one_attempt,
     )
-    with session.connect() as conn:  # that it cannot be reached is said before Spark starts
+    with session.connect() as conn:  # report an unreachable database before Spark starts
         if warning := check_attempts(conn, options):
             session.output.problem(warning)
     with spark_session("consume", master, conf) as spark:
@@ -141,14 +141,14 @@ def _names(topics: str) -> tuple[str, ...]:
 
 
 def _stop_on_signals() -> SignalFlag:
-    """Return what the first signal sets, to stop in order; a second one stops at once."""
+    """Return a flag that the first signal sets, to stop in order; a second signal stops at once."""
     stop = SignalFlag()
 
     def handle(which: int, _frame: object) -> None:
         stop.set()
         signal.signal(which, signal.SIG_DFL)
 
-    # After Spark's own handler of SIGINT, which would cancel the batch that runs.
+    # Install these after Spark's handler of SIGINT, which would cancel the running batch.
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, handle)
     return stop
@@ -171,7 +171,7 @@ def _report_batch(output: Output, ran: BatchResult) -> None:
 
 
 def _format_counts(settled: SettledCounts) -> str:
-    """Say what became of messages: `9,998 success, 2 dead (1 rejected, 1 failed), 3 released`."""
+    """Return the results of messages as text: `9,998 success, 2 dead (1 rejected, 1 failed), 3 released`."""
     counts = {became: settled.counts.get(became, 0) for became in RESULT_TEXTS}
     said = [f"{count:,} {RESULT_TEXTS[became]}" for became, count in counts.items() if count]
     if settled.dead:

@@ -1,4 +1,4 @@
-"""`pgrouse pipeline erase`: the rows of some keys or ids leave a lake."""
+"""`pgrouse pipeline erase`: removes the rows of some keys or ids from a lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pgrouse pipeline export`: the archive becomes a lake, a Delta table."""
+"""`pgrouse pipeline export`: writes the archive to a lake, a Delta table."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from pyspark_pgrouse.lake.maintenance import delete_before, optimize, vacuum
 from pyspark_pgrouse.position import watermark_lag
 from pyspark_pgrouse.session import session as spark_session
 
-# A day is over for so long when the next one began that long ago.
+# A day has been over for this long if the next day began at least this long ago.
 OLDEST_DAY = "SELECT ((pg_catalog.clock_timestamp() - %s::interval) AT TIME ZONE 'UTC')::date"
 MAINTENANCE_DONE = {"deleted_files": "deleted {} of old days", "merged_files": "merged {}"}
 
 
 @dataclass(frozen=True)
 class Maintenance:
-    """What is done with the lake after the batches.
+    """The maintenance of the lake after the batches.
 
     Attributes:
         optimize: merge small files.
@@ -190,7 +190,7 @@ def _forget(session: CliSession, dsn: str | None, name: str) -> int:
 
 @dataclass
 class ExportRunner:
-    """Runs an export, and reports what it did."""
+    """Runs an export, and reports its results."""
 
     session: CliSession
     work: Export
@@ -200,7 +200,7 @@ class ExportRunner:
     max_lag: timedelta | None = None
 
     def run(self, interval: timedelta | None) -> None:
-        """Export what there is; with `interval` again and again, until interrupted."""
+        """Export the rows that exist; with `interval` repeat this until interrupted."""
         self._run_once()
         while interval is not None:
             time.sleep(interval.total_seconds())
@@ -254,7 +254,7 @@ class ExportRunner:
 
 @contextmanager
 def _progress(session: CliSession, work: Export) -> Iterator[Callable[[ExportCommit], None]]:
-    """Show how far it is: a bar on a terminal, else a line for each batch."""
+    """Show the progress: a bar on a terminal, otherwise a line for each batch."""
     if not sys.stderr.isatty():
         yield lambda commit: session.output.note(
             f"version {commit.version}: {plural(commit.rows, 'row')} in {plural(len(commit.files), 'file')}"

@@ -1,4 +1,4 @@
-"""How far an export is behind: the rows that it has not copied yet, and the age of the oldest; `--max-lag` makes too much of it an error."""
+"""How far an export is behind: the rows that it has not copied yet, and the age of the oldest. `--max-lag` makes too large a lag an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyspark_pgrouse.read.scope import Scope
 if TYPE_CHECKING:
     import psycopg
 
-# A million rows say enough of how far it is behind.
+# The count stops at a million rows: then it is clear that the export is far behind.
 MOST_ROWS = 1_000_000
 OLDEST = """
     SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(w.archived_at)), 0)::float8
@@ -41,7 +41,7 @@ class LagExceeded(PgrouseError):
 
 @dataclass(frozen=True)
 class ExportLag:
-    """What an export has not copied yet. rows: at most a million are counted; seconds: age of the oldest; 0 without any."""
+    """The rows that an export has not copied yet. rows: at most a million are counted; seconds: the age of the oldest, or 0 if there are none."""
 
     rows: int
     seconds: float
@@ -57,17 +57,17 @@ def max_lag_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def export_lag(conn: psycopg.Connection[Any], position: Position, scope: Scope) -> ExportLag:
-    """Measure what is behind a position."""
+    """Measure the rows after a position."""
     asked = OLDEST.format(scope=scope.sql().replace("%", "%%"))
     row = conn.execute(asked, {"xid": position.xid, "id": position.id, "most": MOST_ROWS}).fetchone()
     return ExportLag(*row)  # type: ignore[misc]
 
 
 def check_lag(conn: psycopg.Connection[Any], lag: ExportLag, max_lag: timedelta | None) -> None:
-    """Make sure that an export is not too far behind.
+    """Check that an export is not too far behind.
 
     Raises:
-        LagExceeded: it is; the text says what holds it up.
+        LagExceeded: it is; the text says what delays it.
     """
     if max_lag is None or lag.seconds <= max_lag.total_seconds():
         return

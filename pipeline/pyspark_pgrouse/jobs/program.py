@@ -1,4 +1,4 @@
-"""A job as a program of its own, for spark-submit; and the options that all jobs have."""
+"""A job as a separate program, for spark-submit; and the options that all jobs have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark_pgrouse.jobs.run_metrics import MetricsTargets, measured, metrics_o
 
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what all jobs on Spark have: where they run, by `--master` and `--conf` as spark-submit has them, and where their metrics go."""
+    """Add the options of all jobs on Spark: where they run (`--master` and `--conf`, as with spark-submit), and where their metrics go."""
     conf = click.option(
         "--conf",
         multiple=True,
@@ -35,7 +35,7 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def measured_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add where the metrics of a run go, and write them when it ends."""
+    """Add the options for the metrics of a run, and write the metrics when it ends."""
 
     @wraps(command)
     def run(

@@ -1,4 +1,4 @@
-"""`pgrouse pipeline publish`: the rows of files or of a table become messages."""
+"""`pgrouse pipeline publish`: publishes the rows of files or of a table."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _publish(rows: DataFrame, dsn: str | None, job: str, topic: str | None, max_
     done = job_result(dsn, job)
     if done is None:
         raise PgrouseError(f"job {job} was not published")
-    # The key was free a moment ago: anyone who took it meanwhile published the same.
+    # The key was free a moment ago: if another process took it in the meantime, that process published the same.
     return JobResult(**asdict(done) | {"is_repeat": False})
 
 

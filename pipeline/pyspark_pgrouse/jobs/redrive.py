@@ -1,4 +1,4 @@
-"""`pgrouse pipeline redrive`: the dead messages that an expression chooses get another chance."""
+"""`pgrouse pipeline redrive`: redrives the dead messages that match an expression."""
 
 from __future__ import annotations
 
@@ -116,16 +116,16 @@ def _dead(spark: SparkSession, lake: Lake | None, dsn: str | None, where: str) -
 
 
 def _needed(where: str) -> list[str]:
-    """Return the columns that the expression may be about, and those that are shown. Only these are read: payloads are large."""
+    """Return the columns that the expression may use, and those that are shown. Only these are read, because payloads are large."""
     text = where.lower()
     return [each.name for each in ARCHIVE if "*" in text or each.name in text or each.name in SHOWN]
 
 
 def _chosen(dead: DataFrame, where: str, limit: int | None) -> DataFrame:
-    """Return the chosen ones, the oldest first.
+    """Return the matching messages, the oldest first.
 
     Raises:
-        ConfigError: the expression is none, or about columns that are not there.
+        ConfigError: it is not an expression, or it names columns that do not exist.
     """
     try:
         chosen = dead.where(where)

@@ -1,4 +1,4 @@
-"""`pgrouse pipeline report`: tables and one HTML page of what happened in a window of time."""
+"""`pgrouse pipeline report`: writes tables and one HTML page about a period of time."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _source(session: CliSession, lake: str | None, topics: tuple[str, ...]) -> A
 
 @contextmanager
 def _stages(session: CliSession) -> Iterator[Callable[[str], None]]:
-    """Say what is being made: as a bar to people, as lines to logs."""
+    """Show what is being made: with a bar for people, with lines in logs."""
     if not sys.stderr.isatty():
         yield lambda stage: session.output.note(f"report: {stage}")
         return

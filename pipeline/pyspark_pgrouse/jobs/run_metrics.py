@@ -1,7 +1,7 @@
-"""The metrics of a job's runs: when it succeeded last, how long it took, how much it did, and what waits for the next run.
+"""The metrics of a job's runs: when it succeeded last, how long it took, how much it did, and how much waits for the next run.
 
-A job ends, so nothing can scrape it. It writes them to a file for the textfile collector of node_exporter, pushes them to a Pushgateway, and
-exports them by OpenTelemetry, as far as each of these is asked for.
+A job ends, so nothing can scrape it. It writes its metrics to a file for the textfile collector of node_exporter, pushes them to a Pushgateway,
+or exports them by OpenTelemetry, as the options request.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ GAUGES = {
     f"{NAMESPACE}_lag_seconds": RunGauge("lag", "s", "Age of the oldest of these rows; 0 if none waits."),
 }
 META = "pgrouse.run_metrics"
-# A job that goes on says no more often what it did.
+# A job that repeats its work writes its metrics at most this often.
 INTERVAL_S = 10.0
 PUSH_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run did. None = the job has no such figure.
+    """The figures of a run. None = the job has no such figure.
 
     Attributes:
-        rows: that it wrote, published, redrove or processed.
-        bytes: of files that it wrote.
-        lag_rows: that wait for a later run.
-        lag_s: age of the oldest of these, in seconds.
+        rows: rows or messages that it wrote, published, redrove or processed.
+        bytes: the size of the files that it wrote.
+        lag_rows: rows that wait for a later run.
+        lag_s: the age of the oldest of these, in seconds.
     """
 
     rows: int | None = None
@@ -77,7 +77,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class MetricsTargets:
-    """Where metrics go. textfile: of the textfile collector; pushgateway: a URL; otel: the section of the configuration, if enabled."""
+    """The targets of the metrics. textfile: a file of the textfile collector; pushgateway: a URL; otel: the section of the configuration, if enabled."""
 
     textfile: Path | None = None
     pushgateway: str | None = None
@@ -85,12 +85,12 @@ class MetricsTargets:
 
 
 class RunMetrics:
-    """The metrics of one process, which is one run, or several in a row.
+    """The metrics of one process, which makes one run, or several in a row.
 
     Args:
         job: `export`, `consume`, …
-        name: which one of these; empty = there is one.
-        targets: where they go.
+        name: the name of the run, to distinguish several of one job; empty = there is only one.
+        targets: the targets of the metrics.
     """
 
     def __init__(self, job: str, name: str, targets: MetricsTargets) -> None:
@@ -101,7 +101,7 @@ class RunMetrics:
         self._shutdown: Callable[[], object] = _set_providers(targets.otel, job) if targets.otel else lambda: None
 
     def add(self, report: RunReport, code: int) -> None:
-        """Take note of a run that has ended; write its metrics, unless that was done a moment ago."""
+        """Record a run that has ended; write its metrics, unless that was done a moment ago."""
         self._reported = report
         now = time.monotonic()
         if self._reported_at == self._began or now - self._reported_at >= INTERVAL_S:
@@ -109,7 +109,7 @@ class RunMetrics:
             self._began = self._reported_at = time.monotonic()
 
     def close(self, code: int) -> None:
-        """Write how the process ended."""
+        """Write the metrics of the process's end."""
         self._write(self._reported or RunReport(), code, time.monotonic() - self._began)
         self._shutdown()
 
@@ -124,7 +124,7 @@ class RunMetrics:
 
 
 def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add where the metrics of a run go."""
+    """Add the options for the targets of the metrics."""
     textfile = click.option(
         "--metrics-textfile",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -145,7 +145,7 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def measured(session: CliSession, job: str, name: str, targets: MetricsTargets) -> Iterator[Callable[[int], None]]:
-    """Measure a run. What is yielded takes the exit code of one that returns; one that raises has the code of its error.
+    """Measure a run. The yielded function takes the exit code of a run that returns; a run that raises has the code of its error.
 
     Raises:
         ConfigError: a target cannot be used.
@@ -167,7 +167,7 @@ def measured(session: CliSession, job: str, name: str, targets: MetricsTargets) 
 
 
 def record_run(report: RunReport, code: int = ExitCode.OK) -> None:
-    """Report what the job that is running has done, and how well, as an exit code."""
+    """Report the figures of the running job, and its result as an exit code."""
     metrics: RunMetrics | None = _meta().get(META)
     if metrics is not None:
         metrics.add(report, code)
@@ -222,7 +222,7 @@ def _registry(labels: dict[str, str], values: dict[str, float]) -> Any:
 
 
 def _write_textfile(path: Path, labels: dict[str, str], values: dict[str, float]) -> None:
-    """Write the file; a run that failed keeps when one succeeded last."""
+    """Write the file; a failed run keeps the time of the last success."""
     from prometheus_client import write_to_textfile  # noqa: PLC0415 - extra metrics
 
     before = _last_success(path)
@@ -244,7 +244,7 @@ def _last_success(path: Path) -> float | None:
 
 
 def _push(url: str, labels: dict[str, str], values: dict[str, float]) -> None:
-    """Push them: those that are not among them keep their value, as when one succeeded last."""
+    """Push the metrics. Those that are not in `values` keep their value, for example the time of the last success."""
     from prometheus_client import pushadd_to_gateway  # noqa: PLC0415 - extra metrics
 
     group = {"name": labels["name"]} if labels["name"] else {}

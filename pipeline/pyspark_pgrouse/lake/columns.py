@@ -1,4 +1,4 @@
-"""The columns of the archive as they are now, and as a lake has them. What a later version adds is in the lake from then on."""
+"""The columns of the archive as they are now, and as a lake has them. A column that a later version adds is in the lake from then on."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ COLUMNS = """
     WHERE a.attrelid = to_regclass('messages.message_archive') AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attnum
 """
-# What an export cannot do without.
+# The columns that an export needs in any case.
 NEEDED = ("id", "topic", "archived_at", "archive_xid")
 TIMESTAMP = pa.timestamp("us", "UTC")
-# What Arrow calls a type of PostgreSQL; numbers are as wide as can be, so that they may grow in the archive. Everything else travels as text:
-# a document that breaks a reader then harms only itself.
+# Arrow's name of a type of PostgreSQL; numbers are as wide as possible, so that they may grow in the archive. Everything else is read as text:
+# then a document that breaks a reader affects only itself.
 TYPES = {
     "smallint": pa.int64(),
     "integer": pa.int64(),
@@ -56,12 +56,12 @@ DATE = ArchiveColumn("date", pa.date32(), "(a.archived_at AT TIME ZONE 'UTC')::d
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """Which columns of the archive a lake has.
+    """The columns of the archive that a lake has.
 
     Attributes:
-        only: no others, besides those that an export needs; empty = all.
-        exclude: not these.
-        mask: of these, the SHA-256 of the value as text, in hexadecimal.
+        only: these, and those that an export needs; empty = all.
+        exclude: all but these.
+        mask: the columns for which the lake has the SHA-256 of the value as text, in hexadecimal.
     """
 
     only: tuple[str, ...] = ()
@@ -69,10 +69,10 @@ class ColumnChoice:
     mask: tuple[str, ...] = ()
 
     def check(self, there: Sequence[str]) -> None:
-        """Make sure that it can be made.
+        """Check that the choice is possible.
 
         Raises:
-            ConfigError: a column is not there, or cannot be left out or masked.
+            ConfigError: a column does not exist, or cannot be left out or masked.
         """
         for option, names in {"columns": self.only, "exclude": self.exclude, "mask": self.mask}.items():
             if unknown := sorted(set(names) - set(there)):
@@ -81,7 +81,7 @@ class ColumnChoice:
                 raise ConfigError(f"--{option}: an export needs the column {needed[0]} as it is")
 
     def of(self, columns: Sequence[ArchiveColumn]) -> list[ArchiveColumn]:
-        """Return the chosen ones, masked as they are to be."""
+        """Return the chosen columns, masked where requested."""
         chosen = [c for c in columns if c.name in NEEDED or (not self.only or c.name in self.only)]
         return [_masked(c) if c.name in self.mask else c for c in chosen if c.name not in self.exclude]
 
@@ -89,11 +89,11 @@ class ColumnChoice:
 def archive_columns(
     conn: psycopg.Connection[Any], choice: ColumnChoice, table: pa.Schema | None = None
 ) -> tuple[ArchiveColumn, ...]:
-    """Return what an export reads: the chosen columns of the archive, and the date, as a table with these columns takes them.
+    """Return the columns that an export reads: the chosen columns of the archive, and the date, in the types of a table with these columns.
 
     Raises:
-        SchemaMismatch: the schema is not there, or too old for an export.
-        ConfigError: this role may not read all of it, or the choice cannot be made.
+        SchemaMismatch: the schema does not exist, or is too old for an export.
+        ConfigError: this role may not read all of it, or the choice is not possible.
     """
     check(conn, "message_archive", NEEDED)
     found = [_read(name, kind) for name, kind in conn.execute(COLUMNS) if name != DATE.name]
@@ -123,9 +123,9 @@ def _masked(column: ArchiveColumn) -> ArchiveColumn:
 
 
 def _fitted(column: ArchiveColumn, table: pa.Schema) -> ArchiveColumn:
-    """Let a column whose type has changed fit a table: a column of the table never changes its type, since no engine could read it then.
+    """Convert a column whose type has changed to a table: a column of the table never changes its type, since no engine could read it then.
 
-    Text takes everything; what else does not fit goes on in a column with the new type in its name.
+    Text accepts everything. Any other column whose new type does not fit continues as a column with the new type in its name.
     """
     index = table.get_field_index(column.name)
     if index < 0 or table.field(index).type == column.type:

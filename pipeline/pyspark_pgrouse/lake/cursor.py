@@ -1,4 +1,4 @@
-"""The cursor of an export in the database: what the retention waits for, and what keeps two exporters apart."""
+"""The cursor of an export in the database: the retention waits for it, and it keeps two exporters apart."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 FIND = """
     SELECT c.lake, c.lake_id, c.system_identifier, c.xid::text, c.id FROM messages.export_cursor AS c WHERE c.name = %s"""
-# A machine that vanished while it exported should not hold the export for as long as the server's system believes in it.
+# If a machine vanishes during an export, the export should not stay locked for as long as the server's system takes to notice.
 NOTICE = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
 
 
 class ExportConflict(PgrouseError):
-    """Another process works on this export, or did meanwhile. What it wrote is kept; nothing of this one is."""
+    """Another process runs this export, or did so in the meantime. What it wrote is kept; nothing of this process is."""
 
     exit_code = ExitCode.TRY_AGAIN
 
@@ -33,8 +33,8 @@ class ExportCursor:
     """How far an export is.
 
     Attributes:
-        name: of the export.
-        lake: where it writes to, as it was said when it was opened.
+        name: the name of the export.
+        lake: the place that it writes to, as given when it was opened.
         lake_id: identifies that lake.
         position: the last row that it has written.
     """
@@ -54,15 +54,15 @@ class ExportCursor:
 
     @classmethod
     def find(cls, conn: psycopg.Connection[Any], name: str) -> ExportCursor | None:
-        """Return the export of this name; None if there is none."""
+        """Return the export with this name; None if there is none."""
         found: Any = conn.execute(FIND, [name]).fetchone()
         return cls(name, found[0], found[1], Position(found[2], found[3], found[4])) if found else None
 
     def advance(self, conn: psycopg.Connection[Any], end: Position) -> ExportCursor:
-        """Move it on, and return it.
+        """Move the cursor to `end`, and return it.
 
         Raises:
-            ExportConflict: it does not stand where it did.
+            ExportConflict: it is no longer at its old position.
         """
         at = self.position
         if not run(conn, advance_export(self.name, at.xid, at.id, end.xid, end.id)):
@@ -74,12 +74,12 @@ class ExportCursor:
 
 @contextmanager
 def held(conn: psycopg.Connection[Any], name: str) -> Iterator[None]:
-    """Be the only one that works on an export, as long as the connection lives.
+    """Ensure that no other process runs an export, as long as the connection lives.
 
     Raises:
-        ExportConflict: another process is.
-        SchemaMismatch: the schema is not there, or too old for an export.
-        ConfigError: this role may not do it.
+        ExportConflict: another process runs it.
+        SchemaMismatch: the schema does not exist, or is too old for an export.
+        ConfigError: this role may not run it.
     """
     check(conn, "lease", ["name"])
     conn.execute(NOTICE)
@@ -93,10 +93,10 @@ def held(conn: psycopg.Connection[Any], name: str) -> Iterator[None]:
 
 
 def forget(conn: psycopg.Connection[Any], name: str) -> None:
-    """Give an export up: the retention waits for it no longer.
+    """Delete an export: the retention no longer waits for it.
 
     Raises:
-        ConfigError: there is none of this name.
+        ConfigError: there is no export with this name.
     """
     if not run(conn, delete_export(name)):
         raise ConfigError(f"there is no export {name}: `pgrouse stats` names those that hold the archive")

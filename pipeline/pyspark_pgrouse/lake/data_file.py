@@ -1,4 +1,4 @@
-"""A Parquet file as the log of a Delta table has it: its partition, its size, and the statistics by which readers skip it."""
+"""A Parquet file as the log of a Delta table describes it: its partition, its size, and the statistics by which readers skip it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from deltalake.transaction import AddAction
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData, Statistics
 
-# Columns by which a reader may want to skip files. The log has their least and greatest value in each file.
+# Columns by which readers may skip files. The log has the minimum and maximum of each in each file.
 STATISTICS = (
     "id", "key", "channel", "created_at", "result", "error_fingerprint", "handled_by", "archived_at", "archive_xid",
 )  # fmt: skip
-LONGEST_VALUE = 32  # of text in the statistics
+LONGEST_VALUE = 32  # the longest text in the statistics
 GREATEST = "\U0010ffff"
-LONGEST_NAME = 200  # of an escaped topic: directories have names of at most 255 bytes
+LONGEST_NAME = 200  # the longest escaped topic: directory names have at most 255 bytes
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class DataFile:
     Attributes:
         path: from the root of the lake, with `/`.
         date: the day of `archived_at` (UTC) of all its rows.
-        topic: of all its rows.
-        rows: how many.
-        bytes: how big the file is.
-        statistics: as the log has them: JSON.
+        topic: the topic of all its rows.
+        rows: how many rows it has.
+        bytes: the size of the file.
+        statistics: its statistics for the log, as JSON.
     """
 
     path: str
@@ -52,7 +52,7 @@ class DataFile:
 
 
 def folder(day: date, topic: str) -> str:
-    """Return the directory of a partition. What file systems and Hive do not take as it is (a colon) is escaped, as in a URL.
+    """Return the directory of a partition. Characters that file systems and Hive do not accept (a colon) are escaped, as in a URL.
 
     A name too long for a directory is cut and gets a digest: the topic itself is in the log.
     """
@@ -65,7 +65,7 @@ def folder(day: date, topic: str) -> str:
 def statistics(parquet: FileMetaData) -> str:
     """Return the statistics of a file for the log.
 
-    Each column has bounds, unless it is NULL everywhere: where they are missing, deltalake 1.6 tells pyarrow that nothing can be found.
+    Each column has bounds, unless it is NULL everywhere: without bounds, deltalake 1.6 tells pyarrow that nothing can be found.
     """
     names = [parquet.schema.column(n).name for n in range(parquet.num_columns)]
     said: dict[str, Any] = {"numRecords": parquet.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
@@ -75,22 +75,22 @@ def statistics(parquet: FileMetaData) -> str:
             said["nullCount"][name] = sum(group.null_count for group in groups)
             if there := [group for group in groups if group.num_values]:
                 said["minValues"][name], said["maxValues"][name] = _bounds(there)
-    # Some readers take an escaped character beyond U+FFFF for another one.
+    # Some readers take an escaped character beyond U+FFFF for another character.
     return json.dumps(said, ensure_ascii=False)
 
 
 def _bounds(groups: Sequence[Statistics]) -> tuple[Any, Any]:
     if not all(group.has_min_max for group in groups):
-        return "", GREATEST * LONGEST_VALUE  # of text so long that Parquet does without
+        return "", GREATEST * LONGEST_VALUE  # Parquet has no bounds for very long text
     least, greatest = min(group.min for group in groups), max(group.max for group in groups)
     if isinstance(least, datetime):
-        # The log counts in milliseconds.
+        # The log has milliseconds.
         return _moment(least), _moment(greatest + timedelta(microseconds=999))
     return (least[:LONGEST_VALUE], _above(greatest)) if isinstance(least, str) else (least, greatest)
 
 
 def _above(text: str) -> str:
-    """Return a short text that no text with the same beginning is above."""
+    """Return a short text that is above every text with the same beginning."""
     if len(text) <= LONGEST_VALUE:
         return text
     end = next((n for n in range(LONGEST_VALUE, len(text)) if text[n] != GREATEST), len(text))

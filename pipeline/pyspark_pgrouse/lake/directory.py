@@ -1,4 +1,4 @@
-"""Where a lake is: a directory, or a URL of an object store, which delta-rs opens for the log and for the files."""
+"""The place of a lake: a directory, or a URL of an object store, which delta-rs opens for the log and for the files."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from pgrouse.errors import ConfigError, ExitCode, PgrouseError
 if TYPE_CHECKING:
     from pyarrow import NativeFile
 
-# Hadoop's names of what fsspec calls otherwise.
+# Hadoop's schemes and their names in fsspec.
 SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
 # The environment of the clients of the object stores. Executors get it from the driver.
 ENVIRONMENT = ("AWS_", "AZURE_", "GOOGLE_")
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# What delta-rs says in words only.
+# Errors that delta-rs reports only in words.
 NOT_PERMITTED = re.compile(
     r"40[134] |Unauthorized|Forbidden|AccessDenied|NoSuchBucket|Unknown scheme|kind: (?:NotFound|PermissionDenied|NotADirectory)"
 )
 COLOR = re.compile(r"\x1b\[[0-9;]*m|↳")
-LONGEST = 300  # of what a store says: some answer with a page
+LONGEST = 300  # the longest error text: some stores answer with a page
 
 
 class LakeUnwritable(PgrouseError):
-    """The lake could not be read or written, for a reason outside of it. Nothing of what is committed has changed."""
+    """The lake could not be read or written, for a reason outside of it. Committed data has not changed."""
 
     exit_code = ExitCode.TRY_AGAIN
 
 
 @dataclass(frozen=True)
 class Directory:
-    """Where a lake is. It can be sent to executors, which open it again.
+    """The place of a lake. It can be sent to executors, which open it again.
 
     Attributes:
         url: a URL, or an absolute path.
-        options: of the store, as delta-rs takes them (`storage_options`); they may hold secrets.
+        options: options of the store for delta-rs (`storage_options`); they may hold secrets.
     """
 
     url: str
@@ -55,11 +55,11 @@ class Directory:
 
     @classmethod
     def at(cls, url: str, options: Mapping[str, str] = MappingProxyType({})) -> Self:
-        """Name a directory: a path, or a URL of a scheme that delta-rs knows.
+        """Return a directory: a path, or a URL of a scheme that delta-rs knows.
 
         Args:
-            url: of it.
-            options: of the store, besides those in the environment.
+            url: the URL or path.
+            options: options of the store, in addition to those in the environment.
 
         Raises:
             ConfigError: the scheme is unknown.
@@ -74,7 +74,7 @@ class Directory:
 
     @property
     def is_local(self) -> bool:
-        """Whether it lies on a file system that this machine mounts."""
+        """Whether it is on a file system that this machine mounts."""
         return "://" not in self.url
 
     @cached_property
@@ -86,39 +86,39 @@ class Directory:
             return pafs.PyFileSystem(DeltaStorageHandler(self.url, self.options))
 
     def __getstate__(self) -> dict[str, Any]:
-        # An open client is not sent along.
+        # An open client is not sent to executors.
         return {"url": self.url, "options": self.options}
 
     def full(self, path: str) -> str:
-        """Return a path of the lake as others open it: with the scheme that was given."""
+        """Return a path of the lake as other programs open it: with the scheme that was given."""
         return f"{self.url}/{path}"
 
     def is_empty(self) -> bool:
-        """Whether nothing is in it, or it is not there."""
+        """Whether it is empty or does not exist."""
         with self.explained("read"):
             return not self.filesystem.get_file_info(pafs.FileSelector("", allow_not_found=True))
 
     def make(self) -> None:
-        """Make it, where directories must be made."""
+        """Create it, where directories must be created."""
         with self.explained("written"):
             if self.is_local:
                 Path(self.url).mkdir(parents=True, exist_ok=True)
 
     def find(self, part: str) -> list[str]:
-        """Return the paths of the files that have this in their names."""
+        """Return the paths of the files whose names contain this."""
         with self.explained("read"):
             found = self.filesystem.get_file_info(pafs.FileSelector("", recursive=True))
         return [info.path for info in found if info.is_file and part in info.base_name]
 
     def size(self, path: str) -> int | None:
-        """Return how big a file is; None if it is not there."""
+        """Return the size of a file; None if it does not exist."""
         with self.explained("read"):
             size: int | None = self.filesystem.get_file_info(path).size
             return size
 
     @contextmanager
     def sink(self, path: str) -> Iterator[NativeFile]:
-        """Open a new file for writing. It is complete, and on a file system on disk, when this ends without an error; else it is removed."""
+        """Open a new file for writing. If this ends without an error, the file is complete, and on disk if the lake is on a file system; else it is removed."""
         with self.explained("written"):
             if self.is_local:
                 Path(self.full(path)).parent.mkdir(parents=True, exist_ok=True)
@@ -135,21 +135,21 @@ class Directory:
                 raise
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files, those that are there."""
+        """Remove those of these files that exist."""
         with self.explained("written"):
             for path in paths:
                 with suppress(FileNotFoundError):
                     self.filesystem.delete_file(path)
 
     def settle(self, paths: Iterable[str]) -> None:
-        """Bring new files and their names to disk: a commit must not outlive them."""
+        """Write new files and their names to disk: a commit must not be durable before its files are."""
         if self.is_local:
             for each in {each for path in paths for each in (Path(path), *Path(path).parents)}:
                 _sync(self.full(str(each)))
 
     @contextmanager
     def explained(self, what: str) -> Iterator[None]:
-        """Say of an error of the store where it happened and what to do.
+        """Convert an error of the store to one that says where it happened and what to do.
 
         Raises:
             ConfigError: it is not permitted, or the place does not exist.

@@ -1,8 +1,8 @@
-"""An export: batches of the archive go into a lake, each exactly once, whatever is killed when.
+"""An export: writes batches of the archive to a lake, each exactly once, whatever is killed at any time.
 
-A batch is done in three steps: write its files, under new names; commit them to the Delta table, with the position that they reach; move the
-cursor in the database. Killed before the commit, the batch never was: the next run writes it again, and a vacuum removes what was left. Killed
-after it, the next run only moves the cursor.
+A batch has three steps: write its files, under new names; commit them to the Delta table, together with the position that they reach; move the
+cursor in the database. If it is killed before the commit, the next run writes the batch again, and a vacuum removes the old files. If it is
+killed after the commit, the next run only moves the cursor.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from pyspark_pgrouse.read.scope import Scope, literal
 if TYPE_CHECKING:
     import psycopg
 
-# Of one slice: a task that has less to do than this is not worth starting.
+# The minimum of one slice: a task with fewer rows is not worth starting.
 LEAST_ROWS = 25_000
 
-# A plan that is right for an empty archive is wrong for a full one.
+# A plan that is good for an empty archive is bad for a full one.
 SETTINGS = "SET enable_seqscan = off; SET enable_sort = off; SET jit = off"
-# What the planner thinks is left: good enough for a progress bar.
-# More are not counted: who reads the number wants to know that there are many.
+# The progress bar uses the planner's estimate (LEFT). The count of waiting rows stops here: then it is clear that there are many.
 MOST_WAITING = 1_000_000
 WAITING = """
     SELECT count(*)
@@ -51,14 +50,14 @@ Run = Callable[[Callable[[ExportSlice], list[DataFile]], Sequence[ExportSlice]],
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What an export is asked for.
+    """The options of an export.
 
     Attributes:
-        name: of the export; its cursor bears it.
-        batch_rows: how many rows a batch has at most.
-        topics: the only ones; empty = all. A lake has the same ones for ever.
-        since: from when on; None = everything. Likewise.
-        choice: which columns. Likewise.
+        name: the name of the export and of its cursor.
+        batch_rows: the maximum number of rows of a batch.
+        topics: only these; empty = all. This is fixed for the lifetime of a lake.
+        since: only what was archived from then on; None = everything. This is fixed, too.
+        choice: the columns. This is fixed, too.
     """
 
     name: str = "default"
@@ -79,7 +78,7 @@ class ExportBatch:
 
 @dataclass(frozen=True)
 class ExportCommit:
-    """A batch that was committed. version: of the table."""
+    """A committed batch. version: the version of the table."""
 
     version: int
     files: tuple[DataFile, ...]
@@ -92,13 +91,13 @@ class ExportCommit:
 
 @dataclass
 class Export:
-    """An export at work.
+    """A running export.
 
     Attributes:
-        conn: to the database; anyone who holds the export holds it by this connection.
-        lake: where it writes to.
-        options: what is asked for.
-        source: what its slices read.
+        conn: the connection to the database; it holds the lock of the export.
+        lake: the lake that it writes to.
+        options: the options.
+        source: the source of its slices.
         cursor: how far it is.
     """
 
@@ -110,7 +109,7 @@ class Export:
 
     @classmethod
     def begin(cls, conn: psycopg.Connection[Any], dsn: str | None, url: str, options: ExportOptions) -> Export:
-        """Open the lake, or make it, and go on where its last batch ended. Only one process may do so at a time.
+        """Open the lake, or create it, and continue where its last batch ended. Only one process may do so at a time.
 
         Raises:
             ConfigError: the lake and the export, or this database, do not belong together; the text says what to do.
@@ -125,23 +124,23 @@ class Export:
         return cls(conn, lake, options, ExportSource(dsn, columns, scope), cursor)
 
     def rows_left(self) -> int:
-        """Return about how many rows there are to write."""
+        """Return about how many rows remain to be written."""
         asked = LEFT.format(since=self._since)
         row: Any = self.conn.execute(asked, {"xid": self.cursor.position.xid}).fetchone()
         return int(row[0][0]["Plan"]["Plan Rows"])
 
     def rows_waiting(self) -> int:
-        """Return how many rows are there that no batch has, because a transaction may still add some before them; at most a million."""
+        """Return how many rows no batch has yet, because a transaction may still add rows before them; at most a million."""
         at = self.cursor.position
         asked = WAITING.format(scope=self.source.scope.sql().replace("%", "%%"))
         row: Any = self.conn.execute(asked, {"xid": at.xid, "id": at.id, "most": MOST_WAITING}).fetchone()
         return int(row[0])
 
     def batches(self, run: Run, partitions: int) -> Iterator[ExportCommit]:
-        """Write what there is below the watermark of now, batch by batch; yield each when it is committed.
+        """Write all rows below the current watermark, batch by batch; yield each batch when it is committed.
 
         Args:
-            run: how slices are run: see `executors.on_executors`.
+            run: runs slices: see `executors.on_executors`.
             partitions: into how many slices a batch is split at most.
         """
         watermark = positions.watermark(self.conn)
@@ -149,7 +148,7 @@ class Export:
             yield self.write(batch, run)
 
     def plan(self, watermark: str, partitions: int) -> ExportBatch | None:
-        """Return the next batch below a watermark; None if nothing is there."""
+        """Return the next batch below a watermark; None if there are no rows."""
         start, rows = self.cursor.position, self.options.batch_rows
         slice_rows = max(math.ceil(rows / partitions), LEAST_ROWS)
         batch = uuid4().hex
@@ -167,8 +166,8 @@ class Export:
         """Write a batch and commit it.
 
         Raises:
-            ExportConflict: another process wrote this batch, or gave the export up.
-            LakeUnwritable: the disk is full, or the store fails. What the batch had written is removed.
+            ExportConflict: another process wrote this batch, or deleted the export.
+            LakeUnwritable: the disk is full, or the store fails. The files of the batch were removed.
         """
         directory, source = self.lake.directory, self.source
         try:
@@ -250,7 +249,7 @@ def _choice(info: LakeInfo) -> str:
 
 
 def _reconciled(conn: psycopg.Connection[Any], lake: Lake, name: str) -> ExportCursor:
-    """Open the cursor where the lake ends; after a crash between the two, move it there."""
+    """Open the cursor where the lake ends. After a crash between a commit and the move of the cursor, move the cursor there."""
     url, end = lake.directory.url, lake.position
     positions.check_cluster(conn, end)
     cursor = ExportCursor.opened(conn, name, url, lake.id, end)

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from pyspark_pgrouse.lake.directory import Directory
     from pyspark_pgrouse.lake.lake import Lake
 
-# From this many paths on Spark looks at them in a job of its own.
+# From this many paths on, Spark lists them in a separate job.
 PARALLEL_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
 def frame(
     spark: SparkSession, lake: Lake, since: datetime | None, until: datetime | None, topics: Collection[str]
 ) -> DataFrame:
-    """Return the rows archived in this time (until is excluded), of these topics (none = all), as of the version that the lake has read.
+    """Return the rows archived in this time (until is excluded), of these topics (none = all), from the version that the lake has read.
 
-    Spark reads the files itself where Hadoop knows the scheme (s3a needs a jar for that): only the columns and the partitions of a query.
-    Elsewhere its tasks read them by Arrow.
+    Spark reads the files if Hadoop knows the scheme (s3a needs a jar for that), and then only the columns and the partitions of a query.
+    Otherwise Spark's tasks read them with Arrow.
     """
     if _known_to_hadoop(spark, lake.directory) and _is_partitioned_as_hive(lake):
         return _by_spark(spark, lake, since, until, topics)
@@ -76,7 +76,7 @@ def _known_to_hadoop(spark: SparkSession, directory: Directory) -> bool:
 
 
 def _is_partitioned_as_hive(lake: Lake) -> bool:
-    """Whether Spark finds in each path the partition that the log has: not if the name of a directory was cut, or another engine chose it."""
+    """Whether Spark finds in each path the partition that the log has. It does not if a directory name was cut, or another engine chose it."""
     log = pa.table(lake.table.get_add_actions(flatten=True))
     rows = zip(*(log[name].to_pylist() for name in ("path", "partition.date", "partition.topic")), strict=True)
     return all(path.startswith(f"date={date}/topic={quote(topic, safe='')}/") for path, date, topic in rows)
@@ -84,7 +84,7 @@ def _is_partitioned_as_hive(lake: Lake) -> bool:
 
 @contextmanager
 def _listed_here(spark: SparkSession, files: Sequence[str]) -> Iterator[None]:
-    """Let Spark look at local files from here: a task for each takes longer than to read them."""
+    """Make Spark list local files in this process: a task for each would take longer than reading them."""
     before = spark.conf.get(PARALLEL_LISTING)
     spark.conf.set(PARALLEL_LISTING, max(int(str(before)), len(files)))
     try:

@@ -3,9 +3,9 @@
     LAKE/_delta_log/<version, 20 digits>.json     one commit: the files that it adds and removes. A file that no commit names is not there
     LAKE/date=YYYY-MM-DD/topic=<escaped>/part-<slice>-<batch>-<attempt>-c<n>.zstd.parquet
 
-Dates are those of `archived_at` in UTC. Each commit of an export says in two application transactions, `<export>.archive_xid` and `<export>.id`,
-up to which row of the archive the table is complete: the log keeps the newest of each for ever. What an export was asked for first is in the
-properties of the table.
+Dates are those of `archived_at` in UTC. Each commit of an export records in two application transactions, `<export>.archive_xid` and `<export>.id`,
+up to which row of the archive the table is complete; the log always keeps the newest of each. The properties of the table hold the options of
+the first export.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LOG = "_delta_log"
-# Of commits; a reader begins at the newest checkpoint.
+# The number of commits between checkpoints; a reader begins at the newest checkpoint.
 CHECKPOINT_INTERVAL = 20
-# Beside commits of others that change the table itself.
+# How often a commit is tried while other processes change the table.
 COMMIT_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class LakeInfo:
-    """What a lake is, said once when it is made, in the properties of its table.
+    """The description of a lake, written once when it is created, in the properties of its table.
 
     Attributes:
-        name: of the export that writes it.
-        system_identifier: of the database cluster whose archive it holds.
-        topics: the only ones that it holds; empty = all.
+        name: the name of the export that writes it.
+        system_identifier: identifies the database cluster whose archive it holds.
+        topics: only these topics; empty = all.
         since: it holds what was archived at or after this; None = everything.
-        choice: which columns it has.
+        choice: the columns that it has.
     """
 
     name: str
@@ -56,7 +56,7 @@ class LakeInfo:
     choice: ColumnChoice = field(default_factory=ColumnChoice)
 
     def as_properties(self) -> dict[str, str]:
-        """Write it as the table has it."""
+        """Return it as properties of the table."""
         lists = {
             "topics": self.topics,
             "columns": self.choice.only,
@@ -87,12 +87,12 @@ class LakeInfo:
 
 @dataclass(frozen=True)
 class Lake:
-    """A lake that is there.
+    """An existing lake.
 
     Attributes:
-        directory: where.
-        info: what it is.
-        table: as of the last look at it: see `refresh`.
+        directory: its place.
+        info: its description.
+        table: the table as last read: see `refresh`.
     """
 
     directory: Directory
@@ -101,11 +101,11 @@ class Lake:
 
     @classmethod
     def open(cls, url: str, options: Mapping[str, str] | None = None) -> Lake:
-        """Open a lake: a path, or a URL of `s3a`, `gs`, `abfss` or whatever else delta-rs knows.
+        """Open a lake: a path, or a URL of `s3a`, `gs`, `abfss` or any other scheme that delta-rs knows.
 
         Args:
-            url: of it.
-            options: of the store, besides those in the environment (`storage_options` of delta-rs).
+            url: the URL or path.
+            options: options of the store, in addition to those in the environment (`storage_options` of delta-rs).
 
         Raises:
             ConfigError: there is none, or it cannot be read.
@@ -120,7 +120,7 @@ class Lake:
         """Return the lake in a directory; None if there is none.
 
         Raises:
-            ConfigError: what is there is another Delta table.
+            ConfigError: the directory has another Delta table.
         """
         with directory.explained("read"):
             if not DeltaTable.is_deltatable(directory.url, directory.options):
@@ -133,10 +133,10 @@ class Lake:
 
     @classmethod
     def make(cls, directory: Directory, info: LakeInfo, schema: pa.Schema) -> Lake:
-        """Make a lake in a directory that is empty.
+        """Create a lake in an empty directory.
 
         Raises:
-            ConfigError: there is something in it that is no lake, or it cannot be written.
+            ConfigError: the directory has content that is not a lake, or cannot be written.
         """
         if not directory.is_empty():
             raise ConfigError(
@@ -162,7 +162,7 @@ class Lake:
 
     @property
     def id(self) -> str:
-        """What distinguishes it from every other."""
+        """A value that distinguishes it from every other lake."""
         return str(self.table.metadata().id)
 
     @property
@@ -172,7 +172,7 @@ class Lake:
 
     @property
     def position(self) -> Position:
-        """Up to which row of the archive it is complete."""
+        """The row of the archive up to which it is complete."""
         xid, id_ = (self.table.transaction_version(of) for of in self._application)
         return Position(self.info.system_identifier, str(xid or 0), id_ or 0)
 
@@ -184,7 +184,7 @@ class Lake:
         """Return the lake as it was in a version of the table.
 
         Raises:
-            ConfigError: it is not there, or not any more.
+            ConfigError: the version does not exist, or no longer exists.
         """
         try:
             table = DeltaTable(self.directory.url, version, storage_options=self.directory.options)
@@ -193,19 +193,19 @@ class Lake:
         return replace(self, table=table)
 
     def refresh(self) -> None:
-        """Look at what was committed since."""
+        """Read what was committed since."""
         with self.directory.explained("read"):
             self.table.update_incremental()
 
     def commit(self, files: Sequence[DataFile], schema: pa.Schema, start: Position, end: Position) -> bool:
-        """Make the rows after one position, up to and with another, visible, all at once. They are on disk when this returns.
+        """Make the rows after `start`, up to and including `end`, visible, all at once. They are on disk when this returns.
 
-        Return False if the lake does not end at the first: another process has committed. Delta refuses a commit beside which
-        another one of the same application was made, whatever commits of others come between.
+        Return False if the lake does not end at `start`, because another process has committed. Delta refuses a commit if another commit of
+        the same application was made at the same time; commits of others do not matter.
 
         Args:
-            files: with these rows.
-            schema: of the rows.
+            files: the files with these rows.
+            schema: the schema of the rows.
             start: exclusive.
             end: inclusive.
 
@@ -225,7 +225,7 @@ class Lake:
         for left in reversed(range(COMMIT_ATTEMPTS)):
             try:
                 self._add_columns(schema)
-                # Only now: adding columns may have brought a newer version.
+                # Check this only now: adding columns may have loaded a newer version.
                 if self.position != start:
                     return False
                 self._append(files, start, end)
@@ -269,13 +269,13 @@ class Lake:
     ) -> DataFrame:
         """Return the rows archived in this time (until is excluded), of these topics (none = all), with all columns that the lake ever had.
 
-        It reads exactly the version that the lake was opened or refreshed at, also if batches are written meanwhile.
+        It reads exactly the version that the lake was opened or refreshed at, even if batches are written in the meantime.
         """
         return frame(spark, self, since, until, topics)
 
 
 def predicate(since: datetime | None, until: datetime | None, topics: Collection[str]) -> str | None:
-    """Return which files may have rows archived in this time, of these topics, as an expression; None = all."""
+    """Return an expression for the files that may have rows archived in this time, of these topics; None = all."""
     parts = []
     if since:
         parts.append(f"date >= '{since.astimezone(UTC).date()}'")
@@ -287,6 +287,6 @@ def predicate(since: datetime | None, until: datetime | None, topics: Collection
 
 
 def literal(text: str) -> str:
-    """Return a text as delta-rs reads it in an expression."""
+    """Return a text as a literal in an expression of delta-rs."""
     quoted = text.replace("'", "''")
     return f"'{quoted}'"

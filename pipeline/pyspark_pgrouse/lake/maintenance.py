@@ -1,4 +1,4 @@
-"""What keeps a lake small and quick: merging small files, removing old days, and deleting files that no version needs."""
+"""The maintenance that keeps a lake small and fast: merges small files, removes old days, and deletes files that no version needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WRITER = WriterProperties(compression="ZSTD")
 
 
 def optimize(lake: Lake) -> int:
-    """Merge the small files of each date and topic, today's too; return how many went into others. Readers see those of before or after."""
+    """Merge the small files of each date and topic, including today's; return how many were merged. Readers see either the old or the new files."""
     lake.refresh()
     # delta-rs does not shorten the name of a directory.
     topics = lake.table.partitions()
@@ -30,16 +30,16 @@ def optimize(lake: Lake) -> int:
 
 
 def delete_before(lake: Lake, day: date) -> int:
-    """Delete all rows of the days before this one; return how many files that were."""
+    """Delete all rows of the days before this one; return how many files were deleted."""
     lake.refresh()
     with lake.directory.explained("written"):
         return int(lake.table.delete(f"date < '{day.isoformat()}'")["num_removed_files"])
 
 
 def vacuum(lake: Lake, older_than: timedelta) -> None:
-    """Remove files that the newest version has not named for so long, and those that killed runs left.
+    """Remove files that the newest version has not named for this long, and files that killed runs left.
 
-    Older versions that need them cannot be read any more.
+    Older versions that need them can no longer be read.
     """
     lake.refresh()
     hours = math.ceil(older_than / timedelta(hours=1))

@@ -24,9 +24,9 @@ class LakeOptions:
     """The options of one read, checked.
 
     Attributes:
-        url: of the lake.
-        version: of the table; None = the newest.
-        storage: options of the store, as delta-rs takes them, besides the environment. They may hold secrets.
+        url: the URL of the lake.
+        version: the version of the table; None = the newest.
+        storage: options of the store for delta-rs, in addition to the environment. They may hold secrets.
         topics: only these; () = all.
         since: only what was archived at this moment or later.
         until: only what was archived before this moment.
@@ -43,10 +43,10 @@ class LakeOptions:
 
     @classmethod
     def parse(cls, mapping: Mapping[str, str]) -> LakeOptions:
-        """Read the options as Spark hands them over.
+        """Parse the options that Spark passes.
 
         Raises:
-            ConfigError: an option is not known, or has a value that it cannot have.
+            ConfigError: an option is not known, or has a value that is not allowed.
         """
         given = {str(name).lower(): str(value) for name, value in mapping.items()}
         if unknown := sorted(set(given) - {name.lower() for name in KNOWN}):
@@ -99,7 +99,7 @@ def _storage(given: dict[str, str]) -> dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        # It is not repeated: it may hold a secret.
+        # Do not repeat the value: it may hold a secret.
         raise ConfigError('option storageOptions must be a JSON object like {"AWS_REGION": "eu-central-1"}')
     return {str(name): str(value) for name, value in found.items()}
 

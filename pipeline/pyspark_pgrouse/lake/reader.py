@@ -1,4 +1,4 @@
-"""A lake for `spark.read.format("pgrouse").option("lake", url)`: its log says which files a query needs, and Arrow reads them. No jar."""
+"""A lake for `spark.read.format("pgrouse").option("lake", url)`: its log tells which files a query needs, and Arrow reads them. This needs no jar."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
-# What one task reads.
+# How much one task reads.
 TASK_BYTES = 128 * 1024 * 1024
 BATCH_ROWS = 10_000
-# As delta-rs and as Arrow say them.
+# The operators of delta-rs and of Arrow.
 OPERATORS: dict[type, tuple[str, Callable[[Any, Any], pc.Expression]]] = {
     datasource.EqualTo: ("=", operator.eq),
     datasource.GreaterThan: (">", operator.gt),
@@ -34,13 +34,13 @@ OPERATORS: dict[type, tuple[str, Callable[[Any, Any], pc.Expression]]] = {
     datasource.LessThan: ("<", operator.lt),
     datasource.LessThanOrEqual: ("<=", operator.le),
 }
-# What Spark and they compare alike. Of floating-point numbers they see NaN differently.
+# The types that Spark, delta-rs and Arrow compare in the same way. For floating-point numbers they treat NaN differently.
 COMPARABLE = (str, int, date)
 
 
 @dataclass(frozen=True)
 class LakeFilter:
-    """What rows must fulfil. files: for delta-rs, which leaves out files; rows: for Arrow, which leaves out parts of them."""
+    """A condition on rows. files: for delta-rs, which leaves out files; rows: for Arrow, which leaves out parts of them."""
 
     files: str
     rows: pc.Expression
@@ -48,14 +48,14 @@ class LakeFilter:
 
 @dataclass
 class LakeFiles(InputPartition):
-    """Files that one task reads: pyarrow's fragments, which can be sent along, and the columns that they may have."""
+    """The files that one task reads: pyarrow's fragments, which can be sent to executors, and the columns that they may have."""
 
     fragments: list[Any]
     schema: pa.Schema
 
 
 class LakeBatch(DataSourceReader):
-    """Reads a version of a lake: the one that was named, or the newest when the read was planned."""
+    """Reads a version of a lake: the given one, or the newest when the read was planned."""
 
     def __init__(self, options: LakeOptions, schema: StructType) -> None:
         self._options = options
@@ -63,7 +63,7 @@ class LakeBatch(DataSourceReader):
         self._conditions = list(_conditions_of(options))
 
     def partitions(self) -> list[InputPartition]:
-        """Ask the log which files can have rows of the query, and share them out."""
+        """Find the files that can have rows of the query in the log, and divide them among tasks."""
         lake = self._options.open()
         with lake.directory.explained("read"):
             rows = lake.table.to_pyarrow_dataset(
@@ -80,16 +80,16 @@ class LakeBatch(DataSourceReader):
         files = cast("LakeFiles", partition)
         chosen = reduce(operator.and_, (c.rows for c in self._conditions)) if self._conditions else None
         for fragment in files.fragments:
-            # A filter may be about a column that the query does not ask for.
+            # A filter may use a column that the query does not read.
             found = fragment.to_batches(files.schema, self._schema.names, chosen, BATCH_ROWS)
             yield from (rows.cast(self._schema) for rows in found)
 
 
 class PushdownLakeBatch(LakeBatch):
-    """The same, with the filters of the query. Spark refuses this class unless its setting allows that."""
+    """The same, with the filters of the query. Spark refuses this class unless its setting allows filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Leave out files, and parts of them, by the filters; Spark applies all of them again."""
+        """Use the filters to leave out files and parts of them; Spark applies all filters again."""
         self._conditions += filter(None, map(_condition, filters))
         return filters
 

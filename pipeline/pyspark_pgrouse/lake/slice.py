@@ -1,4 +1,4 @@
-"""One slice of a batch: rows between two positions of the archive become files of the lake. This is what runs on executors."""
+"""One slice of a batch: writes the rows between two positions of the archive to files of the lake. This runs on executors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ExportSlice:
-    """A part of a batch. batch: the names of its files have it; start is exclusive, end inclusive."""
+    """A part of a batch. batch: a part of the names of its files; start is exclusive, end inclusive."""
 
     batch: str
     index: int
@@ -32,12 +32,12 @@ class ExportSlice:
 
 @dataclass(frozen=True)
 class ExportSource:
-    """What all slices of an export read.
+    """The source of all slices of an export.
 
     Attributes:
-        dsn: of the database; None = the environment.
-        columns: of the archive.
-        scope: which rows.
+        dsn: the connection string of the database; None = the environment.
+        columns: the columns to read.
+        scope: the condition on rows.
     """
 
     dsn: str | None = field(repr=False)
@@ -59,7 +59,7 @@ class ExportSource:
 
 
 def write_slice(source: ExportSource, directory: Directory, part: ExportSlice) -> list[DataFile]:
-    """Write a slice into the lake; return the files. If it fails it leaves none.
+    """Write a slice into the lake; return the files. If it fails, it leaves no files.
 
     Raises:
         LakeUnwritable: the disk is full, or the store fails.

@@ -1,4 +1,4 @@
-"""Rows become Parquet files, one row of files for each date and topic, in bounded memory."""
+"""Writes rows to Parquet files, separate files for each date and topic, in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from pyspark_pgrouse.lake.data_file import DataFile, folder, statistics
 from pyspark_pgrouse.lake.directory import Directory
 
 COMPRESSION = "zstd"
-# A row group is what readers skip or read at once.
+# Readers skip or read a row group as a whole.
 GROUP_ROWS = 131_072
 GROUP_BYTES = 64 * 1024 * 1024
-# What is read before it is split by partition: to split every few rows costs more than to write them.
+# How much is read before it is split by partition: splitting every few rows would cost more than writing them.
 GATHER_BYTES = 32 * 1024 * 1024
-# What may wait in memory for its row group, of all partitions together.
+# How much may wait in memory for its row group, in all partitions together.
 WAITING_BYTES = 256 * 1024 * 1024
-# Files that are open at a time. A partition that loses its place goes on in another file.
+# How many files are open at a time. If the file of a partition must be closed, the partition continues in another file.
 OPEN_FILES = 64
 
 Partition = tuple[date, str]
@@ -65,7 +65,7 @@ class _File:
         self._parquet.write_table(rows, row_group_size=max(rows.num_rows, 1))
 
     def close(self, partition: Partition) -> DataFile:
-        """Complete it, and say what it has."""
+        """Complete the file, and return its description."""
         try:
             self._parquet.close()
             self.bytes = self._stream.tell()
@@ -77,29 +77,29 @@ class _File:
         return DataFile(self.path, *partition, parquet.num_rows, self.bytes, statistics(parquet))
 
     def discard(self, error: BaseException) -> None:
-        """Let nothing of it be left. An error of the store is raised with its explanation."""
+        """Remove the file. An error of the store is raised with its explanation."""
         if self._parquet is not None:
             with suppress(Exception):
                 self._parquet.close()
-            # What it could not write now it should not try again when it is collected.
+            # Otherwise the writer would try again to write the rest when it is garbage-collected.
             self._parquet.is_open = False
         self._scope.__exit__(type(error), error, error.__traceback__)
 
 
 class LakeWriter:
-    """Writes the files of one slice. Leave its context without an error, and they are there; with one, and none is.
+    """Writes the files of one slice. If its context ends without an error, all files exist; with an error, none does.
 
     Attributes:
-        files: what was written.
+        files: the files that were written.
     """
 
     def __init__(self, directory: Directory, stem: str, schema: pa.Schema) -> None:
         """Begin.
 
         Args:
-            directory: of the lake.
-            stem: what the names of its files begin with. What follows makes them unlike those of every other attempt.
-            schema: of the rows; `date` and `topic` are among them.
+            directory: the directory of the lake.
+            stem: the beginning of the names of its files. The rest of a name differs from those of every other attempt.
+            schema: the schema of the rows; `date` and `topic` are among them.
         """
         self.files: list[DataFile] = []
         self._directory = directory
@@ -126,13 +126,13 @@ class LakeWriter:
             self._discard(error)
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take rows in. They are written once there are enough for a row group."""
+        """Add rows. They are written once there are enough for a row group."""
         self._gathered.append(self._as_in_files(rows))
         if sum(each.nbytes for each in self._gathered) >= GATHER_BYTES:
             self._sort_out()
 
     def _sort_out(self) -> None:
-        """Split what is gathered by partition, and write what is enough."""
+        """Split the gathered rows by partition, and write those that are enough for a row group."""
         gathered, self._gathered = self._gathered, []
         for partition, part in _partitioned(gathered):
             waiting = self._waiting.setdefault(partition, _Waiting())
@@ -168,7 +168,7 @@ class LakeWriter:
         self._sort_out()
         for partition in list(self._waiting):
             self._flush(partition)
-            # Most partitions are small: their files need not be open together.
+            # Most partitions are small: their files need not be open at the same time.
             self._close(partition)
         for partition in list(self._open):
             self._close(partition)
@@ -181,11 +181,11 @@ class LakeWriter:
 
 
 def _partitioned(batches: list[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.Table]]:
-    """Split rows by date and topic; in each part they keep their order, and share no memory with the others."""
+    """Split rows by date and topic. In each part they keep their order, and share no memory with other parts."""
     batches = [batch for batch in batches if batch.num_rows]
     if not batches:
         return
-    # It gives memory back less eagerly than Arrow's own pool: to get it again each time takes as long as to write the rows.
+    # The system pool releases memory later than Arrow's default pool. Requesting it again each time would take as long as writing the rows.
     pool = pa.system_memory_pool()
     rows = pa.Table.from_batches(batches).combine_chunks(memory_pool=pool)
     days = rows.column("date").cast(pa.int32()).to_numpy()

@@ -1,1 +1,1 @@
-"""DataFrames become messages."""
+"""Publishes DataFrames as messages."""

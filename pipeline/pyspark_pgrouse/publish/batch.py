@@ -1,4 +1,4 @@
-"""`df.write.format("pgrouse")`: all rows of a DataFrame become messages at one moment, and once however often the job is run."""
+"""`df.write.format("pgrouse")`: publishes all rows of a DataFrame at one moment, and only once however often the job is run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class PublishWriter(DataSourceArrowWriter):
-    """Stages the rows of each task, and publishes what the successful ones have staged in one transaction.
+    """Stages the rows of each task, and publishes in one transaction what the successful tasks have staged.
 
-    Spark makes it on the driver and gives copies of it to the executors: it holds no connection.
+    Spark creates it on the driver and sends copies of it to the executors, so it holds no connection.
 
     Raises:
         ConfigError: the DataFrame or the options cannot be published, or the role may not.
-        DatabaseUnreachable: no connection. Both are said before any task runs.
+        DatabaseUnreachable: no connection. Both are raised before any task runs.
     """
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
@@ -42,23 +42,23 @@ class PublishWriter(DataSourceArrowWriter):
         self.job = options.job or f"spark/{uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task; each repetition of it stages its rows again, and only the last one's are published."""
+        """Stage the rows of one task. Each repetition stages its rows again, and only those of the last one are published."""
         return stage(self.options.dsn, self.job, self.options.topic, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish. A second call does nothing: the job's key is in the same transaction.
 
         Raises:
-            PublishRejected: a policy of a topic is against it, or the stage was lost; nothing was published.
+            PublishRejected: a policy of a topic forbids it, or the stage was lost; nothing was published.
         """
         self.outcome: JobResult = publish(self.options.dsn, self.job, staged(messages), self.options.max_rejected)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Throw away what was staged. What cannot be thrown away now is so by the queue's own maintenance, after a day."""
+        """Delete what was staged. If that fails now, the queue's maintenance deletes it after a day."""
         with contextlib.suppress(PgrouseError):
             clear(self.options.dsn, staged(messages))
 
 
 def staged(messages: Iterable[Any]) -> list[Staged]:
-    """Return what the tasks returned; those that failed returned nothing."""
+    """Return the reports of the tasks; failed tasks returned none."""
     return [message for message in messages if isinstance(message, Staged)]

@@ -1,4 +1,4 @@
-"""What is wrong with rows that are to be published, column by column; the database is asked only if nothing else can decide."""
+"""Finds faults in rows that are to be published, column by column. The database is asked only if nothing else can decide."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyspark_pgrouse.publish.columns import CORRUPT
 if TYPE_CHECKING:
     from pyspark_pgrouse.publish.columns import Columns
 
-# As in pgrouse.new_message, in the words of RE2.
+# As in pgrouse.new_message, in the syntax of RE2.
 TOPIC = r"\A[A-Za-z0-9][A-Za-z0-9._:-]{0,199}\z"
 LABEL = rf"\A[^{printable.RE2}]{{1,200}}\z"
 MAX_HEADER_BYTES = 65536
@@ -28,15 +28,15 @@ MICROSECOND = timedelta(microseconds=1)
 LONGEST_US = MAX_WAIT // MICROSECOND
 FIRST_US, LAST_US = 0, (LAST - FIRST) // MICROSECOND
 
-# A mask of the rows that are wrong, and what is wrong with them.
+# A mask of the faulty rows, and their fault.
 Fault = tuple["pa.Array", str]
 
 
 def faults(columns: Columns, count: int) -> pa.Array:
-    """Return for each row what is wrong with it; null = nothing that can be seen here.
+    """Return the fault of each row; null = no fault can be seen here.
 
     Args:
-        columns: as `publish_columns.normal` makes them.
+        columns: from `publish_columns.normal`.
         count: how many rows there are.
     """
     found = pa.nulls(count, pa.string())
@@ -115,7 +115,7 @@ def _absent(pc: Any, columns: Columns, name: str, count: int) -> pa.Array:
 
 
 def misfits(columns: Columns, schemas: SchemaSnapshot) -> pa.Array:
-    """Return for each row why its payload does not fit the payload_schema of its topic; null = it does."""
+    """Return for each row why its payload does not match the payload_schema of its topic; null = it does."""
     topics = columns["topic"].to_pylist()
     payloads = columns["payload"].to_pylist() if "payload" in columns else [None] * len(topics)
     return pa.array([_misfit(schemas, *row) for row in zip(topics, payloads, strict=True)], pa.string())
@@ -132,7 +132,7 @@ def _misfit(schemas: SchemaSnapshot, topic: str, payload: str | None) -> str | N
 
 
 def unreadable(columns: Columns, count: int) -> pa.Array:
-    """Return for each row what in it is not JSON, according to Python's parser. This takes time: only for rows after a refused COPY."""
+    """Return for each row which part of it is not JSON, according to Python's parser. This takes time: use it only after a refused COPY."""
     found: list[str | None] = [None] * count
     for name in ("headers", "payload"):
         if name in columns:

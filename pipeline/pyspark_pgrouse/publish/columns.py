@@ -1,4 +1,4 @@
-"""The columns of a DataFrame that is published: their names, types, and how they are converted."""
+"""The columns of a DataFrame that is published: their names, their types, and how they are converted."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pyspark_pgrouse.publish.json_text import as_json
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-# Where Spark's readers put a line that they cannot read: a row that has one is rejected.
+# Spark's readers put a line that they cannot parse into this column; a row that has it is rejected.
 CORRUPT = "_corrupt_record"
 WHOLE = ("tinyint", "smallint", "int", "bigint")
 NUMBERS = (*WHOLE, "float", "double", "decimal")
 WAITS = ("interval day", "interval hour", "interval minute", "interval second", *NUMBERS)
 ANYTHING = ("",)
-# How the name of a type may begin, as Spark writes it.
+# The beginning of the name of a type, as Spark writes it.
 TYPES: dict[str, tuple[str, ...]] = {
     "topic": ("string",),
     "payload": ANYTHING,
@@ -45,14 +45,14 @@ MICROSECONDS = 1_000_000
 
 
 def check(schema: StructType, topic: str | None) -> None:
-    """Make sure that a DataFrame has columns that can be published.
+    """Check that a DataFrame has columns that can be published.
 
     Args:
-        schema: of the DataFrame.
+        schema: the schema of the DataFrame.
         topic: the topic of all rows, from the options.
 
     Raises:
-        ConfigError: it has a column that is not known, one of another type, or lacks one.
+        ConfigError: it has an unknown column, a column of another type, or lacks a column.
     """
     names = [field.name for field in schema.fields]
     for field in schema.fields:
@@ -90,9 +90,9 @@ def _check_topic(in_rows: bool, topic: str | None) -> None:
 
 
 def normal(batch: pa.RecordBatch, topic: str | None) -> Columns:
-    """Return the columns in the one type that each of them is stored from.
+    """Return the columns, each converted to the type from which it is stored.
 
-    JSON is text, waits and moments are microseconds (since 1970), numbers are of 64 bits. A column without any value is left out.
+    JSON is text; delays and times are microseconds (since 1970); numbers have 64 bits. A column without any value is left out.
     """
     given = dict(zip(batch.schema.names, batch.columns, strict=True))
     made = {name: _normal(name, column) for name, column in given.items() if column.null_count < len(column)}
@@ -130,7 +130,7 @@ def _wait(pa: Any, column: pa.Array) -> pa.Array:
     if pa.types.is_duration(column.type):
         return column.cast(pa.duration("us")).cast(pa.int64())
     seconds = column.cast(pa.float64())
-    # What no clock could hold becomes what no wait may be.
+    # A value that no clock can hold becomes one that is not allowed as a delay.
     bounded = pc.min_element_wise(pc.max_element_wise(seconds, -1.0, skip_nulls=False), 1e12, skip_nulls=False)
     known = pc.if_else(pc.is_nan(bounded), -1.0, bounded)
     return pc.round(pc.multiply(known, float(MICROSECONDS))).cast(pa.int64())

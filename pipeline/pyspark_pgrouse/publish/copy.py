@@ -1,4 +1,4 @@
-"""Columns of Arrow as the binary format of COPY, made column by column: no Python object per row, no quoting, nothing to parse for the server."""
+"""Encodes columns of Arrow in the binary format of COPY, column by column: no Python object per row, no quoting, no parsing by the server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EPOCH_US = 946_684_800_000_000
 DEFAULT_PRIORITY = 5  # of the column; COPY cannot leave out one row's value
 JSONB_VERSION = b"\x01"
 
-# The number of a column's type, after its length of four bytes.
+# The format of the number in a column, after its length of four bytes.
 WHOLE = {"priority": ">i2", "max_attempts": ">i4"}
 MOMENTS = ("available_at", "expires_at")
 WAITS = ("delay", "ttl")
@@ -29,13 +29,13 @@ JSON = ("payload", "headers")
 
 
 def statement(names: list[str]) -> bytes:
-    """Return the COPY of these columns, behind the number of the attempt."""
+    """Return the COPY statement for these columns, which come after the number of the attempt."""
     columns = ", ".join(["attempt", *names])
     return f"COPY messages.publish_stage ({columns}) FROM STDIN (FORMAT binary, ENCODING 'UTF8')".encode()
 
 
 def encode(columns: Columns, attempt: UUID) -> memoryview:
-    """Return the rows in the order of the columns."""
+    """Return the encoded rows, with the columns in their order."""
     head = struct.pack(">hi", 1 + len(columns), 16) + attempt.bytes
     fields = [part for name, column in columns.items() for part in _field(name, column)]
     rows = pc.binary_join_element_wise(_binary(head), *fields, _binary(b""))
@@ -71,7 +71,7 @@ def _numbers(column: pa.Array) -> Any:
 
 
 def _fixed(column: pa.Array, parts: list[tuple[str, Any]]) -> pa.Array:
-    """Return numbers behind their common length."""
+    """Return numbers, each after their common length."""
     layout = np.dtype([("length", ">i4"), *((f"part{i}", kind) for i, (kind, _) in enumerate(parts))])
     made = np.empty(len(column), layout)
     made["length"] = layout.itemsize - 4
@@ -90,7 +90,7 @@ def _nullable(column: pa.Array, made: pa.Array) -> pa.Array:
 
 
 def _variable(column: pa.Array, prefix: bytes) -> list[Any]:
-    """Return lengths, what precedes each value, and the values."""
+    """Return lengths, the prefix of each value, and the values."""
     content = column.cast(pa.binary())
     layout = np.dtype([("length", ">i4"), ("prefix", f"V{len(prefix)}")]) if prefix else np.dtype([("length", ">i4")])
     made = np.empty(len(column), layout)

@@ -1,4 +1,4 @@
-"""What the server's errors mean when a job publishes."""
+"""The meaning of the server's errors when a job publishes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from pyspark_pgrouse.executors import PGROUSE_ERROR, pgrouse_error
 
 
 class StageLost(PublishRejected):
-    """Rows that were staged are not there any more: nothing was published, and the job can be run again."""
+    """Staged rows no longer exist: nothing was published, and the job can be run again."""
 
     sqlstate = "PGR06"
     exit_code = ExitCode.TRY_AGAIN
 
 
 class TooManyRejected(PublishRejected):
-    """More rows cannot be published than would be let pass: nothing was published."""
+    """More rows than allowed cannot be published: nothing was published."""
 
     sqlstate = "PGR07"
 
@@ -39,7 +39,7 @@ class ServerFull(PgrouseError):
 
 
 DISK_FULL = "53100"
-# Connections that broke, and those that the server ended.
+# Broken connections, and connections that the server ended.
 CONNECTION_LOST = ("08", "57P")
 KINDS: dict[str, type[PgrouseError]] = {
     **{kind.sqlstate: kind for kind in (TopicFull, PublishRateExceeded, StageLost, TooManyRejected)},
@@ -51,7 +51,7 @@ RETRY_HINT = "nothing was published, run the job again with the same key"
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Raise what the server says, or that it is gone, as errors of our own."""
+    """Convert errors of the server and of lost connections to errors of pgrouse."""
     try:
         yield
     except psycopg.Error as error:
@@ -68,7 +68,7 @@ def _meaning(error: psycopg.Error) -> PgrouseError:
 
 
 def error_from_spark(error: Exception) -> Exception:
-    """Return the error of ours that made Spark fail; itself if it was none."""
+    """Return the pgrouse error that made Spark fail; the given error if there was none."""
     found = PGROUSE_ERROR.findall(str(error))
     if not found:
         return error

@@ -1,4 +1,4 @@
-"""A job of bulk publishing: the one transaction in which it publishes, what became of it, and the rows that were rejected."""
+"""A job of bulk publishing: the transaction in which it publishes, its result, and its rejected rows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PAGE = 10_000
 
 @dataclass(frozen=True)
 class JobResult:
-    """What became of the rows of a job.
+    """The result of a job's rows.
 
     Attributes:
-        published: became messages, or changed one that waits (on_conflict replace and append).
+        published: became messages, or changed a waiting message (on_conflict replace and append).
         ignored: their key is in use or held, and on_conflict is ignore.
         dropped: their topic is full, and its policy is to drop.
         rejected: cannot be published; see `rejected`.
-        is_repeat: the job was published before: this is what became of it then.
+        is_repeat: the job was published before: this is its result from then.
     """
 
     published: int
@@ -40,35 +40,35 @@ class JobResult:
 
 
 def publish(dsn: str | None, job: str, staged: Sequence[Staged], max_rejected: int | None = None) -> JobResult:
-    """Publish what tasks staged, all at publish_once, if the job was not published before.
+    """Publish in one transaction what tasks staged, if the job was not published before.
 
     Args:
-        dsn: where; None = the environment.
-        job: its key.
+        dsn: the connection string; None = the environment.
+        job: the key of the job.
         staged: the report of each task.
-        max_rejected: if more rows are rejected, nothing is published; None = any number may be.
+        max_rejected: if more rows than this are rejected, nothing is published; None = any number may be rejected.
 
     Raises:
-        DatabaseUnreachable: no connection, or it was lost and did not come back.
-        PublishRejected: a policy of a topic is against it, or the stage was lost; nothing was published.
+        DatabaseUnreachable: there was no connection, or it was lost and did not come back.
+        PublishRejected: a policy of a topic forbids it, or the stage was lost; nothing was published.
     """
     counted = [(UUID(each.attempt), each.rows) for each in staged if each.attempt is not None]
     call = publish_staged(job, [attempt for attempt, _ in counted], [rows for _, rows in counted], max_rejected)
-    # Asked again when the connection was lost: the key of the job is committed with the messages, or not at all.
+    # Try again when the connection was lost: the key of the job is committed together with the messages, or not at all.
     with translated_errors():
         done = run_with_retry(dsn, lambda conn: run(conn, call))
     return JobResult(done.published, done.ignored, done.dropped, done.rejected, done.is_repeat)
 
 
 def job_result(dsn: str | None, job: str) -> JobResult | None:
-    """Return what became of a job; None if it was not published."""
+    """Return the result of a job; None if it was not published."""
     with translated_errors():
         done = run_with_retry(dsn, lambda conn: run(conn, bulk.job_result(job)))
     return JobResult(done.published, done.ignored, done.dropped, done.rejected, is_repeat=True) if done else None
 
 
 def rejected(spark: SparkSession, job: str, dsn: str | None = None) -> DataFrame:
-    """Return the rows of a job that were not published: `nth` numbers them, `reason`, and `given`, their columns as JSON.
+    """Return the rows of a job that were not published: `nth` is their number, `reason` the reason, `given` their columns as JSON.
 
     Raises:
         ConfigError: the job is another user's.
@@ -78,7 +78,7 @@ def rejected(spark: SparkSession, job: str, dsn: str | None = None) -> DataFrame
 
 
 def rejected_rows(dsn: str | None, job: str, page_size: int = PAGE) -> Iterator[tuple[int, str, str]]:
-    """Yield the rows of a job that were not published, page by page: their number, the reason, and what was given as JSON."""
+    """Yield the rows of a job that were not published, page by page: their number, the reason, and the columns as JSON."""
     last = 0
     with connect(dsn) as conn, translated_errors():
         while page := run(conn, bulk.job_rejected(job, last, page_size)):

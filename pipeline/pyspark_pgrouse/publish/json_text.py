@@ -1,4 +1,4 @@
-"""Structs, maps, arrays and all other columns as JSON, every digit of their numbers kept."""
+"""Converts structs, maps, arrays and all other columns to JSON, with every digit of their numbers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Write = Callable[[Any], str]
 
 
 def as_json(column: pa.Array) -> pa.Array:
-    """Return a column as JSON text. A field without a value is null; NaN stays NaN, which no reader of JSON takes."""
+    """Return a column as JSON text. A field without a value is null; NaN stays NaN, which JSON parsers refuse."""
     write = _writer(column.type)
     return pa.array([None if value is None else write(value) for value in column.to_pylist()], pa.string())
 
 
 def _writer(type_: pa.DataType) -> Write:
-    """Return what writes values of a type that are not null."""
+    """Return a function that writes values of a type that are not null."""
     if types.is_struct(type_):
         return _struct({field.name: _nullable(_writer(field.type)) for field in type_})
     if types.is_map(type_):

@@ -1,4 +1,4 @@
-"""Lines of JSON as columns of text: every value as in the line, digit by digit."""
+"""Converts lines of JSON to columns of text: every value as in the line, digit by digit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 def splitting(names: Sequence[str]) -> Split:
-    """Return a function for mapInArrow that makes columns of these fields; a line that is no object goes to `_corrupt_record`."""
+    """Return a function for mapInArrow that makes columns of these fields; a line that is not an object goes to `_corrupt_record`."""
 
     def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -35,10 +35,10 @@ def _row(line: str) -> dict[str, str | None]:
 
 
 def fields(line: str) -> dict[str, str | None]:
-    """Return the fields of an object: strings as what they say, null as None, everything else as it is written.
+    """Return the fields of an object: the content of strings, None for null, everything else as it is written.
 
     Raises:
-        ValueError: the line is no object.
+        ValueError: the line is not an object.
         IndexError: it ends too early.
     """
     found: dict[str, str | None] = {}

@@ -1,4 +1,4 @@
-"""What would happen to rows, as far as this is known without the database."""
+"""Shows what would happen to rows, as far as this is known without the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and tables as DataFrames whose columns are those of messages."""
+"""Reads files and tables as DataFrames whose columns are those of messages."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """Of the files."""
+    """The format of the files."""
 
     JSON = "json"
     CSV = "csv"
     PARQUET = "parquet"
 
 
-# What the columns of text are cast to; bytes are base64, waits seconds.
+# The types to which the columns of text are cast; bytes are base64, delays are seconds.
 FIELDS = {
     "body": "binary",
     "priority": "int",
@@ -40,14 +40,14 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class PublishSource:
-    """What is to be published.
+    """The files or the table to publish.
 
     Attributes:
         paths: files and directories; none = a table.
-        table: its name.
-        format: of the files.
-        whole: each whole row is a payload; else its columns are those of a message.
-        topic: of all rows; None = they have a column of their own.
+        table: the name of the table.
+        format: the format of the files.
+        whole: each whole row is a payload; otherwise its columns are those of a message.
+        topic: the topic of all rows; None = the rows have a column for it.
     """
 
     paths: tuple[str, ...]
@@ -57,10 +57,10 @@ class PublishSource:
     topic: str | None
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """Return its rows.
+        """Return the rows.
 
         Raises:
-            ConfigError: a file is missing, or has a column that is not known.
+            ConfigError: a file is missing, or has an unknown column.
         """
         try:
             return self._rows(spark)
@@ -85,7 +85,7 @@ class PublishSource:
         return _as_payload(rows) if self.whole else rows
 
     def key(self, spark: SparkSession, rows: DataFrame) -> str | None:
-        """Return a key of exactly these files: their paths, sizes and times; None for a table, for which this is not known."""
+        """Return a key for exactly these files: their paths, sizes and times; None for a table, for which these are not known."""
         files = sorted(rows.inputFiles()) if self.paths else []
         if not files:
             return None
@@ -96,7 +96,7 @@ class PublishSource:
 
 
 def exists(spark: SparkSession, path: str) -> bool:
-    """Whether there is something at a path of any file system that Spark knows."""
+    """Whether a path exists in any file system that Spark knows."""
     found, system = _hadoop(spark, path)
     return bool(system.exists(found))
 
@@ -118,7 +118,7 @@ def _as_payload(rows: DataFrame) -> DataFrame:
 
 
 def _of_lines(lines: DataFrame) -> DataFrame:
-    """Read one JSON object per line: its fields are the columns."""
+    """Parse one JSON object per line: its fields are the columns."""
     found = {name for (name,) in lines.selectExpr("explode(json_object_keys(value))").distinct().limit(1000).collect()}
     _check_known(found)
     names = [name for name in KNOWN if name in found]
@@ -127,7 +127,7 @@ def _of_lines(lines: DataFrame) -> DataFrame:
 
 
 def _of_texts(rows: DataFrame) -> DataFrame:
-    """Read columns of text. A row with a value that cannot be of its column's type is corrupt."""
+    """Convert columns of text. A row with a value that its column's type does not accept is corrupt."""
     names = [name for name in rows.columns if name != CORRUPT]
     _check_known(names)
     columns = [f"{_cast(name)} AS {name}" if name in FIELDS else name for name in names]

@@ -1,4 +1,4 @@
-"""What one task stages: rows that can be published by COPY, and beside them those that cannot, each with its reason."""
+"""Stages the rows of one task: rows that can be published by COPY, and rows that cannot, each with its reason."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ USABLE = """
            has_schema_privilege(to_regnamespace('messages')::oid, 'USAGE')
            AND has_function_privilege(to_regproc('messages.begin_staging')::oid, 'EXECUTE')
 """
-# One COPY; what is wrong with a row is searched for within it.
+# The size of one COPY; faulty rows are searched for within it.
 COPY_BYTES = 32 * 1024 * 1024
-# Of one value of a rejected row, and of the reason.
+# The limit of one value of a rejected row, and of the reason.
 MAX_VALUE_CHARS = 100_000
 MAX_REASON_CHARS = 1_000
 
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What a task reports to the driver.
+    """A task's report to the driver.
 
     Attributes:
-        job: which job it staged for.
-        attempt: the number it staged under; None = the job was published before, nothing was staged.
+        job: the key of its job.
+        attempt: the number under which it staged; None = the job was published before, and nothing was staged.
         rows: how many rows it staged, rejected ones included.
     """
 
@@ -57,7 +57,7 @@ class Staged(WriterCommitMessage):
 
 
 def check_usable(conn: psycopg.Connection[Any]) -> None:
-    """Make sure that one can publish in bulk here.
+    """Check that this role can publish in bulk here.
 
     Raises:
         SchemaMismatch: the schema is missing or older.
@@ -76,9 +76,9 @@ def stage(dsn: str | None, job: str, topic: str | None, batches: Iterable[pa.Rec
     """Stage the rows of a task.
 
     Args:
-        dsn: where; None = the environment.
+        dsn: the connection string; None = the environment.
         job: the key under which all tasks publish together.
-        topic: of all rows; None = they have a column of their own.
+        topic: the topic of all rows; None = the rows have a column for it.
         batches: the rows.
 
     Raises:
@@ -97,10 +97,10 @@ def stage(dsn: str | None, job: str, topic: str | None, batches: Iterable[pa.Rec
 
 
 def clear(dsn: str | None, staged: Sequence[Staged]) -> None:
-    """Throw away what was staged.
+    """Delete what was staged.
 
     Raises:
-        PgrouseError: it stays, for a day.
+        PgrouseError: it could not be deleted, and stays for a day.
     """
     attempts = [UUID(each.attempt) for each in staged if each.attempt is not None]
     if attempts:
@@ -114,22 +114,22 @@ def _one(cursor: psycopg.Cursor[Any]) -> Any:
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch that is too large for one COPY."""
+    """Split a batch that is too large for one COPY."""
     size = max(1, batch.num_rows * COPY_BYTES // max(batch.nbytes, COPY_BYTES))
     for start in range(0, batch.num_rows, size):
         yield batch.slice(start, size)
 
 
 class StageWriter:
-    """The rows of one attempt.
+    """Stages the rows of one attempt.
 
     Args:
-        conn: an autocommit connection. Each COPY is a transaction of its own: only whole attempts are ever published.
+        conn: an autocommit connection. Each COPY is a separate transaction: only whole attempts are ever published.
         attempt: the number of the attempt.
         schemas: the payload_schema of all topics, from READ_ALL; None = no topic has one.
 
     Attributes:
-        count: how many are staged, rejected ones included.
+        count: how many rows are staged, rejected ones included.
     """
 
     def __init__(self, conn: psycopg.Connection[Any], attempt: UUID, schemas: str | None) -> None:
@@ -148,7 +148,7 @@ class StageWriter:
             self._find_rejected(good, refused)
 
     def _find_rejected(self, columns: Columns, refused: psycopg.Error) -> None:
-        """Find the rows because of which a COPY was refused: first those that are not JSON, which is the common case."""
+        """Find the rows because of which a COPY was refused: first those that are not JSON, which is the most common case."""
         good = self._without(columns, publish_check.unreadable(columns, len(columns["topic"])))
         if good and len(good["topic"]) < len(columns["topic"]):
             found = self._refused(good)
@@ -170,7 +170,7 @@ class StageWriter:
                 self._halve(half, found)
 
     def _refused(self, columns: Columns) -> psycopg.Error | None:
-        """Stage rows all together; return why the server took none of them."""
+        """Stage rows all together; return the server's error if it refused them."""
         try:
             with self._conn.cursor() as cursor, cursor.copy(publish_copy.statement(list(columns))) as copy:
                 copy.write(publish_copy.HEADER)
@@ -205,13 +205,13 @@ class StageWriter:
 
 
 def _reason(refused: psycopg.Error) -> str:
-    # What a constraint says in detail is the whole row again.
+    # The detail of a constraint's error is the whole row again.
     detail = None if isinstance(refused, psycopg.IntegrityError) else refused.diag.message_detail
     return ": ".join(filter(None, [refused.diag.message_primary, detail])) or str(refused)
 
 
 def _given(name: str, value: Any) -> str | int | float:
-    """Write one value of a rejected row so that a person can read it, and a program publish it again."""
+    """Return one value of a rejected row in a form that a person can read, and a program can publish again."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()[:MAX_VALUE_CHARS]
     if isinstance(value, str):

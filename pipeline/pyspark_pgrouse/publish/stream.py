@@ -1,4 +1,4 @@
-"""`df.writeStream.format("pgrouse")`: each micro-batch becomes messages at one moment, and once, also after a restart."""
+"""`df.writeStream.format("pgrouse")`: publishes each micro-batch at one moment, and only once, even after a restart."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ BATCH = "streaming.sql.batchId"
 class PublishStreamWriter(DataSourceStreamArrowWriter):
     """Publishes each micro-batch as a job whose key is the query's id and the number of the batch.
 
-    Spark repeats a batch that it had written but not yet noted when it was stopped: its job is published then, and is left at that.
+    If Spark was stopped after it wrote a batch and before it recorded that, it repeats the batch. The batch's job is published already, and does
+    nothing more.
 
     Raises:
         ConfigError: the DataFrame or the options cannot be published, or the role may not.
@@ -55,14 +56,14 @@ class PublishStreamWriter(DataSourceStreamArrowWriter):
         """Publish the batch.
 
         Raises:
-            PublishRejected: a policy of a topic is against it, or the stage was lost; the query fails, and repeats the batch when it is restarted.
+            PublishRejected: a policy of a topic forbids it, or the stage was lost; the query fails, and repeats the batch when it is restarted.
         """
         done = staged(messages)
         if done:
             publish(self.options.dsn, done[0].job, done, self.options.max_rejected)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Throw away what was staged."""
+        """Delete what was staged."""
         with contextlib.suppress(PgrouseError):
             clear(self.options.dsn, staged(messages))
 

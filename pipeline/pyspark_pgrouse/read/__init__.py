@@ -1,1 +1,1 @@
-"""The archive, the dead messages and what waits, as DataFrames."""
+"""Reads the archive, the dead messages and the waiting messages as DataFrames."""

@@ -1,4 +1,4 @@
-"""Reading the archive, or its dead messages, by `spark.read`."""
+"""Reads the archive, or its dead messages, with `spark.read`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark_pgrouse.options import Options
     from pyspark_pgrouse.read.pushdown import Condition
 
-# On a standby the snapshot does not list who runs, so all from its xmin on counts as not there yet.
+# On a standby the snapshot does not list running transactions, so all from its xmin on count as invisible.
 SNAPSHOT = """
     SELECT CASE
       WHEN pg_catalog.pg_is_in_recovery() THEN format('%1$s:%1$s:', pg_catalog.pg_snapshot_xmin(n.snapshot))
@@ -33,7 +33,7 @@ SNAPSHOT = """
     END
     FROM pg_catalog.pg_current_snapshot() AS n (snapshot)
 """
-# What says which rows a slice has.
+# The columns that decide which rows a slice has.
 NEEDED = ("archive_xid", "id")
 ARCHIVE = "messages.message_archive AS a"
 SIZE = """
@@ -42,19 +42,19 @@ SIZE = """
     JOIN pg_catalog.pg_class AS c ON c.oid = p.relid
     WHERE p.isleaf
 """
-# Reading more rows than this without any filter is worth a word.
+# A read of more rows than this without any filter is worth a warning.
 LARGE = 100_000
-# A connection of ADBC costs the server some 45 ms of CPU, for it reads all types; 100,000 rows of two columns cost 65 ms.
+# An ADBC connection costs the server about 45 ms of CPU, because it reads all types; 100,000 rows of two columns cost 65 ms.
 LEAST_ROWS = 100_000
 
 log = logging.getLogger("pgrouse.spark")
 
 
 class ArchiveBatch(DataSourceReader):
-    """Reads what was archived when the read was planned.
+    """Reads the rows that were archived when the read was planned.
 
-    All tasks see the same moment: the snapshot is taken once, and each of them leaves out what it does not show. An archived row never
-    changes, so nothing else can differ; only what the retention deletes meanwhile is missing.
+    All tasks see the same moment: the snapshot is taken once, and each task leaves out the rows that it does not show. An archived row never changes,
+    so the only difference can be rows that the retention deletes in the meantime.
     """
 
     def __init__(self, options: Options, schema_: StructType) -> None:
@@ -64,7 +64,7 @@ class ArchiveBatch(DataSourceReader):
         self._also: tuple[Condition, ...] = ()
 
     def partitions(self) -> list[InputPartition]:
-        """Take the snapshot, and cut what it shows into slices."""
+        """Take the snapshot, and divide its rows into slices."""
         return connection.run_with_retry(self._options.dsn, self._plan)
 
     def _plan(self, conn: psycopg.Connection[Any]) -> list[InputPartition]:
@@ -83,7 +83,7 @@ class ArchiveBatch(DataSourceReader):
         return [Slice.of(partial(self._query, chosen, each), target) for each in ranges]
 
     def _tasks(self, rows: int) -> int:
-        """Return how many tasks read an archive of so many rows, by the statistics of PostgreSQL; 0 = it has none yet."""
+        """Return how many tasks read an archive with this many rows, by the statistics of PostgreSQL; 0 = there are none yet."""
         if self._options.limit is not None or self._options.group_by:
             return 1
         worthwhile = max(1, rows // LEAST_ROWS) if rows else self._options.partitions
@@ -99,10 +99,10 @@ class ArchiveBatch(DataSourceReader):
 
 
 class PushdownArchiveBatch(ArchiveBatch):
-    """The same, with the filters of the query run by PostgreSQL. Spark refuses this class unless its setting allows that."""
+    """The same, but PostgreSQL applies the filters of the query. Spark refuses this class unless its setting allows filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what SQL can say in the same words; return the rest."""
+        """Take the filters that mean the same in SQL; return the rest."""
         for filter_ in filters:
             found = condition(filter_, self._columns)
             if found is None:
@@ -114,14 +114,14 @@ class PushdownArchiveBatch(ArchiveBatch):
 def archive_batch(options: Options, schema_: StructType) -> ArchiveBatch:
     """Return the reader for these options in this process.
 
-    A limit is one of the rows that the options choose, so the filters of the query come after it: they are left to Spark.
+    A limit applies to the rows that the options choose, so the filters of the query come after it: Spark applies them.
     """
     is_pushed = is_enabled() and options.limit is None if options.pushdown is None else options.pushdown
     return (PushdownArchiveBatch if is_pushed else ArchiveBatch)(options, schema_)
 
 
 def _visible(snapshot: str, write: Write) -> str:
-    """Return the condition that a row was there in a snapshot."""
+    """Return the condition that a row was visible in a snapshot."""
     _, newest, running = snapshot.split(":")
     before = f"a.archive_xid < {write(newest, 'xid8')}"
     if not running:

@@ -1,4 +1,4 @@
-"""Reading the archive, or its dead messages, by `spark.readStream`: every row once, in the order of (archive_xid, id)."""
+"""Reads the archive, or its dead messages, with `spark.readStream`: every row once, in the order of (archive_xid, id)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 log = logging.getLogger("pgrouse.spark")
 
 UNLIMITED = 2**63 - 1
-# A transaction that writes for longer than this is worth a word, once in a while.
+# A transaction that writes for longer than this causes a warning from time to time.
 LAG_WARNING_S = 60.0
 LAG_WARNING_INTERVAL_S = 300.0
 
@@ -47,8 +47,8 @@ LAG_WARNING_INTERVAL_S = 300.0
 class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what was archived below the watermark, from where it stopped.
 
-    A batch is a range of (archive_xid, id) below the watermark: it never changes any more, so a batch that is read again has the same rows. An
-    instance lives in the driver for as long as its query; copies of it read on the executors.
+    A batch is a range of (archive_xid, id) below the watermark, where nothing changes, so a batch that is read again has the same rows. An instance
+    lives in the driver for as long as its query; copies of it read on the executors.
     """
 
     def __init__(self, options: Options, schema_: StructType) -> None:
@@ -62,13 +62,13 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._was_there = False
 
     def _query(self, function: Callable[[psycopg.Connection[Any]], T]) -> T:
-        # A query that runs outlives a restart of the server; one that starts says at once that there is none.
+        # A running query survives a restart of the server; a query that starts reports at once that there is no server.
         answer = connection.run_with_retry(self._options.dsn, function, known=self._was_there)
         self._was_there = True
         return answer
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, here and below
-        """Return where a new stream begins. One that goes on from a checkpoint begins where that says."""
+        """Return where a new stream begins. A stream with a checkpoint begins where the checkpoint says."""
         return self._query(self._start).as_offset()
 
     def _start(self, conn: psycopg.Connection[Any]) -> Position:
@@ -89,15 +89,15 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         connection.check(conn, "message_archive", [*needed, *sized])
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Remember where the watermark is now: this run goes so far and no farther."""
+        """Record the current watermark: this run ends there."""
         self._target = self._query(position.watermark)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return how much a batch has unless the trigger says otherwise."""
+        """Return the size of a batch unless the trigger sets another."""
         return ReadMaxRows(self._options.max_rows)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next batch ends; `start` itself if there is nothing."""
+        """Return where the next batch ends; `start` if there are no rows."""
         begin = Position.from_offset(start)
         return self._query(lambda conn: self._end(conn, begin, limit)).as_offset()
 
@@ -105,7 +105,7 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         position.check_cluster(conn, start)
         self._warn_of_lag(conn)
         watermark = self._target or position.watermark(conn)
-        # What is passed over is not looked at again with each poll: of a rare topic that might be the whole archive.
+        # Do not search skipped rows again with each poll: for a rare topic that could be the whole archive.
         seen = self._nothing_until
         end = position.next_end(
             conn, max(start, seen or start, key=_place), *self._limits(limit), watermark, self._scope
@@ -138,7 +138,7 @@ class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return here.as_offset()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Cut a batch into slices. It may be one of an earlier run."""
+        """Divide a batch into slices. The batch may be one of an earlier run."""
         first, last = Position.from_offset(start), Position.from_offset(end)
         return self._query(lambda conn: self._slices(conn, first, last))
 

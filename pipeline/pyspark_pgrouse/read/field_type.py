@@ -1,4 +1,4 @@
-"""Types of Spark for JSON: what a JSON Schema allows, what a value has, and what two of them have in common."""
+"""Types of Spark for JSON: the type that a JSON Schema allows, the type of a value, and the common type of two."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-# What has more fields than this, inner ones included, or is nested deeper, is text. A schema may be written to have a billion of them.
+# A type with more fields than this, inner ones included, or with deeper nesting, becomes text. A schema may be written to have a billion fields.
 MAX_FIELDS = 500
 MAX_DEPTH = 20
 BIGINT_BITS = 63
@@ -19,12 +19,12 @@ SCALARS = {"string": TEXT, "integer": "BIGINT", "number": "DOUBLE", "boolean": "
 
 @dataclass(frozen=True)
 class FieldType:
-    """A type. A value that has no type of its own, or several, is text: Spark then has it as JSON.
+    """A type. A value without a single type is text: Spark then has it as JSON.
 
     Attributes:
-        name: of the type in Spark's DDL; `` = nothing is known: it was null.
-        fields: of a STRUCT.
-        element: of an ARRAY or a MAP.
+        name: its name in Spark's DDL; `` = unknown, because the value was null.
+        fields: the fields of a STRUCT.
+        element: the element of an ARRAY or a MAP.
     """
 
     name: str = UNKNOWN
@@ -33,11 +33,11 @@ class FieldType:
 
     @cached_property
     def size(self) -> int:
-        """How many types it is made of."""
+        """How many types it consists of."""
         return 1 + sum(each.size for each in self.fields.values()) + (self.element.size if self.element else 0)
 
     def merged(self, other: FieldType) -> FieldType:
-        """Return the type that has the values of both."""
+        """Return a type that accepts the values of both."""
         names = {self.name, other.name}
         if UNKNOWN in names:
             return other if self.name == UNKNOWN else self
@@ -64,7 +64,7 @@ class FieldType:
         return self.name
 
     def fields_ddl(self) -> str | None:
-        """Return the fields of a struct; None if it has none that a column can be named after."""
+        """Return the fields of a struct; None if it has no field that can name a column."""
         named = {name: of for name, of in self.fields.items() if name}
         return None if not named else ", ".join(f"{_quoted(name)} {of.ddl()}" for name, of in named.items())
 
@@ -106,19 +106,19 @@ def _common(types: Iterable[FieldType]) -> FieldType:
 
 
 def of_schema(schema: Any) -> FieldType:
-    """Return the type of what a JSON Schema allows. What it does not say, or says in a way that is not read here, is text."""
+    """Return the type of the values that a JSON Schema allows. Everything that it does not define, or not in a way that is read here, is text."""
     return SchemaReader(schema).read(schema)
 
 
 class SchemaReader:
-    """Reads the parts of one JSON Schema, those that are referred to once each."""
+    """Reads the parts of one JSON Schema, each referenced part once."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._referred: dict[str, FieldType] = {}
 
     def read(self, schema: Any, depth: int = 0) -> FieldType:
-        """Return the type of what a part allows, which is so deep in the whole."""
+        """Return the type of the values that a part allows; depth: its depth in the whole."""
         if depth > MAX_DEPTH or not isinstance(schema, dict):
             return FieldType(TEXT)
         if "$ref" in schema:
@@ -128,7 +128,7 @@ class SchemaReader:
 
     def _read_reference(self, reference: str, depth: int) -> FieldType:
         if reference not in self._referred:
-            self._referred[reference] = FieldType(TEXT)  # of a schema that refers to itself
+            self._referred[reference] = FieldType(TEXT)  # for a schema that refers to itself
             self._referred[reference] = self.read(_part(self._root, reference), depth + 1)
         return self._referred[reference]
 

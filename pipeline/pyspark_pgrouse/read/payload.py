@@ -1,8 +1,8 @@
-"""JSON payloads as columns of their own, by the types that Spark's DDL gave.
+"""Converts JSON payloads to columns, with the types in Spark's DDL.
 
-A payload that does not fit is a misfit: NULL as a struct, its text beside it. Each row is read for itself, so what becomes of it does not
-depend on its neighbours, and a batch that is read again is the same. (Arrow's own JSON reader gives up a whole block for one bad value, and
-crashes the process on a payload that is no object.)
+A payload that does not match is a misfit: its struct is NULL, and another column has its text. Each row is read separately, so its result does not
+depend on other rows, and a batch that is read again is the same. (Arrow's JSON reader refuses a whole block because of one bad value, and crashes
+the process on a payload that is not an object.)
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Misfit(ValueError):
 
 
 def reader(type_: DataType) -> Callable[[Iterable[str | None]], tuple[list[Any], list[str | None]]]:
-    """Return what reads payloads: for each text the value as Arrow takes it, and the text if it does not fit.
+    """Return a function that reads payloads: for each text the value for Arrow, and the text if it does not match.
 
     Raises:
-        ConfigError: a column has a type that JSON cannot be read into.
+        ConfigError: JSON cannot be read into the type of a column.
     """
     read = _of(type_)
 
@@ -51,12 +51,12 @@ def _read(text: str | None, read: Read) -> tuple[Any, str | None]:
         return None, None
     try:
         return read(json.loads(text)), None
-    except (ValueError, RecursionError, OverflowError):  # also of numbers with thousands of digits, and of deep nesting
+    except (ValueError, RecursionError, OverflowError):  # also: long numbers, deep nesting
         return None, text
 
 
 def _of(type_: DataType) -> Read:
-    """Return what reads a value of a type that is not null."""
+    """Return a function that reads a value of a type, if it is not null."""
     name = type_.typeName()
     if name == "struct":
         return _struct({field.name: _nullable(_of(field.dataType)) for field in type_.fields})  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""The fields that the payloads of a topic have: by its payload_schema, or by a sample of its messages.
+"""Finds the fields of a topic's payloads, in its payload_schema or in a sample of its messages.
 
-The result is Spark's DDL, as option payload takes it.
+The result is Spark's DDL, in the form of option payload.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAYLOAD_SCHEMA = """
     LEFT JOIN messages.topic AS t ON t.topic = %(topic)s
     WHERE d.topic = '*'
 """
-# The newest messages of the topic; of a rare one, those among the newest of all topics. Large ones are left out: the sample is held in memory.
+# The newest messages of the topic; for a rare topic, those among the newest of all topics. Large ones are left out: the sample is held in memory.
 ARCHIVED = """
     SELECT s.payload
     FROM (
@@ -63,13 +63,13 @@ def payload_fields(dsn: str | None, topic: str, source: str = SCHEMA, mode: str 
         mode: which messages are sampled: `archive`, `dead` or `ready`.
 
     Raises:
-        ConfigError: the topic has no such schema, or no messages, or their payloads are no objects.
+        ConfigError: the topic has no such schema, or no messages, or their payloads are not objects.
     """
     return resolve(Options.parse({"dsn": dsn or "", "topics": topic, "payload": source, "mode": mode})).payload or ""
 
 
 def resolve(options: Options) -> Options:
-    """Return the options with the fields of the payload instead of where they come from.
+    """Return the options with the fields of the payload instead of their source.
 
     Raises:
         ConfigError: as `payload_fields`.
@@ -98,7 +98,7 @@ def _from_sample(conn: psycopg.Connection[Any], options: Options) -> str:
 
 
 def infer(payloads: Iterable[str]) -> FieldType:
-    """Return the type that the JSON objects among these texts have in common; a payload of another type will be corrupt."""
+    """Return the common type of the JSON objects among these texts; a payload of another type will be corrupt."""
     found = FieldType()
     for text in payloads:
         try:

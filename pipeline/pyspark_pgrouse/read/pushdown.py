@@ -1,7 +1,7 @@
-"""Filters of a Spark query as conditions of PostgreSQL, where both mean the same.
+"""Converts filters of a Spark query to conditions of PostgreSQL, if both mean the same.
 
-Spark hands over only what its Python API knows: comparisons, IN, IS NULL, LIKE with one % at an end or one at each, and NOT of these, all of
-which must hold. It keeps an OR, a limit and the list of columns to itself (Spark 4.3).
+Spark passes only what its Python API knows: comparisons, IN, IS NULL, LIKE with one % at an end or one at each, and NOT of these; all of them must
+hold. It does not pass an OR, a limit or the list of columns (Spark 4.3).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from pyspark_pgrouse.read.scope import Write
     from pyspark_pgrouse.schema import SourceColumn
 
-# The program that Spark plans a read with if its session lets sources run filters, and the query has some. There is no other way to know.
+# Spark plans a read with this program if its session allows filters in sources, and the query has some. There is no other way to find out.
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 # Writes a condition about the alias `a`.
 Condition = Callable[["Write"], str]
-# The types that are compared, and what their values are in PostgreSQL.
+# The types that can be compared, and their types in PostgreSQL.
 ORDERED = {"BIGINT": "bigint", "INT": "bigint", "TIMESTAMP": "timestamptz"}
 EQUAL = {**ORDERED, "STRING": "text"}
-# Text is compared for equality only: its order is a matter of collation.
+# Text is compared for equality only: its order depends on a collation.
 OPERATORS: dict[type, tuple[str, dict[str, str]]] = {
     datasource.EqualTo: ("=", EQUAL),
     datasource.EqualNullSafe: ("IS NOT DISTINCT FROM", EQUAL),
@@ -40,7 +40,7 @@ PARTS: dict[type, str] = {
     datasource.StringEndsWith: "pg_catalog.right({column}::text, pg_catalog.length({value})) = {value}",
     datasource.StringContains: "pg_catalog.strpos({column}::text, {value}) > 0",
 }
-# JSON of the same meaning has the same text here, but that is not guaranteed. A count is there only when the rows are grouped.
+# JSON with the same meaning has the same text here, but that is not guaranteed. A count exists only when the rows are grouped.
 NOT_PUSHED = ("payload", "_corrupt_record", "headers", "state", "progress", "history", "output", "body", "count")
 
 
@@ -50,7 +50,7 @@ def is_enabled() -> bool:
 
 
 def condition(filter_: datasource.Filter, columns: Sequence[SourceColumn]) -> Condition | None:
-    """Return what writes the filter as SQL about the alias `a`; None if Spark must do it."""
+    """Return a function that writes the filter as SQL about the alias `a`; None if Spark must apply it."""
     if isinstance(filter_, datasource.Not):
         negated = condition(filter_.child, columns)
         return None if negated is None else lambda write: f"NOT ({negated(write)})"
@@ -103,7 +103,7 @@ def _sent(column: SourceColumn, value: Any) -> Any:
 
 
 def _is_exact(column: SourceColumn, value: Any) -> bool:
-    """Whether the value is one of the column's type that PostgreSQL can have."""
+    """Whether the value is one of the column's type that PostgreSQL can store."""
     match column.spark:
         case "STRING":
             return isinstance(value, str) and "\0" not in value

@@ -1,4 +1,4 @@
-"""Reading what waits, by `spark.read`: a look at the queue, which takes nothing from it."""
+"""Reads the waiting messages with `spark.read`, without taking any from the queue."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from pyspark_pgrouse.options import Options
 
-# Ready is what a claim would look at now: not locked, and due. (A paused topic or a limit may still hold it back.)
+# Ready messages are those that a claim considers now: not locked, and due. (A paused topic or a limit may still hold them back.)
 READY = "a.claim_id IS NULL AND a.available_at <= now() AND (a.expires_at IS NULL OR a.expires_at > now())"
 NEEDED = ("id", "claim_id", "available_at", "expires_at")
 MESSAGES = "messages.message AS a"
-# Rough is enough: the bounds only share out the work.
+# Rough bounds are enough: they only divide the work.
 BOUNDS = """
     SELECT t.id
     FROM (
@@ -40,10 +40,10 @@ BOUNDS = """
 class ReadyBatch(DataSourceReader):
     """Reads the messages that are ready.
 
-    One task reads them in one statement, so what it sees is one moment. With numPartitions above 1 each task sees its own moment: a
-    message is never read twice, since the slices are ranges of ids, but one that was claimed in between is missing, and one that became
-    ready in between may be there. (A snapshot cannot be shared between tasks: who exports it must stay connected until all have begun,
-    and a reader's driver side ends with the planning.)
+    One task reads them in one statement, so it sees one moment. With numPartitions above 1 each task sees its own moment. A message is never read
+    twice, since the slices are ranges of ids; but a message that was claimed in between is missing, and one that became ready in between may be
+    there. (Tasks cannot share a snapshot: the session that exports it must stay connected until all have begun, and a reader's driver side ends
+    with the planning.)
     """
 
     def __init__(self, options: Options, schema_: StructType) -> None:
@@ -52,7 +52,7 @@ class ReadyBatch(DataSourceReader):
         self._rows = SliceReader(options.dsn, self._columns, schema_)
 
     def partitions(self) -> list[InputPartition]:
-        """Cut the queue into ranges of ids."""
+        """Divide the queue into ranges of ids."""
         return connection.run_with_retry(self._options.dsn, self._plan)
 
     def _plan(self, conn: psycopg.Connection[Any]) -> list[InputPartition]:

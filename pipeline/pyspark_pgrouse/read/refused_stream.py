@@ -1,7 +1,7 @@
-"""A stream that cannot be read, for a reason that Spark is to show.
+"""A stream that cannot be read, with a reason that Spark should show.
 
-What a stream's reader raises while it is made never arrives: the process that makes it fails over the reader that it does not have. (Seen
-with Spark 4.3: "cannot access local variable 'reader'".) So the reason is kept until Spark asks the first question.
+An exception in the constructor of a stream's reader is lost: the process that calls it fails because it has no reader. (Seen with Spark 4.3:
+"cannot access local variable 'reader'".) So the reason is kept until Spark asks the first question.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which rows of the archive are meant, as a condition of SQL."""
+"""A choice of rows of the archive, as a condition of SQL."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Scope:
 
     @classmethod
     def of(cls, options: Options, also: tuple[Callable[[Write], str], ...] = ()) -> Scope:
-        """Return what the options choose."""
+        """Return the choice of the options."""
         return cls(options.mode is Mode.DEAD, options.topics, options.since, options.until, also)
 
     def sql(self, write: Write = literal) -> str:
-        """Return the condition, about the alias `a`; TRUE if every row is meant."""
+        """Return the condition, about the alias `a`; TRUE if every row is chosen."""
         parts = [DEAD] if self.dead else []
         if self.topics:
             parts.append(f"a.topic = ANY ({write(list(self.topics), 'text[]')}::text[])")
@@ -51,7 +51,7 @@ class Scope:
         return " AND ".join([*parts, *(each(write) for each in self.also)]) or "TRUE"
 
     def columns(self) -> list[str]:
-        """Return the columns that must be readable for it. What is in `also` is about columns that are read anyway."""
+        """Return the columns that must be readable for it. Conditions in `also` use columns that are read anyway."""
         needed = {"result": self.dead, "topic": self.topics, "archived_at": self.since or self.until}
         return [name for name, is_needed in needed.items() if is_needed]
 

@@ -1,4 +1,4 @@
-"""A range of rows cut into slices, one for each task, and how a task reads its own."""
+"""Divides a range of rows into slices, one for each task, and reads a slice in a task."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from pyspark_pgrouse.options import Options
 
-# A slice with fewer rows costs more to start than to read.
+# Starting a slice with fewer rows costs more than reading them.
 LEAST_ROWS = 2000
-# How many pages of the archive are looked at for each slice to find even slices of all of it: half a megabyte.
+# How many pages of the archive are read for each slice to divide the whole archive evenly: half a megabyte.
 SAMPLE_PAGES = 64
 
 ROWS = """
@@ -39,7 +39,7 @@ ROWS = """
     WHERE t.place %% greatest(ceil(t.total::numeric / %(parts)s)::bigint, %(least)s) = 0 AND t.place < t.total
     ORDER BY t.place
 """
-# Without rights on the partitions: what they hold is not asked, only how long they are.
+# This needs no rights on the partitions: it reads only their sizes.
 PAGES = """
     SELECT coalesce(sum(pg_catalog.pg_relation_size(p.relid)), 0)::bigint / current_setting('block_size')::bigint
     FROM pg_catalog.pg_partition_tree('messages.message_archive') AS p
@@ -53,12 +53,12 @@ log = logging.getLogger("pgrouse.spark")
 
 @dataclass(frozen=True)
 class Slice(InputPartition):
-    """What one task reads.
+    """The part that one task reads.
 
     Attributes:
         query: a statement; it is the same for all slices of a read, and for reads of the same kind.
-        values: what it refers to, from `Values.text`; None = nothing.
-        target: how far the server must be, if rows are read from a replica.
+        values: the values that it refers to, from `Values.text`; None = none.
+        target: how far the server must have replayed, if rows are read from a replica.
     """
 
     query: str
@@ -67,7 +67,7 @@ class Slice(InputPartition):
 
     @classmethod
     def of(cls, query: Callable[[Write], str], target: ReplayTarget | None = None) -> Slice:
-        """Return the slice whose statement is written by this."""
+        """Return the slice whose statement this function writes."""
         values = Values()
         return cls(query(values.write), values.text(), target)
 
@@ -77,8 +77,8 @@ class SliceReader:
 
     Args:
         dsn: where the rows are read, as in `connection.connect`.
-        columns: what the statements return, in their order.
-        schema: what Spark expects.
+        columns: the columns of the statements, in their order.
+        schema: the schema that Spark expects.
     """
 
     def __init__(self, dsn: str | None, columns: Sequence[SourceColumn], schema: StructType) -> None:
@@ -91,10 +91,10 @@ class SliceReader:
             if column.spark.startswith("STRUCT")
         }
         for type_ in self._parsed.values():
-            reader(type_)  # a type that JSON cannot be is said now, not by a task
+            reader(type_)  # report now, not in a task, that JSON cannot have this type
 
     def read(self, part: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield what a slice has."""
+        """Yield the rows of a slice."""
         if not isinstance(part, Slice):  # Spark's stand-in for no slices at all
             return
         corrupt = 0
@@ -106,7 +106,7 @@ class SliceReader:
             log.warning("%s", _counted(corrupt, CORRUPT in self._schema.names))
 
     def _conform(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-        """Return the batch as Spark expects it, and how many payloads are corrupt."""
+        """Return the batch in the form that Spark expects, and the number of corrupt payloads."""
         expected, corrupt = self._arrow, 0
         arrays = [
             array if array.type == field.type or field.name in self._parsed else array.cast(field.type)
@@ -142,7 +142,7 @@ def query(table: str, columns: Sequence[SourceColumn], condition: str, options: 
 
 
 def between(start: Key | None, end: Key | None, write: Write = literal) -> str:
-    """Return the condition on the alias `a` that says: after start, up to and with end; None = no bound."""
+    """Return the condition on the alias `a`: after `start`, up to and including `end`; None = no bound."""
     parts = [f"(a.archive_xid, a.id) > {_key(start, write)}"] if start else []
     parts += [f"(a.archive_xid, a.id) <= {_key(end, write)}"] if end else []
     return " AND ".join(parts) or "TRUE"
@@ -155,14 +155,14 @@ def _key(key: Key, write: Write) -> str:
 def split_range(
     conn: psycopg.Connection[Any], condition: str, start: Key | None, end: Key | None, parts: int
 ) -> list[tuple[Key | None, Key | None]]:
-    """Cut a range of the archive into at most `parts` that have about as many rows each.
+    """Divide a range of the archive into at most `parts` that have about the same number of rows.
 
     Args:
         conn: a connection.
-        condition: which rows are meant, about the alias `a`.
+        condition: the condition on rows, about the alias `a`.
         start: exclusive; None = from the first.
-        end: inclusive; None = to the last. Without any bound the rows are not counted but sampled.
-        parts: how many tasks there may be.
+        end: inclusive; None = to the last. Without any bound the rows are sampled instead of counted.
+        parts: the maximum number of tasks.
     """
     if parts == 1:
         return [(start, end)]

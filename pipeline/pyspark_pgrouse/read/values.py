@@ -1,8 +1,8 @@
-"""How conditions write their values: as literals, or as references to values that are sent beside the statement.
+"""Writes values in conditions: as literals, or as references to values that are sent separately from the statement.
 
-Tasks read by COPY, which takes no parameters, and pg_stat_statements has an entry for each text of a COPY (before PostgreSQL 16 also if
-only its literals differ). So the values of a slice are sent as a setting of the transaction, and the text is the same for all slices of a
-read, and for the same read later.
+Tasks read by COPY, which takes no parameters, and pg_stat_statements has an entry for each text of a COPY (before PostgreSQL 16 even if only its
+literals differ). So the values of a slice are sent as a setting of the transaction, and the text is the same for all slices of a read, and for
+the same read later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Values:
         self._values: list[Any] = []
 
     def write(self, value: Any, type_: str) -> str:
-        """Add a value, and return what stands for it in the statement.
+        """Add a value, and return its reference in the statement.
 
         It is a subquery, with the conversion inside, so that it is evaluated once and not for every row.
         """

@@ -1,4 +1,4 @@
-"""From a source to a report."""
+"""Makes a report from a source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STAGES = ("read", *NAMES, "page")
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What is asked for."""
+    """The request for a report."""
 
     source: ArchiveSource
     window: Window
@@ -31,11 +31,11 @@ class ReportRequest:
 
 
 def build_report(request: ReportRequest, began: Callable[[str], None]) -> Findings:
-    """Write the tables and the page; return what the page says.
+    """Write the tables and the page; return the findings on the page.
 
     Args:
-        request: what is asked for.
-        began: called with each of STAGES.
+        request: the request.
+        began: called at the beginning of each of STAGES.
 
     Raises:
         ReportFailed: see `Tables.open`.
@@ -53,7 +53,7 @@ def build_report(request: ReportRequest, began: Callable[[str], None]) -> Findin
 
 
 def _initial_findings(tables: Tables, request: ReportRequest) -> Findings:
-    """Return what is known before the tables: how many rows there are, and the part of the window that they fill."""
+    """Return the findings that are known before the tables: the number of rows, and the part of the window that they fill."""
     read, first, last = tables.span()
     return Findings(
         source=request.source.name,

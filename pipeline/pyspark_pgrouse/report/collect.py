@@ -1,4 +1,4 @@
-"""From tables to findings: what is collected is bounded by the number of buckets and of lines, never by that of messages or topics."""
+"""Collects findings from tables. Their size is bounded by the number of buckets and of lines, never by that of messages or topics."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ T = TypeVar("T")
 Row = dict[str, Any]
 TOPICS, STACKED, FAILING, CHANGED, ERRORS, SKEWS, WORKERS, COSTS, LED = 20, 7, 10, 10, 15, 8, 12, 12, 5
 WEEKS, WEEK_TOPICS = 4, 15
-COMPARED = 1000  # of so many of the busiest topics it is asked which changed most
+COMPARED = 1000  # among this many of the busiest topics, those that changed most are searched
 LOOKBACKS_H = (1, 6)
 PERCENTILES = ("p50", "p95", "p99")
 DEADLY = ("rejected", "failed", "lock_expired", "expired")
 
 
 def collect_findings(tables: Tables, found: Findings, slos: Sequence[Slo]) -> Findings:
-    """Fill in what the tables say.
+    """Fill in the findings from the tables.
 
     Args:
-        tables: made for the window of `found`.
-        found: says where they come from.
+        tables: the tables for the window of `found`.
+        found: the findings so far, with the source.
         slos: the service level objectives.
     """
     window = found.window
@@ -83,7 +83,7 @@ def collect_findings(tables: Tables, found: Findings, slos: Sequence[Slo]) -> Fi
 
 
 class Timeline:
-    """The buckets of a window, as places in a series."""
+    """The buckets of a window, as indexes of a series."""
 
     def __init__(self, window: Window) -> None:
         self._step = window.bucket_s
@@ -179,7 +179,7 @@ def _failing(tables: Tables) -> dict[str, TopicTotals]:
 
 
 def _changes(tables: Tables, window: Window) -> dict[str, Any]:
-    """Return `change`, `changes`, and the topics that changed for the worse, by what became worse."""
+    """Return `change`, `changes`, and the topics that got worse, by what got worse."""
     rows = tables.rows(
         "FROM changes ORDER BY topic IS NOT NULL, ended_before + ended_after DESC, topic LIMIT $n", n=COMPARED + 1
     )
@@ -247,7 +247,7 @@ def _costs(tables: Tables) -> dict[str, Any]:
 
 
 def _week_totals(tables: Tables, weeks: Sequence[datetime]) -> dict[str, tuple[WeekTotals | None, ...]]:
-    """Return the totals of each week, of all topics ("") and of those that cost most in these weeks."""
+    """Return the totals of each week, for all topics ("") and for the topics that cost most in these weeks."""
     rows = tables.rows(
         "WITH recent AS (FROM weeks WHERE epoch_us(week) >= $first), "
         "dearest AS (SELECT topic FROM recent WHERE topic IS NOT NULL GROUP BY topic ORDER BY sum(run_s) DESC, topic LIMIT $n) "
@@ -372,12 +372,12 @@ def _slo_status(tables: Tables, slo: Slo, window: Window, weeks: Sequence[dateti
 
 
 def _look_backs(window: Window) -> list[float]:
-    """Return the lengths in hours; those that are longer than the window are left out, the last is all of it."""
+    """Return the lengths in hours. Those that are longer than the window are left out; the last is the whole window."""
     return [float(h) for h in LOOKBACKS_H if h * 3600 < window.seconds] + [window.seconds / 3600]
 
 
 def burn_rate(tables: Tables, slo: Slo, window: Window, hours: float) -> BurnRate:
-    """Return how an SLO was met in the last hours of the window, and its burn rate: 1 uses up exactly the whole budget; None = nothing ended."""
+    """Return how an SLO was met in the last hours of the window, and its burn rate: 1 uses up exactly the whole budget; None = no message ended."""
     (row,) = tables.rows(
         "SELECT coalesce(sum(ended), 0)::BIGINT AS ended, coalesce(sum(good), 0)::BIGINT AS good "
         "FROM slo WHERE slo = $name AND epoch_us(time) >= $since",

@@ -1,4 +1,4 @@
-"""Where a report goes: `report.html`, and `tables/` beside it."""
+"""The destination of a report: a folder with `report.html` and `tables/`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 PAGE = "report.html"
-# Hadoop's names of what fsspec calls otherwise.
+# Hadoop's schemes and their names in fsspec.
 SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs"}
 
 
@@ -28,7 +28,7 @@ class Destination:
 
     @classmethod
     def at(cls, given: str) -> Destination:
-        """Make the folder, and try that a file can be written there: before anything is read, not an hour later.
+        """Create the folder, and check that a file can be written there: now, and not an hour later after everything is read.
 
         Raises:
             ConfigError: it cannot be written.
@@ -46,15 +46,15 @@ class Destination:
 
     @property
     def page(self) -> str:
-        """Where the page is."""
+        """The place of the page."""
         return f"{self.url}/{PAGE}"
 
     def table(self, name: str) -> str:
-        """Return where a table is."""
+        """Return the place of a table."""
         return f"{self.url}/tables/{name}.parquet"
 
     def write(self, tables: Path, html: str) -> None:
-        """Write the tables, from a folder, and then the page. A reader of each file sees the old one or the new one."""
+        """Write the tables, from a folder, and then the page. A reader of a file sees either the old one or the new one."""
         fs, root = self._open()
         for name in NAMES:
             _replace(fs, tables / f"{name}.parquet", f"{root}/tables/{name}.parquet")

@@ -1,4 +1,4 @@
-"""What the page is made of: few enough numbers to be held by one process, however many messages there were."""
+"""The data of the page: few enough numbers for one process, however many messages there were."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import datetime
 from pyspark_pgrouse.report.slo import Slo
 from pyspark_pgrouse.report.window import Window
 
-MOST_ATTEMPTS = 10  # from here on numbers of attempts are counted as one
-ENOUGH = 20  # with fewer messages on a side, a change of the median says nothing
-ENOUGH_P99 = 500  # and one of the p99
+MOST_ATTEMPTS = 10  # this number of attempts and more are counted together
+ENOUGH = 20  # with fewer messages on one side, a change of the median means nothing
+ENOUGH_P99 = 500  # the same for a change of the p99
 NOTICEABLE = 0.1  # a change by less is not called better or worse
 SURE = 3.0  # standard errors
 
@@ -27,7 +27,7 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class TopicTotals:
-    """All that ended in the window, or in one topic of it. `trend`: the p99 of the total time by bucket; None = nothing ended."""
+    """All messages that ended in the window, or those of one topic. `trend`: the p99 of the total time by bucket; None = no message ended."""
 
     ended: int = 0
     dead: int = 0
@@ -39,14 +39,14 @@ class TopicTotals:
 
     @property
     def failure_rate(self) -> float | None:
-        """The share of dead messages; None if nothing counts."""
+        """The share of dead messages; None if no messages count."""
         counted = self.ended - self.cancelled
         return self.dead / counted if counted else None
 
 
 @dataclass(frozen=True)
 class PeriodTotals:
-    """What ended on one side of the mark, in how many seconds. run_s: the time of all attempts. Cancelled messages count in the cost only."""
+    """The messages that ended on one side of the mark. run_s: the time of all attempts. Cancelled messages count in the cost only."""
 
     ended: int = 0
     dead: int = 0
@@ -57,7 +57,7 @@ class PeriodTotals:
 
     @property
     def counted(self) -> int:
-        """How many messages the failure rate is of."""
+        """The number of messages on which the failure rate is based."""
         return self.ended
 
     @property
@@ -67,7 +67,7 @@ class PeriodTotals:
 
     @property
     def busy(self) -> float:
-        """How many messages were worked on at once, in the mean."""
+        """How many messages were processed at once, on average."""
         return self.run_s / self.seconds if self.seconds else 0.0
 
 
@@ -80,26 +80,26 @@ class TopicChange:
 
     @property
     def slower(self) -> float:
-        """The factor by which the p50 or the p99 has grown, the larger of those that enough messages show; 0 = not known."""
+        """The factor by which the p50 or the p99 has grown; the larger one of those with enough messages; 0 = not known."""
         fewest = min(self.before.ended, self.after.ended)
         p50, p99 = (_factor(getattr(self.before.total, p), getattr(self.after.total, p)) for p in ("p50", "p99"))
         return max(p50 if fewest >= ENOUGH else 0.0, p99 if fewest >= ENOUGH_P99 else 0.0)
 
     @property
     def more_dead(self) -> float:
-        """How many more of the messages after the mark died than at the rate before; 0 if the difference may well be chance."""
+        """How many more messages died after the mark than would have died at the earlier rate; 0 if the difference may be chance."""
         if not is_failure_rate_changed(self.before, self.after):
             return 0.0
         return ((self.after.failure_rate or 0.0) - (self.before.failure_rate or 0.0)) * self.after.ended
 
     @property
     def busier(self) -> float:
-        """How many more messages were worked on at once, in the mean."""
+        """How many more messages were processed at once, on average."""
         return self.after.busy - self.before.busy
 
 
 def is_failure_rate_changed(before: PeriodTotals | WeekTotals, after: PeriodTotals | WeekTotals) -> bool:
-    """Return whether the failure rates differ by three standard errors or more: less may well be chance."""
+    """Return whether the failure rates differ by three standard errors or more: a smaller difference may be chance."""
     if not before.counted or not after.counted:
         return False
     rate = (before.dead + after.dead) / (before.counted + after.counted)
@@ -113,7 +113,7 @@ def _factor(before: float | None, after: float | None) -> float:
 
 @dataclass(frozen=True)
 class TopicCost:
-    """What the messages of a topic cost. run_s: the time of all attempts; failed_run_s: of those that did not end in success."""
+    """The cost of the messages of a topic. run_s: the time of all attempts; failed_run_s: the time of attempts that did not succeed."""
 
     messages: int = 0
     retries: int = 0
@@ -134,12 +134,12 @@ class WeekTotals:
 
     @property
     def counted(self) -> int:
-        """How many messages the failure rate is of."""
+        """The number of messages on which the failure rate is based."""
         return self.ended - self.cancelled
 
     @property
     def failure_rate(self) -> float | None:
-        """The share of dead messages; None if there was no message that counts."""
+        """The share of dead messages; None if no message counts."""
         return self.dead / self.counted if self.counted else None
 
 
@@ -167,7 +167,7 @@ class ErrorGroup:
 
 @dataclass(frozen=True)
 class AttemptCount:
-    """How many messages ended with so many attempts (MOST_ATTEMPTS: so many or more), and how many of them dead."""
+    """How many messages ended with this many attempts (MOST_ATTEMPTS: this many or more), and how many of them are dead."""
 
     attempts: int
     messages: int
@@ -188,7 +188,7 @@ class ChannelSkew:
 
 @dataclass(frozen=True)
 class WorkerLoad:
-    """One worker: how many messages it held at once in the mean of the window, and at most in one bucket."""
+    """One worker: how many messages it held at once, on average in the window, and at most in one bucket."""
 
     name: str | None
     mean: float
@@ -197,7 +197,7 @@ class WorkerLoad:
 
 @dataclass(frozen=True)
 class BurnRate:
-    """How an SLO was met in the last `hours` of the window; burn_rate None = nothing ended."""
+    """How an SLO was met in the last `hours` of the window; burn_rate None = no message ended."""
 
     hours: float
     ended: int
@@ -207,7 +207,7 @@ class BurnRate:
 
 @dataclass(frozen=True)
 class SloStatus:
-    """An SLO: looks back, the shortest first and the whole window last; the share that missed it by bucket, and the share that met it by week."""
+    """An SLO: its look-back periods, the shortest first and the whole window last; the share that missed it by bucket, and the share that met it by week."""
 
     slo: Slo
     burn_rates: tuple[BurnRate, ...]
@@ -220,21 +220,21 @@ class Findings:
     """A report. Series have one value per bucket of the window.
 
     Attributes:
-        source: where the messages come from, fit to be shown.
-        asked: the window that was asked for; `window` may be shorter, where it would be empty.
-        read: how many archived messages were read, those of a baseline too.
+        source: the source of the messages, in a form that can be shown.
+        asked: the requested window; `window` may be shorter, if the rest is empty.
+        read: how many archived messages were read, including those of a baseline.
         topic_count: how many topics there are; `topics` has the busiest, by name.
-        throughput: ended messages of the busiest topics by name, all others under `others`.
+        throughput: ended messages of the busiest topics by name, and of all other topics under `others`.
         deaths: dead messages by result.
         error_group_count: how many fingerprints there are; `error_groups` has the most frequent.
-        new_error_groups: how many of all are new since the mark.
+        new_error_groups: how many of all fingerprints are new since the mark.
         failing_count: how many topics have dead messages; `failing` has those with the most.
-        change: all topics before and after the mark; None = nothing is compared. `changes` has the topics that changed most.
-        slower: the topics that got slower, the slowest first; `failing_more` and `costing_more` likewise. All of them are in order of the change.
-        cost: of all topics; `costs` has the topics that cost most, the dearest first.
+        change: all topics before and after the mark; None = there is no comparison. `changes` has the topics that changed most.
+        slower: the topics that got slower, the largest change first; `failing_more` and `costing_more` in the same way.
+        cost: the cost of all topics; `costs` has the topics that cost most, in descending order.
         weeks: the starts of the last whole weeks; `week_totals` has one value for each, by topic, with "" for all topics.
         busy: how many messages were held at once.
-        workers: how many workers held any.
+        workers: how many workers held any message.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""A service level objective: which share of the messages is to succeed, and within what time."""
+"""A service level objective: the share of messages that should succeed, and within what time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GOAL = re.compile(r"(?:(?P<topic>.+)=)?(?P<percent>\d{1,2}(?:\.\d+)?)%:(?P<with
 
 @dataclass(frozen=True)
 class Slo:
-    """At least `share` of what ends in `topic` (None = in all) succeeds within `within` of when it was due."""
+    """At least `share` of the messages that end in `topic` (None = in all topics) succeed within `within` after they were due."""
 
     share: float
     within: timedelta
@@ -23,10 +23,10 @@ class Slo:
 
     @classmethod
     def parse(cls, text: str) -> Slo:
-        """Read an SLO as it is written on a command line.
+        """Parse an SLO as it is written on a command line.
 
         Raises:
-            ValueError: it is none.
+            ValueError: it is not an SLO.
         """
         found = _GOAL.fullmatch(text)
         share = round(float(found["percent"]) / 100, 12) if found else 0
@@ -39,16 +39,16 @@ class Slo:
 
     @property
     def name(self) -> str:
-        """The SLO as `parse` reads it."""
+        """The SLO in the form that `parse` reads."""
         topic = "" if self.topic is None else f"{self.topic}="
         return f"{topic}{round(self.share * 100, 10):g}%:{show(self.within)}"
 
     @property
     def goal(self) -> str:
-        """What the share is of, for people: `mail within 2s`."""
+        """The goal of the share, for people: `mail within 2s`."""
         return f"{'all topics' if self.topic is None else self.topic} within {show(self.within)}"
 
     @property
     def budget(self) -> float:
-        """Which share may miss the SLO."""
+        """The share that may miss the SLO."""
         return 1 - self.share

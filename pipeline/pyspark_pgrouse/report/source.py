@@ -1,4 +1,4 @@
-"""Where a report reads from: a lake, or the archive in the database. Either is read once, a batch of rows at a time."""
+"""The sources of a report: a lake, or the archive in the database. Either is read once, a batch of rows at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark_pgrouse.report.window import Window
 
 MOMENT = pa.timestamp("us", tz="UTC")
-# What a report is made of; nothing else is read. Payloads are not in it.
+# The columns that a report reads; it reads no others, and no payloads.
 COLUMNS = pa.schema(
     [
         ("id", pa.int64()),
@@ -39,10 +39,10 @@ COLUMNS = pa.schema(
         ("archived_at", MOMENT),
     ]
 )
-# A lake may do without these: they are NULL then.
+# A lake may lack these columns: they are NULL then.
 OPTIONAL = {"channel", "history", "error", "error_fingerprint", "handled_by"}
 SQL_TYPES = {pa.int64(): "bigint", pa.int32(): "integer", pa.string(): "text", MOMENT: "timestamptz"}
-# By default pyarrow reads so far ahead that it needs more memory than DuckDB does.
+# By default pyarrow reads so far ahead that it needs more memory than DuckDB.
 READ_AHEAD = {"batch_size": 65_536, "batch_readahead": 4, "fragment_readahead": 2}
 QUERY = sql.SQL(
     "SELECT {columns} FROM messages.message_archive WHERE archived_at >= {first} AND archived_at < {until} AND {topics}"
@@ -50,14 +50,14 @@ QUERY = sql.SQL(
 
 
 class ArchiveSource(Protocol):
-    """Where archived messages are."""
+    """A source of archived messages."""
 
     @property
     def name(self) -> str:
-        """What it is called, fit to be shown."""
+        """Its name, in a form that can be shown."""
 
     def read(self, window: Window) -> pa.RecordBatchReader:
-        """Return what is archived in the time that the window reads, with COLUMNS."""
+        """Return the rows archived in the time that the window reads, with COLUMNS."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class LakeSource:
         return cls(table, f"lake {redact(url)}", topics)
 
     def read(self, window: Window) -> pa.RecordBatchReader:
-        """Return what is archived in the time that the window reads: files of other days and topics are not opened."""
+        """Return the rows archived in the time that the window reads; files of other days and topics are not opened."""
         dataset = self.table.to_pyarrow_dataset()
         columns = {field.name: self._column(dataset.schema, field) for field in COLUMNS}
         return dataset.scanner(columns=columns, filter=self._filter(dataset.schema, window), **READ_AHEAD).to_reader()
@@ -99,7 +99,7 @@ class LakeSource:
 
     def _filter(self, there: pa.Schema, window: Window) -> pc.Expression:
         wanted = _between(there, "archived_at", window.first, window.until)
-        # Partitions by date: known from the log, also where it has no statistics of archived_at.
+        # The log always knows the partitions by date, even if it has no statistics of archived_at.
         if "date" in there.names:
             first, last = (moment.astimezone(UTC).date() for moment in (window.first, window.until))
             wanted &= (ds.field("date") >= _scalar(there, "date", first)) & (
@@ -118,7 +118,7 @@ def _scalar(there: pa.Schema, name: str, value: Any) -> pa.Scalar:
 
 @dataclass(frozen=True)
 class DatabaseSource:
-    """The archive in the database. It keeps what the topics' retention says, and no more."""
+    """The archive in the database. It has only the messages that the topics' retention keeps."""
 
     dsn: str | None
     name: str
@@ -126,7 +126,7 @@ class DatabaseSource:
 
     @classmethod
     def open(cls, dsn: str | None, topics: tuple[str, ...] = ()) -> DatabaseSource:
-        """Make sure that the archive can be read.
+        """Check that the archive can be read.
 
         Raises:
             DatabaseUnreachable: no connection could be made.
@@ -139,7 +139,7 @@ class DatabaseSource:
             return cls(dsn, f"database {conn.info.dbname} on {where}:{conn.info.port}", topics)
 
     def read(self, window: Window) -> pa.RecordBatchReader:
-        """Return what is archived in the time that the window reads: one statement, which sees one moment."""
+        """Return the rows archived in the time that the window reads: one statement, which sees one moment."""
         columns = sql.SQL(", ").join(
             sql.SQL("{}::{}").format(sql.Identifier(field.name), sql.SQL(SQL_TYPES[field.type])) for field in COLUMNS
         )

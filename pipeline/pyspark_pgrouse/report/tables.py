@@ -37,21 +37,21 @@ NAMES = (
     "slo",
     "slo_weeks",
 )
-# What tables are made of, and is not written.
+# Intermediate tables, which are not written.
 INTERMEDIATE = ("attempt", "percentile")
-# Beyond this, DuckDB writes what it sorts and counts to the disk. A thread needs some 100 MB to do that.
+# Above this, DuckDB uses the disk for sorting and counting. A thread needs about 100 MB for that.
 MEMORY = "1GB"
 MOST_THREADS = 4
 
 
 class ReportFailed(PgrouseError):
-    """The tables could not be made, for a reason outside of them."""
+    """The tables could not be created, for a reason outside of them."""
 
     exit_code = ExitCode.TRY_AGAIN
 
 
 class Tables:
-    """The tables of one report, in a database of its own."""
+    """The tables of one report, in their own database."""
 
     def __init__(self, db: duckdb.DuckDBPyConnection) -> None:
         self._db = db
@@ -59,10 +59,10 @@ class Tables:
     @classmethod
     @contextmanager
     def open(cls, folder: Path) -> Iterator[Tables]:
-        """Make the database, in a folder that is removed afterwards.
+        """Create the database, in a folder that is removed afterwards.
 
         Raises:
-            ReportFailed: the disk is full, or the like.
+            ReportFailed: for example, the disk is full.
         """
         try:
             with duckdb.connect(folder / "report.duckdb", config=_config(folder)) as db:
@@ -78,8 +78,8 @@ class Tables:
         """Read archived messages, once.
 
         Args:
-            archive: rows with the columns of `source.COLUMNS`. Those outside of what the window reads are left out.
-            window: what is asked for.
+            archive: rows with the columns of `source.COLUMNS`. Rows outside the time that the window reads are left out.
+            window: the window of the report.
 
         Raises:
             ReportFailed: the source could not be read to its end.
@@ -89,24 +89,24 @@ class Tables:
         self._run("macros")
         try:
             self._run("ended")
-        except duckdb.InvalidInputException as error:  # what was raised while DuckDB waited for the next rows
+        except duckdb.InvalidInputException as error:  # an error of the source, while DuckDB waited for the next rows
             raise ReportFailed(
                 f"the archive could not be read to its end: {_first_line(error)}: run the report again"
             ) from error
         self._db.unregister("archive")
 
     def span(self) -> tuple[int, datetime | None, datetime | None]:
-        """Return how many messages were read, and when the first and the last that is shown ended."""
+        """Return how many messages were read, and when the first and the last message in the report ended."""
         (row,) = self.rows(
             "SELECT count(*) AS read, min(archived_us) FILTER (WHERE is_shown) AS first, max(archived_us) FILTER (WHERE is_shown) AS last FROM ended"
         )
         return row["read"], _datetime(row["first"]), _datetime(row["last"])
 
     def make(self, window: Window, slos: Sequence[Slo], began: Callable[[str], None]) -> None:
-        """Make all tables. What was not asked for is empty.
+        """Create all tables. Tables that were not requested are empty.
 
         Args:
-            window: what is shown and compared.
+            window: the times that are shown and compared.
             slos: the service level objectives.
             began: called with the name of each table.
         """

@@ -1,4 +1,4 @@
-"""The time that a report is about: what is shown, what it is compared with, and how finely."""
+"""The time of a report: which part is shown, what it is compared with, and the resolution."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-# A chart has no more points than this: more are not seen, and the page would grow with the window.
+# The maximum number of points of a chart: more cannot be seen, and the page would grow with the window.
 POINTS = 300
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 MINUTE_S = 60
@@ -18,10 +18,10 @@ class Window:
     """From `since` to before `until`; a message belongs to the time at which it ended.
 
     Attributes:
-        since: where what is shown begins.
-        until: where it ends.
-        mark: what ended from here on is compared with what ended before; None = nothing is compared.
-        read_since: where what is read begins: before `since`, if that is compared.
+        since: the beginning of the time that is shown.
+        until: its end.
+        mark: messages that ended from here on are compared with those that ended before; None = there is no comparison.
+        read_since: the beginning of the time that is read: before `since`, if there is a comparison.
     """
 
     since: datetime
@@ -31,32 +31,32 @@ class Window:
 
     @classmethod
     def after_baseline(cls, since: datetime, until: datetime, baseline: timedelta) -> Window:
-        """Compare all that is shown with as long a time before it as `baseline` says."""
+        """Compare the whole window with the time of length `baseline` before it."""
         return cls(since, until, mark=since, read_since=since - baseline)
 
     @property
     def first(self) -> datetime:
-        """The start of what is read."""
+        """The start of the time that is read."""
         return self.read_since or self.since
 
     @property
     def seconds(self) -> float:
-        """How long what is shown takes."""
+        """The length of the time that is shown."""
         return (self.until - self.since).total_seconds()
 
     @property
     def before_s(self) -> float:
-        """How long the time before the mark is; 0 without a mark."""
+        """The length of the time before the mark; 0 without a mark."""
         return (self.mark - self.first).total_seconds() if self.mark else 0.0
 
     @property
     def after_s(self) -> float:
-        """How long the time from the mark on is; 0 without a mark."""
+        """The length of the time from the mark on; 0 without a mark."""
         return (self.until - self.mark).total_seconds() if self.mark else 0.0
 
     @property
     def is_deploy(self) -> bool:
-        """Whether the mark lies within what is shown."""
+        """Whether the mark is within the time that is shown."""
         return self.mark is not None and self.since < self.mark
 
     @property
@@ -70,7 +70,7 @@ class Window:
 
     @property
     def step_s(self) -> int:
-        """The width of one row of the tables by time: a minute, less in a window of some minutes."""
+        """The width of one row of the tables by time: a minute; less if the window is only a few minutes long."""
         return min(MINUTE_S, self.bucket_s)
 
     def starts(self) -> list[datetime]:
@@ -79,7 +79,7 @@ class Window:
         return [datetime.fromtimestamp(first + i * step, UTC) for i in range(self._points(step))]
 
     def weeks(self) -> list[datetime]:
-        """Return where each whole week begins that is read. Weeks are counted back from the end, so that the last one is whole too."""
+        """Return where each whole week that is read begins. Weeks are counted back from the end, so that the last one is whole too."""
         count = (self.until - self.first) // WEEK
         return [self.until - WEEK * n for n in range(count, 0, -1)]
 

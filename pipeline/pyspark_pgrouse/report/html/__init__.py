@@ -1,1 +1,1 @@
-"""The page: HTML with charts in it, that needs nothing from anywhere else."""
+"""The page: HTML with charts in it that loads nothing."""

@@ -1,4 +1,4 @@
-"""The part on capacity."""
+"""The section on capacity."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_pgrouse.report.html.table import bar, data_table
 
 
 def capacity(findings: Findings) -> Markup:
-    """Return how many messages were worked on at once, in all and by worker."""
+    """Return how many messages were processed at once, in total and by worker."""
     chart = Chart(
         "Messages worked on at once, and workers",
         "An area of the messages that workers held at once, and a line of how many workers held any.",

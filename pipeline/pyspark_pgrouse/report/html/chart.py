@@ -13,7 +13,7 @@ from pyspark_pgrouse.report.html.svg import drawing
 from pyspark_pgrouse.report.html.table import data_table
 from pyspark_pgrouse.report.window import Window
 
-# How labels of the axis are written: expressions of Vega.
+# The format of the labels of the axis: expressions of Vega.
 NUMBERS = "abs(datum.value) < 1 ? format(datum.value, '~g') : format(datum.value, '~s')"
 DURATIONS = (
     "datum.value < 0.001 ? format(datum.value * 1e6, '~g') + 'µs' : datum.value < 1 ? format(datum.value * 1e3, '~g') + 'ms' : "
@@ -26,7 +26,7 @@ TIMES = {"milliseconds": "%H:%M:%S", "seconds": "%H:%M:%S", "minutes": "%H:%M", 
 
 @dataclass(frozen=True)
 class Size:
-    """A drawing is made twice: for a wide page and for a phone, whose letters would be too small otherwise."""
+    """Each drawing is made twice: for a wide page, and for a phone, where the letters would otherwise be too small."""
 
     css: str
     width: int
@@ -40,7 +40,7 @@ SIZES = (Size("wide", 1060, 260, 300, 9), Size("narrow", 380, 220, 60, 4))
 
 @dataclass(frozen=True)
 class Series:
-    """One line or area: its name, its colour in the style, one value per bucket (None = none), and how a value is written."""
+    """One line or area: its name, its colour in the style, one value per bucket (None = no value), and how a value is written."""
 
     name: str
     colour: str
@@ -53,11 +53,11 @@ class Chart:
     """A chart over the buckets of a window.
 
     Attributes:
-        title: what it shows; `text` says it in a sentence to those who do not see it.
+        title: the title; `text` describes the chart in a sentence for people who do not see it.
         stacked: areas on top of each other.
-        lines: drawn over them.
-        labels: how the values of the axis are written: an expression of Vega.
-        whole: there is nothing between whole numbers.
+        lines: lines that are drawn over the areas.
+        labels: the format of the labels of the axis: an expression of Vega.
+        whole: the values are whole numbers only.
     """
 
     title: str
@@ -109,13 +109,13 @@ class Chart:
             "encoding": self._axes(size, stack="zero")
             | {
                 "color": {"field": "series", "type": "nominal", "scale": colours, "legend": None},
-                # The first series lies at the bottom.
+                # The first series is at the bottom.
                 "order": {"field": "series", "type": "nominal", "sort": "ascending"},
             },
         }
 
     def _line(self, series: Series, size: Size) -> dict[str, Any]:
-        # A line is interrupted where nothing was measured. A part of one value is a dot: its line has round ends.
+        # A line is interrupted where nothing was measured. A part with one value is a dot, because its line has round ends.
         values = [{"at": at, "value": value, "part": part} for part, at, value in self._parts(series, size)]
         return {
             "data": {"values": values},
@@ -165,12 +165,12 @@ class Chart:
         return _ms(starts[0]), _ms(starts[-1]) + self.window.bucket_s * 1000
 
     def _steps(self, series: Series, size: Size) -> list[tuple[float, float]]:
-        """Return where each step begins, and where the last one ends; of several buckets the mean, so that areas keep their size."""
+        """Return where each step begins, and where the last one ends. Several buckets become their mean, so that areas keep their size."""
         steps = [(at, sum(v or 0 for v in group) / len(group)) for at, _, group in self._groups(series, size)]
         return [*steps, (self._span()[1], steps[-1][1])]
 
     def _parts(self, series: Series, size: Size) -> Iterator[tuple[int, float, float]]:
-        """Yield the number of the part of the line, the middle of the step and the value; of several buckets the greatest."""
+        """Yield the number of the part of the line, the middle of the step and the value. Several buckets become their maximum."""
         # A logarithmic axis has no zero.
         least = min((v for v in series.values if v), default=1.0) if self.log else 0.0
         part = 0
@@ -182,7 +182,7 @@ class Chart:
                 part += 1
 
     def _groups(self, series: Series, size: Size) -> Iterator[tuple[float, float, Sequence[float | None]]]:
-        """Yield the values of the steps that are drawn, and where each begins and ends: each has as many buckets as there is no room for."""
+        """Yield the values of the drawn steps, and where each begins and ends. If there is no room for every bucket, a step combines several."""
         begin, end = self._span()
         every = -(-len(series.values) // size.points)
         width = every * self.window.bucket_s * 1000

@@ -42,7 +42,7 @@ def comparison(findings: Findings) -> Markup | None:
 
 
 def before(window: Window) -> str:
-    """Say what lies before the mark, as the end of a sentence: `before the deploy`."""
+    """Return the name of the time before the mark, as the end of a sentence: `before the deploy`."""
     return "before the deploy" if window.is_deploy else f"in the {duration(window.before_s)} before this window"
 
 
@@ -104,7 +104,7 @@ def _failing_more(change: TopicChange) -> tuple[Child, Child]:
 
 def _costing_more(change: TopicChange) -> tuple[Child, Child]:
     pair = (change.before.busy * DAY_S, change.after.busy * DAY_S)
-    # "9d a day" is right and reads like a mistake.
+    # "9d a day" is correct but looks like a mistake.
     show = hours if pair[1] >= HOURS_FROM_S else duration
     return f"{show(pair[0])} \N{RIGHTWARDS ARROW} {show(pair[1])} a day", trend(*pair)
 
@@ -112,7 +112,7 @@ def _costing_more(change: TopicChange) -> tuple[Child, Child]:
 def _table(findings: Findings) -> Markup:
     window = findings.window
     changes = {ALL: findings.change, **findings.changes} if findings.change else findings.changes
-    # What is side by side is compared: before and after, and one topic with the next.
+    # Rates that stand next to each other are compared: before and after, and one topic with the next.
     counted = rates(
         [
             rate

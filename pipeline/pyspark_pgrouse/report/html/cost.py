@@ -1,4 +1,4 @@
-"""The part on cost: what the messages of a topic take from the workers."""
+"""The section on cost: how much time of the workers the messages of a topic use."""
 
 from __future__ import annotations
 

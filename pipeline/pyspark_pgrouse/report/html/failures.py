@@ -1,4 +1,4 @@
-"""The part on what went wrong."""
+"""The section on failures."""
 
 from __future__ import annotations
 

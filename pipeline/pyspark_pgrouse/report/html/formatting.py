@@ -1,4 +1,4 @@
-"""Numbers as people read them: short, and with their unit."""
+"""Formats numbers for people: short, and with their unit."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def digits(number: float) -> str:
 
 
 def rate(per_second: float) -> str:
-    """Write how many a second; by the minute, hour or day if they are few: `12.3 k/s`, `4/min`."""
+    """Write a rate per second; per minute, hour or day if it is low: `12.3 k/s`, `4/min`."""
     return rates([per_second])[0]
 
 
 def rates(per_second: Sequence[float]) -> list[str]:
-    """Write rates that stand beside each other, all by the unit of the largest: `6.93/s`, `0.83/s`, `<0.01/s`."""
+    """Write rates that stand next to each other, all in the unit of the largest: `6.93/s`, `0.83/s`, `<0.01/s`."""
     unit, times = _rate(max(per_second, default=0.0))
     return [f"{_no_less(each * times)}/{unit}" if each else "0/s" for each in per_second]
 
 
 def rate_unit(largest_per_second: float) -> tuple[str, int]:
-    """Return the unit of rates of which this is the largest, and its seconds: `minute`, 60."""
+    """Return the unit for rates of which this is the largest, and its seconds: `minute`, 60."""
     unit, times = _rate(largest_per_second)
     return _UNITS[unit], times
 
@@ -65,7 +65,7 @@ def duration(seconds: float | None) -> str:
 
 
 def share(part: float | None) -> str:
-    """Write a share in percent; what is not all and not nothing never looks like it: `<0.01 %`."""
+    """Write a share in percent; a value close to 0 or 100 % never looks like exactly that: `<0.01 %`."""
     if part is None:
         return NOTHING
     percent = part * 100
@@ -78,7 +78,7 @@ def share(part: float | None) -> str:
 
 
 def hours(seconds: float) -> str:
-    """Write a sum of times in hours, so that those of a column can be compared: `4,120 h`, `0.25 h`, `<0.01 h`."""
+    """Write a sum of times in hours, so that the values of a column can be compared: `4,120 h`, `0.25 h`, `<0.01 h`."""
     number = seconds / 3600
     if 0 < number < 0.005:  # noqa: PLR2004 - what would be written as nothing
         return f"<0.01{GAP}h"

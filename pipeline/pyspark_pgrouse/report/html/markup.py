@@ -1,4 +1,4 @@
-"""HTML that cannot be broken by what is written into it: every text is escaped unless it is markup already."""
+"""Builds HTML that no text can break: every text is escaped unless it is markup already."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-# No page may have them, and they say nothing: C0 and C1 controls apart from tab and line feed, halves of surrogate pairs. What turns the
-# direction of text would let an error rearrange the line around it.
+# A page must not have these, and they carry no meaning: C0 and C1 controls except tab and line feed, halves of surrogate pairs. Characters that
+# change the direction of text would let an error rearrange the line around it.
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
-# Where a name may be broken: behind its joints, but not within a number.
+# The places where a name may be broken: after its separators, but not within a number.
 _JOINT = re.compile(r"[._/-]+(?=[^\W\d])|=(?=.)")
 
 
@@ -42,7 +42,7 @@ def named(name: str) -> Markup:
 
 
 def join(children: Iterable[Child], between: str = "") -> Markup:
-    """Return one after the other."""
+    """Return the children one after the other."""
     return Markup(text(between).join(text(child) for child in children if child is not None))
 
 

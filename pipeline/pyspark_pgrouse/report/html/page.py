@@ -1,4 +1,4 @@
-"""The whole page: one file that needs nothing from anywhere, for browsers with and without scripts."""
+"""The whole page: one file that loads nothing, for browsers with and without scripts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pyspark_pgrouse.report.window import Window
 
 
 def page(findings: Findings) -> str:
-    """Return the page as HTML. It runs no script but its own and loads nothing: its content security policy forbids both."""
+    """Return the page as HTML. It runs only its own script and loads nothing: its content security policy forbids both."""
     script = _file("tips.js")
     return Template(_file("page.html")).substitute(
         policy=_policy(script),

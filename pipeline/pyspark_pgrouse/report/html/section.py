@@ -6,7 +6,7 @@ from pyspark_pgrouse.report.html.markup import Child, Markup, tag
 
 
 def section(ident: str, title: str, lead: Child, *content: Child) -> Markup:
-    """Return a part with its heading; lead: what it is about, in a sentence or two."""
+    """Return a section with its heading; lead: its subject, in a sentence or two."""
     return tag("section", tag("h2", title), tag("p", lead, class_="lead"), *content, id=ident, aria_label=title)
 
 
@@ -16,7 +16,7 @@ def card(*content: Child) -> Markup:
 
 
 def more(shown: int, of: int, table: str) -> Markup | None:
-    """Say where the rest is; None if nothing is left out."""
+    """Return a text that says where the rest is; None if nothing is left out."""
     if shown >= of:
         return None
     return tag("p", f"The first {shown:,} of {of:,}; all are in the table ", tag("code", table), ".", class_="rest")

@@ -35,12 +35,12 @@ def slo(findings: Findings) -> Markup | None:
 
 
 def worst(slo_statuses: tuple[SloStatus, ...]) -> list[SloStatus]:
-    """Return the SLOs, the one whose budget burned fastest over the whole window first."""
+    """Return the SLOs; the SLO whose budget burned fastest over the whole window comes first."""
     return sorted(slo_statuses, key=lambda s: -(s.burn_rates[-1].burn_rate or 0.0) if s.burn_rates else 0.0)
 
 
 def verdict(status: SloStatus) -> Markup | None:
-    """Say whether an SLO was met over the whole window; None if nothing ended."""
+    """Return whether an SLO was met over the whole window, as a text; None if no message ended."""
     met = met_share(status)
     if met is None:
         return None
@@ -48,7 +48,7 @@ def verdict(status: SloStatus) -> Markup | None:
 
 
 def met_share(status: SloStatus) -> float | None:
-    """Return the share of messages that met an SLO over the whole window; None if nothing ended."""
+    """Return the share of messages that met an SLO over the whole window; None if no message ended."""
     last = status.burn_rates[-1]
     return last.good / last.ended if last.ended else None
 

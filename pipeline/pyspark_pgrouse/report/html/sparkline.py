@@ -1,4 +1,4 @@
-"""A small chart without axes: which way something goes."""
+"""A small chart without axes that shows a trend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDTH, HEIGHT, POINTS = 120, 24, 60
 
 
 def sparkline(values: Sequence[float | None], text: str, colour: str = "c1") -> Markup:
-    """Draw an area, its highest point as high as there is room. text: what it is, and what the highest point is."""
+    """Draw an area that uses the full height. text: its meaning, and the value of its highest point."""
     kept = coarse(values, POINTS)
     spec = {
         "width": WIDTH,
@@ -27,7 +27,7 @@ def sparkline(values: Sequence[float | None], text: str, colour: str = "c1") -> 
 
 
 def coarse(values: Sequence[float | None], points: int) -> list[float | None]:
-    """Return no more values than that: of neighbours the greatest."""
+    """Return at most this many values: neighbours become their maximum."""
     every = -(-len(values) // points) or 1
     groups = (values[i : i + every] for i in range(0, len(values), every))
     return [max((v for v in group if v is not None), default=None) for group in groups]

@@ -1,4 +1,4 @@
-"""Drawings: Vega-Lite makes each of them while the report is made, so the page needs no script for them and fetches nothing."""
+"""Drawings: Vega-Lite draws them when the report is made, so the page needs no script for them and loads nothing."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def drawing(spec: dict[str, Any], text: str, css: str) -> Markup:
     """Return a specification as SVG.
 
     Args:
-        spec: of Vega-Lite. Nothing in it may come from a message except numbers.
-        text: what the drawing says, for those who do not see it.
+        spec: a specification of Vega-Lite. From messages it may contain only numbers.
+        text: a description of the drawing, for people who do not see it.
         css: the class of the element around it.
     """
     svg = vl_convert.vegalite_to_svg({"padding": 1, "config": CONFIG} | spec)

@@ -10,7 +10,7 @@ from pyspark_pgrouse.report.html.section import section
 
 
 def throughput(findings: Findings) -> Markup:
-    """Return how much ended, over time and by topic."""
+    """Return how many messages ended, over time and by topic."""
     bucket_s = findings.window.bucket_s
     made = [(name, counts) for name, counts in findings.throughput.items()]
     if any(findings.others):

@@ -1,4 +1,4 @@
-"""The first look: a few large numbers."""
+"""The overview: a few large numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark_pgrouse.report.html.trend import failure_trend, trend
 
 
 def tiles(findings: Findings) -> Markup:
-    """Return the tiles; what is compared says how it changed."""
+    """Return the tiles; tiles with a comparison show how their number changed."""
     whole, change = findings.whole, findings.change
     drawn = [
         _tile("Messages ended", short(whole.ended), f"{rate(whole.ended / findings.window.seconds)} in the mean"),

@@ -1,4 +1,4 @@
-"""By how much a number has changed, with a sign: the colour alone says nothing to some readers."""
+"""The change of a number, with a sign: some readers cannot use the colour alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SAME = tag("span", "\N{ALMOST EQUAL TO} same", class_="same")
 
 
 def trend(before: float | None, after: float | None) -> Markup | None:
-    """Say by how much something that should be low has changed."""
+    """Return the change of a number that should be low."""
     if before is None or after is None or before == after == 0:
         return None
     if not before:
@@ -24,7 +24,7 @@ def trend(before: float | None, after: float | None) -> Markup | None:
 
 
 def failure_trend(change: TopicChange) -> Markup | None:
-    """Say by how much the failure rate has changed, unless that may well be chance."""
+    """Return the change of the failure rate, unless it may be chance."""
     before, after = change.before, change.after
     if before.dead + after.dead and before.ended and after.ended and not is_failure_rate_changed(before, after):
         return SAME
