@@ -79,7 +79,7 @@ COMPARISONS = {
 @click.argument(
     "names", nargs=-1, type=click.Choice([*BENCHMARKS, *COMPARISONS.keys() - BENCHMARKS]), metavar="[NAME]..."
 )
-@click.option("--peers", is_flag=True, help="Install other queues, each into an environment of its own, and compare.")
+@click.option("--peers", is_flag=True, help="Install other queues, each into its own environment, and compare.")
 @click.option(
     "--charts", type=click.Path(path_type=Path, file_okay=False), help="With --peers: write a chart of each into here."
 )

@@ -63,7 +63,7 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int, re
 
 
 class Web:
-    """A running web server."""
+    """A running web server of the benchmark."""
 
     def __init__(self, port: int, process: subprocess.Popen[bytes]) -> None:
         self.port, self.process = port, process
@@ -78,7 +78,7 @@ class Web:
         return time.perf_counter() - began
 
     def answers(self) -> bool:
-        """Return whether it serves."""
+        """Return whether it answers."""
         with suppress(OSError):
             return self._get("/livez").status == 200
         return False
@@ -104,7 +104,7 @@ class Viewer:
         threading.Thread(target=self._read, daemon=True).start()
 
     def saw(self, text: str, within_s: float = 30) -> float:
-        """Wait until an update with this text arrived; return when it did."""
+        """Wait until an update with this text arrives; return the time of its arrival."""
         with self._more:
             if not self._more.wait_for(lambda: self._when(text) is not None, within_s):
                 raise SystemExit(f"after {within_s} s no update with {text}")
@@ -146,7 +146,7 @@ def _changes(database: Database, web: Web) -> Iterator[float]:
     with database.connect() as conn:
         for n in range(CHANGES):
             time.sleep(1.5 + random.random())
-            # A page shows only so many problems, and there may be others.
+            # A page shows only a limited number of problems, and there may be others.
             conn.execute("DELETE FROM messages.condition")
             conn.execute(
                 "INSERT INTO messages.condition (kind, topic, since, what, fix) VALUES (%s, '', now(), %s, '')",

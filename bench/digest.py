@@ -1,4 +1,4 @@
-"""Work for a handler or a function of Spark: some 0.5 ms of CPU."""
+"""Work for a handler or a Spark function: about 0.5 ms of CPU."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TIMES = 1_600
 
 
 def digest(text: str) -> str:
-    """Return a digest of a text, made many times over."""
+    """Return a digest of a text, computed many times over."""
     made = text.encode()
     for _ in range(TIMES):
         made = hashlib.sha256(made).digest()

@@ -1,4 +1,4 @@
-"""How fast one daemon, and eight of them, process a backlog, against plain SQL with the same rows."""
+"""Measures how fast one daemon, and eight of them, process a backlog, compared with plain SQL on the same rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLIENTS = (1, 2, 4)
 BATCH = 1000
 CONCURRENCY = 1000
 WITHIN_S = 600
-# The planner has no useful statistics of a queue: these settings make it use the indexes, as those of the functions do.
+# The planner has no useful statistics for a queue: these settings make it use the indexes, as those of the functions do.
 SETTINGS = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
 DAEMON = f"one daemon process, concurrency = {CONCURRENCY}"
 DEFAULTS = "one daemon process, defaults"
@@ -29,8 +29,8 @@ class Run:
 
     Attributes:
         rate: messages per second.
-        cpu_us: of server and clients together, per message, in microseconds; NaN when the server is on another machine.
-        client_cpu_us: of the clients alone.
+        cpu_us: CPU of server and clients together, per message, in microseconds; NaN when the server is on another machine.
+        client_cpu_us: CPU of the clients alone.
         client_mib: the maximum memory of the clients; 0 for plain SQL.
     """
 
@@ -41,7 +41,7 @@ class Run:
 
 
 def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) -> Report:
-    """Drain the same backlog by plain SQL and by a daemon, in turn."""
+    """Drain the same backlog with plain SQL and with a daemon, in turn."""
     runs: dict[str, list[Run]] = defaultdict(list)
     with postgres.database("backlog") as backlog:
         publish(backlog, messages)
@@ -69,7 +69,7 @@ def publish(database: Database, messages: int) -> None:
 
 
 def by_plain_sql(postgres: Postgres, machine: Machine, backlog: Database, messages: int, clients: int) -> Run:
-    """Let plain SQL claim and move a copy of a backlog, at the limit of the server."""
+    """Claim and move a copy of a backlog with plain SQL, at the limit of the server."""
     with postgres.database("plain_sql", backlog) as database:
         postgres.checkpoint()
         machine.wait_until_quiet()
@@ -91,9 +91,9 @@ def by_daemon(
     noop: str = "nothing",
     processes: int = 1,
 ) -> Run:
-    """Let one daemon process a copy of a backlog with the handler `noop`. concurrency: None = all defaults.
+    """Process a copy of a backlog with one daemon and the handler `noop`. concurrency: None = all defaults.
 
-    Several processes begin together, once all of them have started: the topic is paused until then.
+    Several processes begin at the same time, once all of them have started: the topic is paused until then.
     """
     with postgres.database("drain", backlog) as database:
         if processes > 1:
@@ -118,7 +118,7 @@ def _call(database: Database, statement: str) -> None:
 
 
 def wait_until_drained(database: Database) -> None:
-    """Check for the last message first: that is one entry of an index, while to see that a table is empty is to read it."""
+    """Check for the last message first: that reads one entry of an index, but finding out that a table is empty reads the whole table."""
     with database.connect() as conn:
         last = conn.execute("SELECT max(id) FROM messages.message").fetchone()
 
@@ -176,5 +176,5 @@ def _cpu(runs: dict[str, list[Run]], name: str) -> Figure:
 
 
 def plain_sql_name(clients: int) -> str:
-    """Return what the figure of plain SQL is called."""
+    """Return the name of the figure of plain SQL."""
     return f"plain SQL, {clients} client{'s' if clients > 1 else ''}"

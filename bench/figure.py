@@ -1,4 +1,4 @@
-"""A measured figure, what it is compared with, and the table of a benchmark."""
+"""A measured figure, the figure that it is compared with, and the table of a benchmark."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """One quantity as it was measured in every round.
+    """One quantity, with its value of every round.
 
     Attributes:
         what: what was measured.
-        unit: of the values.
+        unit: the unit of the values.
         rounds: one value per round.
-        limit: what it is compared with: both ran in the same round.
-        target: for the ratio to the limit, or for the value itself if there is no limit; None = nothing.
+        limit: the figure that it is compared with: both ran in the same round.
+        target: the target of the ratio to the limit, or of the value if there is no limit; None = no target.
     """
 
     what: str
@@ -67,9 +67,9 @@ class Target:
     """A bound for a median.
 
     Attributes:
-        bound: the value that is just permitted.
+        bound: the last value that is permitted.
         at_least: whether more is better.
-        of_value: whether it is about the value although there is a limit.
+        of_value: whether it is about the value even if there is a limit.
     """
 
     bound: float
@@ -86,13 +86,13 @@ class Target:
 
 @dataclass
 class Report:
-    """What one benchmark found.
+    """The results of one benchmark.
 
     Attributes:
-        name: of the benchmark.
-        about: in one line what was done.
-        figures: in the order in which they are shown.
-        notes: what one has to know to read them.
+        name: the name of the benchmark.
+        about: one line about what was measured.
+        figures: the figures in the order in which they are shown.
+        notes: what a reader must know to read them.
     """
 
     name: str

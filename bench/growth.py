@@ -1,4 +1,4 @@
-"""Whether the time of a claim and of a settle depends on what the queue and its archive hold."""
+"""Measures whether the time of a claim and of a settle depends on what the queue and its archive hold."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from pgrouse.client.message import Message, claim_refs
 from pgrouse.client.queries.message import read_message, read_shown
 from pgrouse.web.page.message_detail import MAX_SHOWN_BYTES, MAX_SHOWN_CHARS
 
-# How many claims of each size are timed in a round, in how many blocks: the states take turns after each block.
+# How many claims of each size are measured in a round, and in how many blocks: the states take turns after each block.
 CLAIMS = {10: 200, 1000: 30}
 BLOCKS = 10
-# A block of a state that is slow ends after this time.
+# A block of a slow state ends after this time.
 BLOCK_S = 0.5
 LOOKS = 300
 BEFORE_THE_DROP_S, AFTER_THE_DROP_S = 1.0, 0.1
@@ -40,7 +40,7 @@ PUBLISH = b"""
     INSERT INTO messages.message (topic, channel, payload)
     SELECT m.topic, m.channel, '{"n": 1}' FROM unnest(%s::text[], %s::text[]) AS m (topic, channel)"""
 MARKS_EVERY_S = 1.0
-# After the retention of every message of today.
+# A time after the retention of every message of today.
 MUCH_LATER = b"SELECT set_config('messages.fake_now', (clock_timestamp() + '1 year')::text, false)"
 LOOK_UPS = {
     "the dashboard": partial(read_shown, chars=MAX_SHOWN_CHARS, bytes_=MAX_SHOWN_BYTES),
@@ -73,11 +73,11 @@ class Worker:
         return (claimed - began) * 1000, (settled - claimed) * 1000
 
     def _claim(self, batch: int) -> list[Message]:
-        """Claim until something is found: a claim that looked at many channels in vain goes on in the next one."""
+        """Claim until something is found: a claim that searched many channels without success continues in the next one."""
         rows: list[Message] = []
         while not rows:
             channels = json.dumps(self._after_channels) if self._after_channels else None
-            # As a daemon claims: it says where its last claim ended.
+            # Claim as a daemon does: it passes where its last claim ended.
             call = claim("bench", self.state.topics, batch, after_topic=self._after_topic, after_channels=channels)
             rows = call.read(self.conn.execute(call.statement, call.values, binary=True).fetchall())
         topic, channel = rows[-1].topic, rows[-1].channel
@@ -94,7 +94,7 @@ class Worker:
 
 
 def measure(postgres: Postgres, machine: Machine, rounds: int, ready: int, archived: int) -> Report:
-    """Work a small and a large queue of each kind in turn."""
+    """Process a small and a large queue of each kind in turn."""
     figures = [
         figure
         for states, batches in _kinds(ready, archived)
@@ -113,7 +113,7 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, ready: int, archi
 
 
 def _kinds(ready: int, archived: int) -> Iterator[tuple[Sequence[State], Sequence[int]]]:
-    """Yield small and large queues, and the sizes of the claims, one kind after the other: what is of today may need another day later."""
+    """Yield small and large queues, and the sizes of the claims, one kind after the other: rows of today may need another date later."""
     few = growth_states.READY
     yield [growth_states.ready(few), growth_states.ready(ready), _behind_a_snapshot(few)], [10, 1000]
     yield [growth_states.topics(10, 10), growth_states.topics(10_000, 10), growth_states.topics(10_000, 10_000)], [10]
@@ -125,7 +125,7 @@ def _kinds(ready: int, archived: int) -> Iterator[tuple[Sequence[State], Sequenc
 def _compare(
     postgres: Postgres, machine: Machine, states: Sequence[State], batches: Sequence[int], rounds: int
 ) -> list[Figure]:
-    """Work these queues in turn; the first is the one that the others are compared with."""
+    """Process these queues in turn; the others are compared with the first."""
     times: Times = defaultdict(list)
     with ExitStack() as ends:
         workers = [ends.enter_context(_worker(postgres, n, state)) for n, state in enumerate(states)]
@@ -154,7 +154,7 @@ def _worker(postgres: Postgres, number: int, state: State) -> Iterator[Worker]:
 
 
 def _behind_a_snapshot(messages: int) -> State:
-    """A state in which rows of many messages that were processed cannot be vacuumed."""
+    """Return a state in which the rows of many processed messages cannot be vacuumed."""
 
     @contextmanager
     def hold(database: Database) -> Iterator[None]:
@@ -170,7 +170,7 @@ def _behind_a_snapshot(messages: int) -> State:
 
 
 def _work(workers: Sequence[Worker], batch: int, times: Times) -> None:
-    """Let the workers take turns; note the median of each."""
+    """Let the workers take turns; record the median of each."""
     claims: dict[Worker, list[tuple[float, float]]] = defaultdict(list)
     for _ in range(BLOCKS):
         for worker in workers:
@@ -199,7 +199,7 @@ def _look_up(workers: Sequence[Worker], times: Times) -> None:
 
 
 def _drop(postgres: Postgres, workers: Sequence[Worker], times: Times) -> None:
-    """Drop the archive of today while the worker goes on; note how long that took, and the longest settle."""
+    """Drop today's archive while the worker continues; record how long that took, and the longest settle."""
     for worker in workers:
         postgres.checkpoint()
         settles: list[float] = []
@@ -217,7 +217,7 @@ def _drop(postgres: Postgres, workers: Sequence[Worker], times: Times) -> None:
 
 @contextmanager
 def _working(worker: Worker, settles: list[float]) -> Iterator[None]:
-    """Let the worker work in a thread, and note the milliseconds of its settles."""
+    """Let the worker process messages in a thread, and record the milliseconds of its settles."""
     stop = threading.Event()
 
     def work() -> None:

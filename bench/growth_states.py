@@ -1,4 +1,4 @@
-"""The queues of the benchmark of growth: a small one and a large one of each kind."""
+"""The queues of the growth benchmark: a small one and a large one of each kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from bench.postgres import Database
 
-# Of each kind, so many messages are there to be claimed, if it says no other number.
+# Each kind has this many messages that can be claimed, unless it sets another number.
 READY = 10_000
 CHANNELS = 100
 TOPIC_MESSAGES = 200_000
@@ -24,13 +24,13 @@ def _hold_nothing(_: Database) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class State:
-    """A queue that is filled and then worked.
+    """A queue that is filled and then processed.
 
     Attributes:
-        what: it holds.
-        statements: that fill it.
-        topics: which of them the worker names.
-        hold: what lasts while it is worked.
+        what: a description of its contents.
+        statements: the statements that fill it.
+        topics: the topics that the worker names.
+        hold: a context that lasts while it is processed.
         archived: how many messages were archived, with the ids from 1 on.
     """
 
@@ -50,7 +50,7 @@ class State:
 
 
 def ready(messages: int, what: str = "", hold: Hold = _hold_nothing) -> State:
-    """A topic with so many ready messages."""
+    """Return a topic with this many ready messages."""
     filled = [
         f"INSERT INTO messages.message (topic, payload) SELECT 'noop', '{{\"n\": 1}}' FROM generate_series(1, {messages})"
     ]
@@ -58,7 +58,7 @@ def ready(messages: int, what: str = "", hold: Hold = _hold_nothing) -> State:
 
 
 def topics(number: int, named: int) -> State:
-    """So many topics with messages, and a worker for some of them."""
+    """Return this many topics with messages, and a worker for some of them."""
     what = f"{number:,} topics" + (f", a worker of {named:,}" if named > 10 else "")
     filled = [
         "INSERT INTO messages.message (topic, payload)"
@@ -68,7 +68,7 @@ def topics(number: int, named: int) -> State:
 
 
 def delayed(channels: int) -> State:
-    """A topic with so many channels whose messages are due tomorrow, beside some with ready ones."""
+    """Return a topic with this many channels whose messages are due tomorrow, and some channels with ready ones."""
     filled = [
         "INSERT INTO messages.message (topic, channel, payload, available_at)"
         f" SELECT 'noop', md5('d' || n), '{{\"n\": 1}}', clock_timestamp() + '1 day' FROM generate_series(1, {channels}) AS n",
@@ -78,7 +78,7 @@ def delayed(channels: int) -> State:
 
 
 def ordered(channels: int) -> State:
-    """A topic with an order and so many channels whose first message is retried tomorrow, with one behind it; and some with ready ones."""
+    """Return an ordered topic with this many channels whose first message is retried tomorrow and blocks another; and some with ready ones."""
     filled = [
         "INSERT INTO messages.topic (topic, ordered) VALUES ('noop', true)",
         "INSERT INTO messages.message (topic, channel, payload)"
@@ -92,10 +92,10 @@ def ordered(channels: int) -> State:
 
 
 def archived(messages: int) -> State:
-    """So many messages archived today, and some ready ones.
+    """Return this many messages archived today, and some ready ones.
 
-    The day's partition takes tomorrow's messages, too, so that midnight changes nothing. It is filled before it is attached, which makes its
-    indexes at once.
+    The day's partition also takes tomorrow's messages, so that midnight changes nothing. It is filled before it is attached, which creates its
+    indexes all at once.
     """
     today = datetime.now(UTC).date()
     until = today + timedelta(days=2)
@@ -115,7 +115,7 @@ def archived(messages: int) -> State:
 
 
 def _ready_in_channels() -> str:
-    """Return what publishes to channels whose names lie among those of the others."""
+    """Return a statement that publishes to channels whose names lie between the names of the others."""
     return (
         "INSERT INTO messages.message (topic, channel, payload)"
         f" SELECT 'noop', md5('r' || n % {CHANNELS}), '{{\"n\": 1}}' FROM generate_series(1, {READY}) AS n"

@@ -1,4 +1,4 @@
-"""How fast one daemon with the default settings processes a backlog, by what its handler does, each next to its limit."""
+"""Measures how fast one daemon with the default settings processes a backlog, for several kinds of handlers, each next to its limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAIN = drain.plain_sql_name(CLIENTS)
 NAPS = f"{AT_ONCE} asyncio tasks that only sleep"
 BY_HAND = f"the same statements by hand, {CONNECTIONS} connections"
 EFFECT = "CREATE TABLE effect (n bigint)"
-# What a worker by hand does with a message that it has claimed: its own write, and the end of the message.
+# The statements of a worker without pgrouse for a message that it has claimed: its own write, and the end of the message.
 BY_HAND_STATEMENTS = (
     b"INSERT INTO effect (n) VALUES (%s)",
     b"""
@@ -39,7 +39,7 @@ class Kind:
     """One kind of handler.
 
     Attributes:
-        what: what it does.
+        what: what the handler does.
         noop: its name in bench/handlers.py.
         messages: how many are drained.
         limit: the name of the figure that it is compared with.
@@ -84,7 +84,7 @@ def measure(postgres: Postgres, machine: Machine, rounds: int) -> Report:
 
 
 async def _naps() -> float:
-    """Return how many naps a second a bare event loop ends."""
+    """Return how many naps per second a bare event loop completes."""
     ended, end = 0, time.monotonic() + NAP_FOR_S
 
     async def nap_again_and_again() -> None:
@@ -98,7 +98,7 @@ async def _naps() -> float:
 
 
 def _by_hand(postgres: Postgres, machine: Machine, backlog: Database) -> float:
-    """Return how many messages a second a program ends that has claimed them all before."""
+    """Return how many messages per second a program ends that has claimed all of them before."""
     with postgres.database("by_hand", backlog) as database:
         with database.connect() as conn:
             ids = [found for (found,) in conn.execute("SELECT m.id FROM messages.message AS m ORDER BY m.id")]

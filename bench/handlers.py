@@ -17,7 +17,7 @@ NAP_S = 0.005
 
 
 async def nothing(payload: Any) -> None:
-    """Do nothing with a payload, which was decoded."""
+    """Do nothing with a decoded payload."""
 
 
 def nothing_in_thread(payload: Any) -> None:
@@ -47,7 +47,7 @@ async def mark(payload: dict[str, int]) -> None:
 
 
 async def tally(payload: dict[str, int]) -> None:
-    """Count, as the programs of the peers do."""
+    """Count, as the programs of the other queues do."""
     _tally()(payload["n"])
 
 

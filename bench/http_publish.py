@@ -1,4 +1,4 @@
-"""Publishing over HTTP, one by one and in batches, next to the same INSERTs by pgbench. Server, client and PostgreSQL share the machine."""
+"""Measures publishing over HTTP, one by one and in batches, next to the same INSERTs by pgbench. All programs share one machine."""
 
 from __future__ import annotations
 

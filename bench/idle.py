@@ -1,4 +1,4 @@
-"""The cost of an idle daemon, against the smallest program that can receive a notification; and how long a daemon takes to start."""
+"""Measures the cost of an idle daemon, compared with the smallest program that receives notifications; and how long a daemon takes to start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STARTED = "SELECT extract(epoch FROM a.archived_at - %s)::float8 FROM messages.m
 
 
 def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int) -> Report:
-    """Watch a daemon and a bare listener idle side by side; before, start daemons that have one message to work."""
+    """Measure an idle daemon and a bare listener at the same time; before that, start daemons that have one message to process."""
     machine.wait_until_quiet()
     starts = [_start_s(postgres) for _ in range(STARTS)]
     used: dict[str, list[float]] = defaultdict(list)
@@ -48,7 +48,7 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int) -> 
 
 
 def _start_s(postgres: Postgres) -> float:
-    """Return the seconds from the start of a daemon's process until it has ended a message that waits for it."""
+    """Return the seconds from the start of a daemon's process until it has processed a message that waits for it."""
     with postgres.database("start") as database, database.connect() as conn:
         conn.execute("INSERT INTO messages.message (topic, payload) VALUES ('noop', '1')")
         began = conn.execute("SELECT clock_timestamp()").fetchone()
@@ -59,7 +59,7 @@ def _start_s(postgres: Postgres) -> float:
 
 
 def _backends(database: Database) -> list[int]:
-    """Return the server's processes that work for the daemon."""
+    """Return the server's processes that serve the daemon."""
     with database.connect() as conn:
         rows = conn.execute(
             "SELECT a.pid FROM pg_stat_activity AS a WHERE a.application_name LIKE 'pgrouse %'"

@@ -1,4 +1,4 @@
-"""How soon an idle daemon starts a handler, against how soon an idle program receives a bare NOTIFY."""
+"""Measures how soon an idle daemon starts a handler, compared with how soon an idle program receives a bare NOTIFY."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from bench.postgres import Postgres
 from bench.usage import Machine
 
 EVERY_S = 0.05
-# A message that may be retried is started before its claim is on the disk; one with a single attempt, the default, afterwards (decision 0008).
+# A message that may be retried starts before its claim is on disk; one with a single attempt, the default, starts after that (decision 0008).
 PUBLISH = {
     "of five attempts": b"INSERT INTO messages.message (topic, payload, max_attempts) VALUES ('marked', jsonb_build_object('n', %s::bigint), 5)",
     "of one attempt": b"INSERT INTO messages.message (topic, payload, max_attempts) VALUES ('marked', jsonb_build_object('n', %s::bigint), 1)",
 }
 NOTIFY = b"SELECT pg_notify('bare', %s::text)"
-# The first ones of a round wake up processes that slept during the pause before it.
+# The first messages of a round wake up processes that slept during the pause before it.
 WARM_UP = 5
 
 
 @dataclass(frozen=True)
 class Delay:
-    """How long one message took, in milliseconds: from the start of the publishing call, and from its return."""
+    """The time of one message, in milliseconds: from the start of the publishing call, and from its return."""
 
     from_call: float
     from_return: float
 
 
 def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) -> Report:
-    """Send one at a time to the bare listener and to the daemon, in turn: `messages` of each in all."""
+    """Send one at a time to the bare listener and to the daemon, in turn: `messages` of each in total."""
     received: list[list[Delay]] = []
     begun: dict[str, list[list[Delay]]] = {kind: [] for kind in PUBLISH}
     with (
@@ -65,7 +65,7 @@ def _numbers(starts: Iterator[int], messages: int) -> range:
 
 
 def delays(conn: psycopg.Connection[Any], send: bytes, numbers: range, marks: program.Marks) -> list[Delay]:
-    """Send each number by itself, and return how long it took, without the first few."""
+    """Send each number separately, and return how long it took, without the first few."""
     called: dict[int, int] = {}
     returned: dict[int, int] = {}
     begin = time.monotonic()

@@ -1,4 +1,4 @@
-"""pgbench: many clients that cost little themselves."""
+"""pgbench: many clients with a low cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run_for(postgres: Postgres, database: Database, script: str, *, clients: int
 def run_times(
     postgres: Postgres, database: Database, script: str, *, clients: int, times: int, settings: dict[str, str]
 ) -> None:
-    """Run a script of `sql/` a number of times in all, shared by the clients, under settings of the server."""
+    """Run a script of `sql/` a number of times in total, divided among the clients, with settings of the server."""
     _run(postgres, database, script, clients, ["--transactions", str(times // clients)], settings)
 
 

@@ -1,4 +1,4 @@
-"""The cost of channels and of their limits for the drain. (`policies_elsewhere` measures policies that are not used.)"""
+"""Measures the cost of channels and of their limits for the drain. (`policies_elsewhere` measures policies that are not used.)"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.usage import Machine
 PLAIN = "no policy anywhere"
 CHANNELS = "10,000 channels"
 LIMITED = "10,000 channels, each with a limit"
-# Each way to publish and to limit the backlog that is drained, with the share of the plain drain that it must reach.
+# Each way to publish and to limit the backlog, with the share of the plain drain's rate that it must reach.
 WAYS = {
     PLAIN: ("NULL::text", "SELECT", None),
     CHANNELS: ("'c' || n %% 10000", "SELECT", Target(0.4, at_least=True)),
@@ -26,14 +26,14 @@ WAYS = {
 
 
 def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int) -> Report:
-    """Drain each backlog by a daemon, in turn, forward and backward."""
+    """Drain each backlog with a daemon, in turn, forward and backward."""
     rates: dict[str, list[float]] = defaultdict(list)
     with ExitStack() as ends:
         backlogs = {way: ends.enter_context(postgres.database(f"backlog_{n}")) for n, way in enumerate(WAYS)}
         for way, backlog in backlogs.items():
             _publish(backlog, messages, way)
         for number in range(rounds):
-            # Forward and backward, so that a drift of the machine affects all alike.
+            # Go forward and backward, so that a drift of the machine affects all in the same way.
             for way in list(WAYS) if number % 2 else reversed(WAYS):
                 rates[way].append(drain.by_daemon(postgres, machine, backlogs[way], messages).rate)
     return _report(rates, messages)

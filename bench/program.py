@@ -1,4 +1,4 @@
-"""The measured programs: a real `pgrouse run`, and the bare listener it is compared with."""
+"""The measured programs: a real `pgrouse run`, and the bare listener that it is compared with."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def daemon(
     """Run a daemon on this database; its warnings go to the standard error.
 
     Args:
-        concurrency: of the worker; None = the default.
+        concurrency: the concurrency of the worker; None = the default.
         noop: the handler of the topic "noop".
         marks: where the handlers "mark" (of the topic "marked") and "tally" write.
         messages: how many the handler "tally" expects.
-        processes: of the daemon; with several, what is yielded is their supervisor.
+        processes: the number of daemon processes; with several, their supervisor is yielded.
     """
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "pgrouse.toml"
@@ -110,7 +110,7 @@ def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> Non
 
 
 def wait_until_registered(database: Database, processes: int = 1) -> None:
-    """Wait until so many processes begin to work."""
+    """Wait until this many processes begin to work."""
     with database.connect() as conn:
         query = b"SELECT count(*) >= %s FROM messages.worker"
         wait_until(lambda: conn.execute(query, [processes]).fetchone() == (True,), START_WITHIN_S, "a daemon")

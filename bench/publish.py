@@ -1,4 +1,4 @@
-"""What triggers, a live daemon and the Python package cost publishers, each against the same without it."""
+"""Measures what triggers, a running daemon and the Python package cost publishers, each compared with the same without it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.usage import Machine
 
 BARE = "the table without any trigger"
 SILENT = "the table without the trigger that notifies"
-# Which triggers are missing in a table for comparison.
+# The triggers that a table for comparison lacks.
 WITHOUT = {BARE: "USER", SILENT: "new_message"}
 AWAKE = "no daemon asleep"
 KEYED = "no daemon asleep, each with a key"
@@ -36,12 +36,12 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Run:
-    """Some seconds of publishing.
+    """The results of some seconds of publishing.
 
     Attributes:
         rate: publishes per second.
-        cpu_us: of server and publishers together, per publish, in microseconds; NaN when the server is on another machine.
-        server_cpu_us: of the server alone.
+        cpu_us: CPU of server and publishers together, per publish, in microseconds; NaN when the server is on another machine.
+        server_cpu_us: CPU of the server alone.
     """
 
     rate: float
@@ -60,11 +60,11 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int, cli
         for number, (way, (statement, _)) in enumerate(WAYS.items()):
             tables[way] = ends.enter_context(postgres.database(f"way_{number}"))
             _make(tables[way], statement)
-            # A session has to listen, or a NOTIFY costs PostgreSQL nothing.
+            # A session must listen; otherwise a NOTIFY costs PostgreSQL nothing.
             ends.enter_context(program.bare_listener(tables[way], "new_message", Path(folder) / f"received_{number}"))
         quiet = ends.enter_context(postgres.database("one_publisher"))
         for number in range(rounds):
-            # Forward and backward, so that a drift of the machine affects all alike.
+            # Go forward and backward, so that a drift of the machine affects all in the same way.
             for way in list(tables) if number % 2 else reversed(tables):
                 script = WAYS[way][1] if way in WAYS else "publish.sql"
                 runs[way].append(run(postgres, machine, tables[way], script, seconds, clients))
@@ -81,14 +81,14 @@ def _make(database: Database, statement: str) -> None:
 def _run_one(
     postgres: Postgres, machine: Machine, template: Database, seconds: int, runs: dict[str, list[Run]]
 ) -> None:
-    """Let one connection publish, without a daemon and beside one that works off what is published and sleeps in between."""
+    """Publish over one connection, without a daemon and with a daemon that processes the messages and sleeps in between."""
     with postgres.database("beside_a_daemon", template) as copy:
         runs[ALONE].append(run(postgres, machine, copy, "publish.sql", seconds, clients=1))
     runs[BESIDE].append(run_beside(postgres, machine, template, seconds))
 
 
 def run_beside(postgres: Postgres, machine: Machine, template: Database, seconds: int) -> Run:
-    """Let one connection publish beside a live daemon, which is asleep at the start."""
+    """Publish over one connection while a daemon runs, which is asleep at the start."""
     with postgres.database("beside_a_daemon", template) as copy, program.daemon(copy):
         program.wait_until_registered(copy)
         program.wait_until_asleep(copy)

@@ -1,4 +1,4 @@
-"""What the Python package costs a publisher: one message and many, each next to the same rows by psycopg alone."""
+"""Measures what the Python package costs a publisher: one message and many, each next to the same rows by psycopg alone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def measure(postgres: Postgres, machine: Machine, rounds: int) -> list[Figure]:
 
 
 def rate(conn: psycopg.Connection[Any], name: str) -> float:
-    """Return the messages a second of one transaction, into an empty table."""
+    """Return the messages per second of one transaction, into an empty table."""
     way, messages = WAYS[name]
     conn.execute("TRUNCATE messages.message")
     began = time.monotonic()
@@ -91,7 +91,7 @@ WAYS: dict[str, tuple[Way, int]] = {
 }
 
 
-# Only what is compared takes turns: a run is faster after one of its own kind than after a bulk publish.
+# Only ways that are compared with each other take turns: a run is faster after one of its own kind than after a bulk publish.
 GROUPS = [(BY_INSERT, PUBLISH), (BY_COPY, LIST, GENERATOR)]
 
 

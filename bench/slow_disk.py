@@ -1,4 +1,4 @@
-"""A disk with slow flushes, for a private server on a machine whose own are too fast."""
+"""A disk with slow flushes, for a private server on a machine whose flushes are too fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_name("slow_disk.c")
 
 @contextmanager
 def library(flush_ms: float | None) -> Iterator[Path | None]:
-    """Compile the library that makes flushes slow, for as long as the server runs; None if it is not requested."""
+    """Compile the library that makes flushes slow, and keep it while the server runs; None if it is not requested."""
     if not flush_ms:
         yield None
         return

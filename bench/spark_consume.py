@@ -1,4 +1,4 @@
-"""How fast Spark processes a backlog by a function, against one daemon with the same messages and the same work."""
+"""Measures how fast Spark processes a backlog with a function, compared with one daemon with the same messages and the same work."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CONF = (
     f"spark.executorEnv.PYTHONPATH={ROOT}",
 )
 WITHIN_S = 900
-# The first batches warm the JVM up, and are small: a consumer runs for hours.
+# The first batches are small, and the JVM is still cold: a consumer runs for hours.
 COLD = 7
 FILL = """
     INSERT INTO messages.message (topic, payload)
     SELECT 'noop', jsonb_build_object('n', n, 'text', repeat(md5(n::text), 8)) FROM generate_series(1, %s) AS n
 """
-# From the first claim of the first warm batch to the last settle; the claims of a batch follow its predecessor at once.
+# From the first claim of the first warm batch to the last settle; each batch is claimed immediately after the one before.
 SPAN = """
     SELECT count(*), extract(epoch FROM max(a.archived_at) - min(a.locked_at))::float8
     FROM messages.message_archive AS a
@@ -47,7 +47,7 @@ BOOKS = "SELECT count(DISTINCT id), count(*) FROM messages.message_archive WHERE
 
 @dataclass(frozen=True)
 class Work:
-    """What is done with each message. `function`: its name among the handlers of a daemon and the functions of Spark."""
+    """The work for each message. `function`: its name among the handlers of a daemon and the functions of Spark."""
 
     function: str
     about: str
@@ -62,7 +62,7 @@ WORKS = (
 
 
 def measure(postgres: Postgres, machine: Machine, rounds: int) -> Report:
-    """Drain the same backlogs by Spark and by a daemon, in turn."""
+    """Drain the same backlogs with Spark and with a daemon, in turn."""
     figures = [figure for work in WORKS for figure in _figures(postgres, machine, rounds, work)]
     return Report(
         "spark-consume",

@@ -1,6 +1,6 @@
-"""How fast the archive becomes Parquet: by `pgrouse pipeline export`, by Spark's JDBC reader, and by one process without Spark.
+"""Measures how fast the archive is exported to Parquet: by `pgrouse pipeline export`, by Spark's JDBC reader, and by one process without Spark.
 
-All run in one warm session, in turn. The growth is that of the export alone, over archives of different sizes.
+All run in one warm session, in turn. The growth is measured with the export alone, over archives of different sizes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from bench.spark_publish import DRIVER, Reachable
 from bench.usage import Machine
 from psycopg.conninfo import conninfo_to_dict
 
-# As many as run at a time, which is the default of the command; JDBC is faster with them than with twice as many, too.
+# As many tasks as run at a time, which is the default of the command; JDBC is also faster with this many than with twice as many.
 PARTITIONS = 2
-# Rows of about 300 bytes. No trigger: it would warn of each dead message.
+# Rows of about 300 bytes. Triggers are off: one would warn of each dead message.
 FILL = """
     SET session_replication_role = replica;
     INSERT INTO messages.message_archive (
@@ -35,7 +35,7 @@ FILL = """
 
 
 def measure(postgres: Postgres, machine: Machine, rounds: int, rows: int, growth: tuple[int, ...]) -> Report:
-    """Export an archive of this number of rows in each way, then archives of the sizes of `growth` once each."""
+    """Export an archive of this many rows in each way, then archives of the sizes in `growth` once each."""
     from pyspark_pgrouse.session import session  # noqa: PLC0415 - the other benchmarks do without Spark
 
     if not DRIVER.exists():
@@ -164,5 +164,5 @@ def _jdbc(spark: Any, database: Database, rows: int, target: Path) -> None:
         .option("upperBound", rows)
         .option("numPartitions", PARTITIONS)
     )
-    # The same Parquet: a lake is partitioned by date and topic.
+    # Write the same Parquet: a lake is partitioned by date and topic.
     reader.load().write.option("compression", "zstd").partitionBy("date", "topic").parquet(str(target))

@@ -1,4 +1,4 @@
-"""How fast Spark publishes, against Spark's own JDBC writer into the same table, which commits its rows in parts."""
+"""Measures how fast Spark publishes, compared with Spark's JDBC writer into the same table, which commits its rows in parts."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ DRIVER = Path("/usr/share/java/postgresql.jar")
 PARTITIONS = 4
 TOPICS = 20
 PAYLOAD = "to_json(struct(id, id % 977 AS customer, repeat('x', 250) AS note)) AS payload"
-# A key of its own for each row.
+# A different key for each row.
 KEYS = ("CAST(id AS STRING) AS key",)
 JDBC = "Spark's JDBC writer, rewriteBatchedInserts"
-# It commits each partition by itself: in this way it, too, commits all rows at once.
+# The writer commits each partition separately: with a single partition it also commits all rows at once.
 JDBC_AT_ONCE = f"{JDBC}, one partition"
 OURS = "df.write.format('pgrouse')"
 
@@ -52,10 +52,10 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, messages: int, co
 
     Args:
         postgres: not used: Spark needs a server with a port.
-        machine: when it is quiet.
-        rounds: how often.
-        messages: how many rows.
-        columns: what they have besides a topic and a payload, such as KEYS.
+        machine: tells when the machine is quiet.
+        rounds: how many rounds to measure.
+        messages: how many rows to publish.
+        columns: their columns in addition to a topic and a payload, such as KEYS.
     """
     from pyspark_pgrouse.session import session  # noqa: PLC0415 - the other benchmarks do without Spark
 

@@ -1,4 +1,4 @@
-"""Publishes at a steady rate over several connections, each message in a transaction of its own.
+"""Publishes at a steady rate over several connections, each message in a separate transaction.
 
 `python bench/steady_publisher.py RATE SECONDS CONNECTIONS FILE` publishes to the topic `marked` (the database is in PGROUSE_DSN), at random
 times, as independent clients do, and records in FILE what it published and when it called, as the handler `mark` does.
@@ -19,9 +19,9 @@ PUBLISH = b"INSERT INTO messages.message (topic, payload) VALUES ('marked', json
 
 
 async def publish(first: int, step: int, rate: float, until: float) -> dict[int, int]:
-    """Publish first, first + step, ... until this time of the monotonic clock; return when each was called."""
+    """Publish first, first + step, ... until this time of the monotonic clock; return the time of each call."""
     called: dict[int, int] = {}
-    # Seeded: each run publishes at the same times.
+    # The seed is fixed: each run publishes at the same times.
     gaps = random.Random(first)
     conn = await psycopg.AsyncConnection.connect(os.environ["PGROUSE_DSN"], autocommit=True, prepare_threshold=0)
     async with conn:

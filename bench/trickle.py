@@ -1,4 +1,4 @@
-"""A daemon that finds a message now and then: how soon each is started, and what that costs, against publishing them without a daemon."""
+"""Measures a daemon with messages at random times: how soon each starts, and the cost, compared with publishing them without a daemon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONNECTIONS = 4
 
 @dataclass(frozen=True)
 class Trickle:
-    """Some seconds of messages at one rate.
+    """The results of some seconds of messages at one rate.
 
     Attributes:
         alone_cores: CPU of the server while no daemon processes them, in cores; NaN when it is on another machine.
@@ -35,7 +35,7 @@ class Trickle:
 
 
 def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int) -> Report:
-    """Publish at each rate in turn, without a daemon and beside one."""
+    """Publish at each rate in turn, without and with a daemon."""
     runs: dict[int, list[Trickle]] = defaultdict(list)
     for _ in range(rounds):
         for rate in RATES:
@@ -50,7 +50,7 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int) -> 
 
 
 def run(postgres: Postgres, quiet: Database, database: Database, rate: int, seconds: int) -> Trickle:
-    """Publish at this rate into a database without a daemon, then into one beside a daemon."""
+    """Publish at this rate into a database without a daemon, then into one with a daemon."""
     with tempfile.TemporaryDirectory() as folder:
         begun, called = Path(folder) / "begun", Path(folder) / "called"
         alone = postgres.cpu_s()

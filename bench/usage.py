@@ -28,7 +28,7 @@ def children_cpu_s() -> float:
 
 
 def family_cpu_s(pid: int) -> float:
-    """Return the seconds of CPU of a process and its children, living or dead: in ticks of about 10 ms each."""
+    """Return the seconds of CPU of a process and its children, running or ended: in ticks of about 10 ms each."""
     ticks = sum(_stat(pid)[11:15])
     for child in family_pids(pid)[1:]:
         with suppress(FileNotFoundError, ProcessLookupError):
@@ -37,7 +37,7 @@ def family_cpu_s(pid: int) -> float:
 
 
 def family_pids(pid: int) -> list[int]:
-    """Return the ids of a process and of its living children."""
+    """Return the ids of a process and of its running children."""
     return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
 
@@ -52,10 +52,10 @@ def peak_rss_mib(pid: int) -> float:
 
 
 class Machine:
-    """Other load of the machine: a benchmark's runs begin when it is low.
+    """Watches the other load of the machine: a benchmark's runs begin when it is low.
 
     Args:
-        wait_s: how long to wait for that at most; then a run begins nevertheless.
+        wait_s: the longest time to wait for that; then a run begins nevertheless.
 
     Attributes:
         busy: the load, as a share of all cores, in the second before each run.
@@ -82,7 +82,7 @@ class Machine:
 
 
 def _busy_share(seconds: float) -> float:
-    """Return which share of all cores was used in the time from now."""
+    """Return the share of all cores that is used in the seconds from now."""
     idle, total = _jiffies()
     time.sleep(seconds)
     idle_after, total_after = _jiffies()

@@ -1,7 +1,7 @@
-"""Builds what a release consists of from the last commit, and tries it as users install it: `./go release`.
+"""Builds the files of a release from the last commit, and tests them as users install them: `./go release`.
 
-dist/ then holds the sdist, the wheel, the bill of materials, the notes from the changelog, and the digests of all of them. The
-same commit gives the same sdist and wheel, byte for byte. docs/development/release.md has the steps around it.
+dist/ then contains the sdist, the wheel, the bill of materials, the notes from the changelog, and the digests of all of them. The
+same commit gives the same sdist and wheel, byte for byte. docs/development/release.md has the steps before and after.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def release(dry_run: bool, repository: str, publish_url: str | None) -> None:
 
 
 def notes_of(changelog: str, version: str, *, is_strict: bool) -> str:
-    """Return the section of a version; if that is missing and it is not strict, the one of what is not released yet.
+    """Return the section of a version; if that is missing and `is_strict` is false, the section of unreleased changes.
 
     Raises:
         click.ClickException: there is none.
@@ -89,7 +89,7 @@ def notes_of(changelog: str, version: str, *, is_strict: bool) -> str:
 
 
 def build(repository: str, version: str) -> None:
-    """Build sdist and wheel of the last commit, and check what an index would say about them."""
+    """Build sdist and wheel of the last commit, and check what a package index would report about them."""
     shutil.rmtree(DIST, ignore_errors=True)
     with _last_commit() as sources:
         readme = sources / "README.md"
@@ -107,7 +107,7 @@ def build(repository: str, version: str) -> None:
 
 
 def with_absolute_links(page: str, repository: str, version: str) -> str:
-    """Return a page whose links lead to the repository as it was at this version, so that they work elsewhere."""
+    """Return a page whose links lead to the repository at this version, so that they work elsewhere."""
 
     def absolute(link: re.Match[str]) -> str:
         view = "raw" if link[1] else "tree" if link[3].endswith("/") else "blob"
@@ -117,7 +117,7 @@ def with_absolute_links(page: str, repository: str, version: str) -> str:
 
 
 def with_addresses(project: str, repository: str) -> str:
-    """Return pyproject.toml with the addresses that an index shows beside a package."""
+    """Return pyproject.toml with the addresses that an index shows for a package."""
     addresses = {
         "Repository": repository,
         "Issues": f"{repository}/issues",
@@ -171,12 +171,12 @@ def _try_extra(python: str, extra: str) -> None:
 
 @contextmanager
 def _installed(python: str, extra: str | None) -> Iterator[Path]:
-    """A virtual environment with the wheel, and an extra of it."""
+    """Yield a virtual environment with the wheel and one of its extras."""
     [wheel] = DIST.glob("*.whl")
     wanted = f"pgrouse[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
     _say(f"installing {f'pgrouse[{extra}]' if extra else 'pgrouse'} on Python {python}")
     with tempfile.TemporaryDirectory() as folder:
-        # The project itself takes only a Python of the system, and uv may have fetched this one.
+        # The project itself accepts only a Python of the system, but uv may have downloaded this one.
         _uv("venv", "--quiet", "--python", python, folder, "--clear", UV_PYTHON_PREFERENCE="system")
         interpreter = str(Path(folder) / "bin" / "python")
         _uv("pip", "install", "--quiet", "--python", interpreter, wanted)
@@ -200,7 +200,7 @@ def _refuse_unfinished(version: str) -> None:
 
 
 def _write_bill_of_materials() -> None:
-    """List all packages that an installation with all extras may bring, with their versions of uv.lock."""
+    """List all packages that an installation with all extras may install, with their versions in uv.lock."""
     target = str(DIST / "sbom.cdx.json")
     _uv(
         "export", "--quiet", "--frozen", "--all-extras", "--no-dev", "--format", "cyclonedx1.5", "--output-file", target
@@ -214,14 +214,14 @@ def _write_digests() -> None:
 
 def _has(python: str, retries: int) -> bool:
     found = shutil.which(f"python{python}")
-    # A shim of pyenv is there for versions that cannot be started.
+    # pyenv has a shim even for versions that cannot be started.
     if found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0:
         return True
     return _is_fetched(python, retries)
 
 
 def _is_fetched(python: str, retries: int) -> bool:
-    """Let uv fetch a Python, unless it has it already. Without a network this fails at once, but uv waits seconds before each retry."""
+    """Download a Python with uv, unless uv has it already. Without a network this fails at once, but uv waits seconds before each retry."""
     command = [_uv_program(), "python", "install", "--quiet", "--no-bin", python]
     environ = {**os.environ, "UV_HTTP_TIMEOUT": "10", "UV_HTTP_RETRIES": str(retries)}
     return subprocess.run(command, capture_output=True, check=False, env=environ).returncode == 0
@@ -243,10 +243,10 @@ def _uv_program() -> str:
 
 
 def _run(*command: str, **environ: str) -> str:
-    """Return what a program prints.
+    """Return the output of a program.
 
     Raises:
-        click.ClickException: it fails; with what it said.
+        click.ClickException: the program fails; with its error.
     """
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **environ}, check=False)
     if done.returncode != 0:

@@ -1,4 +1,4 @@
-"""Where each peer is installed: an environment of its own below `.peers`, from the versions that are pinned."""
+"""The environments of the peers: each is installed separately below `.peers`, in its pinned version."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WITHIN_S = 600
 
 
 class Unavailable(Exception):
-    """A peer cannot be installed here; the text says why."""
+    """A peer cannot be installed here; the text has the reason."""
 
 
 def command(peer: Peer) -> list[str]:
-    """Return how its program is run; install what it needs first.
+    """Return the command of its program; install what the program needs first.
 
     Raises:
         Unavailable: it cannot be installed.
@@ -37,10 +37,10 @@ def _for_node(peer: Peer) -> list[str]:
     if not _is_current(folder, HERE / "package-lock.json"):
         for name in ("package.json", "package-lock.json"):
             shutil.copy(HERE / name, folder / name)
-        # npm warns when it runs on an older Node than they want; they run on the one that is installed with them.
+        # npm warns if Node is older than the packages require; they run on the Node that is installed with them.
         _run([npm, "ci", "--no-audit", "--no-fund", "--loglevel=error"], folder)
         _note(folder, HERE / "package-lock.json")
-    # An ES module finds its packages by where it is.
+    # An ES module finds its packages by its own place.
     for file in PROGRAMS.glob("*.mjs"):
         shutil.copy(file, folder / file.name)
     return [_node(folder), str(folder / peer.program)]
@@ -66,7 +66,7 @@ def _for_python(peer: Peer) -> list[str]:
 
 
 def _python(peer: Peer) -> str:
-    """Return a Python that is new enough, by path or for uv to look for."""
+    """Return a Python that is new enough: its path, or a version for uv to find."""
     if sys.version_info >= peer.python:
         return sys.executable
     wanted = f">={peer.python[0]}.{peer.python[1]}"

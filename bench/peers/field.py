@@ -1,4 +1,4 @@
-"""Who takes part in a comparison, and who cannot and why."""
+"""The participants of a comparison, and those that cannot take part, with the reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.peers.run import Entrant, PeerFailed
 from bench.postgres import Database
 
 FAILURES = (PeerFailed, subprocess.TimeoutExpired, json.JSONDecodeError, psycopg.Error)
-# A peer's name, and what sets apart several values of it, as its settings.
+# A peer's name, and what distinguishes several values of it, such as its settings.
 Key = tuple[str, str]
 
 
@@ -26,8 +26,8 @@ class Field:
     """The peers that could be installed.
 
     Attributes:
-        entrants: pgrouse and these.
-        out: who cannot take part, or no longer, and why.
+        entrants: pgrouse and the installed peers.
+        out: peers that cannot take part, or no longer, with the reason.
     """
 
     entrants: list[Entrant] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Field:
 
     @classmethod
     def install(cls, say: Callable[[str], object], peers: list[Peer] = PEERS) -> Field:
-        """Install them; tell who is skipped."""
+        """Install the peers; report those that are skipped."""
         made = cls([Entrant(PGROUSE, command(PGROUSE))])
         for peer in peers:
             try:
@@ -46,7 +46,7 @@ class Field:
         return made
 
     def enter(self, ends: ExitStack, entrant: Entrant, manager: AbstractContextManager[Database]) -> Database | None:
-        """Enter a context that gets a peer ready; a peer for which this fails is out, and None is returned."""
+        """Enter a context that prepares a peer. If this fails, the peer is out, and None is returned."""
         try:
             return ends.enter_context(manager)
         except FAILURES as error:
@@ -54,20 +54,20 @@ class Field:
             return None
 
     def drop(self, entrant: Entrant, name: str, error: Exception) -> None:
-        """Note why a peer is out; pgrouse itself may not fail."""
+        """Record why a peer is out; pgrouse itself must not fail."""
         if not entrant.peer.package:
             raise error
         self.out[name] = f"{type(error).__name__}: {error}".splitlines()[0]
 
     @property
     def notes(self) -> list[str]:
-        """The versions, and who is out."""
+        """The versions, and the peers that are out."""
         versions = [f"{each.peer.name} {each.peer.version}" for each in self.entrants if each.peer is not PGROUSE]
         return [f"Versions: {', '.join(versions)}.", *(f"Without {name}: {why}." for name, why in self.out.items())]
 
 
 class Rounds:
-    """The values of a comparison, round by round, of those who came through all of them."""
+    """The values of a comparison, by round, of the peers that completed all rounds."""
 
     def __init__(self, among: Field, rounds: int) -> None:
         self._field = among
@@ -75,7 +75,7 @@ class Rounds:
         self._values: dict[Key, list[Any]] = defaultdict(list)
 
     def attempt(self, entrant: Entrant, key: Key, action: Callable[[], Any]) -> None:
-        """Keep what the action returns; one who fails is out, with the reason."""
+        """Record the result of the action. If it fails, the peer is out, with the reason."""
         name = ", ".join(filter(None, key))
         if name in self._field.out:
             return
@@ -85,5 +85,5 @@ class Rounds:
             self._field.drop(entrant, name, error)
 
     def complete(self) -> dict[Key, list[Any]]:
-        """Return the values of those who have one of each round."""
+        """Return the values of the peers that have one for each round."""
         return {key: values for key, values in self._values.items() if len(values) == self._rounds}

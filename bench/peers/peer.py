@@ -1,4 +1,4 @@
-"""The peers: what each is called, which version, and how its own tables say what is done."""
+"""The peers: the name and version of each, and queries on its tables for what is done."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ DEFAULTS, BEST, NOTIFIED = "defaults", "best", "notified"
 
 @dataclass(frozen=True)
 class Peer:
-    """A queue that pgrouse is measured with.
+    """A queue that pgrouse is compared with.
 
     Attributes:
-        name: as its makers write it.
+        name: its name, as its authors write it.
         program: its file in `programs/`.
-        package: its name in its registry; empty for pgrouse.
+        package: its name in its package registry; empty for pgrouse.
         left: a query for the number of messages that are not processed.
-        done: a query for the number of those that are; None where they leave no row behind.
-        best: what its best settings are; its defaults are what it does without any.
+        done: a query for the number of processed messages; None if it keeps no rows of these.
+        best: its best settings; its defaults are what it does without any settings.
         backlog: how many messages it drains in a run, at its defaults and at its best.
         bulk: how many it publishes in a run.
         python: the oldest Python that it runs on.
@@ -40,7 +40,7 @@ class Peer:
 
     @property
     def runs_on_node(self) -> bool:
-        """Whether its program is one for Node."""
+        """Whether its program runs on Node."""
         return self.program.endswith(".mjs")
 
     @property

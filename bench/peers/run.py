@@ -1,4 +1,4 @@
-"""One run of one peer, checked by counts: a drain, messages one at a time, or a bulk publish."""
+"""One run of one peer, with checked counts: a drain, messages one at a time, or a bulk publish."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 WITHIN_S = 150
 CHUNK = 1000
-# What came twice shows up soon after the last message.
+# A message that is processed twice shows up soon after the last message.
 LISTEN_FOR_MORE_S = 0.3
 
 
@@ -33,12 +33,12 @@ class PeerFailed(Exception):
 
 @dataclass(frozen=True)
 class Trickled:
-    """Messages that were published one at a time.
+    """The results of messages that were published one at a time.
 
     Attributes:
         delays: how long each took.
-        server_cores: what the server used, publishes included; NaN when it is on another machine.
-        worker_cores: what the worker used.
+        server_cores: CPU of the server in cores, publishes included; NaN when it is on another machine.
+        worker_cores: CPU of the worker in cores.
     """
 
     delays: list[Delay]
@@ -48,7 +48,7 @@ class Trickled:
 
 @dataclass(frozen=True)
 class Entrant:
-    """A peer, and the command that runs its program."""
+    """A peer, and the command of its program."""
 
     peer: Peer
     command: list[str]
@@ -70,7 +70,7 @@ class Entrant:
         """Run commands at the same time, to their ends.
 
         Raises:
-            PeerFailed: one ended with an error.
+            PeerFailed: a command ended with an error.
         """
         started = [self._start(database, *arguments) for arguments in commands]
         try:
@@ -91,7 +91,7 @@ class Entrant:
 
     @contextmanager
     def worker(self, database: Database, settings: str, marks: Path, messages: int = 0) -> Iterator[subprocess.Popen]:
-        """Run a worker; marks: where its handler writes; messages: how many a drain has, 0 = mark each."""
+        """Run a worker; marks: the file for its handler's records; messages: how many a drain has, 0 = record each."""
         if self.peer is PGROUSE:
             concurrency = drain.CONCURRENCY if settings == BEST else None
             noop = "tally" if messages else "mark"
@@ -119,7 +119,7 @@ class Entrant:
             raise PeerFailed(f"{count} messages, but {found} {what}")
 
     def _start(self, database: Database, *arguments: object, env: dict[str, str] | None = None) -> subprocess.Popen:
-        """Start the program; what it has to say against it goes to our standard error."""
+        """Start the program; its errors go to the standard error of this process."""
         kept = {name: value for name, value in os.environ.items() if self.peer is PGROUSE or name != "PYTHONPATH"}
         return subprocess.Popen(
             [*self.command, *map(str, arguments)],
@@ -132,7 +132,7 @@ class Entrant:
 def drained(postgres: Postgres, machine: Machine, entrant: Entrant, backlog: Database, settings: str) -> float:
     """Let a peer process a copy of a backlog; return the messages per second.
 
-    From the first start of a handler until its tables say that nothing is left.
+    The time runs from the first start of a handler until its tables have no messages left.
     """
     messages = _count(backlog, entrant.peer.left)
     with postgres.database("drain", backlog) as database, tempfile.TemporaryDirectory() as folder:
@@ -162,7 +162,7 @@ def trickled(
     with entrant.database(postgres) as database, tempfile.TemporaryDirectory() as folder:
         marks = program.Marks(Path(folder) / "marks")
         with entrant.worker(database, settings, marks.file) as process:
-            # The first one says when the worker is there.
+            # The first message shows when the worker is ready.
             entrant.call(database, "trickle", 0, 1, 0)
             _wait(process, lambda: "0" in marks.read(), "its first message")
             machine.wait_until_quiet()
@@ -213,7 +213,7 @@ def copied(postgres: Postgres, machine: Machine, template: Database, count: int,
 
 
 def url(database: Database) -> str:
-    """Return the address of a database as all drivers read it."""
+    """Return the address of a database in a form that all drivers read."""
     words = {name: value for name, value in conninfo_to_dict(database.dsn).items() if value is not None}
     return f"postgresql:///{words.pop('dbname')}?{urlencode(words)}"
 

@@ -1,4 +1,4 @@
-"""The commands that every program of a peer knows; `contract.mjs` is the same for Node.
+"""The commands of every peer's program; `contract.mjs` is the same for Node.
 
   install                     make its tables
   publish FIRST COUNT CHUNK   publish {"n": FIRST}, ... in bulk, CHUNK a call; prints {"seconds": ...}
@@ -24,17 +24,17 @@ Handle = Callable[[int], None]
 
 
 class Peer(ABC):
-    """A queue, used as its documentation says."""
+    """A queue, used as its documentation describes."""
 
     url = os.environ.get("PGROUSE_BENCH_URL", "")
 
     @abstractmethod
     async def install(self) -> None:
-        """Make its tables."""
+        """Create its tables."""
 
     @abstractmethod
     async def connect(self) -> None:
-        """Get ready to publish."""
+        """Prepare for publishing."""
 
     @abstractmethod
     async def publish(self, n: int) -> None:
@@ -46,11 +46,11 @@ class Peer(ABC):
 
     @abstractmethod
     async def work(self, handle: Handle, settings: str) -> None:
-        """Process what is published, with `handle` as handler."""
+        """Process published messages with `handle` as handler."""
 
 
 def main(peer: Peer) -> None:
-    """Do what the arguments say."""
+    """Run the command in the arguments."""
     command, *arguments = sys.argv[1:]
     commands: dict[str, Callable[..., Awaitable[None]]] = {
         "install": peer.install,
@@ -61,7 +61,7 @@ def main(peer: Peer) -> None:
     runner = getattr(peer, "run", asyncio.run)
     runner(commands[command](*arguments))
     sys.stdout.flush()
-    # The threads of pgqrs, which are not Python's, at times abort a Python that ends.
+    # The threads of pgqrs, which Python does not know, sometimes abort a Python process that ends.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""What the handler of every program does: keep count of the numbers that it receives, and write down when."""
+"""The handler of every program: it counts the numbers that it receives, and records when."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import time
 
 
 class Tally:
-    """The handler of a drain: marks the first and the last number, and each that comes again.
+    """The handler of a drain: records the first and the last number, and each number that comes again.
 
     Args:
-        file: where the marks go, `what nanoseconds` of CLOCK_MONOTONIC a line.
+        file: the file for the records, with a line `what nanoseconds` of CLOCK_MONOTONIC for each.
         messages: how many numbers there are, from 1.
     """
 
@@ -32,10 +32,10 @@ class Tally:
 
 
 class Starts:
-    """The handler of a latency: marks each number.
+    """The handler of a latency measurement: records each number.
 
     Args:
-        file: where the marks go.
+        file: the file for the records.
     """
 
     def __init__(self, file: str) -> None:
@@ -46,7 +46,7 @@ class Starts:
 
 
 def handler() -> Tally | Starts:
-    """Return the handler that the environment asks for."""
+    """Return the handler that the environment names."""
     file = os.environ["PGROUSE_BENCH_MARKS"]
     messages = int(os.environ.get("PGROUSE_BENCH_MESSAGES", "0"))
     return Tally(file, messages) if messages else Starts(file)

@@ -1,4 +1,4 @@
-"""pgmq: its Python client on its SQL. It has no worker: this one is the loop of its documentation."""
+"""pgmq: its Python client and its SQL. It has no worker: this program has the loop of its documentation."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Pgmq(Peer):
         self._process(handle, self.client.read_with_poll(NAME, vt=30, qty=at_once))
 
     def _woken(self, handle: Handle) -> None:
-        """Read when a notification says so, and each five seconds."""
-        # Without a throttle: with one the last message of a burst gets no notification.
+        """Read after each notification, and every five seconds."""
+        # Use no throttle: with one, the last message of a burst gets no notification.
         self.client.enable_notify(NAME, throttle_interval_ms=0)
-        # Each of its notifications has no payload, of which its listener warns.
+        # Its notifications have no payload, and its listener warns of each.
         self.client.logger.setLevel(logging.ERROR)
         woken: queue.SimpleQueue[object] = queue.SimpleQueue()
         listener = SyncNotificationListener(self.client)

@@ -43,6 +43,6 @@ class Procrastinate(Peer):
             await self.app.run_worker_async(install_signal_handlers=False, **options)
 
 
-# It warns of an App in the main module, which matters to who defers tasks by their module's name.
+# It warns of an App in the main module, which matters only to programs that defer tasks by their module's name.
 logging.getLogger("procrastinate").setLevel(logging.ERROR)
 main(Procrastinate())
