@@ -1,6 +1,6 @@
 """Builds the documentation site into .site/html, and serves it: `./go docs`.
 
-The pages are copied first, in the layout of the repository, with the files that they link to: so a link leads to the same place in both.
+The pages are copied first, in the layout of the repository, together with the files that they link to, so that a link leads to the same place in both.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ API = """# Python API
 
 What `from pgrouse import ...` gives, with its docstrings. [Python](python.md) explains how the parts are used together.
 """
-# The words behind a language tell the tests what to do with a block. The site's Markdown would take it for text.
+# The words after a language tell the tests how to treat a block. The site's Markdown would show them as text.
 FENCE = re.compile(r"^( *```\w+) .+$", re.MULTILINE)
 
 
 def build() -> int:
-    """Build the site; return the exit code. A link or an anchor that leads nowhere is an error."""
+    """Build the site; return the exit code. A broken link or anchor is an error."""
     copy_pages()
     return _zensical("build", "--clean", "--strict")
 
@@ -71,7 +71,7 @@ def _copy(file: Path) -> None:
 
 
 def _for_the_site(page: Path) -> str:
-    """Return the text of a page. Of links to folders, which are no pages, only the words are left."""
+    """Return the text of a page. A link to a folder, which is not a page, is replaced by its text."""
     text = FENCE.sub(r"\1", page.read_text(encoding="utf-8"))
     return LINK.sub(lambda link: link[1] if _is_bare_folder(page.parent / link[2]) else link[0], text)
 

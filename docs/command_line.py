@@ -1,4 +1,4 @@
-"""The tables of options of the command line, as click has them."""
+"""The tables of options of the command line, generated from click."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 
 from pgrouse.cli.root import root
 
-# What every command takes: the page says it once.
+# The options of every command: the page explains them once.
 SHARED = {"--config", "--json", "--help"}
-# What is code in a help text without being marked: options, settings, names of variables.
+# Code in a help text that is not marked as code: options, settings, names of variables.
 CODE = re.compile(
     r"`[^`]*`|(?<![\w-])--[a-z][a-z-]*|\b[a-z]+\.[a-z_.]*[a-z]\b(?!/)|\b[a-z]+(?:_[a-z]+)+(?:=\w+)?\b|\b[A-Z]+(?:_[A-Z]+)+\b"
     r"|'[^' ]*\*'|(?<= )\*(?=[ .])|(?<!\w)\.dlq\b|local\[4\]|(?<![\w:])[0-9]+[smhd]\b"
@@ -27,7 +27,7 @@ def written(page: str) -> str:
 
 
 def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield every command that is no group, with its full name."""
+    """Yield every command that is not a group, with its full name."""
     if not isinstance(command, click.Group):
         yield name, command
         return
@@ -46,7 +46,7 @@ def rows(command: click.Command) -> Iterator[str]:
 
 
 def _value(option: click.Option) -> str:
-    """Return what stands for the value of an option, where its --help has only the type."""
+    """Return the placeholder of an option's value, if --help has only its type."""
     if option.is_flag:
         return ""
     if option.metavar:
@@ -83,7 +83,7 @@ def _default(option: click.Option) -> str:
 
 
 def _replaced(page: str, name: str, table: list[str]) -> str:
-    """Return the page with another table in the section of a command."""
+    """Return the page with a new table in the section of a command."""
     heading = re.search(rf"^## `{name}\b[^`]*`$", page, re.MULTILINE)
     if heading is None:
         raise click.ClickException(f"docs/reference/cli.md has no section of {name}: add its heading")

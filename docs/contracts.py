@@ -1,4 +1,4 @@
-"""The contracts of SQL functions: what their heads say, what is missing there, and their sections of the reference."""
+"""The contracts of SQL functions: the contents of their heads, missing parts, and their sections of the reference."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from docs import internals
 from docs.page import replaced
 
-# The parts of a head. The last two are for those who change the function: they are not on the page.
+# The parts of a head. The last two are for developers who change the function: they are not on the page.
 PARTS = ("Arguments", "Result", "Errors", "Locks", "Cost", "Repeat", "Called by", "Inside")
 SHOWN = PARTS[:6]
-# What the page leaves out, because it holds for every function that says nothing else.
+# Parts with these texts are left out of the page, because they apply to every function that has no other text.
 NOTHING = ("none.", "nothing.")
 WIDTH = 120
 LABEL = re.compile(rf"({'|'.join(PARTS)}): (.*)")
@@ -26,7 +26,7 @@ RIGHTS = "### Who may execute what"
 
 @dataclass(frozen=True)
 class Contract:
-    """A function, and what its head says of it."""
+    """A function, and the contents of its head."""
 
     name: str
     signature: str
@@ -51,12 +51,12 @@ class Contract:
 
 
 def contracts() -> dict[str, Contract]:
-    """Return the contract of every function that is no trigger, by name."""
+    """Return the contract of every function that is not a trigger, by name."""
     return {name: contract(name, text) for name, text in internals.functions().items()}
 
 
 def contract(name: str, text: str) -> Contract:
-    """Read the contract of a function from its text."""
+    """Parse the contract in the text of a function."""
     head, _, body = text.partition("CREATE OR REPLACE FUNCTION ")
     meaning, parts = _parts([re.sub("^-- ?", "", line) for line in head.strip().splitlines()])
     raised = frozenset(RAISED.findall(re.sub("--.*", "", body)))
@@ -78,7 +78,7 @@ def written(page: str) -> str:
     """Return the page of the protocol with its current sections of functions, and its current table of rights."""
     known, rights = contracts(), internals.rights()
     headings = set(re.findall(r"^### messages\.(\w+)$", page, re.MULTILINE))
-    # Of other functions only those that are on the page already; a table may have the name of a function.
+    # Include other functions only if they are on the page already; a table may have the name of a function.
     described = set(re.findall(r"^### messages\.(\w+)\n\n```sql$", page, re.MULTILINE))
     for name in sorted(described | (rights.keys() & known.keys())):
         page = replaced(page, f"### messages.{name}", section(known[name], rights.get(name, []), headings))
@@ -86,7 +86,7 @@ def written(page: str) -> str:
 
 
 def _parts(lines: list[str]) -> tuple[str, dict[str, str]]:
-    """Return what is above the first label, and the text of each part."""
+    """Return the text above the first label, and the text of each part."""
     texts: dict[str, list[str]] = {"": []}
     for line in lines:
         found = LABEL.match(line)
@@ -95,6 +95,17 @@ def _parts(lines: list[str]) -> tuple[str, dict[str, str]]:
         texts[list(texts)[-1]].append(found[2] if found else line)
     whole = {name: "\n".join(text).strip() for name, text in texts.items()}
     return whole.pop(""), whole
+
+
+def _replaced(page: str, heading: str, section: str) -> str:
+    """Return the page with a new text between a heading and the next one."""
+    before, found, after = page.partition(f"\n{heading}\n")
+    if not found:
+        raise click.ClickException(
+            f"docs/reference/protocol.md has no heading {heading!r}: add it where the section belongs"
+        )
+    below = re.search(r"^##+ ", after, re.MULTILINE)
+    return f"{before}{found}\n{section}\n{after[below.start() :]}" if below else f"{before}{found}\n{section}"
 
 
 def section(contract: Contract, roles: list[str], headings: set[str]) -> str:
@@ -108,12 +119,12 @@ def section(contract: Contract, roles: list[str], headings: set[str]) -> str:
 
 
 def _linked(text: str, headings: set[str]) -> str:
-    """Let the name of a function or table lead to its section."""
+    """Turn the names of functions and tables into links to their sections."""
     return NAME.sub(lambda name: f"[{name[0]}](#messages{name[1]})" if name[1] in headings else name[0], text)
 
 
 def _list(items: list[str]) -> str:
-    """Return a list of the parts; short ones share a line."""
+    """Return a list of the parts; short parts share a line."""
     lines = items[:1]
     for item in items[1:]:
         if "\n\n" not in lines[-1] + item and len(lines[-1]) + len(item) < WIDTH - 3:

@@ -1,4 +1,4 @@
-"""Writes the parts of the reference that are said elsewhere: `python -m docs.generate`; with `--check`, only says what is stale."""
+"""Writes the generated parts of the reference: `python -m docs.generate`; with `--check`, it only reports stale pages."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def write() -> None:
 
 
 def stale() -> dict[str, str]:
-    """Return the pages that differ from what is generated for them, and what they should be."""
+    """Return the pages that differ from their generated text, with that text."""
     pages = {name: (REFERENCE / name).read_text(encoding="utf-8") for name in PAGES}
     return {name: now for name, page in pages.items() if (now := PAGES[name](page)) != page}
 
 
 def problems() -> list[str]:
-    """Return what keeps the reference from being true."""
+    """Return the problems that make the reference wrong."""
     return [*contracts.problems(), *(f"docs/reference/{name} is stale: python -m docs.generate" for name in stale())]
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages, or check them and what they are made of; return the exit code."""
+    """Write the pages, or check them and their sources; return the exit code."""
     if arguments not in ([], ["--check"]):
         click.echo("docs.generate: the only argument is --check", err=True)
         return 2

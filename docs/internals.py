@@ -1,4 +1,4 @@
-"""Print a page about the functions that no role may call, from the heads of their files: sql/README.md tells in which order they work.
+"""Print a page about the functions that no role may call, from the heads of their files; sql/README.md describes in which order they run.
 
 .venv/bin/python docs/internals.py
 """
@@ -22,7 +22,7 @@ FUNCTION = re.compile(r"^((?:--.*\n)*CREATE OR REPLACE FUNCTION messages\.(\w+)[
 
 
 def rights() -> dict[str, list[str]]:
-    """Return the functions that some role may execute, and these roles, in the order of the grants."""
+    """Return the functions that a role may execute, with these roles, in the order of the grants."""
     found: dict[str, list[str]] = {}
     for role, functions in re.findall(
         r"\['messages_(\w+)', 'EXECUTE ON FUNCTION ([^']+)'", (ROOT / "sql/grants.sql").read_text()
@@ -33,12 +33,12 @@ def rights() -> dict[str, list[str]]:
 
 
 def granted() -> set[str]:
-    """Return the functions that some role may execute."""
+    """Return the functions that a role may execute."""
     return set(rights())
 
 
 def functions() -> dict[str, str]:
-    """Return each function that is no trigger with the comment above it, by name, whatever file it is in."""
+    """Return each function that is not a trigger with the comment above it, by name, from any file."""
     texts = [each.text.decode() for each in schema.scripts() if each.kind == "object"]
     found = {name: function for text in texts for function, name in FUNCTION.findall(text)}
     return {name: function for name, function in sorted(found.items()) if "RETURNS trigger" not in function}
@@ -62,7 +62,7 @@ def _section(name: str, text: str) -> str:
 
 
 def _as_text(words: str) -> str:
-    """Let nothing in a comment be read as a mark of Markdown."""
+    """Escape a comment so that nothing in it is read as Markdown."""
     return re.sub(r"([*<>|_])", r"\\\1", words)
 
 

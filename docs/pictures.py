@@ -62,7 +62,7 @@ def seed(queue: Queue) -> None:
 
 
 def _make_days(queue: Queue) -> None:
-    """Make the days of the archive that the week before would have made."""
+    """Create the archive's partitions for the days of the week before."""
     for ago in range(1, 8):
         day = queue.value("SELECT (messages.now() AT TIME ZONE 'UTC')::date - %s", [ago])
         bounds = f"FROM ('{day} 00:00+00') TO ('{day + timedelta(1)} 00:00+00')"
@@ -72,7 +72,7 @@ def _make_days(queue: Queue) -> None:
 
 
 def _fail(queue: Queue, hours: int) -> None:
-    """Let a message fail three times, this long ago."""
+    """Make a message fail three times, this long ago."""
     queue.stop_clock("now")
     queue.later(f"-{hours} hours")
     published = queue.publish("mail.send", payload=order(hours), channel=f"tenant-{hours % 7}")
@@ -126,7 +126,7 @@ def _act(queue: Queue) -> None:
 
 
 def _alert(queue: Queue) -> None:
-    """Let two sinks take the alerts; one of them has not been reached for some minutes."""
+    """Make two sinks take the alerts; one of them has been unreachable for some minutes."""
     for sink in ("mail", "pager"):
         Sink(queue, sink).next()
     queue.conn.execute(
@@ -161,7 +161,7 @@ def _work(queue: Queue) -> None:
 
 
 def _export(queue: Queue) -> None:
-    """Let one export have read all, and another one not begun."""
+    """Make one export that has read everything, and another one that has not begun."""
     export(
         queue, "lake", queue.value("SELECT id FROM messages.message_archive ORDER BY archive_xid DESC, id DESC LIMIT 1")
     )
@@ -178,7 +178,7 @@ def type_a_policy(page: Page) -> None:
 
 
 def dashboard(queue: Queue) -> dict[str, tuple[str, tuple[int, int], str, Step]]:
-    """Return each picture: its page, its size, its colours, and what to do before."""
+    """Return each picture: its page, its size, its colours, and the step before it."""
     dead = queue.value("SELECT max(id) FROM messages.dead WHERE topic = 'mail.send' AND redriven_as IS NULL")
     return {
         "dashboard-overview": ("/", (1180, 1000), "light", _nothing),
@@ -200,7 +200,7 @@ def _nothing(_page: Page) -> None:
 
 
 def shoot(browser: Browser, name: str, url: str, size: tuple[int, int], colours: Any, step: Step = _nothing) -> None:
-    """Write one picture."""
+    """Save one picture."""
     width, height = size
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=colours)
     page.goto(url)
@@ -223,7 +223,7 @@ async def top(dsn: str) -> str:
 
 
 def main(wanted: list[str]) -> None:
-    """Draw the wanted pictures; without names, all of them."""
+    """Draw the requested pictures; without names, all of them."""
     with (
         Postgres() as postgres,
         postgres.database("shop") as database,

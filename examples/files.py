@@ -1,4 +1,4 @@
-"""Read files, and store what was found in each in a table of the user."""
+"""Read files, and store facts about each in the user's table."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def read_text(path: Path) -> bytes:
     """Return the content of a text file.
 
     Raises:
-        Reject: it is no text file, or too large. No further attempt would change that.
-        OSError: it cannot be read now. Perhaps it can later: the message is retried.
+        Reject: it is not a text file, or too large. Another attempt would not change that.
+        OSError: it cannot be read now, but perhaps later: the message is retried.
     """
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)

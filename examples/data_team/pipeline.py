@@ -1,4 +1,4 @@
-"""The work of a data team: files become messages, Spark works them in batches, and their results become a table."""
+"""The work of a data team: files are published as messages, Spark processes them in batches, and their results become a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one command: finds a database, publishes the files, works the messages, and prints what came of them."""
+"""The only command: finds a database, publishes the files, processes the messages, and prints the results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def spark() -> Iterator[SparkSession]:
 def main() -> None:
     folder = Path(os.environ.get("OUTPUT", HERE / "output")).absolute()
     with database() as dsn, spark() as session:
-        with Client(dsn) as queue:  # a batch whose worker is killed is worked again
+        with Client(dsn) as queue:  # a batch whose worker is killed is tried again
             queue.set_policy(pipeline.TOPIC, max_attempts=3)
         for file in sorted((HERE / "readings").glob("*.jsonl")):
             print(f"{file.name}: {pipeline.publish(session, dsn, file)} messages", flush=True)

@@ -1,4 +1,4 @@
-"""The one command: finds a database, installs the schema, and serves the shop."""
+"""The only command: finds a database, installs the schema, and serves the shop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the shop. Where its database is stands in DATABASE_URL; `manage.py start` finds one."""
+"""Settings of the shop. DATABASE_URL is the address of its database; `manage.py start` finds one."""
 
 import importlib.util
 import os
@@ -48,7 +48,7 @@ TASKS = {
     }
 }
 
-# The sections of pgrouse.toml. A file wins over these, and the environment over both.
+# The sections of pgrouse.toml. A file overrides these, and the environment overrides both.
 PGROUSE = {
     "worker": {"concurrency": 20, "threads": 4},
     "topics": {

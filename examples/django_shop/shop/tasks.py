@@ -1,4 +1,4 @@
-"""What the shop does in the background. `manage.py pgrouse run` works these."""
+"""The background tasks of the shop. `manage.py pgrouse run` processes them."""
 
 try:
     from django.tasks import task
@@ -13,7 +13,7 @@ from shop.models import Order
 
 @task
 def send_receipt(order_id):
-    """Send a receipt. A task may run twice: what was sent is not sent again."""
+    """Send a receipt. A task may run twice: a receipt that was sent is not sent again."""
     order = Order.objects.get(pk=order_id)
     if order.receipt_sent_at is None:
         if order.customer.endswith(".invalid"):

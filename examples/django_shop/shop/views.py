@@ -22,7 +22,7 @@ def order(request):
 
 
 def receipt(request, pk):
-    """Say what became of the receipt of an order."""
+    """Show the state of an order's receipt."""
     result = send_receipt.get_result(Order.objects.get(pk=pk).task_id)
     return HttpResponse(f"{result.status}: {result.return_value if result.status == 'SUCCESSFUL' else result.errors}")
 

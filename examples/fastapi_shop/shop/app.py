@@ -33,7 +33,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def staff(request: Request) -> Caller | None:
-    """Who may see the dashboard: those who opened the address with the key."""
+    """Return who may see the dashboard: visitors who opened the address with the key."""
     is_staff = secrets.compare_digest(request.cookies.get("shop_staff", ""), STAFF_KEY)
     return Caller("staff", frozenset({Role.OPERATOR})) if is_staff else None
 

@@ -12,7 +12,7 @@ class OrderCreated(BaseModel):
 
 @topic("orders.created", max_attempts=5, backoff="exponential", timeout="10s")
 async def order_created(message: OrderCreated) -> dict[str, int]:
-    """Count the points of an order: a cent in a hundred. Setting them twice does no harm."""
+    """Count the points of an order: one for each 100 cents. Setting them twice does no harm."""
     async with new_session() as session, session.begin():
         order = await session.get(Order, message.order_id)
         if order is None:

@@ -1,4 +1,4 @@
-"""Dagster: the lake is an asset that is brought up to date each hour; its metadata say how far it is behind.
+"""Dagster: the lake is an asset that is updated each hour; its metadata tell how far it is behind.
 
 The environment of the code location needs these variables:
 

@@ -1,4 +1,4 @@
-"""`manage.py start`: everything, on a PostgreSQL of its own unless DATABASE_URL names one."""
+"""`manage.py start`: starts everything, with a private PostgreSQL unless DATABASE_URL names one."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ class Command(BaseCommand):
         site = subprocess.Popen([sys.executable, "-m", *served])
         try:
             site.wait()
-        except KeyboardInterrupt:  # the site has got it too
+        except KeyboardInterrupt:  # the site gets it too
             site.wait()
         finally:
             worker.terminate()
