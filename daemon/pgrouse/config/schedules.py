@@ -40,7 +40,7 @@ class ScheduleSettings(Section):
     missed: Literal["skip", "once", "all"] = "once"
     """For missed ticks: `skip` them, publish one message for all of them (`once`), or one for each (`all`)."""
     missed_limit: int = Field(default=100, ge=1, le=1000)
-    """With `missed = "all"`: at most so many messages, for the newest ticks."""
+    """With `missed = "all"`: the maximum number of messages, for the newest ticks."""
 
     @model_validator(mode="after")
     def _check_complete(self, info: ValidationInfo) -> ScheduleSettings:
