@@ -212,7 +212,7 @@ def _drop(postgres: Postgres, workers: Sequence[Worker], times: Times) -> None:
             took = time.perf_counter() - began
             time.sleep(AFTER_THE_DROP_S)
         times["drop of the day", worker.state.what].append(took * 1000)
-        times["longest settle meanwhile", worker.state.what].append(max(settles))
+        times["longest settle during the drop", worker.state.what].append(max(settles))
 
 
 @contextmanager

@@ -115,7 +115,7 @@ def _publishers(postgres: Postgres, machine: Machine, side: Database) -> Measure
         yield Row("publish, 8 connections, no daemon", "publishes/s", FASTER), alone.rate
         yield Row("the same, CPU of server and publishers", "µs/publish", SOONER), alone.cpu_us
     beside = publish.run_beside(postgres, machine, side, SECONDS)
-    yield Row("publish, one connection beside one live daemon", "publishes/s", FASTER), beside.rate
+    yield Row("publish, one connection while a daemon runs", "publishes/s", FASTER), beside.rate
 
 
 def _python(postgres: Postgres, machine: Machine, side: Database) -> Measured:

@@ -20,7 +20,7 @@ WITHOUT = {BARE: "USER", SILENT: "new_message"}
 AWAKE = "no daemon asleep"
 KEYED = "no daemon asleep, each with a key"
 ALONE = "one connection, no daemon"
-BESIDE = "one connection, beside one live daemon"
+BESIDE = "one connection, while a daemon runs"
 # Each way to publish, its setup, and its script.
 WAYS = {
     AWAKE: ("SELECT messages.arm('bench', NULL, '1 ms')", "publish.sql"),

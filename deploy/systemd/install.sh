@@ -14,7 +14,7 @@
 # DESTDIR=/somewhere puts everything below that folder and changes no user and no service: for a preview, or for an image.
 set -eu
 umask 022
-# The services cannot write beside the modules.
+# The services cannot write into the folders of the modules.
 export UV_COMPILE_BYTECODE="${UV_COMPILE_BYTECODE:-1}"
 
 root=${DESTDIR:-}
@@ -31,7 +31,7 @@ etc=$root/etc/pgrouse
 units=$root/etc/systemd/system
 link=$root/usr/local/bin/pgrouse
 user=pgrouse
-# The files of this folder that go to $units, and of them those that can be enabled.
+# The files of this folder that go to $units, and those of them that can be enabled.
 all="pgrouse.service pgrouse@.service pgrouse-web.service
   pgrouse-export.service pgrouse-export.timer pgrouse-report.service pgrouse-report.timer"
 enabled="pgrouse.service pgrouse-web.service pgrouse-export.timer pgrouse-report.timer"
@@ -79,7 +79,7 @@ fail() {
   exit 1
 }
 
-# What must be true before anything is changed.
+# The checks before anything is changed.
 check() {
   if [ "$dry" = no ] && [ -z "$root" ] && [ "$(id -u)" != 0 ]; then
     fail "it needs root: use sudo, or try it with --dry-run or DESTDIR=/tmp/somewhere"
@@ -98,7 +98,7 @@ check() {
 install() {
   make_user
   running=$(running_services)
-  # Also if a step fails: services that were running should run again.
+  # Run this even if a step fails: services that were running should run again.
   trap 'start "$running"' EXIT
   stop "$running"
   install_program
@@ -145,7 +145,7 @@ reload_units() {
   run systemctl daemon-reload
 }
 
-# The names of our running services, including instances.
+# The names of the running pgrouse services, including instances.
 running_services() {
   has_systemd || return 0
   systemctl list-units --plain --no-legend --state=active,activating,reloading 'pgrouse.service' 'pgrouse@*.service' 'pgrouse-web.service' \
