@@ -85,7 +85,7 @@ COMPARISONS = {
 )
 @click.option("--dsn", help="Measure on this server, as a user who may create databases. Default: a private one.")
 @click.option(
-    "--flush-ms", type=float, help="Make each flush of the private server take so much longer, as on a network disk."
+    "--flush-ms", type=float, help="Make each flush of the private server take this much longer, as on a network disk."
 )
 @click.option("--long", is_flag=True, help="With growth: archive 50 million messages, not 10; takes 30 GB of disk.")
 @click.option("--no-wait", is_flag=True, help="Do not wait before each run until the machine is quiet.")

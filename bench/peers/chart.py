@@ -1,4 +1,4 @@
-"""A report of a comparison as bars, in an SVG that follows the reader's light or dark mode."""
+"""Draws a report of a comparison as bars, in an SVG that follows the reader's light or dark mode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STYLE = """\
     .limit { fill: #3d444d }
   }"""
 
-# Of each report, what its chart is called and which figures it shows.
+# For each report: the title of its chart, and the figures that it shows.
 SHOWN: dict[str, tuple[str, Callable[[Figure], bool]]] = {
     "peers-drain": ("Drain of no-op messages, messages/s", lambda figure: True),
     "peers-wake": ("An idle worker, p50 from the publishing call, ms", lambda f: f.what.endswith("from the call, p50")),
@@ -42,7 +42,7 @@ def write(reports: list[Report], folder: Path) -> None:
 
 
 def draw(report: Report) -> str:
-    """Return the chart of a report, the best on top."""
+    """Return the chart of a report, with the best figure on top."""
     title, is_shown = SHOWN[report.name]
     more_is_better = title.endswith("/s")
     figures = sorted(filter(is_shown, report.figures), key=lambda each: each.median, reverse=more_is_better)

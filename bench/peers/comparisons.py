@@ -25,7 +25,7 @@ LOAD_PUBLISHERS = 4
 
 
 def drains(postgres: Postgres, machine: Machine, among: Field, rounds: int, share: float = 1) -> Report:
-    """Drain a backlog by each peer at its defaults and at its best, and by plain SQL; share: of the full backlogs."""
+    """Drain a backlog with each peer at its defaults and at its best, and with plain SQL; share: the share of the full backlogs."""
     values = Rounds(among, rounds)
     with ExitStack() as ends:
         backlogs = [
@@ -80,7 +80,7 @@ def _report_of_drains(values: Rounds, among: Field, share: float) -> Report:
             *among.notes,
             f"Messages at the defaults and at the best: {'; '.join(sizes)}.",
             f"Best: {'; '.join(best)}.",
-            "What is kept of a message: graphile-worker nothing, pgqueuer a line of its log, the others all of it.",
+            "These keep of a message: graphile-worker nothing, pgqueuer a line of its log, the others all of it.",
         ],
     )
 
@@ -111,7 +111,7 @@ def loads(postgres: Postgres, machine: Machine, among: Field, rounds: int, secon
     values = Rounds(among, rounds)
     for _ in range(rounds):
         for entrant in among.entrants:
-            # The best settings of pgmq do without notifications, and have to be chosen instead of them.
+            # The best settings of pgmq use no notifications, so here the settings with notifications are used.
             settings = NOTIFIED if entrant.peer.name == "pgmq" else BEST
             run = partial(
                 *(trickled, postgres, machine, entrant),
@@ -157,7 +157,7 @@ def _times(kind: str, each: list[Delay]) -> list[float]:
 
 
 def publishes(postgres: Postgres, machine: Machine, among: Field, rounds: int, share: float = 1) -> Report:
-    """Publish in bulk by each peer, and COPY into pgrouse's table; share: of the full number of rows."""
+    """Publish in bulk with each peer, and COPY into pgrouse's table; share: the share of the full number of rows."""
     values = Rounds(among, rounds)
     rows = int(PGROUSE.bulk * share)
     with ExitStack() as ends:

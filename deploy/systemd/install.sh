@@ -217,9 +217,9 @@ install_units() {
 
 say_what_is_next() {
   cat <<TEXT
-pgrouse is in $opt/venv. What comes next, the first time:
+pgrouse is in $opt/venv. The next steps, the first time:
   $etc/pg_service.conf     where the database is; $etc/web.pg_service.conf for the web server
-  $etc/pgrouse.toml        which handlers work which topics; the modules beside it
+  $etc/pgrouse.toml        which handlers process which topics; the modules next to it
   PGSERVICEFILE=/etc/pgrouse/pg_service.conf PGSERVICE=pgrouse pgrouse migrate     as a user who may create the schema
   systemctl enable --now pgrouse pgrouse-web
   systemctl enable --now pgrouse-export.timer pgrouse-report.timer     with the extras spark and report, and $etc/pipeline.pg_service.conf

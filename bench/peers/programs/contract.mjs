@@ -1,9 +1,9 @@
-// The commands that every program of a peer knows: contract.py says which, and tally.py what a handler does.
+// The commands of every peer's program: contract.py describes them, and tally.py describes the handlers.
 import fs from "node:fs";
 
 export const url = process.env.PGROUSE_BENCH_URL;
 
-const now = () => process.hrtime.bigint(); // CLOCK_MONOTONIC, as of every process of the machine
+const now = () => process.hrtime.bigint(); // CLOCK_MONOTONIC, which all processes of the machine share
 
 let opened;
 function mark(what) {

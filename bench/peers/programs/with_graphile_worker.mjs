@@ -5,7 +5,7 @@ import { main, url } from "./contract.mjs";
 const logger = new Logger(() => (level, message) => {
   if (level === "error") console.error(message);
 });
-// What its page on performance recommends for many short jobs.
+// The settings that its page on performance recommends for many short jobs.
 const BEST = { worker: { concurrentJobs: 100, localQueue: { size: 2000 }, completeJobBatchDelay: 0, failJobBatchDelay: 0 } };
 
 let utils;
