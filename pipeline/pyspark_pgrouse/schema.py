@@ -198,7 +198,7 @@ def chosen(options: Options, schema: StructType) -> tuple[SourceColumn, ...]:
     for field in schema.fields:
         _check(field, known, options)
     if CORRUPT in schema.names and "payload" not in schema.names:
-        raise ConfigError(f"column {CORRUPT} needs column payload beside it: it holds what did not fit there")
+        raise ConfigError(f"column {CORRUPT} needs column payload too: it holds payloads that do not match")
     return tuple(known[field.name] for field in schema.fields)
 
 

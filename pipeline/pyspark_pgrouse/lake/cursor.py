@@ -23,7 +23,7 @@ NOTICE = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tc
 
 
 class ExportConflict(PgrouseError):
-    """Another process runs this export, or did so in the meantime. What it wrote is kept; nothing of this process is."""
+    """Another process runs this export, or did so in the meantime. The rows that it wrote are kept; those of this process are not."""
 
     exit_code = ExitCode.TRY_AGAIN
 
@@ -67,7 +67,7 @@ class ExportCursor:
         at = self.position
         if not run(conn, advance_export(self.name, at.xid, at.id, end.xid, end.id)):
             raise ExportConflict(
-                f"export {self.name} was moved or given up by another process meanwhile: run it again if it is still wanted"
+                f"export {self.name} was moved or given up by another process in the meantime: run it again if it is still wanted"
             )
         return ExportCursor(self.name, self.lake, self.lake_id, end)
 

@@ -1,4 +1,4 @@
-// The numbers of a bucket are shown beside the pointer, or by the arrow keys. They are those of the table below the drawing.
+// Shows the numbers of a bucket next to the pointer, or with the arrow keys: those of the table below the drawing.
 (function () {
   const tip = document.body.appendChild(Object.assign(document.createElement("div"), { className: "tip", hidden: true }));
   document.querySelectorAll(".chart").forEach((chart) => {

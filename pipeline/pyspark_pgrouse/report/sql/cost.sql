@@ -1,4 +1,4 @@
--- One row per topic: what its messages cost. run_s is the time of all attempts, failed_run_s of those that did not end in success.
+-- One row per topic: the cost of its messages. run_s is the time of all attempts, failed_run_s the time of attempts that did not succeed.
 CREATE TABLE cost AS
 WITH
   ran AS (

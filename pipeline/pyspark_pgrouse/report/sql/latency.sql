@@ -1,4 +1,4 @@
--- Percentiles by bucket and topic, in seconds; topic NULL = of all topics, time NULL = of the whole window.
+-- Percentiles by bucket and topic, in seconds; topic NULL = all topics, time NULL = the whole window.
 CREATE TABLE latency AS
 SELECT
   make_timestamptz(bucket_us) AS time,

@@ -1,4 +1,4 @@
--- Times are BIGINT: microseconds since 1970, in UTC. What DuckDB makes of a TIMESTAMPTZ would depend on a time zone.
+-- Times are BIGINT: microseconds since 1970, in UTC. DuckDB's conversion of a TIMESTAMPTZ would depend on a time zone.
 
 -- The microseconds of a moment; NULL before 1970, after the year 9999 and for infinity, none of which can be subtracted safely.
 CREATE MACRO micros(moment) AS
