@@ -1,7 +1,7 @@
--- What the handlers of this folder need in addition to the schema `messages`: their own table, and the policies of their topics.
+-- The objects that the handlers of this folder need in addition to the schema `messages`: their own table, and the policies of their topics.
 -- A topic without a row in messages.topic has the policy of the row '*': one attempt, a lock of 30 s.
 
--- Before any name: objects of others in a schema of the path are not used.
+-- This comes before any name, so that objects of other roles in a schema of the path are not used.
 SET search_path = pg_catalog, pg_temp;
 
 CREATE SCHEMA demo;

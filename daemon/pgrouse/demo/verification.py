@@ -107,7 +107,7 @@ def _files(conn: Connection, directory: InputFiles, look: Callable[[], object]) 
     if wrong:
         text = f"{len(wrong):,} of {len(directory.files):,} files are not what is stored of them: {', '.join(wrong[:EXAMPLES])}"
         return Verification("files", ok=False, text=text)
-    aside = f" ({len(changed)} changed meanwhile and were not compared)" if changed else ""
+    aside = f" ({len(changed)} changed in the meantime and were not compared)" if changed else ""
     text = f"{len(right):,} digests right, {len(rejected):,} rejected with reason: each file read again{aside}"
     return Verification("files", ok=True, text=text)
 

@@ -43,7 +43,7 @@ os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
 def why_not() -> str | None:
     """Return why no container is available here; None if one seems to be: the image is not built for this. Cached."""
     if not DOCKERFILE.exists():
-        return "there is no docker/postgres/Dockerfile beside the package: containers are made from a checkout"
+        return "there is no docker/postgres/Dockerfile next to the package: containers are made from a checkout"
     if find_spec("testcontainers") is None:
         return "testcontainers is not installed"
     return _why_no_engine()

@@ -248,7 +248,7 @@ def _remove(conn: Connection) -> list[str]:
 def _place(conn: Connection) -> CronPlacement:
     query = """
         SELECT current_database()::text AS queue, me.rolname::text AS user, me.rolsuper AS superuser,
-               -- Who may not read the settings can still see whether the extension is here.
+               -- A role that may not read the settings can still see whether the extension is here.
                CASE WHEN pg_has_role('pg_read_all_settings', 'USAGE')
                     THEN (SELECT s.setting FROM pg_settings AS s WHERE s.name = 'cron.database_name')
                     ELSE (SELECT current_database()::text FROM pg_extension AS e WHERE e.extname = 'pg_cron') END AS cron,
@@ -529,7 +529,7 @@ class _Silence:
     QUERY: ClassVar[LiteralString] = """
         SELECT extract(epoch FROM clock_timestamp() - greatest(max(k.ran_at), pg_postmaster_start_time()))::float8 AS seconds,
                max(k.ran_at) IS NOT NULL AS ticked,
-               -- Who may not see it believes in it.
+               -- If this role may not see the launcher, assume that it runs.
                NOT pg_has_role('pg_read_all_stats', 'USAGE')
                  OR EXISTS (SELECT FROM pg_stat_activity AS a WHERE a.backend_type = 'pg_cron launcher') AS launcher
         FROM messages.tick_mark AS k WHERE k.caller = 'cron'

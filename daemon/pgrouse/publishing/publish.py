@@ -226,7 +226,7 @@ async def _insert(
         if digest == known.digest and not problems:
             return Published(None, "dropped")
         known, is_fresh = schema_cache.put(topic, digest, text), True
-    raise InvalidMessage(f"the payload_schema of topic {topic} changed {TRIES} times meanwhile: try again")
+    raise InvalidMessage(f"the payload_schema of topic {topic} changed {TRIES} times in the meantime: try again")
 
 
 async def _publish_many(driver: Driver, rows: CopyRows, sending: NoTrace | PublishSpan) -> PublishedMany:

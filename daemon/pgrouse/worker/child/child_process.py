@@ -2,7 +2,7 @@
 
 A child is spawned, not forked: it inherits only one socket from the daemon. It ends when the daemon ends. It has no connection of the
 worker: its context offers no transaction, and the daemon settles for it. A child whose call times out, or whose message is lost, is killed.
-What its handler reports while it runs (progress, lock extensions) is sent to the daemon through the socket, as datagrams: children share it
+The reports of a running handler (progress, lock extensions) are sent to the daemon through the socket, as datagrams: children share it
 without a lock, and a child that is killed while sending leaves nothing inconsistent.
 """
 

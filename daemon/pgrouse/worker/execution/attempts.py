@@ -243,7 +243,7 @@ class Attempts:
             self.in_flight.abandon(message)
 
     def _end(self, run: Run, settlements: list[Settlement]) -> list[Settlement]:
-        """Settle the messages of a run, except those that were lost meanwhile."""
+        """Settle the messages of a run, except those that were lost in the meantime."""
         self.runs.discard(run)
         run.is_over = True
         if run.timer is not None:
