@@ -9,7 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 COVERED = (
-    *("daemon", "sql", "pipeline", "docs", "deploy", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+    *("daemon", "sql", "pipeline", "docs", "bench", "deploy", "examples"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md"),
     *(
         f"tests/{each}"
         for each in ("sql", "schema", "security", "cron", "model", "models", "faults", "server", "drivers")
@@ -47,6 +48,26 @@ INSTEAD = {
 }
 WORD = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(INSTEAD, key=len, reverse=True))})(?![\w-])", re.IGNORECASE)
 
+# Phrases that readers of plain English stumble over, each with what to write.
+PHRASES = {
+    r"\bfor ever\b": "without end, or forever",
+    r"\bg[ia]v(?:e|es|en|ing) back\b": "release, or return",
+    r"\bmeanwhile\b": "in the meantime, or during something",
+    r"\bso many\b": "this many, or the maximum number of",
+    r"\bof ours\b": "of pgrouse",
+    r"\bworks (?:(?:a|an|the|its|their|one|no) )?messages?\b": "processes",
+}
+# Texts that still have some. Take a line out when its text has none.
+WITH_PHRASES = (
+    *(f"daemon/pgrouse/{each}/" for each in ("cli", "client", "contrib", "metrics", "top", "web")),
+    *("sql/", "tests/", "docs/decisions/", "docs/reference/http.md", "docs/reference/protocol.md", "CHANGELOG.md"),
+)
+# A comment or a docstring whose first word is no subject: `Of each topic so many`, `Who has none may not`.
+NO_SUBJECT = re.compile(
+    r"(?:(?<!#)# |\"\"\"|-- |// )(?:Of (?:a|an|the|each|these|those|one)|So many|Who|Without any)\b(?!.*\?)"
+)
+CODE = (".py", ".sql", ".js", ".sh", ".toml", ".yaml", ".service", ".timer")
+
 
 def covered() -> list[Path]:
     listed = subprocess.run(["git", "ls-files", "-z", *COVERED], cwd=ROOT, check=True, capture_output=True, text=True)
@@ -54,18 +75,49 @@ def covered() -> list[Path]:
     return [path for name in names if (path := ROOT / name).is_file()]
 
 
-def found_in(path: Path) -> Iterator[str]:
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        yield from enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     except UnicodeDecodeError:
         return
-    for number, line in enumerate(lines, 1):
+
+
+def found_in(path: Path) -> Iterator[str]:
+    for number, line in lines_of(path):
         for match in WORD.finditer(line):
             word = match[0]
             yield f"use {INSTEAD[word.lower()]!r} instead of {word!r}: {path.relative_to(ROOT)}:{number}"
 
 
+def plain() -> list[Path]:
+    return [path for path in covered() if not path.relative_to(ROOT).as_posix().startswith(WITH_PHRASES)]
+
+
 def test_private_words_stay_out() -> None:
     found = [each for path in covered() for each in found_in(path)]
+
+    assert found == [], "\n".join(found)
+
+
+def test_unclear_phrases_stay_out() -> None:
+    found = [
+        f"write {instead!r} instead of {match[0]!r}: {path.relative_to(ROOT)}:{number}"
+        for path in plain()
+        for number, line in lines_of(path)
+        for phrase, instead in PHRASES.items()
+        for match in re.finditer(phrase, line, re.IGNORECASE)
+    ]
+
+    assert found == [], "\n".join(found)
+
+
+def test_comments_begin_with_a_subject_or_a_verb() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in plain()
+        if path.suffix in CODE
+        for number, line in lines_of(path)
+        if NO_SUBJECT.search(line)
+    ]
 
     assert found == [], "\n".join(found)

@@ -76,7 +76,7 @@ RESULT_TEXTS = {
     type=click.Choice([each.value for each in OnError]),
     default=OnError.BISECT.value,
     show_default=True,
-    help="If the function raises: bisect = search the messages that cause it; release = give back the whole batch.",
+    help="If the function raises: bisect = search the messages that cause it; release = release the whole batch.",
 )
 @click.option(
     "--allow-single-attempt",
@@ -102,7 +102,7 @@ def consume(
     FUNCTION gets the messages of a batch. It returns None if all messages succeeded, or a DataFrame with the columns id and outcome
     (complete, retry, expire, reject, fail, defer or release), and optionally reason, after, until, state, output and ran; messages that are
     not in it succeed. If the function raises, it is called again with parts of the batch until the messages that make it raise are found:
-    their attempts have failed, the others are released. With --on-error release the whole batch is given back at once.
+    their attempts have failed, the others are released. With --on-error release the whole batch is released at once.
 
     SIGTERM or Ctrl-C lets the running batch end; a second one does not.
     """
