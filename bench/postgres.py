@@ -1,4 +1,4 @@
-"""The server of a benchmark: a private durable PostgreSQL, or one that the user names."""
+"""The server of a benchmark: a private durable PostgreSQL, or a server that the user names."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class DatabaseUnreachable(PgrouseError):
 
 
 class SchemaMismatch(PgrouseError):
-    """The database's schema is not the one that this version works with."""
+    """The database's schema has another version than this program."""
 
     exit_code = ExitCode.BAD_CONFIG
 

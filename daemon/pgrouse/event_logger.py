@@ -11,7 +11,7 @@ class EventLogger:
 
     @cached_property
     def _logger(self) -> Any:
-        import structlog  # noqa: PLC0415 - slow to import: only who logs needs it
+        import structlog  # noqa: PLC0415 - slow to import: only processes that log need it
 
         return structlog.get_logger()
 

@@ -153,7 +153,7 @@ def _route_standard_library(level: int, stream: TextIO, formatter: logging.Forma
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes each record as one event, even one that cannot be formatted. It never raises, and prints no errors of its own."""
+    """Writes each record as one event, even one that cannot be formatted. It never raises, and never prints its own errors."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record."""

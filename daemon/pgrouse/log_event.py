@@ -108,7 +108,7 @@ class _Writer:
         self.left = MAX_TEXT
 
     def value(self, value: object, depth: int) -> Any:
-        """Return the value as one that JSON has."""
+        """Return the value in a type that JSON has."""
         try:
             return self._plain(value, depth)
         except KeyboardInterrupt:

@@ -29,7 +29,7 @@ def database() -> Iterator[str]:
 
 @contextmanager
 def spark() -> Iterator[SparkSession]:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark starts Pythons of its own
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # for the Python processes that Spark starts
     builder = SparkSession.builder.appName("readings").config("spark.sql.session.timeZone", "UTC")
     session = builder.config("spark.sql.redaction.options.regex", "(?i)url|dsn").getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -50,7 +50,7 @@ def java_home() -> str | None:
 def version_of(java: str) -> int:
     """Return the main version of a Java; 0 if it does not run."""
     try:
-        said = subprocess.run(  # noqa: S603 - the one that Spark would start
+        said = subprocess.run(  # noqa: S603 - the Java that Spark would start
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from awa import AsyncClient
 from contract import Handle, Peer, main
 
-# As in its quick start; and many more.
+# As many as in its quick start; and many more.
 WORKERS = {"defaults": 4, "best": 200, "notified": 4}
 
 

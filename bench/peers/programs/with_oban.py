@@ -11,7 +11,7 @@ from contract import Handle, Peer, main
 from oban import Oban, worker
 from oban.schema import install_sql
 
-# As in its quick start; and many more.
+# As many as in its quick start; and many more.
 LIMITS = {"defaults": 10, "best": 200, "notified": 10}
 
 

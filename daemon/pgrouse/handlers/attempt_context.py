@@ -56,7 +56,7 @@ class InContext(Generic[T]):
                 except GeneratorExit:
                     run(coroutine.close)
                     raise
-                except BaseException as error:  # noqa: BLE001 - whatever the task throws is the coroutine's
+                except BaseException as error:  # noqa: BLE001 - any exception of the task belongs to the coroutine
                     awaited = run(coroutine.throw, error)
                 else:
                     awaited = run(coroutine.send, None)

@@ -29,7 +29,7 @@ class Suspended:
             except GeneratorExit:
                 coroutine.close()
                 raise
-            except BaseException as error:  # noqa: BLE001 - whatever the task throws is the coroutine's
+            except BaseException as error:  # noqa: BLE001 - any exception of the task belongs to the coroutine
                 try:
                     awaited = coroutine.throw(error)
                 except StopIteration as end:

@@ -259,7 +259,7 @@ def _place(conn: Connection) -> CronPlacement:
         WHERE me.rolname = current_user
         """
     place = conn.cursor(row_factory=class_row(CronPlacement)).execute(query).fetchone()
-    assert place is not None  # noqa: S101 - everybody is a role
+    assert place is not None  # noqa: S101 - every session has a role
     if place.job_user is None:
         raise SchemaMismatch(f"the database {place.queue} has no schema `messages`: run `pgrouse migrate`")
     return place

@@ -90,7 +90,7 @@ def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
     other role owns it and needs CREATE on the database.
 
     Raises:
-        SchemaMismatch: an event trigger hides rows as often as they are shown. Or a superuser calls this, and a role that is none can act as the owner of the schema. Or a migration drops a function
+        SchemaMismatch: an event trigger hides rows again each time. Or a superuser calls this, and a role without superuser rights can act as the owner of the schema. Or a migration drops a function
             that a view or function outside of the schema is bound to. Or the schema is newer than this version.
         MigrationEdited: a migration in the ledger has another text in this version.
         ConfigError: a setting of the session makes it impossible.

@@ -247,7 +247,7 @@ async def _repeat_after_deadlocks(
 ) -> T:
     """Publish the rows, once more after a deadlock: they are inserted in the order of the messages, which may differ from that of their keys.
 
-    The server has undone all of it, and the other transaction goes on. The next try waits for that one.
+    The server has undone all of it, and the other transaction continues. The next try waits for that one.
     """
     for _ in range(DEADLOCK_TRIES):
         try:

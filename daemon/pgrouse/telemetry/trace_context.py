@@ -57,7 +57,7 @@ def start_publish_span(conn: object, topic: str | None = None) -> NoTrace | Publ
 
         return PublishSpan(conn, topic)
     except (ImportError, AttributeError, TypeError):
-        # The application may have any version; one that is too old must not prevent publishing.
+        # The application may have any version of OpenTelemetry; a version that is too old must not prevent publishing.
         return NO_TRACE
 
 
@@ -113,7 +113,7 @@ def _is_used() -> bool:
             or trace.get_current_span().get_span_context().is_valid
             or (metrics is not None and _does_something(metrics.get_meter_provider()))
         )
-    except AttributeError:  # a module that is being imported at this moment, or is too old
+    except AttributeError:  # the module is being imported at this moment, or is too old
         return False
 
 

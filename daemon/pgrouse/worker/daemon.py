@@ -1,4 +1,4 @@
-"""The daemon: a worker in a process of its own, from its signals to its exit code."""
+"""The daemon: a worker in its own process, from its signals to its exit code."""
 
 from __future__ import annotations
 

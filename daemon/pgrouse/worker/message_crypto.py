@@ -89,7 +89,7 @@ class MessageCrypto:
         )
 
     def describe_error(self, message: Message, error: BaseException) -> str:
-        """Return a text that may be logged about an exception that has no effect any more."""
+        """Return a text that may be logged about an exception that no longer has an effect."""
         if self.settings.error_detail == "text" or not self._is_secret(message):
             return describe(error)
         # Without its traceback, which quotes source lines and causes.

@@ -66,7 +66,7 @@ def call_function(function: BatchFunction, frame: DataFrame) -> dict[int, Attemp
     """
     try:
         return _outcomes_by_id(function(frame))
-    except Exception as raised:  # noqa: BLE001 - whatever a function of the user's raises
+    except Exception as raised:  # noqa: BLE001 - a user's function may raise anything
         # Without Spark every function raises an exception: that is not the function's fault.
         check_alive(frame.sparkSession)
         return describe(pgrouse_error(str(raised)) or raised)

@@ -41,7 +41,7 @@ class Bisection:
         self.at_fault: dict[int, str] = {}
         self.has_failed = True
         self._work, self._settle, self._is_stopped = work, settle, is_stopped
-        # The messages that failed alone since the last success; those that are not divided any more since then; and the errors in a row.
+        # The messages that failed alone since the last success; those that are no longer divided since then; and the errors in a row.
         self._suspects: list[tuple[ClaimRef, str]] = []
         self._undivided: list[Sequence[ClaimRef]] = []
         self._raised = 0

@@ -123,7 +123,7 @@ class ConsumerLocks:
         If a step fails, the locks of its messages expire, and the other steps continue.
         """
         self._attempt(self._connection, lambda client: client.release(client.held(self._held.claims)))
-        # Release messages that a task had claimed and not reported yet. This goes by name, so the name must be ours.
+        # Release messages that a task had claimed and not reported yet. This goes by name, so this process must have the name.
         self._attempt(self._named, lambda client: client.release_orphaned([]))
         if not ended:
             time.sleep(LATE_CLAIMS_S)

@@ -63,6 +63,6 @@ def main(command: click.Command) -> None:
     try:
         with command.make_context(f"pgrouse pipeline {command.name}", sys.argv[1:], obj=CliSession()) as ctx:
             code = command.invoke(ctx) or ExitCode.OK
-    except BaseException as error:  # noqa: BLE001 - what is not explained there is raised again
+    except BaseException as error:  # noqa: BLE001 - an unexplained error is raised again
         code = report(error, sys.stderr)
     sys.exit(int(code))

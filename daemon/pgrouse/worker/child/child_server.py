@@ -57,6 +57,6 @@ def _serve_next(daemon: Connection) -> None:
     try:
         function, args = pickle.loads(contents)  # noqa: S301 - of the daemon
         answer = pickle.dumps(ChildAnswer(function(*args)))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the answer
+    except BaseException as error:  # noqa: BLE001 - any exception is the answer
         answer = pickle.dumps(ChildAnswer(error=describe(error)))
     daemon.send_bytes(answer)

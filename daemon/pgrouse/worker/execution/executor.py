@@ -49,7 +49,7 @@ class HandlerExecutor:
         settings: the section `[worker]`.
         children: by topic, where isolation = "process".
         on_capacity: called when a topic that was full has a free slot again.
-        schemas: the payload schemas of the topics; nothing unless given.
+        schemas: the payload schemas of the topics; none by default.
         observer: sees every attempt.
         hooks: called for failures, if there are any.
 
@@ -189,7 +189,7 @@ class HandlerExecutor:
 
     @property
     def running(self) -> int:
-        """How many handlers run now; one that has a batch counts once."""
+        """How many handlers run now; a batch handler counts once."""
         return len(self.attempts.runs)
 
     @property
@@ -198,7 +198,7 @@ class HandlerExecutor:
         return sum(each.not_started for each in self._schedulers())
 
     async def close(self) -> None:
-        """End the workers and the child processes. Threads that do not end are left until the process ends."""
+        """End the workers and the child processes. Tasks and threads that do not end are left until the process ends."""
         self.singles.close()
         self.cancel_running()
         tasks = self._tasks()
@@ -271,7 +271,7 @@ class HandlerExecutor:
         return singles
 
     def _stop_if_lost(self, run: Run) -> None:
-        """Stop a run whose messages are all lost. A batch goes on for its other messages; a run that has completed its messages also goes on."""
+        """Stop a run whose messages are all lost. A batch continues for its other messages; a run that has completed its messages also continues."""
         is_committed = run.call is not None and run.call.committed
         if not is_committed and not any(map(self.in_flight.holds, run.messages)):
             run.stop(StopReason.LOST)

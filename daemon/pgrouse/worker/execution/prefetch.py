@@ -43,7 +43,7 @@ class Prefetch:
     def reset(self, messages: Iterable[Message]) -> None:
         """These messages have waited too long: stop claiming ahead for their topics until others end."""
         slow = {each.topic for each in messages}
-        # A new dictionary: the health check, in a thread of its own, may be reading the old one.
+        # Make a new dictionary: the health check, in another thread, may be reading the old one.
         self._rates = {topic: rate for topic, rate in self._rates.items() if topic not in slow}
 
     def _measure(self, elapsed: float) -> None:

@@ -126,7 +126,7 @@ class HandlerThreads:
     async def run(self, function: Callable[[], list[Settlement]], on_end: Callable[[], None]) -> list[Settlement]:
         """Call a function in a thread, with a copy of the current context: it sees the span of its attempt.
 
-        The function does not run in that context itself: a stop of the run enters that context while the thread goes on.
+        The function does not run in that context itself: a stop of the run enters that context while the thread still runs.
         """
         loop = asyncio.get_running_loop()
         thread = ThreadCall(loop.create_future(), on_end)

@@ -36,7 +36,7 @@ class SchemaCache:
     """The cached schemas.
 
     Args:
-        topics: those of the handlers; the schemas of other topics are not cached. None = all topics.
+        topics: the topics of the handlers; the schemas of other topics are not cached. None = all topics.
 
     Attributes:
         is_empty: whether no topic has a schema: there is nothing to check.

@@ -25,7 +25,7 @@ from pgrouse.worker.execution.settle_buffer import SettleBuffer
 from pgrouse.worker.loop.claim_planner import ClaimPlanner, TurnPlan
 from pgrouse.worker.reporting.observer import NO_OBSERVER, Observer
 
-# A turn takes milliseconds. One that takes this long waits for a lock, or for a server that is gone.
+# A turn takes milliseconds. If it takes this long, it waits for a lock, or for a server that is gone.
 TURN_TIMEOUT_S = 30
 # The time left for a turn that is under way when the connection becomes suspect.
 SUSPECT_TURN_TIMEOUT_S = 2

@@ -1,4 +1,4 @@
-"""The heartbeat: extends the locks of all messages in flight, at a third of each lock, from a thread with a connection of its own.
+"""The heartbeat: extends the locks of all messages in flight, at a third of each lock, from a thread with its own connection.
 
 It is a thread: if a handler blocks the event loop, the other messages must not lose their locks.
 """

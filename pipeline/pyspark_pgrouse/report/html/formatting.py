@@ -56,7 +56,7 @@ def _rate(largest: float) -> tuple[str, int]:
 
 
 def _no_less(number: float) -> str:
-    return "<0.01" if number < 0.005 else short(number)  # noqa: PLR2004 - what would be written as nothing
+    return "<0.01" if number < 0.005 else short(number)  # noqa: PLR2004 - smaller numbers would show as zero
 
 
 def duration(seconds: float | None) -> str:
@@ -80,7 +80,7 @@ def share(part: float | None) -> str:
 def hours(seconds: float) -> str:
     """Write a sum of times in hours, so that the values of a column can be compared: `4,120 h`, `0.25 h`, `<0.01 h`."""
     number = seconds / 3600
-    if 0 < number < 0.005:  # noqa: PLR2004 - what would be written as nothing
+    if 0 < number < 0.005:  # noqa: PLR2004 - smaller numbers would show as zero
         return f"<0.01{GAP}h"
     return f"{number:,.0f}{GAP}h" if number >= 999.5 else f"{digits(number)}{GAP}h"  # noqa: PLR2004 - the fourth digit
 
