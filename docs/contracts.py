@@ -97,17 +97,6 @@ def _parts(lines: list[str]) -> tuple[str, dict[str, str]]:
     return whole.pop(""), whole
 
 
-def _replaced(page: str, heading: str, section: str) -> str:
-    """Return the page with a new text between a heading and the next one."""
-    before, found, after = page.partition(f"\n{heading}\n")
-    if not found:
-        raise click.ClickException(
-            f"docs/reference/protocol.md has no heading {heading!r}: add it where the section belongs"
-        )
-    below = re.search(r"^##+ ", after, re.MULTILINE)
-    return f"{before}{found}\n{section}\n{after[below.start() :]}" if below else f"{before}{found}\n{section}"
-
-
 def section(contract: Contract, roles: list[str], headings: set[str]) -> str:
     """Return the section of a function, without its heading."""
     said = {name: contract.parts[name] for name in SHOWN if contract.parts.get(name, "none.") not in NOTHING}

@@ -67,7 +67,7 @@ def script(path: str) -> bytes:
 
 
 def scripts() -> Iterator[Script]:
-    """Yield the functions that table constraints call, all migrations in their order, then all other objects by name, from any folder."""
+    """Yield the functions that table constraints call, all migrations in their order, then functions and then views, by name."""
     folders = {folder.name: folder for folder in sql_root().iterdir() if folder.is_dir() and folder.name != OPTIONAL}
     yield from _scripts("object", folders.pop(CONSTRAINTS))
     yield from _scripts("migration", folders.pop(MIGRATIONS))
