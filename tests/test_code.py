@@ -20,9 +20,14 @@ PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 REASON = re.compile(r"# noqa: PLC0415 - (?:extra (?P<extra>\w+)|slow to import: .+|the application's own)$")
 # What takes a tenth of a second or more, and what most that import the module do without.
 SLOW = {
+    "pgrouse.alerts.process",
     "pgrouse.alerts.sinks",
     "pgrouse.cli.command_line",
     "pgrouse.cli.rich_table",
+    "pgrouse.client.database",
+    "pgrouse.config.config",
+    "pgrouse.log",
+    "structlog",
     "pgrouse.testing",
     "pgrouse.worker.worker",
     "psycopg",
