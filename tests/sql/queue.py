@@ -11,6 +11,8 @@ from psycopg import sql
 from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
 
+from tests.server.deadline import eventually
+
 Row = Any  # a named tuple whose fields are the columns of the statement
 
 
@@ -210,6 +212,13 @@ class Background:
     def start(self, call: Any, *arguments: Any, **named: Any) -> Future[Any]:
         """Start a call."""
         return self.threads.submit(call, *arguments, **named)
+
+    def start_blocked(self, queue: Queue, call: Any, *arguments: Any, **named: Any) -> Future[Any]:
+        """Start a call that uses this queue's connection, and return when it waits for a lock."""
+        started = self.start(call, *arguments, **named)
+        eventually(lambda: started.done() or self.is_blocked(queue))
+        assert not started.done(), "the call waited for no lock"
+        return started
 
     def is_blocked(self, queue: Queue) -> bool:
         """Whether the statement that runs on this queue's connection waits for another session's lock."""

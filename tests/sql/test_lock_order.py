@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from tests.sql.queue import Background, Queue
@@ -23,7 +20,7 @@ SETTLES = {
 
 @pytest.mark.parametrize("settle", list(SETTLES))
 def test_a_settle_in_the_order_of_the_claim_and_a_cancel_never_deadlock(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], settle: str
+    queue: Queue, other: Queue, background: Background, settle: str
 ) -> None:
     queue.policy(max_attempts=5)
     later, sooner = queue.publish(wait="-1 s"), queue.publish(wait="-2 s")
@@ -32,8 +29,7 @@ def test_a_settle_in_the_order_of_the_claim_and_a_cancel_never_deadlock(
 
     with other.conn.transaction():
         other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [later])
-        settling = background.start(queue.settle, settle, claimed, *SETTLES[settle])
-        eventually(lambda: background.is_blocked(queue))
+        settling = background.start_blocked(queue, queue.settle, settle, claimed, *SETTLES[settle])
         # If the settle began with the message that was available sooner, this would be a deadlock.
         other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [sooner])
 
@@ -42,29 +38,27 @@ def test_a_settle_in_the_order_of_the_claim_and_a_cancel_never_deadlock(
 
 @pytest.mark.parametrize("function", ["cancel", "skip", "retry_now"])
 def test_an_operation_on_messages_in_any_order_and_another_in_that_of_their_ids_never_deadlock(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], function: str
+    queue: Queue, other: Queue, background: Background, function: str
 ) -> None:
     first, second = queue.publish_many(2, wait="1 hour")
 
     with other.conn.transaction():
         other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
-        operating = background.start(queue.call, function, [second, first])
-        eventually(lambda: background.is_blocked(queue))
+        operating = background.start_blocked(queue, queue.call, function, [second, first])
         other.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [second])
 
     assert sorted(operating.result(timeout=60)) == [first, second]
 
 
 def test_copies_for_one_subscriber_take_keys_in_one_order_whatever_order_their_originals_have(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background
 ) -> None:
     queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('t', 's')")
     publish = "INSERT INTO messages.message (topic, key, payload) SELECT 't', k, '1' FROM unnest(%s::text[]) AS k RETURNING key"
 
     with other.conn.transaction():
         other.publish("s", key="a")
-        publishing = background.start(queue.rows, publish, [["b", "a"]])
-        eventually(lambda: background.is_blocked(queue))
+        publishing = background.start_blocked(queue, queue.rows, publish, [["b", "a"]])
         # If the copies were made in the order of their originals, this would be a deadlock.
         other.publish("s", key="b")
         other.conn.execute("DELETE FROM messages.message WHERE topic = 's'")

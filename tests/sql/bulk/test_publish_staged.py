@@ -72,14 +72,11 @@ def test_rows_of_other_jobs_are_left_alone(queue: Queue) -> None:
     assert publish(queue, waiting, job="other").published == 1
 
 
-def test_two_concurrent_calls_publish_once(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
-) -> None:
+def test_two_concurrent_calls_publish_once(queue: Queue, other: Queue, background: Background) -> None:
     attempt = stage(queue, {}, {})
     with queue.conn.transaction():
         publish(queue, attempt)
-        second = background.start(publish, other, attempt, counts=[2])
-        eventually(lambda: background.is_blocked(other))
+        second = background.start_blocked(other, publish, other, attempt, counts=[2])
 
     assert second.result(timeout=60).is_repeat
     assert len(queue.ids()) == 2

@@ -515,16 +515,17 @@ def test_a_claim_works_at_every_isolation_level(queue: Queue, isolation: psycopg
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
+@pytest.mark.parametrize("attempts", [0, 1])
 def test_an_expired_message_is_archived_as_expired_without_counting_an_attempt(
-    queue: Queue, channel: str | None
+    queue: Queue, channel: str | None, attempts: int
 ) -> None:
-    gone = queue.publish(expires_at="2026-01-01", channel=channel)
+    gone = queue.publish(expires_at="2026-01-01", channel=channel, max_attempts=attempts, attempts=attempts)
     stays = queue.publish(expires_at="2900-01-01", channel=channel)
 
     assert [c.id for c in queue.claim(worker="me")] == [stays]
 
     archived = queue.archived(gone)
-    assert (archived.result, archived.attempts, archived.handled_by) == ("expired", 0, None)
+    assert (archived.result, archived.attempts, archived.handled_by) == ("expired", attempts, None)
     assert archived.error == "expired: it was not worked within its time to live"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,37 +11,8 @@ from tests.sql.queue import Queue
 # add_low_water: messages.add_low_water: the list of (topic, priority) pairs that have low-water marks.
 
 
-def add(queue: Queue, priority: int = 5) -> None:
-    queue.conn.execute("SELECT messages.add_low_water('t', %s::smallint)", [priority])
-
-
 def entries(queue: Queue) -> list[Any]:
     return [tuple(row) for row in queue.rows("SELECT topic, priority, at FROM messages.low_water ORDER BY 1, 2")]
-
-
-def test_a_new_entry_has_no_mark(queue: Queue) -> None:
-    add(queue)
-
-    assert entries(queue) == [("t", 5, None)]
-
-
-def test_an_existing_entry_keeps_its_mark(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.low_water (topic, priority, at) VALUES ('t', 5, '2026-01-01')")
-
-    add(queue)
-
-    assert queue.value("SELECT at = '2026-01-01' FROM messages.low_water") is True
-
-
-def test_a_claim_does_not_wait_for_another_one_that_adds_an_entry(queue: Queue, other: Queue) -> None:
-    with queue.conn.transaction():
-        add(queue)
-
-        other.conn.execute("SET lock_timeout = '1s'")
-        add(other)
-        add(other, 6)
-
-    assert entries(queue) == [("t", 5, None)]
 
 
 def test_a_claim_from_channels_adds_one_entry_for_all_of_them(queue: Queue) -> None:
@@ -56,22 +26,6 @@ def test_a_claim_from_channels_adds_one_entry_for_all_of_them(queue: Queue) -> N
 
 
 # channel_low_water: messages.channel_low_water: the low-water mark of one topic's channels.
-
-
-def test_it_is_the_mark_of_all_channels_of_the_topic(queue: Queue) -> None:
-    queue.conn.execute(
-        "INSERT INTO messages.low_water VALUES ('t', -1, '2026-01-01 00:00+00'), ('t', 5, now()), ('u', -1, now())"
-    )
-
-    assert queue.call("channel_low_water", "t") == datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def test_without_a_mark_everything_is_above_it(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.low_water VALUES ('recorded', -1, NULL)")
-
-    assert queue.value(
-        "SELECT messages.channel_low_water('recorded') = '-infinity' AND messages.channel_low_water('t') = '-infinity'"
-    )
 
 
 def test_a_message_that_returns_with_its_old_available_at_lowers_it(queue: Queue) -> None:
@@ -106,14 +60,6 @@ KNOWN = "SELECT walk, at FROM messages.claim_cursor ORDER BY n"
 
 def known(queue: Queue) -> list[tuple[str, str]]:
     return [(row.walk.split()[0], row.at) for row in queue.rows(KNOWN)]
-
-
-def test_it_is_the_newest_position_of_the_walk(queue: Queue) -> None:
-    for walk, at in (("channels t", "a"), ("channels u", "b"), ("channels t", "c"), ("channels v", "d")):
-        queue.call("save_claim_cursor", walk, at, None)
-
-    assert queue.call("read_claim_cursor", "channels t") == "c"
-    assert queue.call("read_claim_cursor", "channels of nothing") is None
 
 
 def test_claims_with_a_given_start_read_and_write_none(queue: Queue) -> None:

@@ -15,105 +15,20 @@ from tests.sql.queue import Queue, Row
 
 # pick_channel_rows: messages.pick_channel_rows: the next ready rows of some channels, in turns.
 
-PICK = """
-    SELECT p.bytes, p.over, p.expired,
-           (SELECT array_agg(m.id ORDER BY r.nth) FROM unnest(p.rows) WITH ORDINALITY AS r (ctid, nth) JOIN messages.message AS m ON m.ctid = r.ctid) AS ids
-    FROM messages.pick_channel_rows(messages.claim_policy('t', messages.now()), messages.now(), %s::text[], %s::smallint[], %s::integer[], %s, %s, '-infinity') AS p
-"""
-
-
-def pick(queue: Queue, places: list[tuple[str, int, int]], limit: int = 100, most_bytes: int = 1_000_000) -> Row:
-    channels, priorities, slots = (list(each) for each in zip(*places, strict=True))
-    return queue.row(PICK, [channels, priorities, slots, limit, most_bytes])
-
-
-def names(queue: Queue, picked: Row) -> list[Any]:
-    return [queue.message(each).channel for each in picked.ids or []]
-
-
-def test_the_channels_take_turns_one_message_each(queue: Queue) -> None:
-    queue.publish_many(3, channel="a")
-    queue.publish_many(2, channel="b")
-
-    picked = pick(queue, [("a", 5, 10), ("b", 5, 10)])
-
-    assert names(queue, picked) == ["a", "b", "a", "b", "a"]
-
-
-def test_each_channel_gives_at_most_its_slots(queue: Queue) -> None:
-    for channel in "abc":
-        queue.publish_many(5, channel=channel)
-
-    picked = pick(queue, [("a", 5, 1), ("b", 5, 0), ("c", 5, 3)])
-
-    assert names(queue, picked) == ["a", "c", "c", "c"]
-
-
-def test_the_slots_apply_to_all_priorities_of_a_channel_together(queue: Queue) -> None:
-    low = queue.publish_many(3, channel="a", priority=9)
-    high = queue.publish(channel="a", priority=0)
-
-    assert pick(queue, [("a", 0, 2), ("a", 9, 2)]).ids == [high, low[0]]
-
-
-def test_the_limit_is_shared_fairly(queue: Queue) -> None:
-    for channel in "abc":
-        queue.publish_many(5, channel=channel)
-
-    assert names(queue, pick(queue, [(c, 5, 5) for c in "abc"], limit=5)) == ["a", "b", "c", "a", "b"]
-
-
-def test_it_ends_with_the_row_that_reaches_the_byte_limit(queue: Queue) -> None:
-    queue.publish_many(5, channel=sql.SQL("n::text"), body=b"x" * 100)
-
-    picked = pick(queue, [(str(n), 5, 1) for n in range(1, 6)], most_bytes=250)
-
-    assert (len(picked.ids), picked.bytes) == (3, 300)
-
-
-def test_rows_that_must_end_are_separate_from_rows_that_can_run(queue: Queue) -> None:
-    used_up = queue.publish(channel="a", max_attempts=3)
-    queue.conn.execute("UPDATE messages.message SET attempts = 3")
-    expired = queue.publish(channel="a", expires_at="2026-01-01")
-    good = queue.publish(channel="a")
-
-    picked = pick(queue, [("a", 5, 10)])
-
-    assert (picked.ids, picked.over, picked.expired) == ([good], [used_up], [expired])
-
-
-def test_locked_rows_are_skipped(queue: Queue, other: Queue) -> None:
-    first, second = queue.publish_many(2, channel="a")
-    with other.conn.transaction():
-        other.row("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
-
-        assert pick(queue, [("a", 5, 10)]).ids == [second]
-
-
-def test_in_an_ordered_topic_a_locked_first_row_holds_up_its_channel(queue: Queue, other: Queue) -> None:
-    queue.policy(ordered=True)
-    first, _ = queue.publish_many(2, channel="a")
-    with other.conn.transaction():
-        other.row("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
-
-        assert pick(queue, [("a", 5, 1)]).ids is None
-
 
 # pick_with_channel: messages.pick_with_channel: the messages of one topic with a channel. (What a claim as a whole guarantees: test_claim.py.)
 
-PICK_WITH_CHANNEL_PICK = """
+PICK = """
     SELECT m.id, m.channel
-    FROM messages.pick_with_channel(messages.claim_policy('t', messages.now()), messages.now(), %s, %s, %s, true) AS p
+    FROM messages.pick_with_channel(messages.claim_policy('t', messages.now()), messages.now(), %s, %s, 1000000, true) AS p
     CROSS JOIN unnest(p.rows) WITH ORDINALITY AS r (ctid, nth)
     JOIN messages.message AS m ON m.ctid = r.ctid
     ORDER BY r.nth
 """
 
 
-def pick_with_channel_pick(
-    queue: Queue, after: str | None = None, limit: int = 10, most_bytes: int = 1_000_000
-) -> list[Any]:
-    return queue.rows(PICK_WITH_CHANNEL_PICK, [after, limit, most_bytes])
+def pick(queue: Queue, after: str | None = None, limit: int = 10) -> list[Any]:
+    return queue.rows(PICK, [after, limit])
 
 
 @pytest.mark.parametrize(
@@ -128,7 +43,7 @@ def test_it_visits_each_channel_once_after_the_given_one(
     for channel in "cab":
         queue.publish(channel=channel)
 
-    assert "".join(row.channel for row in pick_with_channel_pick(queue, after)) == expected
+    assert "".join(row.channel for row in pick(queue, after)) == expected
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
@@ -141,7 +56,7 @@ def test_a_small_claim_continues_until_it_is_full_however_many_channels_are_at_t
     for n in range(10):
         queue.publish(channel=f"z{n}")
 
-    assert [row.channel for row in pick_with_channel_pick(queue, limit=limit)] == [f"z{n}" for n in range(limit)]
+    assert [row.channel for row in pick(queue, limit=limit)] == [f"z{n}" for n in range(limit)]
 
 
 def test_a_channel_gives_at_most_twice_the_even_share_in_one_round(queue: Queue) -> None:
@@ -149,9 +64,9 @@ def test_a_channel_gives_at_most_twice_the_even_share_in_one_round(queue: Queue)
     for n in range(9):
         queue.publish_many(100, channel=f"c{n}")
 
-    assert set(Counter(row.channel for row in pick_with_channel_pick(queue, limit=50)).values()) == {5}
+    assert set(Counter(row.channel for row in pick(queue, limit=50)).values()) == {5}
     queue.conn.execute("DELETE FROM messages.message WHERE channel <> 'flood' AND id % 100 > 1")
-    assert Counter(row.channel for row in pick_with_channel_pick(queue, limit=50))["flood"] == 10
+    assert Counter(row.channel for row in pick(queue, limit=50))["flood"] == 10
 
 
 def test_a_channel_with_few_messages_waits_for_one_round_at_most(queue: Queue) -> None:
@@ -167,18 +82,11 @@ def test_a_channel_with_few_messages_waits_for_one_round_at_most(queue: Queue) -
     assert "quiet" in [c.channel for c in claimed[:51]]
 
 
-def test_channels_whose_messages_are_all_delayed_are_skipped(queue: Queue) -> None:
-    queue.publish(channel="a", wait="1 hour")
-    ready = queue.publish(channel="b")
-    queue.publish(channel="c", wait="1 hour")
+def test_a_channels_slots_count_for_all_its_priorities_together(queue: Queue) -> None:
+    queue.policy(channel_concurrency=2)
+    low, high = queue.publish_many(3, channel="a", priority=9), queue.publish(channel="a", priority=0)
 
-    assert [row.id for row in pick_with_channel_pick(queue)] == [ready]
-
-
-def test_the_byte_limit_bounds_it(queue: Queue) -> None:
-    queue.publish_many(9, channel=sql.SQL("n::text"), body=b"x" * 100)
-
-    assert len(pick_with_channel_pick(queue, most_bytes=250)) == 3
+    assert [c.id for c in queue.claim()] == [high, low[0]]
 
 
 def test_an_ordered_channel_gives_its_messages_one_by_one_in_their_order(queue: Queue) -> None:
@@ -443,120 +351,21 @@ def first(queue: Queue, most: int = 100, low: str = "-infinity") -> Any:
     return found.channels and list(zip(found.channels, found.priorities, strict=True)), found.is_all
 
 
-def test_it_returns_each_pair_with_a_due_message_in_their_order(queue: Queue) -> None:
-    for channel, priority in (("b", 5), ("a", 9), ("a", 0), ("b", 5), ("Z", 1)):
-        queue.publish(channel=channel, priority=priority)
-    queue.publish(channel="delayed", wait="1 hour")
-    queue.publish()
-    queue.publish("u", channel="a")
-
-    assert first(queue) == ([("Z", 1), ("a", 0), ("a", 9), ("b", 5)], True)
-
-
-def test_beyond_its_limit_it_returns_the_oldest_and_that_there_may_be_others(queue: Queue) -> None:
-    queue.publish(channel="young", wait="-1 s")
-    queue.publish_many(3, channel="old", wait="-1 hour")
-
-    assert first(queue, 3) == ([("old", 5)], False)
-    assert first(queue, 5) == ([("old", 5), ("young", 5)], True)
-
-
-def test_without_due_messages_it_returns_none(queue: Queue) -> None:
-    assert first(queue) == (None, True)
-
-
-def test_it_reads_from_a_given_time(queue: Queue) -> None:
-    queue.publish(channel="below", available_at="2026-01-01")
-    queue.publish(channel="above", available_at="2026-01-03")
-
-    assert first(queue, low="2026-01-02") == ([("above", 5)], True)
-
-
-def test_delayed_messages_cost_nothing(own_queue: Queue) -> None:
-    own_queue.publish_many(20_000, channel=sql.SQL("'c' || n"), wait="1 hour")
-
-    assert own_queue.buffers("SELECT messages.oldest_due_channels('t', '-infinity', messages.now(), 1000)") < 20
-
-
 # pick_without_channel: messages.pick_without_channel: the next ready rows of one topic without a channel, over its priorities.
-
-PICK_WITHOUT_CHANNEL_PICK = """
-    SELECT m.id
-    FROM messages.pick_without_channel(messages.claim_policy('t', messages.now()), messages.now(), %s, 1000000, %s) AS p
-    CROSS JOIN unnest(p.rows) WITH ORDINALITY AS r (ctid, nth)
-    JOIN messages.message AS m ON m.ctid = r.ctid
-    ORDER BY r.nth
-"""
-
-
-def pick_without_channel_pick(queue: Queue, limit: int = 9, marks: bool = True) -> list[Any]:
-    return [row.id for row in queue.rows(PICK_WITHOUT_CHANNEL_PICK, [limit, marks])]
 
 
 def mark(queue: Queue, priority: int, at: str) -> None:
     queue.conn.execute("INSERT INTO messages.low_water (topic, priority, at) VALUES ('t', %s, %s)", [priority, at])
 
 
-def test_it_walks_over_the_priorities_until_the_limit_is_reached(queue: Queue) -> None:
-    low, high, middle = queue.publish(priority=9), queue.publish(priority=0), queue.publish(priority=5)
-
-    assert pick_without_channel_pick(queue, 2) == [high, middle]
-    assert pick_without_channel_pick(queue, 9) == [high, middle, low]
-
-
 def test_a_priority_with_a_mark_hides_none_without(queue: Queue) -> None:
     mark(queue, 5, "2026-01-01")
     published = [queue.publish(priority=p) for p in (0, 4, 5, 6, 9)]
 
-    assert pick_without_channel_pick(queue) == published
-
-
-def test_it_reads_from_the_mark_on(queue: Queue) -> None:
-    mark(queue, 5, "2026-01-02")
-    queue.publish(available_at="2026-01-01")
-    above = queue.publish(available_at="2026-01-02")
-
-    assert pick_without_channel_pick(queue) == [above]
-
-
-def test_without_marks_it_reads_from_the_left_edge(queue: Queue) -> None:
-    mark(queue, 5, "2026-01-02")
-    below = queue.publish(available_at="2026-01-01")
-
-    assert pick_without_channel_pick(queue, marks=False) == [below]
-
-
-def test_each_priority_that_it_took_from_is_recorded(queue: Queue) -> None:
-    for priority in (2, 7):
-        queue.publish(priority=priority)
-    queue.publish(priority=9, wait="1 hour")
-
-    pick_without_channel_pick(queue)
-
-    assert [row.priority for row in queue.rows("SELECT priority FROM messages.low_water ORDER BY 1")] == [2, 7]
+    assert [c.id for c in queue.claim()] == published
 
 
 # may_have_channels: messages.may_have_channels: whether a claim of a topic has to look at channels.
-
-
-def may_have_channels(queue: Queue) -> bool:
-    answer: bool = queue.value("SELECT * FROM messages.may_have_channels('t')")
-    return answer
-
-
-def test_it_is_true_while_a_message_with_a_channel_is_not_locked(queue: Queue) -> None:
-    queue.publish()
-    queue.publish("u", channel="c")
-    assert not may_have_channels(queue)
-
-    queue.publish(channel="c", wait="1 hour")
-    assert may_have_channels(queue)
-
-
-def test_it_is_true_while_the_channels_have_a_low_water_mark(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.low_water (topic, priority) VALUES ('t', -1)")
-
-    assert may_have_channels(queue)
 
 
 # due_channels: messages.due_channels: the (channel, priority) pairs of one topic that have a due message.
@@ -566,45 +375,6 @@ DUE = "SELECT channel, priority FROM messages.due_channels('t', %s, %s, messages
 
 def due(queue: Queue, after: str = "", upto: str | None = None, limit: int = 100) -> list[Any]:
     return [tuple(row) for row in queue.rows(DUE, [after, upto, limit])]
-
-
-def test_it_visits_each_channel_and_priority_that_has_a_due_message(queue: Queue) -> None:
-    for channel, priority in (("b", 5), ("a", 9), ("a", 0), ("b", 5), ("Z", 1)):
-        queue.publish(channel=channel, priority=priority)
-    queue.publish(channel="delayed", wait="1 hour")
-    queue.publish()
-    queue.publish("u", channel="a")
-
-    assert due(queue) == [("Z", 1), ("a", 0), ("a", 9), ("b", 5)]
-
-
-@pytest.mark.parametrize(
-    ("after", "upto", "visited"),
-    [("a", None, "bc"), ("", "b", "ab"), ("a", "b", "b"), ("aa", "bb", "b"), ("c", None, ""), ("", "A", "")],
-)
-def test_it_begins_after_one_channel_and_ends_with_another(
-    queue: Queue, after: str, upto: str | None, visited: str
-) -> None:
-    for channel in "abc":
-        queue.publish(channel=channel)
-
-    assert "".join(channel for channel, _ in due(queue, after, upto)) == visited
-
-
-def test_it_stops_once_enough_were_found_and_counts_only_due_ones(queue: Queue) -> None:
-    queue.publish(channel="a", wait="1 hour")
-    for channel in "bcd":
-        queue.publish(channel=channel)
-
-    assert due(queue, limit=2) == [("b", 5), ("c", 5)]
-
-
-def test_a_channel_whose_messages_are_all_locked_is_skipped(queue: Queue) -> None:
-    queue.publish(channel="a")
-    queue.claim()
-    queue.publish(channel="b")
-
-    assert due(queue) == [("b", 5)]
 
 
 def test_channels_are_ordered_by_their_bytes_whatever_the_collation_of_the_server(queue: Queue) -> None:

@@ -325,22 +325,6 @@ def test_dead_messages_and_merges_never_wait_for_each_other(queue: Queue, other:
     assert sums(queue) == {("t", "failed"): 4}
 
 
-def test_a_dead_message_that_is_rolled_back_does_not_count(queue: Queue, other: Queue) -> None:
-    with other.conn.transaction(force_rollback=True):
-        die_with(other, 1)
-
-    assert sums(queue) == {}
-
-
-def test_the_tick_calls_it(queue: Queue) -> None:
-    for _ in range(3):
-        die_with(queue, 1)
-
-    queue.rows("SELECT * FROM messages.tick()")
-
-    assert queue.value("SELECT count(*) FROM messages.dead_count") == 1
-
-
 # lineage: messages.lineage: the messages that a message comes from, and those that came from it.
 
 

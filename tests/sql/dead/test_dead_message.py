@@ -275,17 +275,6 @@ def test_a_copy_notifies_the_workers_of_the_dlq(queue: Queue, listen: Callable[.
     assert listener.received() == [str(copy_of(queue, died).id)]
 
 
-def test_a_settle_that_is_rolled_back_leaves_no_copy(queue: Queue) -> None:
-    queue.policy(dead_letter=True)
-    queue.publish()
-    claimed = queue.claim()
-
-    with queue.conn.transaction(force_rollback=True):
-        queue.settle("fail", claimed, ["boom"])
-
-    assert queue.ids() == [claimed[0].id]
-
-
 @pytest.mark.parametrize(
     "limits",
     [
@@ -361,16 +350,6 @@ def test_an_original_and_its_dead_copy_redriven_in_one_call_leave_one_message(qu
     assert [row.topic for row in queue.rows("SELECT topic FROM messages.message")] == ["t"]
 
 
-def test_a_redrive_that_is_rolled_back_leaves_the_copy(queue: Queue, eventually: Callable[..., Any]) -> None:
-    queue.policy(dead_letter=True)
-    died = die(queue)
-
-    with queue.conn.transaction(force_rollback=True):
-        queue.rows("SELECT * FROM messages.redrive(%s)", [[died]])
-
-    assert copy_of(queue, died).topic == "t.dlq"
-
-
 def test_a_copy_that_its_worker_released_after_the_redrive_is_cancelled_by_the_next_call(queue: Queue) -> None:
     queue.policy(dead_letter=True)
     died = die(queue)
@@ -431,28 +410,26 @@ def test_requeue_and_redrive_share_one_log(queue: Queue, died: int) -> None:
 
 
 def test_of_a_concurrent_requeue_and_redrive_only_the_first_succeeds(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], died: int
+    queue: Queue, other: Queue, background: Background, died: int
 ) -> None:
     copy = copy_of(queue, died)
 
     with queue.conn.transaction():
         queue.rows("SELECT * FROM messages.redrive(%s)", [[died]])
-        second = background.start(outcomes, other, "requeue_dead_letters", [copy.id])
-        eventually(lambda: background.is_blocked(other))
+        second = background.start_blocked(other, outcomes, other, "requeue_dead_letters", [copy.id])
 
     assert second.result(timeout=60) == {copy.id: "not_waiting"}
     assert len(queue.ids()) == 1
 
 
 def test_of_a_concurrent_redrive_and_requeue_only_the_first_succeeds(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], died: int
+    queue: Queue, other: Queue, background: Background, died: int
 ) -> None:
     copy = copy_of(queue, died)
 
     with queue.conn.transaction():
         queue.rows("SELECT * FROM messages.requeue_dead_letters(%s)", [[copy.id]])
-        second = background.start(outcomes, other, "redrive", [died])
-        eventually(lambda: background.is_blocked(other))
+        second = background.start_blocked(other, outcomes, other, "redrive", [died])
 
     assert second.result(timeout=60) == {died: "redriven_before"}
     assert len(queue.ids()) == 1

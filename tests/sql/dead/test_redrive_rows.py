@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,16 +14,8 @@ from tests.sql.queue import Background, Queue, Row
 # redrive_rows: messages.redrive_rows: what all ways to redrive share.
 
 
-def test_ids_are_drawn_in_the_order_in_which_the_messages_died(queue: Queue) -> None:
-    died = [die(queue) for _ in range(30)]
-
-    queue.rows("SELECT * FROM messages.redrive_rows(%s, NULL, NULL, NULL, false)", [died[::-1]])
-
-    assert [row.redriven_from for row in queue.rows("SELECT redriven_from FROM messages.message ORDER BY id")] == died
-
-
 def test_two_calls_with_the_same_keys_in_opposite_order_do_not_deadlock(
-    queue: Queue, other: Queue, third: Queue, background: Background, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, third: Queue, background: Background
 ) -> None:
     """Both stop in the middle, at a key that another session holds."""
     abc = [die(queue, key=key) for key in ("a", "middle", "z")]
@@ -32,10 +23,8 @@ def test_two_calls_with_the_same_keys_in_opposite_order_do_not_deadlock(
 
     with third.conn.transaction(force_rollback=True):
         third.publish(key="middle")
-        first = background.start(outcomes, queue, "redrive", abc)
-        eventually(lambda: background.is_blocked(queue))
-        second = background.start(outcomes, other, "redrive", cba)
-        eventually(lambda: background.is_blocked(other))
+        first = background.start_blocked(queue, outcomes, queue, "redrive", abc)
+        second = background.start_blocked(other, outcomes, other, "redrive", cba)
 
     assert set(first.result(timeout=60).values()) == {"redriven"}
     assert set(second.result(timeout=60).values()) == {"superseded"}
@@ -135,18 +124,6 @@ def test_its_steps_are_transferred_unless_another_handler_runs_it(
     kept: list[Any] = queue.rows("SELECT * FROM messages.load_steps(%s, %s)", [again, claimed.claim_id])
 
     assert [tuple(row) for row in kept] == [("charge", '{"n": 1}') if comes_along else (None, None)]
-
-
-def test_a_redrive_that_is_rolled_back_transfers_nothing(queue: Queue) -> None:
-    first = queue.publish()
-    last = queue.send(after=[first]).id
-    queue.settle("fail", queue.claim(), ["boom"])
-
-    queue.conn.execute("BEGIN")
-    queue.rows("SELECT * FROM messages.redrive(%s)", [[first]])
-    queue.conn.execute("ROLLBACK")
-
-    assert [row.id for row in queue.rows("SELECT id FROM messages.workflow(%s)", [last])] == [first]
 
 
 # keep_key_header: messages.keep_key_header: the header that names the key of an encrypted message is kept, also when other headers are written.

@@ -54,13 +54,14 @@ def test_an_unused_replication_slot_is_found_and_the_fix_drops_it(queue: Queue) 
 
 
 def test_a_session_that_waits_for_a_table_of_the_queue_is_found_with_the_holder(
-    queue: Queue, database: Database, background: Background, eventually: Callable[..., Any]
+    queue: Queue, database: Database, background: Background
 ) -> None:
     reader, migrator = Queue(database.connect()), Queue(database.connect())
     with reader.conn.transaction():
         reader.rows("SELECT * FROM messages.schedule")
-        waits = background.start(migrator.conn.execute, "BEGIN; LOCK TABLE messages.schedule; ROLLBACK")
-        eventually(lambda: background.is_blocked(migrator))
+        waits = background.start_blocked(
+            migrator, migrator.conn.execute, "BEGIN; LOCK TABLE messages.schedule; ROLLBACK"
+        )
         queue.later("30 s")
         found = examine(queue, "holders")
     waits.result(timeout=60)

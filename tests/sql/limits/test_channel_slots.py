@@ -38,27 +38,6 @@ def override(queue: Queue, channel: str, **columns: Any) -> None:
     )
 
 
-def test_running_messages_use_slots_of_channel_concurrency(queue: Queue) -> None:
-    queue.policy(channel_concurrency=3)
-    queue.publish_many(2, channel="a")
-    queue.publish_many(3, channel="b")
-    queue.publish_many(5, "u", channel="c")
-    queue.publish_many(5)
-    queue.claim("t", "u")
-
-    assert slots(queue, "a", "b", "c") == [1, 0, 3]
-    assert counted(queue, "a", "b").held is True
-    assert counted(queue, "a", "c").held is False
-
-
-def test_without_a_free_slot_the_time_of_the_next_one_is_unknown(queue: Queue) -> None:
-    queue.policy(channel_concurrency=1)
-    queue.publish(channel="a")
-    queue.claim()
-
-    assert counted(queue, "a").until_in is None
-
-
 @pytest.mark.parametrize(
     ("topic", "channel", "room"), [(2, 5, 5), (5, 2, 2), (2, 0, 10), (2, None, 2), (None, 4, 4), (None, None, 10)]
 )
@@ -69,13 +48,6 @@ def test_the_limit_of_the_channel_wins_and_zero_lifts_it(
     override(queue, "a", concurrency=channel)
 
     assert slots(queue, "a") == [room]
-
-
-def test_a_limit_of_one_channel_leaves_the_others_unchanged(queue: Queue) -> None:
-    queue.policy(channel_concurrency=3)
-    override(queue, "b", concurrency=1)
-
-    assert slots(queue, "a", "b", "c") == [3, 1, 3]
 
 
 def test_with_a_minimum_interval_a_channel_has_one_slot_and_then_none_until_it_has_passed(queue: Queue) -> None:
@@ -89,53 +61,6 @@ def test_with_a_minimum_interval_a_channel_has_one_slot_and_then_none_until_it_h
     queue.later("9.999999 s")
     assert slots(queue, "a") == [0]
     queue.later("0.000001 s")
-    assert slots(queue, "a") == [1]
-
-
-def test_the_interval_of_the_channel_wins_and_zero_lifts_it(queue: Queue) -> None:
-    queue.policy(channel_min_interval="10 s")
-    override(queue, "a", min_interval="1 s")
-    override(queue, "b", min_interval="0")
-    for channel in "abc":
-        queue.publish_many(20, channel=channel)
-    queue.claim()
-
-    queue.later("1 s")
-
-    assert slots(queue, "a", "b", "c") == [1, 10, 0]
-
-
-def test_a_paused_channel_has_no_slot_until_its_pause_ends(queue: Queue) -> None:
-    override(queue, "a", paused_at="2026-01-01", resume_at=queue.value("SELECT messages.now() + interval '7 s'"))
-    override(queue, "b", paused_at="2026-01-01")
-
-    assert (slots(queue, "a", "b", "c"), counted(queue, "a", "b").until_in) == ([0, 0, 10], 7)
-    queue.later("7 s")
-    assert slots(queue, "a", "b") == [10, 0]
-    assert counted(queue, "b").until_in is None
-
-
-def test_an_ordered_channel_has_one_slot_for_its_first_priority_while_none_runs(queue: Queue) -> None:
-    queue.policy(ordered=True, channel_concurrency=7)
-    override(queue, "b", concurrency=5)
-    assert slots(queue, "a", "a", "b") == [1, 0, 1]
-
-    queue.publish(channel="a")
-    queue.claim()
-
-    assert slots(queue, "a", "b") == [0, 1]
-
-
-def test_a_hold_counts_while_its_message_waits(queue: Queue) -> None:
-    queue.policy(ordered=True)
-    published = queue.publish(channel="a")
-    queue.conn.execute(
-        "INSERT INTO messages.rate (kind, topic, channel, blocked_until, blocked_by) VALUES ('channel', 't', 'a', messages.now() + interval '9 s', %s)",
-        [published],
-    )
-
-    assert (slots(queue, "a"), counted(queue, "a").until_in) == ([0], 9)
-    queue.call("cancel", [published])
     assert slots(queue, "a") == [1]
 
 
@@ -212,70 +137,6 @@ def run_in(queue: Queue, channel: str, count: int = 1) -> None:
         "UPDATE messages.message SET claim_id = 1, locked_by = 'w', locked_at = now(), lock_expires_at = now() WHERE id = ANY (%s)",
         [published],
     )
-
-
-def test_a_channel_whose_places_are_taken_is_left_out(queue: Queue) -> None:
-    queue.policy(channel_concurrency=2)
-    run_in(queue, "a")
-    run_in(queue, "b", 2)
-    run_in(queue, "c", 3)
-
-    assert unheld(queue, "a", "b", "c", "d") == ["a", "d"]
-    assert look(queue, "b").until_in is None
-
-
-def test_an_ordered_channel_in_which_a_message_runs_is_left_out(queue: Queue) -> None:
-    queue.policy(ordered=True, channel_concurrency=7)
-    run_in(queue, "a")
-
-    assert unheld(queue, "a", "b") == ["b"]
-
-
-def test_all_pairs_of_a_channel_are_left_out_and_the_others_keep_their_order(queue: Queue) -> None:
-    queue.policy(ordered=True)
-    run_in(queue, "b")
-
-    found = queue.row(UNHELD, [["a", "a", "b", "b", "c"], [0, 9, 1, 2, 3]])
-
-    assert (found.channels, found.priorities) == (["a", "a", "c"], [0, 9, 3])
-
-
-def test_a_channel_is_left_out_while_its_first_message_backs_off(queue: Queue) -> None:
-    queue.policy(ordered=True)
-    first = queue.publish(channel="a")
-    queue.conn.execute(RATE, ["a", "0", "9 s", first])
-    queue.conn.execute(RATE, ["b", "0", "9 s", first + 1])
-
-    assert (unheld(queue, "a", "b"), look(queue, "a", "b").until_in) == (["b"], 9)
-    queue.later("9 s")
-    assert unheld(queue, "a") == ["a"]
-
-
-def test_a_channel_is_left_out_until_its_minimum_interval_has_passed(queue: Queue) -> None:
-    queue.policy(channel_min_interval="10 s")
-    queue.conn.execute(RATE, ["a", "9 s", None, None])
-    queue.conn.execute(RATE, ["b", "8 s", None, None])
-
-    assert (unheld(queue, "a", "b", "c"), look(queue, "a", "b").until_in) == (["c"], 8)
-    queue.later("8 s")
-    assert unheld(queue, "a", "b") == ["b"]
-
-
-@pytest.mark.parametrize("interval", ["5 s", "0", None])
-def test_a_minimum_interval_that_was_shortened_or_lifted_leaves_nothing_out(queue: Queue, interval: str | None) -> None:
-    queue.policy(channel_min_interval=interval, ordered=True)
-    queue.conn.execute(RATE, ["a", "9 s", None, None])
-
-    assert unheld(queue, "a") == ["a"]
-
-
-def test_a_channel_with_settings_of_its_own_is_never_left_out(queue: Queue) -> None:
-    queue.policy(channel_concurrency=1)
-    run_in(queue, "a")
-    run_in(queue, "b")
-    queue.conn.execute("INSERT INTO messages.channel (topic, channel, concurrency) VALUES ('t', 'a', 2)")
-
-    assert unheld(queue, "a", "b") == ["a"]
 
 
 @pytest.mark.parametrize("seed", range(12))

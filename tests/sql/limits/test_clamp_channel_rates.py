@@ -35,14 +35,6 @@ def override(queue: Queue, channel: str, interval: str) -> None:
     )
 
 
-def test_without_a_change_it_changes_nothing(queue: Queue) -> None:
-    before = queue.rows("SELECT xmin, * FROM messages.rate")
-
-    assert [row.free_in for row in clamp(queue, "a", "b")] == [86400, 86400]
-
-    assert [row[1:] for row in queue.rows("SELECT xmin, * FROM messages.rate")] == [row[1:] for row in before]
-
-
 def test_a_lifted_interval_opens_the_channel_at_once(queue: Queue) -> None:
     queue.policy(channel_min_interval=None, channel_concurrency=5)
 

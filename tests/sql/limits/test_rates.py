@@ -77,41 +77,11 @@ def test_a_message_that_expired_instead_of_being_claimed_is_not_charged(queue: Q
 
 # charge_rate: messages.charge_rate: claimed messages are charged, once for the batch.
 
-CHARGE = "SELECT messages.charge_rate('dequeue', %s, %s, %s, messages.now())"
 AHEAD = "SELECT extract(epoch FROM free_at - messages.now())::float FROM messages.rate WHERE kind = 'dequeue' AND topic = %s"
-
-
-def charge(queue: Queue, rate: float, count: int, topic: str = "t") -> None:
-    queue.conn.execute(CHARGE, [topic, rate, count])
 
 
 def ahead(queue: Queue, topic: str = "t") -> float:
     return float(queue.value(AHEAD, [topic]))
-
-
-def test_each_message_advances_the_time_by_one_over_the_rate(queue: Queue) -> None:
-    charge(queue, 10, 3)
-    assert ahead(queue) == pytest.approx(0.3)
-
-    charge(queue, 10, 2)
-
-    assert ahead(queue) == pytest.approx(0.5)
-
-
-def test_unused_time_is_not_saved(queue: Queue) -> None:
-    charge(queue, 10, 1)
-    queue.later("1 hour")
-
-    charge(queue, 10, 1)
-
-    assert ahead(queue) == pytest.approx(0.1)
-
-
-def test_topics_are_charged_separately(queue: Queue) -> None:
-    charge(queue, 10, 1, "t")
-    charge(queue, 10, 5, "u")
-
-    assert [ahead(queue, "t"), ahead(queue, "u")] == [pytest.approx(0.1), pytest.approx(0.5)]
 
 
 def test_a_claim_charges_what_it_claimed_and_not_its_limit(queue: Queue) -> None:
@@ -360,20 +330,6 @@ def rate_slots_charge(queue: Queue, rate: float, count: int) -> None:
     queue.conn.execute("SELECT messages.charge_rate('dequeue', 't', %s, %s, messages.now())", [rate, count])
 
 
-@pytest.mark.parametrize("burst", [1, 7, 1000])
-def test_a_rate_that_was_never_charged_permits_its_burst(queue: Queue, burst: int) -> None:
-    assert slots(queue, 10, burst).slots == burst
-
-
-def test_charged_messages_are_missing_until_their_time_has_passed(queue: Queue) -> None:
-    rate_slots_charge(queue, 10, 4)
-    assert slots(queue, 10, 4).slots == 0
-
-    for passed in (1, 2, 3, 4, 4):
-        queue.later("0.1 s")
-        assert slots(queue, 10, 4).slots == passed
-
-
 @pytest.mark.parametrize(("rate", "seconds"), [(3, 1 / 3), (7, 1 / 7), (1000, 0.001), (0.25, 4), (999_999, 1e-6)])
 def test_a_message_is_due_at_its_exact_microsecond_and_not_one_message_later(
     queue: Queue, rate: float, seconds: float
@@ -400,16 +356,6 @@ def test_the_next_claim_is_when_a_quarter_of_the_burst_is_permitted(
     rate_slots_charge(queue, rate, burst)
 
     assert slots(queue, rate, burst).next_in == pytest.approx(next_in)
-
-
-def test_a_raised_rate_applies_at_once_to_earlier_charges(queue: Queue) -> None:
-    rate_slots_charge(queue, 1, 10)
-
-    assert slots(queue, 1, 1).slots < 0
-    queue.later("9.9 s")
-    assert slots(queue, 10, 1).slots == 0
-    queue.later("0.1 s")
-    assert slots(queue, 10, 1).slots == 1
 
 
 def test_a_claim_does_not_wait_for_a_transaction_that_changes_the_rate_and_stays_open(

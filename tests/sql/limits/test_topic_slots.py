@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from psycopg import errors
@@ -19,22 +18,6 @@ ROOM = "SELECT (messages.topic_slots(messages.claim_policy(%s, messages.now()), 
 
 def room(queue: Queue, wanted: int = 100, topic: str = "t") -> int:
     return int(queue.value(ROOM, [topic, wanted]))
-
-
-def test_running_messages_use_slots_of_max_concurrency(queue: Queue) -> None:
-    queue.policy(max_concurrency=5)
-    queue.publish_many(3)
-    assert room(queue) == 5
-
-    queue.claim()
-
-    assert room(queue) == 2
-
-
-def test_it_is_never_more_than_the_requested_number(queue: Queue) -> None:
-    queue.policy(max_concurrency=5)
-
-    assert room(queue, 3) == 3
 
 
 def test_messages_with_and_without_a_channel_count_and_those_of_other_topics_do_not(queue: Queue) -> None:
@@ -125,20 +108,6 @@ def test_while_one_topic_is_locked_the_lock_of_the_next_is_only_tried(queue: Que
             assert other.call("next_due", ["a", "b"], left.held_back).total_seconds() == 0
 
 
-@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-def test_a_transaction_that_cannot_see_the_claims_of_others_is_refused(queue: Queue, level: str) -> None:
-    queue.policy(max_concurrency=1)
-    queue.publish()
-    queue.conn.execute(f"SET default_transaction_isolation = '{level}'".encode())
-
-    with pytest.raises(
-        errors.ActiveSqlTransaction, match="topic t has limits, and this transaction cannot see"
-    ) as caught:
-        queue.claim()
-
-    assert caught.value.diag.message_hint == "claim in a transaction with ISOLATION LEVEL READ COMMITTED"
-
-
 def test_the_probes_of_a_breaker_bound_it(queue: Queue) -> None:
     queue.policy(breaker={"probes": 2}, max_concurrency=5)
     queue.conn.execute(
@@ -151,40 +120,9 @@ def test_the_probes_of_a_breaker_bound_it(queue: Queue) -> None:
 # messages.lock_topic: claims of one limited topic count one after the other, and a claim that never ends blocks no other for long.
 
 
-def test_it_is_held_until_the_transaction_ends(queue: Queue, other: Queue) -> None:
-    with queue.conn.transaction():
-        assert queue.call("lock_topic", "t") is True
-        assert other.call("lock_topic", "t") is False
-
-    assert other.call("lock_topic", "t") is True
-
-
-def test_the_second_session_gets_it_when_the_first_commits_soon(own_database: Database) -> None:
-    queue, other, watcher = (Queue(own_database.connect()) for _ in range(3))
-    background = Background(watcher.conn)
-    extend_timeout(queue, "lock_topic", "250ms")
-    with queue.conn.transaction():
-        queue.call("lock_topic", "t")
-        second = background.start(other.call, "lock_topic", "t")
-        while not background.is_blocked(other):
-            assert not second.done()
-
-    assert second.result(timeout=60) is True
-
-
 def test_its_own_transaction_can_lock_it_any_number_of_times(queue: Queue) -> None:
     with queue.conn.transaction():
         assert [queue.call("lock_topic", "t") for _ in range(2)] == [True, True]
-
-
-def test_with_one_lock_held_another_is_tried_and_not_waited_for(queue: Queue, other: Queue) -> None:
-    other.conn.execute("SET lock_timeout = '1ms'")
-    with queue.conn.transaction(), other.conn.transaction():
-        queue.call("lock_topic", "t")
-        other.call("lock_topic", "u")
-
-        assert other.call("lock_topic", "t") is False
-        assert other.call("lock_topic", "v") is True
 
 
 def test_the_callers_own_lock_timeout_is_not_changed(queue: Queue, other: Queue) -> None:
@@ -285,15 +223,11 @@ def test_a_probe_whose_end_is_not_counted_yet_leaves_no_slot(own_database: Datab
 # check_isolation: messages.check_isolation: counting running messages needs a new snapshot for each statement.
 
 
-def test_read_committed_is_allowed(queue: Queue) -> None:
-    queue.call("check_isolation", "t")
-
-
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
-@pytest.mark.parametrize("settings", [{"channel_concurrency": 1}, {"ordered": True}, {"channel_min_interval": "1 s"}])
-def test_a_claim_from_limited_channels_is_refused_above_it(
-    queue: Queue, level: str, settings: dict[str, object]
-) -> None:
+@pytest.mark.parametrize(
+    "settings", [{"max_concurrency": 1}, {"channel_concurrency": 1}, {"ordered": True}, {"channel_min_interval": "1 s"}]
+)
+def test_a_claim_under_a_limit_is_refused_above_it(queue: Queue, level: str, settings: dict[str, object]) -> None:
     queue.policy(**settings)
     queue.publish(channel="c")
     queue.conn.execute(f"SET default_transaction_isolation = '{level}'".encode())
@@ -329,29 +263,6 @@ def lock(queue: Queue, *channels: str) -> list[str | None]:
     return [row.channel for row in queue.rows(LOCK, [list(channels)])]
 
 
-def test_it_returns_one_row_for_each_channel_in_their_order(queue: Queue) -> None:
-    assert lock(queue, "b", "a", "c") == ["b", "a", "c"]
-    assert lock(queue, "c", "d", "b", "b") == ["c", "d", "b", "b"]
-
-
-def test_a_row_that_another_transaction_holds_is_not_waited_for(queue: Queue, other: Queue) -> None:
-    lock(queue, "a", "b", "c")
-    with other.conn.transaction():
-        lock(other, "b")
-
-        assert lock(queue, "a", "b", "c") == ["a", None, "c"]
-    assert lock(queue, "a", "b", "c") == ["a", "b", "c"]
-
-
-def test_rows_of_other_topics_and_kinds_are_separate(queue: Queue, other: Queue) -> None:
-    with other.conn.transaction():
-        other.conn.execute(
-            "INSERT INTO messages.rate (kind, topic, channel) VALUES ('channel', 'u', 'a'), ('dequeue', 't', 'a')"
-        )
-
-        assert lock(queue, "a") == ["a"]
-
-
 @pytest.mark.parametrize("known", [True, False])
 def test_two_transactions_can_lock_ten_thousand_channels_each(queue: Queue, other: Queue, known: bool) -> None:
     channels = [f"c{n:05}" for n in range(10_000)]
@@ -366,40 +277,3 @@ def test_two_transactions_can_lock_ten_thousand_channels_each(queue: Queue, othe
 
 
 # messages.create_channel_rates: the rows of channels that were never counted before.
-
-
-def note(queue: Queue, *channels: str) -> bool:
-    return bool(queue.call("create_channel_rates", "t", list(channels)))
-
-
-def recorded(queue: Queue) -> list[Any]:
-    return [
-        tuple(row)
-        for row in queue.rows("SELECT kind, topic, channel, free_at = '-infinity' FROM messages.rate ORDER BY 3")
-    ]
-
-
-def test_a_new_channel_gets_a_row_that_holds_nothing_back(queue: Queue) -> None:
-    assert note(queue, "b", "a", "b") is True
-
-    assert recorded(queue) == [("channel", "t", "a", True), ("channel", "t", "b", True)]
-
-
-def test_an_existing_row_is_not_changed(queue: Queue) -> None:
-    queue.conn.execute(
-        "INSERT INTO messages.rate (kind, topic, channel, free_at) VALUES ('channel', 't', 'a', '2026-01-01')"
-    )
-
-    assert note(queue, "a") is False
-
-    assert recorded(queue) == [("channel", "t", "a", False)]
-
-
-def test_two_sessions_that_add_the_same_channels_do_not_wait_for_each_other(queue: Queue, other: Queue) -> None:
-    other.conn.execute("SET lock_timeout = '1s'")
-    with queue.conn.transaction():
-        assert note(queue, "a") is True
-
-        assert note(other, "a", "b") is False
-
-    assert note(other, "a", "b") is True

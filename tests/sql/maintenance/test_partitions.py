@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from psycopg import errors
 
 from tests.server.postgres import Database
-from tests.sql.deaths import die
 from tests.sql.exports import export
 from tests.sql.queue import Background, Queue
 
@@ -63,10 +60,6 @@ def test_each_day_one_more_is_created(queue: Queue) -> None:
 
     assert queue.call("maintain_partitions") == 1
     assert partitions(queue) == names(first, 9)
-
-
-def test_a_second_call_does_nothing(queue: Queue) -> None:
-    assert queue.call("maintain_partitions") == 0
 
 
 def test_the_given_number_of_days_ahead_is_created(queue: Queue) -> None:
@@ -190,7 +183,7 @@ def test_the_default_partition_is_never_dropped(queue: Queue) -> None:
 
 
 def test_a_settle_that_commits_into_the_default_partition_does_not_fail_the_creation_of_its_day(
-    own_database: Database, eventually: Callable[..., Any]
+    own_database: Database,
 ) -> None:
     queue, maker, watcher = (Queue(own_database.connect()) for _ in range(3))
     background = Background(watcher.conn)
@@ -200,8 +193,7 @@ def test_a_settle_that_commits_into_the_default_partition_does_not_fail_the_crea
 
     with queue.conn.transaction():
         archive(queue, 2, "8 days")
-        made = background.start(maker.call, "maintain_partitions")
-        eventually(lambda: background.is_blocked(maker))
+        made = background.start_blocked(maker, maker.call, "maintain_partitions")
 
     assert made.result(timeout=60) == 1
     assert {lies_in(queue, 1), lies_in(queue, 2)} == {partitions(queue)[-1]}
@@ -226,7 +218,7 @@ def test_a_long_reader_of_the_archive_delays_settles_for_at_most_a_tenth_of_a_se
 
 
 def test_a_settle_that_waits_for_a_row_of_the_same_tick_is_never_cancelled_as_a_deadlock(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background
 ) -> None:
     """The settle holds its lock on the archive and waits for the tick's row; the tick needs an exclusive lock on the archive."""
     archive(queue, 1, "0 days")
@@ -239,8 +231,7 @@ def test_a_settle_that_waits_for_a_row_of_the_same_tick_is_never_cancelled_as_a_
 
     with queue.conn.transaction():
         assert queue.call("expire_locks") == 1
-        settle = background.start(other.settle, "complete", held)
-        eventually(lambda: background.is_blocked(other))
+        settle = background.start_blocked(other, other.settle, "complete", held)
         did = {row.task: row.count for row in queue.rows("SELECT * FROM messages.tick()")}
 
     assert did["maintain_partitions"] == -1
@@ -294,9 +285,7 @@ def test_a_day_without_unread_rows_is_dropped_although_an_export_is_behind(queue
     assert queue.archived(1) is not None
 
 
-def test_rows_that_commit_into_a_day_while_it_waits_to_be_dropped_are_not_lost(
-    own_database: Database, eventually: Callable[..., Any]
-) -> None:
+def test_rows_that_commit_into_a_day_while_it_waits_to_be_dropped_are_not_lost(own_database: Database) -> None:
     queue, maker, watcher = (Queue(own_database.connect()) for _ in range(3))
     background = Background(watcher.conn)
     maker.conn.execute("ALTER FUNCTION messages.maintain_partitions SET lock_timeout = '60s'")
@@ -306,24 +295,10 @@ def test_rows_that_commit_into_a_day_while_it_waits_to_be_dropped_are_not_lost(
 
     with queue.conn.transaction():
         archive(queue, 2, "0 days")
-        made = background.start(maker.call, "maintain_partitions", 0)
-        eventually(lambda: background.is_blocked(maker))
+        made = background.start_blocked(maker, maker.call, "maintain_partitions", 0)
     made.result(timeout=60)
 
     assert queue.archived(2) is not None
 
 
 # archive_days: messages.archive_days: the partitions of the archive.
-
-
-def test_it_lists_every_day_and_the_default_partition_with_their_sizes(queue: Queue) -> None:
-    queue.conn.execute("TRUNCATE messages.message_archive")
-    die(queue)
-
-    days = {row.day: row for row in queue.rows("SELECT * FROM messages.archive_days()")}
-
-    today = queue.call("now").astimezone(UTC).date()
-    assert set(days) == {None, *(today + timedelta(days=n) for n in range(8))}
-    assert days[None].name == "message_archive_default"
-    assert days[today].name == f"message_archive_{today:%Y%m%d}"
-    assert (days[today].pages, days[None].pages) == (1, 0)

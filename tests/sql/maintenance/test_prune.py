@@ -91,13 +91,6 @@ def test_entries_of_low_water_without_a_message_and_a_mark_are_deleted_occasiona
     assert queue.value("SELECT count(*) FROM messages.low_water WHERE topic IN ('waiting', 'marked')") == 2
 
 
-def test_a_second_call_finds_nothing(queue: Queue) -> None:
-    queue.call("register_worker", "w", "host", 42, "1.0", ["t"], 10)
-    queue.arm("w")
-
-    assert queue.call("prune") == 0
-
-
 def test_flags_that_the_sequences_lack_are_set_again(own_queue: Queue) -> None:
     own_queue.policy("t", max_depth=1)
     own_queue.rows("SELECT setval('messages.policy_topic_bits', 1)")
@@ -105,6 +98,21 @@ def test_flags_that_the_sequences_lack_are_set_again(own_queue: Queue) -> None:
     own_queue.call("prune")
 
     assert own_queue.call("has_policies") is True
+
+
+def test_a_tick_prunes_all_of_these(queue: Queue) -> None:
+    queue.call("pause", "mail", channel="over", resume_in="1 minute")
+    queue.rows("SELECT * FROM messages.begin_request('shop', 'old', '1')")
+    queue.conn.execute("UPDATE messages.web_request SET asked_at = asked_at - interval '25 hours'")
+    queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'over', 1, now() - interval '1 s')")
+    report(queue, {"topic": "old", "success": 1})
+    stage(queue, {})
+    queue.later("366 days")
+
+    queue.rows("SELECT * FROM messages.tick()")
+
+    tables = ("audit WHERE action = 'pause'", "web_request", "held_key", "measure", "publish_attempt", "channel")
+    assert [each for each in tables if queue.rows(f"SELECT FROM messages.{each}")] == []
 
 
 # prune_alerts: messages.prune_alerts: deletes old alerts, notifications and silences.
@@ -196,15 +204,6 @@ def test_entries_older_than_a_year_are_deleted(queue: Queue) -> None:
     assert queue.call("prune_audit") == 0
     queue.later("2 days")
     assert queue.call("prune_audit") == 1
-
-
-def test_the_tick_calls_it(queue: Queue) -> None:
-    queue.call("pause", "mail")
-    queue.later("366 days")
-
-    queue.rows("SELECT * FROM messages.tick()")
-
-    assert queue.rows("SELECT * FROM messages.audit WHERE action = 'pause'") == []
 
 
 def test_prune_audit_a_call_is_bounded(queue: Queue) -> None:
@@ -332,15 +331,6 @@ def test_rows_that_are_being_published_are_skipped(queue: Queue, other: Queue) -
         assert (other.call("prune_jobs"), staged(other)) == (0, 1)
 
 
-def test_the_maintenance_calls_it(queue: Queue) -> None:
-    stage(queue, {})
-    queue.later("2 days")
-
-    queue.call("prune")
-
-    assert staged(queue) == 0
-
-
 # prune_keys: messages.prune_keys: deletes keys that no message holds any more.
 
 
@@ -376,14 +366,6 @@ def test_it_is_bounded(queue: Queue) -> None:
     assert [queue.call("prune_keys", 1.0, 20) for _ in range(3)] == [20, 10, 0]
 
 
-def test_every_tick_calls_it(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'over', 1, now() - interval '1 s')")
-
-    queue.rows("SELECT * FROM messages.tick()")
-
-    assert held(queue) == []
-
-
 def test_a_key_that_another_session_is_taking_is_left(queue: Queue, other: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'over', 1, now() - interval '1 s')")
 
@@ -412,16 +394,6 @@ def test_measures_older_than_a_week_are_deleted(queue: Queue) -> None:
     assert topics(queue) == ["young"]
 
 
-def test_measures_of_workers_are_deleted_too(queue: Queue) -> None:
-    report(queue, {"topic": "t", "success": 1}, worker="old")
-    queue.later("8 days")
-    report(queue, {"topic": "t", "success": 1}, worker="young")
-
-    queue.call("prune_measures")
-
-    assert [row.worker for row in queue.rows("SELECT worker FROM messages.worker_measure")] == ["young"]
-
-
 def test_a_call_is_bounded_and_takes_the_oldest(queue: Queue) -> None:
     for day in range(3):
         report(queue, {"topic": f"day {day}", "success": 1})
@@ -430,15 +402,6 @@ def test_a_call_is_bounded_and_takes_the_oldest(queue: Queue) -> None:
 
     assert queue.call("prune_measures", 2) == 4
     assert topics(queue) == ["day 2"]
-
-
-def test_prune_measures_the_tick_calls_it(queue: Queue) -> None:
-    report(queue, {"topic": "old", "success": 1})
-    queue.later("8 days")
-
-    queue.rows("SELECT * FROM messages.tick()")
-
-    assert topics(queue) == []
 
 
 # prune_mutexes: messages.prune_mutexes: deletes names of mutexes and leases that are no longer needed.
@@ -533,15 +496,6 @@ def test_nothing_is_notified_if_nothing_is_deleted(queue: Queue, listen: Callabl
     queue.call("prune_pauses")
 
     assert listener.received() == []
-
-
-def test_prune_pauses_the_tick_calls_it(queue: Queue) -> None:
-    queue.call("pause", "mail", channel="over", resume_in="1 minute")
-    queue.later("2 minutes")
-
-    queue.rows("SELECT * FROM messages.tick('hand')")
-
-    assert channels(queue) == []
 
 
 # prune_predecessors: messages.prune_predecessors: lists of predecessors are deleted once no handler will ask for them.
@@ -774,12 +728,3 @@ def test_expired_sessions_and_requests_older_than_a_day_are_deleted_and_the_othe
 
     assert [row.key for row in queue.rows("SELECT key FROM messages.web_request")] == ["new"]
     assert queue.value("SELECT count(*) FROM messages.web_session") == 1
-
-
-def test_prune_web_the_tick_calls_it(queue: Queue) -> None:
-    queue.rows("SELECT * FROM messages.begin_request(%s, %s, %s)", ["shop", "old", b"1"])
-    queue.row("UPDATE messages.web_request SET asked_at = asked_at - interval '25 hours' RETURNING 1")
-
-    queue.rows("SELECT * FROM messages.tick()")
-
-    assert queue.rows("SELECT FROM messages.web_request") == []

@@ -216,18 +216,6 @@ def test_a_tick_by_hand_is_recorded_with_the_result_of_each_task_and_only_if_it_
 # tick_cursor: messages.tick_cursor: where the last run of a task that visits topics ended.
 
 
-def test_it_is_the_last_topic_of_the_run_before_or_empty_at_the_end(queue: Queue) -> None:
-    for topic in "abc":
-        queue.publish(topic)
-
-    seen = [queue.call("tick_cursor", "renotify_stale")]
-    for _ in range(2):
-        queue.call("tick_topics", "renotify_stale", 2)
-        seen.append(queue.call("tick_cursor", "renotify_stale"))
-
-    assert seen == ["", "b", ""]
-
-
 # tick_topics: messages.tick_topics: the topics that a task of the tick visits next.
 
 

@@ -83,30 +83,28 @@ def test_many_are_cancelled_at_once(queue: Queue) -> None:
 
 
 def test_a_cancel_waits_for_a_settle_in_progress_and_then_finds_nothing(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background
 ) -> None:
     published = queue.publish()
     claimed = queue.claim()
 
     with queue.conn.transaction():
         queue.settle("complete", claimed)
-        cancel = background.start(other.call, "cancel", [published])
-        eventually(lambda: background.is_blocked(other))
+        cancel = background.start_blocked(other, other.call, "cancel", [published])
 
     assert cancel.result(timeout=60) == []
     assert queue.archived(published).result == "success"
 
 
 def test_a_message_that_is_claimed_at_the_same_time_is_cancelled_as_running(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Listener]
+    queue: Queue, other: Queue, background: Background, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("cancelled")
     published = queue.publish()
 
     with queue.conn.transaction():
         claimed = queue.claim()
-        cancel = background.start(other.call, "cancel", [published])
-        eventually(lambda: background.is_blocked(other))
+        cancel = background.start_blocked(other, other.call, "cancel", [published])
 
     assert cancel.result(timeout=60) == [published]
     assert listener.received() == [str(published)]

@@ -302,16 +302,13 @@ def test_topic_changed_each_change_notifies_the_daemons(queue: Queue, listen: Ca
     assert listener.received() == ["", "", ""]
 
 
-def test_two_concurrent_changes_both_apply_in_the_end(
-    queue: Queue, other: Queue, background: Background, eventually: Any
-) -> None:
+def test_two_concurrent_changes_both_apply_in_the_end(queue: Queue, other: Queue, background: Background) -> None:
     queue.policy("a", notify="auto")
     queue.policy("b", notify="auto")
 
     with queue.conn.transaction():
         queue.policy("a", notify="always")
-        at_once = background.start(other.policy, "b", notify="always")
-        eventually(lambda: background.is_blocked(other))
+        at_once = background.start_blocked(other, other.policy, "b", notify="always")
     at_once.result(timeout=60)
 
     bits = queue.call("policy_topic_bit", "a") | queue.call("policy_topic_bit", "b")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import repeat
-from threading import Event
 from typing import Any
 
 import psycopg
@@ -99,7 +98,11 @@ def test_the_default_limit_applies_to_each_topic_and_0_lifts_it(queue: Queue) ->
 
 
 def test_a_limit_that_is_set_later_counts_the_existing_messages(queue: Queue) -> None:
-    queue.publish_many(5)
+    queue.publish_many(2)
+    queue.publish(wait="1 hour")
+    queue.publish_many(2, channel="c")
+    queue.publish("other")
+    queue.claim(limit=1)
     queue.policy("t", max_depth=6)
 
     queue.publish()
@@ -200,13 +203,12 @@ def test_a_redrive_before_the_counter_exists_is_counted_once(queue: Queue, other
 
 
 def test_a_publisher_waits_for_an_uncommitted_one_and_then_counts_its_messages(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background
 ) -> None:
     queue.policy("t", max_depth=1)
     with other.conn.transaction(force_rollback=True):
         other.publish()
-        second = background.start(queue.publish)
-        eventually(lambda: background.is_blocked(queue))
+        second = background.start_blocked(queue, queue.publish)
 
     assert queue.ids() == [second.result(timeout=60)]
 
@@ -223,37 +225,6 @@ def test_many_concurrent_publishers_fill_a_topic_exactly(
 
     assert sum(each.result(60) for each in published) == 100
     assert len(queue.ids()) == queue.depth() == 100
-
-
-def test_concurrent_publishers_and_workers_never_exceed_the_limit_and_the_counter_is_right_at_the_end(
-    queue: Queue, other: Queue, third: Queue, background: Background, eventually: Callable[..., Any]
-) -> None:
-    queue.policy("t", max_depth=20)
-    worked = Event()
-    count = "SELECT count(*) FROM messages.message"
-
-    def publish(by: Queue) -> None:
-        while not worked.is_set():
-            publish_what_fits(by, 2)
-
-    def work(by: Queue) -> int:
-        most = 0
-        try:
-            eventually(lambda: by.value(count) > 10)
-            for _ in range(100):
-                most = max(most, by.value(count))
-                by.settle("complete", by.claim(limit=7))
-        finally:
-            worked.set()
-        return most
-
-    publishing = [background.start(publish, by) for by in (queue, other)]
-    most = background.start(work, third).result(60)
-    for each in publishing:
-        each.result(60)
-
-    assert 10 < most <= 20
-    assert queue.depth() == len(queue.ids())
 
 
 def test_concurrent_ends_and_rollbacks_let_the_topic_be_filled_to_its_limit_and_no_further(
@@ -347,27 +318,6 @@ def held(by: Queue, *topics: str) -> Iterator[list[Any]]:
         by.publish(topic)
     claimed = {each.topic: each for each in by.claim(*topics)}
     return ([claimed[topic]] for topic in topics)
-
-
-def test_the_depth_of_each_topic_is_lowered_by_its_ended_messages(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10), ('b', 10), ('c', 10)")
-
-    queue.rows("SELECT messages.subtract_depth(%s)", [["b", "a", "b", "unknown"]])
-
-    assert [queue.depth(topic) for topic in "abc"] == [9, 8, 10]
-    assert queue.rows("SELECT * FROM messages.depth_change ORDER BY topic") == [("a", -1), ("b", -2)]
-
-
-def test_a_settle_that_is_rolled_back_makes_no_room(queue: Queue) -> None:
-    queue.policy(max_depth=2)
-    queue.publish_many(2)
-    claimed = queue.claim()
-    with queue.conn.transaction(force_rollback=True):
-        queue.settle("complete", claimed)
-
-    with pytest.raises(psycopg.Error, match="topic t is full"):
-        queue.publish()
-    assert queue.depth() == 2
 
 
 def test_an_end_makes_room_once_it_is_committed_and_not_before(queue: Queue, other: Queue) -> None:
@@ -477,86 +427,12 @@ def test_concurrent_settles_of_many_limited_topics_never_deadlock(
 # lock_depth: messages.lock_depth: the counter of a topic, created by counting at its first use.
 
 
-def test_the_first_call_counts_and_later_ones_read(queue: Queue) -> None:
-    queue.publish_many(5)
-
-    counted = queue.call("lock_depth", "t")
-    queue.conn.execute("UPDATE messages.depth SET rows = 77")
-
-    assert (counted, queue.call("lock_depth", "t")) == (5, 77)
-
-
-def test_messages_that_the_caller_will_add_itself_are_left_out(queue: Queue) -> None:
-    queue.publish_many(5)
-
-    assert queue.call("lock_depth", "t", 2) == 3
-
-
-def test_messages_that_have_ended_since_are_subtracted(queue: Queue) -> None:
-    queue.policy(max_depth=10)
-    queue.publish_many(5)
-    queue.settle("complete", queue.claim(limit=2))
-
-    assert queue.call("lock_depth", "t") == 3
-    assert queue.rows("SELECT FROM messages.depth_change") == []
-
-
-def test_a_session_that_waited_sees_messages_that_ended_in_the_meantime(
-    queue: Queue, other: Queue, third: Queue, background: Background, eventually: Callable[..., Any]
-) -> None:
-    queue.policy(max_depth=10)
-    queue.publish_many(5)
-    claimed = third.claim(limit=2)
-    with other.conn.transaction():
-        other.publish()
-        waiting = background.start(queue.call, "lock_depth", "t")
-        eventually(lambda: background.is_blocked(queue))
-        third.settle("complete", claimed)
-
-    assert waiting.result(timeout=60) == 4
-
-
-def test_counted_messages_are_not_added_again(queue: Queue) -> None:
-    queue.publish_many(5)
-    queue.conn.execute("INSERT INTO messages.depth_change VALUES ('t', 1), ('t', -3)")
-
-    assert queue.call("lock_depth", "t") == queue.depth() == 5
-
-
-def test_the_transaction_has_its_id_before_it_waits(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
-) -> None:
+def test_the_transaction_has_its_id_before_it_waits(queue: Queue, other: Queue, background: Background) -> None:
     queue.call("lock_depth", "t")
     with other.conn.transaction():
         other.call("lock_depth", "t")
-        waiting = background.start(queue.call, "lock_depth", "t")
-        eventually(lambda: background.is_blocked(queue))
+        waiting = background.start_blocked(queue, queue.call, "lock_depth", "t")
         xid = other.value("SELECT backend_xid FROM pg_stat_activity WHERE pid = %s", [queue.conn.info.backend_pid])
 
     assert waiting.result(timeout=60) == 0
     assert xid is not None
-
-
-def test_two_concurrent_first_calls_create_one_counter(queue: Queue, other: Queue, background: Background) -> None:
-    queue.publish_many(3)
-    with other.conn.transaction():
-        other.call("lock_depth", "t")
-        waiting = background.start(queue.call, "lock_depth", "t")
-
-    assert waiting.result(timeout=60) == 3
-    assert queue.value("SELECT count(*) FROM messages.depth") == 1
-
-
-@pytest.mark.parametrize("is_new", [True, False])
-def test_an_open_publisher_is_waited_for_for_a_bounded_time(queue: Queue, other: Queue, is_new: bool) -> None:
-    if not is_new:
-        queue.call("lock_depth", "t")
-    other.conn.execute("SET lock_timeout = '10ms'")
-    with queue.conn.transaction():
-        queue.call("lock_depth", "t")
-
-        with pytest.raises(errors.LockNotAvailable):
-            other.call("lock_depth", "t")
-    with other.conn.transaction():
-        other.call("lock_depth", "t")
-        assert other.value("SHOW lock_timeout") == "10ms"

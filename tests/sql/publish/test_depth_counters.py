@@ -8,51 +8,12 @@ from tests.sql.queue import Background, Queue
 
 # apply_depth_changes: messages.apply_depth_changes: the session that holds the counter of a topic adds up its pending changes.
 
-CHANGES = "SELECT topic, change FROM messages.depth_change ORDER BY topic, change"
-
-
-def test_the_changes_of_the_topic_are_added_up_and_deleted(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10), ('b', 10)")
-    queue.conn.execute("INSERT INTO messages.depth_change VALUES ('a', -2), ('a', 5), ('b', -1)")
-
-    assert queue.call("apply_depth_changes", "a") == 13
-    assert queue.rows("SELECT * FROM messages.depth ORDER BY topic") == [("a", 13), ("b", 10)]
-    assert queue.rows(CHANGES) == [("b", -1)]
-
-
-def test_without_changes_it_returns_null_and_writes_nothing(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10)")
-    before = queue.value("SELECT ctid FROM messages.depth")
-
-    assert queue.call("apply_depth_changes", "a") is None
-    assert queue.value("SELECT ctid FROM messages.depth") == before
-
 
 def test_a_counter_that_started_too_low_stops_at_zero(queue: Queue) -> None:
     queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 1)")
     queue.conn.execute("INSERT INTO messages.depth_change VALUES ('a', -2)")
 
     assert queue.call("apply_depth_changes", "a") == 0
-
-
-def test_after_a_rollback_the_changes_are_pending_again(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10)")
-    queue.conn.execute("INSERT INTO messages.depth_change VALUES ('a', -2)")
-    with queue.conn.transaction(force_rollback=True):
-        queue.call("apply_depth_changes", "a")
-
-    assert queue.rows("SELECT rows FROM messages.depth") == [(10,)]
-    assert queue.rows(CHANGES) == [("a", -2)]
-
-
-def test_uncommitted_changes_are_left_and_not_waited_for(queue: Queue, other: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.depth VALUES ('a', 10)")
-    queue.conn.execute("SET lock_timeout = '1s'")
-    with other.conn.transaction():
-        other.conn.execute("INSERT INTO messages.depth_change VALUES ('a', -2)")
-
-        assert queue.call("apply_depth_changes", "a") is None
-    assert queue.call("apply_depth_changes", "a") == 8
 
 
 def test_it_reads_only_the_changes_of_its_topic(own_queue: Queue) -> None:
@@ -90,15 +51,6 @@ def test_changes_of_a_topic_without_a_limit_are_deleted(queue: Queue) -> None:
     assert queue.depth() is None
 
 
-def test_changes_with_a_counter_are_left_to_publishers(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.depth VALUES ('t', 5)")
-    queue.conn.execute("INSERT INTO messages.depth_change VALUES ('t', -1)")
-
-    queue.call("create_depths")
-
-    assert (queue.value(CREATE_DEPTHS_CHANGES), queue.depth()) == (1, 4)
-
-
 def test_a_counter_that_is_being_created_is_left_for_the_next_call(queue: Queue, other: Queue) -> None:
     queue.policy("t", max_depth=100)
     queue.policy("u", max_depth=100)
@@ -119,17 +71,6 @@ def test_a_counter_that_is_being_created_is_left_for_the_next_call(queue: Queue,
 # count_live: messages.count_live: all live messages of a topic, whatever their state, and of no other.
 
 
-def test_ready_delayed_and_running_messages_with_and_without_a_channel_are_counted(queue: Queue) -> None:
-    queue.publish_many(3)
-    queue.publish(wait="1 hour")
-    queue.publish_many(2, channel="c")
-    queue.publish_many(7, "t2")
-    queue.claim(limit=2)
-
-    assert queue.call("count_live", "t") == 6
-    assert queue.call("count_live", "unknown") == 0
-
-
 @pytest.mark.newest
 def test_it_reads_only_rows_of_the_topic(own_queue: Queue) -> None:
     own_queue.publish_many(5000, "other")
@@ -148,13 +89,6 @@ def test_rows_that_were_deleted_by_hand_make_room_again(queue: Queue) -> None:
 
     assert queue.call("recount_depth", 1.0) == 1
     assert queue.depth() == 3
-
-
-def test_a_correct_counter_is_not_changed(queue: Queue) -> None:
-    queue.policy("t", max_depth=10)
-    queue.publish_many(8)
-
-    assert queue.call("recount_depth", 1.0) == 0
 
 
 def test_messages_of_a_transaction_that_had_not_seen_the_limit_are_counted_in_the_end(
@@ -183,15 +117,6 @@ def test_an_unused_counter_is_deleted_and_the_flag_is_lowered(own_queue: Queue) 
     assert own_queue.call("has_policies") is False
 
 
-def test_pending_changes_are_no_error(queue: Queue) -> None:
-    queue.policy("t", max_depth=10)
-    queue.publish_many(8)
-    queue.settle("complete", queue.claim(limit=3))
-
-    assert queue.call("recount_depth", 1.0) == 0
-    assert queue.depth() == 5
-
-
 def test_ten_pending_changes_are_added_up(queue: Queue) -> None:
     queue.policy("t", max_depth=100)
     queue.publish_many(15)
@@ -204,17 +129,6 @@ def test_ten_pending_changes_are_added_up(queue: Queue) -> None:
 
     assert (before, queue.value(pending)) == (10, 0)
     assert queue.rows("SELECT rows FROM messages.depth") == [(5,)]
-
-
-def test_the_changes_of_a_counter_are_deleted_with_it(queue: Queue) -> None:
-    queue.policy("t", max_depth=10)
-    queue.publish_many(2)
-    queue.settle("complete", queue.claim(limit=1))
-    queue.policy("t", max_depth=None)
-
-    queue.call("recount_depth", 1.0)
-
-    assert queue.rows("SELECT FROM messages.depth_change") == []
 
 
 def test_ends_during_the_deletion_of_their_counter_leave_nothing(queue: Queue, other: Queue) -> None:

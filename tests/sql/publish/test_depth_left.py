@@ -80,13 +80,6 @@ def test_a_failed_statement_leaves_the_room_unchanged(queue: Queue) -> None:
         assert len(queue.publish_many(5)) == 3
 
 
-def test_an_ended_message_makes_room(queue: Queue) -> None:
-    queue.publish_many(5)
-    queue.settle("complete", queue.claim(limit=2))
-
-    assert len(queue.publish_many(5)) == 2
-
-
 def test_a_publisher_cannot_extend_its_room(queue: Queue) -> None:
     queue.publish_many(3)
 

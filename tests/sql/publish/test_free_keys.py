@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 
 from tests.sql.queue import Queue
@@ -15,13 +13,6 @@ FREE = "SELECT messages.free_keys(ARRAY[(%s, 't', 'k')::messages.ended_message],
 def held(queue: Queue) -> None:
     queue.policy("t", key_ttl="1 hour")
     queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'k', 1)")
-
-
-def test_a_success_holds_the_key_for_key_ttl(queue: Queue) -> None:
-    queue.rows(FREE, [1, "success"])
-
-    holds_on = queue.value("SELECT free_at - clock_timestamp() FROM messages.held_key")
-    assert timedelta(minutes=59) < holds_on <= timedelta(hours=1)
 
 
 @pytest.mark.parametrize("result", ["rejected", "failed", "lock_expired", "expired", "cancelled"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,24 +21,6 @@ def held(queue: Queue) -> list[tuple[str, str, int]]:
     return [(h.topic, h.key, h.message_id) for h in queue.rows("SELECT * FROM messages.held_key ORDER BY topic, key")]
 
 
-def test_only_topics_with_key_ttl_hold_keys(queue: Queue) -> None:
-    queue.policy("t", key_ttl="1 hour")
-
-    queue.rows(HOLD, [[1, 2], ["t", "other"], ["k", "k"], [False, False]])
-
-    assert held(queue) == [("t", "k", 1)]
-
-
-def test_an_expired_key_is_replaced(queue: Queue) -> None:
-    queue.policy("t", key_ttl="1 hour")
-    queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'k', 1, now() - interval '1 s')")
-
-    queue.rows(HOLD, [[2], ["t"], ["k"], [False]])
-
-    assert held(queue) == [("t", "k", 2)]
-    assert queue.value("SELECT free_at FROM messages.held_key") is None
-
-
 def test_a_redriven_message_takes_a_free_key_and_leaves_a_held_one(queue: Queue) -> None:
     queue.policy("t", key_ttl="1 hour")
     queue.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'held', 1)")
@@ -49,23 +30,13 @@ def test_a_redriven_message_takes_a_free_key_and_leaves_a_held_one(queue: Queue)
     assert held(queue) == [("t", "free", 3), ("t", "held", 1)]
 
 
-def test_the_default_of_all_topics_applies_and_0_lifts_it(queue: Queue) -> None:
-    queue.policy("*", key_ttl="1 hour")
-    queue.policy("t", key_ttl="0")
-
-    queue.rows(HOLD, [[1, 2], ["t", "other"], ["k", "k"], [False, False]])
-
-    assert held(queue) == [("other", "k", 2)]
-
-
 def test_of_two_concurrent_publishes_of_a_key_the_second_is_refused(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background
 ) -> None:
     queue.policy("t", key_ttl="1 hour")
     with other.conn.transaction():
         other.rows(HOLD, [[1], ["t"], ["k"], [False]])
-        second = background.start(queue.rows, HOLD, [[2], ["t"], ["k"], [False]])
-        eventually(lambda: background.is_blocked(queue))
+        second = background.start_blocked(queue, queue.rows, HOLD, [[2], ["t"], ["k"], [False]])
 
     with pytest.raises(errors.UniqueViolation, match="held by message 1 until it has ended"):
         second.result(timeout=60)
@@ -83,7 +54,7 @@ SLOW_LOOK = """
 
 
 def test_a_key_that_becomes_free_between_two_looks_at_its_holder_is_taken(
-    own_queue: Queue, own_database: Database, background: Background, eventually: Callable[..., Any]
+    own_queue: Queue, own_database: Database, background: Background
 ) -> None:
     own_queue.policy("t", key_ttl="1 hour")
     own_queue.conn.execute(SLOW_LOOK)
@@ -91,8 +62,7 @@ def test_a_key_that_becomes_free_between_two_looks_at_its_holder_is_taken(
     first = Queue(own_database.connect())
     with first.conn.transaction():
         first.conn.execute("INSERT INTO messages.held_key VALUES ('t', 'k', 1, '2026-01-01 12:00:01.5+00')")
-        second = background.start(own_queue.rows, HOLD, [[2], ["t"], ["k"], [False]])
-        eventually(lambda: background.is_blocked(own_queue))
+        second = background.start_blocked(own_queue, own_queue.rows, HOLD, [[2], ["t"], ["k"], [False]])
 
     second.result(timeout=60)
 
@@ -186,12 +156,6 @@ def test_append_collects_payloads_in_one_array(queue: Queue) -> None:
     assert queue.message(sent[0].id).payload == [1, {"n": 2}, 3, [4], None]
 
 
-def test_the_first_appended_payload_is_already_an_array(queue: Queue) -> None:
-    sent = queue.send(1, key="k", on_conflict="append")
-
-    assert queue.message(sent.id).payload == [1]
-
-
 def test_a_payload_that_was_published_without_append_becomes_the_first_element(queue: Queue) -> None:
     sent = queue.send({"n": 1}, key="k")
 
@@ -257,12 +221,11 @@ def test_a_message_that_was_attempted_is_not_changed_although_it_is_ready_again(
 
 @EVERY_MODE
 def test_an_uncommitted_message_of_the_key_is_waited_for(
-    queue: Queue, other: Queue, background: Background, mode: str, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background, mode: str
 ) -> None:
     with other.conn.transaction():
         first = other.send(1, key="k")
-        second = background.start(queue.send, 2, key="k", on_conflict=mode)
-        eventually(lambda: background.is_blocked(queue))
+        second = background.start_blocked(queue, queue.send, 2, key="k", on_conflict=mode)
 
     assert second.result(timeout=60).id == first.id
     assert second.result().outcome != "inserted"
@@ -270,12 +233,11 @@ def test_an_uncommitted_message_of_the_key_is_waited_for(
 
 @EVERY_MODE
 def test_after_a_rollback_of_the_other_publish_this_message_is_inserted(
-    queue: Queue, other: Queue, background: Background, mode: str, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background, mode: str
 ) -> None:
     with other.conn.transaction(force_rollback=True):
         other.send(1, key="k")
-        second = background.start(queue.send, 2, key="k", on_conflict=mode)
-        eventually(lambda: background.is_blocked(queue))
+        second = background.start_blocked(queue, queue.send, 2, key="k", on_conflict=mode)
 
     assert second.result(timeout=60).outcome == "inserted"
     assert queue.ids() == [second.result().id]
@@ -283,14 +245,13 @@ def test_after_a_rollback_of_the_other_publish_this_message_is_inserted(
 
 @pytest.mark.parametrize("mode", ["replace", "append"])
 def test_a_message_that_is_being_claimed_is_waited_for_and_then_left_unlocked(
-    queue: Queue, other: Queue, third: Queue, background: Background, mode: str, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, third: Queue, background: Background, mode: str
 ) -> None:
     first = queue.send(1, key="k")
     with queue.conn.transaction():
         with other.conn.transaction():
             (claimed,) = other.claim()
-            second = background.start(queue.send, 2, key="k", on_conflict=mode)
-            eventually(lambda: background.is_blocked(queue))
+            second = background.start_blocked(queue, queue.send, 2, key="k", on_conflict=mode)
         assert second.result(timeout=60).outcome == "inserted"
         # The publisher's transaction is still open: a lock on the row would block these.
         third.conn.execute("SET lock_timeout = '1 s'")
@@ -303,13 +264,12 @@ def test_a_message_that_is_being_claimed_is_waited_for_and_then_left_unlocked(
 
 @pytest.mark.parametrize("mode", ["replace", "append"])
 def test_a_message_that_is_being_cancelled_is_waited_for_and_a_new_one_is_inserted(
-    queue: Queue, other: Queue, background: Background, mode: str, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background, mode: str
 ) -> None:
     first = queue.send(1, key="k")
     with other.conn.transaction():
         other.call("cancel", [first.id])
-        second = background.start(queue.send, 2, key="k", on_conflict=mode)
-        eventually(lambda: background.is_blocked(queue))
+        second = background.start_blocked(queue, queue.send, 2, key="k", on_conflict=mode)
 
     assert second.result(timeout=60).outcome == "inserted"
 
@@ -349,45 +309,4 @@ def test_many_publishers_of_few_keys_and_workers_lose_nothing_and_never_fail(
 # key_holder: messages.key_holder: which message holds a key.
 
 
-def test_it_is_the_message_whose_hold_has_not_expired(queue: Queue) -> None:
-    queue.conn.execute(
-        """
-        INSERT INTO messages.held_key (topic, key, message_id, free_at)
-        VALUES ('t', 'lives', 1, NULL), ('t', 'ended', 2, now() + interval '1 hour'), ('t', 'over', 3, now() - interval '1 s')
-        """
-    )
-
-    held = {
-        key: queue.row("SELECT * FROM messages.key_holder('t', %s)", [key]).message_id for key in ("lives", "ended")
-    }
-    free = [queue.row("SELECT * FROM messages.key_holder('t', %s)", [key]).message_id for key in ("over", "unknown")]
-
-    assert held == {"lives": 1, "ended": 2}
-    assert free == [None, None]
-
-
 # pending_with_key: messages.pending_with_key: the one message that waits under a key.
-
-
-def test_it_is_the_ready_or_delayed_message_that_was_never_attempted(queue: Queue) -> None:
-    queue.publish(key="running")
-    queue.claim()
-    ready, delayed = queue.publish(key="ready"), queue.publish(key="delayed", wait="1 hour")
-    queue.publish("other", key="elsewhere")
-
-    found = {
-        key: queue.call("pending_with_key", "t", key) for key in ("ready", "delayed", "running", "elsewhere", "unknown")
-    }
-
-    assert found == {"ready": ready, "delayed": delayed, "running": None, "elsewhere": None, "unknown": None}
-
-
-def test_a_released_message_counts_again_and_a_failed_one_does_not(queue: Queue) -> None:
-    released, failed = queue.publish(key="released", max_attempts=2), queue.publish(key="failed", max_attempts=2)
-    first, second = queue.claim()
-    queue.settle("release", [first])
-    queue.settle("retry", [second], ["boom"])
-
-    assert queue.call("pending_with_key", "t", "released") == released
-    assert queue.call("pending_with_key", "t", "failed") is None
-    assert queue.message(failed) is not None

@@ -347,16 +347,6 @@ def test_a_message_without_predecessors_is_not_blocked(queue: Queue) -> None:
     assert len(queue.claim()) == 2
 
 
-def test_a_rollback_leaves_no_dependencies(queue: Queue) -> None:
-    first = queue.publish()
-
-    queue.conn.execute("BEGIN")
-    queue.send(after=[first])
-    queue.conn.execute("ROLLBACK")
-
-    assert queue.value("SELECT count(*) FROM messages.dependency") == 0
-
-
 # payload_schema_digest: messages.payload_schema_digest: identifies the payload schema of a topic.
 
 
@@ -382,10 +372,3 @@ def test_the_topics_own_schema_wins_over_the_default(queue: Queue) -> None:
     queue.policy("t", payload_schema={"type": "array"})
 
     assert queue.call("payload_schema_digest", "other") not in {queue.call("payload_schema_digest", "t"), None}
-
-
-def test_a_publisher_may_call_it(queue: Queue) -> None:
-    queue.conn.execute("SET ROLE messages_publisher")
-
-    assert queue.call("payload_schema_digest", "t") is None
-    queue.conn.execute("RESET ROLE")

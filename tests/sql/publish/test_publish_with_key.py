@@ -130,27 +130,13 @@ def test_a_bulk_insert_holds_each_key_and_one_held_key_refuses_it_completely(que
 
 
 @EVERY_MODE
-def test_a_key_that_another_session_is_taking_is_waited_for(
-    queue: Queue, other: Queue, background: Background, mode: str, eventually: Callable[..., Any]
-) -> None:
-    with other.conn.transaction():
-        first = other.send(1, key="k")
-        second = background.start(queue.send, 2, key="k", on_conflict=mode)
-        eventually(lambda: background.is_blocked(queue))
-
-    assert second.result(timeout=60).id == first.id
-    assert second.result().outcome in {"replaced", "ignored", "appended"}
-
-
-@EVERY_MODE
 def test_a_key_whose_message_another_session_publishes_and_claims_is_waited_for_and_then_held(
-    queue: Queue, other: Queue, background: Background, mode: str, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background, mode: str
 ) -> None:
     with other.conn.transaction():
         first = other.send(1, key="k")
         other.claim()
-        second = background.start(queue.send, 2, key="k", on_conflict=mode)
-        eventually(lambda: background.is_blocked(queue))
+        second = background.start_blocked(queue, queue.send, 2, key="k", on_conflict=mode)
 
     assert tuple(second.result(timeout=60)) == (first.id, "held")
     assert queue.ids() == [first.id]

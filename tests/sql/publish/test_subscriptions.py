@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import psycopg
 import pytest
 from psycopg import errors
@@ -52,12 +49,11 @@ def test_an_update_that_closes_a_cycle_is_refused_too(queue: Queue) -> None:
 
 
 def test_two_concurrent_subscriptions_cannot_close_a_cycle_together(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background
 ) -> None:
     with other.conn.transaction():
         subscribe(other, ("a", "b"))
-        closing = background.start(subscribe, queue, ("b", "a"))
-        eventually(lambda: background.is_blocked(queue))
+        closing = background.start_blocked(queue, subscribe, queue, ("b", "a"))
 
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="circle"):
         closing.result(timeout=60)

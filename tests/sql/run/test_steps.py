@@ -8,7 +8,6 @@ import pytest
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
-from tests.server.deadline import eventually
 from tests.sql.queue import Background, Queue, Row
 
 # load_steps: messages.load_steps: the holder of a message gets the steps that earlier attempts saved.
@@ -105,8 +104,7 @@ def test_of_two_attempts_with_the_same_step_the_later_one_has_to_roll_back(
         assert keep(other, released, result='"by the first"')
         queue.settle("release", [released])
         claimed = queue.claim_one()
-        later = background.start(keep, queue, claimed, result='"by the second"')
-        eventually(lambda: background.is_blocked(queue))
+        later = background.start_blocked(queue, keep, queue, claimed, result='"by the second"')
     with pytest.raises(
         errors.UniqueViolation, match=f'step "charge" of message {published} was kept by another attempt'
     ):
@@ -123,8 +121,7 @@ def test_after_a_rollback_of_the_released_attempt_the_later_one_saves_the_step(
         keep(other, released)
         queue.settle("release", [released])
         claimed = queue.claim_one()
-        later = background.start(keep, queue, claimed, result='"by the second"')
-        eventually(lambda: background.is_blocked(queue))
+        later = background.start_blocked(queue, keep, queue, claimed, result='"by the second"')
 
     assert later.result(timeout=60) is True
     assert steps(queue) == [("charge", "by the second", 1)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
 from tests.sql.queue import Queue
@@ -11,45 +9,6 @@ from tests.sql.queue import Queue
 # parse_cron: messages.parse_cron: what a cron expression means.
 
 READ = "SELECT * FROM messages.parse_cron(%s)"
-
-
-def test_five_fields_are_five_sets(queue: Queue) -> None:
-    cron = queue.row(READ, ["1 2 3 4 5"])
-
-    assert cron.fields == [1 << 1, 1 << 2, 1 << 3, 1 << 4, 1 << 5]
-    assert (cron.problem, cron.seconds) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("cron", "both"), [("0 0 1 * *", True), ("0 0 * * 1", True), ("0 0 */2 * 1", True), ("0 0 1 * 1", False)]
-)
-def test_a_day_must_match_both_of_its_fields_if_one_begins_with_a_star(queue: Queue, cron: str, both: bool) -> None:
-    assert queue.row(READ, [cron]).both_days is both
-
-
-@pytest.mark.parametrize(
-    ("cron", "wild"), [("0 * * * *", True), ("*/5 3 * * *", True), ("0 3 * * *", False), ("0 0-23 * * *", False)]
-)
-def test_it_follows_the_hours_that_pass_if_minute_or_hour_begins_with_a_star(
-    queue: Queue, cron: str, wild: bool
-) -> None:
-    assert queue.row(READ, [cron]).wild is wild
-
-
-@pytest.mark.parametrize(
-    ("name", "same"),
-    [
-        ("@yearly", "0 0 1 1 *"),
-        ("@Annually", "0 0 1 1 *"),
-        ("@monthly", "0 0 1 * *"),
-        ("@weekly", "0 0 * * 0"),
-        ("@daily", "0 0 * * *"),
-        ("@midnight", "0 0 * * *"),
-        ("@hourly", "0 * * * *"),
-    ],
-)
-def test_names_are_short_for_expressions(queue: Queue, name: str, same: str) -> None:
-    assert queue.row(READ, [name]) == queue.row(READ, [same])
 
 
 @pytest.mark.parametrize(
@@ -85,44 +44,7 @@ def test_an_expression_longer_than_a_thousand_characters_is_refused_and_not_show
     assert len(read.problem) < 150
 
 
-def test_an_invalid_field_is_named(queue: Queue) -> None:
-    assert queue.row(READ, ["0 0 * * 1,x"]).problem == 'day of week is "1,x"'
-
-
 # parse_cron_field: messages.parse_cron_field: one field of a cron expression as a set of bits.
-
-
-def numbers(queue: Queue, setting: str, text: str) -> list[int]:
-    """Return the numbers that the field matches."""
-    field = queue.row("SELECT * FROM messages.parse_cron_field(%s, %s)", [setting, text])
-    assert (field.problem, field.hint) == (None, None)
-    return [n for n in range(64) if field.bits >> n & 1]
-
-
-@pytest.mark.parametrize(
-    ("setting", "text", "expected"),
-    [
-        ("minute", "*", list(range(60))),
-        ("minute", "0", [0]),
-        ("minute", "*/20", [0, 20, 40]),
-        ("minute", "5/20", [5, 25, 45]),
-        ("minute", "10-20/5,59", [10, 15, 20, 59]),
-        ("hour", "00,9-11", [0, 9, 10, 11]),
-        ("day of month", "*/15", [1, 16, 31]),
-        ("day of month", "15,L", [0, 15]),
-        ("day of month", "$", [0]),
-        ("month", "jan,NOV-Dec", [1, 11, 12]),
-        ("day of week", "mon-fri", [1, 2, 3, 4, 5]),
-        ("day of week", "7", [0]),
-        ("day of week", "5-7", [0, 5, 6]),
-        ("day of week", "*", list(range(7))),
-        ("day of week", "*/2", [0, 2, 4, 6]),
-    ],
-)
-def test_numbers_names_lists_ranges_and_steps_are_parsed(
-    queue: Queue, setting: str, text: str, expected: list[int]
-) -> None:
-    assert numbers(queue, setting, text) == expected
 
 
 @pytest.mark.parametrize(
@@ -159,29 +81,6 @@ def test_an_invalid_field_is_reported_with_the_fix(queue: Queue, setting: str, t
 
 
 # check_cron: messages.check_cron: the problem of an invalid cron expression.
-
-CHECK = "SELECT * FROM messages.check_cron(%s)"
-
-
-@pytest.mark.parametrize("cron", ["*/5 * * * *", "0 0 29 2 *", "@daily", "30 seconds", "0 0 L * *"])
-def test_a_valid_expression_has_no_problem(queue: Queue, cron: str) -> None:
-    assert tuple(queue.row(CHECK, [cron])) == (None, None)
-
-
-def test_an_unreadable_expression_is_reported_with_the_fix(queue: Queue) -> None:
-    assert queue.row(CHECK, ["61 * * * *"]).problem == 'minute is "61"'
-
-
-@pytest.mark.parametrize("cron", ["0 0 30 2 *", "0 0 31 4,6 */1"])
-def test_a_day_that_never_comes_is_a_problem(queue: Queue, cron: str) -> None:
-    found = queue.row(CHECK, [cron])
-
-    assert found.problem == f'expression is "{cron}", a day that never comes'
-    assert found.hint == "use a day that the month has, or L for the last one"
-
-
-def test_null_is_a_problem_too(queue: Queue) -> None:
-    assert queue.row(CHECK, [None]).problem is not None
 
 
 # check_time_zone: messages.check_time_zone: the problem of a time zone that a schedule cannot have.
@@ -245,67 +144,7 @@ def test_the_name_is_proposed_that_was_written_otherwise(queue: Queue) -> None:
 # next_cron_match: messages.next_cron_match: the first matching time of the calendar. The expressions themselves: test_next_tick.py.
 
 
-def first(queue: Queue, cron: str, begin: str) -> datetime | None:
-    found: datetime | None = queue.value(
-        "SELECT messages.next_cron_match(c.fields, c.both_days, %s) FROM messages.parse_cron(%s) AS c", [begin, cron]
-    )
-    return found
-
-
-def test_the_start_time_itself_may_match(queue: Queue) -> None:
-    assert first(queue, "30 8 * * *", "2026-03-01 08:30") == datetime(2026, 3, 1, 8, 30)  # noqa: DTZ001
-
-
-def test_it_continues_in_the_next_hour_day_month_and_year(queue: Queue) -> None:
-    assert first(queue, "30 8 * * *", "2026-12-31 08:31") == datetime(2027, 1, 1, 8, 30)  # noqa: DTZ001
-    assert first(queue, "0 9,10 * * *", "2026-12-31 09:01") == datetime(2026, 12, 31, 10)  # noqa: DTZ001
-
-
-def test_a_day_that_never_occurs_is_null(queue: Queue) -> None:
-    assert first(queue, "0 0 30 2 *", "2026-01-01 00:00") is None
-
-
 # local_to_utc: messages.local_to_utc: when the clocks of a time zone show a given time.
-
-EVER = "-infinity"
-
-
-def moment(queue: Queue, local: str, begin: str = EVER, zone: str = "Europe/Berlin") -> datetime | None:
-    found: datetime | None = queue.value("SELECT messages.local_to_utc(%s, %s, %s)", [zone, local, begin])
-    return found
-
-
-@pytest.mark.every_server
-def test_a_time_that_occurs_once_is_converted(queue: Queue) -> None:
-    assert moment(queue, "2026-07-01 12:00") == datetime(2026, 7, 1, 10, tzinfo=UTC)
-
-
-@pytest.mark.every_server
-def test_of_a_time_that_occurs_twice_the_first_is_returned(queue: Queue) -> None:
-    assert moment(queue, "2026-10-25 02:30") == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
-
-
-@pytest.mark.every_server
-def test_the_second_is_returned_if_the_first_is_over(queue: Queue) -> None:
-    assert moment(queue, "2026-10-25 02:30", "2026-10-25 00:31Z") == datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
-
-
-@pytest.mark.every_server
-@pytest.mark.parametrize(
-    ("local", "zone"),
-    [
-        ("2026-03-29 02:30", "Europe/Berlin"),
-        ("2011-12-30 12:00", "Pacific/Apia"),
-        ("2018-11-04 00:00", "America/Sao_Paulo"),
-    ],
-)
-def test_a_time_that_the_clocks_skip_is_null(queue: Queue, local: str, zone: str) -> None:
-    assert moment(queue, local, zone=zone) is None
-
-
-@pytest.mark.every_server
-def test_a_time_that_is_over_is_null(queue: Queue) -> None:
-    assert moment(queue, "2026-07-01 12:00", "2026-07-01 10:00:01Z") is None
 
 
 # dst_change: messages.dst_change: when the clocks of a time zone change.
@@ -323,11 +162,3 @@ def test_a_time_that_is_over_is_null(queue: Queue) -> None:
 )
 def test_the_moment_is_found_to_the_second(queue: Queue, zone: str, after: str, until: str, expected: str) -> None:
     assert queue.value("SELECT messages.dst_change(%s, %s, %s) = %s", [zone, after, until, expected]) is True
-
-
-@pytest.mark.every_server
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-def test_without_a_change_it_is_null(queue: Queue, zone: str) -> None:
-    found = queue.value("SELECT messages.dst_change(%s, '2026-07-01 00:00Z', '2026-07-02 00:00Z')", [zone])
-
-    assert found is None

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
-from typing import Any
 
 import pytest
 from psycopg import errors
@@ -26,8 +25,8 @@ def queue(queue: Queue) -> Queue:
     return queue
 
 
-def fire(queue: Queue) -> int:
-    return int(queue.call("fire_schedules"))
+def fire(queue: Queue, limit: int = 100) -> int:
+    return int(queue.call("fire_schedules", limit))
 
 
 def ticks(rows: list[Row]) -> list[str]:
@@ -103,7 +102,7 @@ def test_a_clock_that_goes_back_fires_nothing_twice(queue: Queue) -> None:
 
 
 def test_without_any_lock_the_primary_key_alone_prevents_a_second_publish_of_a_tick(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background
 ) -> None:
     queue.schedule("s", "0 * * * *")
     queue.later("1 hour")
@@ -111,8 +110,7 @@ def test_without_any_lock_the_primary_key_alone_prevents_a_second_publish_of_a_t
 
     with queue.conn.transaction():
         assert queue.value(fire_unlocked) == 1
-        second = background.start(other.value, fire_unlocked)
-        eventually(lambda: background.is_blocked(other))
+        second = background.start_blocked(other, other.value, fire_unlocked)
 
     with pytest.raises(errors.UniqueViolation, match="schedule_run_pkey"):
         second.result()
@@ -286,17 +284,13 @@ def test_the_runs_of_a_schedule_are_deleted_and_renamed_with_it(queue: Queue) ->
 # fire_schedules: messages.fire_schedules: all schedules publish their due ticks; concurrent calls never fire one twice, and a failing schedule harms no other.
 
 
-def fire_schedules_fire(queue: Queue, limit: int = 100) -> int:
-    return int(queue.call("fire_schedules", limit))
-
-
 def test_every_due_schedule_is_fired(queue: Queue) -> None:
     queue.schedule("a", "0 * * * *")
     queue.schedule("b", "30 * * * *")
     queue.schedule("c", "0 11 * * *")
     queue.later("1 hour")
 
-    assert fire_schedules_fire(queue) == 2
+    assert fire(queue) == 2
     assert [len(queue.runs(name)) for name in "abc"] == [1, 1, 0]
 
 
@@ -315,7 +309,7 @@ def test_it_notifies_sleepers_as_every_publish_does(queue: Queue, listen: Callab
     queue.schedule("a", "0 * * * *")
     queue.later("1 hour")
 
-    fire_schedules_fire(queue)
+    fire(queue)
 
     assert listener.received() == [str(queue.ids()[0])]
 
@@ -325,7 +319,7 @@ def test_a_paused_schedule_is_not_fired(queue: Queue) -> None:
     queue.call("pause_schedule", "a")
     queue.later("1 day")
 
-    assert fire_schedules_fire(queue) == 0
+    assert fire(queue) == 0
 
 
 def test_one_call_is_bounded_and_fires_the_longest_due_first(queue: Queue) -> None:
@@ -333,9 +327,9 @@ def test_one_call_is_bounded_and_fires_the_longest_due_first(queue: Queue) -> No
         queue.schedule(f"m{minute}", f"{minute} * * * *")
     queue.later("1 hour")
 
-    assert fire_schedules_fire(queue, 2) == 2
+    assert fire(queue, 2) == 2
     assert [len(queue.runs(f"m{minute}")) for minute in (10, 20, 30)] == [1, 1, 0]
-    assert fire_schedules_fire(queue, 2) == 1
+    assert fire(queue, 2) == 1
 
 
 def test_after_a_thousand_messages_a_call_ends_and_the_next_continues(queue: Queue) -> None:
@@ -343,7 +337,7 @@ def test_after_a_thousand_messages_a_call_ends_and_the_next_continues(queue: Que
         queue.schedule(name, "1 second", missed="all", missed_limit=600)
     queue.later("600 s")
 
-    assert [fire_schedules_fire(queue), fire_schedules_fire(queue)] == [1200, 600]
+    assert [fire(queue), fire(queue)] == [1200, 600]
 
 
 # Concurrency
@@ -356,10 +350,10 @@ def test_a_schedule_that_another_session_is_firing_is_skipped_not_waited_for(que
     other.stop_clock("2026-11-16 10:00+00")
 
     with queue.conn.transaction():
-        assert fire_schedules_fire(queue, 1) == 1
-        assert fire_schedules_fire(other) == 1
+        assert fire(queue, 1) == 1
+        assert fire(other) == 1
 
-    assert fire_schedules_fire(other) == fire_schedules_fire(queue) == 0
+    assert fire(other) == fire(queue) == 0
     assert len(queue.ids()) == 2
 
 
@@ -369,10 +363,10 @@ def test_a_session_that_dies_before_the_commit_leaves_the_tick_to_the_next(queue
     other.stop_clock("2026-11-16 10:00+00")
 
     with queue.conn.transaction(force_rollback=True):
-        assert fire_schedules_fire(queue) == 1
+        assert fire(queue) == 1
 
     assert queue.ids() == []
-    assert fire_schedules_fire(other) == 1
+    assert fire(other) == 1
 
 
 def test_eight_concurrent_sessions_fire_every_tick_exactly_once(own_database: Database) -> None:
@@ -389,7 +383,7 @@ def test_eight_concurrent_sessions_fire_every_tick_exactly_once(own_database: Da
         ready.wait()
         for second in range(1, 61):
             mine.stop_clock(f"2026-11-16 09:00:{second:02}+00" if second < 60 else "2026-11-16 09:01:00+00")
-            fire_schedules_fire(mine)
+            fire(mine)
 
     with ThreadPoolExecutor(8) as pool:
         for each in [pool.submit(fire_for_a_minute) for _ in range(8)]:
@@ -411,9 +405,9 @@ def test_a_snapshot_from_before_another_session_fired_publishes_nothing(queue: Q
     with other.conn.transaction(force_rollback=True):
         other.conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         other.ids()
-        assert fire_schedules_fire(queue) == 1
+        assert fire(queue) == 1
         with pytest.raises(errors.SerializationFailure):
-            fire_schedules_fire(other)
+            fire(other)
 
     assert len(queue.ids()) == 1
 
@@ -436,7 +430,7 @@ def test_a_failing_schedule_harms_no_other_and_records_why(queue: Queue) -> None
     break_zone(queue, "b")
     queue.later("1 hour")
 
-    assert fire_schedules_fire(queue) == 2
+    assert fire(queue) == 2
 
     broken = queue.scheduled("b")
     assert (broken.last_error, broken.failures) == ('time zone "Mars/Base" not recognized', 1)
@@ -452,9 +446,9 @@ def test_a_failing_schedule_is_retried_with_growing_delays(queue: Queue) -> None
     waits = []
 
     for _ in range(10):
-        fire_schedules_fire(queue)
+        fire(queue)
         waits.append((queue.scheduled("a").retry_at - queue.call("now")).total_seconds())
-        fire_schedules_fire(queue)  # too early: nothing happens
+        fire(queue)  # too early: nothing happens
         queue.later(f"{waits[-1]} s")
 
     assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
@@ -470,14 +464,14 @@ def test_a_topic_that_refused_a_message_gets_it_once_it_is_fixed(queue: Queue) -
         """
     )
     queue.later("1 hour")
-    fire_schedules_fire(queue)
+    fire(queue)
     failed = queue.scheduled("a")
     queue.conn.execute("DROP TRIGGER refuse ON messages.message")
 
     queue.later("2 s")
 
     assert failed.last_error == "topic t is full: work it off"
-    assert fire_schedules_fire(queue) == 1
+    assert fire(queue) == 1
     fixed = queue.scheduled("a")
     assert (fixed.last_error, fixed.failed_at, fixed.failures, fixed.retry_at) == (None, None, 0, None)
     assert [run.tick.hour for run in queue.runs("a")] == [10]
@@ -487,7 +481,7 @@ def test_a_schedule_that_was_fixed_by_hand_is_tried_at_once(queue: Queue) -> Non
     queue.schedule("a", "0 * * * *")
     break_zone(queue, "a")
     queue.later("1 hour")
-    fire_schedules_fire(queue)
+    fire(queue)
 
     queue.conn.execute("UPDATE messages.schedule SET time_zone = 'Europe/Berlin'")
 
@@ -502,7 +496,7 @@ def test_many_failing_schedules_do_not_delay_the_others(queue: Queue) -> None:
     queue.schedule("good", "30 * * * *")
     queue.later("1 hour")
 
-    assert [fire_schedules_fire(queue, 5), fire_schedules_fire(queue, 5)] == [0, 1]
+    assert [fire(queue, 5), fire(queue, 5)] == [0, 1]
 
 
 def test_a_schedule_whose_topic_a_long_transaction_locks_is_waited_for_briefly(own_database: Database) -> None:
@@ -516,11 +510,11 @@ def test_a_schedule_whose_topic_a_long_transaction_locks_is_waited_for_briefly(o
 
     with other.conn.transaction():
         other.publish("limited")
-        assert fire_schedules_fire(queue) == 1
+        assert fire(queue) == 1
     queue.later("2 s")
 
     assert queue.scheduled("a").last_error == "canceling statement due to lock timeout"
-    assert fire_schedules_fire(queue) == 1
+    assert fire(queue) == 1
 
 
 def test_no_lock_is_waited_for_longer_than_two_seconds(queue: Queue) -> None:

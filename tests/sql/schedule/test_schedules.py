@@ -98,14 +98,6 @@ def test_at_the_exact_time_of_a_tick_both_are_published(queue: Queue) -> None:
     assert len(queue.ids()) == len(queue.runs()) == 2
 
 
-def test_it_can_be_called_any_number_of_times(queue: Queue) -> None:
-    queue.schedule("s", "0 * * * *")
-
-    published = {run_now(queue).id for _ in range(3)}
-
-    assert len(published) == len(queue.runs()) == 3
-
-
 def test_a_paused_schedule_runs_too(queue: Queue) -> None:
     queue.schedule("s", "0 * * * *")
     queue.call("pause_schedule", "s")

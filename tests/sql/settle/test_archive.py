@@ -101,14 +101,6 @@ def test_the_archive_records_the_transaction_that_wrote_the_row(queue: Queue) ->
     assert queue.archived(published).archive_xid == own
 
 
-def test_archive_success_full_keeps_the_content(queue: Queue) -> None:
-    published = queue.publish(payload={"n": 1})
-
-    queue.settle("complete", queue.claim())
-
-    assert queue.archived(published).payload == {"n": 1}
-
-
 def test_archive_success_no_payload_keeps_the_row_without_its_content(queue: Queue) -> None:
     queue.policy(archive_success="no_payload")
     payload, body = queue.publish(payload={"n": 1}, headers={"h": 1}), queue.publish(body=b"x")
@@ -171,14 +163,6 @@ def test_an_error_is_cut_to_8_kilobytes_whatever_its_characters(queue: Queue, ch
     assert kept.startswith(f"begin{character}")
     assert kept.endswith(f"{character}end")
     assert set(kept) == {character, *"begin\n.end"}
-
-
-def test_an_error_of_exactly_8_kilobytes_is_kept_whole(queue: Queue) -> None:
-    published = queue.publish()
-
-    queue.settle("fail", queue.claim(), ["x" * 8192])
-
-    assert len(queue.archived(published).error) == 8192
 
 
 @terminal
@@ -302,62 +286,46 @@ def test_an_unknown_id_is_reported_as_lost(queue: Queue, settle: str) -> None:
     assert queue.call(settle, [4711], [1], *TERMINAL[settle]) == [4711]
 
 
-@terminal
-def test_a_settle_that_is_rolled_back_leaves_the_message_locked(queue: Queue, settle: str) -> None:
-    published = queue.publish()
-    claimed = queue.claim()
-
-    with queue.conn.transaction(force_rollback=True):
-        queue.settle(settle, claimed, *TERMINAL[settle])
-
-    assert queue.message(published).claim_id == claimed[0].claim_id
-    assert queue.settle("complete", claimed) == []
-
-
 @pytest.mark.parametrize("winner", TERMINAL)
 @pytest.mark.parametrize("loser", TERMINAL)
 def test_of_two_concurrent_settles_the_second_waits_and_is_reported_as_lost(
-    queue: Queue, other: Queue, background: Background, eventually: Any, winner: str, loser: str
+    queue: Queue, other: Queue, background: Background, winner: str, loser: str
 ) -> None:
     published = queue.publish()
     claimed = queue.claim()
 
     with queue.conn.transaction():
         queue.settle(winner, claimed, *TERMINAL[winner])
-        second = background.start(other.settle, loser, claimed, *TERMINAL[loser])
-        eventually(lambda: background.is_blocked(other))
+        second = background.start_blocked(other, other.settle, loser, claimed, *TERMINAL[loser])
 
     assert second.result(timeout=60) == ([] if same_result(winner, loser) else [published])
     assert exactly_one_place(queue, published)
 
 
 def test_if_the_first_of_two_settles_is_rolled_back_the_second_succeeds(
-    queue: Queue, other: Queue, background: Background, eventually: Any
+    queue: Queue, other: Queue, background: Background
 ) -> None:
     published = queue.publish()
     claimed = queue.claim()
 
     with queue.conn.transaction(force_rollback=True):
         queue.settle("fail", claimed, ["boom"])
-        second = background.start(other.settle, "complete", claimed)
-        eventually(lambda: background.is_blocked(other))
+        second = background.start_blocked(other, other.settle, "complete", claimed)
 
     assert second.result(timeout=60) == []
     assert queue.archived(published).result == "success"
 
 
 def test_concurrent_settles_and_cancels_in_any_order_never_deadlock(
-    queue: Queue, other: Queue, third: Queue, background: Background, eventually: Any
+    queue: Queue, other: Queue, third: Queue, background: Background
 ) -> None:
     first, last = queue.publish_many(2)
     claimed = queue.claim()
 
     with queue.conn.transaction():
         queue.conn.execute("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
-        cancel = background.start(other.call, "cancel", [first, last])
-        eventually(lambda: background.is_blocked(other))
-        settle = background.start(third.settle, "complete", claimed[::-1])
-        eventually(lambda: background.is_blocked(third))
+        cancel = background.start_blocked(other, other.call, "cancel", [first, last])
+        settle = background.start_blocked(third, third.settle, "complete", claimed[::-1])
 
     assert sorted(cancel.result(timeout=60) + settle.result(timeout=60)) in ([first, first, last, last], [first, last])
     assert exactly_one_place(queue, first)
@@ -453,32 +421,6 @@ def test_without_a_policy_it_is_not_called(own_queue: Queue) -> None:
 # archive_expired: messages.archive_expired: messages whose TTL is over are archived as expired.
 
 
-def test_expired_messages_are_dead_with_a_reason_and_without_a_worker(queue: Queue) -> None:
-    first, second = queue.publish_many(2)
-
-    assert queue.call("archive_expired", [first, second]) == 2
-
-    for each in (first, second):
-        archived = queue.archived(each)
-        assert (archived.result, archived.handled_by, archived.claim_id) == ("expired", None, None)
-        assert archived.error == "expired: it was not worked within its time to live"
-    assert queue.value("SELECT count FROM messages.alert WHERE result = 'expired'") == 2
-
-
-def test_a_locked_message_is_left_alone(queue: Queue) -> None:
-    """It may still succeed."""
-    published = queue.publish()
-    queue.claim()
-
-    assert queue.call("archive_expired", [published]) == 0
-
-    assert queue.archived(published) is None
-
-
-def test_a_message_that_is_gone_is_not_counted(queue: Queue) -> None:
-    assert queue.call("archive_expired", [4711]) == 0
-
-
 # append_attempt: messages.append_attempt: the history of a message with one more ended attempt.
 
 WITH_ATTEMPT = "SELECT messages.append_attempt(%s, %s, 'w', '2026-01-01', '2026-01-02', %s, %s)"
@@ -488,18 +430,6 @@ def append_attempt(
     queue: Queue, history: Any, attempt: int = 1, outcome: str = "failed", error: str | None = None
 ) -> Any:
     return queue.value(WITH_ATTEMPT, [None if history is None else Jsonb(history), attempt, outcome, error])
-
-
-def test_the_first_attempt_starts_a_history(queue: Queue) -> None:
-    (entry,) = append_attempt(queue, None, error="boom")
-
-    assert (entry["attempt"], entry["worker"], entry["outcome"], entry["error"]) == (1, "w", "failed", "boom")
-    assert entry["started"].startswith("2026-01-01T00:00:00")
-    assert entry["ended"].startswith("2026-01-02T00:00:00")
-
-
-def test_unknown_values_are_left_out(queue: Queue) -> None:
-    assert "error" not in append_attempt(queue, None)[0]
 
 
 def test_an_error_is_cut_to_1000_characters(queue: Queue) -> None:
@@ -516,37 +446,4 @@ def test_of_a_long_traceback_the_exception_is_kept(queue: Queue) -> None:
     assert len(kept) == 1000
 
 
-def test_the_history_has_at_most_20_entries_and_always_the_first(queue: Queue) -> None:
-    history: Any = None
-    for attempt in range(1, 25):
-        history = append_attempt(queue, history, attempt)
-
-    assert [entry["attempt"] for entry in history] == [1, *range(6, 25)]
-
-
 # lost_ids: messages.lost_ids: which messages a caller tried to settle without holding them.
-
-
-def test_a_message_that_was_just_settled_is_not_lost(queue: Queue) -> None:
-    assert queue.call("lost_ids", [1, 2], [7, 7], [2, 1], "success") == []
-
-
-def test_an_unknown_message_is_lost(queue: Queue) -> None:
-    assert queue.call("lost_ids", [1, 2], [7, 7], [2], "success") == [1]
-
-
-def test_a_message_that_an_earlier_try_archived_with_the_same_claim_and_result_is_not_lost(queue: Queue) -> None:
-    published = queue.publish()
-    (claimed,) = queue.claim()
-    queue.settle("complete", [claimed])
-
-    assert queue.call("lost_ids", [published], [claimed.claim_id], [], "success") == []
-    assert queue.call("lost_ids", [published], [claimed.claim_id], [], "rejected") == [published]
-    assert queue.call("lost_ids", [published], [claimed.claim_id + 1], [], "success") == [published]
-
-
-def test_a_message_that_was_archived_without_a_claim_is_lost(queue: Queue) -> None:
-    cancelled = queue.publish()
-    queue.call("cancel", [cancelled])
-
-    assert queue.call("lost_ids", [cancelled], [None], [], "cancelled") == [cancelled]

@@ -176,16 +176,6 @@ def test_with_keep_a_released_message_loses_its_key_so_that_both_can_stay(queue:
 
 
 @give_back
-def test_with_keep_and_no_other_message_the_attempt_is_returned(queue: Queue, settle: str) -> None:
-    queue.policy("t", key_on_retry="keep")
-    published = queue.publish(key="k")
-
-    queue.settle(settle, queue.claim())
-
-    assert queue.message(published).attempts == 0
-
-
-@give_back
 def test_with_keep_two_messages_that_are_released_together_both_stay(queue: Queue, settle: str) -> None:
     queue.policy("t", key_on_retry="keep")
     first = queue.publish(key="k", max_attempts=3)

@@ -30,15 +30,6 @@ def test_a_deferred_message_is_ready_after_its_delay(queue: Queue) -> None:
     assert [(c.id, c.attempt) for c in queue.claim()] == [(published, 1)]
 
 
-def test_a_deferred_message_is_ready_at_its_time(queue: Queue) -> None:
-    published = queue.publish()
-    until = datetime(2100, 1, 1, tzinfo=UTC)
-
-    queue.settle("defer", queue.claim(), None, [until])
-
-    assert queue.message(published).available_at == until
-
-
 def test_a_claim_has_the_number_of_runs_although_the_attempt_is_returned(queue: Queue) -> None:
     queue.publish()
     for run in (1, 2, 3):
@@ -204,16 +195,6 @@ def test_a_lock_is_valid_until_its_very_last_moment(queue: Queue) -> None:
     assert queue.call("expire_locks") == 1
 
 
-def test_an_extended_lock_does_not_expire(queue: Queue) -> None:
-    queue.publish()
-    claimed = queue.claim()
-    queue.later("29 s")
-    queue.settle("heartbeat", claimed)
-    queue.later("29 s")
-
-    assert queue.call("expire_locks") == 0
-
-
 def test_messages_without_a_lock_are_not_changed(queue: Queue) -> None:
     published = queue.publish(wait="-1 day")
 
@@ -227,15 +208,6 @@ def test_one_call_is_bounded_and_the_next_continues(queue: Queue) -> None:
     queue.later("1 hour")
 
     assert [queue.call("expire_locks", 2) for _ in range(4)] == [2, 2, 1, 0]
-
-
-def test_a_second_call_does_nothing(queue: Queue) -> None:
-    queue.publish()
-    queue.claim()
-    queue.later("1 hour")
-    queue.call("expire_locks")
-
-    assert queue.call("expire_locks") == 0
 
 
 def test_the_delay_is_the_topics_lock_expired_delay(queue: Queue) -> None:

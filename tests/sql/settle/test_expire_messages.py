@@ -80,14 +80,6 @@ def test_locked_rows_are_not_waited_for(queue: Queue, other: Queue) -> None:
     assert queue.archived(second).result == "expired"
 
 
-def test_the_tick_calls_it(queue: Queue) -> None:
-    queue.publish(expires_at="2026-01-01")
-
-    ticked = {row.task: row.count for row in queue.rows("SELECT * FROM messages.tick('hand')")}
-
-    assert ticked["expire_messages"] == 1
-
-
 def test_it_reads_only_messages_that_expire(own_queue: Queue) -> None:
     own_queue.publish_many(20_000)
     own_queue.publish_many(20_000, expires_at="2900-01-01")

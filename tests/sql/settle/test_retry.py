@@ -292,7 +292,7 @@ def test_a_message_that_is_ready_after_the_next_poll_of_the_sleeper_sends_nothin
 
 
 def test_of_a_concurrent_retry_and_expiry_only_one_ends_the_attempt(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background
 ) -> None:
     published = queue.publish()
     claimed = queue.claim()
@@ -300,8 +300,7 @@ def test_of_a_concurrent_retry_and_expiry_only_one_ends_the_attempt(
 
     with queue.conn.transaction():
         queue.call("expire_locks")
-        retry = background.start(other.settle, "retry", claimed, ["boom"])
-        eventually(lambda: background.is_blocked(other))
+        retry = background.start_blocked(other, other.settle, "retry", claimed, ["boom"])
 
     assert retry.result(timeout=60) == [published]
     assert [h["outcome"] for h in queue.message(published).history] == ["lock_expired"]
@@ -318,15 +317,14 @@ def test_expire_locks_skips_messages_that_are_being_settled(queue: Queue, other:
 
 
 def test_a_row_that_is_claimed_again_in_the_meantime_is_not_retried_twice(
-    queue: Queue, other: Queue, background: Background, eventually: Any
+    queue: Queue, other: Queue, background: Background
 ) -> None:
     published = queue.publish()
     claimed = queue.claim()
 
     with queue.conn.transaction():
         queue.settle("release", claimed)
-        retry = background.start(other.settle, "retry", claimed, ["boom"])
-        eventually(lambda: background.is_blocked(other))
+        retry = background.start_blocked(other, other.settle, "retry", claimed, ["boom"])
 
     assert retry.result(timeout=60) == [published]
     assert queue.message(published).attempts == 0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from psycopg import errors
 
 from tests.sql.queue import Background, Queue
 
@@ -26,16 +24,6 @@ def test_the_attempt_is_returned(queue: Queue, settle: str) -> None:
     row = queue.message(published)
     assert (lost, row.attempts) == ([], 1)
     assert (row.claim_id, row.locked_by, row.locked_at, row.lock_expires_at) == (None, None, None, None)
-
-
-@give_back
-def test_a_message_may_be_returned_any_number_of_times(queue: Queue, settle: str) -> None:
-    queue.publish(max_attempts=1)
-
-    for _ in range(30):
-        (claimed,) = queue.claim()
-        assert claimed.attempt == 1
-        assert queue.settle(settle, [claimed]) == []
 
 
 @give_back
@@ -105,15 +93,14 @@ def test_of_several_returned_messages_with_one_key_the_newest_stays(queue: Queue
 
 @give_back
 def test_an_uncommitted_newer_message_of_its_key_is_waited_for_and_supersedes_it(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], settle: str
+    queue: Queue, other: Queue, background: Background, settle: str
 ) -> None:
     older = queue.publish(key="k")
     claimed = queue.claim()
 
     with other.conn.transaction():
         newer = other.publish(key="k")
-        settling = background.start(queue.settle, settle, claimed)
-        eventually(lambda: background.is_blocked(queue))
+        settling = background.start_blocked(queue, queue.settle, settle, claimed)
 
     assert settling.result(timeout=60) == []
     assert (queue.ids(), queue.archived(older).result) == ([newer], "cancelled")
@@ -168,34 +155,6 @@ def test_a_low_water_mark_is_not_raised(queue: Queue, settle: str) -> None:
 # try_return_attempts: messages.try_return_attempts: one try to return attempts. (What return_attempts guarantees: test_return_attempts.py.)
 
 
-def try_return_attempts_give_back(queue: Queue, claimed: Any) -> list[int]:
-    ended: list[int] = queue.call("try_return_attempts", [claimed.id], [claimed.claim_id], None, None, None, None)
-    return ended
-
-
-def test_a_message_of_the_same_key_that_commits_in_the_meantime_fails_the_try(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
-) -> None:
-    queue.publish(key="k")
-    claimed = queue.claim_one()
-
-    with other.conn.transaction():
-        other.publish(key="k")
-        giving = background.start(try_return_attempts_give_back, queue, claimed)
-        eventually(lambda: background.is_blocked(queue))
-
-    with pytest.raises(errors.UniqueViolation, match="message_key"):
-        giving.result(timeout=60)
-
-
-def test_the_ids_of_unlocked_messages_are_returned(queue: Queue) -> None:
-    published = queue.publish()
-    claimed = queue.claim_one()
-
-    assert try_return_attempts_give_back(queue, claimed) == [published]
-    assert try_return_attempts_give_back(queue, claimed) == []
-
-
 # messages.is_in_ordered_channel: whether a channel waits for this message.
 
 
@@ -233,14 +192,6 @@ def test_the_topics_own_value_wins_over_the_default(
     queue.policy("t", strict_lock=own)
 
     assert queue.call("has_strict_lock", "t") is strict
-
-
-def test_a_topic_without_a_row_has_the_default(queue: Queue) -> None:
-    assert queue.call("has_strict_lock", "t") is False
-
-    queue.policy("*", strict_lock=True)
-
-    assert queue.call("has_strict_lock", "t") is True
 
 
 @pytest.mark.parametrize(("strict", "lost"), [(False, False), (True, True)])

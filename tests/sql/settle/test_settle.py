@@ -110,32 +110,7 @@ def test_a_success_of_which_nothing_is_kept_is_a_success(queue: Queue) -> None:
     assert states(queue, claimed) == {published: "success"}
 
 
-def test_no_ids_return_nothing(queue: Queue) -> None:
-    assert states(queue, []) == {}
-
-
 # settle: messages.settle: ends messages with one result, for complete, reject, fail and retry. (The fence: test_archive.py.)
-
-
-@pytest.mark.parametrize("result", ["success", "rejected", "failed", "lock_expired", "cancelled"])
-def test_messages_end_with_the_given_result_and_their_own_values(queue: Queue, result: str) -> None:
-    first, second = queue.publish_many(2)
-    claims = [each.claim_id for each in queue.claim()]
-
-    lost = queue.call("settle", [first, second], claims, result, ["why", None], [None, Jsonb(2)])
-
-    ended = [queue.archived(each) for each in (first, second)]
-    assert (lost, [each.result for each in ended]) == ([], [result] * 2)
-    assert [(each.error, each.output) for each in ended] == [("why", None), (None, 2)]
-
-
-def test_lost_messages_are_returned_and_unchanged(queue: Queue) -> None:
-    own, other = queue.publish_many(2)
-    claims = {each.id: each.claim_id for each in queue.claim()}
-
-    lost = queue.call("settle", [own, other], [claims[own], claims[other] + 1], "success")
-
-    assert (lost, queue.archived(other), queue.message(other).claim_id) == ([other], None, claims[other])
 
 
 # reject: messages.reject: the messages are invalid. (What every settle shares: test_archive.py.)
@@ -220,10 +195,6 @@ def test_messages_of_other_workers_are_not_changed(queue: Queue) -> None:
 
     assert queue.call("release_orphaned", "w", []) == []
     assert queue.message(claimed.id).locked_by == "another"
-
-
-def test_a_worker_without_messages_releases_nothing(queue: Queue) -> None:
-    assert queue.call("release_orphaned", "w", []) == []
 
 
 def test_nothing_is_released_if_it_is_not_said_what_the_worker_knows(queue: Queue) -> None:

@@ -36,13 +36,6 @@ def test_arming_again_updates_the_row(queue: Queue) -> None:
     assert timedelta(minutes=59) < sleeper.armed_for <= timedelta(minutes=60)
 
 
-def test_each_worker_has_its_own_row(queue: Queue) -> None:
-    for worker in ("a", "b"):
-        queue.call("arm", worker, None, timedelta(minutes=1))
-
-    assert [row.worker for row in queue.rows(SLEEPERS)] == ["a", "b"]
-
-
 def test_armed_until_is_raised_before_the_row_is_committed(queue: Queue) -> None:
     queue.call("arm", "w", ["t"], timedelta(hours=1))
 
@@ -52,17 +45,6 @@ def test_armed_until_is_raised_before_the_row_is_committed(queue: Queue) -> None
 
 
 # disarm: messages.disarm: a worker records that it is awake. (Which workers a publish notifies: test_new_message.py.)
-
-ARMED = "SELECT worker FROM messages.sleeper WHERE armed_until > clock_timestamp()"
-
-
-def test_a_disarmed_worker_is_no_longer_armed(queue: Queue) -> None:
-    queue.arm("a")
-    queue.arm("b")
-
-    queue.call("disarm", "a")
-
-    assert [row.worker for row in queue.rows(ARMED)] == ["b"]
 
 
 def test_disarming_a_worker_that_is_not_armed_writes_nothing(queue: Queue) -> None:
@@ -152,9 +134,3 @@ def test_a_locked_message_is_not_due(queue: Queue) -> None:
     queue.claim("a")
 
     assert ready_topics(queue, "a", "b") == ["b"]
-
-
-def test_no_topics_return_none(queue: Queue) -> None:
-    queue.publish("a")
-
-    assert ready_topics(queue) == []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.sql.queue import Background, Listener, Queue, Row
+from tests.sql.queue import Background, Queue, Row
 
 # announce_ends: messages.announce_ends: ends are recorded only for messages that have successors or waiters.
 
@@ -46,40 +46,6 @@ def test_steps_of_dead_messages_stay_and_those_of_others_are_deleted(queue: Queu
 
 def wait(queue: Queue, *message_ids: int) -> None:
     queue.conn.execute("INSERT INTO messages.waiter SELECT unnest(%s::bigint[]), now()", [list(message_ids)])
-
-
-def test_each_awaited_message_is_notified_once(queue: Queue, listen: Callable[..., Listener]) -> None:
-    listener = listen("settled")
-    wait(queue, 1, 2, 3)
-
-    notified = queue.call("notify_waiters", [2, 3, 4])
-    again = queue.call("notify_waiters", [2, 3, 4])
-
-    assert (notified, again) == (2, 0)
-    assert sorted(listener.received()) == ["2", "3"]
-    assert [row.message_id for row in queue.rows("SELECT message_id FROM messages.waiter")] == [1]
-
-
-def test_nothing_is_sent_without_waiters(queue: Queue, listen: Callable[..., Listener]) -> None:
-    listener = listen("settled")
-
-    assert queue.call("notify_waiters", [1, 2]) == 0
-    assert listener.received() == []
-
-
-def test_above_read_committed_all_messages_are_notified_and_no_waiter_is_changed(
-    queue: Queue, listen: Callable[..., Listener]
-) -> None:
-    listener = listen("settled")
-    wait(queue, 1)
-
-    queue.conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-    notified = queue.call("notify_waiters", [1, 2])
-    queue.conn.execute("COMMIT")
-
-    assert notified == 2
-    assert sorted(listener.received()) == ["1", "2"]
-    assert [row.message_id for row in queue.rows("SELECT message_id FROM messages.waiter")] == [1]
 
 
 # raise_awaited_flag: messages.raise_awaited_flag: from then on, ends check for waiters, successors and steps. What lowers it: test_prune_waiters.py.

@@ -23,10 +23,6 @@ def next_due(queue: Queue, *topics: str) -> float | None:
     return due if due is None else due.total_seconds()
 
 
-def test_in_an_empty_queue_it_is_null(queue: Queue) -> None:
-    assert next_due(queue) is None
-
-
 @pytest.mark.parametrize("channel", [None, "c"])
 def test_it_is_the_time_to_the_next_delayed_message(queue: Queue, channel: str | None) -> None:
     for wait in ("5 minutes", "61.5 s", "1 hour"):
@@ -45,12 +41,6 @@ def test_priorities_channels_and_topics_all_count(queue: Queue) -> None:
 
     queue.publish("c", wait="7 minutes", channel="z", priority=9)
     assert next_due(queue, "a", "b", "c") == 420
-
-
-def test_other_topics_do_not_count(queue: Queue) -> None:
-    queue.publish("a", wait="1 minute")
-
-    assert next_due(queue, "b") is None
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
@@ -100,31 +90,6 @@ DUE = "SELECT extract(epoch FROM messages.next_channel_due('t', messages.now(), 
 
 def due_in(queue: Queue, held: bool = False) -> Any:
     return queue.value(DUE, [held])
-
-
-@pytest.mark.parametrize("held", [False, True])
-def test_without_waiting_messages_in_a_channel_nothing_is_due(queue: Queue, held: bool) -> None:
-    queue.publish(wait="-1 s")
-    queue.publish("u", channel="a")
-    queue.publish(channel="b")
-    queue.claim()
-
-    assert due_in(queue, held) is None
-
-
-@pytest.mark.parametrize("held", [False, True])
-def test_it_is_the_first_of_all_channels_and_priorities(queue: Queue, held: bool) -> None:
-    for channel, priority, wait in (("a", 5, "9 s"), ("b", 0, "8 s"), ("b", 9, "7 s"), ("c", 5, "10 s")):
-        queue.publish(channel=channel, priority=priority, wait=wait)
-
-    assert due_in(queue, held) == 7
-
-
-def test_next_channel_due_a_due_message_returns_zero_or_less(queue: Queue) -> None:
-    queue.publish(channel="a", wait="9 s")
-    queue.publish(channel="b", wait="-2 s")
-
-    assert due_in(queue) <= 0
 
 
 def test_messages_that_a_claim_held_back_are_skipped(queue: Queue) -> None:

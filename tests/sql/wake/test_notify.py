@@ -106,15 +106,6 @@ def test_a_statement_that_inserts_no_row_sends_nothing(queue: Queue, listener: L
     assert listener.received() == []
 
 
-def test_a_publish_that_is_rolled_back_sends_nothing(queue: Queue, listener: Listener) -> None:
-    queue.arm()
-
-    with queue.conn.transaction(force_rollback=True):
-        queue.publish()
-
-    assert listener.received() == []
-
-
 def test_a_message_due_after_the_next_poll_of_the_sleeper_sends_nothing(queue: Queue, listener: Listener) -> None:
     queue.arm(look_in="5 s")
 
@@ -284,37 +275,6 @@ def test_arming_waits_for_no_publisher_and_no_publisher_waits_for_it(
 
 # notify_inserted: messages.notify_inserted: which sleepers a statement that inserted messages notifies. Its arguments: test_new_message.py.
 
-NOTIFY = """
-    SELECT messages.notify_inserted(
-      %(topics)s, ARRAY(SELECT clock_timestamp() + w::interval FROM unnest(%(waits)s::text[]) AS w), %(id)s)
-"""
-
-
-def notify(queue: Queue, topics: list[str], waits: list[str], message_id: int | None = None) -> None:
-    queue.row(NOTIFY, {"topics": topics, "waits": waits, "id": message_id})
-
-
-def test_many_messages_send_one_notification_per_topic_and_one_message_sends_its_id(
-    queue: Queue, listener: Listener
-) -> None:
-    queue.arm()
-
-    notify(queue, ["a", "b"], ["0", "0"])
-    notify(queue, ["a"], ["0"], 17)
-
-    assert sorted(listener.received()) == ["17", "a", "b"]
-
-
-def test_topics_whose_first_message_is_due_after_the_next_poll_of_all_workers_are_not_notified(
-    queue: Queue, listener: Listener
-) -> None:
-    queue.arm("soon", ["a", "b"], look_in="5 s")
-    queue.arm("late", ["c"], look_in="1 hour")
-
-    notify(queue, ["a", "b", "c"], ["0", "1 minute", "1 minute"])
-
-    assert sorted(listener.received()) == ["a", "c"]
-
 
 @pytest.mark.parametrize(
     ("default", "topic", "asleep", "awake"),
@@ -334,38 +294,11 @@ def test_the_topics_own_value_of_notify_wins_over_the_default(
     queue.policy("*", notify=default)
     queue.policy("t", notify=topic)
 
-    notify(queue, ["t"], ["0"], 1)
+    first = queue.publish()
     queue.arm()
-    notify(queue, ["t"], ["0"], 2)
+    second = queue.publish()
 
-    assert listener.received() == ["1"] * awake + ["2"] * asleep
-
-
-def test_nothing_is_sent_if_no_worker_sleeps(queue: Queue, listener: Listener) -> None:
-    notify(queue, ["a"], ["0"], 17)
-
-    assert listener.received() == []
-
-
-def test_above_read_committed_all_topics_are_notified_except_those_with_notify_off(
-    queue: Queue, listener: Listener
-) -> None:
-    queue.policy("silent", notify="off")
-    queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-
-    with queue.conn.transaction():
-        notify(queue, ["a", "silent"], ["1 hour", "0"])
-
-    assert listener.received() == ["a"]
-
-
-def test_a_flag_that_was_set_during_the_transaction_is_seen(queue: Queue, other: Queue, listener: Listener) -> None:
-    with queue.conn.transaction():
-        queue.ids()
-        other.arm()
-        notify(queue, ["a"], ["0"])
-
-    assert listener.received() == ["a"]
+    assert listener.received() == [str(first)] * awake + [str(second)] * asleep
 
 
 # notify: messages.notify: sends notifications. While the notification queue is full: security/test_notify_queue.py.
@@ -397,37 +330,6 @@ def test_without_a_payload_nothing_is_sent(
 NOTIFY_TOPICS_NOTIFY = "SELECT messages.notify_topics(%s, clock_timestamp() + %s::interval)"
 
 
-def test_each_topic_is_notified_once(queue: Queue, listener: Listener) -> None:
-    queue.arm()
-
-    queue.row(NOTIFY_TOPICS_NOTIFY, [["a", "b"], "0"])
-
-    assert sorted(listener.received()) == ["a", "b"]
-
-
-def test_notify_topics_nothing_is_sent_if_no_worker_sleeps(queue: Queue, listener: Listener) -> None:
-    queue.row(NOTIFY_TOPICS_NOTIFY, [["a"], "0"])
-
-    assert listener.received() == []
-
-
-def test_nothing_is_sent_for_messages_that_are_due_after_the_next_poll(queue: Queue, listener: Listener) -> None:
-    queue.arm(look_in="1 minute")
-
-    queue.row(NOTIFY_TOPICS_NOTIFY, [["a"], "2 minutes"])
-    queue.row(NOTIFY_TOPICS_NOTIFY, [["b"], "30 s"])
-
-    assert listener.received() == ["b"]
-
-
-def test_only_topics_of_the_sleepers_are_notified(queue: Queue, listener: Listener) -> None:
-    queue.arm(topics=["a"])
-
-    queue.row(NOTIFY_TOPICS_NOTIFY, [["a", "b"], "0"])
-
-    assert listener.received() == ["a"]
-
-
 def test_a_topic_with_notify_off_is_not_notified(queue: Queue, listener: Listener) -> None:
     queue.policy("a", notify="off")
     queue.arm()
@@ -441,15 +343,6 @@ def test_a_topic_with_notify_always_is_notified_although_no_worker_sleeps(queue:
     queue.policy("a", notify="always")
 
     queue.row(NOTIFY_TOPICS_NOTIFY, [["a", "b"], "0"])
-
-    assert listener.received() == ["a"]
-
-
-def test_above_read_committed_it_always_notifies(queue: Queue, listener: Listener) -> None:
-    queue.conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-
-    with queue.conn.transaction():
-        queue.row(NOTIFY_TOPICS_NOTIFY, [["a"], "0"])
 
     assert listener.received() == ["a"]
 
@@ -524,16 +417,6 @@ def test_a_paused_topic_is_not_notified_until_its_pause_is_over(queue: Queue, li
     queue.later("2 minutes")
 
     assert (queue.call("renotify_stale"), listener.received()) == (1, ["t"])
-
-
-def test_it_notifies_although_no_worker_is_armed_since_external_listeners_depend_on_it(
-    queue: Queue, listener: Listener
-) -> None:
-    queue.publish(wait="-1 hour")
-
-    queue.call("renotify_stale")
-
-    assert listener.received() == ["t"]
 
 
 def test_runs_are_bounded_and_each_topic_has_its_turn(queue: Queue, listener: Listener) -> None:

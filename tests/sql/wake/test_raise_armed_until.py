@@ -80,12 +80,6 @@ def test_many_concurrent_calls_never_undo_each_other(database: Database) -> None
         list(threads.map(raise_often, range(8)))
 
 
-def test_arming_raises_it(queue: Queue) -> None:
-    queue.arm(look_in="1 hour")
-
-    assert armed(queue) >= queue.value("SELECT extract(epoch FROM clock_timestamp() + interval '59 minutes')::bigint")
-
-
 @pytest.mark.parametrize(
     "until",
     ["2026-01-01 00:00:00", "2026-01-01 00:00:00.000001", "2026-01-01 00:00:00.5", "2026-01-01 00:00:00.999999"],

@@ -192,28 +192,26 @@ def test_an_invalid_timeout_is_refused_with_its_bounds(queue: Queue, time: Any) 
 
 
 def test_a_call_during_the_end_waits_for_it_and_returns_the_result(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any]
+    queue: Queue, other: Queue, background: Background
 ) -> None:
     published = queue.publish()
     claimed = queue.claim()
 
     with queue.conn.transaction():
         queue.settle("complete", claimed)
-        waiting = background.start(wait_for, other, published)
-        eventually(lambda: background.is_blocked(other))
+        waiting = background.start_blocked(other, wait_for, other, published)
 
     assert waiting.result(timeout=60).result == "success"
 
 
 def test_a_call_during_an_end_that_is_rolled_back_waits_on(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Listener]
+    queue: Queue, other: Queue, background: Background, listen: Callable[..., Listener]
 ) -> None:
     listener = listen("settled")
     published = queue.publish()
     queue.conn.autocommit = False
     queue.settle("complete", queue.claim())
-    waiting = background.start(wait_for, other, published)
-    eventually(lambda: background.is_blocked(other))
+    waiting = background.start_blocked(other, wait_for, other, published)
 
     queue.conn.rollback()
     queue.conn.autocommit = True
@@ -224,7 +222,7 @@ def test_a_call_during_an_end_that_is_rolled_back_waits_on(
 
 
 def test_an_end_that_began_before_the_waiter_notifies_it(
-    queue: Queue, other: Queue, background: Background, eventually: Callable[..., Any], listen: Callable[..., Listener]
+    queue: Queue, other: Queue, background: Background, listen: Callable[..., Listener]
 ) -> None:
     """The settle runs already, and has not reached the message, when the waiter is stored: the flag was low when it began."""
     listener = listen("settled")
@@ -234,8 +232,7 @@ def test_an_end_that_began_before_the_waiter_notifies_it(
 
     with blocker.conn.transaction():
         blocker.rows("SELECT FROM messages.message WHERE id = %s FOR UPDATE", [first])
-        settle = background.start(queue.settle, "complete", claimed)
-        eventually(lambda: background.is_blocked(queue))
+        settle = background.start_blocked(queue, queue.settle, "complete", claimed)
         result = wait_for(waiter, second)
 
     assert settle.result(timeout=60) == []
@@ -273,16 +270,6 @@ def test_claims_and_heartbeats_do_not_wait_for_an_open_waiter(queue: Queue, othe
 
     assert [c.id for c in claimed] == [published]
     assert lost == []
-
-
-def test_the_flag_is_not_lowered_while_a_waiter_is_being_stored(queue: Queue, other: Queue) -> None:
-    published = queue.publish()
-
-    with other.conn.transaction():
-        wait_for(other, published)
-        queue.call("prune")
-
-    assert is_awaited(queue) is True
 
 
 class Session:
@@ -400,17 +387,6 @@ def test_a_waiter_that_is_calling_again_is_skipped(queue: Queue, other: Queue) -
 
     assert forgotten == 0
     assert waiters(queue) == [published]
-    assert is_awaited(queue) is True
-
-
-def test_the_flag_stays_while_a_session_begins_to_wait(queue: Queue, other: Queue) -> None:
-    published = queue.publish()
-    queue.conn.execute("SELECT setval('messages.awaited_flag', 2)")
-
-    with other.conn.transaction():
-        other.rows(WAIT, [published, "1 hour"])
-        queue.call("prune_waiters")
-
     assert is_awaited(queue) is True
 
 
