@@ -43,14 +43,7 @@ def main(arguments: list[str]) -> NoReturn:
         sys.exit("changed: nothing is changed, so no test is affected")
     until = started + float(options.get("--changed-budget") or BUDGET_S)
     given = [each for each in arguments if not each.startswith("--changed")]
-    plugin = [
-        "-p",
-        "tests.changed",
-        f"--changed-until={until}",
-        f"--changed-files={count}",
-        *given,
-        *affected,
-    ]
+    plugin = ["-p", "tests.changed", f"--changed-until={until}", f"--changed-files={count}", *given, *affected]
     pytest_command = [sys.executable, "-m", "pytest", *plugin, *USUAL, *given, *affected]
     sys.exit(subprocess.run(pytest_command, check=False, cwd=ROOT).returncode)
 

@@ -128,9 +128,7 @@ def _chooses_its_own_servers(metafunc: pytest.Metafunc) -> bool:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    call: pytest.CallInfo[None],
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.skipped and call.excinfo and not hasattr(report, "wasxfail"):
         # One location for all of them, so that the summary has one line for each missing thing and not one for each test.

@@ -198,10 +198,7 @@ def test_succeeded_messages_are_replayed(queue: Queue, client: Client) -> None:
     page = client.replay("t", now - MINUTE, now + MINUTE, limit=1)
     following = client.replay("t", now - MINUTE, now + MINUTE, after=page[-1].archived_id)
 
-    assert [(row.archived_id, row.outcome) for row in page + following] == [
-        (first, "replayed"),
-        (second, "replayed"),
-    ]
+    assert [(row.archived_id, row.outcome) for row in page + following] == [(first, "replayed"), (second, "replayed")]
 
 
 # Topics

@@ -107,10 +107,7 @@ class TestTest:
         [
             (["tests/sql", "-x"], [["pytest", "tests/sql", "-x"]]),
             (["--changed"], [["tests.changed", "--changed"]]),
-            (
-                ["--changed=main", "-x"],
-                [["tests.changed", "--changed=main", "-x"]],
-            ),
+            (["--changed=main", "-x"], [["tests.changed", "--changed=main", "-x"]]),
         ],
     )
     def test_arguments_choose_what_runs_them(

@@ -233,9 +233,7 @@ def test_async_handlers_join_the_transaction_of_an_async_test(shared: Database) 
     assert later == (True,)
 
 
-def test_an_async_handler_on_a_blocking_connection_runs_without_a_transaction(
-    conn: Connection,
-) -> None:
+def test_an_async_handler_on_a_blocking_connection_runs_without_a_transaction(conn: Connection) -> None:
     async def plain(payload: int) -> int:
         await asyncio.sleep(0)
         return payload

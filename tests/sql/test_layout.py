@@ -11,10 +11,7 @@ from pgrouse.install import schema
 README = (Path(__file__).parents[2] / "sql/README.md").read_text()
 # The comment above a function or view, what it is, its name, and its text.
 PART = re.compile(r"((?:^--.*\n)*)^CREATE OR REPLACE (FUNCTION |VIEW )messages\.(\w+)([\s\S]*?;$)", re.MULTILINE)
-OBJECTS = sorted(
-    (each for each in schema.scripts() if each.kind == "object"),
-    key=lambda each: each.name,
-)
+OBJECTS = sorted((each for each in schema.scripts() if each.kind == "object"), key=lambda each: each.name)
 
 
 def test_no_two_files_have_the_same_name_since_the_ledger_knows_them_by_it() -> None:

@@ -38,14 +38,7 @@ DOCTOR = {
 # The functions that each role may call. No role may call a function that is missing here: only the owner's own functions do.
 MAY_CALL = {
     "publisher": {
-        *(
-            "publish",
-            "payload_schema_digest",
-            "new_message",
-            "notify_inserted",
-            "long_number_bytes",
-            "notify",
-        ),
+        *("publish", "payload_schema_digest", "new_message", "notify_inserted", "long_number_bytes", "notify"),
         "wait_for_many",
         *("begin_staging", "publish_staged", "delete_staged", "job_result", "job_rejected"),
     },
@@ -377,9 +370,7 @@ def test_each_role_may_call_the_functions_listed_here_and_no_others(queue: Queue
     assert {row.proname for row in callable_} == MAY_CALL[role]
 
 
-def test_no_function_runs_dynamic_sql_except_for_a_partition_or_an_optional_table(
-    queue: Queue,
-) -> None:
+def test_no_function_runs_dynamic_sql_except_for_a_partition_or_an_optional_table(queue: Queue) -> None:
     # The name of a right, in quotes, is no statement.
     building = queue.rows(f"SELECT f.proname FROM ({FUNCTIONS}) AS f WHERE f.prosrc ~* '(?<!'')\\mexecute\\M'")
 
@@ -516,14 +507,7 @@ def test_a_publisher_can_only_publish(as_role: Callable[[str], Queue], statement
 SETTINGS = {
     # With these, functions pass values to each other within a transaction. A role that writes one only misleads itself: its rights are checked
     # independently.
-    *(
-        "depth_left",
-        "on_conflict",
-        "end_events",
-        "propagated",
-        "channel_rounds",
-        "has_topic_lock",
-    ),
+    *("depth_left", "on_conflict", "end_events", "propagated", "channel_rounds", "has_topic_lock"),
     # Only for roles that may create objects in the schema: see test_now.py.
     "fake_now",
     # The person for whom an operator acts.
@@ -672,9 +656,7 @@ def test_a_users_own_operator_in_front_of_the_catalog_is_never_called(
     assert worker.settle("complete", worker.claim()) == []
 
 
-def test_a_publisher_publishes_its_staged_rows_in_bulk_and_sees_none_of_others(
-    as_role: Callable[[str], Queue],
-) -> None:
+def test_a_publisher_publishes_its_staged_rows_in_bulk_and_sees_none_of_others(as_role: Callable[[str], Queue]) -> None:
     publisher = as_role("publisher")
     attempt = publisher.call("begin_staging", "j")
     with publisher.conn.cursor().copy("COPY messages.publish_stage (attempt, topic, payload) FROM STDIN") as copy:

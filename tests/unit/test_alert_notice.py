@@ -195,10 +195,7 @@ def test_many_groups_are_listed_as_the_largest_ten_and_a_count() -> None:
 def test_each_of_several_groups_has_its_advice() -> None:
     shown = notice(group(kind="no_worker", error="no worker handles it", fix="start a daemon"), group())
 
-    assert shown.body.splitlines()[:2] == [
-        "- no worker: orders: no worker handles it",
-        "  to do: start a daemon",
-    ]
+    assert shown.body.splitlines()[:2] == ["- no worker: orders: no worker handles it", "  to do: start a daemon"]
     assert shown.body.splitlines()[3].startswith("  to do: see why: `pgrouse dead group --topic orders`")
 
 

@@ -19,15 +19,7 @@ import pgrouse
 from pgrouse.client.message import Message
 from pgrouse.client.settlement import SettleKind, Settlement
 from pgrouse.error_line import ERROR_BYTES, to_storable_text
-from pgrouse.handlers.outcome import (
-    Defer,
-    Fail,
-    Reject,
-    Retry,
-    describe,
-    timed_out,
-    to_settlement,
-)
+from pgrouse.handlers.outcome import Defer, Fail, Reject, Retry, describe, timed_out, to_settlement
 
 # The folder of pgrouse in tracebacks; the folder of the checkout may have its name.
 PACKAGE = str(Path(pgrouse.__file__).parent)

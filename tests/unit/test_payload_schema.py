@@ -146,9 +146,7 @@ def test_an_import_without_schemas_does_not_load_the_library() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_schema_without_the_package_raises_an_error_that_names_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_schema_without_the_package_raises_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
 
     with pytest.raises(ConfigError, match=r"pip install 'pgrouse\[schemas\]'"):
@@ -162,9 +160,7 @@ def test_an_empty_schema_needs_no_package(schema: Any, monkeypatch: pytest.Monke
     assert compile_schema(schema).problems('{"a": 1}') == []
 
 
-def test_a_publish_without_the_package_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_publish_without_the_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
 
     with pytest.raises(ConfigError, match=r"pip install 'pgrouse\[schemas\]'"):

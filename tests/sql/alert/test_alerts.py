@@ -14,38 +14,6 @@ from tests.server.postgres import Database
 from tests.sql.queue import Listener, Queue
 from tests.sql.sinks import RULES, Sink, raise_alert
 
-# alert_group: messages.alert_group and messages.wants_alert: which group an alert belongs to.
-
-ALL = ["topic", "result", "fingerprint"]
-
-
-def group(queue: Queue, by: list[str], **columns: Any) -> str:
-    alert = raise_alert(queue, **columns)
-    found: str = queue.value(
-        "SELECT messages.alert_group(a, %s) FROM messages.alert AS a WHERE a.id = %s", [Jsonb({"group_by": by}), alert]
-    )
-    return found
-
-
-@pytest.mark.parametrize("differs", [{"topic": "u"}, {"result": "expired"}, {"error_fingerprint": "0"}])
-def test_dead_messages_that_differ_in_a_grouping_column_are_in_different_groups(
-    queue: Queue, differs: dict[str, str]
-) -> None:
-    (name,) = differs
-    without = [each for each in ALL if each not in name]
-
-    assert group(queue, ALL) != group(queue, ALL, **differs)
-    assert group(queue, without) == group(queue, without, **differs)
-
-
-def test_begin_and_end_of_a_condition_are_one_group_and_its_topics_are_separate_groups(queue: Queue) -> None:
-    begun = group(queue, [], kind="backlog", result="begun")
-
-    assert group(queue, [], kind="backlog", result="ended") == begun
-    assert group(queue, [], kind="backlog", result="begun", topic="u") != begun
-    assert group(queue, [], kind="no_worker", result="begun") != begun
-
-
 # group_new_alerts: messages.group_new_alerts: adds new alerts of a sink to its incidents; test_claim_delivery.py shows the same from outside.
 
 
@@ -61,24 +29,6 @@ def gather(queue: Queue) -> int:
     return taken
 
 
-def test_it_takes_new_alerts_and_none_twice(sink: Sink, queue: Queue) -> None:
-    raise_alert(queue)
-    raise_alert(queue)
-
-    assert (gather(queue), gather(queue)) == (2, 0)
-
-
-def test_alerts_that_were_rolled_back_are_ignored(sink: Sink, queue: Queue, database: Database) -> None:
-    undecided = Queue(database.connect(autocommit=False))
-    raise_alert(undecided)
-    raise_alert(queue)
-    assert gather(queue) == 1
-
-    undecided.conn.rollback()
-
-    assert gather(queue) == 0
-
-
 def test_an_alert_that_was_written_under_a_savepoint_and_commits_late_is_taken_too(
     sink: Sink, queue: Queue, database: Database
 ) -> None:
@@ -92,25 +42,6 @@ def test_an_alert_that_was_written_under_a_savepoint_and_commits_late_is_taken_t
     late.conn.commit()
 
     assert gather(queue) == 1
-
-
-def test_a_call_that_is_rolled_back_takes_nothing(sink: Sink, queue: Queue) -> None:
-    raise_alert(queue)
-    with queue.conn.transaction(force_rollback=True):
-        assert gather(queue) == 1
-
-    assert gather(queue) == 1
-
-
-def test_the_numbers_of_an_incident_are_those_of_its_alerts(sink: Sink, queue: Queue) -> None:
-    first = raise_alert(queue, count=3, first_message_id=10, last_message_id=12)
-    last = raise_alert(queue, count=2, first_message_id=20, last_message_id=21, sample_error="the latest")
-
-    gather(queue)
-
-    incident = sink.incident()
-    assert (incident.count, incident.pending, incident.first_alert_id, incident.last_alert_id) == (5, 5, first, last)
-    assert (incident.first_message_id, incident.last_message_id, incident.sample_error) == (10, 21, "the latest")
 
 
 def test_alerts_of_a_cluster_with_higher_transaction_ids_are_taken_once(queue: Queue) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -249,18 +248,6 @@ def test_beyond_its_limit_it_returns_what_the_last_ticks_found(queue: Queue) -> 
     assert [row.topic for row in queue.rows(query, ["", 10])] == ["b", "d"]
 
 
-# condition_level: messages.condition_level: how bad a condition is, for the dashboard and the doctor alike.
-
-
-def test_work_that_is_not_done_is_a_failure_and_all_else_a_warning(queue: Queue) -> None:
-    kinds = ("no_worker", "alerts_undelivered", "breaker", "backlog", "dead_rate", "listener_degraded", "cron_late")
-
-    levels = {kind: queue.call("condition_level", kind) for kind in kinds}
-
-    assert [kind for kind, level in levels.items() if level == "fail"] == ["no_worker", "alerts_undelivered"]
-    assert set(levels.values()) == {"fail", "warn"}
-
-
 # open_conditions: messages.open_conditions: what the last tick found wrong, and the breakers that are open now.
 
 
@@ -439,14 +426,6 @@ def test_a_condition_of_a_topic_that_is_gone_ends_also_between_two_runs(queue: Q
     assert alerts(queue)[3:] == [("no_worker", "a", "ended"), ("no_worker", "c", "ended")]
 
 
-# rule_interval: messages.rule_interval: a duration in the rules of a sink.
-
-
-def test_it_is_an_interval_or_null(queue: Queue) -> None:
-    assert queue.call("rule_interval", {"wait": 1.5}, "wait") == timedelta(seconds=1.5)
-    assert queue.call("rule_interval", {"wait": 1.5}, "every") is None
-
-
 # close_incidents: messages.close_incidents: ends the incidents of a sink that are over.
 
 
@@ -461,20 +440,6 @@ def close(queue: Queue, **rules: object) -> int:
 
 
 @pytest.mark.usefixtures("_stopped")
-def test_a_group_without_alerts_for_the_interval_is_closed(queue: Queue) -> None:
-    sink = Sink(queue)
-    raise_alert(queue)
-    sink.deliver_all()
-    queue.later("9 minutes")
-    assert close(queue) == 0
-
-    queue.later("2 minutes")
-
-    assert close(queue) == 1
-    assert sink.incident().state == "over"
-
-
-@pytest.mark.usefixtures("_stopped")
 def test_an_incident_with_an_unsent_notification_is_not_closed(queue: Queue) -> None:
     sink = Sink(queue)
     raise_alert(queue)
@@ -483,16 +448,6 @@ def test_an_incident_with_an_unsent_notification_is_not_closed(queue: Queue) -> 
     raise_alert(queue)
     sink.next()
     queue.later("1 hour")
-
-    assert close(queue) == 0
-
-
-@pytest.mark.usefixtures("_stopped")
-def test_a_condition_is_closed_once_its_end_was_sent(queue: Queue) -> None:
-    sink = Sink(queue)
-    raise_alert(queue, kind="backlog", result="begun")
-    sink.deliver_all()
-    queue.later("1 day")
 
     assert close(queue) == 0
 

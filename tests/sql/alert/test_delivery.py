@@ -148,13 +148,18 @@ def test_a_sink_gets_no_more_notifications_per_minute_than_its_limit_and_loses_n
         ({"kinds": ["dead_message"]}, {"orders.new", "orders.old", "mail"}),
         ({"kinds": ["backlog"]}, {"slow"}),
         ({"kinds": ["breaker", "rejected"]}, set()),
+        ({"topics": ["*"]}, {"orders.new", "orders.old", "mail", "slow", None}),
+        ({"topics": ["mail"], "kinds": ["failed"]}, set()),
     ],
 )
-def test_a_sink_gets_only_alerts_that_its_rules_want(queue: Queue, rules: dict[str, Any], expected: set[str]) -> None:
+def test_a_sink_gets_only_alerts_that_its_rules_want(
+    queue: Queue, rules: dict[str, Any], expected: set[str | None]
+) -> None:
     raise_alert(queue, "orders.new")
     raise_alert(queue, "orders.old")
     raise_alert(queue, "mail", result="expired")
     raise_alert(queue, "slow", kind="backlog", result="begun", error_fingerprint=None)
+    raise_alert(queue, None, kind="cron_late", result="begun", error_fingerprint=None)
 
     bodies = Sink(queue, **rules).deliver_all()
 
@@ -538,23 +543,6 @@ def write(queue: Queue, **rules: object) -> float | None:
     return wait_s
 
 
-def test_without_an_alert_the_time_of_the_next_is_unknown(queue: Queue) -> None:
-    Sink(queue).next()
-
-    assert write(queue) is None
-
-
-def test_it_returns_how_long_until_the_next_is_due(queue: Queue) -> None:
-    queue.stop_clock("2026-01-01")
-    sink = Sink(queue, group_wait=10)
-    raise_alert(queue)
-    sink.next()
-
-    queue.later("4 s")
-
-    assert write(queue) == pytest.approx(6)
-
-
 def test_a_few_groups_are_one_notification_each_and_many_are_one(queue: Queue) -> None:
     queue.stop_clock("2026-01-01")
     sink = Sink(queue, group_wait=10)
@@ -566,46 +554,6 @@ def test_a_few_groups_are_one_notification_each_and_many_are_one(queue: Queue) -
     assert [write(queue, digest_over=6) for _ in range(6)] == [0] * 6
     assert write(queue) is None
     assert queue.value("SELECT array_agg((message ->> 'group_count')::int) FROM messages.alert_delivery") == [1] * 6
-
-
-def test_it_records_the_alerts_of_the_notification(queue: Queue) -> None:
-    first, last = raise_alert(queue), raise_alert(queue)
-
-    Sink(queue, topics=["t"]).next()
-
-    kept = queue.row("SELECT first_alert_id, last_alert_id, rules FROM messages.alert_delivery")
-    assert kept == (first, last, {"group_by": RULES["group_by"], "topics": ["t"]})
-
-
-# wants_alert: messages.wants_alert: whether the rules of a sink want an alert.
-
-
-@pytest.mark.parametrize(
-    ("rules", "columns", "wanted"),
-    [
-        ({}, {}, True),
-        ({"kinds": ["failed"]}, {}, True),
-        ({"kinds": ["failed"]}, {"result": "expired"}, False),
-        ({"kinds": ["dead_message"]}, {"result": "expired"}, True),
-        ({"kinds": ["dead_message"]}, {"kind": "backlog", "result": "begun"}, False),
-        ({"kinds": ["failed"]}, {"kind": "breaker", "result": "failed"}, False),
-        ({"topics": ["a", "t*"]}, {}, True),
-        ({"topics": ["a"]}, {}, False),
-        ({"topics": ["t*"]}, {"kind": "cron_late", "topic": None}, False),
-        ({"topics": ["*"]}, {"kind": "cron_late", "topic": None}, True),
-        ({"topics": ["t"], "kinds": ["expired"]}, {}, False),
-    ],
-)
-def test_an_alert_is_wanted_if_both_its_kind_and_its_topic_are(
-    queue: Queue, rules: dict[str, Any], columns: dict[str, Any], wanted: bool
-) -> None:
-    alert = raise_alert(queue, **columns)
-
-    found = queue.value(
-        "SELECT messages.wants_alert(a, %s) FROM messages.alert AS a WHERE a.id = %s", [Jsonb(rules), alert]
-    )
-
-    assert found is wanted
 
 
 # matches_glob: messages.matches_glob: a pattern in which * matches any characters and nothing else has a meaning.

@@ -309,11 +309,6 @@ def broken(queue: Queue) -> Queue:
     return queue
 
 
-def test_failures_open_it_and_nothing_more_is_claimed(broken: Queue) -> None:
-    assert breaker(broken).position == "open"
-    assert broken.claim() == []
-
-
 def test_after_the_pause_a_few_messages_are_claimed_and_one_success_closes_it(broken: Queue) -> None:
     broken.later("31 s")
 
@@ -324,15 +319,6 @@ def test_after_the_pause_a_few_messages_are_claimed_and_one_success_closes_it(br
     broken.settle("complete", probes)
     assert breaker(broken).position == "closed"
     assert len(broken.claim()) == 14
-
-
-def test_a_failed_probe_opens_it_again(broken: Queue) -> None:
-    broken.later("31 s")
-
-    broken.settle("fail", broken.claim(), ["boom"] * 2)
-
-    assert breaker(broken).position == "open"
-    assert broken.claim() == []
 
 
 def test_settles_that_create_breakers_in_opposite_order_do_not_wait_for_each_other(queue: Queue, other: Queue) -> None:

@@ -241,16 +241,6 @@ def test_a_job_of_another_user_is_refused(queue: Queue) -> None:
 # messages.store_rejected: rejected rows of a job are stored, its staged rows are deleted.
 
 
-def test_only_the_rejected_rows_of_these_attempts_are_kept(queue: Queue) -> None:
-    bad = {"reason": "bad", "given": '{"n": 1}'}
-    mine, other = stage(queue, {}, bad, bad), stage(queue, bad)
-    queue.conn.execute("INSERT INTO messages.publish_job (job) VALUES ('j')")
-
-    assert queue.call("store_rejected", "j", [mine]) == 2
-    assert [(row.nth, row.given) for row in rejected(queue)] == [(1, {"n": 1}), (2, {"n": 1})]
-    assert other != mine
-
-
 def test_bytes_are_stored_as_base64(queue: Queue) -> None:
     attempt = stage(queue, {"body": b"\x00\x01"})
     queue.conn.execute("INSERT INTO messages.publish_job (job) VALUES ('j')")
@@ -526,13 +516,3 @@ def test_job_result_a_job_of_another_user_is_refused(queue: Queue) -> None:
 def test_an_invalid_name_of_a_job_is_refused(queue: Queue, job: str | None) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="job is "):
         queue.call("read_own_job", job)
-
-
-def test_it_returns_who_published_a_job(queue: Queue) -> None:
-    publish_rows(queue, {})
-
-    assert queue.row("SELECT * FROM messages.read_own_job('j')").published_by == "postgres"
-    assert queue.row("SELECT * FROM messages.read_own_job('other')").job is None
-    give_to_another_user(queue)
-    with pytest.raises(errors.InsufficientPrivilege):
-        queue.call("read_own_job", "j")

@@ -100,15 +100,6 @@ def test_a_breaker_that_was_removed_from_the_policy_stops_nothing(queue: Queue) 
     assert policy(queue).stopped_until is None
 
 
-# plain_policy: messages.plain_policy: what a claim of a topic without limits needs to know, and whether the topic has none.
-
-
-# next_priority: messages.next_priority: the walk over one topic's messages without a channel.
-
-
-# pick_priority: messages.pick_priority: the next ready rows of one topic and priority without a channel. (What a claim as a whole guarantees: test_claim.py.)
-
-
 # next_topic: messages.next_topic: the walk over the topics that may have ready messages.
 
 
@@ -185,30 +176,8 @@ def test_a_claim_says_when_the_first_of_many_paused_topics_is_resumed(queue: Que
 # waiting_topics: messages.waiting_topics: the topics that may have waiting messages, within bounds.
 
 
-def waiting(queue: Queue, after: str = "", limit: int = 100, topics: tuple[str, ...] = ("*",)) -> list[str]:
-    found: list[str] = queue.call("waiting_topics", after, limit, list(topics))
-    return found
-
-
 @pytest.fixture
 def topics(queue: Queue) -> None:
     for topic in ("B", "a", "a.b", "ab", "b"):
         queue.publish(topic)
     queue.publish("c", channel="only")
-
-
-@pytest.mark.usefixtures("topics")
-def test_it_lists_all_in_the_order_of_bytes(queue: Queue) -> None:
-    assert waiting(queue) == ["B", "a", "a.b", "ab", "b", "c"]
-
-
-@pytest.mark.usefixtures("topics")
-def test_it_continues_behind_a_topic_and_ends_at_its_limit(queue: Queue) -> None:
-    assert waiting(queue, after="a", limit=2) == ["a.b", "ab"]
-    assert waiting(queue, after="c") == []
-
-
-@pytest.mark.usefixtures("topics")
-def test_topics_are_chosen_by_names_and_beginnings_and_listed_once(queue: Queue) -> None:
-    assert waiting(queue, topics=("a*", "ab", "c", "unknown")) == ["a", "a.b", "ab", "c"]
-    assert waiting(queue, topics=("ab", "b"), limit=1) == ["ab"]

@@ -13,9 +13,6 @@ from psycopg import sql
 from tests.server.postgres import Database
 from tests.sql.queue import Queue, Row
 
-# pick_channel_rows: messages.pick_channel_rows: the next ready rows of some channels, in turns.
-
-
 # pick_with_channel: messages.pick_with_channel: the messages of one topic with a channel. (What a claim as a whole guarantees: test_claim.py.)
 
 PICK = """
@@ -363,9 +360,6 @@ def test_a_priority_with_a_mark_hides_none_without(queue: Queue) -> None:
     published = [queue.publish(priority=p) for p in (0, 4, 5, 6, 9)]
 
     assert [c.id for c in queue.claim()] == published
-
-
-# may_have_channels: messages.may_have_channels: whether a claim of a topic has to look at channels.
 
 
 # due_channels: messages.due_channels: the (channel, priority) pairs of one topic that have a due message.

@@ -295,9 +295,7 @@ def test_no_limit_of_the_dlq_prevents_a_settle_or_a_copy(queue: Queue, limits: d
     assert [copy_of(queue, each).expires_at for each in died] == [None] * 3
 
 
-def test_by_default_every_topic_has_a_dlq_unless_it_is_switched_off_or_the_name_is_too_long(
-    queue: Queue,
-) -> None:
+def test_by_default_every_topic_has_a_dlq_unless_it_is_switched_off_or_the_name_is_too_long(queue: Queue) -> None:
     queue.policy("*", dead_letter=True)
     queue.policy("off", dead_letter=False)
 

@@ -294,12 +294,7 @@ def test_with_key_on_retry_keep_a_message_whose_key_is_taken_is_redriven_without
 
 @pytest.mark.parametrize(("policy", "outcome", "count"), [("supersede", "superseded", 1), ("keep", "keyless", 2)])
 def test_a_key_that_is_published_at_the_same_time_is_no_error(
-    queue: Queue,
-    other: Queue,
-    background: Background,
-    policy: str,
-    outcome: str,
-    count: int,
+    queue: Queue, other: Queue, background: Background, policy: str, outcome: str, count: int
 ) -> None:
     queue.policy(key_on_retry=policy)
     died = dead(queue, key="k")
@@ -452,9 +447,7 @@ def test_headers_that_are_not_an_object_are_refused(queue: Queue, headers: Any) 
         edited(queue, die(queue), headers=headers)
 
 
-def test_an_envelope_is_not_replaced_by_an_unencrypted_payload_even_if_no_header_names_its_key(
-    queue: Queue,
-) -> None:
+def test_an_envelope_is_not_replaced_by_an_unencrypted_payload_even_if_no_header_names_its_key(queue: Queue) -> None:
     died = die(queue, body=b"\x93PGR\x01")
 
     with pytest.raises(errors.InvalidParameterValue, match=f"message {died} is encrypted"):

@@ -176,8 +176,7 @@ def test_the_leftover_of_a_reindex_is_found_and_the_fix_drops_it(own_queue: Queu
 
 
 @pytest.mark.parametrize(
-    "grant",
-    ["EXECUTE ON FUNCTION messages.tick", "SELECT ON messages.message_archive", "USAGE ON SCHEMA messages"],
+    "grant", ["EXECUTE ON FUNCTION messages.tick", "SELECT ON messages.message_archive", "USAGE ON SCHEMA messages"]
 )
 def test_rights_of_public_are_found(queue: Queue, grant: str) -> None:
     with rolled_back(queue, f"GRANT {grant} TO PUBLIC"):

@@ -86,10 +86,7 @@ def test_an_id_above_the_highest_was_never_published(queue: Queue) -> None:
 
     row = queue.row("SELECT * FROM messages.explain(%s)", [highest + 1])
 
-    assert (row.code, row.reason) == (
-        "never_published",
-        f"it was never published: the highest id so far is {highest}",
-    )
+    assert (row.code, row.reason) == ("never_published", f"it was never published: the highest id so far is {highest}")
 
 
 @pytest.mark.parametrize("impossible", [0, -1])
@@ -189,17 +186,6 @@ def test_a_fanned_out_message_shows_its_copies(queue: Queue) -> None:
     assert rows[0].code == "fanned_out"
     assert rows[0].reason.endswith("to a as message 7, b (no message was published there)")
     assert rows[0].detail == {"a": 7, "b": None}
-
-
-def test_the_subscribers_that_got_a_copy_are_named(queue: Queue) -> None:
-    queue.conn.execute("INSERT INTO messages.subscription (topic, subscriber) VALUES ('user.changed', 'mail')")
-    message = queue.publish("user.changed")
-    (copy,) = queue.rows("SELECT id FROM messages.message WHERE topic = 'mail'")
-
-    rows = queue.rows("SELECT * FROM messages.explain(%s)", [message])
-
-    assert [row.code for row in rows] == ["fanned_out", "success"]
-    assert rows[0].reason.endswith(f"to mail as message {copy.id}")
 
 
 def test_a_dead_message_names_its_copy_in_the_dlq(queue: Queue) -> None:
@@ -598,24 +584,6 @@ def test_more_urgent_messages_and_those_that_waited_longer_go_first(queue: Queue
     assert queue.value(AHEAD, [1000, urgent]) == 0
 
 
-def test_running_messages_are_not_ahead(queue: Queue) -> None:
-    queue.publish()
-    mine = queue.publish()
-    queue.claim(limit=1)
-
-    assert queue.value(AHEAD, [1000, mine]) == 0
-
-
-@pytest.mark.parametrize("channel", [None, "c"])
-def test_it_counts_up_to_its_limit(queue: Queue, channel: str | None) -> None:
-    queue.publish_many(8, channel=channel, priority=1)
-    queue.publish_many(8, channel=channel)
-    mine = queue.publish(channel=channel)
-
-    assert queue.value(AHEAD, [12, mine]) == 12
-    assert queue.value(AHEAD, [1000, mine]) == 16
-
-
 @pytest.mark.newest
 def test_count_ahead_its_cost_is_bounded_however_long_the_queue_is(own_queue: Queue) -> None:
     own_queue.publish_many(30_000)
@@ -636,31 +604,6 @@ def test_three_holders_are_named_and_the_others_are_indicated(queue: Queue) -> N
 
 
 # slot_holders: slot_holders: which messages hold the slots of a topic or channel that is at its limit.
-
-
-def test_with_a_free_slot_no_holder_is_returned(queue: Queue) -> None:
-    queue.publish_many(2)
-    queue.claim()
-
-    assert queue.call("slot_holders", "t", None, 3) is None
-
-
-def test_the_holder_of_the_last_slot_is_returned(queue: Queue) -> None:
-    ids = queue.publish_many(2)
-    queue.claim(worker="w1")
-
-    held = queue.call("slot_holders", "t", None, 2)
-
-    assert sorted(held, key=lambda holder: holder["id"]) == [{"worker": "w1", "id": each} for each in ids]
-
-
-def test_a_channel_counts_only_its_own_messages(queue: Queue) -> None:
-    queue.publish_many(2, channel="a")
-    mine = queue.publish(channel="b")
-    queue.claim(worker="w1")
-
-    assert queue.call("slot_holders", "t", "b", 1) == [{"worker": "w1", "id": mine}]
-    assert queue.call("slot_holders", "t", "b", 2) is None
 
 
 def test_at_most_twenty_holders_are_returned(queue: Queue) -> None:

@@ -9,7 +9,7 @@ from psycopg import errors
 
 from tests.server.postgres import Database
 from tests.sql.deaths import die
-from tests.sql.exports import OPEN, POSITION, export, from_elsewhere
+from tests.sql.exports import OPEN, export, from_elsewhere
 from tests.sql.queue import Queue, Row
 
 # advance_export: messages.advance_export: an export records its position, unless another session has moved it.
@@ -103,67 +103,11 @@ def test_an_unknown_export_deletes_nothing(queue: Queue) -> None:
 BOUND = "SELECT b.xid::text AS xid, b.id FROM messages.exported_position() AS b"
 
 
-def test_without_an_export_there_is_none(queue: Queue) -> None:
-    assert queue.row(BOUND) == (None, None)
-
-
-def test_the_export_furthest_behind_decides(queue: Queue) -> None:
-    first, second = die(queue), die(queue)
-    export(queue, "ahead", upto=second)
-    export(queue, "behind", upto=first)
-
-    assert queue.row(BOUND) == queue.row(POSITION, [first])
-
-
 def test_transactions_are_ordered_as_numbers_and_before_ids(queue: Queue) -> None:
     queue.row("SELECT * FROM messages.open_export('a', '/', '1', '9', 5)")
     queue.row("SELECT * FROM messages.open_export('b', '/', '1', '10', 4)")
 
     assert queue.row(BOUND) == ("9", 5)
-
-
-def test_the_position_of_an_export_of_another_cluster_is_unknown(queue: Queue) -> None:
-    died = die(queue)
-    export(queue, "here", upto=died)
-    export(queue, "restored", upto=died)
-    from_elsewhere(queue, "restored")
-
-    assert queue.row(BOUND) == ("0", 0)
-
-
-# is_exported: messages.is_exported: whether every export has read a partition.
-
-
-def partition(queue: Queue, message_id: int) -> str:
-    where = "SELECT tableoid::regclass::text FROM messages.message_archive WHERE id = %s"
-    name: str = queue.value(where, [message_id])
-    return name.removeprefix("messages.")
-
-
-def test_without_an_export_every_partition_may_be_dropped(queue: Queue) -> None:
-    assert queue.call("is_exported", partition(queue, die(queue))) is True
-
-
-def test_one_row_after_the_position_keeps_the_partition(queue: Queue) -> None:
-    first, second = die(queue), die(queue)
-    export(queue, "e", upto=first)
-
-    assert queue.call("is_exported", partition(queue, second)) is False
-
-
-def test_a_partition_that_every_export_has_read_may_be_dropped(queue: Queue) -> None:
-    first, second = die(queue), die(queue)
-    export(queue, "a", upto=second)
-    assert queue.call("is_exported", partition(queue, first)) is True
-
-    export(queue, "b", upto=first)
-    assert queue.call("is_exported", partition(queue, first)) is False
-
-
-def test_an_empty_partition_may_be_dropped(queue: Queue) -> None:
-    export(queue)
-
-    assert queue.call("is_exported", "message_archive_default") is True
 
 
 # list_exports: messages.list_exports: which exports the retention waits for.
@@ -243,19 +187,6 @@ def test_one_session_holds_it_with_the_rights_of_its_role(own_queue: Queue, own_
 
     assert own_queue.call("lock_export", "n") is True
     assert second.call("lock_export", "n") is False
-
-
-def test_its_names_are_separate_from_other_kinds(own_queue: Queue) -> None:
-    own_queue.call("lock_export", "n")
-
-    assert own_queue.value("SELECT kind FROM messages.lease") == "export"
-
-
-def test_a_publisher_is_refused(own_queue: Queue) -> None:
-    own_queue.conn.execute("SET ROLE messages_publisher")
-
-    with pytest.raises(errors.InsufficientPrivilege):
-        own_queue.call("lock_export", "n")
 
 
 # open_export: messages.open_export: an export starts to hold the archive.

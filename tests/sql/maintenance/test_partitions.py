@@ -299,6 +299,3 @@ def test_rows_that_commit_into_a_day_while_it_waits_to_be_dropped_are_not_lost(o
     made.result(timeout=60)
 
     assert queue.archived(2) is not None
-
-
-# archive_days: messages.archive_days: the partitions of the archive.

@@ -213,9 +213,6 @@ def test_a_tick_by_hand_is_recorded_with_the_result_of_each_task_and_only_if_it_
     assert did["expire_locks"] == 2
 
 
-# tick_cursor: messages.tick_cursor: where the last run of a task that visits topics ended.
-
-
 # tick_topics: messages.tick_topics: the topics that a task of the tick visits next.
 
 

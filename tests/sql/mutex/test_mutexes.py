@@ -23,14 +23,6 @@ def test_it_is_held_until_the_transaction_ends(queue: Queue, other: Queue) -> No
     assert other.call("lock_mutex", "tick") is True
 
 
-def test_a_rollback_to_a_savepoint_releases_it(queue: Queue, other: Queue) -> None:
-    with queue.conn.transaction():
-        with queue.conn.transaction(force_rollback=True):
-            queue.call("lock_mutex", "tick")
-
-        assert other.call("lock_mutex", "tick") is True
-
-
 def test_each_name_is_a_separate_mutex_and_is_created_at_its_first_use(queue: Queue, other: Queue) -> None:
     with queue.conn.transaction():
         assert queue.call("lock_mutex", "topic", "t") is True
@@ -92,24 +84,6 @@ def test_lock_timeout_of_the_session_applies_and_otherwise_ten_seconds(queue: Qu
 # wait_mutex: messages.wait_mutex: waits for a mutex for a bounded time.
 
 
-def test_the_row_is_locked_when_it_returns(queue: Queue, other: Queue) -> None:
-    with queue.conn.transaction():
-        queue.call("wait_mutex", "policies")
-
-        assert other.call("lock_mutex", "policies") is False
-
-
-def test_its_holder_is_waited_for(queue: Queue, other: Queue, background: Background) -> None:
-    other.conn.execute("SET lock_timeout = '60s'")
-    with queue.conn.transaction():
-        queue.call("wait_mutex", "policies")
-        second = background.start(other.call, "wait_mutex", "policies")
-        while not background.is_blocked(other):
-            assert not second.done()
-
-    second.result(timeout=60)
-
-
 def test_after_the_timeout_it_fails_with_a_hint(queue: Queue, other: Queue) -> None:
     other.conn.execute("SET lock_timeout = '10ms'")
     with queue.conn.transaction():
@@ -131,19 +105,6 @@ def test_one_session_holds_it_with_the_rights_of_its_role(own_queue: Queue, own_
 
     assert own_queue.call("lock_consumer", "n") is True
     assert second.call("lock_consumer", "n") is False
-
-
-def test_its_names_are_separate_from_other_kinds(own_queue: Queue) -> None:
-    own_queue.call("lock_consumer", "n")
-
-    assert own_queue.value("SELECT kind FROM messages.lease") == "consumer"
-
-
-def test_a_publisher_is_refused(own_queue: Queue) -> None:
-    own_queue.conn.execute("SET ROLE messages_publisher")
-
-    with pytest.raises(errors.InsufficientPrivilege):
-        own_queue.call("lock_consumer", "n")
 
 
 # is_lease_alive: messages.is_lease_alive: whether the session that took a lease still lives.
@@ -244,7 +205,3 @@ def test_a_lease_of_another_session_stays(own_queue: Queue, own_database: Databa
 
     assert second.call("release_lease", "export", "n") is False
     assert second.call("take_lease", "export", "n") is False
-
-
-def test_a_lease_that_was_never_taken_is_not_released(own_queue: Queue) -> None:
-    assert own_queue.call("release_lease", "export", "n") is False

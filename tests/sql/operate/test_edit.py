@@ -45,9 +45,7 @@ def test_a_payload_replaces_bytes_and_headers_alone_keep_them(queue: Queue) -> N
     assert (queue.message(published).body, queue.value("SELECT payload::text FROM messages.message")) == (None, "null")
 
 
-def test_an_envelope_is_not_replaced_by_an_unencrypted_payload_even_if_no_header_names_its_key(
-    queue: Queue,
-) -> None:
+def test_an_envelope_is_not_replaced_by_an_unencrypted_payload_even_if_no_header_names_its_key(queue: Queue) -> None:
     published = queue.publish(body=b"\x93PGR\x01")
 
     with pytest.raises(errors.InvalidParameterValue, match=f"message {published} is encrypted"):

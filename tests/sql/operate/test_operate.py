@@ -111,16 +111,6 @@ def test_a_message_that_is_claimed_at_the_same_time_is_cancelled_as_running(
     assert queue.settle("complete", claimed) == [published]
 
 
-def test_the_archive_records_the_operator(queue: Queue) -> None:
-    published = queue.publish()
-    queue.conn.execute("SET ROLE messages_operator")
-
-    queue.call("cancel", [published])
-
-    queue.conn.execute("RESET ROLE")
-    assert queue.archived(published).handled_by == "postgres"
-
-
 # delete: messages.delete: waiting messages are deleted without an archive row.
 
 
@@ -208,10 +198,6 @@ def test_a_running_message_is_not_skipped(queue: Queue) -> None:
     assert queue.message(published) is not None
 
 
-def test_unknown_messages_are_ignored(queue: Queue) -> None:
-    assert queue.call("skip", [42]) == []
-
-
 # retry_now: messages.retry_now: makes delayed messages ready at once.
 
 
@@ -274,23 +260,3 @@ def test_an_open_transaction_that_waits_for_the_message_does_not_block_it(queue:
         queue.conn.execute("SET lock_timeout = '1s'")
         assert queue.call("retry_now", [published]) == [published]
     queue.conn.execute("RESET lock_timeout")
-
-
-# erase: messages.erase: what delete and purge_topic share.
-
-
-def test_other_messages_are_not_changed(queue: Queue) -> None:
-    cancelled, waiting, other = queue.publish_many(3)
-    queue.call("cancel", [cancelled])
-
-    assert queue.call("erase", [waiting, cancelled]) == [waiting]
-
-    assert (queue.ids(), queue.archived(cancelled).result) == ([other], "cancelled")
-
-
-def test_a_claimed_message_is_left_alone(queue: Queue) -> None:
-    published = queue.publish()
-    queue.claim()
-
-    assert queue.call("erase", [published]) == []
-    assert queue.ids() == [published]

@@ -20,12 +20,6 @@ def bits_cleared(queue: Queue) -> None:
     queue.value("SELECT setval('messages.always_topic_bits', 1)")
 
 
-def test_without_such_a_topic_only_the_lowest_bit_is_set(queue: Queue) -> None:
-    queue.policy("a", notify="off", ttl="1 hour")
-
-    assert queue.call("always_topic_bits") == queue.value(MARKED) == 1
-
-
 def test_each_topic_with_notify_always_sets_its_bit_at_once(queue: Queue) -> None:
     one = {topic: queue.call("policy_topic_bit", topic) for topic in ("a", "b")}
 

@@ -144,16 +144,6 @@ def test_all_who_ask_for_it_agree(queue: Queue, topic: str) -> None:
 # set_policy_bits: messages.set_policy_bits: a session that writes a policy for publishing sets the bit of its topic before it commits.
 
 
-def test_the_bit_is_set_at_once_and_stays_after_a_rollback(queue: Queue, other: Queue) -> None:
-    queue.value("SELECT setval('messages.policy_topic_bits', 1)")
-
-    with queue.conn.transaction(force_rollback=True):
-        queue.policy("t", ttl="1 s")
-        assert other.call("has_policies") is True
-
-    assert other.call("has_policies") is True
-
-
 def test_several_sessions_may_set_bits_at_once(queue: Queue, other: Queue) -> None:
     other.conn.execute("SET lock_timeout = '1s'")
     with queue.conn.transaction():
@@ -175,15 +165,6 @@ def test_a_change_of_subscriptions_waits_for_one_of_policies_and_loses_none_of_i
 
     subscribed.result(timeout=60)
     assert (queue.call("may_have_policy", "t"), queue.call("may_have_policy", "u")) == (True, True)
-
-
-def test_while_a_policy_is_being_written_no_bit_is_cleared(queue: Queue, other: Queue) -> None:
-    with queue.conn.transaction():
-        queue.policy(ttl="1 s")
-
-        assert other.call("clear_policy_bits") is False
-
-    assert queue.call("has_policies") is True
 
 
 # clear_policy_bits: messages.clear_policy_bits: clears the bits that no topic needs any more.
@@ -287,13 +268,6 @@ def test_they_stay_in_the_transaction_that_took_the_policy_back_since_it_may_be_
         assert queue.call("clear_policy_bits") is False
 
     assert queue.call("may_have_policy", "t") is True
-
-
-@pytest.mark.usefixtures("marked")
-def test_the_tick_calls_it(queue: Queue) -> None:
-    queue.rows("SELECT * FROM messages.tick('hand')")
-
-    assert queue.call("has_policies") is False
 
 
 @pytest.mark.usefixtures("marked")

@@ -282,9 +282,6 @@ def test_a_publish_inside_the_statement_of_another_publish_never_exceeds_the_lim
     assert queue.ids() == []
 
 
-# check_payload_size: messages.check_payload_size: what max_payload_bytes refuses. What is measured: test_admit_message.py.
-
-
 # charge_publish_rate: messages.charge_publish_rate: publish_rate is never exceeded, exactly, no matter how many sessions publish at the same time.
 
 

@@ -334,9 +334,7 @@ def test_an_end_makes_room_once_it_is_committed_and_not_before(queue: Queue, oth
     assert other.ids() == [published]
 
 
-def test_settles_by_kind_in_opposite_orders_do_not_wait_for_each_other(
-    sessions: tuple[Queue, Queue],
-) -> None:
+def test_settles_by_kind_in_opposite_orders_do_not_wait_for_each_other(sessions: tuple[Queue, Queue]) -> None:
     first, second = sessions
     one_a, one_b = held(first, "a", "b")
     two_a, two_b = held(second, "a", "b")

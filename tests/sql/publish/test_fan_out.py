@@ -130,8 +130,7 @@ def test_a_full_subscriber_refuses_the_publish(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "mail", "search"),
-    [("replace", [2], [2, 1]), ("ignore", [1], [2, 1]), ("append", [[1, 2]], [[2], [1]])],
+    ("mode", "mail", "search"), [("replace", [2], [2, 1]), ("ignore", [1], [2, 1]), ("append", [[1, 2]], [[2], [1]])]
 )
 def test_on_conflict_of_the_publisher_applies_to_the_keys_of_copies(
     queue: Queue, mode: str, mail: list[Any], search: list[Any]

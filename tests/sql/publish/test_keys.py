@@ -84,12 +84,7 @@ def test_replace_keeps_id_and_position_and_takes_the_new_content_and_ttl(queue: 
     after = queue.message(first.id)
     assert (second.id, second.outcome) == (first.id, "replaced")
     assert (after.payload, after.headers) == (2, {"b": 2})
-    assert (after.priority, after.channel, after.available_at, after.created_at) == (
-        2,
-        "c",
-        LATER,
-        before.created_at,
-    )
+    assert (after.priority, after.channel, after.available_at, after.created_at) == (2, "c", LATER, before.created_at)
     assert before.expires_at - LATER == timedelta(hours=1)
     assert after.expires_at - datetime.now(UTC) < timedelta(minutes=2)
 
@@ -304,9 +299,3 @@ def test_many_publishers_of_few_keys_and_workers_lose_nothing_and_never_fail(
     assert {what for _, what in sent} == {"inserted", "appended"}
     gathered = [n for row in queue.rows("SELECT payload FROM messages.message_archive") for n in row.payload]
     assert sorted(gathered) == sorted([*range(150), *range(150)])
-
-
-# key_holder: messages.key_holder: which message holds a key.
-
-
-# pending_with_key: messages.pending_with_key: the one message that waits under a key.

@@ -172,14 +172,6 @@ class TestStrictLock:
         assert remaining(queue, published) == -30
         assert queue.call("expire_locks") == 1
 
-    def test_a_valid_lock_is_extended(self, queue: Queue) -> None:
-        published = queue.publish()
-        claimed = queue.claim()
-        queue.later("29 s")
-
-        assert beat(queue, claimed) == []
-        assert remaining(queue, published) == 30
-
     @pytest.mark.parametrize("settle", ["complete", "reject", "fail", "retry", "defer", "release"])
     def test_a_late_settle_is_lost(self, queue: Queue, settle: str) -> None:
         published = queue.publish()

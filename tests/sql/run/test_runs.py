@@ -28,14 +28,6 @@ def test_a_claim_counts_a_run_only_for_messages_that_begin_at_once(queue: Queue)
     assert counts(queue, *published) == [(1, 1), (1, 0), (1, 0)]
 
 
-def test_without_a_bound_all_messages_begin_at_once(queue: Queue) -> None:
-    published = queue.publish_many(2)
-
-    queue.claim()
-
-    assert counts(queue, *published) == [(1, 1), (1, 1)]
-
-
 def test_the_bound_applies_to_all_topics_and_channels_together(queue: Queue) -> None:
     ids = [queue.publish("a"), queue.publish("a", channel="c"), queue.publish("b")]
 
@@ -163,13 +155,6 @@ def test_settled_messages_are_missing(queue: Queue) -> None:
     assert [row.id for row in queue.rows(HELD_IDS, [[first.claim_id]])] == [second.id]
 
 
-def test_no_claims_return_nothing(queue: Queue) -> None:
-    queue.publish()
-    queue.claim()
-
-    assert queue.rows(HELD_IDS, [[]]) == []
-
-
 # cancelled_ids: messages.cancelled_ids: which locks were lost because of a cancel.
 
 
@@ -199,10 +184,6 @@ def test_a_message_that_was_cancelled_while_it_waited_is_not_returned(queue: Que
     queue.call("cancel", [published])
 
     assert queue.call("cancelled_ids", [published], [None]) == []
-
-
-def test_no_ids_return_nothing(queue: Queue) -> None:
-    assert queue.call("cancelled_ids", [], []) == []
 
 
 # read_claimed: messages.read_claimed: the messages that a worker holds, read again.
@@ -295,7 +276,3 @@ def test_a_message_that_ended_under_a_later_claim_is_missing(queue: Queue) -> No
     queue.settle("complete", queue.claim())
 
     assert results(queue, stale) == {}
-
-
-def test_results_no_ids_return_nothing(queue: Queue) -> None:
-    assert results(queue, []) == {}

@@ -240,14 +240,6 @@ def test_a_lost_lock_is_reported_and_nothing_changes(queue: Queue) -> None:
     assert queue.message(published).progress is None
 
 
-def test_a_message_that_ended_is_lost(queue: Queue) -> None:
-    published = queue.publish()
-    claimed = queue.claim()
-    queue.call("cancel", [published])
-
-    assert note(queue, claimed, HALF) == [published]
-
-
 def test_with_no_wait_a_locked_row_is_skipped(queue: Queue, other: Queue) -> None:
     held, free = queue.publish_many(2)
     claimed = queue.claim()
@@ -257,10 +249,6 @@ def test_with_no_wait_a_locked_row_is_skipped(queue: Queue, other: Queue) -> Non
         assert note(other, claimed, {"done": 1}, {"done": 2}, wait=False) == []
 
     assert (queue.message(held).progress, queue.message(free).progress) == (None, {"done": 2})
-
-
-def test_no_progress_is_no_error(queue: Queue) -> None:
-    assert queue.call("set_progress", [], [], []) == []
 
 
 def test_it_writes_no_index(own_database: Any) -> None:

@@ -80,9 +80,6 @@ def test_an_invalid_field_is_reported_with_the_fix(queue: Queue, setting: str, t
     assert field.hint.startswith(fix)
 
 
-# check_cron: messages.check_cron: the problem of an invalid cron expression.
-
-
 # check_time_zone: messages.check_time_zone: the problem of a time zone that a schedule cannot have.
 
 CHECK_TIME_ZONE_CHECK = "SELECT * FROM messages.check_time_zone(%s)"
@@ -139,12 +136,6 @@ def test_anything_else_is_refused(queue: Queue, zone: str | None) -> None:
 @pytest.mark.every_server
 def test_the_name_is_proposed_that_was_written_otherwise(queue: Queue) -> None:
     assert queue.row(CHECK_TIME_ZONE_CHECK, ["berlin"])[1] == "use an IANA name, like Europe/Berlin"
-
-
-# next_cron_match: messages.next_cron_match: the first matching time of the calendar. The expressions themselves: test_next_tick.py.
-
-
-# local_to_utc: messages.local_to_utc: when the clocks of a time zone show a given time.
 
 
 # dst_change: messages.dst_change: when the clocks of a time zone change.

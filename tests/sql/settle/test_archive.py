@@ -418,9 +418,6 @@ def test_without_a_policy_it_is_not_called(own_queue: Queue) -> None:
     assert calls == [(1,)]
 
 
-# archive_expired: messages.archive_expired: messages whose TTL is over are archived as expired.
-
-
 # append_attempt: messages.append_attempt: the history of a message with one more ended attempt.
 
 WITH_ATTEMPT = "SELECT messages.append_attempt(%s, %s, 'w', '2026-01-01', '2026-01-02', %s, %s)"
@@ -444,6 +441,3 @@ def test_of_a_long_traceback_the_exception_is_kept(queue: Queue) -> None:
 
     assert kept.endswith("ConnectionError: the relay refused")
     assert len(kept) == 1000
-
-
-# lost_ids: messages.lost_ids: which messages a caller tried to settle without holding them.

@@ -182,8 +182,7 @@ def test_the_topics_own_value_wins_over_the_default_and_only_in_a_channel(
 
 
 @pytest.mark.parametrize(
-    ("default", "own", "strict"),
-    [(False, None, False), (True, None, True), (False, True, True), (True, False, False)],
+    ("default", "own", "strict"), [(False, None, False), (True, None, True), (False, True, True), (True, False, False)]
 )
 def test_the_topics_own_value_wins_over_the_default(
     queue: Queue, default: bool, own: bool | None, strict: bool
@@ -192,15 +191,3 @@ def test_the_topics_own_value_wins_over_the_default(
     queue.policy("t", strict_lock=own)
 
     assert queue.call("has_strict_lock", "t") is strict
-
-
-@pytest.mark.parametrize(("strict", "lost"), [(False, False), (True, True)])
-def test_a_late_settle_before_another_claim_succeeds_unless_strict_lock_is_set(
-    queue: Queue, strict: bool, lost: bool
-) -> None:
-    queue.policy(strict_lock=strict, lock_duration="10 s")
-    published = queue.publish()
-    claimed = queue.claim()
-    queue.later("11 s")
-
-    assert queue.settle("complete", claimed) == ([published] if lost else [])

@@ -37,16 +37,6 @@ def test_the_output_of_the_handlers_is_stored(queue: Queue) -> None:
     assert (queue.archived(first).output, queue.archived(second).output) == ({"rows": 3}, None)
 
 
-def test_an_expired_lock_that_was_not_claimed_again_still_completes(queue: Queue) -> None:
-    """Only the claim_id counts: finished work is not lost because the lock might have been expired."""
-    published = queue.publish()
-    claimed = queue.claim()
-    queue.later("1 hour")
-
-    assert queue.settle("complete", claimed) == []
-    assert queue.archived(published).result == "success"
-
-
 def test_thousands_complete_in_one_call(queue: Queue) -> None:
     queue.publish_many(5000)
     claimed = queue.claim(limit=5000)
@@ -108,9 +98,6 @@ def test_a_success_of_which_nothing_is_kept_is_a_success(queue: Queue) -> None:
     queue.settle("complete", claimed)
 
     assert states(queue, claimed) == {published: "success"}
-
-
-# settle: messages.settle: ends messages with one result, for complete, reject, fail and retry. (The fence: test_archive.py.)
 
 
 # reject: messages.reject: the messages are invalid. (What every settle shares: test_archive.py.)

@@ -231,10 +231,6 @@ def test_they_agree_with_quantile(queue: Queue) -> None:
     assert len(set(queue.value(SEVERAL, [counts]))) == 6
 
 
-def test_an_empty_histogram_has_none(queue: Queue) -> None:
-    assert queue.value(SEVERAL, [[0, 0]]) is None
-
-
 # record_measures: messages.record_measures: adds up the measures that workers report.
 
 COUNTS = "success, rejected, failed, lock_expired, retried, deferred, released, lost"
@@ -375,10 +371,6 @@ def test_numbers_can_be_added_bucket_by_bucket(queue: Queue) -> None:
     assert both == [7, 0, 0, 0, 0, 0, 2, *[0] * 40, 1]
 
 
-def test_no_counts_are_zero(queue: Queue) -> None:
-    assert (packed(queue, {}), queue.value("SELECT messages.pack_histogram(NULL)")) == (0, 0)
-
-
 @pytest.mark.parametrize("counts", [{"0": 1}, {"49": 1}, {"7": -1}, {"7": 1_000_000_001}])
 def test_a_count_that_would_overflow_its_bucket_is_refused(queue: Queue, counts: dict[str, int]) -> None:
     with pytest.raises(errors.InvalidParameterValue, match="use buckets 1 to 48 and counts from 0 to 1000000000"):
@@ -386,14 +378,6 @@ def test_a_count_that_would_overflow_its_bucket_is_refused(queue: Queue, counts:
 
 
 # unpack_histogram: messages.unpack_histogram: the counts of a histogram.
-
-
-def test_it_returns_the_packed_counts_one_for_each_bucket(queue: Queue) -> None:
-    counts = {str(bucket): bucket * 1_000_000 for bucket in range(1, 49)}
-
-    unpacked = queue.value("SELECT messages.unpack_histogram(messages.pack_histogram(%s))", [Jsonb(counts)])
-
-    assert unpacked == list(counts.values())
 
 
 def test_sums_have_room_for_a_week_of_the_fullest_minutes(queue: Queue) -> None:

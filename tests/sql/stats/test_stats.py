@@ -302,10 +302,6 @@ def test_a_small_table_is_read_as_a_whole(queue: Queue) -> None:
     assert (found["u"].ready, found["u"].delayed) == (4, 0)
 
 
-def test_estimate_waiting_an_empty_queue_has_no_topic(queue: Queue) -> None:
-    assert queue.rows("SELECT * FROM messages.estimate_waiting()") == []
-
-
 @pytest.mark.parametrize("together", [True, False])
 def test_an_estimate_from_a_part_of_the_pages_is_near_the_rows(own_queue: Queue, together: bool) -> None:
     for n in range(4 if together else 40):
@@ -457,25 +453,6 @@ def test_a_topic_that_waits_without_a_worker_is_listed_once(queue: Queue) -> Non
     assert unhandled(queue) == ["a", "b", "d"]
 
 
-def test_a_topic_with_a_live_worker_is_handled(queue: Queue) -> None:
-    queue.publish("a")
-    queue.publish("b")
-    queue.call("register_worker", "w", "host", 42, "1.0", ["a", "x"], 10)
-
-    assert unhandled(queue) == ["b"]
-
-
-def test_unhandled_topics_a_worker_that_stops_or_is_silent_handles_nothing(queue: Queue) -> None:
-    queue.publish("a")
-    queue.call("register_worker", "w", "host", 42, "1.0", ["a"], 10)
-    queue.call("touch_worker", "w", {}, True)
-    assert unhandled(queue) == ["a"]
-
-    queue.call("touch_worker", "w", {}, False)
-    queue.conn.execute("UPDATE messages.worker SET seen_at = clock_timestamp() - interval '31 s'")
-    assert unhandled(queue) == ["a"]
-
-
 def test_a_message_of_an_unhandled_topic_stays_ready(queue: Queue) -> None:
     published = queue.publish("unhandled.topic", wait="-1 day")
     queue.claim("t")
@@ -519,16 +496,6 @@ def test_it_is_the_oldest_of_all_priorities(queue: Queue, channel: str | None) -
     queue.publish("other", wait="-1 hour")
 
     assert age(queue) == timedelta(minutes=3)
-
-
-@pytest.mark.usefixtures("_stopped")
-def test_delayed_and_locked_messages_are_not_ready(queue: Queue) -> None:
-    queue.publish(wait="-1 minute")
-    queue.claim()
-    queue.publish(wait="1 minute")
-    queue.publish(wait="1 minute", channel="c")
-
-    assert age(queue) is None
 
 
 @pytest.mark.usefixtures("_stopped")

@@ -158,8 +158,7 @@ def test_only_contents_within_the_limit_may_be_published(
 
 
 @pytest.mark.parametrize(
-    ("value", "array"),
-    [(1, [1]), (None, [None]), ({"a": 1}, [{"a": 1}]), ("x", ["x"]), ([], []), ([1, [2]], [1, [2]])],
+    ("value", "array"), [(1, [1]), (None, [None]), ({"a": 1}, [{"a": 1}]), ("x", ["x"]), ([], []), ([1, [2]], [1, [2]])]
 )
 def test_an_array_is_kept_and_anything_else_becomes_its_only_element(
     queue: Queue, value: object, array: object

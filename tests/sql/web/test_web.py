@@ -14,7 +14,7 @@ from tests.sql.queue import Queue
 
 # add_token: messages.add_token: a token is identified by its digest, and by nothing else.
 
-DIGEST = bytes(32)
+DIGEST, COOKIE = bytes(32), b"c" * 32
 
 
 def test_it_stores_name_roles_topics_and_expiry(queue: Queue) -> None:
@@ -111,18 +111,16 @@ def test_the_last_use_is_recorded_at_most_every_five_minutes(queue: Queue) -> No
 
 # revoke_token: messages.revoke_token: a token and its sessions are invalid from then on.
 
-REVOKE_TOKEN_DIGEST, COOKIE = bytes(32), b"c" * 32
-
 
 def test_the_token_and_its_sessions_are_no_longer_valid(queue: Queue) -> None:
-    queue.call("add_token", "shop", REVOKE_TOKEN_DIGEST, ["viewer"])
-    queue.call("open_session", REVOKE_TOKEN_DIGEST, COOKIE, timedelta(hours=1))
+    queue.call("add_token", "shop", DIGEST, ["viewer"])
+    queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1))
 
     assert queue.call("revoke_token", "shop") is True
 
-    assert queue.rows("SELECT * FROM messages.check_token(%s)", [REVOKE_TOKEN_DIGEST]) == []
+    assert queue.rows("SELECT * FROM messages.check_token(%s)", [DIGEST]) == []
     assert queue.rows("SELECT * FROM messages.check_session(%s)", [COOKIE]) == []
-    assert queue.call("open_session", REVOKE_TOKEN_DIGEST, b"d" * 32, timedelta(hours=1)) is False
+    assert queue.call("open_session", DIGEST, b"d" * 32, timedelta(hours=1)) is False
     assert [row.action for row in queue.rows("SELECT action FROM messages.audit ORDER BY id")] == [
         "add_token",
         "revoke_token",
@@ -130,7 +128,7 @@ def test_the_token_and_its_sessions_are_no_longer_valid(queue: Queue) -> None:
 
 
 def test_a_second_call_returns_false_and_keeps_the_time(queue: Queue) -> None:
-    queue.call("add_token", "shop", REVOKE_TOKEN_DIGEST, ["viewer"])
+    queue.call("add_token", "shop", DIGEST, ["viewer"])
     queue.call("revoke_token", "shop")
     since = queue.value("SELECT revoked_at FROM messages.token")
 
@@ -145,12 +143,10 @@ def test_an_unknown_token_is_an_error(queue: Queue) -> None:
 
 # check_session: messages.check_session: the token of a session's cookie.
 
-CHECK_SESSION_DIGEST, COOKIE = bytes(32), b"c" * 32
-
 
 def test_a_session_has_the_rights_of_its_token_until_it_ends(queue: Queue) -> None:
-    queue.call("add_token", "shop", CHECK_SESSION_DIGEST, ["operator"], ["orders.*"])
-    queue.call("open_session", CHECK_SESSION_DIGEST, COOKIE, timedelta(hours=1))
+    queue.call("add_token", "shop", DIGEST, ["operator"], ["orders.*"])
+    queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1))
 
     found = queue.row("SELECT * FROM messages.check_session(%s)", [COOKIE])
     assert (found.name, found.roles, found.topics) == ("shop", ["operator"], ["orders.*"])
@@ -161,8 +157,8 @@ def test_a_session_has_the_rights_of_its_token_until_it_ends(queue: Queue) -> No
 
 @pytest.mark.parametrize("end", ["revoked_at", "expires_at"])
 def test_it_ends_with_its_token(queue: Queue, end: str) -> None:
-    queue.call("add_token", "shop", CHECK_SESSION_DIGEST, ["operator"])
-    queue.call("open_session", CHECK_SESSION_DIGEST, COOKIE, timedelta(hours=1))
+    queue.call("add_token", "shop", DIGEST, ["operator"])
+    queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1))
 
     queue.conn.execute(f"UPDATE messages.token SET {end} = clock_timestamp()".encode())
 
@@ -171,12 +167,10 @@ def test_it_ends_with_its_token(queue: Queue, end: str) -> None:
 
 # close_session: messages.close_session: a cookie is invalid once its session is closed.
 
-CLOSE_SESSION_DIGEST, COOKIE = bytes(32), b"c" * 32
-
 
 def test_it_closes_a_session_once(queue: Queue) -> None:
-    queue.call("add_token", "shop", CLOSE_SESSION_DIGEST, ["viewer"])
-    queue.call("open_session", CLOSE_SESSION_DIGEST, COOKIE, timedelta(hours=1))
+    queue.call("add_token", "shop", DIGEST, ["viewer"])
+    queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1))
 
     assert queue.call("close_session", COOKIE) is True
     assert queue.rows("SELECT * FROM messages.check_session(%s)", [COOKIE]) == []
@@ -185,33 +179,31 @@ def test_it_closes_a_session_once(queue: Queue) -> None:
 
 # open_session: messages.open_session: a valid token opens a session, no longer than the token lasts.
 
-OPEN_SESSION_DIGEST, COOKIE = bytes(32), b"c" * 32
-
 
 def test_it_lasts_for_the_requested_time(queue: Queue) -> None:
-    queue.call("add_token", "shop", OPEN_SESSION_DIGEST, ["viewer"])
+    queue.call("add_token", "shop", DIGEST, ["viewer"])
 
-    assert queue.call("open_session", OPEN_SESSION_DIGEST, COOKIE, timedelta(hours=1)) is True
+    assert queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1)) is True
 
     lasts = queue.value("SELECT expires_at - opened_at FROM messages.web_session")
     assert timedelta(minutes=59) < lasts <= timedelta(minutes=61)
 
 
 def test_it_ends_with_the_token(queue: Queue) -> None:
-    queue.call("add_token", "shop", OPEN_SESSION_DIGEST, ["viewer"], ["*"], timedelta(minutes=5))
+    queue.call("add_token", "shop", DIGEST, ["viewer"], ["*"], timedelta(minutes=5))
 
-    queue.call("open_session", OPEN_SESSION_DIGEST, COOKIE, timedelta(hours=1))
+    queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1))
 
     assert queue.value("SELECT s.expires_at = t.expires_at FROM messages.web_session AS s, messages.token AS t")
 
 
 def test_an_unknown_token_opens_nothing(queue: Queue) -> None:
-    assert queue.call("open_session", OPEN_SESSION_DIGEST, COOKIE, timedelta(hours=1)) is False
+    assert queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1)) is False
     assert queue.rows("SELECT FROM messages.web_session") == []
 
 
 def test_a_token_has_a_thousand_sessions_at_most_and_the_oldest_ends(queue: Queue) -> None:
-    queue.call("add_token", "shop", OPEN_SESSION_DIGEST, ["viewer"])
+    queue.call("add_token", "shop", DIGEST, ["viewer"])
     queue.call("add_token", "other", b"o" * 32, ["viewer"])
     queue.call("open_session", b"o" * 32, b"f" * 32, timedelta(hours=1))
     old = """
@@ -220,7 +212,7 @@ def test_a_token_has_a_thousand_sessions_at_most_and_the_oldest_ends(queue: Queu
         FROM generate_series(1, 1000) AS n"""
     queue.conn.execute(old)
 
-    queue.call("open_session", OPEN_SESSION_DIGEST, COOKIE, timedelta(hours=1))
+    queue.call("open_session", DIGEST, COOKIE, timedelta(hours=1))
 
     assert queue.value("SELECT count(*) FROM messages.web_session WHERE token = 'shop'") == 1000
     assert queue.rows("SELECT FROM messages.web_session WHERE digest = sha256('1000')") == []
@@ -271,16 +263,3 @@ def test_of_two_concurrent_calls_the_second_waits_and_executes_it_if_the_first_f
         other.join(60)
 
     assert found == [[]]
-
-
-# end_request: messages.end_request: the answer of a request is stored, and returned if the request is sent again.
-
-
-def test_the_answer_is_stored_with_its_request(queue: Queue) -> None:
-    queue.rows("SELECT * FROM messages.begin_request(%s, %s, %s)", ["shop", "k", b"1"])
-    queue.rows("SELECT * FROM messages.begin_request(%s, %s, %s)", ["shop", "other", b"1"])
-
-    queue.call("end_request", "shop", "k", 201, "done")
-
-    kept = queue.rows("SELECT key, status, answer FROM messages.web_request ORDER BY key")
-    assert [(row.key, row.status, row.answer) for row in kept] == [("k", 201, "done"), ("other", None, None)]

@@ -187,10 +187,6 @@ def test_only_this_worker_and_its_flag_are_deleted(queue: Queue) -> None:
     assert [row.worker for row in queue.rows("SELECT worker FROM messages.sleeper")] == ["b"]
 
 
-def test_an_unregistered_worker_may_call_it(queue: Queue) -> None:
-    assert queue.rows("SELECT messages.unregister_worker('unregistered')") != []
-
-
 # touch_http_holders: messages.touch_http_holders: a worker that extends a lock is alive, even if it does not claim.
 
 

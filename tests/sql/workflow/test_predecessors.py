@@ -12,17 +12,6 @@ from tests.sql.queue import Listener, Queue, Row
 # add_end_events: messages.add_end_events: recorded ends are propagated at the commit, and are rolled back with their savepoint.
 
 
-def test_it_adds_to_the_events_that_the_transaction_has_recorded(queue: Queue) -> None:
-    with queue.conn.transaction():
-        queue.call("add_end_events", [1, 2], "success")
-        queue.call("add_end_events", [3], "failed")
-        recorded = queue.value("SELECT current_setting('messages.end_events')")
-        rows = [tuple(row) for row in queue.rows("SELECT id, result FROM messages.end_event ORDER BY id")]
-
-    assert (recorded, rows) == ("1,2,3", [(1, "success"), (2, "success"), (3, "failed")])
-    assert queue.value("SELECT count(*) FROM messages.end_event") == 0
-
-
 def test_a_later_event_of_a_message_replaces_the_earlier_one(queue: Queue) -> None:
     with queue.conn.transaction():
         queue.call("add_end_events", [1], "failed")
@@ -30,55 +19,11 @@ def test_a_later_event_of_a_message_replaces_the_earlier_one(queue: Queue) -> No
         assert queue.value("SELECT result FROM messages.end_event") == "redriven"
 
 
-def test_an_event_is_rolled_back_with_its_savepoint(queue: Queue) -> None:
-    with queue.conn.transaction():
-        queue.conn.execute("SAVEPOINT s")
-        queue.call("add_end_events", [1], "failed")
-        queue.conn.execute("ROLLBACK TO s")
-        assert queue.value("SELECT coalesce(current_setting('messages.end_events', true), '')") == ""
-        assert queue.value("SELECT count(*) FROM messages.end_event") == 0
-
-
-# new_blocked: messages.new_blocked: blocked messages that a transaction with a later id has not seen.
-
-
-def test_they_are_returned_until_a_tick_has_stamped_them(queue: Queue) -> None:
-    waits = queue.send(after=[queue.publish()]).id
-
-    before = queue.call("new_blocked", 10)
-    queue.rows("SELECT * FROM messages.tick()")
-
-    assert (before, queue.call("new_blocked", 10)) == ([waits], [])
-
-
-def test_at_most_the_limit_is_returned(queue: Queue) -> None:
-    for _ in range(3):
-        queue.send(after=[queue.publish()])
-
-    assert len(queue.call("new_blocked", 2)) == 2
-
-
-def test_a_transaction_that_has_its_id_already_gets_none(queue: Queue) -> None:
-    queue.send(after=[queue.publish()])
-
-    with queue.conn.transaction():
-        queue.value("SELECT pg_current_xact_id()::text")
-        assert queue.call("new_blocked", 10) is None
-
-
 # open_predecessors: messages.open_predecessors: which predecessors a message must wait for.
 
 
 def predecessors(queue: Queue, *ids: int | None) -> list[Row]:
     return [tuple(row) for row in queue.rows("SELECT * FROM messages.open_predecessors(%s::bigint[])", [list(ids)])]
-
-
-def test_live_and_dead_messages_are_returned_and_successes_are_not(queue: Queue) -> None:
-    done, dead, live = queue.publish("done"), queue.publish("dead"), queue.publish("live")
-    queue.settle("complete", queue.claim("done"))
-    queue.settle("fail", queue.claim("dead"), ["boom"])
-
-    assert predecessors(queue, live, dead, done, live) == [(dead, "failed"), (live, None)]
 
 
 @pytest.mark.parametrize("message_id", [987654321, 0, -1, None])
@@ -228,14 +173,6 @@ def test_the_list_is_deleted_when_the_message_succeeds(queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM messages.predecessor_list") == 0
 
 
-def test_a_thousand_predecessors_are_read_by_indexes(queue: Queue) -> None:
-    many = queue.publish_many(1000, "first")
-    queue.settle("complete", queue.claim("first", limit=1000), ["1"] * 1000)
-    queue.send(after=many)
-
-    assert [row[0] for row in before(queue, queue.claim_one())] == many
-
-
 # unblock: messages.unblock: an operator makes messages wait for no predecessor any more.
 
 
@@ -278,24 +215,6 @@ def test_the_operator_is_recorded(queue: Queue) -> None:
 
 
 # resolve_blocked: messages.resolve_blocked: by its dependencies a message stays blocked, is released, or is cancelled. How that happens: test_chains.py.
-
-
-def test_a_message_with_a_dependency_stays_blocked(queue: Queue) -> None:
-    last = queue.send(after=[queue.publish()]).id
-
-    queue.call("resolve_blocked", [last])
-
-    assert queue.message(last).available_at.year == 9000
-
-
-def test_a_message_without_one_is_released_in_its_position(queue: Queue) -> None:
-    last = queue.send(after=[queue.publish("first")]).id
-    queue.conn.execute("DELETE FROM messages.dependency")
-
-    queue.call("resolve_blocked", [last])
-
-    assert [c.id for c in queue.claim()] == [last]
-    assert queue.value("SELECT count(*) FROM messages.blocked_message") == 0
 
 
 def test_a_message_that_is_no_longer_live_is_deleted_from_the_blocked_ones(queue: Queue) -> None:

@@ -47,17 +47,6 @@ def test_locked_successors_are_left_and_so_is_the_end(queue: Queue, other: Queue
     assert free in queue.ids()
 
 
-def test_a_bad_end_is_stored_in_the_dependency_of_a_successor_that_holds(queue: Queue) -> None:
-    first = queue.publish()
-    queue.send(after=[first])
-    ended(queue, first, "rejected")
-
-    queue.call("propagate_ends", [first], False)
-
-    assert queue.value("SELECT failed_result FROM messages.dependency") == "rejected"
-    assert queue.value("SELECT count(*) FROM messages.end_event") == 0
-
-
 # propagate_ends_at_commit: The trigger propagate_ends_at_commit: a transaction propagates its ends when it commits, once, and a bounded number. The rest: test_chains.py.
 
 
@@ -161,12 +150,6 @@ def lose(queue: Queue, *message_ids: int) -> None:
 def check_at(queue: Queue) -> bool:
     """Whether each tick checks the only blocked message."""
     return bool(queue.value("SELECT check_at <= messages.now() FROM messages.blocked_message"))
-
-
-def test_without_blocked_messages_it_does_nothing(queue: Queue) -> None:
-    queue.publish()
-
-    assert queue.call("propagate_missed_ends") == 0
 
 
 def test_a_predecessor_that_is_gone_counts_as_a_success(queue: Queue) -> None:
