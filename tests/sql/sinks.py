@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -68,6 +67,3 @@ def raise_alert(queue: Queue, topic: str | None = "t", **columns: Any) -> int:
         f"INSERT INTO messages.alert (raised_at, {names}) VALUES (messages.now(), {parameters}) RETURNING id", given
     )
     return alert_id
-
-
-MINUTE = timedelta(minutes=1)

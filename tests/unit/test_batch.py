@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -338,20 +337,6 @@ class TestContext:
         run(check, three, runtime, items=True, arguments=2)
 
         assert seen == [[False, True, False]]
-
-
-@asynccontextmanager
-async def executor_of(*all_handlers: Handler, **worker: Any) -> AsyncIterator[HandlerExecutor]:
-    in_flight, settle_buffer = InFlight(), SettleBuffer(WakeEvents())
-    runtime: Any = SimpleNamespace(stopping=False, holds=in_flight.holds, encryption=NoEncryption())
-    by_topic = {each.topic: each for each in all_handlers}
-    executor = HandlerExecutor(
-        by_topic, config.WorkerSettings(**worker), in_flight, settle_buffer, runtime, {}, on_capacity=lambda: None
-    )
-    try:
-        yield executor
-    finally:
-        await executor.close()
 
 
 class TestGathering:

@@ -25,15 +25,6 @@ def ended(claimed: Claimed) -> Callable[[], Settlement]:
     return lambda: Settlement(claimed(), SettleKind.COMPLETE)
 
 
-def test_waiting_results_are_taken_once(settle_buffer: SettleBuffer, ended: Callable[[], Settlement]) -> None:
-    first, second = ended(), ended()
-    settle_buffer.add([first])
-    settle_buffer.add([second])
-
-    assert settle_buffer.take() == [first, second]
-    assert settle_buffer.take() == []
-
-
 def test_a_buffer_is_idle_when_nothing_waits_and_nothing_is_being_sent(
     settle_buffer: SettleBuffer, ended: Callable[[], Settlement]
 ) -> None:

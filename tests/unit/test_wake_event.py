@@ -26,17 +26,6 @@ async def test_an_event_set_without_a_waiter_is_kept_for_the_next_one_only() -> 
     assert not await signal.wait(0.01)
 
 
-async def test_a_wait_ends_at_its_timeout() -> None:
-    assert not await WakeEvent().wait(0.01)
-
-
-async def test_a_wait_with_timeout_zero_takes_a_set_event() -> None:
-    signal = WakeEvent()
-    signal.set()
-
-    assert await signal.wait(0)
-
-
 async def test_set_wakes_each_of_several_waiters() -> None:
     signals = WakeEvents()
     first, second = signals.new(), signals.new()

@@ -280,10 +280,21 @@ def test_the_work_of_workers_and_of_the_maintenance_is_not_recorded(queue: Queue
 
 
 def test_one_call_for_many_messages_is_one_entry(queue: Queue) -> None:
-    queue.call("cancel", queue.publish_many(500))
+    one, *ids = queue.publish("mail"), *queue.publish_many(499)
+    queue.call("cancel", [one])
+    queue.call("skip", [queue.publish("b"), *ids])
 
-    (row,) = audit(queue)
-    assert (row.detail["count"], len(row.detail["ids"])) == (500, 100)
+    single, many = audit(queue)
+    assert (single.topic, single.target, single.detail["count"]) == ("mail", str(one), 1)
+    assert (many.topic, many.target, many.detail["topics"]) == (None, None, ["b", "t"])
+    assert (many.detail["count"], len(many.detail["ids"])) == (500, 100)
+
+
+@pytest.mark.parametrize("act", ["cancel", "redrive"])
+def test_a_call_for_no_message_is_not_recorded(queue: Queue, act: str) -> None:
+    queue.rows(f"SELECT messages.{act}(%s)", [[4711]])
+
+    assert audit(queue) == []
 
 
 def test_unknown_values_of_an_action_are_left_out(queue: Queue) -> None:
@@ -293,11 +304,7 @@ def test_unknown_values_of_an_action_are_left_out(queue: Queue) -> None:
     assert "reason" not in row.detail
 
 
-# audit_redrive: messages.audit_redrive: the audit entry of a redrive.
-
-
-def audit_redrive_audit(queue: Queue) -> list[Row]:
-    return queue.rows("SELECT action, topic, target, detail FROM messages.audit")
+# The entry of a redrive.
 
 
 def test_one_entry_counts_the_outcomes(queue: Queue) -> None:
@@ -306,7 +313,7 @@ def test_one_entry_counts_the_outcomes(queue: Queue) -> None:
 
     outcomes(queue, "redrive", [first, second])
 
-    row = audit_redrive_audit(queue)[-1]
+    row = audit(queue)[-1]
     assert (row.action, row.topic, row.target) == ("redrive", "t", str(second))
     assert row.detail["outcomes"] == {"redriven": 1, "redriven_before": 1}
     assert row.detail["message_id"] == max(queue.ids())
@@ -318,7 +325,7 @@ def test_the_filters_of_a_redrive_are_recorded(queue: Queue) -> None:
 
     queue.rows("SELECT * FROM messages.redrive_where('t', p_error => 'disk', p_rate => 5)")
 
-    (row,) = audit_redrive_audit(queue)
+    (row,) = audit(queue)
     assert (row.action, row.detail["count"], row.detail["rate"]) == ("redrive_where", 2, 5)
     assert row.detail["filter"] == {"topic": "t", "error": "disk"}
 
@@ -328,41 +335,6 @@ def test_an_edited_redrive_records_which_parts_were_edited_and_not_their_content
 
     queue.rows("SELECT * FROM messages.redrive_edited(%s, p_payload => '\"secret\"', p_merge => false)", [died])
 
-    (row,) = audit_redrive_audit(queue)
+    (row,) = audit(queue)
     assert (row.action, row.detail["edited"]) == ("redrive_edited", ["payload"])
     assert "secret" not in str(row.detail)
-
-
-def test_a_redrive_of_no_message_is_not_recorded(queue: Queue) -> None:
-    outcomes(queue, "redrive", [4711])
-
-    assert audit_redrive_audit(queue) == []
-
-
-# audit_messages: messages.audit_messages: one entry for an action on many messages.
-
-
-def recorded(queue: Queue, topics: list[str], ids: list[int]) -> list[Row]:
-    queue.value("SELECT messages.audit_messages('cancel', %s, %s, '{\"reason\": null}')", [topics, ids])
-    return queue.rows("SELECT topic, target, detail FROM messages.audit")
-
-
-def test_one_message_is_the_target(queue: Queue) -> None:
-    assert recorded(queue, ["mail"], [7]) == [("mail", "7", {"count": 1})]
-
-
-def test_several_messages_are_counted_and_the_first_hundred_ids_listed(queue: Queue) -> None:
-    (row,) = recorded(queue, ["mail", "mail"], list(range(1, 501)))
-
-    assert (row.topic, row.target, row.detail["count"]) == ("mail", None, 500)
-    assert row.detail["ids"] == list(range(1, 101))
-
-
-def test_several_topics_are_listed_in_the_detail(queue: Queue) -> None:
-    (row,) = recorded(queue, ["b", "a"], [1, 2])
-
-    assert (row.topic, row.detail["topics"]) == (None, ["a", "b"])
-
-
-def test_an_action_on_no_message_is_not_recorded(queue: Queue) -> None:
-    assert recorded(queue, [], []) == []

@@ -215,20 +215,6 @@ def changes(queue: Queue, old: Any, new: Any, without: list[str] | None = None) 
     return queue.value("SELECT messages.jsonb_diff(%s, %s, %s)", [Jsonb(old), Jsonb(new), without or []])
 
 
-def test_each_key_that_differs_has_its_old_and_its_new_value(queue: Queue) -> None:
-    found = changes(queue, {"a": 1, "b": 2, "c": None}, {"a": 1, "b": 3, "c": None, "d": [1]})
-
-    assert found == {"b": {"old": 2, "new": 3}, "d": {"old": None, "new": [1]}}
-
-
-def test_a_missing_value_and_null_are_the_same(queue: Queue) -> None:
-    assert changes(queue, {}, {"a": None}) == {}
-
-
-def test_ignored_keys_are_left_out(queue: Queue) -> None:
-    assert changes(queue, {"a": 1, "at": 1}, {"a": 2, "at": 2}, ["at"]) == {"a": {"old": 1, "new": 2}}
-
-
 def test_a_long_value_is_cut(queue: Queue) -> None:
     new = changes(queue, {}, {"schema": {"x": "y" * 5000}})["schema"]["new"]
 
@@ -237,10 +223,6 @@ def test_a_long_value_is_cut(queue: Queue) -> None:
 
 
 # actor: messages.actor: the name that the audit log records for an action.
-
-
-def test_the_default_is_the_user_of_the_session(queue: Queue) -> None:
-    assert queue.call("actor") == queue.value("SELECT session_user::text")
 
 
 def test_a_caller_may_set_a_name_for_a_transaction(queue: Queue) -> None:

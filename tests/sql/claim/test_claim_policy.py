@@ -171,13 +171,3 @@ def test_a_claim_says_when_the_first_of_many_paused_topics_is_resumed(queue: Que
 
     assert (found, len(held_back), held_back[f"topic {topics[20]}"]) == ([], 30, None)
     assert 3500 < next_due_s <= timedelta(hours=1).total_seconds()
-
-
-# waiting_topics: messages.waiting_topics: the topics that may have waiting messages, within bounds.
-
-
-@pytest.fixture
-def topics(queue: Queue) -> None:
-    for topic in ("B", "a", "a.b", "ab", "b"):
-        queue.publish(topic)
-    queue.publish("c", channel="only")

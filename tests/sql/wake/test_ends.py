@@ -41,13 +41,6 @@ def test_steps_of_dead_messages_stay_and_those_of_others_are_deleted(queue: Queu
     assert [row.message_id for row in queue.rows("SELECT message_id FROM messages.step")] == [3]
 
 
-# notify_waiters: messages.notify_waiters: sends notifications for messages that have waiters, and for no others. Its races: test_wait_for.py.
-
-
-def wait(queue: Queue, *message_ids: int) -> None:
-    queue.conn.execute("INSERT INTO messages.waiter SELECT unnest(%s::bigint[]), now()", [list(message_ids)])
-
-
 # raise_awaited_flag: messages.raise_awaited_flag: from then on, ends check for waiters, successors and steps. What lowers it: test_prune_waiters.py.
 
 
