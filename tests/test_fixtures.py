@@ -169,7 +169,7 @@ class TestServers:
     @staticmethod
     def collected(*arguments: str) -> dict[str, set[str]]:
         """Return on how many servers the tests of two files would run: a file about the server, and another one."""
-        files = ["tests/sql/wake/test_notify.py", "tests/sql/values/test_values.py"]
+        files = ["tests/sql/wake/test_notify.py", "tests/sql/audit/test_audit_change.py"]
         output = subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", *PLUGINS),
