@@ -508,7 +508,7 @@ SETTINGS = {
     # With these, functions pass values to each other within a transaction. A role that writes one only misleads itself: its rights are checked
     # independently.
     *("depth_left", "on_conflict", "end_events", "propagated", "channel_rounds", "has_topic_lock"),
-    # Only for roles that may create objects in the schema: see test_now.py.
+    # Only for roles that may create objects in the schema: see values/test_values.py.
     "fake_now",
     # The person for whom an operator acts.
     "actor",

@@ -14,7 +14,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Listener, Queue
 from tests.sql.sinks import RULES, Sink, raise_alert
 
-# group_new_alerts: messages.group_new_alerts: adds new alerts of a sink to its incidents; test_claim_delivery.py shows the same from outside.
+# messages.group_new_alerts: adds new alerts of a sink to its incidents; test_delivery.py shows the same from outside.
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_alerts_of_a_cluster_with_higher_transaction_ids_are_taken_once(queue: Q
     assert (gather(queue), gather(queue)) == (1, 0)
 
 
-# replay_alerts: messages.replay_alerts: sends notifications to sinks again.
+# messages.replay_alerts: sends notifications to sinks again.
 
 
 def test_delivered_notifications_are_sent_again_in_their_order_with_new_ids(queue: Queue) -> None:
@@ -120,7 +120,7 @@ def test_an_invalid_range_is_refused(queue: Queue) -> None:
         queue.call("replay_alerts", None, timedelta(0))
 
 
-# silence: messages.silence: matching alerts are not sent for a while.
+# messages.silence: matching alerts are not sent for a while.
 
 
 def test_it_records_user_end_and_reason(queue: Queue) -> None:
@@ -157,7 +157,7 @@ def test_a_silence_that_matches_nothing_or_has_no_end_is_refused(queue: Queue, g
         queue.call("silence", **given)
 
 
-# unsilence: messages.unsilence: ends a silence before its time.
+# messages.unsilence: ends a silence before its time.
 
 
 def test_it_ends_a_silence_once_and_writes_an_audit_entry(queue: Queue) -> None:
@@ -172,7 +172,7 @@ def test_unsilencing_an_unknown_silence_returns_false(queue: Queue) -> None:
     assert queue.call("unsilence", 4711) is False
 
 
-# silenced_until: messages.silenced_until: until when a matching alert is silenced.
+# messages.silenced_until: until when a matching alert is silenced.
 
 
 @pytest.mark.parametrize(

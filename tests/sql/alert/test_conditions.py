@@ -12,7 +12,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Listener, Queue
 from tests.sql.sinks import RULES, Sink, raise_alert
 
-# conditions: messages.conditions: current problems, each provoked for real.
+# messages.conditions: current problems, each provoked for real.
 
 
 def found(queue: Queue) -> dict[str, str | None]:
@@ -248,7 +248,7 @@ def test_beyond_its_limit_it_returns_what_the_last_ticks_found(queue: Queue) -> 
     assert [row.topic for row in queue.rows(query, ["", 10])] == ["b", "d"]
 
 
-# open_conditions: messages.open_conditions: what the last tick found wrong, and the breakers that are open now.
+# messages.open_conditions: what the last tick found wrong, and the breakers that are open now.
 
 
 def open_conditions_found(queue: Queue) -> list[tuple[str, str, str | None]]:
@@ -292,7 +292,7 @@ def test_without_a_problem_it_has_no_row(queue: Queue) -> None:
     assert open_conditions_found(queue) == []
 
 
-# update_conditions: messages.update_conditions: one alert when a condition begins, and one when it ends.
+# messages.update_conditions: one alert when a condition begins, and one when it ends.
 
 
 def alerts(queue: Queue) -> list[tuple[str, ...]]:
@@ -426,7 +426,7 @@ def test_a_condition_of_a_topic_that_is_gone_ends_also_between_two_runs(queue: Q
     assert alerts(queue)[3:] == [("no_worker", "a", "ended"), ("no_worker", "c", "ended")]
 
 
-# close_incidents: messages.close_incidents: ends the incidents of a sink that are over.
+# messages.close_incidents: ends the incidents of a sink that are over.
 
 
 @pytest.fixture
@@ -452,7 +452,7 @@ def test_an_incident_with_an_unsent_notification_is_not_closed(queue: Queue) -> 
     assert close(queue) == 0
 
 
-# open_breakers: messages.open_breakers: topics that their breaker stops.
+# messages.open_breakers: topics that their breaker stops.
 
 
 def open_breaker(queue: Queue, topic: str) -> None:

@@ -15,7 +15,7 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 from tests.sql.sinks import RULES, Sink, raise_alert
 
-# claim_delivery: messages.claim_delivery: the next step of a deliverer of alerts.
+# messages.claim_delivery: the next step of a deliverer of alerts.
 
 
 @pytest.fixture
@@ -449,7 +449,7 @@ def test_the_position_is_read_from_an_index(queue: Queue) -> None:
     assert queue.buffers(call.as_string(queue.conn)) < 200
 
 
-# settle_delivery: messages.settle_delivery: the result of a notification that was sent to a sink.
+# messages.settle_delivery: the result of a notification that was sent to a sink.
 
 
 @pytest.fixture
@@ -535,7 +535,7 @@ def test_only_the_current_holder_of_the_sink_can_settle(settle_delivery_sink: Si
     assert queue.value("SELECT count(delivered_at) FROM messages.alert_delivery") == 0
 
 
-# create_delivery: messages.create_delivery: writes the next notification of a sink; test_claim_delivery.py shows when and what.
+# messages.create_delivery: writes the next notification of a sink.
 
 
 def write(queue: Queue, **rules: object) -> float | None:
@@ -556,7 +556,7 @@ def test_a_few_groups_are_one_notification_each_and_many_are_one(queue: Queue) -
     assert queue.value("SELECT array_agg((message ->> 'group_count')::int) FROM messages.alert_delivery") == [1] * 6
 
 
-# matches_glob: messages.matches_glob: a pattern in which * matches any characters and nothing else has a meaning.
+# messages.matches_glob: a pattern in which * matches any characters and nothing else has a meaning.
 
 
 @pytest.mark.parametrize(
@@ -579,7 +579,7 @@ def test_it_matches_or_not(queue: Queue, pattern: str | None, text: str | None, 
     assert queue.call("matches_glob", pattern, text) is matches
 
 
-# delete_sink: messages.delete_sink: deletes a sink that no configuration names any more.
+# messages.delete_sink: deletes a sink that no configuration names any more.
 
 
 def test_the_sink_is_deleted_and_the_alerts_stay(queue: Queue) -> None:

@@ -13,7 +13,7 @@ from tests.sql.deaths import copy_of, die, outcomes
 from tests.sql.queue import Queue, Row
 from tests.sql.sinks import Sink, raise_alert
 
-# audit_action: messages.audit_action: every operator's action by a function is recorded once, and no action of a worker is.
+# messages.audit_action: every operator's action by a function is recorded once, and no action of a worker is.
 
 MAY_CALL = """
     SELECT p.proname AS name FROM pg_proc AS p

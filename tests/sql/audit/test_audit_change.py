@@ -222,7 +222,7 @@ def test_a_long_value_is_cut(queue: Queue) -> None:
     assert new.startswith('{"x": "yyy')
 
 
-# actor: messages.actor: the name that the audit log records for an action.
+# messages.actor: the name that the audit log records for an action.
 
 
 def test_a_caller_may_set_a_name_for_a_transaction(queue: Queue) -> None:

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from tests.sql.queue import Listener, Queue
 
-# announce_breaker: messages.announce_breaker: the notifications and alerts of a breaker.
+# messages.announce_breaker: the notifications and alerts of a breaker.
 
 BREAKER = {"min_attempts": 4, "pause": "30s", "probes": 2}
 
@@ -91,7 +91,7 @@ def test_an_alert_and_the_condition_have_the_same_advice(queue: Queue) -> None:
     assert "`pgrouse topic show t`" in alert
 
 
-# check_breaker: messages.check_breaker: which breaker policies are valid.
+# messages.check_breaker: which breaker policies are valid.
 
 
 def check(queue: Queue, policy: Any) -> Any:
@@ -146,7 +146,7 @@ def test_an_invalid_breaker_is_refused_when_it_is_written(queue: Queue) -> None:
     assert "use a time from 1 s to 1 day" in (caught.value.diag.message_hint or "")
 
 
-# count_breaker_attempts: messages.count_breaker_attempts: which ended attempts count for a breaker.
+# messages.count_breaker_attempts: which ended attempts count for a breaker.
 
 
 def breaker(queue: Queue) -> Any:
@@ -221,7 +221,7 @@ def test_messages_that_end_without_being_run_are_no_attempts(queue: Queue, end: 
     assert queue.rows("SELECT FROM messages.breaker_count") == []
 
 
-# next_breaker_state: messages.next_breaker_state: every transition of a breaker.
+# messages.next_breaker_state: every transition of a breaker.
 
 POLICY = {"failure_rate": 0.5, "min_attempts": 4, "window": "1m", "pause": "30s"}
 AFTER = """
@@ -296,7 +296,7 @@ def test_missing_settings_of_a_policy_have_defaults(queue: Queue) -> None:
     assert after(queue, 10, 10, policy={}).probe_in_s == 30
 
 
-# update_breaker: messages.update_breaker: a breaker during operation.
+# messages.update_breaker: a breaker during operation.
 
 
 @pytest.fixture
@@ -338,7 +338,7 @@ def test_settles_that_create_breakers_in_opposite_order_do_not_wait_for_each_oth
     assert queue.rows("SELECT topic, succeeded FROM messages.breaker ORDER BY 1") == [("a", 2), ("b", 2)]
 
 
-# update_breakers: messages.update_breakers: what the tick does for breakers.
+# messages.update_breakers: what the tick does for breakers.
 
 
 def test_a_settle_that_cannot_lock_the_breaker_waits_for_no_session_and_the_next_one_counts(

@@ -12,7 +12,7 @@ from psycopg import errors
 from tests.sql.queue import Background, Listener, Queue
 from tests.sql.staging import give_to_another_user, publish, publish_rows, put, rejected, stage, staged
 
-# publish_staged: messages.publish_staged: rows that many connections staged become visible at one moment, and once.
+# messages.publish_staged: rows that many connections staged become visible at one moment, and once.
 
 
 def test_staged_rows_of_several_tasks_become_messages_and_are_deleted_from_the_stage(queue: Queue) -> None:
@@ -288,7 +288,7 @@ def test_rejected_rows_are_stored_with_their_columns_here_too(queue: Queue) -> N
     assert row.given == {"topic": "t", "payload": '{"n": 1}', "channel": "c", "delay": "01:00:00", "priority": 5}
 
 
-# publish_staged_with_key: messages.publish_staged_with_key: of rows with one key one is published, and on_conflict decides about the others.
+# messages.publish_staged_with_key: of rows with one key one is published, and on_conflict decides about the others.
 
 BY_ONE = [{}, {"key_ttl": "1 hour"}, {"max_depth": 100, "on_full": "drop"}]
 
@@ -463,7 +463,7 @@ def test_more_than_one_message_may_hold_is_appended_to_one_key_as_far_as_it_fits
     assert len(payloads(queue)[0]) == 5
 
 
-# job_rejected: messages.job_rejected: the rows of a job that were not published, page by page.
+# messages.job_rejected: the rows of a job that were not published, page by page.
 
 BAD = {"reason": "bad", "given": "{}"}
 
@@ -486,7 +486,7 @@ def test_the_rows_of_another_users_job_are_refused(queue: Queue) -> None:
         queue.rows("SELECT * FROM messages.job_rejected('j')")
 
 
-# job_result: messages.job_result: the result of a bulk publish.
+# messages.job_result: the result of a bulk publish.
 
 RESULT = "SELECT published, ignored, dropped, rejected FROM messages.job_result('j')"
 
@@ -509,7 +509,7 @@ def test_job_result_a_job_of_another_user_is_refused(queue: Queue) -> None:
         queue.rows(RESULT)
 
 
-# read_own_job: messages.read_own_job: a job, if it is the caller's.
+# messages.read_own_job: a job, if it is the caller's.
 
 
 @pytest.mark.parametrize("job", [None, "", "a\nb", "x" * 201])

@@ -12,7 +12,7 @@ from psycopg import errors
 from tests.sql.queue import Queue
 from tests.sql.staging import give_to_another_user, publish, publish_rows, put, stage, staged
 
-# begin_staging: messages.begin_staging: a task gets the number under which it stages rows.
+# messages.begin_staging: a task gets the number under which it stages rows.
 
 
 def test_each_task_and_each_repetition_of_it_gets_its_own_number(queue: Queue) -> None:
@@ -34,7 +34,7 @@ def test_a_job_of_another_user_is_refused(queue: Queue) -> None:
         queue.call("begin_staging", "j")
 
 
-# check_attempts: messages.check_attempts: rows are staged only under numbers that their publisher got, and what they say of themselves is bounded.
+# messages.check_attempts: rows are staged only under numbers that their publisher got, and what they say of themselves is bounded.
 
 
 @pytest.mark.parametrize("row", [{}, {"reason": "bad", "given": "{}"}])
@@ -80,7 +80,7 @@ def test_what_a_rejected_row_says_is_bounded(queue: Queue, row: dict[str, Any]) 
         put(queue, attempt, **row)
 
 
-# check_staged: messages.check_staged: a publish requires that all staged rows exist and belong to the caller.
+# messages.check_staged: a publish requires that all staged rows exist and belong to the caller.
 
 
 def lost(queue: Queue) -> pytest.RaisesExc[psycopg.Error]:
@@ -142,7 +142,7 @@ def test_rows_that_another_user_staged_are_refused(queue: Queue) -> None:
     assert staged(queue) == 1
 
 
-# delete_staged: messages.delete_staged: staged rows that will not be published are deleted.
+# messages.delete_staged: staged rows that will not be published are deleted.
 
 
 def test_the_staged_rows_of_the_caller_are_deleted_and_no_others(queue: Queue) -> None:
@@ -167,7 +167,7 @@ def test_it_may_be_called_twice(queue: Queue) -> None:
     assert [queue.call("delete_staged", [attempt]) for _ in range(2)] == [1, 0]
 
 
-# staged_end: messages.staged_end: when a staged row expires.
+# messages.staged_end: when a staged row expires.
 
 TIMES: dict[str, Any] = {"available_at": None, "delay": None, "ttl": None, "expires_at": None}
 
@@ -194,7 +194,7 @@ def test_a_ttl_counts_from_when_the_row_becomes_available(
     assert found == expected
 
 
-# truncate_stage: messages.truncate_stage: truncates a large stage that no session uses.
+# messages.truncate_stage: truncates a large stage that no session uses.
 
 FILL = """
     INSERT INTO messages.publish_stage (attempt, topic, payload)

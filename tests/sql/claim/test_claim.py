@@ -16,7 +16,7 @@ from tests.server.postgres import Database
 from tests.sql.lock_timeouts import extend_timeout
 from tests.sql.queue import Background, Queue
 
-# claim: messages.claim: which messages a claim locks, in which order, how many, and for how long.
+# messages.claim: which messages a claim locks, in which order, how many, and for how long.
 
 
 def payloads(claimed: list[Any]) -> list[Any]:
@@ -511,7 +511,7 @@ def test_a_claim_works_at_every_isolation_level(queue: Queue, isolation: psycopg
         assert len(queue.claim()) == 1
 
 
-# archive_unclaimable: messages.archive_unclaimable: a claim archives messages that it must not return.
+# messages.archive_unclaimable: a claim archives messages that it must not return.
 
 
 @pytest.mark.parametrize("channel", [None, "c"])
@@ -588,7 +588,7 @@ def test_a_claim_that_archives_and_a_settle_in_a_claim_transaction_do_not_wait_f
             settling.result(timeout=60)
 
 
-# count_ready: messages.count_ready: how many messages a claim could take.
+# messages.count_ready: how many messages a claim could take.
 
 
 @pytest.mark.parametrize("channel", [None, "c"])

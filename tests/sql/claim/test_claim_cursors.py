@@ -8,7 +8,7 @@ import pytest
 
 from tests.sql.queue import Queue
 
-# add_low_water: messages.add_low_water: the list of (topic, priority) pairs that have low-water marks.
+# messages.add_low_water: the list of (topic, priority) pairs that have low-water marks.
 
 
 def entries(queue: Queue) -> list[Any]:
@@ -25,7 +25,7 @@ def test_a_claim_from_channels_adds_one_entry_for_all_of_them(queue: Queue) -> N
     assert entries(queue) == [("t", -1, None)]
 
 
-# channel_low_water: messages.channel_low_water: the low-water mark of one topic's channels.
+# messages.channel_low_water: the low-water mark of one topic's channels.
 
 
 def test_a_message_that_returns_with_its_old_available_at_lowers_it(queue: Queue) -> None:
@@ -95,7 +95,7 @@ def test_two_claims_at_once_do_not_wait_for_each_other(queue: Queue, other: Queu
     assert [c.channel for c in (*first, *second)] == ["a", "a"]
 
 
-# save_claim_cursor: messages.save_claim_cursor: records where a claim ended.
+# messages.save_claim_cursor: records where a claim ended.
 
 
 def test_an_unchanged_position_is_not_written_again(queue: Queue) -> None:

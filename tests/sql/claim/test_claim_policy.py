@@ -9,7 +9,7 @@ import pytest
 
 from tests.sql.queue import Queue, Row
 
-# claim_policy: messages.claim_policy: the policy of one topic at one moment; its own row wins over the row '*'.
+# messages.claim_policy: the policy of one topic at one moment; its own row wins over the row '*'.
 
 
 def policy(queue: Queue, topic: str = "t") -> Row:
@@ -100,7 +100,7 @@ def test_a_breaker_that_was_removed_from_the_policy_stops_nothing(queue: Queue) 
     assert policy(queue).stopped_until is None
 
 
-# next_topic: messages.next_topic: the walk over the topics that may have ready messages.
+# messages.next_topic: the walk over the topics that may have ready messages.
 
 
 def next_topic_walk(queue: Queue, wanted: list[str] | None = None, marks: bool = True) -> list[str]:
@@ -135,7 +135,7 @@ def test_its_cost_depends_on_the_topics_and_not_on_the_messages(own_queue: Queue
     assert own_queue.buffers("SELECT messages.next_topic(ARRAY['c'], '')") < 60
 
 
-# paused_topics: messages.paused_topics: what a claim leaves out together once it has met several topics that are paused.
+# messages.paused_topics: what a claim leaves out together once it has met several topics that are paused.
 
 
 def publish_to(queue: Queue, count: int) -> list[str]:

@@ -13,7 +13,7 @@ from tests.server.postgres import Database
 from tests.sql.lock_timeouts import extend_timeout
 from tests.sql.queue import Background, Listener, Queue
 
-# raise_low_water: messages.raise_low_water: marks below which claims need not read, and why no message is ever hidden below one.
+# messages.raise_low_water: marks below which claims need not read, and why no message is ever hidden below one.
 
 CLAIM = "SELECT * FROM messages.claim('w', ARRAY['t'], 10)"
 
@@ -341,7 +341,7 @@ def test_while_one_call_runs_a_second_returns_at_once(queue: Queue, other: Queue
         assert other.call("raise_low_water") == 0
 
 
-# lower_low_water: messages.lower_low_water, through release and retry: a mark is lowered without waiting for long. (That it is: test_return_attempts.py.)
+# messages.lower_low_water, through release and retry: a mark is lowered without waiting for long. (That it is: test_return_attempts.py.)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from psycopg import sql
 from tests.server.postgres import Database
 from tests.sql.queue import Queue, Row
 
-# pick_with_channel: messages.pick_with_channel: the messages of one topic with a channel. (What a claim as a whole guarantees: test_claim.py.)
+# messages.pick_with_channel: the messages of one topic with a channel. (What a claim as a whole guarantees: test_claim.py.)
 
 PICK = """
     SELECT m.id, m.channel
@@ -348,7 +348,7 @@ def first(queue: Queue, most: int = 100, low: str = "-infinity") -> Any:
     return found.channels and list(zip(found.channels, found.priorities, strict=True)), found.is_all
 
 
-# pick_without_channel: messages.pick_without_channel: the next ready rows of one topic without a channel, over its priorities.
+# messages.pick_without_channel: the next ready rows of one topic without a channel, over its priorities.
 
 
 def mark(queue: Queue, priority: int, at: str) -> None:
@@ -362,7 +362,7 @@ def test_a_priority_with_a_mark_hides_none_without(queue: Queue) -> None:
     assert [c.id for c in queue.claim()] == published
 
 
-# due_channels: messages.due_channels: the (channel, priority) pairs of one topic that have a due message.
+# messages.due_channels: the (channel, priority) pairs of one topic that have a due message.
 
 DUE = "SELECT channel, priority FROM messages.due_channels('t', %s, %s, messages.now(), %s, '-infinity', 2147483647)"
 

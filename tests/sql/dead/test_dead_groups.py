@@ -40,7 +40,7 @@ def test_it_names_the_message_that_replaced_a_redriven_one(queue: Queue) -> None
     assert queue.row("SELECT id, redriven_as FROM messages.dead") == (died, put_back)
 
 
-# dead_groups: messages.dead_groups: dead messages by topic, result and error.
+# messages.dead_groups: dead messages by topic, result and error.
 
 
 def groups(queue: Queue, **options: Any) -> list[Row]:
@@ -130,7 +130,7 @@ def test_a_setting_that_is_out_of_range_is_refused(queue: Queue, setting: str, v
     assert caught.value.diag.message_hint.startswith("use ")
 
 
-# dead_topics: messages.dead_topics: which topics have dead messages.
+# messages.dead_topics: which topics have dead messages.
 
 
 def topics(queue: Queue) -> list[str]:
@@ -164,7 +164,7 @@ def test_it_reads_the_index_topic_by_topic_and_not_all_dead_messages(own_queue: 
     assert own_queue.buffers("SELECT * FROM messages.dead_topics()") < 200
 
 
-# find_dead: messages.find_dead: dead messages by what they have in common, page by page.
+# messages.find_dead: dead messages by what they have in common, page by page.
 
 
 def found(queue: Queue, **filters: Any) -> list[int]:
@@ -325,7 +325,7 @@ def test_dead_messages_and_merges_never_wait_for_each_other(queue: Queue, other:
     assert sums(queue) == {("t", "failed"): 4}
 
 
-# lineage: messages.lineage: the messages that a message comes from, and those that came from it.
+# messages.lineage: the messages that a message comes from, and those that came from it.
 
 
 def lineage(queue: Queue, message_id: int) -> list[tuple[int, str, str | None]]:

@@ -312,7 +312,7 @@ def test_dead_letter_is_refused_for_a_topic_that_cannot_have_a_dlq(queue: Queue,
     assert caught.value.diag.message_hint.startswith("leave it out: ")
 
 
-# cancel_dlq_copies: messages.cancel_dlq_copies: a dead letter is not run once its original was redriven.
+# messages.cancel_dlq_copies: a dead letter is not run once its original was redriven.
 
 
 def test_copies_of_other_messages_stay(queue: Queue) -> None:
@@ -362,7 +362,7 @@ def test_a_copy_that_its_worker_released_after_the_redrive_is_cancelled_by_the_n
     assert queue.ids() == [requeued.message_id]
 
 
-# requeue_dead_letters: messages.requeue_dead_letters: a waiting copy in a .dlq topic returns to its original topic.
+# messages.requeue_dead_letters: a waiting copy in a .dlq topic returns to its original topic.
 
 
 @pytest.fixture

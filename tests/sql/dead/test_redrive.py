@@ -13,7 +13,7 @@ from tests.sql.deaths import copy_of, die, die_ago, outcomes
 from tests.sql.deaths import die as dead
 from tests.sql.queue import Background, Listener, Queue, Row
 
-# redrive: messages.redrive: redrives dead messages, each once.
+# messages.redrive: redrives dead messages, each once.
 
 REDRIVEN = "SELECT archived_id, message_id FROM messages.redrive(%s) WHERE outcome = 'redriven'"
 
@@ -357,7 +357,7 @@ def test_a_dead_copy_is_redriven_into_its_dlq_and_belongs_to_the_original_again(
     assert queue.value("SELECT message_id FROM messages.dead_letter WHERE origin_id = %s", [died]) == new.id
 
 
-# redrive_edited: messages.redrive_edited: redrives a dead message with other contents.
+# messages.redrive_edited: redrives a dead message with other contents.
 
 
 def edited(queue: Queue, died: int, **edits: Any) -> Row:
@@ -455,7 +455,7 @@ def test_an_envelope_is_not_replaced_by_an_unencrypted_payload_even_if_no_header
     assert edited(queue, died, headers={"b": 2}).body == b"\x93PGR\x01"
 
 
-# redrive_where: messages.redrive_where: redrives dead messages by filters.
+# messages.redrive_where: redrives dead messages by filters.
 
 
 def redriven(queue: Queue, **filters: Any) -> list[int]:
@@ -503,7 +503,7 @@ def test_an_invalid_limit_is_refused(queue: Queue, limit: Any) -> None:
         redriven(queue, limit=limit)
 
 
-# preview_redrive: messages.preview_redrive: what a redrive would do, without doing it.
+# messages.preview_redrive: what a redrive would do, without doing it.
 
 TABLES = """
     SELECT (SELECT count(*) FROM messages.message) AS live, (SELECT count(*) FROM messages.redrive_log) AS logged,

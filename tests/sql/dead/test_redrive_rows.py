@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from tests.sql.deaths import copy_of, die, outcomes
 from tests.sql.queue import Background, Queue, Row
 
-# redrive_rows: messages.redrive_rows: what all ways to redrive share.
+# messages.redrive_rows: what all ways to redrive share.
 
 
 def test_two_calls_with_the_same_keys_in_opposite_order_do_not_deadlock(
@@ -126,7 +126,7 @@ def test_its_steps_are_transferred_unless_another_handler_runs_it(
     assert [tuple(row) for row in kept] == [("charge", '{"n": 1}') if comes_along else (None, None)]
 
 
-# keep_key_header: messages.keep_key_header: the header that names the key of an encrypted message is kept, also when other headers are written.
+# messages.keep_key_header: the header that names the key of an encrypted message is kept, also when other headers are written.
 
 MARK = "pgrouse-encrypted-by"
 
@@ -168,7 +168,7 @@ def test_a_redrive_keeps_it_and_takes_no_payload(queue: Queue) -> None:
     assert queue.message(back.message_id).headers == {MARK: "k", "b": 2}
 
 
-# replay: messages.replay: publishes successes of a time range again.
+# messages.replay: publishes successes of a time range again.
 
 
 def succeed(queue: Queue, topic: str = "t", ago: str = "0", **columns: Any) -> int:

@@ -13,7 +13,7 @@ from tests.server.postgres import Database
 from tests.sql.examined import Examined, examine
 from tests.sql.queue import Background, Queue
 
-# examine_holders: messages.examine_holders: sessions that hold what others need.
+# messages.examine_holders: sessions that hold what others need.
 
 pytestmark = pytest.mark.every_server
 
@@ -93,7 +93,7 @@ def test_an_open_session_that_locks_what_others_need_is_found(queue: Queue, othe
     assert examine(queue, "holders").wrong == {}
 
 
-# examine_snapshots: messages.examine_snapshots: sessions and slots that keep vacuum from removing dead rows.
+# messages.examine_snapshots: sessions and slots that keep vacuum from removing dead rows.
 
 
 def test_without_an_old_snapshot_there_is_no_finding(queue: Queue) -> None:
@@ -194,7 +194,7 @@ def test_a_role_that_cannot_see_other_sessions_is_informed(queue: Queue) -> None
     assert "GRANT pg_read_all_stats TO messages_analyst" in found.text_of("snapshot_held")
 
 
-# snapshot_age: messages.snapshot_age: for how long a snapshot has kept vacuum from removing dead rows.
+# messages.snapshot_age: for how long a snapshot has kept vacuum from removing dead rows.
 
 
 def test_the_age_of_a_held_snapshot_grows(own_database: Database) -> None:

@@ -10,7 +10,7 @@ from tests.sql.deaths import die
 from tests.sql.examined import examine, rolled_back
 from tests.sql.queue import Queue
 
-# doctor: messages.doctor: all parts at once.
+# messages.doctor: all parts at once.
 
 DOCTOR = "SELECT * FROM messages.doctor()"
 
@@ -66,7 +66,7 @@ def test_a_missing_right_is_reported_with_the_role_that_has_it(queue: Queue) -> 
     assert row.fix == "GRANT messages_operator TO messages_operator;"
 
 
-# examine_conditions: messages.examine_conditions: backlogs, dead messages, breakers, undelivered alerts.
+# messages.examine_conditions: backlogs, dead messages, breakers, undelivered alerts.
 
 
 def test_a_queue_that_keeps_up_has_no_finding(queue: Queue) -> None:
@@ -127,7 +127,7 @@ def test_alerts_that_a_sink_refuses_or_that_were_given_up_are_found(queue: Queue
     assert "1 messages to the sink mail were abandoned" in found.text_of("alerts")
 
 
-# examine_ticks: messages.examine_ticks: whether the maintenance runs.
+# messages.examine_ticks: whether the maintenance runs.
 
 
 def tick(queue: Queue) -> None:
@@ -213,7 +213,7 @@ def test_a_schedule_that_fails_is_found_with_its_reason(queue: Queue) -> None:
     assert found.what.startswith("the schedule eager has failed 1 times in a row: ")
 
 
-# examine_topics: messages.examine_topics: paused topics, and locks shorter than the runs of their topic.
+# messages.examine_topics: paused topics, and locks shorter than the runs of their topic.
 
 # Fifty runs in the bucket with the upper bound 0.0001 s * 2^(38/2): about 45 s.
 RUNS = """
@@ -291,7 +291,7 @@ def test_more_topics_than_one_tick_visits_are_found(queue: Queue) -> None:
     assert "pgrouse topic purge" in found.of("many_topics").fix
 
 
-# examine_workers: messages.examine_workers: whether every topic that needs a worker has one, whether workers receive notifications, and their versions.
+# messages.examine_workers: whether every topic that needs a worker has one, whether workers receive notifications, and their versions.
 
 
 def start(queue: Queue, name: str = "w", *topics: str, version: str = "1.0", listener: str = "listening") -> None:

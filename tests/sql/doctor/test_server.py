@@ -11,7 +11,7 @@ from tests.sql.examined import examine, examine_and_fix, rolled_back
 from tests.sql.exports import export
 from tests.sql.queue import Queue
 
-# examine_server: messages.examine_server: version, durability, autovacuum and transaction ids of the server.
+# messages.examine_server: version, durability, autovacuum and transaction ids of the server.
 
 pytestmark = pytest.mark.every_server
 
@@ -74,7 +74,7 @@ def test_transaction_id_wraparound_is_reported_in_time(queue: Queue) -> None:
     assert "VACUUM (FREEZE)" in found.fix
 
 
-# examine_settings: messages.examine_settings: harmful settings that sessions inherit.
+# messages.examine_settings: harmful settings that sessions inherit.
 
 
 def test_the_default_settings_have_no_finding(queue: Queue) -> None:
@@ -128,7 +128,7 @@ def test_a_setting_of_the_server_is_found(queue: Queue) -> None:
     assert "ALTER SYSTEM RESET enable_indexscan" in found.of("planner").fix
 
 
-# examine_schema: messages.examine_schema: triggers, indexes and rights of the schema.
+# messages.examine_schema: triggers, indexes and rights of the schema.
 
 
 def test_an_installed_schema_has_no_finding(queue: Queue) -> None:
@@ -186,7 +186,7 @@ def test_rights_of_public_are_found(queue: Queue, grant: str) -> None:
     assert grant.rsplit(maxsplit=1)[-1].removeprefix("FUNCTION ") in found.of("public_rights").what
 
 
-# examine_tables: messages.examine_tables: dead rows, bloated indexes, autovacuum and ids.
+# messages.examine_tables: dead rows, bloated indexes, autovacuum and ids.
 
 
 def test_installed_tables_have_no_finding(own_queue: Queue) -> None:
@@ -265,7 +265,7 @@ def test_ids_that_are_nearly_used_up_are_found(queue: Queue, last: int, level: s
     assert found.what.startswith("messages.message_id_seq has given out")
 
 
-# examine_archive: messages.examine_archive: missing days of the archive, and rows that the retention cannot delete.
+# messages.examine_archive: missing days of the archive, and rows that the retention cannot delete.
 
 
 def day(ahead: int) -> str:

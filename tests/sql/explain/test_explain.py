@@ -311,7 +311,7 @@ def test_a_worker_without_a_sign_of_life_is_named(queue: Queue) -> None:
     assert rows[1].detail["host"] == "h"
 
 
-# explain_locked: messages.explain_locked: a message that waits because an open transaction has locked it, its topic or its channel.
+# messages.explain_locked: a message that waits because an open transaction has locked it, its topic or its channel.
 
 
 def locked(queue: Queue, message_id: int) -> list[Row]:
@@ -368,7 +368,7 @@ def test_an_open_claim_of_its_channel_is_named(queue: Queue, other: Queue) -> No
     assert "channel" in found
 
 
-# explain_blocked: messages.explain_blocked: which predecessors a message waits for, and the fix if one will not end by itself.
+# messages.explain_blocked: which predecessors a message waits for, and the fix if one will not end by itself.
 
 
 def why(queue: Queue, message_id: int) -> list[Row]:

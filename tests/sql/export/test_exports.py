@@ -12,7 +12,7 @@ from tests.sql.deaths import die
 from tests.sql.exports import OPEN, export, from_elsewhere
 from tests.sql.queue import Queue, Row
 
-# advance_export: messages.advance_export: an export records its position, unless another session has moved it.
+# messages.advance_export: an export records its position, unless another session has moved it.
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_the_position_does_not_pass_a_running_transaction(queue: Queue, other: Q
             advance(queue, ("17", 4), (running, 1))
 
 
-# delete_export: messages.delete_export: the retention no longer waits for the export.
+# messages.delete_export: the retention no longer waits for the export.
 
 
 def test_the_export_is_deleted_and_the_others_stay(queue: Queue) -> None:
@@ -98,7 +98,7 @@ def test_an_unknown_export_deletes_nothing(queue: Queue) -> None:
     assert queue.call("delete_export", "a") is False
 
 
-# exported_position: messages.exported_position: the position that every export has passed.
+# messages.exported_position: the position that every export has passed.
 
 BOUND = "SELECT b.xid::text AS xid, b.id FROM messages.exported_position() AS b"
 
@@ -110,7 +110,7 @@ def test_transactions_are_ordered_as_numbers_and_before_ids(queue: Queue) -> Non
     assert queue.row(BOUND) == ("9", 5)
 
 
-# list_exports: messages.list_exports: which exports the retention waits for.
+# messages.list_exports: which exports the retention waits for.
 
 HELD = "SELECT * FROM messages.list_exports()"
 
@@ -177,7 +177,7 @@ def test_an_export_of_another_cluster_holds_everything(queue: Queue) -> None:
     assert row.oldest_at == queue.archived(died).archived_at
 
 
-# lock_export: messages.lock_export: one session at a time holds the name of an export.
+# messages.lock_export: one session at a time holds the name of an export.
 
 
 def test_one_session_holds_it_with_the_rights_of_its_role(own_queue: Queue, own_database: Database) -> None:
@@ -189,7 +189,7 @@ def test_one_session_holds_it_with_the_rights_of_its_role(own_queue: Queue, own_
     assert second.call("lock_export", "n") is False
 
 
-# open_export: messages.open_export: an export starts to hold the archive.
+# messages.open_export: an export starts to hold the archive.
 
 
 def test_it_begins_before_the_first_row(queue: Queue) -> None:
@@ -219,7 +219,7 @@ def test_an_invalid_name_is_refused(queue: Queue, name: str | None) -> None:
         queue.row(OPEN, [name, "/lake", "1-2-3", "0", 0])
 
 
-# unlock_export: messages.unlock_export: releases an export for another session.
+# messages.unlock_export: releases an export for another session.
 
 
 def test_another_session_may_lock_it_then(own_queue: Queue, own_database: Database) -> None:

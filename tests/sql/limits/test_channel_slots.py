@@ -9,7 +9,7 @@ import pytest
 
 from tests.sql.queue import Queue, Row
 
-# channel_slots: messages.channel_slots: how many messages a claim may take of each channel.
+# messages.channel_slots: how many messages a claim may take of each channel.
 
 ROOMS = """
     SELECT r.slots, r.held, extract(epoch FROM r.until - messages.now())::float AS until_in
@@ -90,7 +90,7 @@ def test_a_channel_that_another_claim_has_just_used_counts_the_messages_of_that_
     assert slots(queue, "a") == [0]
 
 
-# unheld_channels: messages.unheld_channels: which (channel, priority) pairs are not held, as far as can be seen without a lock.
+# messages.unheld_channels: which (channel, priority) pairs are not held, as far as can be seen without a lock.
 
 UNHELD = """
     SELECT u.channels, u.priorities, extract(epoch FROM u.until - messages.now())::float AS until_in

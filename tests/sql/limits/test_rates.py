@@ -7,7 +7,7 @@ import pytest
 
 from tests.sql.queue import Queue, Row
 
-# charge_channel_rates: messages.charge_channel_rates: a claim closes the channels that it took from for their minimum interval.
+# messages.charge_channel_rates: a claim closes the channels that it took from for their minimum interval.
 
 CLOSED = """
     SELECT channel, extract(epoch FROM free_at - messages.now())::float AS closed_for
@@ -75,7 +75,7 @@ def test_a_message_that_expired_instead_of_being_claimed_is_not_charged(queue: Q
     assert closed(queue) == {}
 
 
-# charge_rate: messages.charge_rate: claimed messages are charged, once for the batch.
+# messages.charge_rate: claimed messages are charged, once for the batch.
 
 AHEAD = "SELECT extract(epoch FROM free_at - messages.now())::float FROM messages.rate WHERE kind = 'dequeue' AND topic = %s"
 
@@ -114,7 +114,7 @@ def test_a_message_that_ended_instead_of_being_claimed_is_not_charged(queue: Que
     assert queue.rows("SELECT FROM messages.rate") == []
 
 
-# clamp_rates: messages.clamp_rates: a raised rate is not held back by what the old rate charged.
+# messages.clamp_rates: a raised rate is not held back by what the old rate charged.
 
 CLAMP_RATES_AHEAD = (
     "SELECT extract(epoch FROM free_at - messages.now())::float FROM messages.rate WHERE kind = %s AND topic = 't'"
@@ -231,7 +231,7 @@ def test_a_row_that_is_being_charged_is_not_waited_for(queue: Queue, other: Queu
     )
 
 
-# prune_rates: messages.prune_rates: the rows of channels in messages.rate do not grow with the number of names ever used.
+# messages.prune_rates: the rows of channels in messages.rate do not grow with the number of names ever used.
 
 
 def remembered(queue: Queue) -> list[str]:
@@ -317,7 +317,7 @@ def test_the_tick_checks_a_part_of_the_rows(own_queue: Queue) -> None:
     assert len(remembered(own_queue)) == 50_000 - forgotten
 
 
-# rate_slots: messages.rate_slots: how many messages a rate permits now, and when to ask again.
+# messages.rate_slots: how many messages a rate permits now, and when to ask again.
 
 SLOTS = "SELECT slots, extract(epoch FROM next_at - messages.now())::float AS next_in FROM messages.rate_slots('dequeue', 't', %s, %s, messages.now())"
 

@@ -11,7 +11,7 @@ from tests.server.postgres import Database
 from tests.sql.lock_timeouts import extend_timeout
 from tests.sql.queue import Background, Queue
 
-# topic_slots: messages.topic_slots: how many messages of a limited topic a claim may take.
+# messages.topic_slots: how many messages of a limited topic a claim may take.
 
 ROOM = "SELECT (messages.topic_slots(messages.claim_policy(%s, messages.now()), %s)).slots"
 
@@ -220,7 +220,7 @@ def test_a_probe_whose_end_is_not_counted_yet_leaves_no_slot(own_database: Datab
     assert queue.value("SELECT reason FROM messages.breaker") == "1 of 1 probes failed"
 
 
-# check_isolation: messages.check_isolation: counting running messages needs a new snapshot for each statement.
+# messages.check_isolation: counting running messages needs a new snapshot for each statement.
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
@@ -249,7 +249,7 @@ def test_topics_without_limits_may_be_claimed_at_any_level(queue: Queue) -> None
         assert len(queue.claim()) == 1
 
 
-# lock_channels: messages.lock_channels: the rows that prevent two claims from counting the same channel at once.
+# messages.lock_channels: the rows that prevent two claims from counting the same channel at once.
 
 LOCK = """
     SELECT l.channel

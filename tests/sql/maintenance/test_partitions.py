@@ -11,7 +11,7 @@ from tests.server.postgres import Database
 from tests.sql.exports import export
 from tests.sql.queue import Background, Queue
 
-# maintain_partitions: messages.maintain_partitions: the days of the archive.
+# messages.maintain_partitions: the days of the archive.
 
 pytestmark = pytest.mark.every_server
 

@@ -15,7 +15,7 @@ from tests.sql.queue import Listener, Queue
 from tests.sql.sinks import Sink, raise_alert
 from tests.sql.staging import publish_rows, rejected, stage, staged
 
-# prune: messages.prune: deletes expired rows of side tables.
+# messages.prune: deletes expired rows of side tables.
 
 
 def workers(queue: Queue) -> list[str]:
@@ -115,7 +115,7 @@ def test_a_tick_prunes_all_of_these(queue: Queue) -> None:
     assert [each for each in tables if queue.rows(f"SELECT FROM messages.{each}")] == []
 
 
-# prune_alerts: messages.prune_alerts: deletes old alerts, notifications and silences.
+# messages.prune_alerts: deletes old alerts, notifications and silences.
 
 
 def alerts(queue: Queue) -> int:
@@ -194,7 +194,7 @@ def count(queue: Queue, table: str) -> int:
     return found
 
 
-# prune_audit: messages.prune_audit: the audit log is kept for a year.
+# messages.prune_audit: the audit log is kept for a year.
 
 
 def test_entries_older_than_a_year_are_deleted(queue: Queue) -> None:
@@ -214,7 +214,7 @@ def test_prune_audit_a_call_is_bounded(queue: Queue) -> None:
     assert queue.call("prune_audit", 2) == 2
 
 
-# prune_claim_cursors: messages.prune_claim_cursors: of the positions where claims ended, only the newest is kept, and not for ever.
+# messages.prune_claim_cursors: of the positions where claims ended, only the newest is kept, and not for ever.
 
 
 def note(queue: Queue, count: int, walk: str = "channels t") -> None:
@@ -251,7 +251,7 @@ def test_it_is_bounded_and_waits_for_no_lock(queue: Queue, other: Queue) -> None
     assert kept(queue) == ["0", "4", "5", "6", "7", "8"]
 
 
-# prune_jobs: messages.prune_jobs: deletes old jobs and staged rows.
+# messages.prune_jobs: deletes old jobs and staged rows.
 
 BAD = {"reason": "bad", "given": "{}"}
 
@@ -331,7 +331,7 @@ def test_rows_that_are_being_published_are_skipped(queue: Queue, other: Queue) -
         assert (other.call("prune_jobs"), staged(other)) == (0, 1)
 
 
-# prune_keys: messages.prune_keys: deletes keys that no message holds any more.
+# messages.prune_keys: deletes keys that no message holds any more.
 
 
 def held(queue: Queue) -> list[str]:
@@ -376,7 +376,7 @@ def test_a_key_that_another_session_is_taking_is_left(queue: Queue, other: Queue
     assert (swept, held(queue)) == (0, ["over"])
 
 
-# prune_measures: messages.prune_measures: deletes old measures.
+# messages.prune_measures: deletes old measures.
 
 
 def topics(queue: Queue) -> list[str]:
@@ -404,7 +404,7 @@ def test_a_call_is_bounded_and_takes_the_oldest(queue: Queue) -> None:
     assert topics(queue) == ["day 2"]
 
 
-# prune_mutexes: messages.prune_mutexes: deletes names of mutexes and leases that are no longer needed.
+# messages.prune_mutexes: deletes names of mutexes and leases that are no longer needed.
 
 NAMES = "SELECT name FROM messages.mutex WHERE name <> '' ORDER BY name"
 
@@ -498,7 +498,7 @@ def test_nothing_is_notified_if_nothing_is_deleted(queue: Queue, listen: Callabl
     assert listener.received() == []
 
 
-# prune_predecessors: messages.prune_predecessors: lists of predecessors are deleted once no handler will ask for them.
+# messages.prune_predecessors: lists of predecessors are deleted once no handler will ask for them.
 
 
 def end_after(queue: Queue, count: int, settle: str) -> list[int]:
@@ -545,7 +545,7 @@ def test_those_of_live_messages_stay(queue: Queue) -> None:
     assert left(queue) == [published]
 
 
-# prune_redrives: messages.prune_redrives: the log of redrives is kept as long as it prevents a second redrive.
+# messages.prune_redrives: the log of redrives is kept as long as it prevents a second redrive.
 
 
 def logged(queue: Queue) -> list[int]:
@@ -662,7 +662,7 @@ def test_its_cost_depends_on_the_batch(queue: Queue) -> None:
         assert queue.buffers("SELECT messages.prune_redrives(10)") < 20 * 4 * days + 200
 
 
-# prune_steps: messages.prune_steps: steps are deleted once their message is neither live nor archived.
+# messages.prune_steps: steps are deleted once their message is neither live nor archived.
 
 
 def die_with_steps(queue: Queue, count: int = 1) -> list[int]:
@@ -710,7 +710,7 @@ def test_steps_of_live_messages_stay(queue: Queue) -> None:
     assert prune_steps_left(queue) == [claimed.id]
 
 
-# prune_web: messages.prune_web: deletes old sessions and requests of the web servers.
+# messages.prune_web: deletes old sessions and requests of the web servers.
 
 
 def test_expired_sessions_and_requests_older_than_a_day_are_deleted_and_the_others_stay(queue: Queue) -> None:

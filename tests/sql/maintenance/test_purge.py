@@ -12,7 +12,7 @@ from tests.sql.deaths import copy_of, die, die_ago
 from tests.sql.exports import export
 from tests.sql.queue import Queue
 
-# purge: messages.purge: deletes rows that no dropped day removes, in small batches.
+# messages.purge: deletes rows that no dropped day removes, in small batches.
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_in_the_default_partition_only_rows_that_an_export_has_not_read_stay(que
     assert (queue.archived(read), queue.archived(unread) is None) == (None, False)
 
 
-# purge_archive: messages.purge_archive: an operator deletes rows of the archive, in short transactions.
+# messages.purge_archive: an operator deletes rows of the archive, in short transactions.
 
 
 def purge(queue: Queue, before: datetime, topic: str | None = None, pages: int = 1000) -> list[int]:

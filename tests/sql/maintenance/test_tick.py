@@ -11,7 +11,7 @@ from psycopg import errors
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Listener, Queue
 
-# tick: messages.tick: one bounded run of all maintenance.
+# messages.tick: one bounded run of all maintenance.
 
 TASKS = [
     "propagate_missed_ends",
@@ -213,7 +213,7 @@ def test_a_tick_by_hand_is_recorded_with_the_result_of_each_task_and_only_if_it_
     assert did["expire_locks"] == 2
 
 
-# tick_topics: messages.tick_topics: the topics that a task of the tick visits next.
+# messages.tick_topics: the topics that a task of the tick visits next.
 
 
 def test_each_run_continues_behind_the_one_before_and_then_from_the_beginning(queue: Queue) -> None:
@@ -233,7 +233,7 @@ def test_each_task_has_a_walk_of_its_own(queue: Queue) -> None:
     assert queue.call("tick_topics", "update_conditions", 2) == ["a", "b"]
 
 
-# run_maintenance: messages.run_maintenance: runs one task by hand, and records its result in the audit log.
+# messages.run_maintenance: runs one task by hand, and records its result in the audit log.
 
 
 @pytest.mark.parametrize("task", ["expire_locks", "expire_messages", "purge"])

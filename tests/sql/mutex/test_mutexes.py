@@ -12,7 +12,7 @@ from psycopg import errors
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue
 
-# lock_mutex: messages.lock_mutex: one transaction at a time holds a row that only the owner may lock.
+# messages.lock_mutex: one transaction at a time holds a row that only the owner may lock.
 
 
 def test_it_is_held_until_the_transaction_ends(queue: Queue, other: Queue) -> None:
@@ -71,7 +71,7 @@ def test_it_can_be_locked_with_a_snapshot_older_than_its_last_holder(queue: Queu
         assert queue.call("lock_mutex", "tick") is True
 
 
-# lock_wait_limit: messages.lock_wait_limit: every wait that other sessions can prolong is bounded.
+# messages.lock_wait_limit: every wait that other sessions can prolong is bounded.
 
 
 @pytest.mark.parametrize(("own", "waits"), [("0", "10s"), ("1ms", "1ms"), ("10min", "10min")])
@@ -81,7 +81,7 @@ def test_lock_timeout_of_the_session_applies_and_otherwise_ten_seconds(queue: Qu
     assert queue.call("lock_wait_limit") == waits
 
 
-# wait_mutex: messages.wait_mutex: waits for a mutex for a bounded time.
+# messages.wait_mutex: waits for a mutex for a bounded time.
 
 
 def test_after_the_timeout_it_fails_with_a_hint(queue: Queue, other: Queue) -> None:
@@ -95,7 +95,7 @@ def test_after_the_timeout_it_fails_with_a_hint(queue: Queue, other: Queue) -> N
     assert "messages.doctor()" in (refused.value.diag.message_hint or "")
 
 
-# lock_consumer: messages.lock_consumer: one session at a time holds the name of a consumer.
+# messages.lock_consumer: one session at a time holds the name of a consumer.
 
 
 def test_one_session_holds_it_with_the_rights_of_its_role(own_queue: Queue, own_database: Database) -> None:
@@ -107,7 +107,7 @@ def test_one_session_holds_it_with_the_rights_of_its_role(own_queue: Queue, own_
     assert second.call("lock_consumer", "n") is False
 
 
-# is_lease_alive: messages.is_lease_alive: whether the session that took a lease still lives.
+# messages.is_lease_alive: whether the session that took a lease still lives.
 
 IS_LEASED = "SELECT messages.is_lease_alive(('export', 'n', %s, %s, now())::messages.lease)"
 
@@ -130,7 +130,7 @@ def test_the_two_halves_of_a_key_as_separate_locks_do_not_count(own_queue: Queue
     assert own_queue.value(IS_LEASED, [(1 << 32) + 2, own_queue.conn.info.backend_pid]) is False
 
 
-# take_lease: messages.take_lease: one session at a time holds a name, for as long as it lives.
+# messages.take_lease: one session at a time holds a name, for as long as it lives.
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_a_name_is_required(own_queue: Queue) -> None:
         own_queue.call("take_lease", "export", None)
 
 
-# release_lease: messages.release_lease: a session releases its own lease, and no other.
+# messages.release_lease: a session releases its own lease, and no other.
 
 
 def test_a_released_lease_is_free_and_leaves_no_lock(own_queue: Queue, own_database: Database) -> None:

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from tests.server.postgres import Database
 from tests.sql.queue import Listener, Queue
 
-# edit: messages.edit: a waiting message gets another payload.
+# messages.edit: a waiting message gets another payload.
 
 
 def edit(
@@ -98,7 +98,7 @@ def test_an_open_transaction_that_waits_for_the_message_does_not_block_an_edit(q
     queue.conn.execute("RESET lock_timeout")
 
 
-# reencrypt: messages.reencrypt: stores a waiting message's contents under another key.
+# messages.reencrypt: stores a waiting message's contents under another key.
 
 MARK = "pgrouse-encrypted-by"
 OLD, NEW = b"\x93PGR old", b"\x93PGR new"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sql.queue import Background, Listener, Queue
 
-# cancel: messages.cancel: an operator ends waiting and running messages.
+# messages.cancel: an operator ends waiting and running messages.
 
 
 @pytest.mark.parametrize("wait", ["-1 s", "1 hour"])
@@ -111,7 +111,7 @@ def test_a_message_that_is_claimed_at_the_same_time_is_cancelled_as_running(
     assert queue.settle("complete", claimed) == [published]
 
 
-# delete: messages.delete: waiting messages are deleted without an archive row.
+# messages.delete: waiting messages are deleted without an archive row.
 
 
 def test_a_waiting_message_is_deleted_without_an_archive_row(queue: Queue) -> None:
@@ -164,7 +164,7 @@ def test_its_end_is_propagated_to_successors(queue: Queue) -> None:
     assert queue.archived(second).result == "cancelled"
 
 
-# skip: messages.skip: ends a waiting message so that those behind it can run.
+# messages.skip: ends a waiting message so that those behind it can run.
 
 
 def test_a_skipped_message_is_dead_with_the_reason_and_can_be_redriven(queue: Queue) -> None:
@@ -198,7 +198,7 @@ def test_a_running_message_is_not_skipped(queue: Queue) -> None:
     assert queue.message(published) is not None
 
 
-# retry_now: messages.retry_now: makes delayed messages ready at once.
+# messages.retry_now: makes delayed messages ready at once.
 
 
 def test_a_delayed_message_can_be_claimed_at_once_and_wakes_a_sleeper(

@@ -215,7 +215,7 @@ def test_a_pause_applies_from_its_beginning_to_its_end(
     ) is (holds)
 
 
-# purge_topic: messages.purge_topic: deletes the waiting messages of a topic, batch by batch.
+# messages.purge_topic: deletes the waiting messages of a topic, batch by batch.
 
 
 def test_it_deletes_waiting_messages_batch_by_batch_and_no_others(queue: Queue) -> None:

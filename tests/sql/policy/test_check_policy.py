@@ -127,7 +127,7 @@ def test_with_every_setting_at_its_bound_messages_are_run_and_the_maintenance_su
     queue.rows("SELECT * FROM messages.claim('w', '{t}', 1)")
 
 
-# check_backoff: messages.check_backoff: which backoff policies are valid.
+# messages.check_backoff: which backoff policies are valid.
 
 
 def check(queue: Queue, policy: Any) -> Any:
@@ -315,7 +315,7 @@ def test_two_concurrent_changes_both_apply_in_the_end(queue: Queue, other: Queue
     assert queue.value("SELECT pg_sequence_last_value('messages.always_topic_bits')") & bits == bits
 
 
-# lock_policies: messages.lock_policies: a session that reads the policies and then writes the differences is alone with them.
+# messages.lock_policies: a session that reads the policies and then writes the differences is alone with them.
 
 
 def test_no_policy_is_changed_while_it_is_held(queue: Queue, other: Queue) -> None:

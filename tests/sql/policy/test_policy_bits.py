@@ -6,7 +6,7 @@ import pytest
 
 from tests.sql.queue import Queue
 
-# has_policies: messages.has_policies: one read of a sequence shows whether publishing or settling must check a policy.
+# messages.has_policies: one read of a sequence shows whether publishing or settling must check a policy.
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def test_a_session_that_does_not_see_a_policy_yet_is_not_limited_by_it(queue: Qu
     assert other.message(other.publish()).expires_at is not None
 
 
-# policy_topic_bits: messages.policy_topic_bits: which topics have a policy that publishing must check, as bits of a sequence.
+# messages.policy_topic_bits: which topics have a policy that publishing must check, as bits of a sequence.
 
 ALL = 2**63 - 1
 MARKED = "SELECT pg_sequence_last_value('messages.policy_topic_bits')"

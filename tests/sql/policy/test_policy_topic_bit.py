@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pgrouse.publishing.publish_statement import HAS_NO_POLICY
 from tests.sql.queue import Background, Queue
 
-# needs_policy_bit: messages.needs_policy_bit: which policies publishing and settling must check.
+# messages.needs_policy_bit: which policies publishing and settling must check.
 
 NEEDS = "SELECT messages.needs_policy_bit(t) FROM messages.topic AS t WHERE topic = 't'"
 
@@ -45,7 +45,7 @@ def test_a_policy_that_only_claims_check_does_not(queue: Queue) -> None:
     assert queue.value(NEEDS) is False
 
 
-# may_have_policy: messages.may_have_policy: the policies of one topic cost the publishes and settles of others next to nothing.
+# messages.may_have_policy: the policies of one topic cost the publishes and settles of others next to nothing.
 
 CALLS = "SELECT array_agg(f.funcname::text) FROM pg_stat_xact_user_functions AS f WHERE f.schemaname = 'messages' AND f.calls > 0"
 # What looks at policies when messages are published or end.
@@ -110,7 +110,7 @@ def test_the_policies_hold_while_the_sequence_says_nothing(policed: Queue) -> No
     assert (policed.call("may_have_policy", "other"), policed.call("may_have_policy", "t")) == (True, False)
 
 
-# policy_topic_bit: messages.policy_topic_bit: the function, the trigger's condition and the statement of publish() agree about the bit of a topic.
+# messages.policy_topic_bit: the function, the trigger's condition and the statement of publish() agree about the bit of a topic.
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._:-]{0,199}\Z")
 TRIGGER = "SELECT pg_get_triggerdef(t.oid) FROM pg_trigger AS t WHERE t.tgname = 'admit_message'"
@@ -141,7 +141,7 @@ def test_all_who_ask_for_it_agree(queue: Queue, topic: str) -> None:
         assert queue.call("may_have_policy", topic) is expected
 
 
-# set_policy_bits: messages.set_policy_bits: a session that writes a policy for publishing sets the bit of its topic before it commits.
+# messages.set_policy_bits: a session that writes a policy for publishing sets the bit of its topic before it commits.
 
 
 def test_several_sessions_may_set_bits_at_once(queue: Queue, other: Queue) -> None:
@@ -167,7 +167,7 @@ def test_a_change_of_subscriptions_waits_for_one_of_policies_and_loses_none_of_i
     assert (queue.call("may_have_policy", "t"), queue.call("may_have_policy", "u")) == (True, True)
 
 
-# clear_policy_bits: messages.clear_policy_bits: clears the bits that no topic needs any more.
+# messages.clear_policy_bits: clears the bits that no topic needs any more.
 
 
 @pytest.fixture

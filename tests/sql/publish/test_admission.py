@@ -13,7 +13,7 @@ from psycopg import errors, sql
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue, Row
 
-# admit_message: The trigger admit_message: TTL, size, topics that accept no publishes, reserved names. Limits that are counted: test_add_depth.py, test_charge_publish_rate.py.
+# admit_message: The trigger admit_message: TTL, size, topics that accept no publishes, reserved names. Limits that are counted: test_depth.py.
 
 LATER = datetime(2050, 1, 1, tzinfo=UTC)
 
@@ -219,7 +219,7 @@ def test_a_policy_applies_to_later_publishes_of_open_transactions(queue: Queue, 
     assert (queue.message(before).expires_at, queue.message(after).expires_at is None) == (None, False)
 
 
-# publish_policy: messages.publish_policy: the policy for publishing to a topic: its own row, else the defaults; 0 lifts a limit.
+# messages.publish_policy: the policy for publishing to a topic: its own row, else the defaults; 0 lifts a limit.
 
 
 def admission(queue: Queue, topic: str = "t") -> Row:
@@ -282,7 +282,7 @@ def test_a_publish_inside_the_statement_of_another_publish_never_exceeds_the_lim
     assert queue.ids() == []
 
 
-# charge_publish_rate: messages.charge_publish_rate: publish_rate is never exceeded, exactly, no matter how many sessions publish at the same time.
+# messages.charge_publish_rate: publish_rate is never exceeded, exactly, no matter how many sessions publish at the same time.
 
 
 def refusal(queue: Queue, count: int = 1, topic: str = "t") -> psycopg.errors.Diagnostic:

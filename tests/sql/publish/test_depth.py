@@ -13,7 +13,7 @@ from psycopg import errors
 
 from tests.sql.queue import Background, Queue
 
-# add_depth: messages.add_depth: a topic with max_depth never has more messages, exactly, no matter how many sessions publish at the same time.
+# messages.add_depth: a topic with max_depth never has more messages, exactly, no matter how many sessions publish at the same time.
 
 
 def is_full(caught: pytest.ExceptionInfo[psycopg.Error]) -> bool:
@@ -297,7 +297,7 @@ def test_above_read_committed_a_publisher_with_an_older_snapshot_has_to_try_agai
     assert other.depth() == 2
 
 
-# subtract_depth: messages.subtract_depth: ended messages make room, and no settle waits for another one, or for a publisher.
+# messages.subtract_depth: ended messages make room, and no settle waits for another one, or for a publisher.
 
 TOPICS = "abcd"
 
@@ -422,7 +422,7 @@ def test_concurrent_settles_of_many_limited_topics_never_deadlock(
     assert [queue.depth(topic) or 0 for topic in topics] == [queue.value(count, [topic]) for topic in topics]
 
 
-# lock_depth: messages.lock_depth: the counter of a topic, created by counting at its first use.
+# messages.lock_depth: the counter of a topic, created by counting at its first use.
 
 
 def test_the_transaction_has_its_id_before_it_waits(queue: Queue, other: Queue, background: Background) -> None:

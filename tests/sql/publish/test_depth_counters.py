@@ -6,7 +6,7 @@ import pytest
 
 from tests.sql.queue import Background, Queue
 
-# apply_depth_changes: messages.apply_depth_changes: the session that holds the counter of a topic adds up its pending changes.
+# messages.apply_depth_changes: the session that holds the counter of a topic adds up its pending changes.
 
 
 def test_a_counter_that_started_too_low_stops_at_zero(queue: Queue) -> None:
@@ -23,7 +23,7 @@ def test_it_reads_only_the_changes_of_its_topic(own_queue: Queue) -> None:
     assert own_queue.buffers("SELECT messages.apply_depth_changes('a')") < 20
 
 
-# create_depths: messages.create_depths: depth changes without a counter get one, or are deleted.
+# messages.create_depths: depth changes without a counter get one, or are deleted.
 
 CREATE_DEPTHS_CHANGES = "SELECT count(*) FROM messages.depth_change"
 
@@ -68,7 +68,7 @@ def test_a_counter_that_is_being_created_is_left_for_the_next_call(queue: Queue,
     assert (queue.depth("t"), queue.value(CREATE_DEPTHS_CHANGES)) == (1, 0)
 
 
-# count_live: messages.count_live: all live messages of a topic, whatever their state, and of no other.
+# messages.count_live: all live messages of a topic, whatever their state, and of no other.
 
 
 @pytest.mark.newest
@@ -79,7 +79,7 @@ def test_it_reads_only_rows_of_the_topic(own_queue: Queue) -> None:
     assert own_queue.buffers("SELECT messages.count_live('t')") < 60
 
 
-# recount_depth: messages.recount_depth: corrects wrong counters while publishers and workers continue.
+# messages.recount_depth: corrects wrong counters while publishers and workers continue.
 
 
 def test_rows_that_were_deleted_by_hand_make_room_again(queue: Queue) -> None:

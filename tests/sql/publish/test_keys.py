@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue
 
-# hold_keys: messages.hold_keys: which keys a publish writes into held_key. The effects are in test_publish_with_key.py.
+# messages.hold_keys: which keys a publish writes into held_key. The effects are in test_publish_with_key.py.
 
 HOLD = "SELECT messages.hold_keys(%s, %s, %s, %s)"
 
@@ -69,7 +69,7 @@ def test_a_key_that_becomes_free_between_two_looks_at_its_holder_is_taken(
     assert held(own_queue) == [("t", "k", 2)]
 
 
-# insert_or_merge: messages.insert_or_merge, through messages.publish: what on_conflict does to the waiting message of a key, with any concurrent sessions.
+# messages.insert_or_merge, through messages.publish: what on_conflict does to the waiting message of a key, with any concurrent sessions.
 
 EVERY_MODE = pytest.mark.parametrize("mode", ["replace", "ignore", "append"])
 LATER = datetime(2050, 1, 1, tzinfo=UTC)

@@ -347,7 +347,7 @@ def test_a_message_without_predecessors_is_not_blocked(queue: Queue) -> None:
     assert len(queue.claim()) == 2
 
 
-# payload_schema_digest: messages.payload_schema_digest: identifies the payload schema of a topic.
+# messages.payload_schema_digest: identifies the payload schema of a topic.
 
 
 def test_without_a_schema_there_is_none(queue: Queue) -> None:

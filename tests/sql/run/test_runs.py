@@ -8,7 +8,7 @@ import pytest
 
 from tests.sql.queue import Queue, Row
 
-# count_runs: messages.count_runs, and what a claim counts: attempts are claims, runs are messages whose handler was started.
+# messages.count_runs, and what a claim counts: attempts are claims, runs are messages whose handler was started.
 
 
 def counts(queue: Queue, *ids: int) -> list[tuple[int, int]]:
@@ -132,7 +132,7 @@ def test_the_archive_has_both(queue: Queue) -> None:
     assert (queue.archived(published).attempts, queue.archived(published).runs) == (1, 2)
 
 
-# claimed_ids: messages.claimed_ids: which messages are still locked by a claim.
+# messages.claimed_ids: which messages are still locked by a claim.
 
 HELD_IDS = "SELECT * FROM messages.claimed_ids(%s)"
 
@@ -155,7 +155,7 @@ def test_settled_messages_are_missing(queue: Queue) -> None:
     assert [row.id for row in queue.rows(HELD_IDS, [[first.claim_id]])] == [second.id]
 
 
-# cancelled_ids: messages.cancelled_ids: which locks were lost because of a cancel.
+# messages.cancelled_ids: which locks were lost because of a cancel.
 
 
 def test_only_messages_that_were_cancelled_under_the_same_claim_are_returned(queue: Queue) -> None:
@@ -186,7 +186,7 @@ def test_a_message_that_was_cancelled_while_it_waited_is_not_returned(queue: Que
     assert queue.call("cancelled_ids", [published], [None]) == []
 
 
-# read_claimed: messages.read_claimed: the messages that a worker holds, read again.
+# messages.read_claimed: the messages that a worker holds, read again.
 
 HELD = "SELECT * FROM messages.read_claimed(%s, %s) ORDER BY id"
 OF_NOW = ("waited_s", "elapsed_s")
@@ -227,7 +227,7 @@ def test_an_unknown_claim_returns_nothing(queue: Queue) -> None:
     assert queue.rows(HELD, [[published], [None]]) == []
 
 
-# results: messages.results: how messages ended, independent of the settle that was requested.
+# messages.results: how messages ended, independent of the settle that was requested.
 
 RESULTS = "SELECT * FROM messages.results(%s, %s)"
 

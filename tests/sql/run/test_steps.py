@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from tests.sql.queue import Background, Queue, Row
 
-# load_steps: messages.load_steps: the holder of a message gets the steps that earlier attempts saved.
+# messages.load_steps: the holder of a message gets the steps that earlier attempts saved.
 
 NOTHING = (None, None)
 
@@ -56,7 +56,7 @@ def test_with_strict_lock_an_expired_lock_is_lost(queue: Queue) -> None:
     assert kept(queue, claimed) == []
 
 
-# save_step: messages.save_step: saves the result of a step, only for the holder of its message.
+# messages.save_step: saves the result of a step, only for the holder of its message.
 
 
 def keep(queue: Queue, claimed: Row, name: str | None = "charge", result: str | None = '{"n": 1}') -> bool:
@@ -192,7 +192,7 @@ def test_the_lock_is_extended_while_the_transaction_of_a_step_is_open(queue: Que
     queue.conn.execute("RESET lock_timeout")
 
 
-# set_progress: messages.set_progress: the progress of a running message, written only by its holder.
+# messages.set_progress: the progress of a running message, written only by its holder.
 
 HALF = {"done": 50, "total": 100, "unit": "rows"}
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.sql.queue import Queue
 
-# parse_cron: messages.parse_cron: what a cron expression means.
+# messages.parse_cron: what a cron expression means.
 
 READ = "SELECT * FROM messages.parse_cron(%s)"
 
@@ -44,7 +44,7 @@ def test_an_expression_longer_than_a_thousand_characters_is_refused_and_not_show
     assert len(read.problem) < 150
 
 
-# parse_cron_field: messages.parse_cron_field: one field of a cron expression as a set of bits.
+# messages.parse_cron_field: one field of a cron expression as a set of bits.
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_invalid_field_is_reported_with_the_fix(queue: Queue, setting: str, t
     assert field.hint.startswith(fix)
 
 
-# check_time_zone: messages.check_time_zone: the problem of a time zone that a schedule cannot have.
+# messages.check_time_zone: the problem of a time zone that a schedule cannot have.
 
 CHECK_TIME_ZONE_CHECK = "SELECT * FROM messages.check_time_zone(%s)"
 
@@ -138,7 +138,7 @@ def test_the_name_is_proposed_that_was_written_otherwise(queue: Queue) -> None:
     assert queue.row(CHECK_TIME_ZONE_CHECK, ["berlin"])[1] == "use an IANA name, like Europe/Berlin"
 
 
-# dst_change: messages.dst_change: when the clocks of a time zone change.
+# messages.dst_change: when the clocks of a time zone change.
 
 
 @pytest.mark.every_server

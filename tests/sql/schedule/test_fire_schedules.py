@@ -13,7 +13,7 @@ from psycopg import errors
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Listener, Queue, Row
 
-# fire_schedule: messages.fire_schedule: one schedule publishes its due ticks, and missed ones according to its policy.
+# messages.fire_schedule: one schedule publishes its due ticks, and missed ones according to its policy.
 
 NINE = "2026-11-16 09:00:00+00"  # a Monday
 
@@ -281,7 +281,7 @@ def test_the_runs_of_a_schedule_are_deleted_and_renamed_with_it(queue: Queue) ->
     assert len(queue.ids()) == 1
 
 
-# fire_schedules: messages.fire_schedules: all schedules publish their due ticks; concurrent calls never fire one twice, and a failing schedule harms no other.
+# messages.fire_schedules: all schedules publish their due ticks; concurrent calls never fire one twice, and a failing schedule harms no other.
 
 
 def test_every_due_schedule_is_fired(queue: Queue) -> None:

@@ -16,7 +16,7 @@ from psycopg import errors
 
 from tests.sql.queue import Queue
 
-# next_tick: messages.next_tick: when a cron expression ticks next, in a time zone.
+# messages.next_tick: when a cron expression ticks next, in a time zone.
 
 BERLIN = "Europe/Berlin"
 # Changes of the clocks by an hour, by half of one, at midnight, in the south, twice in a month, and by a whole skipped day.
@@ -301,7 +301,7 @@ def _numbers(text: str, high: int) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1, int(step or 1))
 
 
-# next_ticks: messages.next_ticks: a preview of when an expression ticks.
+# messages.next_ticks: a preview of when an expression ticks.
 
 
 def next_ticks_ticks(queue: Queue, *arguments: object) -> list[datetime]:
@@ -345,7 +345,7 @@ def test_a_time_zone_that_a_schedule_may_not_have_is_refused(queue: Queue, zone:
     assert fix in str(caught.value.diag.message_hint)
 
 
-# latest_ticks: messages.latest_ticks: the newest of many ticks, however long no one called.
+# messages.latest_ticks: the newest of many ticks, however long no one called.
 
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
 NEWEST = "SELECT messages.latest_ticks(%s, 'Europe/Berlin', %s, %s, %s)"

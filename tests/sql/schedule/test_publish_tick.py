@@ -9,7 +9,7 @@ from psycopg import errors
 
 from tests.sql.queue import Queue
 
-# publish_tick: messages.publish_tick: the message of one tick, and when it is available.
+# messages.publish_tick: the message of one tick, and when it is available.
 
 TEN = "2026-11-16 10:00:00+00"
 
@@ -74,7 +74,7 @@ def test_a_missed_tick_is_available_at_once_and_not_in_the_past(queue: Queue) ->
     assert queue.value("SELECT available_at = messages.now() FROM messages.message") is True
 
 
-# pause_schedule: messages.pause_schedule: stops a schedule, with user and reason.
+# messages.pause_schedule: stops a schedule, with user and reason.
 
 
 def test_a_paused_schedule_records_begin_user_and_reason(queue: Queue) -> None:
@@ -107,7 +107,7 @@ def test_an_unknown_schedule_is_an_error_with_the_fix(queue: Queue) -> None:
     assert caught.value.diag.message_hint == "see messages.schedule for those there are"
 
 
-# resume_schedule: messages.resume_schedule: resumes a paused schedule.
+# messages.resume_schedule: resumes a paused schedule.
 
 
 @pytest.mark.parametrize("missed", ["skip", "once", "all"])
@@ -140,7 +140,7 @@ def test_resume_schedule_an_unknown_schedule_is_an_error_with_the_fix(queue: Que
     assert caught.value.diag.message_hint == "see messages.schedule for those there are"
 
 
-# schedule_state: messages.schedule_state: every schedule with its state.
+# messages.schedule_state: every schedule with its state.
 
 
 @pytest.mark.parametrize(

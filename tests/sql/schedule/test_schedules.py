@@ -11,7 +11,7 @@ from psycopg import errors
 
 from tests.sql.queue import Listener, Queue, Row
 
-# next_schedule_due: messages.next_schedule_due: how long until the next tick of a schedule.
+# messages.next_schedule_due: how long until the next tick of a schedule.
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_for_a_failed_schedule_it_is_the_time_until_its_next_try(queue: Queue) -
     assert queue.call("next_schedule_due") == timedelta(minutes=42)
 
 
-# run_schedule: messages.run_schedule: a schedule publishes its message now, by hand.
+# messages.run_schedule: a schedule publishes its message now, by hand.
 
 
 def run_now(queue: Queue, name: Any = "s") -> Row:

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from tests.sql.deaths import die, die_ago
 from tests.sql.queue import Queue, Row
 
-# find_messages: messages.find_messages: a search over all messages, page by page, with a bound of what it reads.
+# messages.find_messages: a search over all messages, page by page, with a bound of what it reads.
 
 
 def page(queue: Queue, **filters: Any) -> tuple[list[int], Any]:
@@ -260,7 +260,7 @@ def test_zero_requests_no_preview(queue: Queue) -> None:
     assert queue.value("SELECT messages.payload_preview('1', NULL, 0)") is None
 
 
-# matches_search: messages.matches_search: a message must match all filters of a search.
+# messages.matches_search: a message must match all filters of a search.
 
 
 def test_a_path_that_fails_on_a_payload_does_not_match(queue: Queue) -> None:
@@ -269,7 +269,7 @@ def test_a_path_that_fails_on_a_payload_does_not_match(queue: Queue) -> None:
     assert found(queue, path="strict $.a.b.c") == []
 
 
-# search_dead: messages.search_dead: dead messages only, by their index.
+# messages.search_dead: dead messages only, by their index.
 
 EVERYTHING = (
     "(NULL, NULL, %s::text[], NULL, NULL, NULL, NULL, NULL, '{}', NULL, NULL, NULL, NULL, NULL)::messages.search"

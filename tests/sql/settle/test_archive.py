@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue
 
-# archive: messages.archive: the terminal move. What the archive keeps, and the fence of every settle.
+# messages.archive: the terminal move. What the archive keeps, and the fence of every settle.
 
 # Every function that ends a message, with its arguments for one message.
 TERMINAL: dict[str, tuple[Any, ...]] = {"complete": (), "reject": (["why"],), "fail": (["why"],), "retry": (["why"],)}
@@ -418,7 +418,7 @@ def test_without_a_policy_it_is_not_called(own_queue: Queue) -> None:
     assert calls == [(1,)]
 
 
-# append_attempt: messages.append_attempt: the history of a message with one more ended attempt.
+# messages.append_attempt: the history of a message with one more ended attempt.
 
 WITH_ATTEMPT = "SELECT messages.append_attempt(%s, %s, 'w', '2026-01-01', '2026-01-02', %s, %s)"
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.sql.queue import Queue
 
-# backoff_delay: messages.backoff_delay: how long until the next attempt.
+# messages.backoff_delay: how long until the next attempt.
 
 
 def backoff(queue: Queue, attempt: int, random: float = 0.5, **policy: Any) -> float:

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from tests.server.postgres import Database
 from tests.sql.queue import Listener, Queue
 
-# defer: messages.defer: the message returns later, and no attempt counts. (What release and defer share: test_return_attempts.py.)
+# messages.defer: the message returns later, and no attempt counts. (What release and defer share: test_return_attempts.py.)
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +142,7 @@ def test_defer_and_publish_in_one_transaction_make_a_message_that_never_ends(que
     assert queue.message(periodic).claim_id is None
 
 
-# expire_locks: messages.expire_locks: ends the attempts of workers that died, froze or lost the database.
+# messages.expire_locks: ends the attempts of workers that died, froze or lost the database.
 
 
 def test_by_default_an_expired_lock_archives_its_message_as_lock_expired(queue: Queue) -> None:

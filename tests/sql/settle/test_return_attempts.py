@@ -9,7 +9,7 @@ import pytest
 
 from tests.sql.queue import Background, Queue
 
-# return_attempts: messages.return_attempts, through release and defer: the attempt is returned, and a key stays unique among ready messages.
+# messages.return_attempts, through release and defer: the attempt is returned, and a key stays unique among ready messages.
 
 give_back = pytest.mark.parametrize("settle", ["release", "defer"])
 
@@ -152,7 +152,7 @@ def test_a_low_water_mark_is_not_raised(queue: Queue, settle: str) -> None:
     assert queue.value("SELECT at < '2020-01-02' FROM messages.low_water")
 
 
-# try_return_attempts: messages.try_return_attempts: one try to return attempts. (What return_attempts guarantees: test_return_attempts.py.)
+# messages.try_return_attempts: one try to return attempts. (What return_attempts guarantees: test_return_attempts.py.)
 
 
 # messages.is_in_ordered_channel: whether a channel waits for this message.
@@ -178,7 +178,7 @@ def test_the_topics_own_value_wins_over_the_default_and_only_in_a_channel(
     assert queue.call("is_in_ordered_channel", published) is expected
 
 
-# has_strict_lock: messages.has_strict_lock: whether an expired lock of a topic is lost.
+# messages.has_strict_lock: whether an expired lock of a topic is lost.
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from tests.server.postgres import Database
 from tests.sql.queue import Listener, Queue, Row
 
-# complete: messages.complete: the messages succeeded. (What every settle shares is in test_archive.py.)
+# messages.complete: the messages succeeded. (What every settle shares is in test_archive.py.)
 
 
 def test_a_completed_message_is_archived_as_success(queue: Queue) -> None:
@@ -45,7 +45,7 @@ def test_thousands_complete_in_one_call(queue: Queue) -> None:
     assert queue.row("SELECT count(*) AS rows, count(DISTINCT id) AS ids FROM messages.message_archive") == (5000, 5000)
 
 
-# completion_states: messages.completion_states: what became of messages that a handler completed in a transaction of its own.
+# messages.completion_states: what became of messages that a handler completed in a transaction of its own.
 
 STATES = "SELECT * FROM messages.completion_states(%s, %s)"
 
@@ -100,7 +100,7 @@ def test_a_success_of_which_nothing_is_kept_is_a_success(queue: Queue) -> None:
     assert states(queue, claimed) == {published: "success"}
 
 
-# reject: messages.reject: the messages are invalid. (What every settle shares: test_archive.py.)
+# messages.reject: the messages are invalid. (What every settle shares: test_archive.py.)
 
 
 def test_a_rejected_message_is_archived_with_its_error_whatever_attempts_are_left(queue: Queue) -> None:
@@ -121,7 +121,7 @@ def test_each_message_keeps_its_own_error(queue: Queue) -> None:
     assert [queue.archived(m).error for m in (first, second, third)] == ["one", None, "three"]
 
 
-# fail: messages.fail: the messages failed finally. (What every settle shares: test_archive.py.)
+# messages.fail: the messages failed finally. (What every settle shares: test_archive.py.)
 
 
 def test_a_failed_message_is_archived_whatever_attempts_are_left(queue: Queue) -> None:
@@ -134,7 +134,7 @@ def test_a_failed_message_is_archived_whatever_attempts_are_left(queue: Queue) -
     assert archived.error_fingerprint is not None
 
 
-# release: messages.release: messages that were never started keep their position in the queue. (What release and defer share: test_return_attempts.py.)
+# messages.release: messages that were never started keep their position in the queue. (What release and defer share: test_return_attempts.py.)
 
 
 def test_a_released_message_keeps_its_position_in_the_queue(queue: Queue) -> None:
@@ -165,7 +165,7 @@ def test_a_release_notifies_another_worker(queue: Queue, listen: Callable[..., L
     assert listener.received() == ["t"]
 
 
-# release_orphaned: messages.release_orphaned: releases messages that a worker holds without knowing it.
+# messages.release_orphaned: releases messages that a worker holds without knowing it.
 
 
 def test_unknown_messages_are_released_and_known_ones_stay_locked(queue: Queue) -> None:

@@ -16,7 +16,7 @@ from tests.server.postgres import Database
 from tests.sql.measuring import report
 from tests.sql.queue import Queue
 
-# latency: messages.latency: how long messages waited and handlers ran.
+# messages.latency: how long messages waited and handlers ran.
 
 NOON = "2026-01-02 12:00:30+00"
 
@@ -78,7 +78,7 @@ def test_only_the_requested_minutes_are_read(queue: Queue) -> None:
     assert pages < 100, "it reads from the beginning of the table"
 
 
-# throughput: messages.throughput: attempts over time.
+# messages.throughput: attempts over time.
 
 
 def bars(queue: Queue, since: str = "1 hour", topic: str | None = None, count: int = 60) -> list[Any]:
@@ -160,7 +160,7 @@ def test_invalid_arguments_are_refused(queue: Queue, since: str, count: int) -> 
         bars(queue, since, count=count)
 
 
-# quantile: messages.quantile: the time that a given share of the measures did not exceed.
+# messages.quantile: the time that a given share of the measures did not exceed.
 
 
 def quantile(queue: Queue, counts: list[int | None], q: float) -> float | None:
@@ -218,7 +218,7 @@ def test_a_percentage_is_refused(queue: Queue, q: float) -> None:
         quantile(queue, [1], q)
 
 
-# quantiles: messages.quantiles: several quantiles at once.
+# messages.quantiles: several quantiles at once.
 
 SEVERAL = "SELECT messages.quantiles(%s::bigint[], '{0,0.1,0.5,0.95,0.99,1}')"
 SINGLE = "SELECT ARRAY(SELECT messages.quantile(%s::bigint[], q) FROM unnest('{0,0.1,0.5,0.95,0.99,1}'::float8[]) AS q)"
@@ -231,7 +231,7 @@ def test_they_agree_with_quantile(queue: Queue) -> None:
     assert len(set(queue.value(SEVERAL, [counts]))) == 6
 
 
-# record_measures: messages.record_measures: adds up the measures that workers report.
+# messages.record_measures: adds up the measures that workers report.
 
 COUNTS = "success, rejected, failed, lock_expired, retried, deferred, released, lost"
 SUMS = "SELECT coalesce(sum(success), 0)::bigint FROM messages.measure"
@@ -377,7 +377,7 @@ def test_a_count_that_would_overflow_its_bucket_is_refused(queue: Queue, counts:
         packed(queue, counts)
 
 
-# unpack_histogram: messages.unpack_histogram: the counts of a histogram.
+# messages.unpack_histogram: the counts of a histogram.
 
 
 def test_sums_have_room_for_a_week_of_the_fullest_minutes(queue: Queue) -> None:

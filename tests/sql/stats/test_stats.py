@@ -9,7 +9,7 @@ import pytest
 
 from tests.sql.queue import Queue
 
-# stats: messages.stats: the numbers of messages by topic, at a cost that does not grow with them.
+# messages.stats: the numbers of messages by topic, at a cost that does not grow with them.
 
 
 def stats(queue: Queue, bound: int = 10000) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def test_topics_are_chosen_by_names_and_by_their_beginnings(queue: Queue) -> Non
     assert limited(queue, 2, "mail.*") == ["mail.in", "mail.quiet"]
 
 
-# list_topics: messages.list_topics: all topics, page by page.
+# messages.list_topics: all topics, page by page.
 
 
 def listed(queue: Queue, after: str = "", limit: int = 100, topics: tuple[str, ...] = ("*",)) -> list[str]:
@@ -286,7 +286,7 @@ def test_list_topics_topics_are_chosen_by_names_and_by_their_beginnings(queue: Q
     assert listed(queue, topics=()) == []
 
 
-# estimate_waiting: messages.estimate_waiting: the numbers of waiting messages, from a sample of the pages.
+# messages.estimate_waiting: the numbers of waiting messages, from a sample of the pages.
 
 
 def test_a_small_table_is_read_as_a_whole(queue: Queue) -> None:
@@ -341,7 +341,7 @@ def test_it_reads_no_more_pages_than_it_may(own_queue: Queue) -> None:
     assert own_queue.buffers("SELECT * FROM messages.estimate_waiting(20)") < 100
 
 
-# is_handled: messages.is_handled: the one rule of whether a worker handles a topic.
+# messages.is_handled: the one rule of whether a worker handles a topic.
 
 
 def handled(queue: Queue, topic: str = "t") -> bool:
@@ -438,7 +438,7 @@ def test_it_reads_a_few_pages_however_many_messages_are_locked(own_queue: Queue)
     assert own_queue.buffers("SELECT messages.is_handled('t')") < 250
 
 
-# unhandled_topics: messages.unhandled_topics: topics whose messages wait without a worker.
+# messages.unhandled_topics: topics whose messages wait without a worker.
 
 
 def unhandled(queue: Queue) -> list[str]:
@@ -475,7 +475,7 @@ def test_the_list_has_a_limit(queue: Queue) -> None:
     assert [row.unhandled_topics for row in queue.rows("SELECT * FROM messages.unhandled_topics(1)")] == ["b"]
 
 
-# oldest_ready: messages.oldest_ready: since when the oldest ready message of a topic waits.
+# messages.oldest_ready: since when the oldest ready message of a topic waits.
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pgrouse import error_line
 from pgrouse.handlers.outcome import describe
 from tests.sql.queue import Queue
 
-# error_fingerprint: messages.error_fingerprint: errors that differ only in their particulars have the same fingerprint.
+# messages.error_fingerprint: errors that differ only in their particulars have the same fingerprint.
 
 SAME = [
     ("no order 7", "no order 8123"),

@@ -12,7 +12,7 @@ from tests.durations import DURATIONS
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
-# now: messages.now: the clock of the queue.
+# messages.now: the clock of the queue.
 
 FAKE = datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -76,7 +76,7 @@ def test_a_worker_cannot_set_an_invalid_clock(member: Queue) -> None:
     assert member.call("now") is not None
 
 
-# like_patterns: messages.like_patterns: the patterns of LIKE by which topics are chosen.
+# messages.like_patterns: the patterns of LIKE by which topics are chosen.
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_one_unit_is_enough(queue: Queue, seconds: float, shown: str) -> None:
     assert queue.value("SELECT messages.format_interval(make_interval(secs => %s))", [seconds]) == shown
 
 
-# is_printable: messages.is_printable: which names have only visible characters. All of Unicode, and its callers: security/test_names.py.
+# messages.is_printable: which names have only visible characters. All of Unicode, and its callers: security/test_names.py.
 
 
 @pytest.mark.every_server
@@ -154,7 +154,7 @@ def test_only_contents_within_the_limit_may_be_published(
     assert queue.value(f"SELECT messages.is_within_size_limit({payload}, {headers})") is expected
 
 
-# jsonb_to_array: messages.jsonb_to_array: the array that append extends.
+# messages.jsonb_to_array: the array that append extends.
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_an_array_is_kept_and_anything_else_becomes_its_only_element(
     assert queue.call("jsonb_to_array", Jsonb(value)) == array
 
 
-# replace_unprintable: messages.replace_unprintable: names that are older than the check of names, made valid for a live message.
+# messages.replace_unprintable: names that are older than the check of names, made valid for a live message.
 
 
 @pytest.mark.parametrize(

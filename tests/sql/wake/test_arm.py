@@ -11,7 +11,7 @@ from pgrouse.client.calls.claim import claim_with_next_due
 from tests.sql.lock_timeouts import extend_timeout
 from tests.sql.queue import Background, Queue
 
-# arm: messages.arm: a worker records that it is about to sleep. (Which workers a publish notifies: test_new_message.py.)
+# messages.arm: a worker records that it is about to sleep. (Which workers a publish notifies: test_notify.py.)
 
 SLEEPERS = "SELECT worker, topics, next_look_at - clock_timestamp() AS look_in, armed_until - clock_timestamp() AS armed_for FROM messages.sleeper ORDER BY worker"
 
@@ -44,7 +44,7 @@ def test_armed_until_is_raised_before_the_row_is_committed(queue: Queue) -> None
     )
 
 
-# disarm: messages.disarm: a worker records that it is awake. (Which workers a publish notifies: test_new_message.py.)
+# messages.disarm: a worker records that it is awake. (Which workers a publish notifies: test_notify.py.)
 
 
 def test_disarming_a_worker_that_is_not_armed_writes_nothing(queue: Queue) -> None:
@@ -58,7 +58,7 @@ def test_disarming_a_worker_that_is_not_armed_writes_nothing(queue: Queue) -> No
     assert queue.rows("SELECT xmin, * FROM messages.sleeper") == [before]
 
 
-# draw_xid: messages.draw_xid: a transaction id that is greater than that of every INSERT in progress. (The protocol: test_new_message.py.)
+# messages.draw_xid: a transaction id that is greater than that of every INSERT in progress. (The protocol: test_notify.py.)
 
 
 @pytest.mark.every_server
@@ -74,7 +74,7 @@ def test_it_is_greater_than_the_id_of_every_earlier_insert(queue: Queue, other: 
         assert queue.call("draw_xid") > int(other.value("SELECT pg_current_xact_id()"))
 
 
-# oldest_running_xid: messages.oldest_running_xid: all transactions with a lower id have ended. (The protocol is in test_new_message.py.)
+# messages.oldest_running_xid: all transactions with a lower id have ended. (The protocol is in test_notify.py.)
 
 
 @pytest.mark.every_server
@@ -113,7 +113,7 @@ def test_a_claim_reports_what_was_running_when_it_began(queue: Queue, other: Que
     assert (len(found.messages), found.oldest_xid) == (1, running)
 
 
-# ready_topics: messages.ready_topics: which topics have a due message, for requests that wait for one.
+# messages.ready_topics: which topics have a due message, for requests that wait for one.
 
 
 def ready_topics(queue: Queue, *topics: str) -> list[str]:

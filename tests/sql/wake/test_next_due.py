@@ -10,7 +10,7 @@ from psycopg import sql
 
 from tests.sql.queue import Queue
 
-# next_due: messages.next_due: how long until the next delayed message, for the timer of a worker that found nothing.
+# messages.next_due: how long until the next delayed message, for the timer of a worker that found nothing.
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ def test_with_a_backlog_it_reads_a_few_pages(own_queue: Queue) -> None:
     assert own_queue.buffers("SELECT messages.next_due(ARRAY['t'])") < 80
 
 
-# next_channel_due: messages.next_channel_due: when the next message of one topic's channels is due.
+# messages.next_channel_due: when the next message of one topic's channels is due.
 
 DUE = "SELECT extract(epoch FROM messages.next_channel_due('t', messages.now(), %s) - messages.now())::float"
 

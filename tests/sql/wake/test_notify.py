@@ -273,7 +273,7 @@ def test_arming_waits_for_no_publisher_and_no_publisher_waits_for_it(
         assert armed.result(timeout=60) is None
 
 
-# notify_inserted: messages.notify_inserted: which sleepers a statement that inserted messages notifies. Its arguments: test_new_message.py.
+# messages.notify_inserted: which sleepers a statement that inserted messages notifies. Its arguments: test_notify.py.
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_the_topics_own_value_of_notify_wins_over_the_default(
     assert listener.received() == [str(first)] * awake + [str(second)] * asleep
 
 
-# notify: messages.notify: sends notifications. While the notification queue is full: security/test_notify_queue.py.
+# messages.notify: sends notifications. While the notification queue is full: security/test_notify_queue.py.
 
 
 @pytest.mark.every_server
@@ -325,7 +325,7 @@ def test_without_a_payload_nothing_is_sent(
     assert listener.received() == []
 
 
-# notify_topics: messages.notify_topics: wakes workers that would otherwise look too late. (Retries, releases and deferrals that notify are in their own files.)
+# messages.notify_topics: wakes workers that would otherwise look too late. (Retries, releases and deferrals that notify are in their own files.)
 
 NOTIFY_TOPICS_NOTIFY = "SELECT messages.notify_topics(%s, clock_timestamp() + %s::interval)"
 
@@ -347,7 +347,7 @@ def test_a_topic_with_notify_always_is_notified_although_no_worker_sleeps(queue:
     assert listener.received() == ["a"]
 
 
-# renotify_stale: messages.renotify_stale: notifies again of messages that wait for too long.
+# messages.renotify_stale: notifies again of messages that wait for too long.
 
 
 @pytest.mark.parametrize("channel", [None, "c"])

@@ -14,7 +14,7 @@ from psycopg import errors
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Listener, Queue, Row
 
-# wait_for: messages.wait_for: a waiter is notified when its message ends, whatever happens at the same time.
+# messages.wait_for: a waiter is notified when its message ends, whatever happens at the same time.
 
 
 @pytest.fixture(autouse=True)
@@ -347,7 +347,7 @@ def test_in_every_order_of_their_steps_the_waiter_gets_the_result_or_a_notificat
     assert missed == []
 
 
-# prune_waiters: messages.prune_waiters: deletes expired waiters, and lowers the flag with the last one.
+# messages.prune_waiters: deletes expired waiters, and lowers the flag with the last one.
 
 WAIT = "SELECT FROM messages.wait_for(%s, %s)"
 

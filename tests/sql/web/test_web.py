@@ -12,7 +12,7 @@ from tests.server.deadline import eventually
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
-# add_token: messages.add_token: a token is identified by its digest, and by nothing else.
+# messages.add_token: a token is identified by its digest, and by nothing else.
 
 DIGEST, COOKIE = bytes(32), b"c" * 32
 
@@ -74,7 +74,7 @@ def test_invalid_arguments_are_refused(queue: Queue, wrong: dict[str, object], w
         queue.row(f"SELECT messages.add_token({call})", given)
 
 
-# check_token: messages.check_token: the name, roles and topics of a token.
+# messages.check_token: the name, roles and topics of a token.
 
 
 def check(queue: Queue, digest: bytes = DIGEST) -> list[str]:
@@ -109,7 +109,7 @@ def test_the_last_use_is_recorded_at_most_every_five_minutes(queue: Queue) -> No
     assert queue.value("SELECT last_used_at FROM messages.token") > first
 
 
-# revoke_token: messages.revoke_token: a token and its sessions are invalid from then on.
+# messages.revoke_token: a token and its sessions are invalid from then on.
 
 
 def test_the_token_and_its_sessions_are_no_longer_valid(queue: Queue) -> None:
@@ -141,7 +141,7 @@ def test_an_unknown_token_is_an_error(queue: Queue) -> None:
         queue.call("revoke_token", "nope")
 
 
-# check_session: messages.check_session: the token of a session's cookie.
+# messages.check_session: the token of a session's cookie.
 
 
 def test_a_session_has_the_rights_of_its_token_until_it_ends(queue: Queue) -> None:
@@ -165,7 +165,7 @@ def test_it_ends_with_its_token(queue: Queue, end: str) -> None:
     assert queue.rows("SELECT * FROM messages.check_session(%s)", [COOKIE]) == []
 
 
-# close_session: messages.close_session: a cookie is invalid once its session is closed.
+# messages.close_session: a cookie is invalid once its session is closed.
 
 
 def test_it_closes_a_session_once(queue: Queue) -> None:
@@ -177,7 +177,7 @@ def test_it_closes_a_session_once(queue: Queue) -> None:
     assert queue.call("close_session", COOKIE) is False
 
 
-# open_session: messages.open_session: a valid token opens a session, no longer than the token lasts.
+# messages.open_session: a valid token opens a session, no longer than the token lasts.
 
 
 def test_it_lasts_for_the_requested_time(queue: Queue) -> None:
@@ -220,7 +220,7 @@ def test_a_token_has_a_thousand_sessions_at_most_and_the_oldest_ends(queue: Queu
     assert len(queue.rows("SELECT FROM messages.check_session(%s)", [b"f" * 32])) == 1
 
 
-# begin_request: messages.begin_request: a request is executed once, however often it is sent, also at the same time.
+# messages.begin_request: a request is executed once, however often it is sent, also at the same time.
 
 BEGIN = "SELECT * FROM messages.begin_request('shop', 'k', %s)"
 

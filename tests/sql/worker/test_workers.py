@@ -7,7 +7,7 @@ import pytest
 
 from tests.sql.queue import Queue, Row
 
-# check_worker_name: messages.check_worker_name: which worker names are valid.
+# messages.check_worker_name: which worker names are valid.
 
 
 @pytest.mark.parametrize("name", ["host:1:ab", "x" * 300, "Zürich", None])
@@ -23,7 +23,7 @@ def test_an_invalid_name_is_refused_with_the_fix(queue: Queue, name: str) -> Non
     assert "1 to 300 printable characters" in str(refused.value.diag.message_hint)
 
 
-# drain_worker: messages.drain_worker: records that a worker is asked to stop, by whom and since when.
+# messages.drain_worker: records that a worker is asked to stop, by whom and since when.
 
 
 def test_the_row_of_the_worker_has_the_user_and_the_time(queue: Queue) -> None:
@@ -60,7 +60,7 @@ def test_a_worker_over_http_is_asked(queue: Queue) -> None:
     assert queue.call("drain_worker", "http:t/w") is True
 
 
-# register_worker: messages.register_worker: adds a worker to the registry.
+# messages.register_worker: adds a worker to the registry.
 
 WORKERS = "SELECT name, host, pid, version, topics, concurrency, stopping FROM messages.worker"
 
@@ -83,7 +83,7 @@ def test_a_restarted_worker_replaces_its_row(queue: Queue) -> None:
     assert queue.value("SELECT started_at FROM messages.worker") == started_at
 
 
-# scale_worker: messages.scale_worker: records how many handlers a worker is to run at once.
+# messages.scale_worker: records how many handlers a worker is to run at once.
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_scale_worker_a_job_on_spark_which_would_not_read_it_is_refused(queue: Q
     assert queue.value("SELECT requested_concurrency FROM messages.worker") is None
 
 
-# touch_worker: messages.touch_worker: a sign of life of a worker.
+# messages.touch_worker: a sign of life of a worker.
 
 
 def test_a_sign_of_life_updates_the_time_and_the_status(queue: Queue) -> None:
@@ -173,7 +173,7 @@ def test_a_locked_row_is_skipped_and_the_next_sign_counts(queue: Queue, other: Q
     assert worker.drain_asked_at is not None
 
 
-# unregister_worker: messages.unregister_worker: removes a worker from the registry.
+# messages.unregister_worker: removes a worker from the registry.
 
 
 def test_only_this_worker_and_its_flag_are_deleted(queue: Queue) -> None:
@@ -187,7 +187,7 @@ def test_only_this_worker_and_its_flag_are_deleted(queue: Queue) -> None:
     assert [row.worker for row in queue.rows("SELECT worker FROM messages.sleeper")] == ["b"]
 
 
-# touch_http_holders: messages.touch_http_holders: a worker that extends a lock is alive, even if it does not claim.
+# messages.touch_http_holders: a worker that extends a lock is alive, even if it does not claim.
 
 
 def seconds_unseen(queue: Queue, name: str) -> float:
@@ -224,7 +224,7 @@ def test_a_locked_row_is_not_waited_for(queue: Queue, other: Queue) -> None:
     assert seconds_unseen(queue, "http:a/1") > 30
 
 
-# touch_http_worker: messages.touch_http_worker: a worker over HTTP requests messages; so it is registered, and learns when it should stop.
+# messages.touch_http_worker: a worker over HTTP requests messages; so it is registered, and learns when it should stop.
 
 NAME = "http:shop/w"
 
@@ -337,7 +337,7 @@ def test_a_worker_that_left_is_no_problem_and_is_deleted_after_five_minutes(queu
     assert worker(queue) is None
 
 
-# worker_state: messages.worker_state: who is alive, who handles, and in which state each worker is.
+# messages.worker_state: who is alive, who handles, and in which state each worker is.
 
 
 def add(queue: Queue, name: str, kind: str, seen: str, change: str = "") -> None:

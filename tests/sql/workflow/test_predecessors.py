@@ -9,7 +9,7 @@ import pytest
 
 from tests.sql.queue import Listener, Queue, Row
 
-# add_end_events: messages.add_end_events: recorded ends are propagated at the commit, and are rolled back with their savepoint.
+# messages.add_end_events: recorded ends are propagated at the commit, and are rolled back with their savepoint.
 
 
 def test_a_later_event_of_a_message_replaces_the_earlier_one(queue: Queue) -> None:
@@ -19,7 +19,7 @@ def test_a_later_event_of_a_message_replaces_the_earlier_one(queue: Queue) -> No
         assert queue.value("SELECT result FROM messages.end_event") == "redriven"
 
 
-# open_predecessors: messages.open_predecessors: which predecessors a message must wait for.
+# messages.open_predecessors: which predecessors a message must wait for.
 
 
 def predecessors(queue: Queue, *ids: int | None) -> list[Row]:
@@ -55,7 +55,7 @@ def test_more_than_a_hundred_thousand_are_refused(queue: Queue) -> None:
         predecessors(queue, *range(1, 100_002))
 
 
-# predecessors: messages.predecessors: the holder of a message gets the results and outputs of the messages after which it was published.
+# messages.predecessors: the holder of a message gets the results and outputs of the messages after which it was published.
 
 
 def before(queue: Queue, claimed: Row, claim_id: int | None = None) -> list[tuple[object, ...]]:
@@ -173,7 +173,7 @@ def test_the_list_is_deleted_when_the_message_succeeds(queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM messages.predecessor_list") == 0
 
 
-# unblock: messages.unblock: an operator makes messages wait for no predecessor any more.
+# messages.unblock: an operator makes messages wait for no predecessor any more.
 
 
 def test_they_are_ready_at_once_and_notified(queue: Queue, listen: Callable[..., Listener]) -> None:
@@ -214,7 +214,7 @@ def test_the_operator_is_recorded(queue: Queue) -> None:
     assert tuple(recorded) == ("unblock", "t", str(last))
 
 
-# resolve_blocked: messages.resolve_blocked: by its dependencies a message stays blocked, is released, or is cancelled. How that happens: test_chains.py.
+# messages.resolve_blocked: by its dependencies a message stays blocked, is released, or is cancelled. How that happens: test_chains.py.
 
 
 def test_a_message_that_is_no_longer_live_is_deleted_from_the_blocked_ones(queue: Queue) -> None:
@@ -259,7 +259,7 @@ def test_a_cancellation_that_must_wait_is_left_to_the_tick_and_delays_no_release
     assert queue.value("SELECT count(*) FROM messages.blocked_message") == 0
 
 
-# workflow: messages.workflow: the neighbours of a message, each with its state.
+# messages.workflow: the neighbours of a message, each with its state.
 
 
 def neighbours(queue: Queue, message_id: int) -> list[tuple[object, ...]]:

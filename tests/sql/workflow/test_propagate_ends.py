@@ -6,7 +6,7 @@ import pytest
 
 from tests.sql.queue import Queue
 
-# propagate_ends: messages.propagate_ends: successors learn how their predecessors ended, a bounded number at once. The effects: test_chains.py.
+# messages.propagate_ends: successors learn how their predecessors ended, a bounded number at once. The effects: test_chains.py.
 
 
 def ended(queue: Queue, message_id: int, result: str = "success") -> None:
@@ -139,7 +139,7 @@ def test_the_lock_timeout_of_the_transaction_is_not_changed(queue: Queue, other:
     assert queue.value("SELECT count(*) FROM messages.blocked_message") == held
 
 
-# propagate_missed_ends: messages.propagate_missed_ends: the tick finds ends that were not propagated. The races: test_chains.py.
+# messages.propagate_missed_ends: the tick finds ends that were not propagated. The races: test_chains.py.
 
 
 def lose(queue: Queue, *message_ids: int) -> None:
