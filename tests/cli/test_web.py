@@ -39,7 +39,7 @@ def test_a_revoked_or_expired_token_does_not_permit_a_public_address(pgrouse: Sh
 
 
 def test_a_port_in_use_is_reported_with_the_fix(pgrouse: Shell) -> None:
-    from pgrouse.web import listen_socket  # noqa: PLC0415
+    from pgrouse.web.access import listen_socket  # noqa: PLC0415
 
     taken = listen_socket.bind("127.0.0.1:0")
     try:

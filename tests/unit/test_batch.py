@@ -27,13 +27,9 @@ from pgrouse.handlers.batch import Batch, BatchContext, Item
 from pgrouse.handlers.encryption import NoEncryption
 from pgrouse.handlers.handler import BatchOptions, ExecutionMode, Handler
 from pgrouse.handlers.retry_strategy import RetryStrategy
-from pgrouse.process.wake_event import WakeEvents
 from pgrouse.worker.execution.capacity import Capacity
-from pgrouse.worker.execution.executor import HandlerExecutor
-from pgrouse.worker.execution.in_flight import InFlight
 from pgrouse.worker.execution.schema_cache import SchemaCache
-from pgrouse.worker.execution.settle_buffer import SettleBuffer
-from tests.unit.test_executor import Gate, ends, nothing, until
+from tests.unit.test_executor import Gate, ends, executor_of, nothing, until
 from tests.unit.test_executor import handler as single
 
 Claimed = Callable[..., Message]
