@@ -59,7 +59,6 @@ PHRASES = {
 }
 # Texts that still have some. Take a line out when its text has none.
 WITH_PHRASES = (
-    *(f"daemon/pgrouse/{each}/" for each in ("cli", "client", "contrib", "metrics", "top", "web")),
     *("sql/", "tests/", "docs/decisions/", "docs/reference/http.md", "docs/reference/protocol.md"),
 )
 # A comment or a docstring whose first word is no subject: `Of each topic so many`, `Who has none may not`.

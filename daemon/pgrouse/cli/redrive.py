@@ -26,7 +26,7 @@ from pgrouse.format import plural, show_ago
 from pgrouse.jsonb import Raw, encode
 
 PAGE = 10_000  # ids that are chosen at once
-BOUND = 10_000  # a dry run looks at so many
+BOUND = 10_000  # a dry run looks at this many
 
 NO_DETAILS = dict.fromkeys(("id", "topic", "result", "error_fingerprint", "error", "age"))
 
@@ -113,7 +113,7 @@ def _redrive_edited(
 
 
 def _pages(conn: psycopg.Connection, filters: dict[str, Any]) -> Iterator[list[int]]:
-    """Select page by page, only messages that died before the start: what dies again meanwhile is not redriven again."""
+    """Select page by page, only messages that died before the start: what dies again in the meantime is not redriven again."""
     start = run(conn, now())
     times = {
         "since": None if filters["since"] is None else start - filters["since"],

@@ -44,7 +44,7 @@ class WatchTable:
 
 
 def rich_table(columns: list[Column], rows: Sequence[Row], terminal: int) -> Table:
-    """Return rows as a table that fits a terminal of so many characters: wide columns are cut or folded, the others are not."""
+    """Return rows as a table that fits a terminal of this width in characters: wide columns are cut or folded, the others are not."""
     columns = _fitting(columns, rows, terminal)
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
     for column, width in zip(columns, _widths(columns, rows, terminal), strict=True):

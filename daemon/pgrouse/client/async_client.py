@@ -127,7 +127,7 @@ class AsyncClient:
     next_ticks = _in_thread(Client.next_ticks)
 
     async def wait_for(self, id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: A002, ASYNC109 - as of Client
-        """Wait until a message has ended, and return how; any number of waits by one connection, so that other calls go on meanwhile."""
+        """Wait until a message has ended, and return how; any number of waits by one connection, so that other calls go on."""
         with own_errors():
             async with self._opening:
                 if self._waiter is None:
@@ -152,7 +152,7 @@ class AsyncClient:
         return method()
 
     def _cancel(self, going: Future[Any]) -> None:
-        """Cancel on the server what it does for this call, unless the call has ended meanwhile: then it does something for another."""
+        """Cancel on the server what it does for this call, unless the call has ended: then the server works for another one."""
         with self._turn, suppress(psycopg.Error):
             if not going.done():
                 self._client.conn.cancel_safe(timeout=CANCEL_S)

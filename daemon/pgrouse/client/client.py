@@ -338,7 +338,7 @@ class Client:
             return run(self.conn, call)
 
     def _path(self) -> AbstractContextManager[None]:
-        """Fix what names mean; on the caller's connection only meanwhile. Errors are ours."""
+        """Fix what names mean, on the caller's connection only for this block. Raise errors of pgrouse."""
         return _fixed_path(None if self._is_own else self.conn)
 
 

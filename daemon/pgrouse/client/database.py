@@ -94,7 +94,7 @@ class Database:
         return 2 if self.settings.prepare else None
 
     async def connect(self, role: str) -> psycopg.AsyncConnection:
-        """Open an autocommit connection for one loop, with the settings of ours."""
+        """Open an autocommit connection for one loop, with the settings of pgrouse."""
         self.opened[role] += 1
         conn = await psycopg.AsyncConnection.connect(
             self._named(self.conninfo, role), autocommit=True, prepare_threshold=self.prepare
@@ -132,7 +132,7 @@ class Database:
         await pooler.adapt_async(conn, direct=answer.rowcount == 1)
 
     def connect_blocking(self, role: str) -> psycopg.Connection:
-        """Open an autocommit connection for a thread, with the settings of ours.
+        """Open an autocommit connection for a thread, with the settings of pgrouse.
 
         Raises:
             DatabaseUnreachable: with the reason that libpq gave.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def bound_of_a_topic(topics: int, together: int, least: int, most: int) -> int:
-    """Return how many to look at of each of so many topics, so that of all together it is about so many.
+    """Return how many messages to look at of each topic, so that those of all topics together stay near the bound.
 
     Args:
         topics: that have dead messages.

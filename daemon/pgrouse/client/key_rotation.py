@@ -34,7 +34,7 @@ class RotationResult:
 
     Attributes:
         done: encrypted by the current key now.
-        left: running, or claimed or changed meanwhile; the next run finds them.
+        left: running, or claimed or changed in the meantime; the next run finds them.
         missing: how many messages need a key that is not known here, by key.
         broken: the ids of messages that no key can decrypt.
     """

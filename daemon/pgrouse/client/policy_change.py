@@ -165,7 +165,7 @@ def _write(conn: psycopg.Connection, topic: str, channel: str | None, changes: l
 
 
 def _write_row(conn: psycopg.Connection, table: str, key: Row, settings: Row) -> None:
-    """Update the row; insert it if it is not there. The lock keeps others from doing it meanwhile."""
+    """Update the row; insert it if it is not there. The lock keeps others from doing it at the same time."""
     assigned = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(k), sql.Placeholder(k)) for k in settings)
     found = sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier(k), sql.Placeholder(k)) for k in key)
     name = sql.Identifier("messages", table)

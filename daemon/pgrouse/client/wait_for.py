@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # A call registers the wait for two minutes and is repeated each minute: a lost notification costs a minute, and a waiter that died is soon dropped.
 CHECK_EVERY_S = 60.0
 POLL_EVERY_S = 1.0
-# Of a message that is locked at the moment: it is about to end.
+# The interval for a message that is locked now: it is about to end.
 ENDING_S = 0.05
 # Where nothing notifies: from the first to the longest pause between two looks.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 1.0
@@ -44,7 +44,7 @@ TRANSACTION = Statement(
     "SELECT pg_catalog.current_setting('transaction_isolation'), pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text",
     {},
 )
-# What a wait asks for: a call, answered with its result; or so many seconds of listening, answered with the payloads of the notifications.
+# A wait asks for a call, answered with its result, or for some seconds of listening, answered with the payloads of the notifications.
 _Request = Call[Any] | float
 
 
@@ -68,7 +68,7 @@ def wait_for(
     A message that is retried has not ended; one that is redriven has, and its successor is another message.
 
     Args:
-        where: a connection string; or a connection of psycopg, SQLAlchemy, Django or asyncpg that nothing else uses meanwhile. A connection
+        where: a connection string; or a connection of psycopg, SQLAlchemy, Django or asyncpg that nothing else uses in the meantime. A connection
             string, and a connection of psycopg in autocommit mode, must lead to the server itself: through a pooler no notification
             arrives; then this warns and polls each second. On the others it polls, with pauses from 10 ms to 1 s.
         message_id: what publish returned. The publish must be committed.

@@ -67,7 +67,7 @@ class Waiter:
             TimeoutError: it has not ended by then. It goes on; so can the waiting, by another call.
             MessageNotFound: it was never published, or ended and nothing of it is kept.
             ResultForbidden: this role may not know its result.
-            RuntimeError: the Waiter is not open, or was closed meanwhile.
+            RuntimeError: the Waiter is not open, or was closed in the meantime.
         """
         wait = self._begin(message_id, timeout)
         try:
@@ -165,7 +165,7 @@ class Waiter:
 
     def _call(self, does: Callable[[Waiting], Any]) -> None:
         if self._loop is not None and self._waiting is not None:
-            with suppress(RuntimeError):  # it was closed meanwhile
+            with suppress(RuntimeError):  # it was closed in the meantime
                 self._loop.call_soon_threadsafe(does, self._waiting)
 
 

@@ -30,7 +30,7 @@ CHECK_EVERY_S = 60.0
 POLL_EVERY_S = 1.0
 # For messages that are locked at the moment: they are about to end.
 ENDING_MIN_S, ENDING_MAX_S = 0.02, 1.0
-# One call asks for so many.
+# The maximum number of ids in one call.
 PART = 1000
 # A connection that has not answered by then is dead.
 ANSWER_TIMEOUT_S = 15.0

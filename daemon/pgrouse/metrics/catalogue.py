@@ -42,7 +42,7 @@ def _histogram(name: str, meaning: str, *labels: str) -> MetricDefinition:
     return MetricDefinition(name, MetricKind.HISTOGRAM, meaning, labels)
 
 
-# Of one daemon process.
+# Metrics of one daemon process.
 BUILD_INFO = _gauge(
     "pgrouse_build_info", "Always 1; which version this is, and the name of the worker.", "version", "worker"
 )
@@ -76,7 +76,7 @@ DAEMON = (
     HEARTBEAT_AGE, LOOP_LAG, DRAINING,
 )  # fmt: skip
 
-# Of the whole queue, from the database: the metrics of the web server.
+# Metrics of the whole queue, from the database: the web server serves them.
 DATABASE_UP = _gauge(
     "pgrouse_database_up", "1 if the database answers, else 0; then there are no other metrics of the queue."
 )

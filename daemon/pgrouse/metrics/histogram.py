@@ -31,7 +31,7 @@ class Histogram:
 
     def flush(self) -> None:
         """Sort the new values into the buckets. One thread at a time."""
-        # Other threads append to this list meanwhile: their values stay for the next time.
+        # Other threads append to this list at the same time: their values stay for the next time.
         fresh = self._unsorted[:]
         if not fresh:
             return

@@ -15,7 +15,7 @@ from pgrouse.client.calls import explain as explain_calls
 from pgrouse.client.redrive import BATCH, REDRIVEN_OUTCOMES, RateSpreader
 from pgrouse.top.snapshot import DeadRow
 
-# So many are put back by one confirmation.
+# The maximum number that one confirmation redrives.
 AT_ONCE = 1000
 TIMEOUT = b"SET LOCAL statement_timeout = '30s'"
 DAY = timedelta(days=1)
@@ -26,7 +26,7 @@ class RedriveOptions:
     """How messages are put back.
 
     Attributes:
-        rate: so many a second become available; None = all at once.
+        rate: how many become available a second; None = all at once.
         delay: when the first one does.
         force: also those that were redriven as often as max_redrives allows.
     """

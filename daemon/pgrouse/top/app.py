@@ -334,7 +334,7 @@ class Top(App[None]):
             if await self.push_screen_wait(confirm) is Answer.YES:
                 await self._resume(chosen.topic)
             return
-        lines = [f"Pause topic {chosen.topic}?", "Nothing of it is claimed meanwhile; what runs goes on."]
+        lines = [f"Pause topic {chosen.topic}?", "None of its messages is claimed until then; running handlers go on."]
         answers = await self.push_screen_wait(FormDialog("Pause", lines, PAUSE_FIELDS))
         if answers is not None:
             await self._pause(chosen.topic, *answers)

@@ -17,9 +17,9 @@ from pgrouse.client.calls.stats import TopicLatency, TopicStats, latency, stats,
 from pgrouse.client.dead_bound import bound_of_a_topic
 from pgrouse.client.queries.worker import count_held, find_workers, handled_topics
 
-# So many messages in flight are divided among their workers.
+# The maximum number of messages in flight that are shown by worker.
 MOST_RUNNING = 10_000
-# So many dead messages are grouped: of each topic as many as the number of topics leaves it.
+# The maximum number of dead messages that are grouped; each topic gets an equal part.
 DEAD_BOUND = 20_000
 DEAD_OF_A_TOPIC = (20, 500)
 RATE_WINDOW = timedelta(minutes=5)

@@ -29,7 +29,7 @@ class LiveColumn:
         show: what it shows of a row; None is a dash.
         style: how a row's value is drawn.
         right: whether it is right-aligned, as numbers are.
-        from_width: shown only where the table has at least so many characters.
+        from_width: shown only where the table has at least this width, in characters.
         share: of several columns without a width, how much of the rest this one gets.
     """
 
@@ -114,7 +114,7 @@ class LiveTable(ScrollView, Generic[R], can_focus=True):
         self._reveal()
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by so many rows."""
+        """Move the cursor by a number of rows."""
         self.cursor = max(0, min(self.cursor + by, len(self.rows) - 1))
         self._reveal()
         self.refresh()

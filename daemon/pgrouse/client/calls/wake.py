@@ -1,4 +1,4 @@
-"""Who sleeps, who is notified, and when the next message is due."""
+"""Which workers sleep, which are notified, and when the next message is due."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from pgrouse.contrib.django.queue_client import queue_client
 from pgrouse.errors import MessageNotFound, PgrouseError
 from pgrouse.format import plural
 
-# A list has at most so many messages; filters and the search find others.
+# The maximum number of messages in a list; filters and the search find others.
 LISTED = 1000
 WAITING = ("ready", "delayed", "retrying", "running")
 DEAD = ("failed", "lock_expired", "rejected", "expired")

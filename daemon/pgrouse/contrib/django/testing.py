@@ -20,7 +20,7 @@ def run_tasks(*, limit: int = 1000) -> list[Attempt]:
     real ones.
 
     Args:
-        limit: at most so many attempts.
+        limit: the maximum number of attempts.
 
     Raises:
         RuntimeError: there is more to do after `limit` attempts.

@@ -1,1 +1,1 @@
-"""Who asks, and what they may see and do: tokens, cookies, hosts, topics, connections with their rights."""
+"""The callers, and what they may see and do: tokens, cookies, hosts, topics, connections with their rights."""

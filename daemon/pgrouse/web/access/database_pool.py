@@ -36,7 +36,7 @@ Connection = AsyncConnection[Row]
 WAIT_S = 3.0
 # The same once it is known that the database is away: a new connection takes less, and a page should not seem to hang.
 AWAY_WAIT_S = 0.3
-# So many requests may stand in line for one.
+# The maximum number of requests that wait for a connection.
 MAX_WAITING = 500
 # The pool waits longer and longer from try to try, until so long; then the next request begins again.
 RECONNECT_S = 1.0
@@ -175,7 +175,7 @@ class DatabasePool:
             except BaseException:
                 await _roll_back(conn)
                 raise
-            # Who only tried has rolled back himself.
+            # A caller that only tried has rolled back already.
             if conn.info.transaction_status is not TransactionStatus.IDLE:
                 await conn.execute(b"COMMIT")
 

@@ -39,15 +39,15 @@ MAX_CACHED = 10_000
 CHECKS = {"check_token": web.check_token, "check_session": web.check_session}
 # As `secrets.token_urlsafe(32)` makes them.
 COOKIE = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
-# So many wrong tokens and cookies from one address in so many seconds, then it must wait.
+# The maximum number of wrong tokens and cookies from one address in a period; then it must wait.
 MAX_FAILURES = 20
 FAILURE_WINDOW_S = 60.0
-# From all such addresses together one in so many seconds is looked up all the same, and so long is the line for that.
+# For all such addresses together one look-up per interval is made all the same, from a queue of limited length.
 THROTTLE_S = 0.1
 MAX_THROTTLE_WAIT_S = 2.0
-# So many secrets that were never right are looked up at the same time.
+# The maximum number of unknown secrets that are looked up at the same time.
 MAX_UNKNOWN_AT_ONCE = 4
-# Who has an IPv6 address has all that begin like it.
+# A client with an IPv6 address has all addresses with the same beginning.
 IPV6_PREFIX = 64
 
 

@@ -1,4 +1,4 @@
-"""Who works over HTTP, by the names that claims give: entered into the registry of workers now and then, not with each claim."""
+"""The workers over HTTP, by the names in their claims: written to the registry of workers from time to time, not with each claim."""
 
 from __future__ import annotations
 

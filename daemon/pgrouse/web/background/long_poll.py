@@ -179,14 +179,14 @@ class LongPoll:
         return not waiter.topics.isdisjoint(self._ready)
 
     def record_messages(self, topics: Iterable[str], waiter: WaitingRequest | None) -> None:
-        """Record the topics of claimed messages: there may be more, also for requests that claimed in vain meanwhile."""
+        """Record the topics of claimed messages: there may be more, also for requests that claimed in vain in the meantime."""
         self._ready.update(topics)
         others = (each for each in self._waiters if each is not waiter and self.may_have_messages(each))
         for each in islice(others, self._max_claims):
             each.woken.set()
 
     def record_no_messages(self, topics: Iterable[str], checks: int) -> None:
-        """Record that a claim, started after so many checks, found nothing: no request woken by the last check needs to try."""
+        """Record that a claim, started after this number of checks, found nothing: no request woken by the last check needs to try."""
         if checks == self.checks:
             self._ready.difference_update(topics)
 

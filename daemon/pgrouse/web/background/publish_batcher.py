@@ -15,7 +15,7 @@ import psycopg
 from pgrouse.publishing.json_rows import INSERT, row_json
 from pgrouse.web.access.database_pool import Connection, DatabasePool
 
-# So many at once, in messages and in characters; two of them may be under way.
+# The maximum of one batch, in messages and in characters; two batches may be under way.
 MAX_MESSAGES = 500
 MAX_CHARS = 4_000_000
 LARGE_CHARS = 65_536

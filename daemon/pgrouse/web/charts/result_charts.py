@@ -13,7 +13,7 @@ from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
 from pgrouse.web.charts.chart import QUANTILES, ChartLine, chart, latency_chart
 
-# Of a bar that has only begun a rate says nothing, and workers report only every few seconds: it would look like a fall.
+# The rate of a bar that has just begun says nothing: workers report only every few seconds, so it would look like a fall.
 MIN_BAR_S = 20.0
 # The last one is drawn over the others.
 RESULTS = (
@@ -51,7 +51,7 @@ async def read_bars(conn: Connection, caller: Caller, since: timedelta, bars: in
     if caller.sees_all:
         return await read_rows(conn, throughput(since, bars=bars))
     topics = await run_async(conn, busiest_topics(since, caller.like))
-    # Without any: the bars of a topic that there cannot be, in which nothing ended.
+    # If there are no topics: the bars of a topic that cannot exist, in which nothing ended.
     of_each = [await read_rows(conn, throughput(since, topic, bars)) for topic in topics or [""]]
     return [_sum_bars(parts) for parts in same_bars(of_each)]
 

@@ -1,7 +1,7 @@
 """One connection of the web server: uvicorn's, with a time limit and a size limit for the headers of a request.
 
 uvicorn bounds how long it waits for a further request, not for the first one, nor how long a line and headers take: a client that sends nothing,
-or one byte now and then, would occupy a connection for ever, and needs no token for that. Nor does httptools, the parser that it prefers,
+or one byte now and then, would occupy a connection without end, and needs no token for that. Nor does httptools, the parser that it prefers,
 bound how many bytes a line and headers have, or what follows a body in parts; h11 does, see `MAX_HEADER_BYTES`.
 """
 
@@ -19,7 +19,7 @@ else:
 
 # From the first byte of a request, or from the connect, to the end of its headers.
 HEADERS_S = 10.0
-# Of the line and headers of a request: somewhat more is found out only with the next part.
+# The maximum size of the line and headers of a request. A somewhat larger request is found only with its next part.
 MAX_HEADER_BYTES = 65_536
 CHUNK_BYTES = 16_384
 TOO_LARGE = b'{"title":"Headers too large","status":431,"code":"headers_too_large","detail":"the headers may have 65,536 bytes"}'

@@ -1,4 +1,4 @@
-"""Reading large requests: beside the event loop, so that meanwhile everybody else is answered, and few at once."""
+"""Reads large requests in threads, a few at once, so that other requests are answered at the same time."""
 
 from __future__ import annotations
 

@@ -51,10 +51,10 @@ MAX_AGE_S = 5.0
 HEARTBEAT_S = 5.0
 # How often a stream looks whether its viewer may still see it.
 CHECK_EVERY_S = 30.0
-# Who goes from page to page is away for a moment.
+# A user who goes from page to page is away for a moment.
 LINGER_S = 15.0
 MAX_VIEWERS = 500
-# Of one token: views are read one after the other, so many of one would slow down those of all.
+# The maximum for one token: views are read one after the other, and many views of one token would delay those of all.
 MAX_VIEWERS_OF_TOKEN = 50
 DATABASE_DOWN = "The database does not answer."
 
@@ -293,7 +293,7 @@ class LiveUpdates:
             if self._is_away(error):
                 self._mark_all_stale()
                 return True, 0.0
-        except Exception:  # if the task ended, the view would stay stale for ever
+        except Exception:  # if the task ended, the view would stay stale
             log.exception(events.WEB_FAILED, reason=f"view {audience.view}")
             shared.mark_stale("Internal error: see the log of the server.")
         return False, max(0.0, time.monotonic() - began)

@@ -19,7 +19,7 @@ def pretty(text: str, limit: int) -> tuple[str, bool]:
 
     Args:
         text: JSON, also the beginning of one.
-        limit: at most about so many characters come back.
+        limit: about how many characters it returns at most.
 
     Returns:
         The text, harmless to look at, and whether something of it is missing.

@@ -119,7 +119,7 @@ async def redirect(request: Request, path: str) -> Response:
 
 
 def _referring_page(request: Request) -> str:
-    """Return the path of the page with the form, below the base: only ever one of ours."""
+    """Return the path of the page with the form, below the base: never one of another site."""
     before = urlsplit(request.headers.get("referer", ""))
     path = route_path({**request.scope, "path": before.path})
     return path if before.netloc == request.url.netloc and path.startswith("/") else "/"

@@ -60,6 +60,6 @@ async def log_out(request: Request) -> Response:
 
 
 def _inside(path: str) -> str:
-    """Return a path of ours: the login must not redirect to another site."""
+    """Return a path of this server: the login must not redirect to another site."""
     is_ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if is_ours else "/"

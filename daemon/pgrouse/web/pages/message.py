@@ -40,7 +40,7 @@ RESULT_TEXTS = {
     "redriven": "It is redriven as the message below.",
     "too_late": "Nothing was done: its state has changed. This is the current state.",
     "running": "Nothing was done: it is running with the old payload.",
-    "changed": "Nothing was done: another user has edited it meanwhile.",
+    "changed": "Nothing was done: another user has edited it in the meantime.",
     "superseded": "It stays dead: a newer message with its key waits.",
     "too_often": "It stays dead: it has reached max_redrives. Tick “ignore max_redrives” to redrive it anyway.",
     "too_large": "It stays dead: the text of its payload or headers is too large. Edit it to redrive it.",
@@ -118,7 +118,7 @@ async def download(request: Request, caller: Viewer, message_id: str) -> Respons
     name = f"message-{_id(message_id)}.{'json' if is_json else 'bin'}"
     return Response(
         content,
-        # As a file in any case: nothing that was published is ever shown as a page of ours.
+        # As a file in any case: nothing that was published is ever shown as a page of the dashboard.
         media_type="application/octet-stream",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )

@@ -24,7 +24,7 @@ from pgrouse.web.page.view import Context, View
 router = APIRouter(include_in_schema=False)
 
 MAX_ROWS = 200
-# Of the messages that one worker has in flight so many are shown.
+# The maximum number of messages in flight that are shown of one worker.
 MAX_SHOWN = 5
 Viewer = Annotated[Caller, Depends(require_role(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(require_role(Role.OPERATOR))]
@@ -38,7 +38,7 @@ async def read_context(conn: Connection, caller: Caller, _subject: str) -> Conte
     found = await run_async(conn, find_workers(MAX_ROWS))
     armed = await run_async(conn, armed_workers())
     running: dict[str, list[Row]] = defaultdict(list)
-    # Of the rows, not of the worker's last report: that is some seconds old, and the list below it is not.
+    # Counted from the rows, not from the worker's last report: the report is some seconds old, and the list below is not.
     in_flight: dict[str, int] = {}
     for each in await run_async(conn, find_held(MAX_SHOWN)):
         in_flight[each.worker] = each.total
@@ -112,7 +112,7 @@ async def scale(
     name: Annotated[str, Form(max_length=200)],
     concurrency: Annotated[int | None, Form(ge=1, le=10_000)] = None,
 ) -> Response:
-    """Let a worker run so many handlers at once; without a number, as many as it is configured for."""
+    """Set how many handlers a worker runs at once; without a number, as many as it is configured for."""
     async with request.app.state.db.write(caller) as conn:
         await check_operates(conn, caller, name)
         await run_async(conn, scale_worker(name, concurrency))

@@ -26,7 +26,7 @@ DEAD = ("failed", "rejected", "lock_expired", "expired")
 RESULTS = ("success", *DEAD, "cancelled")
 # Words that stand for several states.
 GROUPS = {"waiting": WAITING, "scheduled": WAITING[1:], "live": LIVE, "dead": DEAD, "ended": RESULTS}
-# What a list may be sorted by instead; its first messages are sorted, at most so many.
+# What a list may be sorted by instead; only its first messages are sorted, up to this number.
 SORTS: dict[str, Callable[[Row], Any]] = {
     "oldest": lambda row: row["created_at"],
     "attempts": lambda row: -row["attempts"],
@@ -50,7 +50,7 @@ class Search:
         payload: `customer.id = 42`, or a jsonpath.
         header: `tenant = acme`.
         worker: runs it, or ended it.
-        attempts: it has had at least so many.
+        attempts: it has had at least this many.
         since, until: how long ago, like 30m or 7d, or a time.
         sort: one of `SORTS`; it narrows nothing.
     """

@@ -276,7 +276,7 @@ async def list_messages(
     header: Annotated[
         Text | None, Query(max_length=500, description="A header with its value, like `tenant = acme`.")
     ] = None,
-    attempts: Annotated[int | None, Query(ge=0, lt=2**31, description="At least so many attempts.")] = None,
+    attempts: Annotated[int | None, Query(ge=0, lt=2**31, description="At least this many attempts.")] = None,
     since: Timestamp | None = None,
     until: Timestamp | None = None,
     cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,

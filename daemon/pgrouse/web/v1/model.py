@@ -110,7 +110,7 @@ Label = Annotated[
 ]
 Text = Annotated[str, Field(max_length=8000), AfterValidator(_plain)]
 Timestamp = Annotated[datetime, AfterValidator(_bounded)]
-# Of a response: written as text already.
+# A part of a response that is JSON text already.
 TimestampText = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 Base64 = Annotated[bytes, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "contentEncoding": "base64"})]
 Seconds = Annotated[

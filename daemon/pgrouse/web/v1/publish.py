@@ -309,7 +309,7 @@ async def _insert(conn: Connection, batch: PreparedBatch) -> list[int] | None:
     """Publish all in one statement; None: a policy has to be checked, and nothing was published.
 
     Raises:
-        Problem: 503, a policy was added meanwhile; the transaction of the caller is rolled back.
+        Problem: 503, a policy was added in the meantime; the transaction of the caller is rolled back.
     """
     rows = await (await conn.execute(INSERT, [batch.text])).fetchall()
     if not rows:

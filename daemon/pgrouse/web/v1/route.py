@@ -16,7 +16,7 @@ from pgrouse.errors import InvalidMessage
 from pgrouse.web.access.security import RequireRole
 from pgrouse.web.http.problem import to_problem
 
-# So many errors are reported at most.
+# The maximum number of errors that are reported.
 MAX_ERRORS = 100
 
 

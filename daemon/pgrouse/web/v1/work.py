@@ -116,7 +116,7 @@ class ClaimedMessage(ResponseModel):
     lock_duration_s: float
     timeout_s: float | None
     runs: int
-    """How many times the message was started, including this time. A deferral or release gives back the attempt, but not the run."""
+    """How many times the message was started, including this time. A deferral or release returns the attempt, but not the run."""
 
 
 class ClaimResult(ResponseModel):
@@ -261,7 +261,7 @@ class SettleResult(ResponseModel):
 
 # A claim of one worker, without its limit.
 ClaimOf = Callable[..., Call[list[Message]]]
-# At most so many at once if a claim fails, possibly because of one of the messages.
+# The maximum number at once if a claim fails, possibly because of one of the messages.
 MAX_WITHOUT_CONTENTS = 8
 
 
