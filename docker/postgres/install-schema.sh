@@ -30,12 +30,14 @@ apply_all() {
   done
 }
 
-# Prints the commands for the scripts of all other folders together, by the names of the files.
+# Prints the commands for the scripts of all other folders together, by the names of the files; views, which need the functions that they call, last.
 apply_objects() {
-  local file
+  local file is_view
   for file in "$sql"/*/*.sql; do
     case $file in "$sql"/constraints/* | "$sql"/migrations/* | "$sql"/cron/*) continue ;; esac
-    printf '%s\t%s\n' "${file##*/}" "$file"
+    is_view=0
+    if grep -q '^CREATE OR REPLACE VIEW ' "$file"; then is_view=1; fi
+    printf '%s %s\t%s\n' "$is_view" "${file##*/}" "$file"
   done | sort | while IFS=$'\t' read -r _ file; do
     apply object "$file"
   done

@@ -32,7 +32,7 @@ def environ(database: Database, queue: Queue) -> dict[str, str]:
         ("stats", "TOPIC READY RUNNING DELAYED DEAD 24H OLDEST HANDLED"),
         ("message list", "ID TOPIC STATE PRIO ATTEMPTS AVAILABLE CHANNEL KEY"),
         ("dead list", "ID TOPIC RESULT ENDED ATTEMPTS ERROR"),
-        ("topic list", "TOPIC PAUSED SETS"),
+        ("topic list", "TOPIC STATE PAUSED SETS"),
         ("topic show *", "SETTING VALUE FROM"),
         ("redrive --all --dry-run", "TOPIC RESULT MESSAGES OLDEST FINGERPRINT SAMPLE ERROR"),
         ("worker list", "NAME STATE SEEN UP HOST PID SLOTS TOPICS"),

@@ -141,4 +141,4 @@ def test_the_daemon_logs_at_most_once_delivery_once_at_startup(
     assert (event["level"], event["key"]) == ("warning", "topics.job.ack_policy")
     file, _, line = event["where"].rpartition(":")
     assert (daemon.folder / file).read_text().splitlines()[int(line) - 1] == 'ack_policy = "ack_first"'
-    assert "is not worked again" in event["reason"]
+    assert "is not tried again" in event["reason"]

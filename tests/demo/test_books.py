@@ -168,7 +168,7 @@ def test_a_changed_file_is_not_an_error_of_the_handler(ended: Ended) -> None:
     check = ended.checks()["files"]
 
     assert check.ok
-    assert "(1 changed meanwhile" in check.text
+    assert "(1 changed in the meantime" in check.text
 
 
 def test_a_file_that_looks_unchanged_but_differs_is_found(ended: Ended) -> None:

@@ -25,9 +25,23 @@ def test_the_tree_has_every_module_and_folder_of_the_package() -> None:
     below = [path.removeprefix("daemon/pgrouse/") for path in _files() if path.startswith("daemon/pgrouse/")]
     there = {name.split("/")[0] + ("/" if "/" in name else "") for name in below} - {"py.typed"}
 
-    assert there == {
-        path.removeprefix("daemon/pgrouse/") for path in _paths() if path.startswith("daemon/pgrouse/")
-    } - {""}
+    shown = {path.removeprefix("daemon/pgrouse/") for path in _paths() if path.startswith("daemon/pgrouse/")}
+    assert there == {name for name in shown if name.count("/") <= 1 and not name.partition("/")[2]} - {""}
+
+
+def test_a_folder_that_shows_its_folders_shows_all() -> None:
+    for shown in ("worker", "web"):
+        there = {
+            path.split("/")[3]
+            for path in _files()
+            if path.startswith(f"daemon/pgrouse/{shown}/") and path.count("/") > 3 and path.endswith(".py")
+        }
+
+        assert there == {
+            path.split("/")[3]
+            for path in _paths()
+            if path.startswith(f"daemon/pgrouse/{shown}/") and path.count("/") == 4 and path.endswith("/")
+        }
 
 
 def test_the_table_of_tests_has_every_folder_of_tests() -> None:
@@ -39,14 +53,14 @@ def test_the_table_of_tests_has_every_folder_of_tests() -> None:
 
 
 def _paths() -> list[str]:
-    """Return the paths in the tree; folders end with a slash."""
+    """Return the paths in the tree; folders end with a slash, and what is in them is indented by two."""
     paths: list[str] = []
-    folder = ""
+    folders: list[str] = []
     for line in TREE.split("\n"):
+        depth = (len(line) - len(line.lstrip())) // 2
         name = re.sub(r"\s{2,}.*", "", line.strip())
-        if not line.startswith(" "):
-            folder = name if name.endswith("/") else ""
-        paths.append(name if not line.startswith(" ") else folder + name)
+        folders[depth:] = [name]
+        paths.append("".join(folders))
     return paths
 
 

@@ -58,9 +58,7 @@ PHRASES = {
     r"\bworks (?:(?:a|an|the|its|their|one|no) )?messages?\b": "processes",
 }
 # Texts that still have some. Take a line out when its text has none.
-WITH_PHRASES = (
-    *("sql/", "tests/", "docs/decisions/", "docs/reference/http.md", "docs/reference/protocol.md"),
-)
+WITH_PHRASES = (*("sql/", "tests/", "docs/decisions/", "docs/reference/http.md", "docs/reference/protocol.md"),)
 # A comment or a docstring whose first word is no subject: `Of each topic so many`, `Who has none may not`.
 NO_SUBJECT = re.compile(
     r"(?:(?<!#)# |\"\"\"|-- |// )(?:Of (?:a|an|the|each|these|those|one)|So many|Who|Without any)\b(?!.*\?)"

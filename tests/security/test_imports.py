@@ -30,6 +30,7 @@ PLACES = {
     ("daemon/pgrouse/publishing/drivers/__init__.py", "import_module"): OURS,
     ("daemon/pgrouse/cli/lazy_group.py", "importlib.import_module"): "the commands, in the code that registers them",
     ("daemon/pgrouse/worker/child/django_connections.py", "importlib.import_module"): OURS,
+    ("daemon/pgrouse/config/described_model.py", "import_module"): "the module of a model",
     ("daemon/pgrouse/extras.py", "find_spec"): OURS,
     ("daemon/pgrouse/cli/pipeline.py", "find_spec"): OURS,
     ("daemon/pgrouse/demo/dashboard.py", "find_spec"): OURS,

@@ -106,7 +106,7 @@ def test_a_handler_that_cannot_acknowledge_is_refused_for_manual(folder: Path) -
 @pytest.mark.parametrize(
     ("lines", "key", "text"),
     [
-        ('ack_policy = "ack_first"', "topics.job.ack_policy", "is not worked again"),
+        ('ack_policy = "ack_first"', "topics.job.ack_policy", "is not tried again"),
         ('ack_policy = "ack"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy", 'with ack_policy = "ack" the strategy is asked only after'),
         ('ack_policy = "reject_on_error"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy", "never after an exception"),
         ('ack_policy = "manual"\nretry_strategy = "rules_jobs:soon"', "topics.job.retry_strategy", "never after an exception"),

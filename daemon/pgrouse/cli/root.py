@@ -10,7 +10,7 @@ from pgrouse.cli.lazy_group import SESSION, LazyGroup, load
 
 SECTIONS = {
     "Start": {
-        "demo": ("pgrouse.demo.command:demo", "See pgrouse work on real files, with a database of its own."),
+        "demo": ("pgrouse.demo.command:demo", "See pgrouse work on real files, with its own database."),
         "init": ("pgrouse.cli.init:init", "Write a pgrouse.toml and a handlers.py to start from."),
         "migrate": ("pgrouse.cli.migrate:migrate", "Install the schema, or bring it up to date."),
         "config": ("pgrouse.cli.config:config", "Check and show the configuration."),

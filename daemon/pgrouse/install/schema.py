@@ -30,7 +30,7 @@ MIGRATIONS = "migrations"
 CONSTRAINTS = "constraints"
 # Not a part of the schema: `pgrouse cron` applies these.
 OPTIONAL = "cron"
-APPLIED = b"SELECT m.name FROM messages.migration AS m WHERE m.kind = 'migration'"
+APPLIED = b"SELECT m.name FROM messages.migration AS m WHERE m.kind OPERATOR(pg_catalog.=) 'migration'"
 
 Kind = Literal["migration", "object"]
 
