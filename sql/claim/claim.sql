@@ -22,8 +22,8 @@
 -- of `messages.claim_cursor`, so all callers share it, over any connection. `p_start`: how many messages of the batch
 -- begin at once; the others wait in the worker, and `messages.count_runs` counts their run when they begin; NULL = all
 -- begin. Limits count all of them as running. `p_prefetch`: for each topic, how many of its `p_slots` are for messages
--- that would wait in the worker for a few milliseconds; where the topic or its channels have a limit, the claim takes
--- so many fewer, since they would use up the limit while they wait. `p_contents`: false = payload, body, headers and
+-- that would wait in the worker for a few milliseconds; where the topic or its channels have a limit, the claim leaves
+-- them out, since they would use up the limit while they wait. `p_contents`: false = payload, body, headers and
 -- state are NULL. If a claim failed, or did not return in time, because of one of the messages, the worker claims them
 -- without contents, reads each by `messages.read_claimed`, and rejects the one that cannot be read.
 -- Result: one row per message, in the order of the claim, of the type `messages.claimed`. No row = no message is ready,

@@ -1,6 +1,6 @@
 -- Returns whether a pause is in force: it began, and its end, if it has one, is in the future.
 --
--- Result: true or false, never NULL.
+-- Result: true or false; NULL only if `p_now` is NULL and the pause has an end.
 -- Errors: none.
 -- Locks: none.
 -- Called by: `pause`, `resume`, `claim_policy`, `topic_state`, and the view `channel_state`.

@@ -8,8 +8,8 @@
 -- others, when they were published. `p_topics`: LIKE patterns, one of which the topic has to match. `p_preview`: how
 -- many characters of each payload to return. `p_after`: `place` of the previous page, with the same filters.
 -- `p_headers`: an object that the headers contain. `p_worker`: the worker that runs the message, or ended it, or one of
--- its claim loops (`w/0` for `w`) did; of messages that wait, none is known. `p_attempts`: the message has had at least
--- so many.
+-- its claim loops (`w/0` for `w`) did; of messages that wait, none is known. `p_attempts`: the minimum number of
+-- attempts.
 -- Result: one row per message, `messages.search_result`; then always one row whose `id` is NULL: how many messages were
 -- examined, the time of the last of them (`created_at`), and `place`: `p_after` of the next page, NULL = there are no
 -- more pages.

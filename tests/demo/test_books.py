@@ -110,7 +110,7 @@ def test_the_books_of_a_successful_demo_balance(ended: Ended) -> None:
     assert [name for name, check in checks.items() if not check.ok] == []
     assert checks["one_place"].text == "9 published = 9 archived + 0 waiting"
     assert checks["files"].text.startswith("2 digests right, 1 rejected with reason")
-    assert checks["killed"].text == "the killed worker's 2: 1 were worked by others, 1 are lock_expired"
+    assert checks["killed"].text == "the killed worker's 2: 1 were processed by others, 1 are lock_expired"
 
 
 @pytest.mark.parametrize(

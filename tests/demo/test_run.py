@@ -67,7 +67,7 @@ def test_messages_of_a_killed_worker_are_retried_or_dead_by_their_attempts(
     assert held["label.print"] > 0
     (killed,) = [check["text"] for check in report["checks"] if check["name"] == "killed"]
     back = sum(held.values()) - held["label.print"]
-    assert killed.endswith(f": {back} were worked by others, {held['label.print']} are lock_expired")
+    assert killed.endswith(f": {back} were processed by others, {held['label.print']} are lock_expired")
     assert results(report, "label.print")["lock_expired"] >= held["label.print"]
     assert set(results(report, "invoice.render")) == {"published", "success"}
     # Their locks last 2 s, those of a topic without a policy 30 s.

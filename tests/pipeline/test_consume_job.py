@@ -636,7 +636,7 @@ def test_the_job_ends_after_too_many_failed_batches_and_kills_none_of_their_mess
     result = consume("batch_functions:raises", "--rows", "3", "--max-failed-batches", "2", "--interval", "100ms")
 
     assert result.return_value == 1, result.output
-    assert "the last 2 batches failed, and what was not worked is back in the queue" in result.stderr
+    assert "the last 2 batches failed, and what was not processed is back in the queue" in result.stderr
     assert ended(queue) == []
     # One message of each batch failed alone.
     attempts = queue.rows("SELECT attempts, claim_id FROM messages.message ORDER BY attempts")

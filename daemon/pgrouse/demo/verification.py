@@ -181,7 +181,7 @@ def _killed(conn: Connection, worker_kill: WorkerKill) -> Verification:
         """,
         [worker_kill.ids],
     ).fetchone() or (0, 0)
-    text = f"the killed worker's {len(worker_kill.ids)}: {back} were worked by others, {expired} are lock_expired"
+    text = f"the killed worker's {len(worker_kill.ids)}: {back} were processed by others, {expired} are lock_expired"
     return Verification("killed", expired + back == len(worker_kill.ids), text)
 
 

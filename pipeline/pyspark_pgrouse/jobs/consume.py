@@ -185,7 +185,9 @@ def _format_counts(settled: SettledCounts) -> str:
 def _conclude(output: Output, ran: ConsumerResult) -> int:
     if ran.failed_in_a_row:
         batches = "batch" if ran.failed_in_a_row == 1 else f"{ran.failed_in_a_row} batches"
-        output.problem(f"the last {batches} failed, and what was not worked is back in the queue: see the errors above")
+        output.problem(
+            f"the last {batches} failed, and what was not processed is back in the queue: see the errors above"
+        )
     output.say(f"in all: {_format_counts(ran.settled)}")
     return ExitCode.FOUND_A_PROBLEM if ran.failed_in_a_row else ExitCode.OK
 

@@ -214,7 +214,7 @@ def test_prune_audit_a_call_is_bounded(queue: Queue) -> None:
     assert queue.call("prune_audit", 2) == 2
 
 
-# messages.prune_claim_cursors: of the positions where claims ended, only the newest is kept, and not for ever.
+# messages.prune_claim_cursors: only the newest position where claims ended is kept, and only for a time.
 
 
 def note(queue: Queue, count: int, walk: str = "channels t") -> None:

@@ -138,7 +138,7 @@ def test_a_channel_is_resumed_alone(queue: Queue) -> None:
 
 
 def test_a_channel_without_its_own_limits_leaves_no_row(queue: Queue) -> None:
-    """Claims would read the channels of its topic one by one for ever."""
+    """Otherwise each claim would read the channels of its topic one by one."""
     queue.call("pause", "mail", channel="acme")
     queue.call("pause", "mail", channel="limited")
     queue.conn.execute("UPDATE messages.channel SET concurrency = 2 WHERE channel = 'limited'")

@@ -257,10 +257,10 @@ def test_an_expired_lock_is_ended_only_after_the_open_transaction_of_a_step_comm
     with other.conn.transaction():
         other.value("SELECT messages.save_step(%s, %s, 'charge', '1')", [claimed.id, claimed.claim_id])
         queue.conn.execute("SET lock_timeout = '1s'")
-        meanwhile = queue.call("expire_locks")
+        during = queue.call("expire_locks")
     queue.conn.execute("RESET lock_timeout")
 
-    assert (meanwhile, queue.call("expire_locks")) == (0, 1)
+    assert (during, queue.call("expire_locks")) == (0, 1)
     queue.later("1 hour")
     again = queue.claim_one()
     assert again.id == published

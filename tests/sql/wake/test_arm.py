@@ -97,7 +97,7 @@ def test_a_reader_without_a_transaction_id_does_not_hold_it_back(queue: Queue, o
 
 @pytest.mark.every_server
 def test_a_claim_reports_what_was_running_when_it_began(queue: Queue, other: Queue, background: Background) -> None:
-    # The claim may not have seen what such a transaction published, although it has ended meanwhile.
+    # The claim may not have seen what such a transaction published, although that has ended by now.
     extend_timeout(queue, "lock_topic", "250ms")
     queue.policy(max_concurrency=2)
     queue.publish_many(2)

@@ -291,9 +291,9 @@ def test_touch_http_worker_a_locked_row_is_not_waited_for(queue: Queue, other: Q
     other.conn.execute("SET lock_timeout = '2s'")
     with queue.conn.transaction():
         queue.call("drain_worker", NAME)
-        meanwhile = claims(other)
+        during = claims(other)
 
-    assert (meanwhile, claims(other)) == (False, True)
+    assert (during, claims(other)) == (False, True)
 
 
 def test_at_most_a_thousand_workers_are_registered(queue: Queue) -> None:
