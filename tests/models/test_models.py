@@ -13,9 +13,13 @@ FOLDER = Path(__file__).parent
 TOOLS = ("spin", "gcc")
 DEPTH = 3_000_000
 
-pytestmark = pytest.mark.skipif(
-    any(shutil.which(tool) is None for tool in TOOLS), reason="spin or gcc is missing: `apt-get install spin gcc`"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        any(shutil.which(tool) is None for tool in TOOLS), reason="spin or gcc is missing: `apt-get install spin gcc`"
+    ),
+    # A search of all states computes for minutes where other tests compute too, and waits for nothing.
+    pytest.mark.timeout(1800),
+]
 
 
 def search(model: str, folder: Path, *definitions: str) -> str:
