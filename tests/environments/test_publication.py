@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import psycopg
 import pytest
 
 from pgrouse.install import schema
@@ -66,6 +68,14 @@ def test_topics_with_a_depth_or_a_breaker_work_in_a_publication(queue: Queue, pu
     assert queue.conn.execute("DELETE FROM messages.message_archive").rowcount == 2
 
 
+def end_subscription(subscriber: psycopg.Connection[Any]) -> None:
+    """Drop the subscription once its worker has ended: a DROP that meets a worker can wait for it without an end."""
+    subscriber.execute("ALTER SUBSCRIPTION copy DISABLE")
+    eventually(lambda: subscriber.execute("SELECT FROM pg_stat_subscription WHERE pid IS NOT NULL").rowcount == 0)
+    subscriber.execute("ALTER SUBSCRIPTION copy SET (slot_name = NONE)")
+    subscriber.execute("DROP SUBSCRIPTION copy")
+
+
 @pytest.mark.slow
 def test_messages_live_as_usual_while_another_database_subscribes_to_all_tables(
     logical: Postgres, life_in: Callable[[Database], Life]
@@ -91,8 +101,7 @@ def test_messages_live_as_usual_while_another_database_subscribes_to_all_tables(
                     lambda query=query: subscriber.execute(query).fetchall() == publisher.execute(query).fetchall()
                 )
         finally:
-            subscriber.execute("ALTER SUBSCRIPTION copy DISABLE; ALTER SUBSCRIPTION copy SET (slot_name = NONE)")
-            subscriber.execute("DROP SUBSCRIPTION copy")
+            end_subscription(subscriber)
             eventually(lambda: publisher.execute("SELECT FROM pg_replication_slots WHERE active").rowcount == 0)
             publisher.execute("SELECT pg_drop_replication_slot('copy')")
 
