@@ -28,9 +28,12 @@ def jittered(seconds: float) -> float:
 
 
 class FailureLog:
-    """The consecutive failures of one part that tries again: when they are logged, and how long to wait after each. Thread-safe.
+    """The consecutive failures of one part that tries again: when they are logged, and how long to wait after each.
 
-    The first failure is logged; while they continue, one after a minute, and then each time that this time has doubled; finally, that they are over.
+    Thread-safe.
+
+    The first failure is logged; while they continue, one after a minute, and then each time that this time has doubled;
+    finally, that they are over.
 
     Args:
         name: the name of the part in the log.

@@ -1,4 +1,4 @@
-"""The meaning of errors of the database, of the system and of pgrouse for the user: a line with the fix, and an exit code."""
+"""The meaning of errors of the database, the system and pgrouse: a line with the fix, and an exit code."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ UNREACHABLE = ExitCode.DATABASE_UNREACHABLE
 TRY_AGAIN = ExitCode.TRY_AGAIN
 PROBLEM = ExitCode.FOUND_A_PROBLEM
 
-# The errors of a database that is unreachable, restarting, overloaded or failed over: loops try again after these. Any other error is a bug.
+# The errors of a database that is unreachable, restarting, overloaded or failed over: loops try again after these. Any
+# other error is a bug.
 CONNECTION_ERRORS = (psycopg.Error, OSError, TimeoutError)
 
 
 def silence_driver() -> None:
-    """Silence the log of psycopg and its pools, which has a text for each try of each connection. Its errors are raised, and pgrouse explains them."""
+    """Silence the log of psycopg and its pools, which has a text for each try of each connection.
+
+    Its errors are raised, and pgrouse explains them.
+    """
     for name in ("psycopg", "psycopg.pool"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -66,7 +70,10 @@ CONNECT_ERRORS: list[tuple[str, str, ExitCode]] = [
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """Return the line to print and the exit code; raise any other error again. An error that a database error caused keeps its own message."""
+    """Return the line to print and the exit code; raise any other error again.
+
+    An error that a database error caused keeps its own message.
+    """
     match error:
         case PgrouseError(exit_code=ExitCode.DATABASE_UNREACHABLE, __cause__=BaseException() as cause):
             return explain(cause)

@@ -1,4 +1,6 @@
-"""The line that names an error, and the kept part of a long error: the rules of messages.error_line and messages.cut_error, for texts that are shown.
+"""The line that names an error, and the kept part of a long error.
+
+The rules are those of messages.error_line and messages.cut_error, for texts that are shown.
 
 In a Python traceback this is the line after the last frame; in any other text the first line.
 """
@@ -15,7 +17,10 @@ _RULES = (re.compile(r"^ *\| ", re.MULTILINE), re.compile(r"^ *\+[-+ 0-9]*$\n?",
 
 
 def error_line(error: str) -> str:
-    """Return the line of an error that names it: in a traceback the exception, without the frames and without further lines of its message."""
+    """Return the line of an error that names it.
+
+    In a traceback it is the exception, without the frames and without further lines of its message.
+    """
     text = (error if len(error) <= READ else error[: READ // 2] + error[-(READ // 2) :]).strip(BLANK)
     if " Exception Group Traceback " in text:
         for rule in _RULES:
@@ -31,7 +36,10 @@ def last_line(error: str, characters: int = 200) -> str:
 
 
 def cut(error: str, characters: int) -> str:
-    """Return the end of an error, where a traceback has its exception. If the end lacks the line that names the error, that line comes first."""
+    """Return the end of an error, where a traceback has its exception.
+
+    If the end lacks the line that names the error, that line comes first.
+    """
     if len(error) <= characters:
         return error
     line = error_line(error)

@@ -1,4 +1,7 @@
-"""Every error of pgrouse. Each states what is wrong, where, and how to fix it; `exit_code` is the exit code of the command line."""
+"""Every error of pgrouse.
+
+Each states what is wrong, where, and how to fix it; `exit_code` is the exit code of the command line.
+"""
 
 from __future__ import annotations
 
@@ -118,21 +121,30 @@ class KeyTaken(PublishRejected):
 
 
 class PublishConflict(PublishRejected):
-    """Another transaction publishes, claims or ends the same messages, and PostgreSQL ended this transaction: repeat the whole transaction.
+    """Another transaction publishes, claims or ends the same messages, and PostgreSQL ended this transaction.
 
-    The `sqlstate` of its `__cause__` is 40P01 (a deadlock: two transactions took the same keys in different orders), or 40001 (only with isolation
-    above READ COMMITTED: this transaction must see a change that was committed after it began).
+    Repeat the whole transaction.
+
+    The `sqlstate` of its `__cause__` is 40P01 (a deadlock: two transactions took the same keys in different orders), or
+    40001 (only with isolation above READ COMMITTED: this transaction must see a change that was committed after it
+    began).
     """
 
     exit_code = ExitCode.TRY_AGAIN
 
 
 class LockLost(PgrouseError):
-    """This worker no longer holds the message: its lock expired, or it was cancelled. A settlement of it changed nothing."""
+    """This worker no longer holds the message: its lock expired, or it was cancelled.
+
+    A settlement of it changed nothing.
+    """
 
 
 class InvalidStep(PgrouseError, ValueError):
-    """A step cannot be kept: its result is not JSON or too large, or its name is used twice. Its function may have run."""
+    """A step cannot be kept: its result is not JSON or too large, or its name is used twice.
+
+    Its function may have run.
+    """
 
 
 class MessageNotFound(PgrouseError, LookupError):
@@ -156,7 +168,10 @@ class InvalidSetting(PgrouseError, ValueError):
 
 
 class ResultForbidden(PgrouseError, PermissionError):
-    """This role may not know how the message ended: it did not publish it (or not all of it), or not with `expect_result`."""
+    """This role may not know how the message ended.
+
+    It did not publish it (or not all of it), or not with `expect_result`.
+    """
 
 
 class EncryptionKeyMissing(PgrouseError):

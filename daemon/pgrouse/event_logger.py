@@ -1,4 +1,7 @@
-"""The logger of every module. structlog is slow to import (it also imports rich, if that is installed), and few commands and publishers log."""
+"""The logger of every module.
+
+structlog is slow to import (it also imports rich, if that is installed), and few commands and publishers log.
+"""
 
 from __future__ import annotations
 

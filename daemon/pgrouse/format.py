@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-# C0 and C1 controls except line feed and tab, characters that are invisible or change the direction of text, halves of surrogate pairs.
+# C0 and C1 controls except line feed and tab, characters that are invisible or change the direction of text, halves of
+# surrogate pairs.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 MICROSECOND = 1e-6
@@ -59,7 +60,10 @@ class ShownProgress(NamedTuple):
 
 
 def show_progress(reported: str | None) -> ShownProgress | None:
-    """Write what `ctx.progress` reported, as JSON: `30 of 100 rows (30 %)`. What a handler wrote in another form stays as it is."""
+    """Write what `ctx.progress` reported, as JSON: `30 of 100 rows (30 %)`.
+
+    What a handler wrote in another form stays as it is.
+    """
     if reported is None:
         return None
     try:
@@ -93,7 +97,9 @@ def _percent(done: float, total: float) -> float | None:
 
 
 def show_age(seconds: float | timedelta) -> str:
-    """Write how long ago, or how long, in one unit: `40ms`, `4.2s`, `17m`, `3h`, `12d`; less than a microsecond is `0s`.
+    """Write how long ago, or how long, in one unit: `40ms`, `4.2s`, `17m`, `3h`, `12d`.
+
+    Less than a microsecond is `0s`.
 
     messages.format_interval and `duration` of app.js write the same.
     """

@@ -66,7 +66,9 @@ def encode(value: Any, where: str = "payload", max_bytes: int = MAX_BYTES) -> st
 
 
 def refuse_equal_keys(value: Any, text: str, where: str) -> None:
-    """Refuse a dictionary with two keys that are the same in JSON, such as 1 and "1": only one of their values could be kept.
+    """Refuse a dictionary with two keys that are the same in JSON, such as 1 and "1".
+
+    Only one of their values could be kept.
 
     Args:
         value: the value that was written.
@@ -76,7 +78,8 @@ def refuse_equal_keys(value: Any, text: str, where: str) -> None:
     Raises:
         InvalidMessage: there are such keys; the text names them and their place.
     """
-    # Only keys that are not strings can do that. Almost every text shows that there are none; otherwise the keys show it.
+    # Only keys that are not strings can do that. Almost every text shows that there are none; otherwise the keys show
+    # it.
     if type(value) is dict and text.count("{") == 1:
         is_clear = _are_texts(value)
     else:

@@ -1,7 +1,7 @@
 """The log of pgrouse: named events with keys, formatted for people on a terminal, and as JSON lines everywhere else.
 
-One handler writes everything, also the events of the standard library's loggers. Passwords are hidden; payloads are never logged. Every line
-that is logged while a handler runs names its message.
+One handler writes everything, also the events of the standard library's loggers. Passwords are hidden; payloads are
+never logged. Every line that is logged while a handler runs names its message.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def setup(config: Config, stream: TextIO | None = None) -> None:
 
 
 def setup_child(settings: LogSettings) -> None:
-    """Configure the logs of a handler's child process. It does not get the daemon's secrets, and hides those that it can find out."""
+    """Configure the logs of a handler's child process.
+
+    It does not get the daemon's secrets, and hides those that it can find out.
+    """
     _configure(settings, _secrets_of_environment(), sys.stderr)
 
 
@@ -153,7 +156,10 @@ def _route_standard_library(level: int, stream: TextIO, formatter: logging.Forma
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes each record as one event, even one that cannot be formatted. It never raises, and never prints its own errors."""
+    """Writes each record as one event, even one that cannot be formatted.
+
+    It never raises, and never prints its own errors.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record."""
@@ -197,7 +203,10 @@ def _never_raising(base: Any) -> Any:
 
 
 def _format_error(exc_info: Any) -> str:
-    """Return the traceback of an error. If it cannot be formatted, for example because of a long chain of causes, return the error's text."""
+    """Return the traceback of an error.
+
+    If it cannot be formatted, for example because of a long chain of causes, return the error's text.
+    """
     try:
         return "".join(traceback.format_exception(*exc_info)).removesuffix("\n")
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 """Converts the values of an event for the log: plain, bounded, and without secrets.
 
-Handlers log any values. No value may lose the event or make the handler's attempt fail: an object may raise in its `__str__`, contain itself, or be
-longer than a log can take. A note replaces what is left out.
+Handlers log any values. No value may lose the event or make the handler's attempt fail: an object may raise in its
+`__str__`, contain itself, or be longer than a log can take. A note replaces what is left out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ class PlainEvent:
         return self._bounded(event) if short is None else short
 
     def _short(self, event: EventDict) -> EventDict | None:
-        """Return an event of few numbers and short texts, as almost every event is; None if a value needs a closer check."""
+        """Return an event of few numbers and short texts, as almost every event is.
+
+        Return None if a value needs a closer check.
+        """
         if not self._has_short_names(event):
             return None
         plain: dict[str, Any] = {}
@@ -121,7 +124,8 @@ class _Writer:
         return text
 
     def _plain(self, value: Any, depth: int) -> Any:
-        # Use its real class: an object may claim another class, or raise when asked for it. Its own methods are not called.
+        # Use its real class: an object may claim another class, or raise when asked for it. Its own methods are not
+        # called.
         kind = type(value)
         if value is None or kind is bool:
             return value

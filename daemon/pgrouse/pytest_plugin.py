@@ -1,6 +1,7 @@
 """Fixtures for pytest: a database, a worker, and the published messages.
 
-pytest loads this module in every environment that has pgrouse, so it imports nothing of pgrouse before a fixture is used.
+pytest loads this module in every environment that has pgrouse, so it imports nothing of pgrouse before a fixture is
+used.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def pgrouse_database() -> Iterator[DatabaseUrl]:
 
 @pytest.fixture
 def pgrouse_worker(pgrouse_database: DatabaseUrl, _emptied_queue: None) -> Iterator[StartWorker]:
-    """Start a worker for the test: `pgrouse_worker("pgrouse.toml")` or `pgrouse_worker(handlers={...})`; it ends with the test.
+    """Start a worker for the test; it ends with the test.
+
+    Call it as `pgrouse_worker("pgrouse.toml")` or `pgrouse_worker(handlers={...})`.
 
     It uses `pgrouse_database`, and runs in a separate thread. The queue is emptied after the test.
     """
@@ -52,7 +55,9 @@ def pgrouse_worker(pgrouse_database: DatabaseUrl, _emptied_queue: None) -> Itera
 
 @pytest.fixture
 def published(pgrouse_database: DatabaseUrl, _emptied_queue: None) -> Iterator[Published]:
-    """Return the messages that the test has published and committed: `published("orders.created")`, or `published()` for all topics.
+    """Return the messages that the test has published and committed.
+
+    `published("orders.created")` returns those of one topic, `published()` those of all.
 
     Messages that have ended since are included. The queue is emptied after the test.
     """

@@ -1,9 +1,12 @@
-"""Fixes the search path on pgrouse's connections: names in a statement mean PostgreSQL's objects, whatever path the role or the database sets.
+"""Fixes the search path on pgrouse's connections.
 
-Without this, a role that may create objects in a schema of that path could put a function or an operator there that matches better than
-PostgreSQL's, and it would run with the rights of the connection. So the first statement of each pgrouse connection fixes the path: see
-session_settings. Connections of users and handlers keep their path, which their own statements need. Statements of pgrouse on these connections
-name the schema of each function, operator and type, or run while the path is fixed for them.
+Names in a statement mean PostgreSQL's objects, whatever path the role or the database sets.
+
+Without this, a role that may create objects in a schema of that path could put a function or an operator there that
+matches better than PostgreSQL's, and it would run with the rights of the connection. So the first statement of each
+pgrouse connection fixes the path: see session_settings. Connections of users and handlers keep their path, which their
+own statements need. Statements of pgrouse on these connections name the schema of each function, operator and type, or
+run while the path is fixed for them.
 """
 
 from __future__ import annotations
@@ -34,7 +37,10 @@ def fixed(conn: psycopg.Connection[Any]) -> Iterator[None]:
 
 @contextmanager
 def fixed_session(conn: psycopg.Connection[Any]) -> Iterator[None]:
-    """Fix the path for a block that commits in between. Through a pooler the path is not changed: the next statement may run in another session."""
+    """Fix the path for a block that commits in between.
+
+    Through a pooler the path is not changed: the next statement may run in another session.
+    """
     cursor = psycopg.Cursor(conn, row_factory=tuple_row)
     if cursor.execute(PROCESS, prepare=False).fetchone() != (conn.info.backend_pid,):
         yield

@@ -1,8 +1,9 @@
 """The settings of pgrouse's sessions, whatever the server, the database, the role or the environment sets.
 
-They decide what a statement means, what it returns, or how long it may take. The first statement of each pgrouse connection sets them. Two kinds
-of connections are left alone: sessions that are shared (behind a pooler in transaction mode), and connections of users and handlers. There
-`check` reports what does not fit, and a transaction may set them for itself. docs/operating/environments.md lists them, and why.
+They decide what a statement means, what it returns, or how long it may take. The first statement of each pgrouse
+connection sets them. Two kinds of connections are left alone: sessions that are shared (behind a pooler in transaction
+mode), and connections of users and handlers. There `check` reports what does not fit, and a transaction may set them
+for itself. docs/operating/environments.md lists them, and why.
 """
 
 from __future__ import annotations
@@ -48,13 +49,19 @@ A = TypeVar("A", bound="psycopg.AsyncConnection[Any]")
 
 
 def _may_set(name: str) -> str:
-    """Return the condition: a time limit in the connection string or PGOPTIONS is meant for this connection and stays."""
+    """Return the condition.
+
+    A time limit in the connection string or PGOPTIONS is meant for this connection and stays.
+    """
     given = f"SELECT FROM pg_catalog.pg_settings AS s WHERE s.name OPERATOR(pg_catalog.=) '{name}' AND s.source OPERATOR(pg_catalog.=) 'client'"
     return f"NOT EXISTS ({given})" if name in TIMEOUTS else "true"
 
 
 def _set(settings: dict[str, str], *, local: bool) -> str:
-    """Return the SQL that sets those that differ. A setting that this version of the server does not have is left out."""
+    """Return the SQL that sets those that differ.
+
+    A setting that this version of the server does not have is left out.
+    """
     each = (
         f"CASE WHEN pg_catalog.current_setting('{name}', true) OPERATOR(pg_catalog.<>) '{value}'"
         f" THEN CASE WHEN {_may_set(name)} THEN pg_catalog.set_config('{name}', '{value}', {str(local).lower()}) END END"
@@ -63,7 +70,8 @@ def _set(settings: dict[str, str], *, local: bool) -> str:
     return f"SELECT {', '.join(each)}"
 
 
-# For a session that only the caller uses: a pooler reports an invented process id. Not as startup options, which a pooler refuses.
+# For a session that only the caller uses: a pooler reports an invented process id. Not as startup options, which a
+# pooler refuses.
 SET_UP = f"{_set(SETTINGS, local=False)} WHERE pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s".encode()
 # For one transaction, as the first statement in it: also through a pooler.
 LOCAL = _set(MEANING, local=True).encode()
@@ -75,7 +83,10 @@ FOUND = b"""
 
 
 def set_up(conn: C) -> C:
-    """Set up a new pgrouse connection; return it. A connection that fails is closed. Through a pooler it prepares no statements."""
+    """Set up a new pgrouse connection; return it.
+
+    A connection that fails is closed. Through a pooler it prepares no statements.
+    """
     try:
         if conn.execute(SET_UP, [conn.info.backend_pid], prepare=False).rowcount == 0:
             conn.prepare_threshold = None

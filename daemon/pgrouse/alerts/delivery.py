@@ -1,7 +1,10 @@
-"""Delivers alerts: takes what is due from the outbox and sends it, independently per sink, so that a sink that is down delays no other.
+"""Delivers alerts: takes what is due from the outbox and sends it.
 
-One process at a time delivers to a sink (the function claim_delivery). What it is about to send is recorded before, and the result afterwards. If the
-process dies in between, the message is sent again with the same id: at least once, in order.
+Each sink is independent, so that a sink that is down delays no other.
+
+One process at a time delivers to a sink (the function claim_delivery). What it is about to send is recorded before, and
+the result afterwards. If the process dies in between, the message is sent again with the same id: at least once, in
+order.
 """
 
 from __future__ import annotations
@@ -45,7 +48,8 @@ if TYPE_CHECKING:
 POLL_S = 5.0
 # Messages that die one by one each notify; this collects them into one query.
 GATHER_S = 0.1
-# How long a sink is held beyond the timeout of one send: after that its process has reported the result, or is dead or frozen.
+# How long a sink is held beyond the timeout of one send: after that its process has reported the result, or is dead or
+# frozen.
 SINK_HOLD_MARGIN_S = 15.0
 DATABASE_TIMEOUT_S = 120
 SETTLE_TIMEOUT_S = 15

@@ -17,7 +17,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from pgrouse.alerts.sink import SendFailed
 
-# Statuses for which a retry of the same message is useless. All others may be fixed at the other end: a token, a path, a rate.
+# Statuses for which a retry of the same message is useless. All others may be fixed at the other end: a token, a path,
+# a rate.
 REJECTED = frozenset({400, 413, 415, 422})
 ANSWER_BYTES = 2000
 
@@ -83,7 +84,10 @@ def _connection(parts: SplitResult, timeout_s: float) -> tuple[http.client.HTTPC
 
 @contextmanager
 def _close_at(sock: socket.socket, ends_at: float) -> Iterator[threading.Event]:
-    """Shut the connection down when its time is over, and set the event. The time-out of a socket counts for each piece that arrives, not for all."""
+    """Shut the connection down when its time is over, and set the event.
+
+    The time-out of a socket counts for each piece that arrives, not for all.
+    """
     over = threading.Event()
 
     def cut() -> None:

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 def sink_rules(alerts: AlertsSettings, sink: SinkTable) -> dict[str, Any]:
-    """Return the rules of one sink: its own, else those of `[alerts]`; times in seconds, without the rules that are not set."""
+    """Return the rules of one sink: its own, else those of `[alerts]`.
+
+    Times are in seconds. Rules that are not set are left out.
+    """
     times = {
         name: own if (own := getattr(sink, name)) is not None else getattr(alerts, name)
         for name in ("group_wait", "group_interval", "repeat_interval")

@@ -39,7 +39,9 @@ class Sink(Protocol):
 
 
 class SinkTable(AlertSink):
-    """A table `[[alerts.to]]` of one type of sink: a subclass has a field for each key of its own, secrets as SecretStr.
+    """A table `[[alerts.to]]` of one type of sink.
+
+    A subclass has a field for each key of its own, secrets as SecretStr.
 
     Attributes:
         type: the key whose presence says that a sink is of this type.

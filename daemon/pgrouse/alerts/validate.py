@@ -16,7 +16,8 @@ def validate_sinks(settings: Config) -> None:
     """Create every sink of the configuration.
 
     Raises:
-        ConfigProblems: what is wrong, with file and line: a package is missing, an address is invalid, a program does not exist.
+        ConfigProblems: what is wrong, with file and line: a package is missing, an address is invalid, a program does
+            not exist.
     """
     problems = []
     for number, sink in enumerate(read_sinks(settings)):

@@ -75,7 +75,8 @@ def _refuse_without_sinks(sinks: Sequence[AlertSink]) -> None:
 def test(session: CliSession, sink: str | None) -> int:
     """Send a test message to the sinks, and print the answers.
 
-    To all sinks, or to SINK. Exit code 1 if one did not arrive. The message is sent directly, not through the database: this tests the sink and its settings.
+    To all sinks, or to SINK. Exit code 1 if one did not arrive. The message is sent directly, not through the database:
+    this tests the sink and its settings.
     """
     sinks = read_sinks(session.config)
     _refuse_without_sinks(sinks)
@@ -249,7 +250,8 @@ def add_silence(
 ) -> None:
     """Silence the alerts that match all given options.
 
-    Prints the number of the silence. Silenced alerts are still counted. Those that are not over when it ends are sent then.
+    Prints the number of the silence. Silenced alerts are still counted. Those that are not over when it ends are sent
+    then.
 
     \b
     pgrouse alert silence add --topic 'import.*' --for 2h --reason 'the supplier is down'

@@ -33,8 +33,8 @@ def audit(
 ) -> None:
     """List the actions of operators, the latest first.
 
-    Cancelled, skipped, edited and redriven messages, pauses, changed policies, schedules, subscriptions and tokens; by the command line,
-    Python, SQL, HTTP or the dashboard. Entries are kept for a year.
+    Cancelled, skipped, edited and redriven messages, pauses, changed policies, schedules, subscriptions and tokens; by
+    the command line, Python, SQL, HTTP or the dashboard. Entries are kept for a year.
     """
     with session.read() as conn:
         clock = run(conn, now())

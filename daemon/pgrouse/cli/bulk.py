@@ -1,4 +1,7 @@
-"""Bulk operations in batches, each in its own transaction: they can be interrupted and started again, and show their progress."""
+"""Bulk operations in batches, each in its own transaction.
+
+They can be interrupted and started again, and show their progress.
+"""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def config() -> None:
 def check(session: CliSession) -> int:
     """Check the configuration, its handlers, keys and policies.
 
-    Handlers are imported, keys are read, and the server checks schedules. Every problem is reported with file, line and key. Exit code 1: the policies in the database
-    differ from the file. A database that cannot be reached is no error.
+    Handlers are imported, keys are read, and the server checks schedules. Every problem is reported with file, line and
+    key. Exit code 1: the policies in the database differ from the file. A database that cannot be reached is no error.
     """
     try:
         settings = session.config_with_code

@@ -57,8 +57,8 @@ def key(session: CliSession) -> None:
 def check(session: CliSession, limit: int) -> int:
     """Show how many messages need each key.
 
-    Exit code 1 if a message needs a key that is not configured here. A key that no message needs can be removed, unless backups or the
-    archive must still be read.
+    Exit code 1 if a message needs a key that is not configured here. A key that no message needs can be removed, unless
+    backups or the archive must still be read.
     """
     cipher = _cipher(session)
     with session.connect() as conn, conn.transaction():

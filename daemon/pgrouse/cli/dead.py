@@ -108,8 +108,8 @@ def group(
 ) -> None:
     """Group dead messages by topic, result and kind of error.
 
-    The latest 2,000 of each topic are counted: where there are more, numbers end with a plus. The trend shows the deaths of each hour or
-    day, the latest at the right.
+    The latest 2,000 of each topic are counted: where there are more, numbers end with a plus. The trend shows the
+    deaths of each hour or day, the latest at the right.
     """
     unit = HOUR if since <= 2 * DAY else DAY
     bars = min(60, max(1, round(since / unit)))

@@ -30,7 +30,8 @@ STYLES = {"ok": ("green", False), "warn": ("yellow", True), "fail": ("red", True
 def doctor(session: CliSession, only: tuple[str, ...], quiet: bool, strict: bool) -> int:
     """Find problems that cause no error, and how to fix them.
 
-    It changes nothing. Exit code 0 if nothing fails, warnings or not; 1 if something does; 69 if the database cannot be reached.
+    It changes nothing. Exit code 0 if nothing fails, warnings or not; 1 if something does; 69 if the database cannot be
+    reached.
     """
     for code in only:
         _refuse_unknown(code, CODES)

@@ -1,4 +1,7 @@
-"""Reports the error of a failed command: one line on the standard error with the problem and the fix, and the exit code."""
+"""Reports the error of a failed command: one line on the standard error, and the exit code.
+
+The line has the problem and the fix.
+"""
 
 from __future__ import annotations
 

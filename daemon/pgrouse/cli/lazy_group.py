@@ -1,4 +1,7 @@
-"""Groups that import a command when it is called: what a command needs is imported at the top of its file, and `pgrouse --help` imports none of it."""
+"""Groups that import a command when it is called.
+
+What a command needs is imported at the top of its file, and `pgrouse --help` imports none of it.
+"""
 
 from __future__ import annotations
 

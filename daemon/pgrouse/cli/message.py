@@ -162,7 +162,8 @@ def delete(session: CliSession, message_ids: tuple[int, ...]) -> int:
 def unblock(session: CliSession, message_ids: tuple[int, ...]) -> int:
     """Let messages that depend on others no longer wait for them.
 
-    It is meant for a message that waits for a dead or cancelled one that will not be redriven. Its own successors still wait for it.
+    It is meant for a message that waits for a dead or cancelled one that will not be redriven. Its own successors still
+    wait for it.
     """
     report = IdReport(
         *("released", "not_waiting", "{} waits for no other message"),

@@ -33,7 +33,11 @@ AT_ONCE = timedelta(milliseconds=100)
 def show_message(
     session: CliSession, message_id: int, *, contents: bool, only_dead: bool = False, decrypt: bool = False
 ) -> int:
-    """Print a message. contents: its payload too; only_dead: refuse one that is not dead, and tell where it comes from; decrypt: as it was published."""
+    """Print a message.
+
+    contents: its payload too; only_dead: refuse one that is not dead, and tell where it comes from; decrypt: as it was
+    published.
+    """
     with session.read() as conn:
         row = run(conn, read_message(message_id, contents=contents))
         clock = run(conn, now())
@@ -172,7 +176,10 @@ def _time_text(at: datetime | None, now: datetime) -> str | None:
 
 
 def _attempts(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the ended attempts: those of the history, and the one that ended the message, which the archive row itself describes."""
+    """Return the ended attempts: those of the history, and the one that ended the message.
+
+    The row of the archive itself describes the last one.
+    """
     attempts: list[dict[str, Any]] = json.loads(row["history"] or "[]")
     if row["archived_at"] is None or row["locked_at"] is None:
         return attempts

@@ -33,7 +33,10 @@ class Output:
         return sys.stdout.isatty() and not self.as_json
 
     def rows(self, columns: list[Column], rows: Iterable[Row], empty: str) -> int:
-        """Print rows as a table (as JSON: all their values, one object per line); return how many. empty: what to say if there are none."""
+        """Print rows as a table, or as JSON with all their values, one object per line; return how many there are.
+
+        empty: what to say if there are none.
+        """
         rows = list(rows)
         if self.as_json:
             for row in rows:

@@ -30,7 +30,7 @@ def apply_policies(
 
 
 def apply_configuration(session: CliSession, conn: psycopg.Connection, *, dry_run: bool) -> None:
-    """Write the policies and schedules of the configuration into the database, or only compare; print the difference."""
+    """Write the configured policies and schedules into the database, or only compare; print the difference."""
     settings = session.config_with_code
     change = configuration_change.checked_differences if dry_run else configuration_change.apply
     what = "policies and schedules" if settings.schedules else "policies"

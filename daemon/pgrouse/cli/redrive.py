@@ -73,8 +73,9 @@ def redrive(
 ) -> int:
     """Put dead messages back.
 
-    Those with the given ids, those that match all filters, or all: each becomes a new message. A message is redriven once; its new
-    message may be redriven again when it dies, up to max_redrives times. A message stays dead if a newer one with its key waits.
+    Those with the given ids, those that match all filters, or all: each becomes a new message. A message is redriven
+    once; its new message may be redriven again when it dies, up to max_redrives times. A message stays dead if a newer
+    one with its key waits.
     """
     edit = {"payload": payload, "headers": headers, "to": to}
     chosen = any(value is not None for value in filters.values())
@@ -113,7 +114,10 @@ def _redrive_edited(
 
 
 def _pages(conn: psycopg.Connection, filters: dict[str, Any]) -> Iterator[list[int]]:
-    """Select page by page, only messages that died before the start: what dies again in the meantime is not redriven again."""
+    """Select page by page, only messages that died before the start.
+
+    What dies again in the meantime is not redriven again.
+    """
     start = run(conn, now())
     times = {
         "since": None if filters["since"] is None else start - filters["since"],
@@ -170,7 +174,10 @@ def _preview(session: CliSession, conn: psycopg.Connection, pages: Iterator[Any]
 
 
 def _would(conn: psycopg.Connection, ids: Sequence[int], force: bool) -> list[dict[str, Any]]:
-    """Return what a redrive would do with each message, with its row of the archive if there is one, the oldest first."""
+    """Return what a redrive would do with each message, the oldest first.
+
+    Each has its row of the archive, if there is one.
+    """
     found: list[dict[str, Any]] = []
     for start in range(0, len(ids), BATCH):
         would = run(conn, dead_calls.preview_redrive(ids[start : start + BATCH], force=force))

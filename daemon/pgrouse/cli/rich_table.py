@@ -44,7 +44,10 @@ class WatchTable:
 
 
 def rich_table(columns: list[Column], rows: Sequence[Row], terminal: int) -> Table:
-    """Return rows as a table that fits a terminal of this width in characters: wide columns are cut or folded, the others are not."""
+    """Return rows as a table that fits a terminal of this width in characters.
+
+    Wide columns are cut or folded, the others are not.
+    """
     columns = _fitting(columns, rows, terminal)
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
     for column, width in zip(columns, _widths(columns, rows, terminal), strict=True):
@@ -78,7 +81,10 @@ def _lengths(columns: list[Column], rows: Sequence[Row]) -> list[int]:
 
 
 def _widths(columns: list[Column], rows: Sequence[Row], terminal: int) -> list[int]:
-    """Return how wide each column is: as its longest text, but the widest of the wide ones give way; rich would cut all alike."""
+    """Return how wide each column is: as its longest text, unless the table is too wide.
+
+    Then the widest of the wide columns are narrowed; rich would cut all alike.
+    """
     widths = _lengths(columns, rows)
     wide = [i for i, column in enumerate(columns) if column.wide]
     while wide and sum(widths) + GAP * (len(widths) - 1) > terminal:

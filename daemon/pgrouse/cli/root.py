@@ -78,7 +78,8 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
 def root(ctx: click.Context) -> None:
     """A message queue and worker daemon in PostgreSQL.
 
-    The database is the one that pgrouse.toml names, or PGROUSE_DSN, or DATABASE_URL, or libpq's own variables (PGHOST, PGSERVICE, ...).
+    The database is the one that pgrouse.toml names, or PGROUSE_DSN, or DATABASE_URL, or libpq's own variables (PGHOST,
+    PGSERVICE, ...).
     """
     ctx.ensure_object(load(SESSION))
     if os.environ.get("NO_COLOR"):

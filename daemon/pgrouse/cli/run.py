@@ -68,7 +68,8 @@ def run(
 ) -> int:
     """Run the daemon: process messages until it is stopped.
 
-    SIGTERM or Ctrl-C lets running handlers end (worker.shutdown_timeout), a second one stops at once, SIGHUP reads the configuration again.
+    SIGTERM or Ctrl-C lets running handlers end (worker.shutdown_timeout), a second one stops at once, SIGHUP reads the
+    configuration again.
     """
     patience = RELOAD_SHUTDOWN_TIMEOUT if reload else None
     worker = {"concurrency": concurrency, "processes": processes, "name": name, "shutdown_timeout": patience}

@@ -1,4 +1,7 @@
-"""The standard streams of a command: whatever started it may have closed them, made them non-blocking, or taken away their reader."""
+"""The standard streams of a command.
+
+Whatever started it may have closed them, made them non-blocking, or taken away their reader.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ import sys
 from contextlib import suppress
 
 STDOUT = 1
-# How each is opened on /dev/null if it is missing: what is printed to a missing standard output is an error, as with other commands.
+# How each is opened on /dev/null if it is missing: what is printed to a missing standard output is an error, as with
+# other commands.
 MISSING = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
 _missing: set[int] = set()
 
@@ -28,7 +32,10 @@ def prepare() -> None:
 
 
 def do_without_stdout() -> None:
-    """If there is no standard output, discard what is printed: a service does not need it, and its handlers may print."""
+    """If there is no standard output, discard what is printed.
+
+    A service does not need it, and its handlers may print.
+    """
     if STDOUT in _missing:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -41,7 +48,10 @@ def with_fix(error: BaseException) -> BaseException:
 
 
 def discard_unwritable() -> None:
-    """Give up what cannot be written: at its exit the interpreter would try it again, complain, and end with another code."""
+    """Give up what cannot be written.
+
+    At its exit the interpreter would try it again, complain, and end with another code.
+    """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -51,7 +61,10 @@ def discard_unwritable() -> None:
 
 
 def _open_null(fd: int, flags: int) -> int:
-    """Open /dev/null as a descriptor, for children too. If it were free, the next connection would get it, and what is printed to it."""
+    """Open /dev/null as a descriptor, for children too.
+
+    If it were free, the next connection would get it, and what is printed to it.
+    """
     null = os.open(os.devnull, flags)
     if null != fd and not _is_open(fd):
         os.dup2(null, fd)
@@ -70,6 +83,9 @@ def _is_open(fd: int) -> bool:
 
 
 def _wait_for_reader(stream: io.TextIOWrapper) -> None:
-    """Undo what another process did to the pipe or terminal that it shares with us: where it is non-blocking, a slow reader costs lines."""
+    """Undo what another process did to the pipe or terminal that it shares with us.
+
+    Where it is non-blocking, a slow reader costs lines.
+    """
     with suppress(OSError, ValueError):
         os.set_blocking(stream.fileno(), True)

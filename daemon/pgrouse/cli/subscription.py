@@ -14,7 +14,8 @@ from pgrouse.errors import ExitCode
 def subscription() -> None:
     """Copy messages that are published to a topic to others.
 
-    A message that is published to TOPIC becomes one ordinary message in each SUBSCRIBER's topic, in the publisher's transaction.
+    A message that is published to TOPIC becomes one ordinary message in each SUBSCRIBER's topic, in the publisher's
+    transaction.
     """
 
 

@@ -80,8 +80,9 @@ def show(session: CliSession, topic_name: str, channel: str | None) -> None:
 def set_(session: CliSession, topic_name: str, given: tuple[str, ...], channel: str | None, dry_run: bool) -> None:
     """Set policy settings of a topic, a channel, or ('*') the defaults.
 
-    The value `inherit` means as the defaults; `none` means no limit, even if the defaults have one. `payload_schema=@FILE` reads a file.
-    `backoff.kind` starts a new backoff; other parts like `backoff.base` keep the rest.
+    The value `inherit` means as the defaults; `none` means no limit, even if the defaults have one.
+    `payload_schema=@FILE` reads a file. `backoff.kind` starts a new backoff; other parts like `backoff.base` keep the
+    rest.
     """
     _put(session, topic_name, channel, assignments(given), dry_run=dry_run)
 
@@ -135,7 +136,8 @@ def _put(session: CliSession, topic_name: str, channel: str | None, assigned: di
 def apply(session: CliSession, dry_run: bool) -> None:
     """Write the configuration's policies and schedules.
 
-    They are written into the database. Policies that it does not name stay as they are. Schedules that it has no more are removed.
+    They are written into the database. Policies that it does not name stay as they are. Schedules that it has no more
+    are removed.
     """
     if not session.config_with_code.policies and not session.config_with_code.schedules:
         session.output.note("the configuration has no policies: write settings into its [topics] tables")
@@ -201,7 +203,8 @@ BATCH = 1_000  # messages in one transaction
 def purge(session: CliSession, topic_name: str, dry_run: bool, yes: bool) -> int:
     """Delete the waiting messages of a topic, without a trace.
 
-    Running messages stay, and so do those published from now on. It works in short transactions, and can be interrupted.
+    Running messages stay, and so do those published from now on. It works in short transactions, and can be
+    interrupted.
     """
     with session.connect() as conn:
         with conn.transaction():
@@ -223,7 +226,10 @@ def _would_purge(session: CliSession, found: int, what: str) -> int:
 
 
 def _purge(session: CliSession, conn: psycopg.Connection, topic_name: str, upto: int, most: int | None) -> int:
-    """Delete waiting messages, batch by batch. most: no more than were confirmed; None: all, since the question said "all"."""
+    """Delete waiting messages, batch by batch.
+
+    most: no more than were confirmed; None: all, since the question said "all".
+    """
     deleted = 0
     while most is None or deleted < most:
         limit = BATCH if most is None else min(BATCH, most - deleted)

@@ -79,7 +79,8 @@ def drain(session: CliSession, name: str) -> int:
 def scale(session: CliSession, name: str, concurrency: int | None) -> int:
     """Change how many handlers a worker runs at once, until it restarts.
 
-    Without a number, it runs as many as it is configured for. It reacts within seconds; handlers that run are not stopped.
+    Without a number, it runs as many as it is configured for. It reacts within seconds; handlers that run are not
+    stopped.
     """
     is_known = session.run(scale_worker(name, concurrency))
     if session.as_json:

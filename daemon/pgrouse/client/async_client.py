@@ -3,7 +3,8 @@
     async with AsyncClient("postgresql://…") as queue:
         await queue.pause("mail.send", reason="the relay is down")
 
-There is one implementation, the blocking one, which runs here in a thread: docs/decisions/0018-one-client-and-a-thread.md.
+There is one implementation, the blocking one, which runs here in a thread:
+docs/decisions/0018-one-client-and-a-thread.md.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def _in_thread(
 class AsyncClient:
     """The queue of one database, for those who operate it, as `Client`.
 
-    Calls are made one at a time, in the order in which they were begun. One that is cancelled is cancelled on the server too.
+    Calls are made one at a time, in the order in which they were begun. One that is cancelled is cancelled on the
+    server too.
 
     Args:
         dsn: a connection string, for a connection of its own in autocommit mode. It is made when the block is entered.
@@ -127,7 +129,10 @@ class AsyncClient:
     next_ticks = _in_thread(Client.next_ticks)
 
     async def wait_for(self, id: int, timeout: AnyDuration | None = None) -> MessageResult:  # noqa: A002, ASYNC109 - as of Client
-        """Wait until a message has ended, and return how; any number of waits by one connection, so that other calls go on."""
+        """Wait until a message has ended, and return how.
+
+        One connection serves any number of waits, so that other calls go on.
+        """
         with own_errors():
             async with self._opening:
                 if self._waiter is None:
@@ -152,7 +157,10 @@ class AsyncClient:
         return method()
 
     def _cancel(self, going: Future[Any]) -> None:
-        """Cancel on the server what it does for this call, unless the call has ended: then the server works for another one."""
+        """Cancel on the server what it does for this call, unless the call has ended.
+
+        In that case the server works for another call.
+        """
         with self._turn, suppress(psycopg.Error):
             if not going.done():
                 self._client.conn.cancel_safe(timeout=CANCEL_S)

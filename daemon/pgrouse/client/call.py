@@ -1,6 +1,7 @@
 """A call of one SQL function: its statement, its values, and what its rows become.
 
-The functions of `pgrouse.client.calls` build calls and do nothing else. `run` and `run_async` are the two ways to make one.
+The functions of `pgrouse.client.calls` build calls and do nothing else. `run` and `run_async` are the two ways to make
+one.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ def rows_call(function: str, row: type[R], /, **arguments: Any) -> Call[list[R]]
 
     Args:
         function: its name in the schema messages.
-        row: a dataclass with its columns. JSON is text, so that a value that Python cannot hold harms no other: `detail_json` is the
-            column detail.
+        row: a dataclass with its columns. JSON is text, so that a value that Python cannot hold harms no other:
+            `detail_json` is the column detail.
         **arguments: as of function_call.
     """
     return function_call(function, partial(all_rows, row), _columns(row), **arguments)
@@ -120,7 +121,10 @@ def _columns(row: type[DataclassInstance]) -> str:
 
 
 def _column(name: str, type_: Any) -> str:
-    """Select a column. What is to be a text comes as one: psycopg knows the binary form of few types, not that of xid8."""
+    """Select a column.
+
+    What is to be a text comes as one: psycopg knows the binary form of few types, not that of xid8.
+    """
     return f"f.{name.removesuffix(JSON_SUFFIX)}::pg_catalog.text AS {name}" if type_ in TEXTS else f"f.{name}"
 
 
@@ -156,7 +160,10 @@ def _only_row(row: type[R], rows: Rows) -> R:
 
 
 def bigints(numbers: Iterable[int]) -> str:
-    """Return an array of the server, as text: for hundreds of ids this is much faster than a list, and of one type whatever they are."""
+    """Return an array of the server, as text.
+
+    For hundreds of ids this is much faster than a list, and it has one type whatever they are.
+    """
     # index: a text is no list of its digits.
     return "{" + str(list(map(index, numbers)))[1:-1] + "}"
 
@@ -169,7 +176,10 @@ def integers(numbers: Iterable[int | None] | None) -> str | None:
 
 
 def names(each: Sequence[str]) -> str:
-    """Return an array of texts of the server, as text, which is kept for the next call: a list of thousands is sent again and again."""
+    """Return an array of texts of the server, as text, which is kept for the next call.
+
+    A list of thousands is sent again and again.
+    """
     return _names(tuple(each))
 
 

@@ -70,11 +70,12 @@ def _method(binding: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T
 class Client:
     """The queue of one database, for those who operate it (the role messages_operator).
 
-    As a context manager it closes the connection that it made. Every error is a PgrouseError, but for arguments of wrong types.
+    As a context manager it closes the connection that it made. Every error is a PgrouseError, but for arguments of
+    wrong types.
 
     Args:
-        where: a connection string, for a connection of its own in autocommit mode; or a connection of the caller, who then begins
-            and commits the transactions.
+        where: a connection string, for a connection of its own in autocommit mode; or a connection of the caller, who
+            then begins and commits the transactions.
     """
 
     def __init__(self, where: str | psycopg.Connection[Any]) -> None:
@@ -220,7 +221,9 @@ class Client:
         return self._run(find_thresholds(topic))
 
     def set_thresholds(self, topic: str = DEFAULTS, **thresholds: Unpack[ThresholdChanges]) -> None:
-        """Set from when on something about a topic is wrong, or by default; None takes the default, 0 switches a threshold off.
+        """Set from when on something about a topic is wrong, or by default.
+
+        None takes the default, 0 switches a threshold off.
 
         Raises:
             ValueError: nothing is given, or what is no threshold.
@@ -304,7 +307,9 @@ class Client:
         return self._run(schedule.find_schedules())
 
     def change_schedule(self, name: str, **changes: Unpack[ScheduleChanges]) -> bool:
-        """Change what is given of a schedule, as of add_schedule; return whether it was there. None removes channel, key or headers.
+        """Change what is given of a schedule, as of add_schedule; return whether it was there.
+
+        None removes channel, key or headers.
 
         Raises:
             ValueError: nothing is given, or what a schedule does not have, or None for what it must have.

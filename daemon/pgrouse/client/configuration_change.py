@@ -30,7 +30,9 @@ def checked_differences(conn: psycopg.Connection, settings: Config) -> list[AnyC
 
 
 def apply(conn: psycopg.Connection, settings: Config) -> list[AnyChange]:
-    """Put the configuration in force, all of it or nothing; return what changed, and what was kept as it was made by hand.
+    """Put the configuration in force, all of it or nothing; return what changed.
+
+    The result also has what was kept as it was made by hand.
 
     Raises:
         psycopg.Error: as policy_change.apply.

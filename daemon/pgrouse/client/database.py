@@ -33,11 +33,13 @@ DEFAULTS: dict[str, Any] = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 15000,
-    # With several hosts in the DSN this finds the primary; on one host it refuses a standby, where nothing could be claimed.
+    # With several hosts in the DSN this finds the primary; on one host it refuses a standby, where nothing could be
+    # claimed.
     "target_session_attrs": "primary",
     "client_encoding": "utf8",
 }
-# Errors about a message that the server cannot return have none of these classes: they are about the connection, a lock, the schema, rights.
+# Errors about a message that the server cannot return have none of these classes: they are about the connection, a
+# lock, the schema, rights.
 NOT_CAUSED_BY_MESSAGE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "55", "57")
 # Where the server says that it has no memory for more locks: any role that may connect can take all of that.
 SHARED_MEMORY = ("lock.c", "predicate.c")
@@ -103,7 +105,9 @@ class Database:
         return conn
 
     async def connect_listener(self, *channels: str) -> psycopg.AsyncConnection:
-        """Open a connection that listens to these channels: never through a pooler, autocommit, and nothing else is done on it.
+        """Open a connection that listens to these channels: never through a pooler, and with autocommit.
+
+        Nothing else is done on it.
 
         Raises:
             TimeoutError: the server let it in, and then no answer came.
@@ -146,7 +150,9 @@ class Database:
 
     @contextmanager
     def startup_connection(self) -> Iterator[psycopg.Connection]:
-        """Lend the connection of a process's start, on which no wait is without a bound: what takes too long is to be tried again.
+        """Lend the connection of a process's start, on which no wait is without a bound.
+
+        What takes too long is to be tried again.
 
         Raises:
             DatabaseUnreachable: with the reason that libpq gave.
@@ -169,7 +175,10 @@ class Database:
         return conn
 
     def pool(self) -> AsyncConnectionPool:
-        """Return a pool for async handlers, not yet open. It grows on demand and shrinks again. Their search_path is that of the role."""
+        """Return a pool for async handlers, not yet open.
+
+        It grows on demand and shrinks again. Their search_path is that of the role.
+        """
         return AsyncConnectionPool(
             self._named(self.conninfo, "handler"),
             connection_class=AsyncPoolConnection,
@@ -224,7 +233,10 @@ async def close(conn: psycopg.AsyncConnection | None) -> None:
 
 
 def may_be_caused_by_message(error: BaseException) -> bool:
-    """Whether a claim may have failed because of one of its messages: it is too much for the server, the connection, or the time."""
+    """Whether a claim may have failed because of one of its messages.
+
+    That message is too much for the server, the connection, or the time.
+    """
     if isinstance(error, psycopg.errors.OutOfMemory):
         return error.diag.source_file not in SHARED_MEMORY
     if isinstance(error, TimeoutError | psycopg.errors.QueryCanceled):

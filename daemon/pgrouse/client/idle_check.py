@@ -12,8 +12,8 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 async def check_idle_async(conn: AsyncConnection[Any]) -> None:
     """Check an idle connection, with a round trip only if the server has sent something.
 
-    An idle connection receives nothing but its end: a server that stops or terminates it says so, and closes the socket. A peer that died
-    without a word is found by neither; the timeouts of TCP end the wait for it.
+    An idle connection receives nothing but its end: a server that stops or terminates it says so, and closes the
+    socket. A peer that died without a word is found by neither; the timeouts of TCP end the wait for it.
 
     Raises:
         psycopg.OperationalError: it is at its end.

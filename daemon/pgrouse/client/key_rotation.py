@@ -55,7 +55,9 @@ class RotationResult:
 def rotate(
     conn: psycopg.Connection[Any], cipher: Cipher, topic: str | None = None, *, dead_letters: bool = False
 ) -> Iterator[RotationResult]:
-    """Encrypt waiting messages again under the current key; yield the result of each batch, which is its own transaction.
+    """Encrypt waiting messages again under the current key; yield the result of each batch.
+
+    Each batch is its own transaction.
 
     Args:
         conn: in autocommit mode, with the rights of an operator.

@@ -96,7 +96,10 @@ class KeyUsage:
 
 
 def read_key_usage(conn: psycopg.Connection[Any], most: int) -> KeyUsage:
-    """Read at most this many messages that have not ended, the oldest first, with the stored results of their steps, and as many dead ones."""
+    """Read at most this many messages that have not ended, the oldest first, and as many dead ones.
+
+    The stored results of their steps are read with them.
+    """
     usage = KeyUsage()
     looked = 0
     for page in pages(conn, most):

@@ -1,6 +1,9 @@
-"""A connection that listens, and that is opened again when it breaks: for daemons, deliveries of alerts, the dashboard and long polls.
+"""A connection that listens, and that is opened again when it breaks.
 
-A notification may be lost without an error. So each user polls as well, and takes a notification as nothing but a reason to poll now.
+Daemons, deliveries of alerts, the dashboard and long polls use it.
+
+A notification may be lost without an error. So each user polls as well, and takes a notification as nothing but a
+reason to poll now.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ def _ignore() -> None:
 
 
 class ListenConnection:
-    """One connection that listens to some NOTIFY channels. Its failures are handled and logged here; its methods raise none of them.
+    """One connection that listens to some NOTIFY channels.
+
+    Its failures are handled and logged here; its methods raise none of them.
 
     Args:
         db: where.
@@ -51,7 +56,8 @@ class ListenConnection:
     async def receive(self, within_s: float) -> list[str]:
         """Wait for notifications, at most so long; return the channels of those that have come.
 
-        Without a connection this opens one and returns at once, so that the caller polls after it listens; after a failure it waits first.
+        Without a connection this opens one and returns at once, so that the caller polls after it listens; after a
+        failure it waits first.
         """
         if self._conn is None:
             await self._reconnect(within_s)

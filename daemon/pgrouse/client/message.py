@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 class Message(NamedTuple):
     """What one claim returned for one message, column by column as in the SQL type `messages.claimed`.
 
-    JSON is still text: it is decoded for each message alone, so that a value that Python cannot hold harms no other message.
+    JSON is still text: it is decoded for each message alone, so that a value that Python cannot hold harms no other
+    message.
     """
 
     id: int

@@ -31,13 +31,17 @@ RESTORE = """
 
 
 def migrate(where: psycopg.Connection[Any] | SqlalchemyConnection | DjangoConnection | str) -> list[str]:
-    """Install the schema `messages`, or bring it up to date; return the names of what was applied: nothing if it is up to date.
+    """Install the schema `messages`, or bring it up to date.
 
-    Any number of processes may call this at once. It blocks; where an event loop runs: `await asyncio.to_thread(migrate, url)`.
+    Return the names of what was applied: nothing if it is up to date.
+
+    Any number of processes may call this at once. It blocks; where an event loop runs: `await
+    asyncio.to_thread(migrate, url)`.
 
     Args:
-        where: a blocking connection of psycopg 3, or one of SQLAlchemy or Django that uses it: everything happens in its transaction, as with
-            `publish`; you commit, unless the connection is in autocommit mode. Or a connection string: it is committed.
+        where: a blocking connection of psycopg 3, or one of SQLAlchemy or Django that uses it: everything happens in
+            its transaction, as with `publish`; you commit, unless the connection is in autocommit mode. Or a connection
+            string: it is committed.
 
     Raises:
         TypeError: the connection is async, or of another driver.
@@ -94,7 +98,10 @@ def _as_usual(conn: psycopg.Connection[Any]) -> Iterator[None]:
 
 @contextmanager
 def _joined(conn: psycopg.Connection[Any]) -> Iterator[None]:
-    """Join the transaction of the caller, or begin one; none where the connection is in autocommit mode and outside of a transaction."""
+    """Join the transaction of the caller, or begin one.
+
+    There is none where the connection is in autocommit mode and outside of a transaction.
+    """
     if not conn.autocommit:
         conn.execute(b"SELECT")
     if conn.info.transaction_status is not TransactionStatus.INTRANS:

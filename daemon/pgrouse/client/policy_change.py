@@ -1,7 +1,7 @@
 """The policies that the database holds: how they differ from a file or a command, and how to apply those.
 
-What is not named is left alone. All of it is one transaction under the lock that every change of a policy takes: a process that applies the same
-at the same time waits, and then finds nothing to do.
+What is not named is left alone. All of it is one transaction under the lock that every change of a policy takes: a
+process that applies the same at the same time waits, and then finds nothing to do.
 """
 
 from __future__ import annotations
@@ -99,7 +99,10 @@ def _of_policy(topic: str, policy: TopicPolicy, policies: dict[str, Row]) -> Ite
 
 
 def _whole(given: PolicyTable, effective: Row) -> Row:
-    """Return a backoff or breaker with the parts that are given over those that hold; a backoff's `kind` begins a new one."""
+    """Return a backoff or breaker with the parts that are given over those that hold.
+
+    A backoff's `kind` begins a new one.
+    """
     parts = {name: _json(value) for name, value in given_settings(given, type(given)).items()}
     return parts if isinstance(given, Backoff) and given.kind else effective | parts
 
@@ -139,7 +142,10 @@ def _same(setting: str, old: Any, new: Any) -> bool:
 
 
 def _time(part: Any) -> Any:
-    """Return a part of a backoff or breaker so that "60s" and "1m" are the same; what is written otherwise stays as it is."""
+    """Return a part of a backoff or breaker so that "60s" and "1m" are the same.
+
+    What is written otherwise stays as it is.
+    """
     try:
         return parse(part)
     except ValueError:

@@ -1,9 +1,10 @@
-"""A pooler between a connection and the server: whether there is one, and whether statements can be prepared through it.
+"""A pooler between a connection and the server: is there one, and can statements be prepared through it?
 
-When a client connects, a pooler tells it a process id that is not the server's. In transaction mode each transaction runs in another session of
-the server. That session does not know a statement that was prepared in another one, and may know a different one by the same name. A pooler
-that keeps prepared statements gives them names of its own in each session: that is tried, in one transaction. Otherwise nothing is prepared.
-Session mode looks the same from here, and is treated the same.
+When a client connects, a pooler tells it a process id that is not the server's. In transaction mode each transaction
+runs in another session of the server. That session does not know a statement that was prepared in another one, and may
+know a different one by the same name. A pooler that keeps prepared statements gives them names of its own in each
+session: that is tried, in one transaction. Otherwise nothing is prepared. Session mode looks the same from here, and is
+treated the same.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def is_direct(conn: psycopg.Connection[Any]) -> bool:
 
 
 def adapt(conn: psycopg.Connection[Any], *, direct: bool) -> None:
-    """Prepare no statements on a new autocommit connection if a pooler would lose them; direct: whether there is none."""
+    """Prepare no statements on a new autocommit connection if a pooler would lose them.
+
+    direct: whether there is no pooler.
+    """
     run_sync(_adapt(conn, _blocking(conn), direct=direct))
 
 
@@ -75,7 +79,10 @@ async def _adapt(conn: AnyConnection, execute: Execute, *, direct: bool) -> None
 
 
 async def _keeps_prepared(conn: AnyConnection, execute: Execute) -> bool:
-    """Prepare a statement and look at its name in the session. It is closed again before the session is another client's."""
+    """Prepare a statement and look at its name in the session.
+
+    It is closed again before the session is another client's.
+    """
     usual, conn.prepared_max = conn.prepared_max, 0  # so psycopg closes it at once
     await execute(b"BEGIN", prepare=False)
     try:

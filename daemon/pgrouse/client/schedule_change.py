@@ -1,7 +1,7 @@
 """The schedules that the database holds: how they differ from those of a configuration, and how to apply those.
 
-A schedule remembers what declares it: a file, a module, or an application. Only schedules that this configuration declared, and does no more,
-are removed; those made by hand or by a command are neither changed nor removed.
+A schedule remembers what declares it: a file, a module, or an application. Only schedules that this configuration
+declared, and does no more, are removed; those made by hand or by a command are neither changed nor removed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class ScheduleChange:
-    """A schedule that is to be added, changed or removed; or to be kept as it was made by hand, though it is declared otherwise.
+    """A schedule that is to be added, changed or removed, or kept as it was made by hand.
+
+    It is kept though it is declared otherwise.
 
     Attributes:
         name: of the schedule.
@@ -121,7 +123,10 @@ def _removals(settings: Config, held: Mapping[str, Row]) -> Iterator[ScheduleCha
 
 
 def _is_ours(settings: Config, declared_by: str) -> bool:
-    """Whether what declared a schedule is this configuration, so that the schedule is gone if it is declared no more."""
+    """Whether what declared a schedule is this configuration.
+
+    If so, the schedule is removed when it is not declared any more.
+    """
     kind, _, name = declared_by.partition(" ")
     match kind:
         case "application":
@@ -133,13 +138,19 @@ def _is_ours(settings: Config, declared_by: str) -> bool:
 
 
 def _is_gone(settings: Config, module: str) -> bool:
-    """Whether a module of our own packages does not exist any more. One that exists may be that of another deployment."""
+    """Whether a module of our own packages does not exist any more.
+
+    One that exists may be that of another deployment.
+    """
     packages = {name.partition(".")[0] for name in settings.handlers.modules}
     return module.partition(".")[0] in packages and not _exists(module)
 
 
 def _exists(module: str) -> bool:
-    """Whether a module can be found. The name comes from the database, so nothing is imported for it; find_spec would import its parents."""
+    """Whether a module can be found.
+
+    The name comes from the database, so nothing is imported for it; find_spec would import its parents.
+    """
     top, *parts = module.split(".")
     spec = find_spec(top)
     for part in parts:

@@ -1,4 +1,7 @@
-"""Whether the server can use the schedules of a configuration: it alone knows its time zones, and when an expression ticks."""
+"""Whether the server can use the schedules of a configuration.
+
+Only the server knows its time zones, and when an expression ticks.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ ANY_CRON = "@daily"
 
 
 def check_schedules(conn: psycopg.Connection, settings: Config, changes: Iterable[ScheduleChange]) -> None:
-    """Check the schedules that are not in force as they are declared. Those that are in force were checked when they were written.
+    """Check the schedules that are not in force as they are declared.
+
+    Those that are in force were checked when they were written.
 
     Raises:
         ConfigProblems: what is wrong, with file and line.

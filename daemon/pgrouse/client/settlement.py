@@ -52,7 +52,8 @@ class Settlement:
     exception: BaseException | None = field(default=None, compare=False, repr=False)
 
 
-# The SQL function of each kind, and its arguments besides ids and claims, each with the field of a settlement that it has.
+# The SQL function of each kind, and its arguments besides ids and claims, each with the field of a settlement that it
+# has.
 SETTLE_FUNCTIONS: dict[SettleKind, tuple[Callable[..., Call[list[int]]], dict[str, str]]] = {
     SettleKind.COMPLETE: (settle.complete, {"outputs": "output"}),
     SettleKind.RETRY: (settle.retry, {"errors": "error", "delays": "after", "states": "state"}),

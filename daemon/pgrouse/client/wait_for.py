@@ -1,7 +1,8 @@
 """Wait for the end of one message, on a connection string or on the caller's connection.
 
-Where the connection can listen, the end of the message notifies it: a connection string, or an idle autocommit connection of psycopg, which
-this wait then uses alone. On all others this asks again and again. For many waits at once see `Waiter`.
+Where the connection can listen, the end of the message notifies it: a connection string, or an idle autocommit
+connection of psycopg, which this wait then uses alone. On all others this asks again and again. For many waits at once
+see `Waiter`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from pgrouse.publishing.drivers.connection_types import AnyAsyncConnection, AnyBlockingConnection
     from pgrouse.publishing.drivers.driver import Driver
 
-# A call registers the wait for two minutes and is repeated each minute: a lost notification costs a minute, and a waiter that died is soon dropped.
+# A call registers the wait for two minutes and is repeated each minute: a lost notification costs a minute, and a
+# waiter that died is soon dropped.
 CHECK_EVERY_S = 60.0
 POLL_EVERY_S = 1.0
 # The interval for a message that is locked now: it is about to end.
@@ -44,7 +46,8 @@ TRANSACTION = Statement(
     "SELECT pg_catalog.current_setting('transaction_isolation'), pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text",
     {},
 )
-# A wait asks for a call, answered with its result, or for some seconds of listening, answered with the payloads of the notifications.
+# A wait asks for a call, answered with its result, or for some seconds of listening, answered with the payloads of the
+# notifications.
 _Request = Call[Any] | float
 
 
@@ -68,17 +71,20 @@ def wait_for(
     A message that is retried has not ended; one that is redriven has, and its successor is another message.
 
     Args:
-        where: a connection string; or a connection of psycopg, SQLAlchemy, Django or asyncpg that nothing else uses in the meantime. A connection
-            string, and a connection of psycopg in autocommit mode, must lead to the server itself: through a pooler no notification
-            arrives; then this warns and polls each second. On the others it polls, with pauses from 10 ms to 1 s.
+        where: a connection string; or a connection of psycopg, SQLAlchemy, Django or asyncpg that nothing else uses in
+            the meantime. A connection string, and a connection of psycopg in autocommit mode, must lead to the server
+            itself: through a pooler no notification arrives; then this warns and polls each second. On the others it
+            polls, with pauses from 10 ms to 1 s.
         message_id: what publish returned. The publish must be committed.
         timeout: how long to wait at most: a timedelta, seconds, or "5s"; None = as long as it takes.
 
     Raises:
         TimeoutError: it has not ended by then. It goes on; so can the waiting, by another call.
         MessageNotFound: it was never published, or ended and nothing of it is kept.
-        ResultForbidden: this role may not know its result: it is neither an operator, nor published it with `expect_result`.
-        ValueError: the connection's transaction has written something, or is above READ COMMITTED: it would never see the end.
+        ResultForbidden: this role may not know its result: it is neither an operator, nor published it with
+            `expect_result`.
+        ValueError: the connection's transaction has written something, or is above READ COMMITTED: it would never see
+            the end.
         RuntimeError: the connection is a blocking one, and an event loop runs in this thread.
         psycopg.Error, or that of the other drivers: no connection.
         TypeError: the connection is none of these.
@@ -104,7 +110,10 @@ def wait_for(
 
 
 def _can_listen(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
-    """Whether notifications arrive on a connection: in a transaction there are none, and the end would wait for the waiter."""
+    """Whether notifications arrive on a connection.
+
+    In a transaction there are none, and the end would wait for the waiter.
+    """
     return conn.autocommit and conn.info.transaction_status is TransactionStatus.IDLE
 
 
@@ -141,7 +150,10 @@ async def _pause(driver: Driver, seconds: float) -> None:
 
 
 def _steps(wait: Wait, connected_to: int) -> Generator[_Request, Any, MessageResult]:
-    """Yield what is to be done next, take what came of it, return the ending. connected_to: the server process that libpq knows."""
+    """Yield what is to be done next, take what came of it, return the ending.
+
+    connected_to: the server process that libpq knows.
+    """
     process = yield PROCESS
     pause_s = CHECK_EVERY_S if process == connected_to else POLL_EVERY_S
     if process != connected_to:

@@ -24,12 +24,12 @@ class Waiter:
         async with Waiter(dsn) as waiter:
             ending = await waiter.ended(published, 5)
 
-    The connection is served by a thread, which asks for all messages that may have ended by one statement. It is opened again when it
-    breaks; the waits go on. A process needs one, for as long as it runs.
+    The connection is served by a thread, which asks for all messages that may have ended by one statement. It is opened
+    again when it breaks; the waits go on. A process needs one, for as long as it runs.
 
     Args:
-        dsn: a connection string that leads to the server itself: through a pooler no notification arrives; then this warns and polls
-            each second.
+        dsn: a connection string that leads to the server itself: through a pooler no notification arrives; then this
+            warns and polls each second.
     """
 
     def __init__(self, dsn: str) -> None:

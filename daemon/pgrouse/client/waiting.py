@@ -1,6 +1,9 @@
-"""The waits of one `Waiter`: one connection listens for all of them, and one statement asks for all that may have ended.
+"""The waits of one `Waiter`.
 
-Everything here runs on an event loop of its own, in the thread of the `Waiter`; others hand in waits by `call_soon_threadsafe`.
+One connection listens for all of them, and one statement asks for all that may have ended.
+
+Everything here runs on an event loop of its own, in the thread of the `Waiter`; others hand in waits by
+`call_soon_threadsafe`.
 """
 
 from __future__ import annotations
@@ -96,7 +99,10 @@ class Waiting:
             self._task.cancel()
 
     async def run(self, connected: Future[None]) -> None:
-        """Serve the waits until `stop`, connecting again whenever that is needed. connected: gets the outcome of the first attempt."""
+        """Serve the waits until `stop`, connecting again whenever that is needed.
+
+        connected: gets the outcome of the first attempt.
+        """
         self._task = asyncio.current_task()
         while True:
             try:

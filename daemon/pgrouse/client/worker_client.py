@@ -1,6 +1,7 @@
 """The worker's connection to the queue: what a daemon claims and settles; no decisions.
 
-`WorkerClient.settle_and_claim` does a turn in one round trip: it settles what ended and claims what comes next, in one transaction.
+`WorkerClient.settle_and_claim` does a turn in one round trip: it settles what ended and claims what comes next, in one
+transaction.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from pgrouse.client.settlement import SettleKind, Settlement, settlement_call
 
 T = TypeVar("T")
 
-# A claim does not wait for the disk: a crash of the server undoes a lock, and the fence does the rest. A transaction that settles waits. See docs/decisions/0008-claims-do-not-wait-for-the-disk.md.
+# A claim does not wait for the disk: a crash of the server undoes a lock, and the fence does the rest. A transaction
+# that settles waits. See docs/decisions/0008-claims-do-not-wait-for-the-disk.md.
 NO_FLUSH = b"pg_catalog.set_config('synchronous_commit', 'off', true)"
 
 
@@ -37,8 +39,10 @@ class ClaimRequest:
         slots: the maximum per topic; None = no limit of its own.
         after_topic: the topic at which the last claim ended.
         after_channels: the channel at which it ended in each topic, as JSON.
-        start: how many start at once; the others wait in the worker, and their run is not counted yet. None = all start.
-        prefetch: how many of each topic may wait in the worker; `slots` includes them. None = as many as the limit allows beyond `start`.
+        start: how many start at once; the others wait in the worker, and their run is not counted yet. None = all
+            start.
+        prefetch: how many of each topic may wait in the worker; `slots` includes them. None = as many as the limit
+            allows beyond `start`.
         batches: the same for the topics of batch handlers; a claim of its own, in the same transaction.
         contents: whether payloads, bodies, headers and states are returned; if not, they are read message by message.
     """
@@ -137,7 +141,8 @@ class WorkerClient:
             settlements: the attempts to settle, in one transaction with the claim.
             request: what to claim; None claims nothing.
             started: messages that had waited in the worker and have started since: their run is counted now.
-            arm: topics and seconds until the next poll: commit the flag and draw an own transaction id, before the claim.
+            arm: topics and seconds until the next poll: commit the flag and draw an own transaction id, before the
+                claim.
             disarm: lower the flag, in the transaction of the claim.
         """
         others = settlements or started or arm is not None or disarm
@@ -183,8 +188,9 @@ class WorkerClient:
     async def end_backends(self, pids: Collection[int]) -> set[int]:
         """Ask the server to end its processes for lost connections of this one's name; return those that still run.
 
-        The server may not have noticed the loss: a process that is late, or waits for data, would run what it was sent. Behind a pooler the ids
-        are made up, and none is found. An id that has become that of this connection is of a process that has ended.
+        The server may not have noticed the loss: a process that is late, or waits for data, would run what it was sent.
+        Behind a pooler the ids are made up, and none is found. An id that has become that of this connection is of a
+        process that has ended.
         """
         cursor = await self.conn.execute(END_BACKENDS, [list(pids)]) if pids else None
         return {pid for pid, _ in await cursor.fetchall()} if cursor else set()
@@ -227,7 +233,10 @@ class WorkerClient:
             raise
 
     def _check_writable(self, values: Iterable[Any]) -> None:
-        """Adapt values as execute() does. That runs their own code, a time zone's for instance, which may raise anything."""
+        """Adapt values as execute() does.
+
+        That runs their own code, a time zone's for instance, which may raise anything.
+        """
         try:
             given = list(values)
             Transformer(self.conn).dump_sequence(given, [PyFormat.AUTO] * len(given))

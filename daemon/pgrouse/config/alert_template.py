@@ -1,7 +1,7 @@
 """Templates of titles and texts: placeholders like `{{topic}}`, and nothing else.
 
-Templates deliberately have no attributes and no loops. The values come from errors of handlers, so anyone may write them: a value is never read as
-a template. Use the sinks `command` and `webhook` if you need logic.
+Templates deliberately have no attributes and no loops. The values come from errors of handlers, so anyone may write
+them: a value is never read as a template. Use the sinks `command` and `webhook` if you need logic.
 """
 
 from __future__ import annotations

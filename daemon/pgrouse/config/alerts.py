@@ -63,8 +63,8 @@ AlertKind = Literal[
 class AlertSink(Section):
     """A place that alerts are sent to, `[[alerts.to]]`: the keys that all of them have.
 
-    Keys that belong to one type (`webhook`, `command`, …) are read by pgrouse.alerts.sinks, where each type has a file. Until then it is not known
-    which of them are secret, so each is treated as a secret.
+    Keys that belong to one type (`webhook`, `command`, …) are read by pgrouse.alerts.sinks, where each type has a file.
+    Until then it is not known which of them are secret, so each is treated as a secret.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -102,7 +102,8 @@ class AlertsSettings(Section):
     """Where the daemon sends a notice when messages die and when something is wrong; docs/reference/alerts.md."""
 
     environment: EnvironmentName | None = None
-    """The name of this queue, as in `production`. It is put in front of every title, so that you can distinguish the alerts of two queues."""
+    """The name of this queue, as in `production`. It is put in front of every title, so that you can distinguish the
+    alerts of two queues."""
     kinds: list[AlertKind] = []
     """What to send alerts about: kinds of alerts, and results of dead messages. Empty: everything."""
     group_by: list[GroupBy] = ["topic", "result", "fingerprint"]
@@ -110,7 +111,8 @@ class AlertsSettings(Section):
     group_wait: Annotated[Duration, between(0 * S, 3600 * S)] = 10 * S
     """How long the first alert of a group waits for others, so that a burst becomes one message."""
     group_interval: Annotated[Duration, between(S, 7 * 86400 * S)] = 15 * 60 * S
-    """At most one message about a group in this time; it reports how many died since the last one. A group with no new alert for this long is over."""
+    """At most one message about a group in this time; it reports how many died since the last one. A group with no new
+    alert for this long is over."""
     repeat_interval: Annotated[Duration, between(0 * S, 30 * 86400 * S)] = 4 * 3600 * S
     """How often to repeat a message about a condition that still holds. 0s: never."""
     give_up_after: Annotated[Duration, between(60 * S, 30 * 86400 * S)] = 7 * 86400 * S

@@ -1,7 +1,7 @@
 """The configuration: a TOML file; the environment overrides it, and the flags of the command line override both.
 
-Every value is checked once, here. All problems are reported together, each with the line to fix. docs/reference/configuration.md
-lists the keys.
+Every value is checked once, here. All problems are reported together, each with the line to fix.
+docs/reference/configuration.md lists the keys.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ DEFAULT_PATH = Path("pgrouse.toml")
 
 
 def _dsn(text: str) -> str:
-    """Check a connection string. libpq's own error text is not passed on: it repeats parts of the string, which may be the password."""
+    """Check a connection string.
+
+    libpq's own error text is not passed on: it repeats parts of the string, which may be the password.
+    """
     if (scheme := re.match(r"postgres(?:ql)?(\+\w+)://", text)) is not None:
         raise ValueError(f"this is an address for SQLAlchemy: leave out {scheme[1]}")
     if not is_dsn(text):
@@ -91,9 +94,11 @@ class DatabaseSettings(Section):
     """How to reach PostgreSQL."""
 
     dsn: Dsn = Field(default="", repr=False)
-    """Connection string (URI or keywords). Empty: `DATABASE_URL`, else what libpq finds itself (PG* variables, service file)."""
+    """Connection string (URI or keywords). Empty: `DATABASE_URL`, else what libpq finds itself (PG* variables, service
+    file)."""
     listen_dsn: Dsn | None = Field(default=None, repr=False)
-    """Where to LISTEN, if not at `dsn`. LISTEN needs a direct connection; a pooler in transaction mode does not provide one."""
+    """Where to LISTEN, if not at `dsn`. LISTEN needs a direct connection; a pooler in transaction mode does not provide
+    one."""
     connect_timeout: Annotated[Duration, between(S, 300 * S)] = 10 * S
     """How long one attempt to connect may take; whole seconds."""
     prepare: bool = True
@@ -101,16 +106,19 @@ class DatabaseSettings(Section):
     pool_size: int = Field(default=10, ge=1, le=1000)
     """Connections for handlers' own transactions, per process; opened when needed."""
     apply_policies: Literal["never", "migrate", "run"] = "migrate"
-    """When the policies and schedules of the file and of the code are written into the database: by `pgrouse migrate`, or by `pgrouse run` too."""
+    """When the policies and schedules of the file and of the code are written into the database: by `pgrouse migrate`,
+    or by `pgrouse run` too."""
     application: WorkerName | None = None
-    """Whose schedules these are, if several applications with files or code of their own declare schedules in one database: each removes only its own."""
+    """Whose schedules these are, if several applications with files or code of their own declare schedules in one
+    database: each removes only its own."""
 
 
 class WorkerSettings(Section):
     """How a daemon works."""
 
     name: WorkerName | None = None
-    """The worker's name in the registry and in `locked_by`. By default it is made of the host name, the process id and a random part. With several processes, each adds its number."""
+    """The worker's name in the registry and in `locked_by`. By default it is made of the host name, the process id and
+    a random part. With several processes, each adds its number."""
     concurrency: int = Field(default=100, ge=1, le=10_000)
     """At most this many handlers run at once, per process."""
     threads: int = Field(default=16, ge=1, le=1000)
@@ -120,8 +128,9 @@ class WorkerSettings(Section):
     claim_batch_size: int = Field(default=1000, ge=1, le=10_000)
     """At most this many messages in one claim."""
     prefetch: int | None = Field(default=None, ge=0, le=10_000)
-    """The number of messages to claim in addition to those that can begin at once; they wait locked, so that no other worker can take them.
-    Unless given: as many as end in about 20 ms, and what waits for more than half a second is released."""
+    """The number of messages to claim in addition to those that can begin at once; they wait locked, so that no other
+    worker can take them. Unless given: as many as end in about 20 ms, and what waits for more than half a second is
+    released."""
     poll_interval: Annotated[Duration, between(0.1 * S, 3600 * S)] = 5 * S
     """Look for messages at least this often (± 20 %): the longest delay after a lost notification."""
     degraded_poll_interval: Annotated[Duration, between(0.05 * S, 60 * S)] = 1 * S
@@ -140,17 +149,20 @@ class HandlersSettings(Section):
     import_path: list[LenientPath] = [Path()]
     """Folders that are put on the import path, relative to the file (without a file, to the working directory)."""
     allowed_modules: list[ModuleName] = []
-    """Modules outside `import_path` that handlers may come from: `"shop"` permits `shop` and `shop.jobs`, `"*"` every module."""
+    """Modules outside `import_path` that handlers may come from: `"shop"` permits `shop` and `shop.jobs`, `"*"` every
+    module."""
     modules: list[DeclaringModule] = []
     """Modules whose `@topic` functions are handlers. They are imported, and may be installed ones."""
 
     lifespan: HandlerName | None = None
-    """A function, as `module:function`, that returns an (async) context manager: what it yields is `ctx.resources`. It is opened before the first handler of a process, and closed after the last."""
+    """A function, as `module:function`, that returns an (async) context manager: what it yields is `ctx.resources`. It
+    is opened before the first handler of a process, and closed after the last."""
     startup_timeout: Annotated[Duration, between(S, 3600 * S)] = 60 * S
     """How long the start of `lifespan` may take; its end has the rest of `worker.shutdown_timeout`."""
 
     middleware: list[HandlerName] = []
-    """Functions, as `module:function`, that are called around every handler, the outermost first: `async def` ones around async handlers, the others around the others."""
+    """Functions, as `module:function`, that are called around every handler, the outermost first: `async def` ones
+    around async handlers, the others around the others."""
 
     on_failure: list[HandlerName] = []
     """Functions, as `module:function`, that are called with a `Failure` after every failed attempt."""
@@ -160,8 +172,8 @@ class HandlersSettings(Section):
     def permits(self, module: str) -> bool:
         """Return whether a handler may come from this module, without importing anything.
 
-        A module found in one of the folders of `import_path` may be used; an installed one, or one of the standard library, only if
-        `allowed_modules` or `modules` names it.
+        A module found in one of the folders of `import_path` may be used; an installed one, or one of the standard
+        library, only if `allowed_modules` or `modules` names it.
         """
         if self.declares(module):
             return True
@@ -179,22 +191,31 @@ class HandlersSettings(Section):
 
 
 class TopicSettings(TopicPolicy):
-    """The handler of one topic, and the topic's policy: `[topics."orders.created"]`; `[topics."*"]` has the defaults of policies."""
+    """The handler of one topic, and the topic's policy: `[topics."orders.created"]`.
+
+    `[topics."*"]` has the defaults of policies.
+    """
 
     handler: HandlerName = ""
     """The function, as `module:function`. A table without one sets policies only."""
     concurrency: int | None = Field(default=None, ge=1, le=10_000)
     """At most this many handlers of the topic run at once, per process. Default: the worker's."""
     isolation: Literal["none", "process"] = "none"
-    """`process`: run the handler in a child process. If the child crashes, leaks or hangs, the daemon is not affected."""
+    """`process`: run the handler in a child process. If the child crashes, leaks or hangs, the daemon is not
+    affected."""
     batch_size: int | None = Field(default=None, ge=1, le=10_000)
-    """Give the handler a list of at most this many messages at once. `concurrency` then counts such batches, and is 1 unless given."""
+    """Give the handler a list of at most this many messages at once. `concurrency` then counts such batches, and is 1
+    unless given."""
     batch_timeout: Annotated[Duration, between(0 * S, 60 * S)] = 0 * S
-    """How long the first message of a batch waits until others fill the batch. 0s: begin at once with the messages that are ready."""
+    """How long the first message of a batch waits until others fill the batch. 0s: begin at once with the messages that
+    are ready."""
     ack_policy: Literal["ack", "ack_first", "reject_on_error", "nack_on_error", "manual"] = "nack_on_error"
-    """What happens to a message whose handler raised an exception: `nack_on_error` tries again while attempts are left, `reject_on_error` rejects the message, `ack` completes it anyway, `ack_first` completes it before the handler runs (at most once), `manual` rejects it unless the handler acknowledged it."""
+    """What happens to a message whose handler raised an exception: `nack_on_error` tries again while attempts are left,
+    `reject_on_error` rejects the message, `ack` completes it anyway, `ack_first` completes it before the handler runs
+    (at most once), `manual` rejects it unless the handler acknowledged it."""
     retry_strategy: HandlerName | None = None
-    """A function, as `module:function`, that decides whether and when a failed attempt is followed by another one. Default: the topic's backoff decides."""
+    """A function, as `module:function`, that decides whether and when a failed attempt is followed by another one.
+    Default: the topic's backoff decides."""
     channels: dict[ChannelName, ChannelPolicy] = Field(default_factory=dict)
     """Policies of single channels."""
     subscriptions: list[TopicName] = Field(default_factory=list)
@@ -233,11 +254,14 @@ class WebSettings(Section):
     """The web server, `pgrouse web`: the HTTP API and the dashboard."""
 
     listen: ListenAddress = "127.0.0.1:8420"
-    """Address and port. If other machines can reach the address, the server refuses to start while there is no token (`pgrouse token add`). Port 0: any free port."""
+    """Address and port. If other machines can reach the address, the server refuses to start while there is no token
+    (`pgrouse token add`). Port 0: any free port."""
     dsn: Dsn | None = Field(default=None, repr=False)
-    """The connection string of the web server, if it differs from `database.dsn`: for example of a user with fewer rights."""
+    """The connection string of the web server, if it differs from `database.dsn`: for example of a user with fewer
+    rights."""
     allowed_hosts: list[HostName] = []
-    """The names under which browsers reach it, as in `queue.example.com` or `*.example.com`. IP addresses, `localhost` and the machine's own name are always accepted."""
+    """The names under which browsers reach it, as in `queue.example.com` or `*.example.com`. IP addresses, `localhost`
+    and the machine's own name are always accepted."""
     proxies: list[str] = []
     """Addresses or networks of reverse proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted."""
     pool_size: int = Field(default=8, ge=1, le=1000)
@@ -251,20 +275,27 @@ class WebSettings(Section):
     url: WebAddress | None = None
     """The address under which people open the dashboard, as in `https://queue.example.com`: alerts link to it."""
     run_maintenance: bool = True
-    """Run the maintenance functions as a daemon does, every `worker.maintenance_interval`: locks expire and schedules fire even if no daemon runs."""
+    """Run the maintenance functions as a daemon does, every `worker.maintenance_interval`: locks expire and schedules
+    fire even if no daemon runs."""
 
 
 class MetricsSettings(Section):
     """What each daemon process reports about itself over HTTP: /metrics, /livez and /readyz."""
 
     listen: ListenAddress | None = None
-    """Address and port, as in `127.0.0.1:9465`; without it, nothing is served. With several processes, the second one uses the next port, and so on. Port 0: any free port. The pages contain no payloads, so other machines may reach them. Needs `pip install 'pgrouse[metrics]'`."""
+    """Address and port, as in `127.0.0.1:9465`; without it, nothing is served. With several processes, the second one
+    uses the next port, and so on. Port 0: any free port. The pages contain no payloads, so other machines may reach
+    them. Needs `pip install 'pgrouse[metrics]'`."""
     liveness_timeout: Annotated[Duration, between(S, 3600 * S)] = 30 * S
-    """How long the event loop or the heartbeat may be stuck before /livez fails, so that a supervisor restarts the daemon."""
+    """How long the event loop or the heartbeat may be stuck before /livez fails, so that a supervisor restarts the
+    daemon."""
 
 
 class OtelSettings(Section):
-    """OpenTelemetry. The standard variables OTEL_* set where spans and metrics are sent, how many, and under which name."""
+    """OpenTelemetry.
+
+    The standard variables OTEL_* set where spans and metrics are sent, how many, and under which name.
+    """
 
     enabled: bool = False
     """Export spans and metrics of this daemon; needs `pip install 'pgrouse[otel]'`."""
@@ -350,7 +381,8 @@ def load(
 
     Args:
         path: the file; None means $PGROUSE_CONFIG, else `pgrouse.toml` in the working directory if there is one.
-        environ: environment variables: `PGROUSE_SECTION__KEY`, `PGROUSE_DSN`, `DATABASE_URL`, and those that the file names.
+        environ: environment variables: `PGROUSE_SECTION__KEY`, `PGROUSE_DSN`, `DATABASE_URL`, and those that the file
+            names.
         overrides: values of flags by section and key; None as a value means that the flag was not given.
         host: the program that runs this.
 
@@ -361,7 +393,9 @@ def load(
 
 
 def load_for_worker(path: Path | None, overrides: Mapping[str, Mapping[str, Any]]) -> Config:
-    """Read the configuration of a Worker in an application, with or without a file. overrides: the values from the code.
+    """Read the configuration of a Worker in an application, with or without a file.
+
+    overrides: the values from the code.
 
     Raises:
         ConfigProblems: all problems, with file, line and key.
@@ -426,7 +460,10 @@ def _find_misplaced(config: Config, source: ConfigSource) -> Iterator[ConfigProb
 
 
 def find(path: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the file to read: the given one, else $PGROUSE_CONFIG, else `pgrouse.toml` in the working directory; None if there is none."""
+    """Return the file to read, None if there is none.
+
+    It is the given one, else $PGROUSE_CONFIG, else `pgrouse.toml` in the working directory.
+    """
     if path is None and environ.get("PGROUSE_CONFIG"):
         path = Path(environ["PGROUSE_CONFIG"])
     return path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
@@ -461,7 +498,10 @@ def _shown_name(name: str, prefix: str) -> str:
 
 
 def _from_text(text: str, annotation: Any) -> Any:
-    """Convert the text of an environment variable to the type of its key. Text that cannot be converted stays text, and the check reports it."""
+    """Convert the text of an environment variable to the type of its key.
+
+    Text that cannot be converted stays text, and the check reports it.
+    """
     kinds = {get_origin(kind) or kind for kind in _alternatives(annotation)}
     if int in kinds and text.strip().lstrip("-").isdecimal():
         return int(text)

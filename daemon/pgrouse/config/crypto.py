@@ -61,7 +61,10 @@ NotAKey = AfterValidator(_not_a_key)
 
 
 class CryptoKey(Section):
-    """Where one key is: exactly one of env, file and command. A key is 32 bytes as base64, as `pgrouse crypto key` prints them."""
+    """Where one key is: exactly one of env, file and command.
+
+    A key is 32 bytes as base64, as `pgrouse crypto key` prints them.
+    """
 
     env: Annotated[str, NotAKey, AfterValidator(_variable)] | None = None
     """An environment variable that contains it."""
@@ -108,15 +111,18 @@ class CryptoSettings(Section):
     current: KeyName | None = None
     """The key that encrypts, by its name under `crypto.keys`. The other keys only decrypt."""
     topics: list[TopicPattern] = Field(default_factory=list)
-    """Topics whose messages are encrypted by publishers that use this configuration, as in `orders.*`. Encrypted messages are decrypted wherever their key is configured."""
+    """Topics whose messages are encrypted by publishers that use this configuration, as in `orders.*`. Encrypted
+    messages are decrypted wherever their key is configured."""
     keys: dict[KeyName, Annotated[CryptoKey, BeforeValidator(_no_text)]] = Field(default_factory=dict)
     """The keys: a table `[crypto.keys.NAME]` for each."""
     unencrypted: Literal["accept", "reject"] = "accept"
     """What happens to an unencrypted message of an encrypted topic: it is processed, or rejected."""
     accept_from: dict[TopicPattern, list[TopicPattern]] = Field(default_factory=dict)
-    """Topics that accept messages that were encrypted for other topics: `"invoices" = ["orders.*"]`. A topic also accepts messages of the topics in its `subscriptions` in the file."""
+    """Topics that accept messages that were encrypted for other topics: `"invoices" = ["orders.*"]`. A topic also
+    accepts messages of the topics in its `subscriptions` in the file."""
     error_detail: Literal["text", "type"] = "text"
-    """What is stored and logged about an exception in an encrypted topic: its text and traceback, which may quote the payload, or only its type."""
+    """What is stored and logged about an exception in an encrypted topic: its text and traceback, which may quote the
+    payload, or only its type."""
     missing_key_delay: Annotated[Duration, between(S, 86400 * S)] = 60 * S
     """How long a message whose key is missing waits before it is tried again. This costs no attempt."""
 

@@ -1,7 +1,8 @@
 """Models whose fields are described by the docstrings below them.
 
-pydantic's `use_attribute_docstrings` reads the source of each class when the class is created, which takes half of the time that importing the
-configuration takes. Here the docstrings are read only when they are needed: for a help text, a form, a JSON Schema.
+pydantic's `use_attribute_docstrings` reads the source of each class when the class is created, which takes half of the
+time that importing the configuration takes. Here the docstrings are read only when they are needed: for a help text, a
+form, a JSON Schema.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
 HIDDEN = "****"
-# Hide everything up to the last @ of the word: a password with an unescaped @ or / in it must not be shown. Hiding too much is better. Neither
-# pattern reads a character repeatedly: a long line without a space in the log must not delay the daemon.
+# Hide everything up to the last @ of the word: a password with an unescaped @ or / in it must not be shown. Hiding too
+# much is better. Neither pattern reads a character repeatedly: a long line without a space in the log must not delay
+# the daemon.
 _TO_THE_LAST_AT = re.compile(r"(?<!\S)\S*@")
 _HEAD_OF_URI = re.compile(r"(?<!\w)\w++://[^:/@\s]*+:")
 _AS_KEYWORD = re.compile(
@@ -21,7 +22,10 @@ _SHORTEST_SECRET = 6
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return the text with the password of every connection string in it hidden, and every given secret wherever it occurs."""
+    """Return the text without passwords of connection strings, and without the given secrets.
+
+    They are hidden wherever they occur.
+    """
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
     # Most texts have neither, and this test is a hundred times faster.
@@ -43,8 +47,8 @@ def is_dsn(text: str) -> bool:
 def secrets(*dsns: str | None) -> list[str]:
     """Return the passwords in connection strings.
 
-    Passwords that are short, or that are also a name in the string, are left out: hiding them everywhere would hide ordinary words. Where they
-    stand in a connection string, they are hidden anyway.
+    Passwords that are short, or that are also a name in the string, are left out: hiding them everywhere would hide
+    ordinary words. Where they stand in a connection string, they are hidden anyway.
     """
     return [secret for dsn in dsns for secret in _secrets(_read(dsn or "") or {})]
 

@@ -1,8 +1,9 @@
 """The JSON Schema of a topic's payloads: compiles it, and lists what in a payload does not match.
 
-Nothing is fetched: a `$ref` can only refer to the schema itself. `format` is not checked. Patterns have the syntax of Rust's regex (as RE2: no
-look-around, no back-references), whose time is linear in the length of the text. A problem names the place and the rule, never the value: the
-contents of a payload must not get into a log, or into an archive that analysts read.
+Nothing is fetched: a `$ref` can only refer to the schema itself. `format` is not checked. Patterns have the syntax of
+Rust's regex (as RE2: no look-around, no back-references), whose time is linear in the length of the text. A problem
+names the place and the rule, never the value: the contents of a payload must not get into a log, or into an archive
+that analysts read.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 # The text that a problem shows instead of the value.
 MASK = "the value"
-# For a longer payload only the first problem is reported: a list with a million entries that are all wrong would take seconds.
+# For a longer payload only the first problem is reported: a list with a million entries that are all wrong would take
+# seconds.
 LISTED_CHARS = 16_384
 PROBLEMS = 20
 PROBLEM_CHARS = 300
@@ -36,7 +38,8 @@ class PayloadSchema:
     """A schema that is ready to check payloads; `compile_schema` creates it.
 
     Attributes:
-        validator: checks a payload; None = the schema permits everything: `true` or `{}`, with which a topic removes the schema of the defaults.
+        validator: checks a payload; None = the schema permits everything: `true` or `{}`, with which a topic removes
+            the schema of the defaults.
     """
 
     validator: Validator | None
@@ -79,7 +82,8 @@ def compile_schema(schema: Any) -> PayloadSchema:
         schema: the value of `messages.topic.payload_schema`; `$schema` names its draft, by default 2020-12.
 
     Raises:
-        SchemaUnusable: it is not a schema, refers to something outside, or has a pattern that cannot be used; the text says where.
+        SchemaUnusable: it is not a schema, refers to something outside, or has a pattern that cannot be used; the text
+            says where.
         ConfigError: the extra `schemas` is not installed, and the schema requires something.
     """
     if not isinstance(schema, dict | bool):  # the library would read a string as JSON

@@ -1,8 +1,8 @@
 """The table of policy settings: one row per setting, in the order of the reference.
 
-A row is a field: its name, its type and bounds, its meaning (the docstring), and a PolicySetting with the rest. The configuration, the command
-line, the dashboard, the HTTP API and the reference read everything about a setting from here. The server checks values by itself
-(messages.check_policy); a test compares both.
+A row is a field: its name, its type and bounds, its meaning (the docstring), and a PolicySetting with the rest. The
+configuration, the command line, the dashboard, the HTTP API and the reference read everything about a setting from
+here. The server checks values by itself (messages.check_policy); a test compares both.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class PolicySetting:
         default: its value in the row `*` of a new database; None = nothing.
         none: the column's value for the keyword `none`; None = a topic must have the setting.
         is_required: whether the defaults must have it, since every topic may inherit it.
-        effects: what a value does, in a sentence, by value (by kind for a backoff). In a text `{value}` stands for the value, `{amount}` for the
-        value with its unit, and the name of a part of a table for that part.
+        effects: what a value does, in a sentence, by value (by kind for a backoff). In a text `{value}` stands for the
+            value, `{amount}` for the value with its unit, and the name of a part of a table for that part.
     """
 
     group: str = ""
@@ -105,7 +105,10 @@ class PolicyTable(DescribedModel):
 
 
 class Backoff(PolicyTable):
-    """How long to wait before the next attempt. With `kind`, this is the whole backoff; without it, the other parts stay as they are."""
+    """How long to wait before the next attempt.
+
+    With `kind`, this is the whole backoff; without it, the other parts stay as they are.
+    """
 
     kind: Literal["none", "constant", "linear", "exponential"] | None = None
     """How the delay grows from attempt to attempt."""
@@ -124,7 +127,10 @@ class Backoff(PolicyTable):
 
 
 class Breaker(PolicyTable):
-    """When a topic stops automatically because its messages fail, and how it tries again. Parts that are not given stay as they are."""
+    """When a topic stops automatically because its messages fail, and how it tries again.
+
+    Parts that are not given stay as they are.
+    """
 
     failure_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     """The fraction of attempts that must fail before the topic stops."""
@@ -257,7 +263,8 @@ class TopicPolicy(PolicyTable):
             effects={OTHER: "After a quiet time, up to {amount} may pass at once."},
         ),
     ] = None
-    """How many messages may pass at once after a quiet time; without it, the `dequeue_rate` of a tenth of a second, and the `publish_rate` of one second."""
+    """How many messages may pass at once after a quiet time; without it, the `dequeue_rate` of a tenth of a second, and
+    the `publish_rate` of one second."""
     channel_concurrency: Annotated[
         Count | None,
         PolicySetting(
@@ -335,7 +342,8 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """What happens to a publish while the topic is full: it is refused with an error, or its message is dropped without one."""
+    """What happens to a publish while the topic is full: it is refused with an error, or its message is dropped without
+    one."""
     max_payload_bytes: Annotated[
         Annotated[int, Field(ge=1, le=16_777_216), TakesKeywords()] | None,
         PolicySetting(
@@ -358,7 +366,8 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """The JSON Schema of payloads. Clients check it when they publish, and workers before they run the handler; the database does not."""
+    """The JSON Schema of payloads. Clients check it when they publish, and workers before they run the handler; the
+    database does not."""
     ttl: Annotated[
         Annotated[Duration, between(0 * S, 3650 * DAY), TakesKeywords()] | None,
         PolicySetting(
@@ -370,7 +379,8 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """How long a message may wait after it is available, unless its publisher sets another time; then it ends as expired."""
+    """How long a message may wait after it is available, unless its publisher sets another time; then it ends as
+    expired."""
     key_ttl: Annotated[
         Annotated[Duration, between(0 * S, 365 * DAY), TakesKeywords()] | None,
         PolicySetting(
@@ -459,7 +469,8 @@ class TopicPolicy(PolicyTable):
             },
         ),
     ] = None
-    """Dead messages also get a live copy in `<topic>.dlq`. Refused for `.dlq` topics, and for names of more than 196 bytes."""
+    """Dead messages also get a live copy in `<topic>.dlq`. Refused for `.dlq` topics, and for names of more than 196
+    bytes."""
     max_redrives: Annotated[
         Count | None,
         PolicySetting(

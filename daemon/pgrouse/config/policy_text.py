@@ -1,4 +1,7 @@
-"""Policies as people type them, on the command line and in the form of the dashboard: settings and their values as texts."""
+"""Policies as people type them: settings and their values as texts.
+
+They are typed on the command line and in the form of the dashboard.
+"""
 
 from __future__ import annotations
 

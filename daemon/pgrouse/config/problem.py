@@ -48,7 +48,10 @@ NAMES = {
 
 
 def to_problem(error: ErrorDetails, source: ConfigSource, known: list[str]) -> ConfigProblem:
-    """Convert an error of pydantic to a problem in the terms of the user. known: the keys that are allowed at the place of the error."""
+    """Convert an error of pydantic to a problem in the terms of the user.
+
+    known: the keys that are allowed at the place of the error.
+    """
     key = tuple(part for part in error["loc"] if part != "[key]")
     origin, key = source.origin(key), _showable(key)
     match error["type"]:

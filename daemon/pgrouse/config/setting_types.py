@@ -1,4 +1,7 @@
-"""The types of policy settings: whole numbers, rates, switches, jitters, JSON Schemas, and the two keywords that each of them accepts."""
+"""The types of policy settings, and the two keywords that each of them accepts.
+
+They are whole numbers, rates, switches, jitters and JSON Schemas.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +103,10 @@ def _read_jitter(value: Any) -> float | str:
 
 
 def _read_schema(value: Any, info: ValidationInfo) -> Any:
-    """Read a JSON Schema, given directly or as `@FILE` relative to the folder of the validation's context; check that it can be used."""
+    """Read a JSON Schema, and check that it can be used.
+
+    It is given directly, or as `@FILE` relative to the folder of the validation's context.
+    """
     if isinstance(value, str) and value.startswith("@"):
         folder = Path((info.context or {}).get("folder", ""))
         value = _read_json(folder / value[1:])

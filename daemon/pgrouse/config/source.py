@@ -21,7 +21,10 @@ COMMAND = ("-m", "pgrouse")
 
 @dataclass(frozen=True)
 class Origin:
-    """Where one value was given: a line of the file or of code, an environment variable, a flag, or nowhere (the default)."""
+    """The place where one value was given.
+
+    It is a line of the file or of code, an environment variable, a flag, or nowhere (the default).
+    """
 
     kind: str = "default"
     file: Path | None = None
@@ -97,7 +100,10 @@ class ConfigSource:
         return self.origins.get(key, Origin())
 
     def exact_origin(self, key: Key) -> Origin:
-        """Return where this value was given: by itself, or as a part of a value that is not a table, as in `backoff = "linear"`."""
+        """Return where this value was given.
+
+        It was given by itself, or as a part of a value that is not a table, as in `backoff = "linear"`.
+        """
         if key in self.origins:
             return self.origins[key]
         outer = key[:-1]
@@ -124,7 +130,10 @@ class ConfigSource:
         return merged
 
     def _has_no_table_or_setting(self, key: Key) -> bool:
-        """Whether a setting can be put under these values: it does not exist there, and everything around it is a table."""
+        """Whether a setting can be put under these values.
+
+        It must not exist there, and everything around it must be a table.
+        """
         found: Any = self.values
         for name in key:
             if not isinstance(found, dict):
@@ -155,7 +164,10 @@ def _copied(value: Any) -> Any:
 
 
 def _settings(values: dict[str, Any], table: Key) -> Iterator[tuple[Key, Any]]:
-    """Yield the settings of topics and schedules. The value of a setting may be a table, as with backoff and payload."""
+    """Yield the settings of topics and schedules.
+
+    The value of a setting may be a table, as with backoff and payload.
+    """
     for name, value in values.items():
         key = (*table, name)
         is_table = len(key) <= 2 or (key[2] == "channels" and len(key) <= 4)  # noqa: PLR2004 - topics, name, channels, name

@@ -1,7 +1,9 @@
-"""The wanted policies of a topic: values of settings and keywords, where each keyword is allowed, and how they are written.
+"""The wanted policies of a topic.
 
-Settings that a table or a command does not name stay as they are. Two keywords can replace a value: `inherit` uses the default of topic `*`,
-`none` removes a limit even if the default has one.
+They are values of settings and keywords; here is where each keyword is allowed, and how they are written.
+
+Settings that a table or a command does not name stay as they are. Two keywords can replace a value: `inherit` uses the
+default of topic `*`, `none` removes a limit even if the default has one.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ class Cipher:
         accept_from: topics that accept messages which were encrypted for other topics, as patterns.
 
     Raises:
-        ConfigError: a name or a key cannot be used (the text names it, and never shows the key), or cryptography is not installed.
+        ConfigError: a name or a key cannot be used (the text names it, and never shows the key), or cryptography is not
+            installed.
     """
 
     def __init__(
@@ -91,7 +92,10 @@ class Cipher:
     def encrypt(
         self, topic: str, data: bytes, kind: ContentKind = ContentKind.BYTES, randomness: bytes | None = None
     ) -> bytes:
-        """Return an envelope. randomness: salt and nonce, for test vectors only; reused for other data they reveal both."""
+        """Return an envelope.
+
+        randomness: salt and nonce, for test vectors only; reused for other data they reveal both.
+        """
         drawn = os.urandom(SALT + NONCE) if randomness is None else randomness
         key = self._current
         header = EnvelopeHeader(kind, key.fingerprint, key.name, topic, drawn[:SALT], drawn[SALT:])
@@ -125,7 +129,10 @@ class Cipher:
         return Decrypted(ContentKind(header.kind), plain)
 
     def accepts(self, home: str, topic: str) -> bool:
-        """Whether a topic accepts data that was encrypted for another topic: dead letters, and the topics in `accept_from`."""
+        """Whether a topic accepts data that was encrypted for another topic.
+
+        Dead letters do, and so do the topics in `accept_from`.
+        """
         if home in (topic, topic.removesuffix(DLQ_SUFFIX)):
             return True
         here = topic.removesuffix(DLQ_SUFFIX)
@@ -194,9 +201,12 @@ class Cipher:
         return self.encrypt(header.topic, opened.data, opened.kind)
 
     def request_digests(self, digest: bytes) -> list[bytes]:
-        """Return the keyed digests of a request, one per key, from its SHA-256: without a key the request cannot be guessed.
+        """Return the keyed digests of a request, one per key, from its SHA-256.
 
-        The first digest is stored. It uses the first key by name, so it stays the same when another key becomes current.
+        Without a key the request cannot be guessed.
+
+        The first digest is stored. It uses the first key by name, so it stays the same when another key becomes
+        current.
         """
         return [self._keys[name].request_digest(digest) for name in sorted(self._keys)]
 

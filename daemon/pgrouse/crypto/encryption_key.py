@@ -1,7 +1,7 @@
 """One key: encrypts and decrypts with AES-256-GCM, with a separate derived key for each message.
 
-The derived key is HKDF-Expand of the configured key, with SHA-256 and the random salt of the message. The reason, and how many messages one key
-may encrypt: docs/decisions/0017-a-key-for-each-message.md.
+The derived key is HKDF-Expand of the configured key, with SHA-256 and the random salt of the message. The reason, and
+how many messages one key may encrypt: docs/decisions/0017-a-key-for-each-message.md.
 """
 
 from __future__ import annotations

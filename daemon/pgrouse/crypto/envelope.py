@@ -1,7 +1,8 @@
 """The envelope: the format of encrypted data in the database, and its readable header.
 
-The header is `93 50 47 52`, version, kind, the lengths of the two names, the key's fingerprint (8 bytes), the name of the key, the topic that it was
-encrypted for, a salt (16 bytes), a nonce (12 bytes). After it come the ciphertext and its tag (16 bytes), which also authenticates the header.
+The header is `93 50 47 52`, version, kind, the lengths of the two names, the key's fingerprint (8 bytes), the name of
+the key, the topic that it was encrypted for, a salt (16 bytes), a nonce (12 bytes). After it come the ciphertext and
+its tag (16 bytes), which also authenticates the header.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-# The header of an encrypted message, and a member of an encrypted checkpoint or output. It names the key for people and for SQL.
+# The header of an encrypted message, and a member of an encrypted checkpoint or output. It names the key for people and
+# for SQL.
 ENCRYPTED_BY = "pgrouse-encrypted-by"
 DATA = "data"
 MAGIC = b"\x93PGR"

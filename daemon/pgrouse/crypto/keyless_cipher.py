@@ -1,4 +1,7 @@
-"""Replaces the cipher if the keys cannot be read: it refuses to publish to encrypted topics instead of publishing plain text."""
+"""Replaces the cipher if the keys cannot be read.
+
+It refuses to publish to encrypted topics instead of publishing plain text.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ class KeylessCipher(Cipher):
 
 
 def load_cipher_or_keyless(settings: Config) -> Cipher | None:
-    """Return the cipher of a configuration, None if it has none. If a key cannot be read, log that and return a KeylessCipher."""
+    """Return the cipher of a configuration, None if it has none.
+
+    If a key cannot be read, log that and return a KeylessCipher.
+    """
     try:
         return load_cipher(settings)
     except ConfigError as error:

@@ -37,7 +37,10 @@ def read_keys(settings: Config, environ: Mapping[str, str] = os.environ) -> dict
 
 
 def accepted_topics(settings: Config) -> dict[str, list[str]]:
-    """Return which topics accept messages of which other topics: by `crypto.accept_from`, and by direct or indirect subscriptions."""
+    """Return which topics accept messages of which other topics.
+
+    They do by `crypto.accept_from`, and by direct or indirect subscriptions.
+    """
     subscriptions = {topic: chosen.subscriptions for topic, chosen in settings.topics.items() if chosen.subscriptions}
     sources: dict[str, list[str]] = {}
     for topic, direct in subscriptions.items():

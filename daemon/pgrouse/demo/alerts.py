@@ -1,4 +1,7 @@
-"""A listener outside the daemons, like an operator's: it listens to the NOTIFY channel `dead_message` and reads the outbox `messages.alert`."""
+"""A listener outside the daemons, like an operator's.
+
+It listens to the NOTIFY channel `dead_message` and reads the outbox `messages.alert`.
+"""
 
 from __future__ import annotations
 

@@ -41,9 +41,10 @@ def demo(
 ) -> int:
     """See pgrouse work on real files, with its own database.
 
-    It starts a private PostgreSQL and two daemons, publishes a message for each file in one transaction with its row in a table, and shows how
-    the files are read, how failed messages are tried again, what happens to the messages of a killed worker, how messages without a
-    notification are found, and how soon a sleeping worker wakes. Then it checks its results: exit code 0 if all are right, 1 if not.
+    It starts a private PostgreSQL and two daemons, publishes a message for each file in one transaction with its row in
+    a table, and shows how the files are read, how failed messages are tried again, what happens to the messages of a
+    killed worker, how messages without a notification are found, and how soon a sleeping worker wakes. Then it checks
+    its results: exit code 0 if all are right, 1 if not.
     """
     _end_in_order_when_told_to()
     with choose(sys.stderr if as_json else sys.stdout) as shown:
@@ -61,7 +62,10 @@ class _Signalled(SystemExit):
 
 
 def _end_in_order_when_told_to() -> None:
-    """Turn SIGTERM and SIGHUP (the terminal was closed) into an exception, like that of Ctrl-C, so that everything is cleaned up."""
+    """Turn SIGTERM and SIGHUP into an exception like that of Ctrl-C, so that everything is cleaned up.
+
+    SIGHUP arrives when the terminal is closed.
+    """
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, _leave)
     sys.unraisablehook = _leave_again
@@ -72,7 +76,10 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _leave_again(ignored: sys.UnraisableHookArgs) -> None:
-    """Send a signal again if Python ignored its exception. Python does so where no code could catch it, for example in the hooks of a fork."""
+    """Send a signal again if Python ignored its exception.
+
+    Python does so where no code could catch it, for example in the hooks of a fork.
+    """
     if isinstance(ignored.exc_value, _Signalled | KeyboardInterrupt):
         number = getattr(ignored.exc_value, "code", 128 + signal.SIGINT) - 128
         Timer(0.05, os.kill, [os.getpid(), number]).start()

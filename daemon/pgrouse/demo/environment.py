@@ -28,7 +28,10 @@ class DatabaseInUse(PgrouseError):
 
 
 def examples() -> Path:
-    """Return the folder with the handlers, `pgrouse.toml` and `schema.sql`: of an installed wheel, or of the checkout."""
+    """Return the folder with the handlers, `pgrouse.toml` and `schema.sql`.
+
+    It is that of an installed wheel, or of the checkout.
+    """
     packaged = Path(str(files("pgrouse"))) / "examples"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "examples"
 
@@ -120,6 +123,9 @@ def _is_ours(conn: psycopg.Connection[Any]) -> bool:
 
 
 def _forget_libpq() -> None:
-    """Unset PGHOST, PGSERVICE, PGOPTIONS and the like: they are about another server, and the daemons would inherit them."""
+    """Unset PGHOST, PGSERVICE, PGOPTIONS and the like.
+
+    They are about another server, and the daemons would inherit them.
+    """
     for name in [name for name in os.environ if name.startswith("PG")]:
         del os.environ[name]

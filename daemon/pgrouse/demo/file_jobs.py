@@ -1,4 +1,7 @@
-"""The real job: a message for each file, published in one transaction with its row in the table that the handler fills."""
+"""The real job: a message for each file.
+
+It is published in one transaction with its row in the table that the handler fills.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ def _batches(files: list[File]) -> Iterator[list[File]]:
 
 
 def tell(watch: ProgressWatch, worker_kill: WorkerKill) -> float:
-    """Print how fast the files were read; return the files per second. Files that waited for the dead worker's locks are left out."""
+    """Print how fast the files were read; return the files per second.
+
+    Files that waited for the dead worker's locks are left out.
+    """
     row = watch.conn.execute(
         """
         SELECT count(*), extract(epoch FROM max(a.archived_at) - min(a.locked_at))::float8

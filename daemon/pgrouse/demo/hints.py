@@ -21,7 +21,10 @@ INTRODUCED = {
 
 
 def tell(dsn: str, given: str | None, logs: Path, dashboard: str | None, screen: Screen) -> None:
-    """Print how to see it, to connect, to publish and to stop. A user's password is not shown; the private server's is useless to anyone else."""
+    """Print how to see it, to connect, to publish and to stop.
+
+    A user's password is not shown; the private server's is useless to anyone else.
+    """
     shown = shlex.quote(redact(given) if given else dsn)
     pgrouse = _command()
     screen.tell("kept", f"the database and two daemons go on running; the daemons' logs are in {logs}")

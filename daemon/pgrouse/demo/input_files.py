@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-# These are in the folder of the standard library, but do not belong to it: installed packages, and files that the interpreter writes during the demo.
+# These are in the folder of the standard library, but do not belong to it: installed packages, and files that the
+# interpreter writes during the demo.
 NOT_THE_LIBRARY = frozenset({"site-packages", "dist-packages", "__pycache__"})
 
 
@@ -50,7 +51,10 @@ class InputFiles:
 
 
 def find(directory: Path | None, limit: int | None) -> InputFiles:
-    """Walk a directory, by default the standard library. Links are not followed; folders that may not be read are left out."""
+    """Walk a directory, by default the standard library.
+
+    Links are not followed; folders that may not be read are left out.
+    """
     root = Path(os.path.realpath(directory or sysconfig.get_path("stdlib")))
     leave_out = frozenset() if directory else NOT_THE_LIBRARY
     found = list(islice(_walk(str(root), leave_out), limit))

@@ -1,4 +1,7 @@
-"""Measures how soon a message is processed when all workers sleep, and how long a message waits whose notification is lost."""
+"""Measures how soon a message is processed when all workers sleep.
+
+It also measures how long a message waits whose notification is lost.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ QUIET_S = 0.2  # a worker looks for more messages after its last one, and again 
 
 @dataclass(frozen=True)
 class WakeLatency:
-    """Latencies in milliseconds: from the return of the publishing commit to the start of the handler, both by the machine's monotonic clock."""
+    """Latencies in milliseconds, from the return of the publishing commit to the start of the handler.
+
+    Both times are from the machine's monotonic clock.
+    """
 
     publishes: int
     p50_ms: float
@@ -82,7 +88,8 @@ def lose_notifications(watch: ProgressWatch, poll: str) -> LostNotifications:
 def _all_sleep(watch: ProgressWatch) -> bool:
     """Whether every worker has been asleep for a while, and is not about to look without a notification.
 
-    A worker records when it will look next, and the record is valid for twice that time: both together tell when it fell asleep.
+    A worker records when it will look next, and the record is valid for twice that time: both together tell when it
+    fell asleep.
     """
     if watch.waiting or watch.quiet_s < QUIET_S:
         return False

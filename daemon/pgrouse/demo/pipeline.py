@@ -57,7 +57,10 @@ def play(conn: psycopg.Connection[Any], dsn: str, screen: Screen) -> Iterator[Ve
 
 
 def _run(dsn: str, job: str, *arguments: str) -> dict[str, Any]:
-    """Run a job in a separate process and return the last thing it printed. Its standard error is shown only if it fails."""
+    """Run a job in a separate process and return the last thing it printed.
+
+    Its standard error is shown only if it fails.
+    """
     done = subprocess.run(  # noqa: S603 - a program of this package
         [sys.executable, "-m", "pgrouse", "pipeline", job, *arguments, "--json"],
         env={**os.environ, "PGROUSE_DSN": dsn},

@@ -25,7 +25,8 @@ class RunFolder:
     """A folder that one demo at a time holds; each database that is named by a DSN has its own folder.
 
     Attributes:
-        path: the folder of the logs. With a database that the user named they are deleted at the end, unless they contain a problem.
+        path: the folder of the logs. With a database that the user named they are deleted at the end, unless they
+            contain a problem.
         keep_logs: keep the logs.
     """
 

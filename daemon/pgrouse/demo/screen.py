@@ -105,7 +105,10 @@ class PlainScreen:
 
 
 def choose(stream: TextIO) -> Screen:
-    """Return a live screen for a terminal that can have one, otherwise plain lines; also plain lines if CI or NO_COLOR is set."""
+    """Return a live screen for a terminal that can have one, otherwise plain lines.
+
+    Plain lines are also used if CI or NO_COLOR is set.
+    """
     plain = not stream.isatty() or any(os.environ.get(name) for name in ("CI", "NO_COLOR")) or not has_rich()
     if plain or os.environ.get("TERM", "dumb") == "dumb" or "utf" not in (stream.encoding or "").lower():
         return PlainScreen(stream)

@@ -124,7 +124,10 @@ def _stored(conn: Connection) -> dict[str, tuple[str | None, FileFacts | None]]:
 
 
 def _verdict(file: File, result: str | None, facts: FileFacts | None) -> str:
-    """Read the file once more and compare. A file that does not match, and was written to since it was found, proves nothing."""
+    """Read the file once more and compare.
+
+    A file that does not match, and was written to since it was found, proves nothing.
+    """
     verdict = _compare(file, result, facts)
     return "changed" if verdict == "wrong" and not file.is_unchanged() else verdict
 
@@ -153,7 +156,10 @@ def _read(path: str) -> tuple[FileFacts, bool]:
 
 
 def _outcomes(conn: Connection, worker_kill: WorkerKill) -> Verification:
-    """Check that orders and invoices succeed, and that mails fail at their third attempt unless the killed worker held them then."""
+    """Check that orders and invoices succeed, and that mails fail at their third attempt.
+
+    Mails that the killed worker held at that attempt are excepted.
+    """
     rows = conn.execute(
         """
         SELECT a.topic, a.result, a.attempts FROM messages.message_archive AS a
@@ -171,7 +177,10 @@ def _outcomes(conn: Connection, worker_kill: WorkerKill) -> Verification:
 
 
 def _killed(conn: Connection, worker_kill: WorkerKill) -> Verification:
-    """Check the killed worker's messages: those at their last attempt are dead, the others came back and ended otherwise."""
+    """Check the killed worker's messages.
+
+    Those at their last attempt are dead, the others came back and ended otherwise.
+    """
     expired, back = conn.execute(
         """
         SELECT count(*) FILTER (WHERE a.result = 'lock_expired' AND a.attempts = t.max_attempts),

@@ -190,7 +190,10 @@ class DemoWorkers:
 
 
 def _start(command: list[str], environ: dict[str, str], out: IO[bytes], outlives_us: bool) -> subprocess.Popen[bytes]:
-    """Start a daemon in a new session: Ctrl-C is for the demo to handle, and a daemon that is kept survives the terminal."""
+    """Start a daemon in a new session.
+
+    Ctrl-C is for the demo to handle, and a daemon that is kept survives the terminal.
+    """
     return subprocess.Popen(  # noqa: S603 - our own program
         command,
         env=environ,

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pgrouse.demo.progress_watch import ProgressWatch
 from pgrouse.demo.worker import DemoWorker
 
-# Handlers of these topics take a second, and each daemon runs four at once: with eight messages of each, both daemons have some in flight.
+# Handlers of these topics take a second, and each daemon runs four at once: with eight messages of each, both daemons
+# have some in flight.
 SLOW = ("invoice.render", "label.print")
 OF_EACH = 8
 
@@ -32,12 +33,13 @@ class WorkerKill:
 
 
 def kill(watch: ProgressWatch, victim: DemoWorker) -> WorkerKill:
-    """Give the workers slow messages, kill a worker that has some in flight, start a successor, and wait for the locks to expire."""
+    """Kill a worker that has slow messages in flight, start a successor, and wait for the locks to expire."""
     _publish(watch)
     watch.until(lambda: _is_working(watch, victim), f"waiting until {victim.name} is in the middle of something")
     watch.workers.kill(victim)
     died_at = time.monotonic()
-    # Statements that the worker had already sent may still commit; no worker will settle the messages that are locked after that.
+    # Statements that the worker had already sent may still commit; no worker will settle the messages that are locked
+    # after that.
     watch.until(lambda: not _backends(watch, victim), "waiting until its connections are gone")
     locked = _locked(watch, victim)
     held = Counter(locked.values())

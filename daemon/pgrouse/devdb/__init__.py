@@ -1,4 +1,7 @@
-"""A PostgreSQL to try pgrouse on: found on this machine, or created. Only the demo and the tests use it; it is not for production."""
+"""A PostgreSQL to try pgrouse on: found on this machine, or created.
+
+Only the demo and the tests use it; it is not for production.
+"""
 
 from pgrouse.devdb.choice import DatabaseServer, find
 from pgrouse.devdb.container import Container

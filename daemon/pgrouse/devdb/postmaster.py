@@ -13,7 +13,10 @@ END_WITHIN_S = 60
 
 
 def pid(data: Path) -> int | None:
-    """Return the process id of the server that runs on this data; None if no server does. A killed server may have left a lock file."""
+    """Return the process id of the server that runs on this data; None if no server does.
+
+    A killed server may have left a lock file.
+    """
     try:
         found = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
     except (FileNotFoundError, ValueError):
@@ -25,7 +28,8 @@ def pid(data: Path) -> int | None:
 def end(data: Path, how: signal.Signals) -> bool:
     """Send the server a signal and wait until its first process is gone; return False if there was none.
 
-    After `KILL` and `IMMEDIATE` the next start recovers. After `KILL` the lock file, and for some milliseconds children, remain.
+    After `KILL` and `IMMEDIATE` the next start recovers. After `KILL` the lock file, and for some milliseconds
+    children, remain.
     """
     found = pid(data)
     if found is None:
@@ -38,7 +42,10 @@ def end(data: Path, how: signal.Signals) -> bool:
 
 
 def forget(data: Path, socket: Path) -> None:
-    """Remove the lock files of a server that was killed, unless it is alive: a reused process id would prevent the next start."""
+    """Remove the lock files of a server that was killed, unless it is alive.
+
+    A reused process id would prevent the next start.
+    """
     if pid(data) is None:
         (data / "postmaster.pid").unlink(missing_ok=True)
         for lock in socket.glob(".s.PGSQL.*.lock"):
@@ -46,7 +53,10 @@ def forget(data: Path, socket: Path) -> None:
 
 
 def _command_line(pid: int) -> str:
-    """Return the command line of a process; empty if it is gone or is just ending. A minimal Debian has no `ps`, macOS no /proc."""
+    """Return the command line of a process; empty if it is gone or is just ending.
+
+    A minimal Debian has no `ps`, macOS no /proc.
+    """
     if not Path("/proc/self/cmdline").exists():
         command = ["ps", "-o", "command=", "-p", str(pid)]
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603 - our own words

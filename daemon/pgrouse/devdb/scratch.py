@@ -18,8 +18,9 @@ OWNER = "owner"
 class Scratch:
     """A folder of this process for private servers.
 
-    The process holds a lock on a file in it, which the kernel releases however the process ends: a folder with a free lock has no owner. Process
-    ids would not work, because they are reused. Creating a folder removes those of the same kind without an owner.
+    The process holds a lock on a file in it, which the kernel releases however the process ends: a folder with a free
+    lock has no owner. Process ids would not work, because they are reused. Creating a folder removes those of the same
+    kind without an owner.
 
     Args:
         kind: the purpose of the folder.

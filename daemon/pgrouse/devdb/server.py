@@ -24,7 +24,8 @@ from pgrouse.errors import DatabaseUnreachable
 
 START_WITHIN_S = 60
 SUPERUSER = "postgres"
-# For tests: a killed server loses nothing, a power cut may destroy everything. Shared memory is in the data folder, so that it is deleted with the data.
+# For tests: a killed server loses nothing, a power cut may destroy everything. Shared memory is in the data folder, so
+# that it is deleted with the data.
 FAST_UNSAFE_SETTINGS = {"fsync": "off", "full_page_writes": "off", "dynamic_shared_memory_type": "mmap"}
 
 
@@ -36,7 +37,8 @@ class PrivateServer:
         folder: contains data, log and settings; created if missing. It is bound to the major version of the binaries.
         database: created if missing; pg_cron keeps its jobs in it.
         settings: further lines of `postgresql.conf`, read at each start.
-        port: also listen on 127.0.0.1 at this port, for programs that cannot use a socket. A password is needed there; `dsn` puts it in.
+        port: also listen on 127.0.0.1 at this port, for programs that cannot use a socket. A password is needed there;
+            `dsn` puts it in.
     """
 
     def __init__(
@@ -69,7 +71,10 @@ class PrivateServer:
         return f"private {self.installation}"
 
     def dsn(self, dbname: str | None = None, user: str = SUPERUSER, **options: str) -> str:
-        """Return a connection string for `dbname` (default: `database`); `host="127.0.0.1"` gives one for TCP, if the server has a port."""
+        """Return a connection string for `dbname` (default: `database`).
+
+        `host="127.0.0.1"` gives one for TCP, if the server has a port.
+        """
         if "host" in options:
             options = {"password": (self.folder / "password").read_text(), **options}
         where = {
@@ -141,13 +146,19 @@ class PrivateServer:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep out other processes that start this server. The server does not inherit the descriptor, so it never holds the lock."""
+        """Keep out other processes that start this server.
+
+        The server does not inherit the descriptor, so it never holds the lock.
+        """
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _make_data(self) -> None:
-        """Run initdb under a temporary name and rename, so that an interrupted initdb leaves nothing that looks finished."""
+        """Run initdb under a temporary name and rename.
+
+        An interrupted initdb then leaves nothing that looks finished.
+        """
         half, password = self.folder / "data.new", self.folder / "password"
         shutil.rmtree(half, ignore_errors=True)
         password.write_text(secrets.token_urlsafe(24))
@@ -196,7 +207,10 @@ class PrivateServer:
             os.chown(file, os_user.server_user().pw_uid, os_user.server_user().pw_gid)
 
     def _run(self, program: str, *arguments: str | Path) -> bool:
-        """Run one of the server's programs as its user, without the caller's terminal, folder and PG* variables; return whether it succeeded."""
+        """Run one of the server's programs as its user; return whether it succeeded.
+
+        It runs without the caller's terminal, folder and PG* variables.
+        """
         env = {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}
         command = [self._bindir / program, *arguments]
         # Do not use a pipe: the server would inherit it, and its reader would wait for the server's end.

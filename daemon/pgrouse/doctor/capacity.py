@@ -1,4 +1,7 @@
-"""Checks whether the server has enough connections for all workers, if each opens as many as its configuration allows."""
+"""Checks whether the server has enough connections for all workers.
+
+Each is assumed to open as many as its configuration allows.
+"""
 
 from __future__ import annotations
 

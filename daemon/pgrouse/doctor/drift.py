@@ -1,6 +1,9 @@
-"""Checks whether the schema is that of this version, and unchanged since the installation: someone may have changed or dropped parts of it by hand.
+"""Checks whether the schema is that of this version, and unchanged since the installation.
 
-The files of this version define how it should be. The ledger records which of them were applied, but not what was changed since.
+Someone may have changed or dropped parts of it by hand.
+
+The files of this version define how it should be. The ledger records which of them were applied, but not what was
+changed since.
 """
 
 from __future__ import annotations

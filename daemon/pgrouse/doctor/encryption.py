@@ -1,4 +1,4 @@
-"""Checks whether the keys of `[crypto]` exist and are strong, and whether waiting messages can be decrypted with them."""
+"""Checks whether the keys of `[crypto]` exist and are strong, and decrypt the waiting messages."""
 
 from __future__ import annotations
 

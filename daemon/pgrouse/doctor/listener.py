@@ -1,7 +1,7 @@
 """Checks whether a notification arrives where daemons listen.
 
-Through a pooler in transaction mode LISTEN succeeds, but no notification arrives. A session that notifies itself through the same pooled
-connection gets its notification even then, so another connection sends it.
+Through a pooler in transaction mode LISTEN succeeds, but no notification arrives. A session that notifies itself
+through the same pooled connection gets its notification even then, so another connection sends it.
 """
 
 from __future__ import annotations

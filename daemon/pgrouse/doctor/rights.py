@@ -1,4 +1,7 @@
-"""Checks whether the roles have the rights that the schema grants, and whether the configured user has the rights for its tasks."""
+"""Checks whether roles and the configured user have their rights.
+
+The roles need those that the schema grants, the user those for its tasks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Runs every check in turn, each with a time limit. A check that cannot run is reported with the reason, never as ok."""
+"""Runs every check in turn, each with a time limit.
+
+A check that cannot run is reported with the reason, never as ok.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ GRACE_S = 2.0
 
 
 class DoctorTarget:
-    """The target of the checks. It changes nothing, and makes no setting that outlives a transaction, because there may be a pooler.
+    """The target of the checks.
+
+    It changes nothing, and makes no setting that outlives a transaction, because there may be a pooler.
 
     Args:
         settings: the configuration.

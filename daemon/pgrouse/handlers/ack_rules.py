@@ -1,7 +1,9 @@
-"""Acknowledgement policies: they decide how a message ends whose handler raised an exception, or did not acknowledge it.
+"""Acknowledgement policies.
 
-An outcome of the handler itself overrides every policy. That is the outcome that it returns or raises, or, if it called one of them, its first
-call of `ctx.ack()`, `ctx.nack()` or `ctx.reject()`.
+They decide how a message ends whose handler raised an exception, or did not acknowledge it.
+
+An outcome of the handler itself overrides every policy. That is the outcome that it returns or raises, or, if it called
+one of them, its first call of `ctx.ack()`, `ctx.nack()` or `ctx.reject()`.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class AckRules:
     """How the attempts of one topic end.
 
     Attributes:
-        strategy: asked for the time of the next attempt when the handler does not give one; None = the topic's backoff decides.
+        strategy: asked for the time of the next attempt when the handler does not give one; None = the topic's backoff
+            decides.
     """
 
     policy: AckPolicy = AckPolicy.NACK_ON_ERROR

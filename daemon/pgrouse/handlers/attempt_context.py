@@ -1,7 +1,8 @@
 """The context of an attempt, in the sense of contextvars: the next attempt does not see what a handler sets there.
 
-Each attempt has a copy of the context in which its worker, or its child process, was started. It contains the values that modules set when they
-were imported. Other variables belong to the whole process, or to the thread, and cannot be separated.
+Each attempt has a copy of the context in which its worker, or its child process, was started. It contains the values
+that modules set when they were imported. Other variables belong to the whole process, or to the thread, and cannot be
+separated.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class CleanContext:
 class InContext(Generic[T]):
     """Runs a coroutine in a context, in the task that awaits this. Await it once.
 
-    A task has one context for its whole life; here each step of the coroutine enters and leaves another context. Tasks and callbacks that the
-    coroutine creates get a copy of that context, as usual.
+    A task has one context for its whole life; here each step of the coroutine enters and leaves another context. Tasks
+    and callbacks that the coroutine creates get a copy of that context, as usual.
     """
 
     __slots__ = ("_context", "_coroutine")

@@ -1,6 +1,7 @@
 """Batch handlers: a handler that takes a list of messages, and may set an outcome for each.
 
-The outcomes of its messages are settled together when it ends; `ctx.transaction()` completes them earlier, together with the handler's SQL.
+The outcomes of its messages are settled together when it ends; `ctx.transaction()` completes them earlier, together
+with the handler's SQL.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ MAX_IDS_SHOWN = 10  # in an error
 class Item(MessageView, Generic[P]):
     """One message of a batch: `def work(items: list[Item[Order]])`.
 
-    The first outcome of a message counts. If a message has none, the result of the handler counts: what it returns or raises.
+    The first outcome of a message counts. If a message has none, the result of the handler counts: what it returns or
+    raises.
 
     Attributes:
         payload: the payload, validated as the annotation says.
@@ -56,7 +58,10 @@ class Item(MessageView, Generic[P]):
 
     @property
     def lost(self) -> bool:
-        """Whether this worker no longer holds the message: it was cancelled, or its lock expired. Outcomes for it change nothing."""
+        """Whether this worker no longer holds the message: it was cancelled, or its lock expired.
+
+        Outcomes for it change nothing.
+        """
         return not self.completed and not self._batch.runtime.holds(self._message)
 
     def complete(self, output: Any = None) -> bool:
@@ -78,7 +83,10 @@ class Item(MessageView, Generic[P]):
         state: Any = UNCHANGED,
         reason: str = "the handler asked for a retry",
     ) -> bool:
-        """It failed; try it again while attempts are left. The arguments are those of `Retry`. Return whether this counts."""
+        """It failed; try it again while attempts are left.
+
+        The arguments are those of `Retry`. Return whether this counts.
+        """
         return self._batch.record_outcome(self, Retry(after, state=state, reason=reason))
 
     def defer(self, after: AnyDuration | None = None, *, until: datetime | None = None, state: Any = UNCHANGED) -> bool:
@@ -125,7 +133,10 @@ class Batch:
         self._lock = threading.Lock()
 
     def call(self) -> Any:
-        """Call the function with the valid payloads; for an async function this returns the coroutine. If none is valid, nothing is called."""
+        """Call the function with the valid payloads; for an async function this returns the coroutine.
+
+        If none is valid, nothing is called.
+        """
         self.valid_items = [
             item for message, item in zip(self.messages, self.items, strict=True) if self._validates(message, item)
         ]
@@ -167,7 +178,10 @@ class Batch:
         self.runtime.completed(*messages)
 
     def start_completed(self, lost: list[int]) -> None:
-        """All messages were completed before the handler begins (ack_first), except the lost ones, which the handler does not get."""
+        """All messages were completed before the handler begins (ack_first), except the lost ones.
+
+        The handler does not get lost messages.
+        """
         self.messages = [message for message in self.messages if message.id not in lost]
         self.items = [item for item in self.items if item.id not in lost]
         self.complete(self.messages)
@@ -180,7 +194,10 @@ class Batch:
                 self.outcomes = {each: result for each, result in self.outcomes.items() if not isinstance(result, Ack)}
 
     def to_settlements(self, result: object) -> list[Settlement]:
-        """Return how each message ended, after the handler returned or raised this. Messages that a transaction completed are left out."""
+        """Return how each message ended, after the handler returned or raised this.
+
+        Messages that a transaction completed are left out.
+        """
         result = check_awaited(self.tracker, result)
         if self.committed and (reason := self._late_outcome(result)):
             self.log_after_completion(reason)

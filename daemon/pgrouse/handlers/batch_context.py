@@ -65,7 +65,10 @@ class SharedBatchContext(Generic[C, R]):
 
     @property
     def stopping(self) -> bool:
-        """Whether the daemon wants to stop. A long handler should check it, and `defer` the messages that it has not begun."""
+        """Whether the daemon wants to stop.
+
+        A long handler should check it, and `defer` the messages that it has not begun.
+        """
         return self._batch.runtime.stopping
 
     @property
@@ -87,7 +90,9 @@ class SharedBatchContext(Generic[C, R]):
         )
 
     def heartbeat(self) -> None:
-        """Check that this worker still holds a message of the batch. Locks are extended without this; call it where the handler can stop.
+        """Check that this worker still holds a message of the batch.
+
+        Locks are extended without this; call it where the handler can stop.
 
         Raises:
             LockLost: this worker no longer holds any message of the batch.
@@ -104,10 +109,12 @@ class SharedBatchContext(Generic[C, R]):
     def complete(self, conn: AnyBlockingConnection) -> None: ...
 
     def complete(self, conn: Any) -> Coroutine[Any, Any, None] | None:
-        """Complete the batch in the handler's own transaction, as `Context.complete` does; await it on an async connection.
+        """Complete the batch in the handler's own transaction, as `Context.complete` does.
 
-        It completes all messages without another outcome, each with the output of its `complete()`. Later outcomes of these messages do not
-        count.
+        Await it on an async connection.
+
+        It completes all messages without another outcome, each with the output of its `complete()`. Later outcomes of
+        these messages do not count.
 
         Raises:
             LockLost: this worker no longer holds one of them: roll the transaction back.
@@ -144,8 +151,8 @@ class BatchContext(SharedBatchContext[Connection[Any], R]):
     def transaction(self) -> AbstractContextManager[Connection[Any]]:
         """Open a transaction that also completes the batch: `with ctx.transaction() as conn`.
 
-        It completes all messages without another outcome, each with the output of its `complete()`. Everything done on `conn` and
-        the completions commit together when the block ends, or not at all.
+        It completes all messages without another outcome, each with the output of its `complete()`. Everything done on
+        `conn` and the completions commit together when the block ends, or not at all.
 
         Raises:
             LockLost: at the end of the block, if this worker no longer holds one of them; everything was rolled back.
@@ -154,18 +161,27 @@ class BatchContext(SharedBatchContext[Connection[Any], R]):
 
 
 class AsyncBatchContext(SharedBatchContext[AsyncConnection[Any], R]):
-    """The second argument of an async batch handler: as `BatchContext`, except that you await the methods that take time."""
+    """The second argument of an async batch handler.
+
+    It is like `BatchContext`, except that you await the methods that take time.
+    """
 
     __slots__ = ()
 
     def publish(
         self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]
     ) -> Coroutine[Any, Any, Published]:
-        """Publish a message, as `BatchContext.publish` does. Without an await nothing is published, and the batch fails."""
+        """Publish a message, as `BatchContext.publish` does.
+
+        Without an await nothing is published, and the batch fails.
+        """
         return self._to_publish(topic, payload, options).publish_async(self._find_connection, self._tracker)
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
-        """Open a transaction that also completes the batch, as `BatchContext.transaction` does: `async with ctx.transaction() as conn`."""
+        """Open a transaction that also completes the batch, as `BatchContext.transaction` does.
+
+        Use it as `async with ctx.transaction() as conn`.
+        """
         return self._to_transaction().open_async(self._tracker)
 
 

@@ -1,4 +1,7 @@
-"""Decides from the configuration and the signature of a handler whether it takes batches, and finds contradictions between the two."""
+"""Decides from the configuration and the signature of a handler whether it takes batches.
+
+It also finds contradictions between the two.
+"""
 
 from __future__ import annotations
 

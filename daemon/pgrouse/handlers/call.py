@@ -46,10 +46,16 @@ class HandlerCall(Protocol):
         """`ctx.complete()` has completed these messages in the database."""
 
     def start_completed(self, lost: list[int]) -> None:
-        """The messages were completed before the handler begins (ack_first), except the lost ones, which the handler does not get."""
+        """The messages were completed before the handler begins (ack_first), except the lost ones.
+
+        The handler does not get lost messages.
+        """
 
     def to_settlements(self, returned: object) -> list[Settlement]:
-        """Return how the messages end, after the handler returned or raised this; without the messages that it has completed."""
+        """Return how the messages end, after the handler returned or raised this.
+
+        Messages that it has completed are left out.
+        """
 
     def completed(self) -> list[tuple[Message, BaseException | None]]:
         """Return the messages that the handler has completed by `ctx.transaction()`, with their outcomes."""

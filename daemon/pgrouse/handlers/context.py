@@ -52,7 +52,8 @@ class SharedContext(MessageView, Generic[C, R]):
     """The common part of both kinds of contexts.
 
     Attributes:
-        output: the value that `transaction()` stores as the message's output. A handler without a transaction just returns it.
+        output: the value that `transaction()` stores as the message's output. A handler without a transaction just
+            returns it.
         completed: whether the message is completed already, by `transaction()` or before the handler began (ack_first).
         completing: whether `complete()` was called: the message is completed if its transaction is committed.
         action: the outcome of the first of `ack()`, `nack()` and `reject()`; None if none was called.
@@ -99,7 +100,10 @@ class SharedContext(MessageView, Generic[C, R]):
 
     @property
     def connection(self) -> C | None:
-        """The connection of the transaction in which the calling code runs: of a `transaction()` block, or of a step; None = no transaction."""
+        """The connection of the transaction in which the calling code runs; None = no transaction.
+
+        The transaction is that of a `transaction()` block, or of a step.
+        """
         of_step = None if self._steps is None else self._steps.connection
         return self._connection if of_step is None else cast("C", of_step)
 
@@ -128,7 +132,10 @@ class SharedContext(MessageView, Generic[C, R]):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the message was cancelled; then it is also lost. A handler in a thread should check it: a thread cannot be stopped."""
+        """Whether the message was cancelled; then it is also lost.
+
+        A handler in a thread should check it: a thread cannot be stopped.
+        """
         return self._runtime.cancelled(self._message)
 
     @property
@@ -170,7 +177,10 @@ class SharedContext(MessageView, Generic[C, R]):
         state: Any = UNCHANGED,
         reason: str = "the handler called ctx.nack()",
     ) -> bool:
-        """Report that the attempt failed, as `Retry` does with the same arguments. Return whether this counts, as `ack` does."""
+        """Report that the attempt failed, as `Retry` does with the same arguments.
+
+        Return whether this counts, as `ack` does.
+        """
         return self._act(Retry(after, state=state, reason=reason))
 
     def reject(self, reason: str) -> bool:
@@ -204,13 +214,15 @@ class SharedContext(MessageView, Generic[C, R]):
     def complete(self, conn: Any, output: Any = None) -> Coroutine[Any, Any, None] | None:
         """Complete the message in the handler's own transaction; await it on an async connection.
 
-        The work in that transaction and the completion are committed together, or not at all: effects in this database happen exactly
-        once. Call it last: the transaction holds the message from then on. This call commits nothing, unless the connection is in
-        autocommit mode. If the transaction is not committed before the handler ends, the attempt fails. A second call in the same
-        transaction does nothing; after a rollback, it completes the message again.
+        The work in that transaction and the completion are committed together, or not at all: effects in this database
+        happen exactly once. Call it last: the transaction holds the message from then on. This call commits nothing,
+        unless the connection is in autocommit mode. If the transaction is not committed before the handler ends, the
+        attempt fails. A second call in the same transaction does nothing; after a rollback, it completes the message
+        again.
 
         Args:
-            conn: a connection or session of the kinds that `pgrouse.publish` takes; its role needs the rights of `messages_worker`.
+            conn: a connection or session of the kinds that `pgrouse.publish` takes; its role needs the rights of
+                `messages_worker`.
             output: the output to keep; by default `ctx.output`.
 
         Raises:
@@ -257,12 +269,17 @@ class SharedContext(MessageView, Generic[C, R]):
 
 
 class Context(SharedContext[psycopg.Connection[Any], R]):
-    """The second argument of a sync handler: its methods block until they are done. `Context[Resources]` declares the type of `resources`."""
+    """The second argument of a sync handler: its methods block until they are done.
+
+    `Context[Resources]` declares the type of `resources`.
+    """
 
     __slots__ = ()
 
     def heartbeat(self, extend: AnyDuration | None = None) -> None:
-        """Check that this worker still holds the message. Locks are extended without this; call it where the handler can stop.
+        """Check that this worker still holds the message.
+
+        Locks are extended without this; call it where the handler can stop.
 
         Args:
             extend: extend the lock to at least this long from now, at most 7 days: a timedelta, seconds, or "30s".
@@ -283,22 +300,26 @@ class Context(SharedContext[psycopg.Connection[Any], R]):
         transaction: bool = False,
         **named: Any,
     ) -> Any:
-        """Do a step once: return what `function(*args, **named)` returned to an earlier attempt of this message, or call it and keep the result.
+        """Do a step once: return what `function(*args, **named)` returned to an earlier attempt of this message.
 
-        A later attempt is one after a retry, a deferral, a lost lock or a redrive. The function runs at least once: if the worker dies before the
-        result is kept, it runs again.
+        If there is no such result, call it and keep the result.
+
+        A later attempt is one after a retry, a deferral, a lost lock or a redrive. The function runs at least once: if
+        the worker dies before the result is kept, it runs again.
 
         Args:
             name: the name of the step, unique in its message: 1 to 200 characters, at most 1000 steps.
             function: does the step; its result is kept as JSON.
             *args: the arguments of the function.
             returns: the type of the result, if it is more than JSON: a pydantic model, a dataclass, `list[Order]`.
-            transaction: call `function(conn, *args, **named)`, and keep the result in the transaction of that connection: the SQL on it takes effect
-            exactly once. Inside a `ctx.transaction()` block, that transaction is used, and the result is kept with it.
+            transaction: call `function(conn, *args, **named)`, and keep the result in the transaction of that
+                connection: the SQL on it takes effect exactly once. Inside a `ctx.transaction()` block, that
+                transaction is used, and the result is kept with it.
             **named: keyword arguments of the function.
 
         Raises:
-            InvalidStep: the result is not JSON, has more than 1 MiB or does not fit its type, or the name was used before in this attempt.
+            InvalidStep: the result is not JSON, has more than 1 MiB or does not fit its type, or the name was used
+                before in this attempt.
             LockLost: this worker no longer holds the message; nothing was kept.
             RuntimeError: the handler runs with isolation = "process".
         """
@@ -319,9 +340,10 @@ class Context(SharedContext[psycopg.Connection[Any], R]):
     def publish(self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]) -> Published:
         """Publish another message, as `pgrouse.publish` does.
 
-        Inside a `ctx.transaction()` block it is published together with the completion of this message, or not at all: exactly once. Elsewhere it
-        is published at once, on a connection of the worker: a handler that fails after that, and is tried again, publishes again. It joins the
-        trace of this message, and is encrypted if the worker encrypts its topic.
+        Inside a `ctx.transaction()` block it is published together with the completion of this message, or not at all:
+        exactly once. Elsewhere it is published at once, on a connection of the worker: a handler that fails after that,
+        and is tried again, publishes again. It joins the trace of this message, and is encrypted if the worker encrypts
+        its topic.
 
         Args:
             topic: what kind of message it is.
@@ -337,8 +359,8 @@ class Context(SharedContext[psycopg.Connection[Any], R]):
     def transaction(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """Open a transaction that also completes the message: `with ctx.transaction() as conn`.
 
-        Everything done on `conn` and the completion commit together when the block ends, or not at all: effects in this database
-        happen exactly once. Set `ctx.output` before the block ends to keep an output.
+        Everything done on `conn` and the completion commit together when the block ends, or not at all: effects in this
+        database happen exactly once. Set `ctx.output` before the block ends to keep an output.
 
         Raises:
             LockLost: at the end of the block, if this worker no longer holds the message; everything was rolled back.
@@ -352,7 +374,10 @@ class AsyncContext(SharedContext[psycopg.AsyncConnection[Any], R]):
     __slots__ = ()
 
     def heartbeat(self, extend: AnyDuration | None = None) -> Awaitable[None]:
-        """Check that this worker still holds the message, as `Context.heartbeat` does. The check runs at the call; await it to wait for the extended lock."""
+        """Check that this worker still holds the message, as `Context.heartbeat` does.
+
+        The check runs at the call; await it to wait for the extended lock.
+        """
         return self._heartbeat(extend)
 
     def step(
@@ -377,11 +402,17 @@ class AsyncContext(SharedContext[psycopg.AsyncConnection[Any], R]):
     def publish(
         self, topic: str, payload: Any = None, **options: Unpack[PublishOptions]
     ) -> Coroutine[Any, Any, Published]:
-        """Publish another message, as `Context.publish` does. Without an await nothing is published, and the attempt fails."""
+        """Publish another message, as `Context.publish` does.
+
+        Without an await nothing is published, and the attempt fails.
+        """
         return self._to_publish(topic, payload, options).publish_async(self._find_connection, self._get_tracker())
 
     def transaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
-        """Open a transaction that also completes the message, as `Context.transaction` does: `async with ctx.transaction() as conn`."""
+        """Open a transaction that also completes the message, as `Context.transaction` does.
+
+        Use it as `async with ctx.transaction() as conn`.
+        """
         return self._to_transaction().open_async(self._get_tracker())
 
 

@@ -1,4 +1,7 @@
-"""Publishes a message for a handler: in the transaction of `ctx.transaction()` if that is open, otherwise in a separate transaction."""
+"""Publishes a message for a handler.
+
+It is published in the transaction of `ctx.transaction()` if that is open, otherwise in a separate transaction.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class ContextPublish:
     def publish_async(
         self, connection: Callable[[], AsyncConnection[Any] | None], tracker: PublishTracker
     ) -> TrackedCoroutine[Published]:
-        """Do the same with an await. connection returns the open connection at that time; tracker checks that it is awaited."""
+        """Do the same with an await.
+
+        connection returns the open connection at that time; tracker checks that it is awaited.
+        """
         return tracker.track(TrackedCoroutine(self._publish_async(connection, tracker), self._topic))
 
     async def _publish_async(

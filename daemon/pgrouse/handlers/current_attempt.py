@@ -1,6 +1,9 @@
-"""The messages that the running handler processes, for log lines: of the handler, of libraries, and of the threads and tasks that it starts.
+"""The messages that the running handler processes, for log lines.
 
-Setting it costs a few dozen nanoseconds for each call of a handler; the fields are looked up only when a line is logged.
+These are lines of the handler, of libraries, and of the threads and tasks that it starts.
+
+Setting it costs a few dozen nanoseconds for each call of a handler; the fields are looked up only when a line is
+logged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Finds declarations in code: imports the modules that `handlers.modules` names, and adds their topics and schedules to the configuration.
+"""Finds declarations in code.
+
+It imports the modules that `handlers.modules` names, and adds their topics and schedules to the configuration.
 
 Only commands that need handlers or policies do this. The settings in the file override those in the code.
 """
@@ -22,7 +24,8 @@ from pgrouse.errors import ConfigError, InvalidMessage
 from pgrouse.handlers.source_place import error_place, show_path
 from pgrouse.handlers.topic import DeclaredSchedule, Place, Topic
 
-# Use the standard library's logger: a command that only checks a configuration sets up no logging, and then nothing is printed.
+# Use the standard library's logger: a command that only checks a configuration sets up no logging, and then nothing is
+# printed.
 quiet_log = logging.getLogger("pgrouse")
 
 
@@ -30,7 +33,8 @@ def with_declared(settings: config.Config) -> config.Config:
     """Return the configuration with the declarations of its modules.
 
     Raises:
-        ConfigProblems: a module cannot be imported or declares nothing, two declare the same thing, or a value is wrong; with file and line.
+        ConfigProblems: a module cannot be imported or declares nothing, two declare the same thing, or a value is
+            wrong; with file and line.
     """
     if not settings.handlers.modules:
         return settings
@@ -139,7 +143,10 @@ class _Reading:
 
 
 def _topics(module: ModuleType) -> Iterator[tuple[str, Topic[Any, ..., Any]]]:
-    """Yield the topics that a module or its submodules declare, each with the name of its handler; not the topics that it only imports."""
+    """Yield the topics that a module or its submodules declare, each with the name of its handler.
+
+    Topics that it only imports are left out.
+    """
     for name, value in list(vars(module).items()):
         if isinstance(value, Topic) and f"{value.place.module}.".startswith(f"{module.__name__}."):
             yield f"{module.__name__}:{name}", value

@@ -30,7 +30,10 @@ class Encryption(Protocol):
         """Return an output as it may be stored."""
 
     def decrypt_output(self, message: Message, text: str, topic: str | None = None) -> str:
-        """Return an output as it was before `encrypt_output`. topic: the topic of the output, if it is not the message's."""
+        """Return an output as it was before `encrypt_output`.
+
+        topic: the topic of the output, if it is not the message's.
+        """
 
     def describe_error(self, message: Message, error: BaseException) -> str:
         """Return the text to log for an exception that no longer has an effect."""

@@ -23,8 +23,8 @@ class Failure:
         outcome: how the attempt is settled: `retry`, `expire` (it ran longer than its timeout), `reject` or `fail`.
         is_last: whether no attempt follows, as far as the worker knows.
         error: the error as the archive keeps it; for an exception, its traceback.
-        exception: the exception that the handler raised, except outcomes like `Reject`. None for handlers in child processes, and for encrypted
-        topics unless crypto.error_detail = "text".
+        exception: the exception that the handler raised, except outcomes like `Reject`. None for handlers in child
+            processes, and for encrypted topics unless crypto.error_detail = "text".
         resources: what `handlers.lifespan` yielded.
     """
 

@@ -1,7 +1,8 @@
 """The facts about a handler that are known before its first message.
 
-A handler takes up to two arguments: the payload, then a context. The payload's annotation, if there is one, is the type that pydantic validates
-the payload against. A payload that does not match is rejected with the list of errors. A `bytes` payload is the message's body.
+A handler takes up to two arguments: the payload, then a context. The payload's annotation, if there is one, is the type
+that pydantic validates the payload against. A payload that does not match is rejected with the list of errors. A
+`bytes` payload is the message's body.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pgrouse.client.message import Message
 from pgrouse.handlers.ack_rules import DEFAULT_ACK_RULES, AckRules
 from pgrouse.handlers.outcome import Reject
 
-# Kinds of validation errors whose texts quote the value, or come from a user's validators, which may quote it. Custom kinds may quote it too.
+# Kinds of validation errors whose texts quote the value, or come from a user's validators, which may quote it. Custom
+# kinds may quote it too.
 ERRORS_WITH_VALUES = frozenset(
     {"value_error", "assertion_error", "union_tag_invalid", "get_attribute_error", "timezone_offset"}
 )
@@ -96,7 +98,10 @@ class Handler:
 
 
 def _list(error: pydantic.ValidationError) -> str:
-    """Return the errors without the values: the contents of a payload must not get into an archive that analysts read."""
+    """Return the errors without the values.
+
+    The contents of a payload must not get into an archive that analysts read.
+    """
     each = (
         f"{'.'.join(map(str, e['loc'])) or '(whole)'}: {e['msg'] if e['type'] in ERRORS_WITHOUT_VALUES else e['type']}"
         for e in error.errors(include_url=False, include_input=False)

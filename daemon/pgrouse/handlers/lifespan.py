@@ -1,7 +1,9 @@
-"""The resources that handlers share as `ctx.resources`: the user's `lifespan` opens them before the first handler and closes them after the last.
+"""The resources that handlers share as `ctx.resources`.
 
-A lifespan is a function without arguments that returns a context manager, async or not. The same task (or thread) enters and leaves it, as task
-groups and cancel scopes require.
+The user's `lifespan` opens them before the first handler and closes them after the last.
+
+A lifespan is a function without arguments that returns a context manager, async or not. The same task (or thread)
+enters and leaves it, as task groups and cancel scopes require.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ Manager = AbstractAsyncContextManager[Any] | AbstractContextManager[Any]
 LifespanFunction = Callable[[], Manager]
 # How long a cancelled lifespan may take to end.
 CANCEL_S = 2.0
-# After the time for its start, this much later the process ends if the lifespan blocks the event loop, because no timeout can stop it then.
+# After the time for its start, this much later the process ends if the lifespan blocks the event loop, because no
+# timeout can stop it then.
 STUCK_S = 5.0
 
 
@@ -109,7 +112,10 @@ class Lifespan:
             )
 
     async def _hold_in_thread(self, manager: AbstractContextManager[Any]) -> None:
-        """Hold a context manager that may block. The thread is a daemon thread: if it hangs, the process can still end."""
+        """Hold a context manager that may block.
+
+        The thread is a daemon thread: if it hangs, the process can still end.
+        """
         loop, leave = asyncio.get_running_loop(), threading.Event()
         ended: asyncio.Future[BaseException | None] = loop.create_future()
 

@@ -1,4 +1,7 @@
-"""Finds the handlers that the configuration names: imports the functions, and finds out which arguments each takes and where it runs."""
+"""Finds the handlers that the configuration names.
+
+It imports the functions, and finds out which arguments each takes and where it runs.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,8 @@ def load(settings: config.Config) -> dict[str, Handler]:
     """Import the handlers of all topics.
 
     Raises:
-        ConfigProblems: handlers that are not allowed, cannot be imported, or do not take a payload and a context; with their names and places.
+        ConfigProblems: handlers that are not allowed, cannot be imported, or do not take a payload and a context; with
+            their names and places.
     """
     extend_import_path(settings.handlers)
     problems = [*find_batch_problems(settings), *_find_problems_around(settings)]
@@ -191,7 +195,10 @@ def _is_a_generator(function: Any) -> bool:
 
 
 def find_suspicious_settings(settings: config.Config) -> list[ConfigProblem]:
-    """Return settings that are allowed but surprise: keys of topics that have no effect together, or a larger one than their author may expect."""
+    """Return settings that are allowed but surprise.
+
+    They are keys of topics that have no effect together, or a larger one than their author may expect.
+    """
     found = []
     for topic, chosen in settings.topics.items():
         key: tuple[str, ...] = ("topics", topic, "retry_strategy" if chosen.retry_strategy else "ack_policy")
@@ -210,7 +217,10 @@ def log_suspicious_settings(settings: config.Config) -> None:
 
 
 def _middleware_suspicion(settings: config.Config) -> str | None:
-    """Find middleware of one kind while handlers are of both kinds: the other handlers run without it, and the author may not know."""
+    """Find middleware of one kind while handlers are of both kinds.
+
+    The other handlers run without it, and the author may not know.
+    """
     kinds = {_is_async(each) for each in find_middleware(settings.handlers)}
     if len(kinds) != 1:
         return None
@@ -307,7 +317,7 @@ def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _signature(name: str, function: Callable[..., Any], is_async: bool, is_batch: bool) -> tuple[int, Any]:
-    """Return how many of payload and context a function takes, and the type of the first argument; Any if it has none."""
+    """Return how many of payload and context a function takes, and the type of the first; Any if it has none."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
         hints = get_type_hints(_annotated(function), include_extras=True)

@@ -38,7 +38,10 @@ class MessageView:
 
     @property
     def runs(self) -> int:
-        """How many times a handler started on it, this time included. A deferral takes back the attempt, but not the run."""
+        """How many times a handler started on it, this time included.
+
+        A deferral takes back the attempt, but not the run.
+        """
         return self._message.runs
 
     @property

@@ -1,7 +1,8 @@
 """How an attempt ended: the outcomes of a handler, and how they are settled.
 
-A handler returns a value (success, kept as the output) or returns or raises `Reject`, `Retry`, `Defer` or `Fail`, or calls
-`ctx.ack()`, `ctx.nack()`, `ctx.reject()`. The topic's ack_policy decides about all other exceptions, and about silence: see there.
+A handler returns a value (success, kept as the output) or returns or raises `Reject`, `Retry`, `Defer` or `Fail`, or
+calls `ctx.ack()`, `ctx.nack()`, `ctx.reject()`. The topic's ack_policy decides about all other exceptions, and about
+silence: see there.
 """
 
 from __future__ import annotations
@@ -111,7 +112,9 @@ class Ack(Outcome):
 
 
 def check_returned(returned: object) -> object:
-    """Return what a handler returned, or a TypeError, as if the handler had raised it, for values that surely do not mean success.
+    """Return what a handler returned, or a TypeError for values that surely do not mean success.
+
+    The error is as if the handler had raised it.
 
     An exception class is not an outcome. A coroutine or a generator that a handler returned has not run.
     """
@@ -134,7 +137,10 @@ def check_returned(returned: object) -> object:
 
 
 def to_settlement(message: Message, returned: object) -> Settlement:
-    """Return how a handler's return value, outcome or exception ends an attempt without a policy; for an exception: as a failed attempt."""
+    """Return how a handler's return value, outcome or exception ends an attempt without a policy.
+
+    An exception is a failed attempt.
+    """
     match returned.output if isinstance(returned, Ack) else returned:
         case None:
             return Settlement(message, SettleKind.COMPLETE)
@@ -183,7 +189,10 @@ def _completed(message: Message, output: object) -> Settlement:
 
 
 def _cause(error: ValueError) -> str | None:
-    """Return the class of the error that a conversion to JSON raised, whose text may quote the value; None: the text is pgrouse's."""
+    """Return the class of the error that a conversion to JSON raised; None: the text is pgrouse's.
+
+    The error's own text may quote the value.
+    """
     return None if error.__cause__ is None else type(error.__cause__).__qualname__
 
 

@@ -24,7 +24,8 @@ class Predecessor:
     Attributes:
         id: the id in `after`.
         topic: its topic; None if the database no longer knows it.
-        result: how it ended; None if that is no longer kept, or if it has not ended because someone released the handler's message by hand.
+        result: how it ended; None if that is no longer kept, or if it has not ended because someone released the
+            handler's message by hand.
         output: what its handler returned.
         error: why it did not succeed.
         redriven_as: the message that a redrive made of it; the result is of that message. None = it was not redriven.
@@ -46,7 +47,10 @@ class Predecessor:
 def read_predecessors(
     message: Message, runtime: HandlerRuntime, conn: psycopg.Connection[Any] | None
 ) -> list[Predecessor]:
-    """Return the predecessors of a message that this worker holds. conn: the connection of the handler's transaction, if one is open."""
+    """Return the predecessors of a message that this worker holds.
+
+    conn: the connection of the handler's transaction, if one is open.
+    """
     return run_sync(_read(message, runtime, BlockingStepConnection(runtime.blocking_pool), lambda: conn))
 
 

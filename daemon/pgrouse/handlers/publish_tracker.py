@@ -50,12 +50,15 @@ class PublishTracker:
         try:
             yield tracker
         finally:
-            # Do not reset with a token, which other contexts refuse: a coroutine that is closed early may end in any context.
+            # Do not reset with a token, which other contexts refuse: a coroutine that is closed early may end in any
+            # context.
             _innermost.set(before)
 
     @asynccontextmanager
     async def transaction(self, conn: Any) -> AsyncIterator[None]:
-        """End this block, which has a transaction, after all calls in it: wait for them, or cancel them if the block fails.
+        """End this block, which has a transaction, after all calls in it.
+
+        Wait for them, or cancel them if the block fails.
 
         Raises:
             RuntimeError: a call failed that the block did not await.

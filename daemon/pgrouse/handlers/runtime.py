@@ -74,7 +74,10 @@ class HandlerRuntime(Protocol):
         """Extend the message's lock. On the event loop the caller awaits the result; in a thread this call waits."""
 
     def mark_completing(self, *messages: Message) -> None:
-        """The handler is about to complete these messages in its own transaction: from now on only the database knows how they end."""
+        """The handler is about to complete these messages in its own transaction.
+
+        From now on only the database knows how they end.
+        """
 
     def mark_not_completed(self, *messages: Message) -> None:
         """The server refused to commit that transaction: the messages are in flight as before."""

@@ -1,7 +1,9 @@
-"""Steps of a handler (`ctx.step`): the queue keeps the result of a step, and a later attempt of the message gets that result instead of doing it again.
+"""Steps of a handler (`ctx.step`).
 
-A step's function runs at least once: if a worker dies between its end and the saving of its result, it runs again. Only SQL in the transaction
-that keeps the result, in the same database, takes effect exactly once.
+The queue keeps the result of a step, and a later attempt of the message gets that result instead of doing it again.
+
+A step's function runs at least once: if a worker dies between its end and the saving of its result, it runs again. Only
+SQL in the transaction that keeps the result, in the same database, takes effect exactly once.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from pgrouse.run_sync import run_sync
 MAX_BYTES = 1024 * 1024
 T = TypeVar("T")
 Conn = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
-# Returns the connection of the transaction that is open at the call. It is called when the work begins, not when a coroutine is created.
+# Returns the connection of the transaction that is open at the call. It is called when the work begins, not when a
+# coroutine is created.
 FindConnection = Callable[[], Conn | None]
 # One log for all handlers: an outage is one event.
 _failures = FailureLog("step")
@@ -107,7 +110,10 @@ class Steps:
         return None if found is None else found.connection
 
     def run_async(self, step: Step, connection: FindConnection) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable of the result of a step; connection: returns the connection of the open transaction, if there is one."""
+        """Return an awaitable of the result of a step.
+
+        connection: returns the connection of the open transaction, if there is one.
+        """
         return self._async_result(step, connection)
 
     def run_blocking(self, step: Step, connection: FindConnection) -> Any:
@@ -154,13 +160,18 @@ class Steps:
         return await self._run(step, access, conn) if kept is None else kept
 
     async def _load(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> None:
-        """Load the kept results, right before a step would run: that is also the last moment to learn that the message was lost."""
-        # Load all steps the first time, later the step with this name: what another attempt kept in the meantime must not be done again.
+        """Load the kept results, right before a step would run.
+
+        That is also the last moment to learn that the message was lost.
+        """
+        # Load all steps the first time, later the step with this name: what another attempt kept in the meantime must
+        # not be done again.
         call = load_steps(*self._claim(), step.name if self._is_loaded else None)
         asked_at = time.monotonic()
         steps = await self._ask(access, conn, call)
         if time.monotonic() - asked_at > self._message.lock_duration_s / 3:
-            # This process, or the answer, was delayed: the message may be lost by now. Ask only once more: answers may always be slow.
+            # This process, or the answer, was delayed: the message may be lost by now. Ask only once more: answers may
+            # always be slow.
             steps = await self._ask(access, conn, call)
         if not steps:
             raise LockLost(f"message {self._message.id} is not this worker's any more: step {step.name!r} was not done")
@@ -181,7 +192,10 @@ class Steps:
         return text
 
     async def _value(self, step: Step, access: AsyncStepConnection | BlockingStepConnection, conn: Conn | None) -> Any:
-        """Return what the function returned, or fail if it did not await a call: a later attempt would not make that call either."""
+        """Return what the function returned, or fail if it did not await a call.
+
+        A later attempt would not make that call either.
+        """
         with self._tracker.step() as tracker:
             value = await access.value(step, step.function(conn) if step.transaction else step.function())
             tracker.raise_if_not_awaited()
@@ -300,7 +314,10 @@ async def ask(
     conn: Conn | None,
     call: Call[T],
 ) -> T:
-    """Make a call about a message that this worker holds: on an open transaction, or until the database answers or the message is lost."""
+    """Make a call about a message that this worker holds.
+
+    It is made on an open transaction, or until the database answers or the message is lost.
+    """
     if conn is not None:
         return await _answer(access, conn, call)
     failures = 0

@@ -1,6 +1,9 @@
-"""The transaction of a step (`ctx.step(transaction=True)`) while its function runs: the function's calls of its context go into it.
+"""The transaction of a step (`ctx.step(transaction=True)`) while its function runs.
 
-A call finds it through a context variable: another step at the same time, in another task of the same handler, has another transaction, or none.
+The function's calls of its context go into it.
+
+A call finds it through a context variable: another step at the same time, in another task of the same handler, has
+another transaction, or none.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ def opened(owner: object, connection: Any) -> Iterator[StepTransaction]:
         yield transaction
     finally:
         transaction.is_open = False
-        # Do not reset with a token, which other contexts refuse: a coroutine that is closed early may end in any context.
+        # Do not reset with a token, which other contexts refuse: a coroutine that is closed early may end in any
+        # context.
         _innermost.set(before)
 
 

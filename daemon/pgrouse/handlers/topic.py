@@ -1,8 +1,8 @@
 """A topic that is declared at its handler: `@topic("orders.created", max_attempts=5)`.
 
-The decorator turns the function into a `Topic`. It can be called like the function, it publishes messages whose payloads have the type that
-the handler takes, and it may have schedules. Importing a module does nothing else: a daemon finds the topics of the modules that
-`handlers.modules` names.
+The decorator turns the function into a `Topic`. It can be called like the function, it publishes messages whose
+payloads have the type that the handler takes, and it may have schedules. Importing a module does nothing else: a daemon
+finds the topics of the modules that `handlers.modules` names.
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ class Topic(Generic[Payload, P, R_co]):
     ) -> Published: ...
 
     def publish(self, conn: Any, payload: Any, *, cipher: Cipher | None = None, **options: Any) -> Any:
-        """Publish one message to the topic, as `pgrouse.publish` does; if the payload is bytes, they are the message's body.
+        """Publish one message to the topic, as `pgrouse.publish` does.
+
+        If the payload is bytes, they are the message's body.
 
         Args:
             conn: a connection; or the context of a handler, which publishes as `ctx.publish` does; or a client.
@@ -177,7 +179,10 @@ class Topic(Generic[Payload, P, R_co]):
         returning: bool = False,
         **options: Unpack[ManyOptions],
     ) -> Any:
-        """Publish a message for each payload by COPY, as `pgrouse.publish_many` does; these options apply to all of them."""
+        """Publish a message for each payload by COPY, as `pgrouse.publish_many` does.
+
+        These options apply to all of them.
+        """
         messages: Iterable[NewMessage] = (self.message(payload, **options) for payload in payloads)
         if isinstance(payloads, list | tuple):
             messages = list(messages)  # a list is encoded while the server stores it
@@ -196,7 +201,8 @@ class Topic(Generic[Payload, P, R_co]):
         Args:
             cron: the times: the five fields of cron, `@daily` and the like, or an interval like "30 seconds".
             payload: the payload of each message; {} by default.
-            **options: name: the name of the schedule, by default the name of the topic; the others are the keys of `[schedules]`.
+            **options: name: the name of the schedule, by default the name of the topic; the others are the keys of
+            `[schedules]`.
         """
         values = {"cron": cron, "topic": self.name, **options}
         name = str(values.pop("name", self.name))

@@ -1,6 +1,7 @@
 """The keyword arguments of `@topic`, for type checkers: the keys of a topic's table in pgrouse.toml.
 
-The values are checked together with those of the file, when a command needs the handlers: a module that only publishes imports nothing for that.
+The values are checked together with those of the file, when a command needs the handlers: a module that only publishes
+imports nothing for that.
 """
 
 from __future__ import annotations

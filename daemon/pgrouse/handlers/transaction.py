@@ -1,4 +1,7 @@
-"""The block of `ctx.transaction()`: a handler's own SQL and the completion of its message or batch, in one transaction."""
+"""The block of `ctx.transaction()`.
+
+A handler's own SQL and the completion of its message or batch are in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -124,11 +127,17 @@ class Transaction:
             completion.end()
 
     def _before_commit(self) -> None:
-        """Until the answer to the commit arrives, only the server knows: if a heartbeat finds no lock now, that does not prove a loss."""
+        """Until the answer to the commit arrives, only the server knows.
+
+        If a heartbeat finds no lock now, that does not prove a loss.
+        """
         self._runtime.mark_completing(*self._completion.messages())
 
     def _after_error(self, error: psycopg.Error) -> None:
-        """If the server refused the commit, for example because of a deferred constraint, the lock can be lost again."""
+        """If the server refused the commit, the lock can be lost again.
+
+        A deferred constraint is an example of such a refusal.
+        """
         if error.sqlstate is not None and error.sqlstate[:2] not in UNKNOWN_END:
             self._runtime.mark_not_completed(*self._completion.messages())
 
@@ -158,7 +167,10 @@ class Transaction:
                 yield
 
     def _progress_at_end(self) -> Call[list[int]] | None:
-        """Check that the block may complete what it began with; return the call that writes the last progress, if there is any."""
+        """Check that the block may complete what it began with.
+
+        Return the call that writes the last progress, if there is any.
+        """
         self._completion.check_open()
         if (tracker := tracker_of(self._context)) is not None:
             tracker.raise_if_not_awaited()

@@ -1,7 +1,8 @@
 """The jobs of pg_cron that maintain a queue while no daemon is alive: installs, checks and removes them.
 
-This step is optional: every daemon does the same work. pg_cron keeps the jobs of a whole server in one database (`cron.database_name`). If that is
-not the database of the queue, a superuser must install them, and `conn` must be allowed to connect to that database, too.
+This step is optional: every daemon does the same work. pg_cron keeps the jobs of a whole server in one database
+(`cron.database_name`). If that is not the database of the queue, a superuser must install them, and `conn` must be
+allowed to connect to that database, too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ Connection = psycopg.Connection[Any]
 
 PRUNE = "messages.prune_cron_history"
 MARK = "/* pgrouse */"  # the command of each pgrouse job begins with this
-# Change the setting only on a direct connection: behind a pooler, the session has the setting of the database and also serves other clients.
+# Change the setting only on a direct connection: behind a pooler, the session has the setting of the database and also
+# serves other clients.
 SHOW_OWN_JOBS = """
     SELECT set_config('row_security', 'on', false)
     FROM (SELECT pg_backend_pid() AS pid) AS me
@@ -114,7 +116,8 @@ class CronPlacement:
     Attributes:
         queue: the database of the queue.
         cron: the database in which pg_cron keeps its jobs; None without pg_cron.
-        job_user: the role of the jobs: the owner of the schema if that role can log in, else `messages_cron`. None without a schema.
+        job_user: the role of the jobs: the owner of the schema if that role can log in, else `messages_cron`. None
+            without a schema.
         user: the role of `conn`.
         superuser: whether that role is a superuser.
     """
@@ -132,11 +135,13 @@ class CronPlacement:
 
 
 def install(conn: Connection) -> list[str]:
-    """Bring the jobs of pg_cron into their intended state: schedule missing ones, fix those that differ, switch on those that are off.
+    """Bring the jobs of pg_cron into their intended state.
 
-    A superuser also creates pg_cron's extension and the role `messages_cron`, if they are needed. Correct jobs are not changed. A job that is fixed
-    gets a new number. If pg_cron keeps its jobs in another database, the open transaction of `conn` is committed: the role must be visible from
-    that database.
+    Missing ones are scheduled, those that differ are fixed, and those that are off are switched on.
+
+    A superuser also creates pg_cron's extension and the role `messages_cron`, if they are needed. Correct jobs are not
+    changed. A job that is fixed gets a new number. If pg_cron keeps its jobs in another database, the open transaction
+    of `conn` is committed: the role must be visible from that database.
 
     Returns:
         The names of the jobs that were scheduled or fixed.
@@ -266,7 +271,10 @@ def _place(conn: Connection) -> CronPlacement:
 
 
 def _refuse_without_right(place: CronPlacement) -> None:
-    """Raise an error unless this role may schedule the jobs; only superusers may do so for another role or another database."""
+    """Raise an error unless this role may schedule the jobs.
+
+    Only superusers may do so for another role or another database.
+    """
     if place.superuser or place.cron is None:
         return
     if not place.is_same_database:
@@ -302,7 +310,10 @@ def _cron(conn: Connection, place: CronPlacement) -> Iterator[Connection]:
 
 @contextmanager
 def _own_jobs_visible(cron: Connection) -> Iterator[None]:
-    """Let pg_cron's policy show each role its own jobs. With row_security off, which pgrouse's sessions set, hiding the jobs of others would be an error."""
+    """Let pg_cron's policy show each role its own jobs.
+
+    With row_security off, which pgrouse's sessions set, hiding the jobs of others would be an error.
+    """
     changed = cron.execute(SHOW_OWN_JOBS, [cron.info.backend_pid], prepare=False).rowcount
     try:
         yield
@@ -344,7 +355,10 @@ def _wanted(conn: Connection, place: CronPlacement) -> list[CronJob]:
 
 
 def _in_shared_database(job: CronJob, place: CronPlacement) -> CronJob:
-    """Return a job for a database that keeps the jobs of several queues: it has another name, and prunes in that database."""
+    """Return a job for a database that keeps the jobs of several queues.
+
+    It has another name, and prunes in that database.
+    """
     name = _name_in_shared_database(job.name, place.queue)
     if job.name == PRUNE:
         job = replace(job, command=script("cron/prune_elsewhere.sql").decode(), database=place.cron or "")
@@ -357,7 +371,10 @@ def _name_in_shared_database(name: str, queue: str) -> str:
 
 
 def _of_missing_databases(cron: Connection) -> list[ScheduledJob]:
-    """Return pgrouse's jobs of databases that do not exist. Jobs that prune run in the database of pg_cron, and only their name tells their database."""
+    """Return pgrouse's jobs of databases that do not exist.
+
+    Jobs that prune run in the database of pg_cron, and only their name tells their database.
+    """
     query = """
         SELECT j.jobid, coalesce(j.jobname::text, 'number ' || j.jobid) AS name,
                j.schedule, j.command, j.database, j.username, j.active
@@ -413,7 +430,8 @@ def _duplicate(job: ScheduledJob) -> CronFinding:
 def _schedule_as_wanted(cron: Connection, place: CronPlacement, wanted: CronJob) -> bool:
     """Schedule the job if needed, and remove jobs that differ; return whether anything was changed.
 
-    It does not schedule over an existing job: pg_cron would leave an inactive job inactive, and pg_cron 1.4 would leave it in its database.
+    It does not schedule over an existing job: pg_cron would leave an inactive job inactive, and pg_cron 1.4 would leave
+    it in its database.
     """
     found = _scheduled(cron, wanted.name)
     wrong = [each for each in found if any(_differences(wanted, each))]

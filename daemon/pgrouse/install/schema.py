@@ -1,8 +1,9 @@
 """Installs the schema `messages`, updates it, and checks that it is the one that this version works with.
 
-Migrations are numbered, applied once and never edited; because of their digest in the ledger an edit is an error. Every other object (function,
-trigger, view) has its own file, which is applied again whenever its text changed; it may be in any folder directly below `sql/`. The settings
-of functions and the grants are applied last. All of it happens in one transaction.
+Migrations are numbered, applied once and never edited; because of their digest in the ledger an edit is an error. Every
+other object (function, trigger, view) has its own file, which is applied again whenever its text changed; it may be in
+any folder directly below `sql/`. The settings of functions and the grants are applied last. All of it happens in one
+transaction.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from psycopg import errors, sql
 from pgrouse import search_path, session_settings
 from pgrouse.errors import MigrationEdited, SchemaMismatch
 
-# One lock for all sessions that install the schema in one database. It is taken before anything else: `CREATE SCHEMA IF NOT EXISTS` has a race.
-# Any role that may connect can hold it. Once the schema exists, migrating sessions lock the ledger instead, which only its owner can.
+# One lock for all sessions that install the schema in one database. It is taken before anything else: `CREATE SCHEMA IF
+# NOT EXISTS` has a race. Any role that may connect can hold it. Once the schema exists, migrating sessions lock the
+# ledger instead, which only its owner can.
 ADVISORY_LOCK = 0x7067726F757365  # "pgrouse"
 MIGRATIONS = "migrations"
 # The functions that constraints of tables call. They need no table, and are applied before all tables.
@@ -67,7 +69,7 @@ def script(path: str) -> bytes:
 
 
 def scripts() -> Iterator[Script]:
-    """Yield the functions that table constraints call, all migrations in their order, then functions and then views, by name."""
+    """Yield the functions that constraints call, all migrations in order, then functions, then views, by name."""
     folders = {folder.name: folder for folder in sql_root().iterdir() if folder.is_dir() and folder.name != OPTIONAL}
     yield from _scripts("object", folders.pop(CONSTRAINTS))
     yield from _scripts("migration", folders.pop(MIGRATIONS))
@@ -84,24 +86,29 @@ def _scripts(kind: Kind, *folders: Traversable) -> list[Script]:
 
 
 def migrate(conn: psycopg.Connection, *, dry_run: bool = False) -> list[str]:
-    """Bring the schema up to date in one transaction; return the names of the files that were (or with `dry_run` would be) applied.
+    """Bring the schema up to date in one transaction; return the names of the files that were applied.
 
-    Any number of sessions may call this at once on one database: the first does the work. A superuser hands the schema to `messages_owner`; any
-    other role owns it and needs CREATE on the database.
+    With `dry_run` they are the files that would be applied.
+
+    Any number of sessions may call this at once on one database: the first does the work. A superuser hands the schema
+    to `messages_owner`; any other role owns it and needs CREATE on the database.
 
     Raises:
-        SchemaMismatch: an event trigger hides rows again each time. Or a superuser calls this, and a role without superuser rights can act as the owner of the schema. Or a migration drops a function
-            that a view or function outside of the schema is bound to. Or the schema is newer than this version.
+        SchemaMismatch: an event trigger hides rows again each time. Or a superuser calls this, and a role without
+            superuser rights can act as the owner of the schema. Or a migration drops a function that a view or function
+            outside of the schema is bound to. Or the schema is newer than this version.
         MigrationEdited: a migration in the ledger has another text in this version.
         ConfigError: a setting of the session makes it impossible.
-        psycopg.errors.LockNotAvailable: another session holds a table of the schema for longer than 5 s; nothing was changed, try again.
+        psycopg.errors.LockNotAvailable: another session holds a table of the schema for longer than 5 s; nothing was
+        changed, try again.
     """
     with conn.transaction(force_rollback=dry_run), search_path.fixed(conn):
         conn.execute(script("session.sql"))
         session_settings.check(conn, session_settings.WRITING)
         conn.execute("SET LOCAL lock_timeout = '60s'")
         _lock(conn)
-        # Publishers and workers queue up behind a waiting lock: it is better to stop, and to try again when the long reader is gone.
+        # Publishers and workers queue up behind a waiting lock: it is better to stop, and to try again when the long
+        # reader is gone.
         conn.execute("SET LOCAL lock_timeout = '5s'")
         conn.execute(script("roles.sql"))
         _act_as_owner(conn)
@@ -218,8 +225,8 @@ OTHERS = """
 def _act_as_owner(conn: psycopg.Connection) -> None:
     """Become the role that owns the schema, or should own it.
 
-    Objects of the owner (a trigger on the ledger, a view in its place) run in this session and can undo `SET ROLE`. So a superuser does not become a
-    role that a role without superuser rights can act as.
+    Objects of the owner (a trigger on the ledger, a view in its place) run in this session and can undo `SET ROLE`. So
+    a superuser does not become a role that a role without superuser rights can act as.
     """
     row = conn.execute(
         """
@@ -279,7 +286,10 @@ class _Grant:
 
 
 def _granted(conn: psycopg.Connection[Any]) -> list[_Grant]:
-    """Return which roles other than the owner may call which function of the schema. Rights of PUBLIC are not granted again."""
+    """Return which roles other than the owner may call which function of the schema.
+
+    Rights of PUBLIC are not granted again.
+    """
     rows = conn.execute(
         """
         SELECT p.oid, p.proname::text, a.grantee::regrole::text, bool_or(a.is_grantable)
@@ -294,7 +304,8 @@ def _granted(conn: psycopg.Connection[Any]) -> list[_Grant]:
 def _grant_again(conn: psycopg.Connection[Any], granted: list[_Grant]) -> None:
     """Allow roles that could call a function to call the function with this name that replaced it.
 
-    A function whose arguments changed is dropped and created again, which removes its grants; a replaced function keeps them.
+    A function whose arguments changed is dropped and created again, which removes its grants; a replaced function keeps
+    them.
     """
     found = conn.execute(
         "SELECT p.oid, p.proname::text, p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = 'messages'::regnamespace"

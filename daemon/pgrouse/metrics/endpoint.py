@@ -1,7 +1,7 @@
 """The endpoint: /metrics, /livez and /readyz of one daemon process, by HTTP, on its own threads.
 
-It also answers while the event loop is blocked; that is what /livez is for. It shows no payload and no connection string, and nothing can
-be changed, so it may be reachable by others.
+It also answers while the event loop is blocked; that is what /livez is for. It shows no payload and no connection
+string, and nothing can be changed, so it may be reachable by others.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ class MetricsServer(ThreadingHTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and free the thread. The socket's time-out counts for each piece, so the timer closes slow clients."""
+        """Answer, and free the thread.
+
+        The socket's time-out counts for each piece, so the timer closes slow clients.
+        """
         timer = threading.Timer(REQUEST_S, _close_socket, [request])
         timer.daemon = True
         try:
@@ -143,7 +146,9 @@ class MetricsRequestHandler(BaseHTTPRequestHandler):
 
 
 class MetricsEndpoint(threading.Thread):
-    """Serves until stopped, and asks the event loop whether it turns. If the port is in use it logs that and tries again.
+    """Serves until stopped, and asks the event loop whether it turns.
+
+    If the port is in use it logs that and tries again.
 
     Args:
         listen: host and port; port 0 takes any.

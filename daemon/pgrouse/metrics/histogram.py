@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 
-# The buckets of messages.quantile: bucket i holds what took longer than bound i - 1 and not longer than bound i; the last has no end.
+# The buckets of messages.quantile: bucket i holds what took longer than bound i - 1 and not longer than bound i; the
+# last has no end.
 BUCKETS = 48
 BOUNDS_S = tuple(0.0001 * 2 ** (i / 2) for i in range(1, BUCKETS))
 

@@ -9,5 +9,6 @@ try:
 except ImportError:  # without the extra `uvloop`
     new_event_loop = asyncio.new_event_loop
 else:
-    # With uvloop a round trip to the server takes a fifth less of the daemon's CPU than with the loop of the standard library.
+    # With uvloop a round trip to the server takes a fifth less of the daemon's CPU than with the loop of the standard
+    # library.
     new_event_loop = uvloop.new_event_loop

@@ -1,4 +1,7 @@
-"""Watches the files of handlers during development, so that a change of one restarts the daemon (`pgrouse run --reload`)."""
+"""Watches the files of handlers during development.
+
+A change of one restarts the daemon (`pgrouse run --reload`).
+"""
 
 from __future__ import annotations
 
@@ -72,11 +75,15 @@ def _is_source(path: Path) -> bool:
 
 
 def _changes(folders: list[Path], counts: Callable[[Path], bool], *, recursive: bool = True) -> Changes:
-    """Yield the changed files, or an empty set if there were none for CHECK_MS; the first item comes when the watch is set up."""
+    """Yield the changed files, or an empty set if there were none for CHECK_MS.
+
+    The first item comes when the watch is set up.
+    """
     from watchfiles import DefaultFilter, watch  # noqa: PLC0415 - extra dev
 
     is_of_project = DefaultFilter()
-    # Filter here: `watch` with a filter yields nothing while a file that does not count is written continuously, such as a log.
+    # Filter here: `watch` with a filter yields nothing while a file that does not count is written continuously, such
+    # as a log.
     for changes in watch(
         *folders,
         watch_filter=None,

@@ -1,4 +1,7 @@
-"""Runs the steps of a loop, waits between them, and handles their failures. No other place handles the failures of a loop."""
+"""Runs the steps of a loop, waits between them, and handles their failures.
+
+No other place handles the failures of a loop.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ if TYPE_CHECKING:
     from pgrouse.process.shutdown import Shutdown
 
 
-# A cancelled statement waits for the server, for many seconds if the server does not answer. If it is cancelled again, it drops its connection.
+# A cancelled statement waits for the server, for many seconds if the server does not answer. If it is cancelled again,
+# it drops its connection.
 CANCEL_STATEMENT_S = 1.0
 
 

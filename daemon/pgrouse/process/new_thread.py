@@ -13,7 +13,10 @@ T = TypeVar("T")
 
 
 async def call_in_new_thread(function: Callable[[], T]) -> T:
-    """Call a function in a new thread and return its result. The interpreter does not wait for the thread at its end."""
+    """Call a function in a new thread and return its result.
+
+    The interpreter does not wait for the thread at its end.
+    """
     done: Future[T] = Future()
     threading.Thread(target=_call, args=[function, done], name="call", daemon=True).start()
     try:

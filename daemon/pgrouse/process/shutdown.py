@@ -22,8 +22,9 @@ class Requester(StrEnum):
 class Shutdown:
     """Whether a worker was asked to stop. One request: let running handlers end; two by the same requester: stop now.
 
-    A signal to a group of processes is sent once, but its members may get a second one from their supervisor. An operator may drain a worker in
-    the database, and then stop its service. Neither means that the worker must stop at once.
+    A signal to a group of processes is sent once, but its members may get a second one from their supervisor. An
+    operator may drain a worker in the database, and then stop its service. Neither means that the worker must stop at
+    once.
 
     Args:
         wake_events: set at each request, for loops that wait for something else.

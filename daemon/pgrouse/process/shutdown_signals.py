@@ -1,6 +1,7 @@
 """The signals that stop a daemon.
 
-SIGTERM or SIGINT once: stop gracefully; twice: stop now. SIGHUP: stop gracefully, then start again. A closed terminal: as SIGTERM.
+SIGTERM or SIGINT once: stop gracefully; twice: stop now. SIGHUP: stop gracefully, then start again. A closed terminal:
+as SIGTERM.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ class ShutdownSignals(Shutdown):
 
     Args:
         wake_events: set at each signal, for loops that wait for something else.
-        can_reload: called at SIGHUP; False keeps the running configuration. The daemon continues to work during the call.
+        can_reload: called at SIGHUP; False keeps the running configuration. The daemon continues to work during the
+            call.
 
     Attributes:
         signal: the first signal; if that was SIGHUP, the one after it.
@@ -48,7 +50,8 @@ class ShutdownSignals(Shutdown):
             self._request_stop(which, by)
 
     async def _reload(self) -> None:
-        # One check at a time, and another one if the signal comes again before it ends: the check may not have seen a later change.
+        # One check at a time, and another one if the signal comes again before it ends: the check may not have seen a
+        # later change.
         while self._is_reload_due and self.signal is None:
             self._is_reload_due = False
             if await self._can_reload() and self.signal is None:

@@ -1,10 +1,11 @@
 """The signals that ask a process to stop or to reload: SIGTERM, SIGINT and SIGHUP.
 
-A process that runs until it is stopped uses one handler for them, from its start to its end; only the receiver changes. At no moment does the
-interpreter's default apply, which would end the process as if it had crashed.
+A process that runs until it is stopped uses one handler for them, from its start to its end; only the receiver changes.
+At no moment does the interpreter's default apply, which would end the process as if it had crashed.
 
-Such a process starts its children with these signals blocked, so that none ends a child before the child has its own handler. Programs that
-handlers of messages execute get the defaults, as every program does; so do processes that they fork.
+Such a process starts its children with these signals blocked, so that none ends a child before the child has its own
+handler. Programs that handlers of messages execute get the defaults, as every program does; so do processes that they
+fork.
 """
 
 from __future__ import annotations
@@ -46,13 +47,19 @@ def blocked() -> Iterator[None]:
 
 
 def take() -> None:
-    """Handle the signals. Until `deliver_to`, a stop signal ends the process, which has not begun anything. SIGHUP is kept."""
+    """Handle the signals.
+
+    Until `deliver_to`, a stop signal ends the process, which has not begun anything. SIGHUP is kept.
+    """
     _install()
     unblock()
 
 
 def deliver_to(receiver: Receiver) -> None:
-    """Call this for each signal from now on, in the main thread, between any two of its steps. Also for a SIGHUP that was kept."""
+    """Call this for each signal from now on, in the main thread, between any two of its steps.
+
+    Also for a SIGHUP that was kept.
+    """
     _install()
     _state.receiver = receiver
     if _state.is_reload_due:
@@ -69,7 +76,10 @@ def release() -> None:
 
 
 def ignore() -> None:
-    """Ignore the signals in this process, which another process ends. Do not use SIG_IGN: programs that it executes would inherit it."""
+    """Ignore the signals in this process, which another process ends.
+
+    Do not use SIG_IGN: programs that it executes would inherit it.
+    """
     _restore_in_forks()
     for each in STOP_SIGNALS:
         signal.signal(each, _do_nothing)
@@ -135,7 +145,10 @@ def end_at_once(which: signal.Signals, code: int) -> None:
 
 
 def _ignore_at_end() -> None:
-    """Ignore signals while the interpreter ends: it restores the defaults first, and the process would seem to have crashed."""
+    """Ignore signals while the interpreter ends.
+
+    It restores the defaults first, and the process would seem to have crashed.
+    """
     for each in STOP_SIGNALS:
         if signal.getsignal(each) is _on_signal:
             signal.signal(each, signal.SIG_IGN)
@@ -170,7 +183,10 @@ _masks = threading.local()
 
 
 def _restore_in_forks() -> None:
-    """Restore the interpreter's handlers in forks: multiprocessing, for example, ends its processes by SIGTERM, at once."""
+    """Restore the interpreter's handlers in forks.
+
+    For example, multiprocessing ends its processes by SIGTERM, at once.
+    """
     os.register_at_fork(
         before=_block_for_fork, after_in_parent=_unblock_after_fork, after_in_child=_restore_handlers_in_fork
     )

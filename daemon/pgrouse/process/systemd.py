@@ -7,12 +7,16 @@ import socket
 import time
 from collections.abc import Mapping
 
-# Lines are sent as datagrams to the socket in $NOTIFY_SOCKET: man 3 sd_notify. It holds ten unread datagrams; then a send waits.
+# Lines are sent as datagrams to the socket in $NOTIFY_SOCKET: man 3 sd_notify. It holds ten unread datagrams; then a
+# send waits.
 SEND_TIMEOUT_S = 1.0
 
 
 def notify(**lines: str | int) -> None:
-    """Send lines such as READY=1, STATUS=text; ignore errors. A reader that does not read delays this by a second at most."""
+    """Send lines such as READY=1, STATUS=text; ignore errors.
+
+    A reader that does not read delays this by a second at most.
+    """
     _send(lines, SEND_TIMEOUT_S)
 
 

@@ -1,4 +1,7 @@
-"""The watchdog: notifies systemd that the event loop responds. If the loop is blocked, the notification is missing, and systemd restarts the daemon."""
+"""The watchdog: notifies systemd that the event loop responds.
+
+If the loop is blocked, the notification is missing, and systemd restarts the daemon.
+"""
 
 from __future__ import annotations
 

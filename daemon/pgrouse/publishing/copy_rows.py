@@ -1,4 +1,7 @@
-"""Many messages on their way to the table: checked one by one, never all in memory, as the text of a COPY or as INSERTs."""
+"""Many messages on their way to the table.
+
+They are checked one by one, never all in memory, as the text of a COPY or as INSERTs.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ BLOCK_CHARS = 16 * 1024
 COPY_CHARS = 1024 * 1024
 # One INSERT holds at most this many rows, or the rows that reach this many characters.
 INSERT_ROWS, INSERT_CHARS = 500, 1024 * 1024
-# An error of the server names the line of a key that is taken. This many keys are remembered to find it, unless the messages are a list.
+# An error of the server names the line of a key that is taken. This many keys are remembered to find it, unless the
+# messages are a list.
 KEYS = 10_000
 
 UNTIMED = ("topic", "channel", "key", "priority", "payload", "body", "headers", "max_attempts")
@@ -42,14 +46,15 @@ CASTS = {
     "available_at": "r.available_at::pg_catalog.timestamptz",
     "expires_at": "r.expires_at::pg_catalog.timestamptz",
 }
-# The clock is read after the transaction has its number: a row must not seem older than its transaction, or claims look for it too late.
+# The clock is read after the transaction has its number: a row must not seem older than its transaction, or claims look
+# for it too late.
 READ_START = Statement(
     "SELECT (pg_catalog.extract('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint, "  # noqa: S608 - constants only
     f"({schema_cache.READ_ALL}) FROM pg_catalog.pg_current_xact_id()",
     {},
 )
-# As text, which every driver returns unchanged. One session draws ids in ascending order. The topics are needed only if a full topic dropped
-# some messages.
+# As text, which every driver returns unchanged. One session draws ids in ascending order. The topics are needed only if
+# a full topic dropped some messages.
 IDS = (
     "pg_catalog.string_agg(id::pg_catalog.text, ',' ORDER BY id), "
     "CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.<>) %(expected)s::bigint "
@@ -99,7 +104,10 @@ class CopyPart:
             yield block
 
     def copies(self) -> Iterator[Iterable[bytes]]:
-        """Yield the texts of COPYs, each in blocks. While a COPY is under way, no row is taken that may be read from the same connection."""
+        """Yield the texts of COPYs, each in blocks.
+
+        While a COPY is under way, no row is taken that may be read from the same connection.
+        """
         if not self.needs_connection:
             yield self.blocks()
             return
@@ -135,7 +143,10 @@ class CopyPart:
             yield topics, records
 
     def _next_text(self, most_rows: int | None, enough_chars: int) -> bytes:
-        """Return the lines of the next rows; nothing after the last one. No string has a line break or a tab: JSON escapes them, names have none."""
+        """Return the lines of the next rows; nothing after the last one.
+
+        No string has a line break or a tab: JSON escapes them, names have none.
+        """
         left_out = dict.fromkeys(self.columns, "\\N") | {"priority": str(DEFAULT_PRIORITY)}
         lines, chars = [], 0
         for row in islice(self.rows, most_rows):
@@ -167,8 +178,8 @@ class CopyPart:
 class CopyRows:
     """The messages of one `publish_many`, as at most two parts.
 
-    The first part leaves the times to the server's defaults. From the first message on that has its own time, a second part sets all of them:
-    the server's clock as it was read before, plus the time that has passed since.
+    The first part leaves the times to the server's defaults. From the first message on that has its own time, a second
+    part sets all of them: the server's clock as it was read before, plus the time that has passed since.
 
     Attributes:
         count: how many were yielded.
@@ -194,7 +205,10 @@ class CopyRows:
         return None if self._listed is None else CopyRows(self._listed, self._sending, self._cipher)
 
     def parts(self, found: tuple[Any, ...] | None) -> Iterator[CopyPart]:
-        """Yield the parts; take each whole before the next. found: what READ_START returned, the server's clock and all schemas."""
+        """Yield the parts; take each whole before the next.
+
+        found: what READ_START returned, the server's clock and all schemas.
+        """
         assert found is not None  # noqa: S101 - READ_START returns a row
         started, clock = time.monotonic(), FIRST + timedelta(microseconds=found[0])
         self._schemas = SchemaSnapshot(found[1])

@@ -9,7 +9,8 @@ from typing import Any
 
 from pgrouse.publishing.publish_statement import HAS_NO_POLICY
 
-# If none of their topics may have a policy that publishing must check, one statement inserts all of them; otherwise it inserts none.
+# If none of their topics may have a policy that publishing must check, one statement inserts all of them; otherwise it
+# inserts none.
 INSERT = f"""
     WITH given AS (
       SELECT g.* FROM ROWS FROM (json_to_recordset(%s::json) AS (

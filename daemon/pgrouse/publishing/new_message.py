@@ -1,6 +1,7 @@
 """One message to publish, and the checks that it must pass before it is sent.
 
-The database accepts every message that passes here, except for what only it can know: a key that is in use, the size as jsonb.
+The database accepts every message that passes here, except for what only it can know: a key that is in use, the size as
+jsonb.
 """
 
 from __future__ import annotations
@@ -50,12 +51,14 @@ class NewMessage:
         available_at: alternatively, the time when it becomes available, with a time zone.
         ttl: how long it may wait for a worker after it is available, in the same forms; overrides the topic's.
         max_attempts: overrides the topic's; 0 means no limit.
-        on_conflict: what happens if a message with this key waits already: `error`; `replace` the content and TTL of that message, which keeps its
-        place; `ignore` this message; `append`: the payloads become one array.
-        after: ids of messages, at most 100,000: it is not claimed before all of them ended with success. delay and ttl count from then.
-        after_failed: what happens if one of those ends without success: `hold`: it waits for a redrive of that message; `cancel`: it also ends as
-        cancelled; `run`: that counts as done.
-        expect_result: whether this role may wait for its result (`wait_for`, `Waiter`); operators may wait for the result of any message.
+        on_conflict: what happens if a message with this key waits already: `error`; `replace` the content and TTL of
+            that message, which keeps its place; `ignore` this message; `append`: the payloads become one array.
+        after: ids of messages, at most 100,000: it is not claimed before all of them ended with success. delay and ttl
+            count from then.
+        after_failed: what happens if one of those ends without success: `hold`: it waits for a redrive of that message;
+            `cancel`: it also ends as cancelled; `run`: that counts as done.
+        expect_result: whether this role may wait for its result (`wait_for`, `Waiter`); operators may wait for the
+            result of any message.
     """
 
     topic: str
@@ -112,8 +115,8 @@ class PublishOptions(MessageOptions, total=False):
 def to_columns(message: NewMessage) -> dict[str, Any]:
     """Check a message; return its columns, without those that were not given.
 
-    A timedelta as available_at counts from the server's now. Some keys are not columns: `ttl`, which counts from available_at; `after` and
-    `after_failed`, which are both there or both missing; and `expect_result`.
+    A timedelta as available_at counts from the server's now. Some keys are not columns: `ttl`, which counts from
+    available_at; `after` and `after_failed`, which are both there or both missing; and `expect_result`.
     """
     if all(map(is_, _options(message), NO_OPTIONS)):
         return plain_columns(message.topic, message.payload)

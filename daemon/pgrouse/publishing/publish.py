@@ -1,8 +1,8 @@
 """Publish messages from Python, in the caller's transaction: a message exists if and only if the caller commits.
 
-`publish(conn, "orders.created", {"id": 7})` inserts one and returns its id; `publish_many(conn, messages)` streams any number by COPY.
-Both take connections of psycopg, SQLAlchemy, Django and asyncpg, and return an awaitable on an async connection. A message that cannot be
-published is refused, and the caller's transaction stays usable.
+`publish(conn, "orders.created", {"id": 7})` inserts one and returns its id; `publish_many(conn, messages)` streams any
+number by COPY. Both take connections of psycopg, SQLAlchemy, Django and asyncpg, and return an awaitable on an async
+connection. A message that cannot be published is refused, and the caller's transaction stays usable.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ T = TypeVar("T")
 LARGE_CHARS = 262_144
 # How often a topic's schema may change while one message is published.
 TRIES = 20
-# How often many messages may meet a deadlock, each of which takes deadlock_timeout. If this transaction held a key before, all tries meet one.
+# How often many messages may meet a deadlock, each of which takes deadlock_timeout. If this transaction held a key
+# before, all tries meet one.
 DEADLOCK_TRIES = 4
 
 # Checks the columns of a message against a schema.
@@ -73,19 +74,22 @@ def publish(
     """Publish one message in the connection's transaction and return its id; await it on an async connection.
 
     Args:
-        conn: the caller's connection: of psycopg, or one of its cursors; a Connection or Session of SQLAlchemy or their async kinds; of Django; of
-        asyncpg. This call commits nothing, unless the connection is in autocommit mode.
+        conn: the caller's connection: of psycopg, or one of its cursors; a Connection or Session of SQLAlchemy or their
+            async kinds; of Django; of asyncpg. This call commits nothing, unless the connection is in autocommit mode.
         topic: what kind of message it is.
-        payload: any value with a JSON form, pydantic models and dataclasses too. A str is a JSON string; it is not parsed.
+        payload: any value with a JSON form, pydantic models and dataclasses too. A str is a JSON string; it is not
+            parsed.
         cipher: encrypts the payload or body, if the topic is one of the cipher's topics.
         **options: see the attributes of NewMessage.
 
     Raises:
         InvalidMessage: raised at the call, also on an async connection; nothing was sent.
-        InvalidPayload: the payload does not match the payload_schema of its topic; nothing was published, the transaction can still be used.
-        PublishRejected: a policy of the topic forbids it: TopicFull, PublishRateExceeded, TopicClosed, PayloadTooLarge, KeyTaken.
-            The transaction has failed.
-        psycopg.Error, or the error of another driver: the server refused the row for another reason (no right), or is gone.
+        InvalidPayload: the payload does not match the payload_schema of its topic; nothing was published, the
+            transaction can still be used.
+        PublishRejected: a policy of the topic forbids it: TopicFull, PublishRateExceeded, TopicClosed, PayloadTooLarge,
+            KeyTaken. The transaction has failed.
+        psycopg.Error, or the error of another driver: the server refused the row for another reason (no right), or is
+        gone.
         TypeError: the connection is of no such kind.
     """
     driver = driver_of(conn)
@@ -104,7 +108,9 @@ async def publish_columns(
     on_conflict: OnConflict = "error",
     cipher: Cipher | None = None,
 ) -> Published:
-    """Publish columns that `row` has checked already, as `publish` does; a thread checks a large payload against its schema.
+    """Publish columns that `row` has checked already, as `publish` does.
+
+    A thread checks a large payload against its schema.
 
     Raises:
         InvalidPayload, PublishRejected, psycopg.Error: as publish.
@@ -154,20 +160,22 @@ def publish_many(
 def publish_many(
     conn: Any, messages: Iterable[NewMessage], *, cipher: Cipher | None = None, returning: bool = False
 ) -> PublishedMany | list[Published] | Coroutine[Any, Any, PublishedMany | list[Published]]:
-    """Publish any number of messages by COPY in the connection's transaction; return how many. Await it on an async connection.
+    """Publish any number of messages by COPY in the connection's transaction; return how many.
 
-    The messages are streamed, and become available in their order. All are published or none, except those that a full topic drops. The
-    iterable may read from the same blocking connection. If it is a list or tuple, each message is encoded while the server stores the messages
-    before it, which halves the time.
-    With `returning` the result is a list: what `publish` would have returned for each message, in their order. COPY returns no ids, so this is
-    an INSERT for each 500 messages. SQLAlchemy and Django have no COPY on drivers other than psycopg and asyncpg; there, INSERTs are always
-    used.
-    A `cipher` encrypts the messages whose topics are the cipher's topics. There is no `on_conflict` and no `after` here: if you need one, call
-    `publish` for each message, best within `conn.pipeline()`.
+    Await it on an async connection.
+
+    The messages are streamed, and become available in their order. All are published or none, except those that a full
+    topic drops. The iterable may read from the same blocking connection. If it is a list or tuple, each message is
+    encoded while the server stores the messages before it, which halves the time. With `returning` the result is a
+    list: what `publish` would have returned for each message, in their order. COPY returns no ids, so this is an INSERT
+    for each 500 messages. SQLAlchemy and Django have no COPY on drivers other than psycopg and asyncpg; there, INSERTs
+    are always used. A `cipher` encrypts the messages whose topics are the cipher's topics. There is no `on_conflict`
+    and no `after` here: if you need one, call `publish` for each message, best within `conn.pipeline()`.
 
     Raises:
         InvalidMessage: with the number of the message; none was published, and the transaction can still be used.
-        PublishRejected: a policy of one of the topics forbids it; none was published, and the transaction can still be used.
+        PublishRejected: a policy of one of the topics forbids it; none was published, and the transaction can still be
+            used.
         psycopg.Error, or the error of another driver: the server refused a row for another reason, or is gone.
         TypeError: the connection is of no known driver.
     """
@@ -180,7 +188,10 @@ def publish_many(
 
 
 def _run(driver: Driver, coroutine: Coroutine[Any, Any, T], topic: str | None) -> T | Coroutine[Any, Any, T]:
-    """Run it, or return an awaitable, which logs an error if it is never awaited. topic: the topic of the message, if there is only one."""
+    """Run it, or return an awaitable, which logs an error if it is never awaited.
+
+    topic: the topic of the message, if there is only one.
+    """
     return TrackedCoroutine(coroutine, topic) if driver.is_async else driver.run(coroutine)
 
 
@@ -209,8 +220,8 @@ async def _insert(
 ) -> Published:
     """Publish one message. A message that is checked against its schema is not encrypted yet.
 
-    Usually that is one statement, which inserts nothing if the topic has another schema than the cached one. The cached schema may be old, so
-    this refuses nothing before it has asked the server.
+    Usually that is one statement, which inserts nothing if the topic has another schema than the cached one. The cached
+    schema may be old, so this refuses nothing before it has asked the server.
     """
     topic = columns["topic"]
     stored = columns if cipher is None else cipher.encrypt_columns(columns)
@@ -245,7 +256,9 @@ async def _publish_with_ids(driver: Driver, rows: CopyRows, sending: NoTrace | P
 async def _repeat_after_deadlocks(
     driver: Driver, rows: CopyRows, publish_all: Callable[[Driver, CopyRows], Coroutine[Any, Any, T]]
 ) -> T:
-    """Publish the rows, once more after a deadlock: they are inserted in the order of the messages, which may differ from that of their keys.
+    """Publish the rows, once more after a deadlock.
+
+    They are inserted in the order of the messages, which may differ from that of their keys.
 
     The server has undone all of it, and the other transaction continues. The next try waits for that one.
     """

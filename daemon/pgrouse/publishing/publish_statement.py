@@ -24,8 +24,8 @@ CASTS = {
     "expect_result": "pg_catalog.text::boolean",
 }
 
-# Whether a topic has no policy that publishing must check: as NOT messages.may_have_policy, which no publisher may call. NULL for a role that
-# may not read the sequence.
+# Whether a topic has no policy that publishing must check: as NOT messages.may_have_policy, which no publisher may
+# call. NULL for a role that may not read the sequence.
 HAS_NO_POLICY = """
     ((pg_catalog.pg_sequence_last_value('messages.policy_topic_bits'::pg_catalog.regclass) OPERATOR(pg_catalog.>>)
       (1 OPERATOR(pg_catalog.+) pg_catalog.mod(pg_catalog.hashtext({topic}) OPERATOR(pg_catalog.&) 2147483647, 62)))
@@ -44,8 +44,8 @@ def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: C
     Args:
         columns: the columns from `new_message.row`.
         on_conflict: checked there already.
-        known: if the topic has another schema, the statement does nothing, and returns no row; else it returns the id, and `Published.outcome` unless
-        a row was inserted.
+        known: if the topic has another schema, the statement does nothing, and returns no row; else it returns the id,
+            and `Published.outcome` unless a row was inserted.
     """
     values = dict(columns)
     if isinstance(values.get("available_at"), timedelta):
@@ -57,7 +57,10 @@ def publish_statement(columns: dict[str, Any], on_conflict: OnConflict, known: C
 
 @lru_cache(maxsize=512)
 def _sql(names: tuple[str, ...], on_conflict: OnConflict, has_schema: bool) -> str:
-    """Return the same text for the same columns: drivers prepare repeated statements, and cache what they found in them."""
+    """Return the same text for the same columns.
+
+    Drivers prepare repeated statements, and cache what they found in them.
+    """
     given = {name: f"%({name})s::{CASTS.get(name, 'pg_catalog.text')}" for name in names}
     is_a_row = on_conflict == "error" and "after" not in given and "expect_result" not in given
     publish = _by_row(given) if is_a_row else _by_function(given, on_conflict)

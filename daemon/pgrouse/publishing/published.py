@@ -11,8 +11,9 @@ class Published(int):
     """The id of the message that now holds what was published; 0 if it was dropped.
 
     Attributes:
-        outcome: `inserted`; by on_conflict: `replaced`, `ignored` or `appended`, with the id of the waiting message; `held`: the topic has a
-        key_ttl, and this message still holds the key; `dropped`: the topic is full and its policy is to drop.
+        outcome: `inserted`; by on_conflict: `replaced`, `ignored` or `appended`, with the id of the waiting message;
+            `held`: the topic has a key_ttl, and this message still holds the key; `dropped`: the topic is full and its
+            policy is to drop.
     """
 
     outcome: PublishOutcome

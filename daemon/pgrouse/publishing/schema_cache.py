@@ -1,6 +1,7 @@
 """A publisher's cache of the payload_schema of topics, to check payloads without asking for the schema each time.
 
-The statement that publishes carries the digest of the cached schema, and does nothing if the topic has another schema by now.
+The statement that publishes carries the digest of the cached schema, and does nothing if the topic has another schema
+by now.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ class CachedSchema:
         return [] if self.text is None else _compiled(self.text).problems(row.get("payload"))
 
 
-# A publisher to more topics with a schema reads schemas again at times; topics named after data must not fill the memory.
+# A publisher to more topics with a schema reads schemas again at times; topics named after data must not fill the
+# memory.
 MAX_TOPICS = 1000
-# By topic. A topic of the same name in another database costs only one more query: an entry counts only with its digest.
+# By topic. A topic of the same name in another database costs only one more query: an entry counts only with its
+# digest.
 _last: dict[str, CachedSchema] = {}
 _NONE = CachedSchema()
 

@@ -63,7 +63,9 @@ TopicAndKey = tuple[str, str | None]
 
 
 class ErrorTranslation:
-    """A block that raises refusals of a publish as errors of pgrouse, with the driver's error as their cause; other errors pass unchanged.
+    """A block that raises refusals of a publish as errors of pgrouse, with the driver's error as their cause.
+
+    Other errors pass unchanged.
 
     A policy of the topic raises PublishRejected, and a missing schema raises SchemaMismatch.
 

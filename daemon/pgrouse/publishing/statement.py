@@ -13,8 +13,8 @@ Value = str | int | bytes | None
 class Statement(NamedTuple):
     """A statement, in the form that psycopg and Django take.
 
-    It has only values that every driver passes unchanged, and whose conversion no user configures: times, intervals and JSON go as text, and
-    the statement casts them.
+    It has only values that every driver passes unchanged, and whose conversion no user configures: times, intervals and
+    JSON go as text, and the statement casts them.
 
     Attributes:
         sql: values are written in it as `%(name)s`; there is no other percent sign.
@@ -34,7 +34,10 @@ class Statement(NamedTuple):
         return sql, [self.values[name] for name in names]
 
     def encoded(self) -> tuple[bytes, list[Value]]:
-        """Return the same in bytes, for a raw cursor of psycopg. The bytes of one text are one object, whose hash is cached."""
+        """Return the same in bytes, for a raw cursor of psycopg.
+
+        The bytes of one text are one object, whose hash is cached.
+        """
         _, sql, names = _dollars(self.sql)
         return sql, [self.values[name] for name in names]
 

@@ -1,4 +1,7 @@
-"""The names of OpenTelemetry's messaging conventions, and pgrouse's names below `messaging.pgrouse`. The conventions are still in development."""
+"""The names of OpenTelemetry's messaging conventions, and pgrouse's names below `messaging.pgrouse`.
+
+The conventions are still in development.
+"""
 
 from __future__ import annotations
 

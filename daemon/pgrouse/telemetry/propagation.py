@@ -1,4 +1,7 @@
-"""Trace contexts as headers, with OpenTelemetry's W3C propagator. Baggage is not passed on: it may hold data that must not be stored."""
+"""Trace contexts as headers, with OpenTelemetry's W3C propagator.
+
+Baggage is not passed on: it may hold data that must not be stored.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The providers of spans and metrics, with OTLP/HTTP exporters as the OTEL_* environment variables configure them.
 
-If providers were set before (by a handler's module, or by `opentelemetry-instrument`), they are kept. Exports run on threads of the SDK with bounded
-queues: if the collector is gone, spans are lost, and nothing else.
+If providers were set before (by a handler's module, or by `opentelemetry-instrument`), they are kept. Exports run on
+threads of the SDK with bounded queues: if the collector is gone, spans are lost, and nothing else.
 """
 
 from __future__ import annotations

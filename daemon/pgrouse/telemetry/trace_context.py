@@ -1,6 +1,9 @@
-"""The W3C trace context that a message carries in its headers: `traceparent` and `tracestate`, from the publisher to the handler.
+"""The W3C trace context that a message carries in its headers.
 
-This module never imports OpenTelemetry. A process that has a span has imported it already; in other processes this costs one lookup in a dict.
+`traceparent` and `tracestate` go from the publisher to the handler.
+
+This module never imports OpenTelemetry. A process that has a span has imported it already; in other processes this
+costs one lookup in a dict.
 """
 
 from __future__ import annotations
@@ -49,7 +52,10 @@ NO_TRACE = NoTrace()
 
 
 def start_publish_span(conn: object, topic: str | None = None) -> NoTrace | PublishSpan:
-    """Begin the span `send` if this process uses OpenTelemetry. Without a topic it is for many messages, whose topics are read as they come."""
+    """Begin the span `send` if this process uses OpenTelemetry.
+
+    Without a topic it is for many messages, whose topics are read as they come.
+    """
     if not _is_used():
         return NO_TRACE
     try:
@@ -71,7 +77,10 @@ def current() -> dict[str, str]:
 
 
 def inherited(headers: Mapping[str, Any]) -> dict[str, str]:
-    """Return the headers of a message that a message published by its handler inherits. None within a span, which has more information."""
+    """Return the headers of a message that a message published by its handler inherits.
+
+    None within a span, which has more information.
+    """
     parent, state = headers.get(TRACEPARENT), headers.get(TRACESTATE)
     if not isinstance(parent, str) or not VALID.fullmatch(parent) or current():
         return {}
@@ -97,7 +106,10 @@ def log_keys() -> dict[str, str]:
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers in TRACEPARENT and TRACESTATE, with which a traced shell or job passes its context to commands."""
+    """Return the headers in TRACEPARENT and TRACESTATE.
+
+    With them a traced shell or job passes its context to commands.
+    """
     parent, state = environ.get("TRACEPARENT", ""), environ.get("TRACESTATE", "")
     if not VALID.fullmatch(parent):
         return {}
@@ -105,7 +117,10 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_used() -> bool:
-    """Return whether this process traces or measures. Many libraries import OpenTelemetry for others: that alone has no cost."""
+    """Return whether this process traces or measures.
+
+    Many libraries import OpenTelemetry for others: that alone has no cost.
+    """
     trace, metrics = sys.modules.get("opentelemetry.trace"), sys.modules.get("opentelemetry.metrics")
     try:
         return trace is not None and (

@@ -1,7 +1,8 @@
 """Test your own handlers and publishers, on a real PostgreSQL: no fake queue, no daemon, no waiting.
 
-`published` and `assert_published` look at published messages; `perform` calls one handler, without a queue; `drain` processes the ready messages until
-none is left; `at` sets the time of the queue; `database` creates a database for a test session, and `clean` empties it.
+`published` and `assert_published` look at published messages; `perform` calls one handler, without a queue; `drain`
+processes the ready messages until none is left; `at` sets the time of the queue; `database` creates a database for a
+test session, and `clean` empties it.
 """
 
 from pgrouse.testing.attempt import Attempt

@@ -19,8 +19,8 @@ LATER = "SELECT set_config('messages.fake_now', (messages.now() + %(moment)s::te
 class at:  # noqa: N801 - it is called like a function: with at(conn, tomorrow)
     """Set the time for everything that this connection claims, expires or fires: `with at(conn, timedelta(hours=2)):`.
 
-    Use `async with` on an async connection. It has an effect only in a session of the superuser or of the owner of the schema. All other sessions
-    use the server's time.
+    Use `async with` on an async connection. It has an effect only in a session of the superuser or of the owner of the
+    schema. All other sessions use the server's time.
 
     Args:
         conn: a connection of any kind that `publish` takes.

@@ -33,5 +33,8 @@ class DatabaseUrl(str):
         )
 
     def url(self, driver: str = "postgresql") -> str:
-        """Return it with another scheme: `url("postgresql+asyncpg")` for SQLAlchemy on asyncpg, `url("postgresql+psycopg")` on psycopg."""
+        """Return it with another scheme.
+
+        `url("postgresql+asyncpg")` is for SQLAlchemy on asyncpg, `url("postgresql+psycopg")` on psycopg.
+        """
         return f"{driver}{self.removeprefix('postgresql')}"

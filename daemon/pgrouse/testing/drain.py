@@ -59,17 +59,20 @@ def drain(where: str, handlers: HandlersSource, *, resources: Any = None, limit:
 def drain(
     where: str | AnyConnection, handlers: HandlersSource, *, resources: Any = None, limit: int = 1000
 ) -> list[Attempt] | Coroutine[Any, Any, list[Attempt]]:
-    """Process the ready messages of these topics, and those that handlers publish, until none is left; return all attempts in their order.
+    """Process the ready messages of these topics, and those that handlers publish, until none is left.
 
-    Each message is claimed and settled as a daemon does it: with the real policies, retries, dead letters and archive. Delayed messages, and
-    messages that wait for a retry, are not processed: see `at`. Timeouts are ignored, no lock is extended, and encrypted messages are not
-    decrypted.
+    Return all attempts in their order.
+
+    Each message is claimed and settled as a daemon does it: with the real policies, retries, dead letters and archive.
+    Delayed messages, and messages that wait for a retry, are not processed: see `at`. Timeouts are ignored, no lock is
+    extended, and encrypted messages are not decrypted.
 
     Args:
-        where: a connection of psycopg: everything happens in its transaction, which may be rolled back, and others see nothing before its commit;
-        await the result on an AsyncConnection. Handlers of the same kind get this connection from `ctx.transaction()`; other handlers cannot use
-        the database. Or a connection string: everything is committed, and both kinds of handlers get connections; await the result where an
-        event loop runs.
+        where: a connection of psycopg: everything happens in its transaction, which may be rolled back, and others see
+            nothing before its commit;
+        await the result on an AsyncConnection. Handlers of the same kind get this connection from `ctx.transaction()`;
+        other handlers cannot use the database. Or a connection string: everything is committed, and both kinds of
+        handlers get connections; await the result where an event loop runs.
         handlers: functions by topic; or a configuration or its file, with all its settings, including its lifespan.
         resources: the value of `ctx.resources`, instead of what the lifespan yields.
         limit: the maximum number of attempts.

@@ -29,8 +29,8 @@ def database(dsn: str | None = None) -> Iterator[DatabaseUrl]:
     The URL is a str that psycopg and asyncpg connect with; SQLAlchemy reads `url.url("postgresql+asyncpg")`.
 
     Args:
-        dsn: a server on which this role may create databases. Default: $PGROUSE_TEST_DSN, or a PostgreSQL of this machine that is found as
-        `pgrouse demo` finds one, started, and stopped at the end.
+        dsn: a server on which this role may create databases. Default: $PGROUSE_TEST_DSN, or a PostgreSQL of this
+            machine that is found as `pgrouse demo` finds one, started, and stopped at the end.
 
     Raises:
         DatabaseUnreachable: there is no server; the text says what to do.
@@ -52,14 +52,18 @@ def database(dsn: str | None = None) -> Iterator[DatabaseUrl]:
 
 
 def clean(conn: psycopg.Connection, *, database: str | None = None) -> None:
-    """Empty the queue between tests: messages, archive, policies, schedules and all counters. It is committed with the connection's transaction.
+    """Empty the queue between tests: messages, archive, policies, schedules and all counters.
+
+    It is committed with the connection's transaction.
 
     Args:
         conn: a connection to a test database in which no worker runs.
-        database: the name of the database, needed if `test` is not a part of the name, as it is in test_shop and shop_tests.
+        database: the name of the database, needed if `test` is not a part of the name, as it is in test_shop and
+            shop_tests.
 
     Raises:
-        RuntimeError: it is another database, or a worker runs in it and would lose its policies and schedules; nothing was deleted.
+        RuntimeError: it is another database, or a worker runs in it and would lose its policies and schedules; nothing
+            was deleted.
     """
     with conn.transaction(), search_path.fixed(conn):
         _check_name(conn, database)

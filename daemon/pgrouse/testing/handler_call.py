@@ -26,7 +26,9 @@ DEFAULT_TOPIC = config.TopicSettings(handler="a:test")
 
 
 def handlers_of(given: HandlersSource) -> dict[str, Handler]:
-    """Return handlers by topic. given: functions by topic; topics declared in code; or a configuration or its file, whose handlers are imported.
+    """Return handlers by topic.
+
+    given: functions by topic; topics declared in code; or a configuration or its file, whose handlers are imported.
 
     Raises:
         ConfigError: a function is not a handler; the text says why.
@@ -96,7 +98,10 @@ def completed_by(call: HandlerCall) -> list[Settlement]:
 
 
 async def _awaited(returned: Awaitable[object]) -> object:
-    """Return the result, or the exception. It must not be raised here: the loop's frames would keep the exception alive."""
+    """Return the result, or the exception.
+
+    It must not be raised here: the loop's frames would keep the exception alive.
+    """
     try:
         return await returned
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an exception is its result

@@ -34,8 +34,8 @@ def perform(
 ) -> Any:
     """Call a handler as a daemon does, with a context, and return the `Attempt`; await it where an event loop runs.
 
-    The payload is converted to JSON and back, and validated against the handler's annotation. Exceptions of the handler are raised here, except
-    outcomes like `Reject`.
+    The payload is converted to JSON and back, and validated against the handler's annotation. Exceptions of the handler
+    are raised here, except outcomes like `Reject`.
 
     Args:
         function: the handler.
@@ -49,8 +49,8 @@ def perform(
         number: the number of the attempt.
         runs: how many times a handler started on the message, this time included; by default the number of the attempt.
         max_attempts: how many attempts are allowed.
-        conn: the connection on which `ctx.publish()` publishes; one of psycopg, of the handler's kind. The message is not in the queue, so
-        `ctx.transaction()` and `ctx.step()` need `drain`.
+        conn: the connection on which `ctx.publish()` publishes; one of psycopg, of the handler's kind. The message is
+            not in the queue, so `ctx.transaction()` and `ctx.step()` need `drain`.
         resources: the value of `ctx.resources`.
 
     Raises:

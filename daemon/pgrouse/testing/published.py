@@ -33,8 +33,9 @@ ANY = Anything()
 def published(conn: Any, topic: str | None = None) -> Any:
     """Return the messages of a topic, or of all, in the order of publishing; await it on an async connection.
 
-    Each is a mapping with id, topic, payload, body, headers, key, channel, priority, max_attempts and is_delayed. Messages that have ended since are
-    included. It takes every kind of connection that `publish` takes, and sees uncommitted messages on it.
+    Each is a mapping with id, topic, payload, body, headers, key, channel, priority, max_attempts and is_delayed.
+    Messages that have ended since are included. It takes every kind of connection that `publish` takes, and sees
+    uncommitted messages on it.
     """
     driver = driver_of(conn)
     return driver.run(_published(driver, topic))
@@ -48,7 +49,8 @@ def assert_published(conn: Any, topic: str, payload: Any = ANY, *, count: int | 
         topic: the topic of the message.
         payload: the payload of the message; of a mapping, also inside lists, only the given members are compared.
         count: the exact number of messages; by default at least one.
-        **options: the body, key, channel, priority, max_attempts, is_delayed, or headers (compared like payload) of the message.
+        **options: the body, key, channel, priority, max_attempts, is_delayed, or headers (compared like payload) of the
+        message.
 
     Raises:
         AssertionError: there is none, or another number; the text lists the messages.

@@ -90,7 +90,10 @@ class TestRuntime:
 
 
 class BlockingTestPool:
-    """A pool with the test's connection, on which transactions are savepoints, or with a new connection for the handler."""
+    """A pool with the test's connection, or with a new connection for the handler.
+
+    On the test's connection transactions are savepoints.
+    """
 
     def __init__(self, conn: AnyConnection | None, dsn: str | None) -> None:
         self._conn, self._dsn = conn, dsn

@@ -73,7 +73,10 @@ def preview(conn: psycopg.Connection, group: DeadRow, options: RedriveOptions) -
 
 
 def redrive(conn: psycopg.Connection, ids: list[int], options: RedriveOptions) -> Counter[str]:
-    """Put these back; return how many had which outcome. Interrupted in the middle, what was done stays done, and is not done twice."""
+    """Put these back; return how many had which outcome.
+
+    Interrupted in the middle, what was done stays done, and is not done twice.
+    """
     outcomes: Counter[str] = Counter()
     spreader = RateSpreader(options.rate, options.delay)
     for start in range(0, len(ids), BATCH):

@@ -48,7 +48,8 @@ class Feed(Thread):
     Args:
         db: where to connect.
         every_s: how often to read.
-        on_update: called in this thread with each snapshot, with each trouble, and with the error that ends this thread.
+        on_update: called in this thread with each snapshot, with each trouble, and with the error that ends this
+            thread.
     """
 
     def __init__(

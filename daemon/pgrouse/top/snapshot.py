@@ -34,7 +34,10 @@ LIMITS = b"SET TRANSACTION READ ONLY; SET LOCAL statement_timeout = '5s'; SET LO
 
 @dataclass(frozen=True)
 class TopicRow:
-    """One topic; state: as of messages.topic_state; times in seconds, rate in messages claimed per minute. None: nothing is known, or there is none."""
+    """One topic; state: as of messages.topic_state; times in seconds, rate in messages claimed per minute.
+
+    None: nothing is known, or there is none.
+    """
 
     topic: str
     ready: int
@@ -67,7 +70,10 @@ class WorkerRow:
 
 @dataclass(frozen=True)
 class DeadRow:
-    """The dead messages of a day with one topic, result and fingerprint, without those that were put back. trend: by the hour."""
+    """The dead messages of a day with one topic, result and fingerprint, without those that were put back.
+
+    trend: by the hour.
+    """
 
     topic: str
     result: str
@@ -82,7 +88,10 @@ class DeadRow:
 
 @dataclass(frozen=True)
 class ThroughputSeries:
-    """The last hour, minute by minute: attempts ended per minute, the 95th percentiles of waits and runs in seconds (NULL: none)."""
+    """The last hour, minute by minute.
+
+    It has the attempts ended per minute, and the 95th percentiles of waits and runs in seconds (NULL: none).
+    """
 
     rate: list[float]
     wait_p95_s: list[float | None]
@@ -102,7 +111,10 @@ class QueueSnapshot:
 
 
 class SnapshotReader:
-    """Reads snapshots. The groups of the dead, which cost most, only every few seconds, and a tenth of the time at most."""
+    """Reads snapshots.
+
+    The groups of the dead, which cost most, only every few seconds, and a tenth of the time at most.
+    """
 
     DEAD_EVERY_S = 5.0
     DEAD_SHARE = 10

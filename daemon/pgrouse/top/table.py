@@ -1,4 +1,7 @@
-"""A table for changing rows: the cursor stays with its row, columns keep their width, and only visible rows are drawn."""
+"""A table for changing rows.
+
+The cursor stays with its row, columns keep their width, and only visible rows are drawn.
+"""
 
 from __future__ import annotations
 

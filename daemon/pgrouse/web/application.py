@@ -37,8 +37,8 @@ from pgrouse.web.v1.publish_fast_path import with_publish_fast_path
 def create_app(settings: Config, authenticate: Authenticate | None = None, *, is_mounted: bool = False) -> FastAPI:
     """Return the app. What its routes work with is in `request.app.state`.
 
-    `settings`, `db` (see DatabasePool), `token_cache`, `authenticator`, `live_updates` (see LiveUpdates), and `stopping`: an asyncio.Event that is set when the server is asked to stop,
-    at which streams end.
+    `settings`, `db` (see DatabasePool), `token_cache`, `authenticator`, `live_updates` (see LiveUpdates), and
+    `stopping`: an asyncio.Event that is set when the server is asked to stop, at which streams end.
 
     Args:
         settings: sections `web`, `database` and `crypto`.

@@ -1,6 +1,7 @@
 """`/metrics` of the web server: the whole queue, as the database knows it. The app includes `metrics.router`.
 
-A caller with some topics only gets the metrics of those topics. It needs `pip install 'pgrouse[metrics]'`, and reports if that is missing.
+A caller with some topics only gets the metrics of those topics. It needs `pip install 'pgrouse[metrics]'`, and reports
+if that is missing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ ANSWER_S = 8.0
 
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
-    """Return the metrics of the queue. While the database is unavailable, no token can be checked, so the answer is only that it is down."""
+    """Return the metrics of the queue.
+
+    While the database is unavailable, no token can be checked, so the answer is only that it is down.
+    """
     try:
         from pgrouse.metrics import queue_metrics  # noqa: PLC0415 - extra metrics
     except ModuleNotFoundError as error:

@@ -2,8 +2,8 @@
 
     application.mount("/queue", pgrouse.web.app("pgrouse.toml"))
 
-The lifespan of a mounted application is not run by the one around it: this one starts with the first request, on the event loop of that request,
-and ends with the loop.
+The lifespan of a mounted application is not run by the one around it: this one starts with the first request, on the
+event loop of that request, and ends with the loop.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def app(
 ) -> MountedApp:
     """Return an ASGI application to mount.
 
-    No one is let in without a token (`pgrouse token add`) or the consent of `authenticate`, from this machine neither. `[log]` and `web.listen`
-    of the configuration do not count.
+    No one is let in without a token (`pgrouse token add`) or the consent of `authenticate`, from this machine neither.
+    `[log]` and `web.listen` of the configuration do not count.
 
     Args:
         source: a configuration file, or a connection string. Unless given, the file that `pgrouse web` would read.
-        authenticate: called with each request; returns the Caller that your application knows it to be, or None: then the request needs a token.
-            It may be async.
+        authenticate: called with each request; returns the Caller that your application knows it to be, or None: then
+            the request needs a token. It may be async.
         allowed_hosts: names under which browsers reach your application, in addition to `web.allowed_hosts`.
 
     Raises:
@@ -137,7 +137,10 @@ async def _live(inner: FastAPI, is_ready: asyncio.Event) -> None:
 
 
 def _is_server_stopping() -> bool:
-    """Return whether uvicorn was asked to stop. It waits for open streams, and tells them nothing; its signal handler is a method of it."""
+    """Return whether uvicorn was asked to stop.
+
+    It waits for open streams, and tells them nothing; its signal handler is a method of it.
+    """
     server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     return getattr(server, "should_exit", False) is True
 

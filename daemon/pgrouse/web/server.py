@@ -29,7 +29,8 @@ from pgrouse.worker import process_exit
 SHUTDOWN_S = 10
 # What the end may take after that.
 STOP_MARGIN_S = 5
-# Between two requests. Longer than proxies keep their connections: the one that closes is the one that may lose a request.
+# Between two requests. Longer than proxies keep their connections: the one that closes is the one that may lose a
+# request.
 KEEP_ALIVE_S = 75
 MAX_CONNECTIONS = 2000
 
@@ -59,7 +60,10 @@ def exit_code(stopped_by: int | None) -> ExitCode:
 
 
 def _check_tokens(settings: Config) -> None:
-    """Refuse an address that others can reach while there is no token. If the database does not answer, no request is accepted anyway."""
+    """Refuse an address that others can reach while there is no token.
+
+    If the database does not answer, no request is accepted anyway.
+    """
     try:
         with DatabasePool(settings).connector.connect_blocking("web") as conn:
             is_protected = run_call(conn, has_tokens("good"))
@@ -89,12 +93,15 @@ class WebServer(uvicorn.Server):
         systemd.notify(STOPPING=1)
         self.application.state.stopping.set()
         self.application.state.long_poll.wake_all()
-        # Not uvicorn's own way: that raises the signal again once everything is closed, and the process would seem killed.
+        # Not uvicorn's own way: that raises the signal again once everything is closed, and the process would seem
+        # killed.
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End: requests first, then what serves them. A database that does not answer holds up neither the one nor the other.
+        """End: requests first, then what serves them.
+
+        A database that does not answer holds up neither the one nor the other.
 
         In another thread than the main one the process is not the server's: it goes on, and is not ended.
         """

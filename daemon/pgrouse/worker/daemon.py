@@ -37,7 +37,9 @@ KILL_AFTER_S = 5.0
 
 
 def run(settings: config.Config) -> int:
-    """Run a daemon until it is asked to stop; return its exit code. SIGHUP replaces it by a new one with the current configuration.
+    """Run a daemon until it is asked to stop; return its exit code.
+
+    SIGHUP replaces it by a new one with the current configuration.
 
     Raises:
         ConfigError: a handler cannot be used.
@@ -57,7 +59,8 @@ def run(settings: config.Config) -> int:
         try:
             code = departure.run_until_done(runner, daemon.run(), daemon.on_handler_exit)
         except PgrouseError as failed:
-            # The loop, which handled the signals, is closed, and the process may live on: for a thread of a lifespan, or until a file changes.
+            # The loop, which handled the signals, is closed, and the process may live on: for a thread of a lifespan,
+            # or until a file changes.
             stop_signals.deliver_to(partial(stop_signals.end_at_once, code=failed.exit_code))
             raise
         departure.exit_soon(code, restart=daemon.shutdown.is_reload)
@@ -100,7 +103,8 @@ class Daemon(Service):
         if self.endpoint is not None:
             self.endpoint.start()
         systemd.notify(READY=1, STATUS="waiting for the database")
-        # Start it here and not only while working: the database may be unreachable for longer than the watchdog's timeout.
+        # Start it here and not only while working: the database may be unreachable for longer than the watchdog's
+        # timeout.
         watchdog = asyncio.create_task(loop.run(Watchdog()), name=Watchdog.name)
         failure = await self._work_until_stopped()
         watchdog.cancel()
@@ -126,7 +130,10 @@ class Daemon(Service):
         return None
 
     def on_handler_exit(self, error: BaseException) -> None:
-        """A task that a handler started has called sys.exit, or raised KeyboardInterrupt: stop the daemon gracefully."""
+        """A task that a handler started has called sys.exit, or raised KeyboardInterrupt.
+
+        Stop the daemon gracefully.
+        """
         log.critical(events.HANDLER_EXITED, exc_info=error)
         self._has_handler_exited = True
         if self.shutdown.signal is None:
@@ -175,7 +182,10 @@ class Daemon(Service):
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
 
     def _on_drain_requested(self) -> None:
-        """Stop gracefully, as requested through the database. Under a supervisor all processes stop; otherwise the supervisor would restart this one."""
+        """Stop gracefully, as requested through the database.
+
+        Under a supervisor all processes stop; otherwise the supervisor would restart this one.
+        """
         if supervisor.is_supervised():
             supervisor.link().request_drain()
         else:

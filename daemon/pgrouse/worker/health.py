@@ -1,7 +1,7 @@
 """The health of a daemon: what /livez, /readyz and the metrics report.
 
-Live: the event loop and the heartbeat's thread respond. An unreachable database is no reason to kill the process. Ready: it receives
-notifications, it claims, the database answers, and it is not shutting down.
+Live: the event loop and the heartbeat's thread respond. An unreachable database is no reason to kill the process.
+Ready: it receives notifications, it claims, the database answers, and it is not shutting down.
 """
 
 from __future__ import annotations

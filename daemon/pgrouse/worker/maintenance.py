@@ -1,7 +1,7 @@
 """Runs the SQL maintenance every few seconds, as pg_cron does every minute; whichever runs first does the work.
 
-Between two ticks this loop fires each schedule at its time. It also refreshes the daemon's cache of payload schemas: when a notification says
-that a topic was changed, and otherwise about once per second.
+Between two ticks this loop fires each schedule at its time. It also refreshes the daemon's cache of payload schemas:
+when a notification says that a topic was changed, and otherwise about once per second.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ FIRE_RETRY_S = 0.02
 
 
 class MaintenanceLoop:
-    """Runs `messages.tick`, and in between `messages.raise_low_water`, fires the schedules, and refreshes the payload schemas.
+    """Runs `messages.tick`, and `messages.raise_low_water` in between.
+
+    It also fires the schedules, and refreshes the payload schemas.
 
     Args:
         schemas: the daemon's cache of payload schemas; None = there is none.

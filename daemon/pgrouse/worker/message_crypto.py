@@ -45,7 +45,8 @@ class MessageCrypto:
     def decrypt(self, message: Message) -> Message | Settlement:
         """Return a message as it was published, or the end of its attempt if it cannot be decrypted.
 
-        A missing key is the operator's mistake: the message is deferred without using up its attempt. A changed message is rejected.
+        A missing key is the operator's mistake: the message is deferred without using up its attempt. A changed message
+        is rejected.
         """
         if not (_is_envelope(message.body) or _is_marked(message)):
             return self._accept_plain(message)
@@ -70,7 +71,10 @@ class MessageCrypto:
         return opened, unreadable
 
     def encrypt_all(self, settlements: list[Settlement]) -> list[Settlement]:
-        """Return the ends of attempts as they may be stored and logged: encrypt what the handler made of encrypted data."""
+        """Return the ends of attempts as they may be stored and logged.
+
+        What the handler made of encrypted data is encrypted.
+        """
         return [self._encrypt_settlement(each) for each in settlements]
 
     def _encrypt_settlement(self, ended: Settlement) -> Settlement:
@@ -100,7 +104,9 @@ class MessageCrypto:
         return self._encrypt(message, text, ContentKind.OUTPUT) if self._is_secret(message) else text
 
     def decrypt_output(self, message: Message, text: str, topic: str | None = None) -> str:
-        """Decrypt the stored result of a step, or of a predecessor. A result that is not encrypted is returned unchanged.
+        """Decrypt the stored result of a step, or of a predecessor.
+
+        A result that is not encrypted is returned unchanged.
 
         Raises:
             Defer: its key is not known here. That is not the handler's fault, so the message waits.
@@ -119,7 +125,8 @@ class MessageCrypto:
         payload, plain = self.cipher.decrypt_payload(message.topic, body)
         if self.settings.unencrypted == "reject" and _is_unencrypted_state(message.state):
             raise DecryptionFailed('its checkpoint is not encrypted (crypto.unencrypted = "reject")')
-        # From here on only the header tells that it was encrypted. The publisher may not have set that header, so set it here.
+        # From here on only the header tells that it was encrypted. The publisher may not have set that header, so set
+        # it here.
         headers = message.headers if _is_marked(message) else mark_headers(message.headers, self.cipher.current)
         return self._with_plain_state(message._replace(payload=payload, body=plain, headers=headers))
 

@@ -25,7 +25,8 @@ def run_until_done(
 ) -> ExitCode:
     """Run a daemon until it ends; return its exit code.
 
-    A task that calls sys.exit stops the event loop and everything on it. Only that task should end, so the others are resumed.
+    A task that calls sys.exit stops the event loop and everything on it. Only that task should end, so the others are
+    resumed.
 
     Args:
         runner: creates the event loop.
@@ -50,7 +51,10 @@ async def _wait_for(task: asyncio.Task[ExitCode]) -> ExitCode:
 
 
 def exit_after(seconds: float, end: Callable[[], None]) -> threading.Timer:
-    """Call the function that ends the process if the process still lives after this time, whatever its event loop waits for; return a timer to cancel."""
+    """Call the function that ends the process if the process still lives after this time.
+
+    It is called whatever the event loop waits for. Return a timer to cancel.
+    """
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
@@ -58,7 +62,10 @@ def exit_after(seconds: float, end: Callable[[], None]) -> threading.Timer:
 
 
 def exit_soon(code: int, *, restart: bool) -> None:
-    """Let the process end by itself, and end it after EXIT_S, or at a signal: the interpreter waits for every thread."""
+    """Let the process end by itself, and end it after EXIT_S, or at a signal.
+
+    The interpreter waits for every thread.
+    """
     stop_signals.deliver_to(partial(stop_signals.end_at_once, code=code))
     exit_after(EXIT_S, partial(exit_now, code, restart=restart))
 

@@ -1,6 +1,7 @@
 """The work of a worker: builds its parts, runs the loops in one TaskGroup, and stops them in order.
 
-A daemon (daemon.py) runs it in its own process, Worker (worker.py) in the process of an application: this module must not change the process.
+A daemon (daemon.py) runs it in its own process, Worker (worker.py) in the process of an application: this module must
+not change the process.
 """
 
 from __future__ import annotations
@@ -60,12 +61,13 @@ if TYPE_CHECKING:
     pass
 
 
-# After the shutdown timeout: how long cancelled handlers may take to end, and how long the last settles may take; the latter longer if there is
-# time left.
+# After the shutdown timeout: how long cancelled handlers may take to end, and how long the last settles may take; the
+# latter longer if there is time left.
 CANCEL_S = 2.0
 LAST_SETTLE_S = 4.0
 LONGEST_SETTLE_S = 10.0
-# How long a stop may take in addition to the shutdown timeout, all steps together: a server that does not answer may use up several of their limits.
+# How long a stop may take in addition to the shutdown timeout, all steps together: a server that does not answer may
+# use up several of their limits.
 STOP_MARGIN_S = 10.0
 # The heartbeat ends after the handlers, and leaves the rest of the margin to the later steps.
 HEARTBEAT_END_S = 5.0
@@ -259,7 +261,10 @@ class Service:
             self.shutdown.request()
 
     def _on_lifespan_stuck(self) -> None:
-        """The start of the lifespan blocks the event loop, so no signal and no time limit can stop it. Called in another thread."""
+        """The start of the lifespan blocks the event loop, so no signal and no time limit can stop it.
+
+        Called in another thread.
+        """
         fix = "do not block in an async lifespan: decorate it with @contextmanager instead"
         log.critical(events.LIFESPAN_TIMED_OUT, lifespan=self.settings.handlers.lifespan, fix=fix)
 
@@ -270,7 +275,10 @@ class Service:
         self.has_started.set()
 
     def _on_crash(self, broken: BaseException) -> None:
-        """A loop has failed: a bug, or a handler cancels all tasks. Messages in flight are claimed again when their locks expire."""
+        """A loop has failed: a bug, or a handler cancels all tasks.
+
+        Messages in flight are claimed again when their locks expire.
+        """
 
     def _on_draining(self) -> None:
         """Run at the start of the stop."""
@@ -322,7 +330,10 @@ class Service:
         ]
 
     async def _drain(self) -> None:
-        """Wait for the shutdown, then: claim nothing more, release what has not started, let running handlers end, settle the last messages."""
+        """Wait for the shutdown, then end the daemon's work in order.
+
+        Claim nothing more, release what has not started, let running handlers end, settle the last messages.
+        """
         await self.shutdown.requested.wait()
         self._on_draining()
         self.runtime.stopping = self.health.draining = True
@@ -341,7 +352,10 @@ class Service:
     async def _wait_until(
         self, condition: Callable[[], bool], seconds: float, *, stop_on_second_signal: bool = True
     ) -> bool:
-        """Wait at most this long until the condition holds; with `stop_on_second_signal` only until a second signal. Return whether it holds."""
+        """Wait at most this long until the condition holds; with `stop_on_second_signal` only until a second signal.
+
+        Return whether it holds.
+        """
         changed = self.wake_events.new()
         give_up_at = time.monotonic() + seconds
         while not condition():
@@ -362,7 +376,9 @@ class Service:
         )
 
     def _apply_policies(self, conn: psycopg.Connection) -> None:
-        """Apply the policies and schedules of the configuration to the database if configured; otherwise log the differences.
+        """Apply the policies and schedules of the configuration to the database if configured.
+
+        Otherwise log the differences.
 
         Raises:
             ConfigError: the server cannot use a schedule.

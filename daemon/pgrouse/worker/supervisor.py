@@ -1,4 +1,7 @@
-"""Several daemon processes under one supervisor (`worker.processes`). The supervisor starts them, restarts those that died, and passes signals on."""
+"""Several daemon processes under one supervisor (`worker.processes`).
+
+The supervisor starts them, restarts those that died, and passes signals on.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ def link() -> SupervisorLink:
 
 
 def run(count: int, stop_s: float) -> int:
-    """Run this many daemons until asked to stop; return the first exit code that is not 0. stop_s: how long a stop may take."""
+    """Run this many daemons until asked to stop; return the first exit code that is not 0.
+
+    stop_s: how long a stop may take.
+    """
     return asyncio.run(Supervisor(count, stop_s).run())
 
 
@@ -53,7 +59,8 @@ class Supervisor:
     """Keeps `count` daemons running.
 
     Args:
-        stop_s: how long they may take to stop; then they are killed, because a handler may block an event loop without end.
+        stop_s: how long they may take to stop; then they are killed, because a handler may block an event loop without
+            end.
     """
 
     def __init__(self, count: int, stop_s: float) -> None:

@@ -1,7 +1,10 @@
-"""The socket between a supervised daemon and its supervisor: it carries the supervisor's orders, and shows when the supervisor is gone.
+"""The socket between a supervised daemon and its supervisor.
 
-Orders are not signals: a signal to a process group reaches the daemon and its supervisor, and a signal that the supervisor passes on must
-not count as a second one. Also, an order is never lost, whenever it comes during the daemon's start or restart.
+It carries the supervisor's orders, and shows when the supervisor is gone.
+
+Orders are not signals: a signal to a process group reaches the daemon and its supervisor, and a signal that the
+supervisor passes on must not count as a second one. Also, an order is never lost, whenever it comes during the daemon's
+start or restart.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from contextlib import suppress
 from pgrouse.process.shutdown import Requester
 from pgrouse.process.stop_signals import end_before_start
 
-# The variable with the descriptor of the daemon's end. It is kept over an exec: a reload replaces the program and keeps the socket.
+# The variable with the descriptor of the daemon's end. It is kept over an exec: a reload replaces the program and keeps
+# the socket.
 SOCKET_VARIABLE = "PGROUSE_SUPERVISOR"
 # The order to stop without a signal, and the request for it.
 DRAIN = b"\0"
@@ -60,7 +64,10 @@ class SupervisorLink:
         return cls(None)
 
     def watch_start(self) -> None:
-        """Let an order to stop end this process until `follow` is called, even while it imports a module of handlers."""
+        """Let an order to stop end this process until `follow` is called.
+
+        It does so even while the process imports a module of handlers.
+        """
         threading.Thread(target=self._watch, name="supervisor", daemon=True).start()
 
     def follow(self, on_order: OnOrder) -> None:

@@ -1,4 +1,7 @@
-"""The telemetry of a daemon: a span for each attempt, each claim and each settle, and the metrics of the conventions."""
+"""The telemetry of a daemon: spans, and the metrics of the conventions.
+
+Each attempt, each claim and each settle has a span.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,9 @@ class Telemetry:
 
 
 class ClaimAndSettleSpans:
-    """The spans `settle` and `receive` of one turn: of the messages that it settles, and of a claim that returned messages or failed.
+    """The spans `settle` and `receive` of one turn.
+
+    They are of the messages that it settles, and of a claim that returned messages or failed.
 
     Args:
         settled: the messages that the turn settles.
@@ -118,8 +123,8 @@ class ClaimAndSettleSpans:
 class ProcessSpan:
     """The span `process` of one attempt, or of a batch; the current one until it ends.
 
-    It is linked to the spans that sent the messages, and is not their child. The conventions require this, since a message may be processed hours
-    after it was sent, several times, and in a batch with others.
+    It is linked to the spans that sent the messages, and is not their child. The conventions require this, since a
+    message may be processed hours after it was sent, several times, and in a batch with others.
     """
 
     def __init__(self, worker: str, messages: Sequence[Message], *, is_batch: bool) -> None:
@@ -168,7 +173,10 @@ class ProcessSpan:
 
 
 def _attributes(operation: MessagingOperation, topics: Sequence[str] | set[str]) -> dict[str, str]:
-    """Return the attributes that spans and metrics have in common. They name the topic only if all messages have the same."""
+    """Return the attributes that spans and metrics have in common.
+
+    They name the topic only if all messages have the same.
+    """
     about = {
         names.MESSAGING_SYSTEM: names.SYSTEM,
         names.OPERATION_NAME: operation.value,

@@ -1,6 +1,7 @@
 """A worker inside an application: in the lifespan of a web application, in a notebook, in a test, in a script.
 
-It leaves the process as it is: no signal handlers, no event loop policy, no configuration of logging, no port, and it never ends the process.
+It leaves the process as it is: no signal handlers, no event loop policy, no configuration of logging, no port, and it
+never ends the process.
 """
 
 from __future__ import annotations
@@ -46,13 +47,16 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class Worker:
-    """Processes messages in this process: `async with Worker("pgrouse.toml"):`, `with Worker(...):`, or `await Worker(...).run()`.
+    """Processes messages in this process.
 
-    `async with` and `run` use the event loop that runs; `with` starts a thread with its own loop. Several workers may run at once. The
-    configuration `[log]`, `[metrics]`, `[web]` and `worker.processes` has no effect.
+    Use it as `async with Worker("pgrouse.toml"):`, `with Worker(...):`, or `await Worker(...).run()`.
+
+    `async with` and `run` use the event loop that runs; `with` starts a thread with its own loop. Several workers may
+    run at once. The configuration `[log]`, `[metrics]`, `[web]` and `worker.processes` has no effect.
 
     Args:
-        source: a configuration file, or a connection string (then no file is read). By default, the file that `pgrouse run` would read.
+        source: a configuration file, or a connection string (then no file is read). By default, the file that `pgrouse
+            run` would read.
         dsn: a connection string, instead of the file's.
         modules: modules with `@topic` functions, instead of `handlers.modules`.
         handlers: functions by topic, in addition to those of the configuration.
@@ -90,7 +94,10 @@ class Worker:
         return self._task is not None and not self._task.done()
 
     def status(self) -> dict[str, Any]:
-        """Return what it does now, as `pgrouse worker list` shows it: listener, planner, running, waiting, in_flight, counts by outcome."""
+        """Return what it does now, as `pgrouse worker list` shows it.
+
+        The keys are listener, planner, running, waiting, in_flight, and counts by outcome.
+        """
         return self._service.status() if self._service and self.is_running else {}
 
     async def start(self) -> None:
@@ -119,9 +126,12 @@ class Worker:
             await self._task
 
     async def stop(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - running handlers get this time
-        """Stop it: let running handlers end, settle, and release the messages that have not begun. If this is cancelled it stops at once.
+        """Stop it: let running handlers end, settle, and release the messages that have not begun.
 
-        Async handlers that run longer are cancelled. A sync handler cannot be stopped: its message is released, and its thread ends by itself.
+        If this is cancelled it stops at once.
+
+        Async handlers that run longer are cancelled. A sync handler cannot be stopped: its message is released, and its
+        thread ends by itself.
 
         Args:
             timeout: how long running handlers have, in seconds; `worker.shutdown_timeout` unless given.
@@ -148,7 +158,9 @@ class Worker:
             await asyncio.shield(self._task)
 
     async def run(self) -> None:
-        """Start it, and return when it has stopped. If this is cancelled, running handlers are cancelled and their messages are released.
+        """Start it, and return when it has stopped.
+
+        If this is cancelled, running handlers are cancelled and their messages are released.
 
         Raises:
             ConfigError, DatabaseUnreachable, SchemaMismatch: as `start`.
@@ -195,7 +207,10 @@ class Worker:
             thread.stop(service.shutdown.request, service.shutdown_timeout_s)
 
     def _settings(self) -> config.Config:
-        """Read the configuration. This is not done when the object is created, because handler modules may import the module that creates it."""
+        """Read the configuration.
+
+        This is not done when the object is created, because handler modules may import the module that creates it.
+        """
         if isinstance(self._source, config.Config):
             return with_declared(self._source)
         overrides: dict[str, dict[str, Any]] = {"worker": dict(self._options)}

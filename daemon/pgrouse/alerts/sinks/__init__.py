@@ -1,6 +1,7 @@
 """The types of sinks, a file each: a SinkTable with the keys of the type, and what sends. They are found by being here.
 
-The configuration knows only the keys that all sinks have; what a type has of its own is read here, before anything is sent.
+The configuration knows only the keys that all sinks have; what a type has of its own is read here, before anything is
+sent.
 """
 
 from __future__ import annotations

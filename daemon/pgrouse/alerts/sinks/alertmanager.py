@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pgrouse.alerts.notice import Notice
 
 NAMES = {DEAD: "PgrouseDeadMessages"}
-# A condition fires until its end is group_labels. If that never happens (no daemon is left), Alertmanager ends it by itself.
+# A condition fires until its end is group_labels. If that never happens (no daemon is left), Alertmanager ends it by
+# itself.
 FIRES_FOR = timedelta(days=1)
 # A group of dead messages has no end of its own: it is resolved when no message died for this long.
 QUIET_AFTER = timedelta(minutes=30)

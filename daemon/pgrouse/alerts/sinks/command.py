@@ -55,7 +55,8 @@ class CommandSink:
 
     def send(self, notice: Notice, timeout_s: float) -> str:
         """Run it; return how it ended."""
-        # Files, not pipes: nothing has to be read while the program writes, and a grandchild that keeps them open does not block us.
+        # Files, not pipes: nothing has to be read while the program writes, and a grandchild that keeps them open does
+        # not block us.
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
             stdin.write(json.dumps(notice.payload(), ensure_ascii=False).encode(errors="replace"))
             stdin.seek(0)

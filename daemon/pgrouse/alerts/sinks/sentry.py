@@ -1,6 +1,7 @@
 """The sink `sentry`: each message is an event, grouped by Sentry as pgrouse groups.
 
-The client of the SDK sends in the background and never reports the result. This module posts the envelope itself and reads the answer.
+The client of the SDK sends in the background and never reports the result. This module posts the envelope itself and
+reads the answer.
 """
 
 from __future__ import annotations

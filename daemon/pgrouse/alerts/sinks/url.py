@@ -50,7 +50,10 @@ class AppriseSink:
         self._to = self._services(reveal(settings.url), settings.name)
 
     def _services(self, url: str, name: str) -> Any:
-        """Return what an address leads to. apprise sends the password of `mailto` without encryption: with one it becomes `mailtos`."""
+        """Return what an address leads to.
+
+        apprise sends the password of `mailto` without encryption: with one it becomes `mailtos`.
+        """
         found = self._add(url, name)
         if INSECURE.search(url) or not _mails_password_in_clear(found):
             return found
@@ -68,7 +71,10 @@ class AppriseSink:
         return found
 
     def send(self, notice: Notice, timeout_s: float) -> str:
-        """Send a message; return that it was accepted. apprise has time-outs of its own; the caller stops waiting in time."""
+        """Send a message; return that it was accepted.
+
+        apprise has time-outs of its own; the caller stops waiting in time.
+        """
         kind = self._apprise.NotifyType.SUCCESS if notice.resolved else self._apprise.NotifyType.FAILURE
         with self._apprise.LogCapture(level=self._apprise.logging.WARNING, fmt="%(message)s") as log:
             accepted = self._to.notify(

@@ -1,4 +1,7 @@
-"""The sink `webhook`: JSON by POST, signed as Standard Webhooks says (https://www.standardwebhooks.com), so that libraries can check it."""
+"""The sink `webhook`: JSON by POST, signed as a Standard Webhook, so that libraries can check it.
+
+https://www.standardwebhooks.com
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The handlers that pgrouse.toml names. A handler takes the payload and optionally a context.
 
-What it returns is kept as the message's output. An exception is a failure: the message is tried again while attempts are left
-(max_attempts, which pgrouse.toml sets), and archived as `failed` after that. `Reject` ends a message that no attempt can help.
+What it returns is kept as the message's output. An exception is a failure: the message is tried again while attempts
+are left (max_attempts, which pgrouse.toml sets), and archived as `failed` after that. `Reject` ends a message that no
+attempt can help.
 """
 
 import time

@@ -16,13 +16,15 @@ OTHER_ARGUMENTS = (
     " %s::pg_catalog.jsonb, %s::pg_catalog.int4, %s::pg_catalog.int4[], %s"
 )
 CLAIM = f"SELECT {COLUMNS} FROM messages.claim(%s, {OTHER_ARGUMENTS}) AS f".encode()  # noqa: S608 - names of fields
-# The snapshot of this statement is older than those of the claim, which looks by statements of its own: it sees what ended before.
+# The snapshot of this statement is older than those of the claim, which looks by statements of its own: it sees what
+# ended before.
 LEFT = "f.held_back::pg_catalog.text, f.next_due_s, CASE WHEN f.id IS NULL THEN messages.oldest_running_xid() END"
 CLAIM_WITH_NEXT_DUE, CLAIM_WITHOUT_FLUSH = (
     f"SELECT {COLUMNS}, {LEFT} FROM messages.claim_with_next_due({worker}, {OTHER_ARGUMENTS}, %s) AS f".encode()  # noqa: S608
     for worker in (
         "%s",
-        # Its transaction does not wait for the disk, unless the claim says otherwise: that begins when its arguments are known.
+        # Its transaction does not wait for the disk, unless the claim says otherwise: that begins when its arguments
+        # are known.
         "CASE WHEN pg_catalog.set_config('synchronous_commit', 'off', true) OPERATOR(pg_catalog.=) 'off' THEN %s END",
     )
 )

@@ -105,5 +105,5 @@ def lock_holders(
 
 
 def snapshot_age() -> Call[float | None]:
-    """Return for how many seconds the oldest transaction has kept vacuum from removing rows; None = that may not be seen."""
+    """Return the age in seconds of the oldest transaction that keeps vacuum from removing rows; None = not visible."""
     return function_call("snapshot_age", value)

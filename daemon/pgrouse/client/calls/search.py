@@ -98,7 +98,8 @@ def find_messages(
 
 
 def _page(rows: Rows) -> FoundPage:
-    # The last row is about the page: its id is NULL, and its created_at the time of the last message that was looked at.
+    # The last row is about the page: its id is NULL, and its created_at the time of the last message that was looked
+    # at.
     *found, (*end, examined, place) = rows
     reached = end[list(FoundMessage.__dataclass_fields__).index("created_at")]
     return FoundPage([FoundMessage(*row[:-2]) for row in found], examined, reached, place)

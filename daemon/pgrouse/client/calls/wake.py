@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from pgrouse.client.call import Call, bigints, first, function_call, nothing, rows_call, value, values
 
-# The same as wait_for_many without a time, for one message, as a `Statement` for every driver. The time is a number of microseconds since 1970:
-# drivers convert times in ways of their own.
+# The same as wait_for_many without a time, for one message, as a `Statement` for every driver. The time is a number of
+# microseconds since 1970: drivers convert times in ways of their own.
 LOOK = (
     "SELECT f.id, f.state, f.result, f.output, f.error, f.attempts, "
     "(pg_catalog.extract('epoch', f.archived_at) OPERATOR(pg_catalog.*) 1000000)::bigint "

@@ -13,8 +13,8 @@ from pgrouse.client.call import Call, Rows, query_call, values
 
 ACTIONS = "SELECT a.* FROM messages.audit AS a WHERE a.id < coalesce(%(before)s, 9223372036854775807)"
 LATEST = f"{ACTIONS} ORDER BY a.id DESC LIMIT %(most_read)s"
-# like: the patterns of the topics that a caller may see; NULL = all. An action on no topic, or also on a topic that fits no pattern,
-# is only for callers that see all topics.
+# like: the patterns of the topics that a caller may see; NULL = all. An action on no topic, or also on a topic that
+# fits no pattern, is only for callers that see all topics.
 FILTERED = """
   WHERE (%(like)s::text[] IS NULL OR (f.topic LIKE ANY (%(like)s) AND NOT EXISTS (
       SELECT FROM jsonb_path_query(f.detail, '$.topics[*]') AS o (topic) WHERE NOT (o.topic #>> '{}') LIKE ANY (%(like)s))))

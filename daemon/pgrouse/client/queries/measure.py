@@ -8,7 +8,8 @@ from datetime import timedelta
 
 from pgrouse.client.call import Call, query_call, values
 
-# Deferred and released attempts are not counted: nothing ended with them. now(), not messages.now(): the planner must see how little that is.
+# Deferred and released attempts are not counted: nothing ended with them. now(), not messages.now(): the planner must
+# see how little that is.
 BUSIEST = """
   SELECT m.{name}
   FROM messages.{table} AS m
@@ -67,6 +68,9 @@ def busiest_workers(since: timedelta, most: int) -> Call[list[str]]:
 
 
 def measured_times(since: timedelta, like: Sequence[str] | None = None) -> Call[list[MeasuredTime]]:
-    """Read how long messages waited, ran and took to wake a worker within a time: three rows. Arguments as of busiest_topics."""
+    """Read how long messages waited, ran and took to wake a worker within a time: three rows.
+
+    Arguments as of busiest_topics.
+    """
     patterns = None if like is None else list(like)
     return query_call(TIMES, MeasuredTime, "ORDER BY f.place", since=since, like=patterns)

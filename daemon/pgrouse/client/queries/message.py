@@ -23,7 +23,8 @@ STATE = """
     ELSE 'delayed'
   END"""
 
-# What analysts may read of both tables, then what is only for those who may read contents. NULL: the other table has no such column.
+# What analysts may read of both tables, then what is only for those who may read contents. NULL: the other table has no
+# such column.
 COLUMNS = {
     "topic": ("m.topic", "a.topic"),
     "state": (STATE, "a.result"),
@@ -348,7 +349,10 @@ def latest_message() -> Call[list[LatestMessage]]:
 
 
 def previews(listed: Sequence[tuple[int, datetime | None]], chars: int) -> Call[dict[int, str | None]]:
-    """Read the beginnings of the payloads of messages, as find_messages writes them; listed: their ids, and when they ended."""
+    """Read the beginnings of the payloads of messages, as find_messages writes them.
+
+    listed: their ids, and when they ended.
+    """
     return Call(PREVIEWS.encode(), {**_places(listed), "chars": chars}, dict)
 
 

@@ -109,7 +109,8 @@ class PastRun:
     """One tick of a schedule, or one run by hand.
 
     Attributes:
-        outcome: published, ignored or held (a message with its key stands for it), dropped (the topic is full), or missed.
+        outcome: published, ignored or held (a message with its key stands for it), dropped (the topic is full), or
+            missed.
         missed_from: the first of the ticks before this one that were left out.
         run_by: who ran it by hand.
     """
@@ -171,7 +172,10 @@ def add_schedule(given: dict[str, Any], *, replace: bool = False) -> Call[None]:
 
 
 def change_schedule(name: str, changes: Mapping[str, Any]) -> Call[bool]:
-    """Change columns of a schedule, those of EDITABLE and declared_by, as of add_schedule; whether there is one of this name."""
+    """Change columns of a schedule; return whether there is one of this name.
+
+    The columns are those of EDITABLE and declared_by, as of add_schedule.
+    """
     names = [column for column in COLUMNS if column in changes and column != "name"]
     pairs = ", ".join(f"{column} = %({column})s" for column in names)
     statement = (

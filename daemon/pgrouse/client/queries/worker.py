@@ -47,7 +47,8 @@ class RegisteredWorker:
         kind: daemon or http.
         concurrency: how many handlers it runs at once; over HTTP, how many messages it last asked for.
         configured_concurrency: the same before it was scaled.
-        state: working, draining, stopping, silent (a daemon that died, hangs or is disconnected) or gone (over HTTP: it has stopped claiming).
+        state: working, draining, stopping, silent (a daemon that died, hangs or is disconnected) or gone (over HTTP: it
+            has stopped claiming).
         up: how long ago it started.
         age: how long ago it was last seen.
     """

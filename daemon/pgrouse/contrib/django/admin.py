@@ -1,4 +1,7 @@
-"""Messages in the admin. Lists are the queue's bounded search, so that no page counts or reads a big table; what is done goes through the Client."""
+"""Messages in the admin.
+
+Lists are the queue's bounded search, so that no page counts or reads a big table; what is done goes through the Client.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The backend of Django's tasks: `TASKS = {"default": {"BACKEND": "pgrouse.contrib.django.backend.PgrouseBackend"}}`.
 
-A task is a message. It is published on Django's connection, so that `transaction.atomic()` covers it, and its result is read from there.
+A task is a message. It is published on Django's connection, so that `transaction.atomic()` covers it, and its result is
+read from there.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class PgrouseBackend(BaseTaskBackend):
     """Enqueues tasks as messages. A daemon works them: `manage.py pgrouse run`.
 
     OPTIONS:
-        renamed: paths of functions that were renamed, `{"shop.tasks.old": "shop.tasks.new"}`: what was enqueued under the old one is
-            worked, and its result is found.
+        renamed: paths of functions that were renamed, `{"shop.tasks.old": "shop.tasks.new"}`: what was enqueued under
+            the old one is worked, and its result is found.
     """
 
     task_class = QueuedTask
@@ -114,7 +115,8 @@ class PgrouseBackend(BaseTaskBackend):
         """Return what became of a task. One that was redriven goes on under the id that it had first.
 
         Raises:
-            TaskResultDoesNotExist: no task has this id; or nothing of it is kept, or its function is not there any more.
+            TaskResultDoesNotExist: no task has this id; or nothing of it is kept, or its function is not there any
+                more.
         """
         record = self._find(result_id)
         path, queue = path_and_queue(record.original_topic or record.topic)
@@ -127,7 +129,10 @@ class PgrouseBackend(BaseTaskBackend):
         return to_result(record, result_id, task, queue, self.alias)
 
     def _task(self, path: str) -> Task | None:
-        """Return the task of a path that a message names: of the project's own, or what the settings say that it was renamed to."""
+        """Return the task of a path that a message names.
+
+        It is one of the project, or the one that the settings name as its new name.
+        """
         new = self.renamed.get(path)
         return find_known_task(path) if new is None else import_task(new)
 

@@ -28,8 +28,8 @@ OPERATES = ("cancel_waitingmessage", "retry_waitingmessage", "change_waitingmess
 def with_dashboard(application: Any, path: str = "/queue") -> Router:
     """Return an ASGI application with the dashboard below a path, and the project's everywhere else.
 
-    Members of the staff who may view waiting and dead messages are viewers; with all permissions of the app they are operators. Others need
-    a token. A user logs in by the admin.
+    Members of the staff who may view waiting and dead messages are viewers; with all permissions of the app they are
+    operators. Others need a token. A user logs in by the admin.
 
     Args:
         application: that of the project.

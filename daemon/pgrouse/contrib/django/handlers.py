@@ -1,6 +1,7 @@
 """Handlers of tasks, by name: `pgrouse.contrib.django.handlers:task.shop.tasks.send_receipt`.
 
-A process that imports this module first (a child, or a daemon that `manage.py` did not start) sets Django up by DJANGO_SETTINGS_MODULE.
+A process that imports this module first (a child, or a daemon that `manage.py` did not start) sets Django up by
+DJANGO_SETTINGS_MODULE.
 """
 
 from __future__ import annotations

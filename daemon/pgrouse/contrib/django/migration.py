@@ -1,4 +1,7 @@
-"""The schema of the queue, with Django's migrations: in each database that `manage.py migrate` migrates, and in those of tests."""
+"""The schema of the queue, with Django's migrations.
+
+It is installed in each database that `manage.py migrate` migrates, and in those of tests.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,12 @@ from pgrouse.install import schema
 
 
 def install_schema(using: str = "default", verbosity: int = 1, **_: Any) -> None:
-    """Do what `pgrouse migrate` does, before the migrations of the project: install the schema, apply policies. For the signal pre_migrate.
+    """Do what `pgrouse migrate` does, before the migrations of the project: install the schema, apply policies.
 
-    Nothing is done with PGROUSE = {"migrate": False}, in other databases, and where everything is up to date. So a role that may not change
-    the schema can migrate the project.
+    For the signal pre_migrate.
+
+    Nothing is done with PGROUSE = {"migrate": False}, in other databases, and where everything is up to date. So a role
+    that may not change the schema can migrate the project.
 
     Raises:
         CommandError: this role may not do that.

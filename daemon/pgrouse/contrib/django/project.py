@@ -1,4 +1,7 @@
-"""What the settings of a Django project say about the queue: the setting PGROUSE, and the database that DATABASES describes."""
+"""What the settings of a Django project say about the queue.
+
+They have the setting PGROUSE, and the database that DATABASES describes.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Tasks that are enqueued here, and the topics of their messages.
 
-The topic of a task is the path of its function: `shop.tasks.send_receipt`; in another queue than the default one the queue stands before it:
-`reports:shop.tasks.send_receipt`. So each task has its own policy, statistics and dead messages, and a daemon that does not know a task
-leaves its messages to others.
+The topic of a task is the path of its function: `shop.tasks.send_receipt`; in another queue than the default one the
+queue stands before it: `reports:shop.tasks.send_receipt`. So each task has its own policy, statistics and dead
+messages, and a daemon that does not know a task leaves its messages to others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from django.utils.module_loading import autodiscover_modules
 
 from pgrouse.contrib.django.task_api import DEFAULT_TASK_QUEUE_NAME, Task
 
-# How many of Django's 100 priorities above 0, and below 0, are one of the queue's 5 and 4. There 0 is the first, and 5 the default.
+# How many of Django's 100 priorities above 0, and below 0, are one of the queue's 5 and 4. There 0 is the first, and 5
+# the default.
 ABOVE, BELOW = 20, 25
 DEFAULT_LEVEL = 5
 
@@ -22,7 +23,10 @@ _tasks: dict[str, Task] = {}
 
 
 class QueuedTask(Task):
-    """A task whose backend is this. Every one is known by the path of its function, so that a daemon finds those of the project."""
+    """A task whose backend is this.
+
+    Every one is known by the path of its function, so that a daemon finds those of the project.
+    """
 
     __slots__ = ()
 
@@ -53,7 +57,9 @@ def find_known_task(path: str) -> Task | None:
 
 
 def import_task(path: str) -> Task | None:
-    """Return the task whose function has a path that is in the settings or in the configuration; its module is imported. None: there is none.
+    """Return the task whose function has a path from the settings or the configuration; None: there is none.
+
+    Its module is imported.
 
     Raises:
         ImportError: the module exists and cannot be imported.

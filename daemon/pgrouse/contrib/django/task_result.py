@@ -53,7 +53,9 @@ class StoredError(TaskError):
 
     @property
     def exception_class(self) -> type[BaseException]:
-        """The class that the path names. Unlike Django's own, it imports nothing: the module must have been imported before.
+        """The class that the path names.
+
+        Unlike Django's own, it imports nothing: the module must have been imported before.
 
         Raises:
             ImportError: no module that is imported has the class.

@@ -106,7 +106,10 @@ class TaskRun:
 
 
 def _running(task: Task, payload: TaskArguments, ctx: Any) -> TaskResult:
-    """Return what is known of the task where it runs. Which workers had it before, and when it was enqueued, `refresh()` reads."""
+    """Return what is known of the task where it runs.
+
+    Which workers had it before, and when it was enqueued, `refresh()` reads.
+    """
     began = timezone.now()
     _, queue = path_and_queue(ctx.topic)
     here = f"{socket.gethostname()}:{os.getpid()}"

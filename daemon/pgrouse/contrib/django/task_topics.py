@@ -15,7 +15,10 @@ HANDLER = "pgrouse.contrib.django.handlers:task."
 
 
 def find_task_handlers() -> Iterator[tuple[Key, Any, Origin]]:
-    """Import the module `tasks` of each app; yield the handler of each topic that its tasks may have, as the configuration takes it."""
+    """Import the module `tasks` of each app; yield the handler of each topic that its tasks may have.
+
+    The handler is given as the configuration takes it.
+    """
     backends = [each for each in task_backends.all() if isinstance(each, PgrouseBackend)]
     if not backends:
         return

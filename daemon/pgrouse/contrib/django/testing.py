@@ -14,10 +14,12 @@ from pgrouse.testing import Attempt, drain
 
 
 def run_tasks(*, limit: int = 1000) -> list[Attempt]:
-    """Run the waiting tasks, and the handlers of the project's other topics, until none is ready; return all attempts in their order.
+    """Run the waiting tasks, and the handlers of the project's other topics, until none is ready.
 
-    It happens in this thread and on Django's connection, so in the transaction of a TestCase; policies, retries and the archive are the
-    real ones.
+    Return all attempts in their order.
+
+    It happens in this thread and on Django's connection, so in the transaction of a TestCase; policies, retries and the
+    archive are the real ones.
 
     Args:
         limit: the maximum number of attempts.
@@ -32,7 +34,10 @@ def run_tasks(*, limit: int = 1000) -> list[Attempt]:
 
 
 def _in_this_thread(handler: Handler) -> Handler:
-    """Return a handler whose database work stays on the connection of this thread: that of a coroutine alone would be another."""
+    """Return a handler whose database work stays on the connection of this thread.
+
+    A coroutine would use another connection for it.
+    """
     if handler.mode is not ExecutionMode.ASYNC:
         return handler
     return replace(handler, mode=ExecutionMode.THREAD, is_async=False, function=async_to_sync(handler.function))

@@ -1,4 +1,7 @@
-"""The connections that `publish` uses: finds the driver of a connection without importing a driver that is not imported already."""
+"""The connections that `publish` uses.
+
+The driver of a connection is found without importing a driver that is not imported already.
+"""
 
 from __future__ import annotations
 

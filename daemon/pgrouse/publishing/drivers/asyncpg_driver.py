@@ -12,7 +12,10 @@ from pgrouse.publishing.statement import Statement
 
 
 class Asyncpg(Driver):
-    """A connection. COPY takes text: the binary form would need the right to read the columns, and the caller's codecs."""
+    """A connection.
+
+    COPY takes text: the binary form would need the right to read the columns, and the caller's codecs.
+    """
 
     is_async = True
 

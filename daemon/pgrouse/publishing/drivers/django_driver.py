@@ -1,4 +1,7 @@
-"""Connections of Django, on psycopg 3 and psycopg2: `connection`, `connections["replica"]`. They join `transaction.atomic()`."""
+"""Connections of Django, on psycopg 3 and psycopg2: `connection`, `connections["replica"]`.
+
+They join `transaction.atomic()`.
+"""
 
 from __future__ import annotations
 

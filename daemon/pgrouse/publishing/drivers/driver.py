@@ -31,7 +31,10 @@ class Driver:
         raise NotImplementedError
 
     def bulk(self) -> AbstractAsyncContextManager[Driver]:
-        """Begin a block that is done as a whole or not at all, within the caller's transaction; return the driver with the best COPY."""
+        """Begin a block that is done as a whole or not at all, within the caller's transaction.
+
+        Return the driver with the best COPY.
+        """
         raise NotImplementedError
 
     async def copy_in(self, part: CopyPart) -> int:

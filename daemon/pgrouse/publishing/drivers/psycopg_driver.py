@@ -18,7 +18,10 @@ JOIN = b"SELECT"
 
 
 class Psycopg(Driver):
-    """A blocking connection. It uses its own cursors: the caller's row and cursor factories would change the results."""
+    """A blocking connection.
+
+    It uses its own cursors: the caller's row and cursor factories would change the results.
+    """
 
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         self.conn = conn
@@ -68,7 +71,10 @@ class AsyncPsycopg(Driver):
             yield self
 
     async def copy_in(self, part: CopyPart) -> int:
-        """Insert many rows by one COPY: the caller's iterable cannot await the connection, and the loop runs other tasks between blocks."""
+        """Insert many rows by one COPY.
+
+        The caller's iterable cannot await the connection, and the loop runs other tasks between blocks.
+        """
         async with psycopg.AsyncCursor(self.conn) as cursor:
             async with cursor.copy(part.copy()) as copy:
                 for block in part.blocks():

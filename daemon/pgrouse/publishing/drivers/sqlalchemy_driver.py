@@ -1,7 +1,7 @@
 """Connections and sessions of SQLAlchemy, on any driver of PostgreSQL.
 
-Statements go through SQLAlchemy, which knows in which form its driver takes their values. Many rows go by COPY if the driver below is psycopg
-or asyncpg, otherwise by INSERTs.
+Statements go through SQLAlchemy, which knows in which form its driver takes their values. Many rows go by COPY if the
+driver below is psycopg or asyncpg, otherwise by INSERTs.
 """
 
 from __future__ import annotations

@@ -51,7 +51,9 @@ async def read_rows(conn: Connection, call: Call[list[R]]) -> list[Row]:
 
 
 class DatabasePool:
-    """The pool of one web server. `async with db.read() as conn` and `async with db.write(caller) as conn`, rows as dicts.
+    """The pool of one web server.
+
+    `async with db.read() as conn` and `async with db.write(caller) as conn`, rows as dicts.
 
     Args:
         settings: sections `web` and `database`.
@@ -92,7 +94,10 @@ class DatabasePool:
         await self.pool.open(wait=False)
 
     async def _configure(self, conn: Connection) -> None:
-        """Set it up, and bound what runs outside of the transactions below. Behind a pooler it would stay with anyone who comes next."""
+        """Set it up, and bound what runs outside of the transactions below.
+
+        Behind a pooler it would stay with anyone who comes next.
+        """
         self._opened.add(conn)
         answer = await conn.execute(session_settings.SET_UP, [conn.info.backend_pid], prepare=False)
         await pooler.adapt_async(conn, direct=answer.rowcount == 1)
@@ -155,7 +160,10 @@ class DatabasePool:
 
     @asynccontextmanager
     async def write(self, caller: Caller, within: timedelta | None = None) -> AsyncIterator[Connection]:
-        """Lend a connection in one transaction, committed at the end of the block; the audit knows the caller as its actor."""
+        """Lend a connection in one transaction, committed at the end of the block.
+
+        The audit knows the caller as its actor.
+        """
         actor = sql.SQL("; SELECT pg_catalog.set_config('messages.actor', {}, true)").format(sql.Literal(caller.name))
         async with self._transaction(self._begin("", within) + actor) as conn:
             yield conn

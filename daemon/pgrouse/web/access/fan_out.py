@@ -23,7 +23,10 @@ def hide_copies(caller: Caller, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _copies(output: str) -> dict[str, Any] | None:
-    """Return what an output lists. None: it was too long to be shown as a whole, or is of a worker that calls itself like this."""
+    """Return what an output lists.
+
+    None: it was too long to be shown as a whole, or is of a worker that calls itself like this.
+    """
     try:
         found = json.loads(output)
     except ValueError:

@@ -38,12 +38,14 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 # Paths that need no authentication, and the limit of their bodies.
 PUBLIC_PATHS = ("/login", "/logout")
 PUBLIC_MAX_BYTES = 16_384
-# Probes and scrapes come by the name of a service, or by none. A probe tells only whether the server works; metrics name topics.
+# Probes and scrapes come by the name of a service, or by none. A probe tells only whether the server works; metrics
+# name topics.
 PROBE_PATHS = ("/livez", "/readyz")
 METRICS_PATH = "/metrics"
 MAX_NUMBER_DIGITS = 16
 MAX_HEADERS = 200
-# A form that cannot be taken now says why on its page. What another site may have sent is answered with as little as possible.
+# A form that cannot be taken now says why on its page. What another site may have sent is answered with as little as
+# possible.
 ANSWERED = (413, 429, 503)
 # A name or an address, and a port. Anything else could be read as part of a path when a URL is built from it.
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)?(:[0-9]{0,5})?", re.ASCII)
@@ -73,7 +75,8 @@ class SecurityMiddleware:
         app: the application behind it.
         settings: section `web`.
         authenticator: identifies the caller.
-        answer: makes the answer to a request that cannot be served now, and that is not suspicious: browsers get a page.
+        answer: makes the answer to a request that cannot be served now, and that is not suspicious: browsers get a
+            page.
     """
 
     def __init__(self, app: AsgiApp, settings: Config, authenticator: Authenticator, answer: Answer) -> None:
@@ -113,7 +116,9 @@ class SecurityMiddleware:
         return limit
 
     async def _check_host(self, request: Request) -> None:
-        """Reject unknown host names (DNS rebinding), unless a token identifies the caller: no browser adds one by itself.
+        """Reject unknown host names (DNS rebinding), unless a token identifies the caller.
+
+        No browser adds a token by itself.
 
         A header alone exempts no request: the application around this one may identify its caller by something else.
         """
@@ -213,7 +218,10 @@ def _with_security_headers(scope: Scope, send: Send) -> Send:
 
 
 def _needs_no_host(request: Request) -> bool:
-    """Return whether a request is answered whatever its host is called: probes, and scrapes by programs that name none, as no browser does."""
+    """Return whether a request is answered whatever its host is called.
+
+    These are probes, and scrapes by programs that name none, as no browser does.
+    """
     path = route_path(request.scope)
     return path in PROBE_PATHS or (path == METRICS_PATH and not request.headers.get("host"))
 
@@ -265,7 +273,8 @@ class Authenticator:
     Args:
         settings: section `web`.
         token_cache: looks up tokens and sessions.
-        authenticate: says whom an application around this one knows the caller to be, before any credentials are looked at.
+        authenticate: says whom an application around this one knows the caller to be, before any credentials are looked
+            at.
         trusts_loopback: whether `web.listen` tells who can send requests.
     """
 
@@ -295,7 +304,8 @@ class Authenticator:
     async def identify(self, request: Request) -> Caller:
         """Return the caller, once per request.
 
-        Sets `request.state.csrf`, the CSRF token for the caller's forms; `session`, if a session identifies it; and `is_by_token`.
+        Sets `request.state.csrf`, the CSRF token for the caller's forms; `session`, if a session identifies it; and
+        `is_by_token`.
 
         Raises:
             Problem: 401, 429.

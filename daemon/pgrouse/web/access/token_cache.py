@@ -2,8 +2,9 @@
 
 A secret is never kept: the database has its SHA-256, and so has the memory here.
 
-What was wrong too often from one address is not looked up any more, so that guesses do not reach the database. What was right before always is:
-who is known does not suffer from others behind the same proxy; and so is one unknown secret now and then, lest a new one be locked out.
+What was wrong too often from one address is not looked up any more, so that guesses do not reach the database. What was
+right before always is: who is known does not suffer from others behind the same proxy; and so is one unknown secret now
+and then, lest a new one be locked out.
 """
 
 from __future__ import annotations
@@ -116,7 +117,10 @@ class TokenCache:
         return caller
 
     async def _authenticate_unknown(self, cache_key: CacheKey, network: str, *, is_possible: bool) -> Caller | None:
-        """As _authenticate, of a secret that was never right. Few at once: those behind see what became of those before."""
+        """As _authenticate, of a secret that was never right.
+
+        Few at once: those behind see what became of those before.
+        """
         async with self._unknown_slot():
             if len(self._recent_failures(network)) < MAX_FAILURES:
                 caller = await self._look_up(*cache_key) if is_possible else None
@@ -143,7 +147,10 @@ class TokenCache:
             self._unknown_slots.release()
 
     async def _throttle(self) -> None:
-        """Wait for the next turn of those who come from where too many wrong ones came; refuse if the line is too long."""
+        """Wait for the next turn of those who come from where too many wrong ones came.
+
+        Refuse if the line is too long.
+        """
         now = time.monotonic()
         turn = max(now, self._next_throttled_at)
         if turn - now > MAX_THROTTLE_WAIT_S:
@@ -201,7 +208,10 @@ class TokenCache:
         return caller
 
     async def _deduplicate(self, cache_key: CacheKey, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what is asked, one time for all who want to know it now. Anyone who gives up takes nothing from the others."""
+        """Return what is asked, one time for all who want to know it now.
+
+        Anyone who gives up takes nothing from the others.
+        """
         task: asyncio.Task[T] | None = self._pending.get(cache_key)
         if task is None:
             task = asyncio.create_task(ask(), name="token_cache")
@@ -249,7 +259,10 @@ def too_many_failures() -> Problem:
 
 
 def csrf_token(cookie: str) -> str:
-    """Return what forms of a session must bring: made of the cookie, so that nothing has to be kept, and not to be undone."""
+    """Return what forms of a session must bring.
+
+    It is made of the cookie, so that nothing has to be kept, and it cannot be undone.
+    """
     return hmac.new(cookie.encode(), b"csrf", hashlib.sha256).hexdigest()
 
 

@@ -1,4 +1,7 @@
-"""Tokens: 256 random bits behind a readable prefix, with a checksum, so that leaked ones are found and mistyped ones refused."""
+"""Tokens: 256 random bits behind a readable prefix, with a checksum.
+
+The checksum lets leaked ones be found and mistyped ones be refused.
+"""
 
 from __future__ import annotations
 

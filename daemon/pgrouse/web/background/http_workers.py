@@ -1,4 +1,7 @@
-"""The workers over HTTP, by the names in their claims: written to the registry of workers from time to time, not with each claim."""
+"""The workers over HTTP, by the names in their claims.
+
+They are written to the registry of workers from time to time, not with each claim.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from pgrouse.client.call import run_async
 from pgrouse.client.calls.worker import touch_http_worker
 from pgrouse.web.access.database_pool import DatabasePool
 
-# How often a worker's row gets a new time. A worker that is asked to drain learns this with its first claim after this time.
+# How often a worker's row gets a new time. A worker that is asked to drain learns this with its first claim after this
+# time.
 RECORD_EVERY_S = 5.0
 # What it has not asked for in this time is none of its topics any more, and who asked for nothing is forgotten here.
 FORGET_S = 60.0

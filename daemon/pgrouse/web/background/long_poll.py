@@ -1,7 +1,9 @@
-"""Long polling over HTTP: one connection listens for all waiting requests, and one query a second checks for all of them.
+"""Long polling over HTTP.
 
-It is armed like a daemon, so that a publish notifies it; a missed notification costs one check. Nothing runs while no request waits.
-Woken requests claim a few at a time, and not at all if another one has found the topics empty since.
+One connection listens for all waiting requests, and one query a second checks for all of them.
+
+It is armed like a daemon, so that a publish notifies it; a missed notification costs one check. Nothing runs while no
+request waits. Woken requests claim a few at a time, and not at all if another one has found the topics empty since.
 """
 
 from __future__ import annotations
@@ -179,14 +181,20 @@ class LongPoll:
         return not waiter.topics.isdisjoint(self._ready)
 
     def record_messages(self, topics: Iterable[str], waiter: WaitingRequest | None) -> None:
-        """Record the topics of claimed messages: there may be more, also for requests that claimed in vain in the meantime."""
+        """Record the topics of claimed messages.
+
+        There may be more messages, also for requests that claimed in vain before.
+        """
         self._ready.update(topics)
         others = (each for each in self._waiters if each is not waiter and self.may_have_messages(each))
         for each in islice(others, self._max_claims):
             each.woken.set()
 
     def record_no_messages(self, topics: Iterable[str], checks: int) -> None:
-        """Record that a claim, started after this number of checks, found nothing: no request woken by the last check needs to try."""
+        """Record that a claim, started after this number of checks, found nothing.
+
+        No request woken by the last check needs to try.
+        """
         if checks == self.checks:
             self._ready.difference_update(topics)
 
@@ -207,7 +215,10 @@ class LongPoll:
             await self._listen()
 
     async def _listen(self) -> None:
-        """Check at every notification and at least once a second, also while nothing can listen, until no request waits."""
+        """Check at every notification and at least once a second, until no request waits.
+
+        It does so also while nothing can listen.
+        """
         connection = ListenConnection(self.db.connector, "long poll listener", "new_message")
         try:
             while self._waiters:

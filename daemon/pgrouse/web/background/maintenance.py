@@ -1,6 +1,9 @@
-"""The maintenance, run by the web server as a daemon runs it: workers by HTTP need no daemon for locks to expire and schedules to fire.
+"""The maintenance, run by the web server as a daemon runs it.
 
-The first one to come does the work: of all daemons and web servers together the tick runs once in `worker.maintenance_interval`.
+Workers by HTTP need no daemon for locks to expire and schedules to fire.
+
+The first one to come does the work: of all daemons and web servers together the tick runs once in
+`worker.maintenance_interval`.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from pgrouse.client.database import Database
 from pgrouse.process.wake_event import WakeEvent
 from pgrouse.worker.maintenance import MaintenanceLoop
 
-# How long what the user of the database may do is taken for granted; and how soon a standby is asked whether it is one still.
+# How long what the user of the database may do is taken for granted; and how soon a standby is asked whether it is one
+# still.
 RECHECK_S = 60.0
 CAN_RUN_MAINTENANCE = b"""
   SELECT current_setting('transaction_read_only') = 'off' AND bool_and(has_function_privilege(p.oid, 'EXECUTE'))
@@ -21,7 +25,9 @@ CAN_RUN_MAINTENANCE = b"""
 
 
 class WebMaintenance:
-    """A loop of the web server; see `loops.loop`. It does nothing where its user may not, or where nothing can be written.
+    """A loop of the web server; see `loops.loop`.
+
+    It does nothing where its user may not, or where nothing can be written.
 
     Args:
         db: where.

@@ -1,7 +1,10 @@
-"""Publishes that come one by one at the same time, in one statement and one commit: what came while the last was under way.
+"""Publishes that come one by one at the same time, in one statement and one commit.
 
-Only what cannot wait for anybody else: messages without a key, small ones, and while no topic has a policy that publishing looks at.
-All other publishes, and those that the server refuses, run separately, so that no request pays for the message of another.
+These are the publishes that came while the last statement was under way.
+
+Only what cannot wait for anybody else: messages without a key, small ones, and while no topic has a policy that
+publishing looks at. All other publishes, and those that the server refuses, run separately, so that no request pays for
+the message of another.
 """
 
 from __future__ import annotations

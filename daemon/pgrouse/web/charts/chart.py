@@ -54,7 +54,8 @@ def latency_chart(rows: Sequence[Row], series: Sequence[ChartLine]) -> dict[str,
     """Return the data of a chart of times; the browser draws one of its quantiles.
 
     Args:
-        rows: with `at` and `s`; the seconds of a line with the column `run` are in `run_p50_s`, `run_p95_s` and `run_p99_s`.
+        rows: with `at` and `s`; the seconds of a line with the column `run` are in `run_p50_s`, `run_p95_s` and
+            `run_p99_s`.
         series: the lines. The first one is always there, others if they have any value.
     """
     of_each = {

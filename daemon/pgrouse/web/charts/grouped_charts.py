@@ -22,14 +22,20 @@ MAX_LINES = 5
 async def read_topic_charts(
     conn: Connection, caller: Caller, since: timedelta, bars: int
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the busiest topics that the caller may see, and their charts: attempts per second, and how long these ran and waited."""
+    """Return the busiest topics that the caller may see, and their charts.
+
+    These show attempts per second, and how long they ran and waited.
+    """
     topics = await run_async(conn, busiest_topics(since, caller.like, MAX_LINES))
     of_each = [await read_rows(conn, throughput(since, topic, bars)) for topic in topics]
     return topics, _charts(topics, of_each)
 
 
 async def read_worker_charts(conn: Connection, since: timedelta, bars: int) -> tuple[list[str], dict[str, Any]]:
-    """Return the busiest workers, and their charts, as of topics. For callers of all topics: a worker may work any of them."""
+    """Return the busiest workers, and their charts, as of topics.
+
+    For callers of all topics: a worker may work any of them.
+    """
     workers = await run_async(conn, busiest_workers(since, MAX_LINES))
     of_each = [await read_rows(conn, throughput(since, bars=bars, worker=worker)) for worker in workers]
     return workers, _charts(workers, of_each)

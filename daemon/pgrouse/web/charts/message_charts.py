@@ -18,7 +18,8 @@ BARS = 60
 DEFAULT_PERIOD = timedelta(hours=1)
 # A week of a thousand topics takes seconds to read, and the list would wait for it.
 MIN_PERIOD, MAX_PERIOD = timedelta(minutes=5), timedelta(days=1)
-# Which results of attempts are shown for a state of the list. The others are states of messages that no attempt has ended.
+# Which results of attempts are shown for a state of the list. The others are states of messages that no attempt has
+# ended.
 RESULTS_OF_STATE = {
     "success": ("success",),
     "retrying": ("retried",),

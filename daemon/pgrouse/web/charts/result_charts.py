@@ -13,7 +13,8 @@ from pgrouse.web.access.caller import Caller
 from pgrouse.web.access.database_pool import Connection, Row, read_rows
 from pgrouse.web.charts.chart import QUANTILES, ChartLine, chart, latency_chart
 
-# The rate of a bar that has just begun says nothing: workers report only every few seconds, so it would look like a fall.
+# The rate of a bar that has just begun says nothing: workers report only every few seconds, so it would look like a
+# fall.
 MIN_BAR_S = 20.0
 # The last one is drawn over the others.
 RESULTS = (
@@ -32,7 +33,10 @@ TIME_COLUMNS = tuple(f"{each.column}_{quantile}_s" for each in TIMES for quantil
 
 
 def result_charts(bars: Sequence[Row], results: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the charts of bars, as `messages.throughput` returns them; results: show only these, by their column, in this order."""
+    """Return the charts of bars, as `messages.throughput` returns them.
+
+    results: show only these, by their column, in this order.
+    """
     by_column = {each.column: each for each in RESULTS}
     lines = [by_column[name] for name in results] or RESULTS
     return {
@@ -59,7 +63,8 @@ async def read_bars(conn: Connection, caller: Caller, since: timedelta, bars: in
 def same_bars(of_each: list[list[Row]]) -> list[list[Row]]:
     """Return, bar by bar, those of all lines that begin at the same time.
 
-    The lines are read one after the other. When a bar begins in between, the later ones have it, and no longer have the oldest.
+    The lines are read one after the other. When a bar begins in between, the later ones have it, and no longer have the
+    oldest.
     """
     by_time = [{bar["at"]: bar for bar in bars} for bars in of_each]
     times = set.intersection(*map(set, by_time)) if by_time else ()

@@ -1,7 +1,8 @@
 """Where the application is mounted in another one: below `/queue`, say.
 
-Routes, templates and redirects name paths as if it was at `/`. The base is put before them at the end: in finished pages, and in the headers of
-responses. In a finished page each quote of a value is escaped, so that only what a template wrote looks like an attribute.
+Routes, templates and redirects name paths as if it was at `/`. The base is put before them at the end: in finished
+pages, and in the headers of responses. In a finished page each quote of a value is escaped, so that only what a
+template wrote looks like an attribute.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""HEAD: what GET answers, without its body. For monitors and link checkers; the framework knows it for its own routes only."""
+"""HEAD: what GET answers, without its body.
+
+For monitors and link checkers; the framework knows it for its own routes only.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """One connection of the web server: uvicorn's, with a time limit and a size limit for the headers of a request.
 
-uvicorn bounds how long it waits for a further request, not for the first one, nor how long a line and headers take: a client that sends nothing,
-or one byte now and then, would occupy a connection without end, and needs no token for that. Nor does httptools, the parser that it prefers,
-bound how many bytes a line and headers have, or what follows a body in parts; h11 does, see `MAX_HEADER_BYTES`.
+uvicorn bounds how long it waits for a further request, not for the first one, nor how long a line and headers take: a
+client that sends nothing, or one byte now and then, would occupy a connection without end, and needs no token for that.
+Nor does httptools, the parser that it prefers, bound how many bytes a line and headers have, or what follows a body in
+parts; h11 does, see `MAX_HEADER_BYTES`.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class BoundedProtocol(Protocol):
 class BoundedHttpToolsProtocol(BoundedProtocol):
     """A further limit for httptools, which buffers bytes that are not yet complete headers or a part of a body.
 
-    Of a request that asks for another protocol it reads no body: what follows the headers would be taken for further requests.
+    Of a request that asks for another protocol it reads no body: what follows the headers would be taken for further
+    requests.
     """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -102,7 +104,10 @@ class BoundedHttpToolsProtocol(BoundedProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header was read. What follows a body in parts looks like one, and is none: it may say nothing of who asks."""
+        """A header was read.
+
+        What follows a body in parts looks like one, and is none: it may say nothing of who asks.
+        """
         if not self._has_headers:
             super().on_header(name, value)
 

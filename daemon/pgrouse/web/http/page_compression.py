@@ -1,7 +1,9 @@
-"""Pages are compressed: a tenth of them crosses the network. Answers of the API are not, since workers would pay for it with each claim.
+"""Pages are compressed: a tenth of them crosses the network.
 
-A page contains the secret against forged requests, whose length in the compressed text an attacker could measure by pages that repeat a guess
-of it. No other site can make a browser fetch one: its cookie is SameSite=Strict.
+Answers of the API are not, since workers would pay for it with each claim.
+
+A page contains the secret against forged requests, whose length in the compressed text an attacker could measure by
+pages that repeat a guess of it. No other site can make a browser fetch one: its cookie is SameSite=Strict.
 """
 
 from __future__ import annotations

@@ -113,7 +113,10 @@ TOPIC_FULL_RETRY_S = 5
 
 
 def is_disconnect(error: psycopg.Error) -> bool:
-    """Return whether an error is of the connection or of a server that goes or comes, and not of a statement or of one that is full."""
+    """Return whether an error is of the connection, or of a server that starts or stops.
+
+    Errors of a statement, or of a server that is full, are not.
+    """
     return not isinstance(error, psycopg.DataError) and (not error.sqlstate or error.sqlstate.startswith(DISCONNECTS))
 
 

@@ -1,4 +1,7 @@
-"""The files of `static/`: served under a name with the digest of their content, so that browsers may keep them without asking again."""
+"""The files of `static/`.
+
+They have a name with the digest of their content, so that browsers may keep them without asking again.
+"""
 
 from __future__ import annotations
 

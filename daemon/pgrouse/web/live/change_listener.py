@@ -1,7 +1,7 @@
 """Notifies the web server of changes: one connection that listens, and polls the WAL position.
 
-Notifications are not enough: a message that a busy worker settles sends none. The position of the write-ahead log moves with every change,
-and reading it is cheap; while it does not move, nothing has to be read again.
+Notifications are not enough: a message that a busy worker settles sends none. The position of the write-ahead log moves
+with every change, and reading it is cheap; while it does not move, nothing has to be read again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Live updates: keeps open pages up to date.
 
-All who look at the same page with the same rights share one view: it is read and rendered once, at most three times a second, only while something has
-changed, and each viewer gets the parts that differ from what it has. There are no queues: a slow viewer gets the newest state next, and
-nothing in between. Without viewers nothing is read, and after a while nothing listens.
+All who look at the same page with the same rights share one view: it is read and rendered once, at most three times a
+second, only while something has changed, and each viewer gets the parts that differ from what it has. There are no
+queues: a slow viewer gets the newest state next, and nothing in between. Without viewers nothing is read, and after a
+while nothing listens.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ router = APIRouter(include_in_schema=False)
 MIN_INTERVAL_S = 0.35
 # Workers report their measures every few seconds.
 MEASURES_MAX_AGE_S = 2.0
-# At most this part of the time is spent on reading for one view. But one slow read, as on a machine that is busy for a moment, does not leave
-# a page that calls itself live behind for longer than this.
+# At most this part of the time is spent on reading for one view. But one slow read, as on a machine that is busy for a
+# moment, does not leave a page that calls itself live behind for longer than this.
 MAX_READ_SHARE = 0.1
 MAX_PAUSE_S = 10.0
 # While the database is away, each view looks this often whether it is back.
@@ -132,7 +133,10 @@ class SharedView:
             self.broadcast.notify()
 
     def changes_since(self, seen: int) -> bytes:
-        """Return what has changed since a version, as an event of the stream. Viewers who are equally far share the text."""
+        """Return what has changed since a version, as an event of the stream.
+
+        Viewers who are equally far share the text.
+        """
         key = (seen, self.version)
         if self._written is None or self._written[0] != key:
             parts = {name: text for name, (version, text) in self.parts.items() if version > seen}
@@ -189,7 +193,11 @@ class LiveUpdates:
         await loop.end(running)
 
     async def stream(self, request: Request, audience: Audience, name: str) -> AsyncIterator[bytes]:
-        """Yield the events for one viewer: `update`, `stale` (why it is not live), and `heartbeat` at least every five seconds. name: of its token."""
+        """Yield the events for one viewer.
+
+        They are `update`, `stale` (why it is not live), and `heartbeat` at least every five seconds. name: of its
+        token.
+        """
         seen, check_at = 0, time.monotonic() + CHECK_EVERY_S
         yield b": pgrouse\n\n"
         async with self._viewing(audience, name) as shared:
@@ -269,7 +277,10 @@ class LiveUpdates:
                         await changed.wait()
 
     async def _read(self, audience: Audience, shared: SharedView) -> tuple[bool, float]:
-        """Read one view; return whether the database is away, and how long the read took, without the wait for a connection."""
+        """Read one view; return whether the database is away, and how long the read took.
+
+        The wait for a connection does not count.
+        """
         view = self.views[audience.view]
         self.reads += 1
         began = math.inf
@@ -305,14 +316,20 @@ class LiveUpdates:
         return not isinstance(error, psycopg.Error) or is_disconnect(error)
 
     def _mark_all_stale(self) -> None:
-        """Say on all pages what one has found: they are read one after the other, and each would have to wait for its turn."""
+        """Say on all pages what one has found.
+
+        They are read one after the other, and each would have to wait for its turn.
+        """
         for each in self.shared_views.values():
             each.mark_stale(DATABASE_DOWN)
         self.changed.notify()
 
 
 async def _is_still_allowed(request: Request, before: Caller) -> bool:
-    """Return whether the viewer still has the permissions that its stream began with. While the database is down, assume it has."""
+    """Return whether the viewer still has the permissions that its stream began with.
+
+    While the database is down, assume it has.
+    """
     request.state.identified = None  # identify the caller again
     try:
         caller: Caller = await request.app.state.authenticator.caller(request)

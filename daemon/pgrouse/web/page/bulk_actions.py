@@ -96,8 +96,8 @@ class Confirmation:
     Attributes:
         as_of: messages published or ended later are not included.
         max_id: messages with a higher id are not included.
-        most: how many messages at most; None: all that match, however many, for which there is a button of its own where the preview
-            said "at least".
+        most: how many messages at most; None: all that match, however many, for which there is a button of its own
+            where the preview said "at least".
     """
 
     as_of: datetime
@@ -174,7 +174,10 @@ async def preview(conn: Connection, arguments: Mapping[str, Any]) -> BulkPreview
 
 
 def _count(found: Call[FoundPage]) -> Call[tuple[dict[tuple[str, str], int], Any]]:
-    """Return a call that counts what a search finds, by topic and state, on the server; and the place where it continues."""
+    """Return a call that counts what a search finds, by topic and state, on the server.
+
+    It also returns the place where the count continues.
+    """
     statement = b"SELECT f.topic, f.state, count(f.id), max(f.place) FROM (" + found.statement + b") AS f GROUP BY 1, 2"
     return Call(statement, found.values, _read_counts)
 

@@ -37,7 +37,10 @@ def count(value: float | None) -> str:
 
 
 def waiting(value: int, is_estimate: bool | None = None) -> str:
-    """Write how many messages wait, as `stats` says: `12,345`, or an estimate: `≈ 52,000`. is_estimate: of a sum of several."""
+    """Write how many messages wait, as `stats` says: `12,345`, or an estimate: `≈ 52,000`.
+
+    is_estimate: of a sum of several.
+    """
     return show_estimate(value, is_estimate=value >= COUNT_BOUND if is_estimate is None else is_estimate)
 
 
@@ -124,7 +127,10 @@ def backticks(text: str) -> Markup:
 
 
 def cron_words(cron: str) -> str:
-    """Say in words when a cron expression matches; "" for one that says so itself, or whose words would not be exact."""
+    """Say in words when a cron expression matches.
+
+    The result is "" for one that says so itself, or whose words would not be exact.
+    """
     fields = cron.split()
     if interval := SECONDS.fullmatch(cron.strip()):
         return f"Every {interval[1]} seconds" if int(interval[1]) != 1 else "Every second"
@@ -137,7 +143,10 @@ def cron_words(cron: str) -> str:
 
 
 def _has_exact_words(field: str, steps_of: int) -> bool:
-    """Whether it has no steps, or those that divide an hour or a day: `*/40` is at 0 and 40, and not every 40 minutes."""
+    """Whether it has no steps, or those that divide an hour or a day.
+
+    `*/40` is at 0 and 40, and not every 40 minutes.
+    """
     whole, slash, step = field.partition("/")
     if not slash:
         return whole == "*" or "*" not in whole

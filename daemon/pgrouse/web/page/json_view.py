@@ -1,16 +1,21 @@
-"""JSON text laid out for people, token by token: every digit, escape and duplicate of it stays, however deep or long it is."""
+"""JSON text laid out for people, token by token.
+
+Every digit, escape and duplicate of it stays, however deep or long it is.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-# Deeper levels are shown on the line where they begin: indented, their blanks alone would be a thousand times the value.
+# Deeper levels are shown on the line where they begin: indented, their blanks alone would be a thousand times the
+# value.
 MAX_INDENT_LEVEL = 40
 # A string that was cut has no end: were it asked for, each escaped quote in it would be tried as a beginning again.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\],:]|[^\s{}\[\],:"]+')
 _OPEN, _CLOSE = "{[", "}]"
-# Control characters, what is invisible, and what turns the direction of text: as an escape it means the same, and can be seen.
+# Control characters, what is invisible, and what turns the direction of text: as an escape it means the same, and can
+# be seen.
 _HIDDEN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 

@@ -35,7 +35,11 @@ def templates() -> Environment:
 
 
 def render(request: Request, template: str, **context: Any) -> HTMLResponse:
-    """Return a page. Templates see `request`, `path` (below the base), `caller` (None: not logged in), `csrf`, `static(name)` and the context."""
+    """Return a page.
+
+    Templates see `request`, `path` (below the base), `caller` (None: not logged in), `csrf`, `static(name)` and the
+    context.
+    """
     text = render_fragment(request, template, **context)
     return HTMLResponse(with_base_in_page(text, base_path(request.scope)))
 

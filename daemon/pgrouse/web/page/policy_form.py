@@ -1,7 +1,8 @@
 """The form of a topic's policy: its fields, what was typed into them, and what that would change.
 
-An empty field inherits (of the defaults: there is none). What is typed is read by the code that reads it on the command line, so that the same is
-right and wrong here and there. Only the fields that the user changed count: what others set in the meantime stays.
+An empty field inherits (of the defaults: there is none). What is typed is read by the code that reads it on the command
+line, so that the same is right and wrong here and there. Only the fields that the user changed count: what others set
+in the meantime stays.
 """
 
 from __future__ import annotations

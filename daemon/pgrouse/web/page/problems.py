@@ -83,13 +83,19 @@ KINDS = {
 
 
 async def read_problems(conn: Connection, caller: Caller) -> list[Row]:
-    """Return the problems that the caller may see, the worst first: those of a topic, and with all topics those of the fleet."""
+    """Return the problems that the caller may see, the worst first.
+
+    They are those of a topic, and with all topics those of the fleet.
+    """
     rows = await read_rows(conn, open_conditions())
     return [row | _presentation(row) for row in rows if _may_see(caller, row["topic"])]
 
 
 def _may_see(caller: Caller, topic: str | None) -> bool:
-    """Return whether the caller may see a condition: one without a topic names workers, users and programs of the whole fleet."""
+    """Return whether the caller may see a condition.
+
+    One without a topic names workers, users and programs of the whole fleet.
+    """
     return caller.sees_all if topic is None else caller.sees(topic)
 
 

@@ -24,7 +24,10 @@ async def read_silences(conn: Connection, caller: Caller) -> list[Row]:
 
 
 def _may_operate(caller: Caller, role: Role, topic: str | None) -> bool:
-    """Return whether a caller has a role for a silence: one for a pattern, or for no topic, concerns topics of others."""
+    """Return whether a caller has a role for a silence.
+
+    A silence for a pattern, or for no topic, concerns topics of others.
+    """
     return caller.may(role, topic if topic and "*" not in topic else None)
 
 

@@ -1,7 +1,7 @@
 """Views: pages that are shown, kept up to date while they are open, and acted on.
 
-A view NAME has the template `NAME.html`, which extends base.html, and a folder `NAME/` with one template for each of its parts. The page
-has the part inside an element with the part's id; nothing else of the page changes by itself:
+A view NAME has the template `NAME.html`, which extends base.html, and a folder `NAME/` with one template for each of
+its parts. The page has the part inside an element with the part's id; nothing else of the page changes by itself:
 
     <section id="waiting" class="panel">{% include "overview/waiting.html" %}</section>
 
@@ -11,12 +11,12 @@ has the part inside an element with the part's id; nothing else of the page chan
     async def overview(request: Request, caller: Annotated[Caller, Depends(require_role(Role.VIEWER))]) -> Response:
         return await view.show(request, caller, VIEW)
 
-`read` reads what the page shows, in one transaction that only reads; templates see what it returns, and `caller`. `read_measures` reads what
-the workers report every few seconds, so it is read less often; under the key `charts` it returns data for the macro `chart`, by the chart's id.
-Forms with text to type belong outside of parts.
+`read` reads what the page shows, in one transaction that only reads; templates see what it returns, and `caller`.
+`read_measures` reads what the workers report every few seconds, so it is read less often; under the key `charts` it
+returns data for the macro `chart`, by the chart's id. Forms with text to type belong outside of parts.
 
-An action is a POST whose form is made by the macro `action`, or has `hx-post` and `hx-swap="none"`; it answers with `view.action_result`. All of
-the class names are in app.css, all macros in macros.html.
+An action is a POST whose form is made by the macro `action`, or has `hx-post` and `hx-swap="none"`; it answers with
+`view.action_result`. All of the class names are in app.css, all macros in macros.html.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class View:
 
     Attributes:
         name: of its template, without the ending.
-        read: reads what it shows to a caller of a subject (a topic, an id, a query; "" if there is only one page of the kind). Raises
-            Problem 404 if there is no such subject.
+        read: reads what it shows to a caller of a subject (a topic, an id, a query; "" if there is only one page of the
+            kind). Raises Problem 404 if there is no such subject.
         parts: the ids of what changes while it is looked at.
         read_measures: reads what the workers measured, after `read`.
     """
@@ -96,9 +96,12 @@ async def action_result(
     kind: str = "",
     replaced: Callable[[Context], dict[str, str]] | None = None,
 ) -> Response:
-    """Answer an action: say what was done (kind "bad": what was not), and show the page as it is now, to anyone who looks at it.
+    """Answer an action: say what was done, and show the page as it is now, to anyone who looks at it.
 
-    `replaced` returns by its id what else is shown again; not what was typed there. Without a script in the browser: go back to the page.
+    The kind "bad" says what was not done.
+
+    `replaced` returns by its id what else is shown again; not what was typed there. Without a script in the browser: go
+    back to the page.
     """
     request.app.state.live_updates.notify()
     if not request.headers.get("hx-request"):

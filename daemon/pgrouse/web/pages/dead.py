@@ -122,7 +122,10 @@ async def preview(request: Request, caller: Operator) -> Response:
 async def _find(
     conn: Connection, group: dict[str, Any], confirmation: bulk_actions.Confirmation, limit: int, after: int | None
 ) -> list[calls.FoundDeadMessage]:
-    """Find the messages of a group that had died when it was confirmed, the oldest first, and others if it has no fingerprint."""
+    """Find the messages of a group that had died when it was confirmed, the oldest first.
+
+    If it has no fingerprint, others are found too.
+    """
     call = calls.find_dead(
         group["topic"], group["result"], group["fingerprint"], until=confirmation.as_of, limit=limit, after=after
     )
@@ -130,7 +133,10 @@ async def _find(
 
 
 def _of_group(found: list[calls.FoundDeadMessage], group: dict[str, Any]) -> list[int]:
-    """Return the ids of those that belong to the group: one without a fingerprint died without an error, which nothing can ask for."""
+    """Return the ids of those that belong to the group.
+
+    A group without a fingerprint died without an error, which nothing can ask for.
+    """
     return [each.id for each in found if each.error_fingerprint == group["fingerprint"]]
 
 

@@ -50,7 +50,8 @@ class QueueTotals:
     """What all topics together contain.
 
     Attributes:
-        ready_is_estimate, delayed_is_estimate: the number of some topic is an estimate or is not known, and so is the sum.
+        ready_is_estimate, delayed_is_estimate: the number of some topic is an estimate or is not known, and so is the
+        sum.
         oldest_ready_s: None = nothing is ready.
     """
 
@@ -64,7 +65,10 @@ class QueueTotals:
 
 
 async def read_context(conn: Connection, caller: Caller, subject: str) -> Context:
-    """Read the overview of a time, one of RANGES; with BY_TOPIC or BY_WORKER behind it the charts have a line for each of them."""
+    """Read the overview of a time, one of RANGES.
+
+    With BY_TOPIC or BY_WORKER behind it the charts have a line for each of them.
+    """
     period, _, grouping = subject.partition(",")
     if period not in RANGES or grouping not in ("", BY_TOPIC, BY_WORKER):
         raise Problem(404, f"there is no overview of {subject!r:.40}: use {', '.join(RANGES)}", "not_found")
@@ -182,7 +186,10 @@ def _by_workload(row: Row) -> tuple[Any, ...]:
 
 
 def _rate(bars: list[Row]) -> tuple[float | None, float]:
-    """Return how many attempts ended per second in the last bars that make up five minutes, and how many seconds those are."""
+    """Return how many attempts ended per second, and in how many seconds.
+
+    These are the last bars that make up five minutes.
+    """
     ended = seconds = 0.0
     for row in reversed(bars):
         if seconds >= RATE_S:

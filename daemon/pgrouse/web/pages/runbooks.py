@@ -1,6 +1,7 @@
 """Runbooks: what to do about everything that alerts.
 
-They are part of the documentation, so they need no token: they are read while the database, which knows the tokens, is away.
+They are part of the documentation, so they need no token: they are read while the database, which knows the tokens, is
+away.
 """
 
 from __future__ import annotations

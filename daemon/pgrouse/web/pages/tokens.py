@@ -1,6 +1,7 @@
 """Tokens: who may use this server, and for what.
 
-A token is made by the command line only: who steals the session of an operator must not be able to make one that outlives it.
+A token is made by the command line only: who steals the session of an operator must not be able to make one that
+outlives it.
 """
 
 from __future__ import annotations

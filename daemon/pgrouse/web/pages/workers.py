@@ -38,7 +38,8 @@ async def read_context(conn: Connection, caller: Caller, _subject: str) -> Conte
     found = await run_async(conn, find_workers(MAX_ROWS))
     armed = await run_async(conn, armed_workers())
     running: dict[str, list[Row]] = defaultdict(list)
-    # Counted from the rows, not from the worker's last report: the report is some seconds old, and the list below is not.
+    # Counted from the rows, not from the worker's last report: the report is some seconds old, and the list below is
+    # not.
     in_flight: dict[str, int] = {}
     for each in await run_async(conn, find_held(MAX_SHOWN)):
         in_flight[each.worker] = each.total

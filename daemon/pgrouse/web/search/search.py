@@ -1,4 +1,7 @@
-"""What messages are looked for: the filters of a list as they stand in its address, and as `messages.find_messages` takes them."""
+"""What messages are looked for.
+
+The filters of a list are here as they stand in its address, and as `messages.find_messages` takes them.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,10 @@ def _distinct(values: Iterable[str | None]) -> list[str]:
 
 
 def _header(name: str, value: str) -> str | None:
-    """Return the filter for a header, its value a JSON text; without quotes if it needs none. None for one that no filter finds."""
+    """Return the filter for a header, its value a JSON text; without quotes if it needs none.
+
+    None for one that no filter finds.
+    """
     wanted = {name: json.loads(value)}
     plain = wanted[name] if isinstance(wanted[name], str) else value
     for text in (f"{name} = {plain}", f"{name} = {value}"):

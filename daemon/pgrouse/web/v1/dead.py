@@ -233,7 +233,9 @@ async def group_dead_messages(
 
 @router.post("/redrive", response_model=RedriveResult, summary="Redrive dead messages")
 async def redrive_dead_messages(request: Request, caller: Operator, body: RedriveRequest) -> Response:
-    """Publish dead messages again as new messages, at once or at a rate. The request is safe to repeat: no message is redriven twice.
+    """Publish dead messages again as new messages, at once or at a rate.
+
+    The request is safe to repeat: no message is redriven twice.
 
     A `filter` redrives at most `limit` messages; to redrive exactly those that a dry run listed, send their `ids`.
     """
@@ -286,7 +288,10 @@ class RequeueResult(ResponseModel):
 
 @router.post("/requeue", response_model=RequeueResult, summary="Requeue dead letters")
 async def requeue_dead_letters(request: Request, caller: Operator, body: RequeueRequest) -> Response:
-    """Move copies that wait in a dead letter topic (`….dlq`) back to their original topic. The request is safe to repeat: no copy is requeued twice."""
+    """Move copies that wait in a dead letter topic (`….dlq`) back to their original topic.
+
+    The request is safe to repeat: no copy is requeued twice.
+    """
     async with request.app.state.db.write(caller) as conn:
         ids = body.ids
         if not caller.sees_all:

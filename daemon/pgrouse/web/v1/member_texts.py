@@ -1,4 +1,7 @@
-"""What members of bodies and parameters mean whose name says the same everywhere. What a docstring of a model says comes before it."""
+"""What members of bodies and parameters mean whose name says the same everywhere.
+
+What a docstring of a model says comes before it.
+"""
 
 from __future__ import annotations
 

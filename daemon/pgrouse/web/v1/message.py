@@ -282,7 +282,10 @@ async def list_messages(
     cursor_: Annotated[Cursor | None, Query(alias="cursor")] = None,
     limit: Limit = 50,
 ) -> Response:
-    """List messages by filters: running messages, then waiting ones in the order of claims, then ended ones, latest first."""
+    """List messages by filters.
+
+    Running messages come first, then waiting ones in the order of claims, then ended ones, latest first.
+    """
     if topic is not None:
         check_permission(caller, Role.VIEWER, topic)
     after = cursor.decode("messages", cursor_)
@@ -423,7 +426,10 @@ EDIT_CONFLICTS = {
     "/messages/{message_id}", response_model=MessageDetail, summary="Edit a message", responses=responses(404, 409)
 )
 async def edit_message(request: Request, caller: Operator, message_id: PathId, body: EditRequest) -> Response:
-    """Replace the payload or the headers of a waiting message. 409 `running`, `ended` or `changed`: nothing was edited."""
+    """Replace the payload or the headers of a waiting message.
+
+    409 `running`, `ended` or `changed`: nothing was edited.
+    """
     payload = body.payload.text if "payload" in body.model_fields_set else None
     headers = None if body.headers is None else body.headers.text
     async with request.app.state.db.write(caller) as conn:

@@ -79,7 +79,10 @@ def _bounded(at: datetime) -> datetime:
 
 
 def _raw(value: Any, about: ValidationInfo) -> Raw:
-    """Encode a value as JSON text for the database. Done during validation, because large bodies are validated in a thread."""
+    """Encode a value as JSON text for the database.
+
+    Done during validation, because large bodies are validated in a thread.
+    """
     return value if isinstance(value, Raw) else Raw(jsonb.encode(value, about.field_name or "value"))
 
 

@@ -76,7 +76,10 @@ def _generate(app: FastAPI) -> dict[str, Any]:
 
 
 def _without_aliases(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the description without schemas that only refer to another one: generators make two classes of the same name."""
+    """Return the description without schemas that only refer to another one.
+
+    Generators make two classes of the same name of them.
+    """
     schemas = schema["components"]["schemas"]
     aliases = {name: body["$ref"] for name, body in schemas.items() if set(body) == {"$ref"}}
     schema["components"]["schemas"] = {name: body for name, body in schemas.items() if name not in aliases}
@@ -115,7 +118,10 @@ def _restore_examples(schemas: dict[str, Any]) -> None:
 
 
 def _tell_default(member: dict[str, Any]) -> None:
-    """Move a default into the text: generators for TypeScript take a member with a default for one that is always there."""
+    """Move a default into the text.
+
+    Generators for TypeScript take a member with a default for one that is always there.
+    """
     default = member.pop("default", None)
     if default is not None and "nless given" not in member["description"]:
         member["description"] += f" `{json.dumps(default).strip(chr(34))}` unless given."

@@ -1,6 +1,7 @@
 """The problems that each operation may answer with, for the OpenAPI description.
 
-A route names what only it answers: `responses=responses(404)`. What the server itself answers, whatever the operation, is added here.
+A route names what only it answers: `responses=responses(404)`. What the server itself answers, whatever the operation,
+is added here.
 """
 
 from __future__ import annotations

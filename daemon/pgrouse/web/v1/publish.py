@@ -1,4 +1,7 @@
-"""Publish one message, many at once, or the body of a request as the payload. With an `Idempotency-Key` a request is done once."""
+"""Publish one message, many at once, or the body of a request as the payload.
+
+With an `Idempotency-Key` a request is done once.
+"""
 
 from __future__ import annotations
 
@@ -87,11 +90,13 @@ class PublishRequest(RequestModel):
     max_attempts: int | None = Field(default=None, ge=0, le=2**31 - 1)
     """Overrides the topic's `max_attempts`; 0 is no limit."""
     on_conflict: OnConflict = "error"
-    """What to do if a message with this key already waits: `error`, `replace` it, `ignore` this message, or `append` the payload to it."""
+    """What to do if a message with this key already waits: `error`, `replace` it, `ignore` this message, or `append`
+    the payload to it."""
     after: list[Id] | None = Field(default=None, max_length=MAX_AFTER)
     """Ids of predecessors: the message is not claimed before all of them have succeeded."""
     after_failed: AfterFailed = "hold"
-    """What to do if a predecessor does not succeed: `hold` the message until it is redriven, `cancel` the message too, or `run` it anyway."""
+    """What to do if a predecessor does not succeed: `hold` the message until it is redriven, `cancel` the message too,
+    or `run` it anyway."""
 
     @model_validator(mode="after")
     def _carries_something(self) -> PublishRequest:
@@ -172,7 +177,8 @@ async def publish_messages(request: Request, caller: Publisher, idempotency_key:
     )
 
 
-# Only JSON: beside JSON of any type, generators cannot tell whether a value is JSON or bytes. The description says that bytes are possible.
+# Only JSON: beside JSON of any type, generators cannot tell whether a value is JSON or bytes. The description says that
+# bytes are possible.
 ANY_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {}, "example": {"id": 7}}}}}
 
 
@@ -196,7 +202,10 @@ async def publish_payload(
     on_conflict: OnConflict = "error",
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Publish the request body: JSON as the payload; with any other `Content-Type`, its bytes. For webhooks and simple clients."""
+    """Publish the request body: JSON as the payload; with any other `Content-Type`, its bytes.
+
+    For webhooks and simple clients.
+    """
     check_permission(caller, Role.PUBLISHER, topic)
     content = await request.body()
     about = NewMessage(
@@ -351,7 +360,10 @@ Operation = Callable[[Connection], Awaitable[dict[str, Any] | Raw]]
 async def _answer_once(
     request: Request, caller: Caller, key: str | None, content: bytes, do: Operation, *, many: bool = False
 ) -> Response:
-    """Do it, or return the stored response of the same key. Key, messages and response are stored in one transaction."""
+    """Do it, or return the stored response of the same key.
+
+    Key, messages and response are stored in one transaction.
+    """
     db = request.app.state.db
     if key is None:
         async with db.write(caller) if many else db.connection() as conn:

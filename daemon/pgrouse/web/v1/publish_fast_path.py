@@ -1,6 +1,7 @@
 """The short way to the routes that publish: what comes most often does not pay for the framework's table of routes.
 
-The routes are the same functions; only how their arguments are found differs. What needs more than that goes the long way.
+The routes are the same functions; only how their arguments are found differs. What needs more than that goes the long
+way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""JSON responses of `/v1`. JSON from the database is passed through as text, so that no digit is lost and nothing in it can break a response."""
+"""JSON responses of `/v1`.
+
+JSON from the database is passed through as text, so that no digit is lost and nothing in it can break a response.
+"""
 
 from __future__ import annotations
 

@@ -73,7 +73,10 @@ class SubscriptionRemoval(ResponseModel):
 
 @router.get("", response_model=SubscriptionList, summary="List subscriptions")
 async def list_subscriptions(request: Request, caller: Viewer, topic: Topic) -> Response:
-    """List who gets copies of the messages of a topic, and whose copies it gets, as far as the token may see these topics."""
+    """List who gets copies of the messages of a topic, and whose copies it gets.
+
+    The list has only topics that the token may see.
+    """
     check_permission(caller, Role.VIEWER, topic)
     async with request.app.state.db.read() as conn:
         rows = await read_rows(conn, find_subscriptions(topic))

@@ -47,7 +47,8 @@ class WorkerInfo(ResponseModel):
     started_at: TimestampText
     seen_at: TimestampText
     state: str
-    """working, draining, stopping, silent (a daemon not seen for 30 seconds) or gone (over HTTP, not seen for two minutes)."""
+    """working, draining, stopping, silent (a daemon not seen for 30 seconds) or gone (over HTTP, not seen for two
+    minutes)."""
     kind: str
     """daemon; or http, a worker known by its claims, whose `concurrency` is the limit of its last claim."""
     status: dict[str, Any]
@@ -208,7 +209,10 @@ MAX_WORKERS = 1000
 
 @router.get("/workers", response_model=WorkerList, tags=["workers"], summary="List workers")
 async def list_workers(request: Request, caller: Viewer) -> Response:
-    """List the workers of the last hour that handle a topic of the caller, with those of their topics that the caller may see."""
+    """List the workers of the last hour that handle a topic of the caller.
+
+    Each has those of its topics that the caller may see.
+    """
     async with request.app.state.db.read() as conn:
         found = await run_async(conn, find_workers(MAX_WORKERS))
     rows = [_worker(each, caller) for each in found]
@@ -226,7 +230,10 @@ def _worker(found: RegisteredWorker, caller: Caller) -> Row:
     "/workers/drain", response_model=DrainResult, tags=["workers"], summary="Drain a worker", responses=responses(404)
 )
 async def drain_worker(request: Request, caller: Operator, body: DrainRequest) -> Response:
-    """Ask a worker to claim nothing more, to finish its running messages, and to stop. It starts within seconds. Needs permission for all topics of the worker."""
+    """Ask a worker to claim nothing more, to finish its running messages, and to stop.
+
+    It starts within seconds. Needs permission for all topics of the worker.
+    """
     async with request.app.state.db.write(caller) as conn:
         await check_operates(conn, caller, body.name)
         await run_async(conn, worker.drain_worker(body.name))
@@ -241,7 +248,11 @@ async def drain_worker(request: Request, caller: Operator, body: DrainRequest) -
     responses=responses(404),
 )
 async def scale_worker(request: Request, caller: Operator, body: ScaleRequest) -> Response:
-    """Change how many handlers a worker runs at once, until it restarts. It applies within seconds; handlers that run are not stopped. Needs permission for all topics of the worker. A worker over HTTP cannot be scaled: its claims say how many messages it takes."""
+    """Change how many handlers a worker runs at once, until it restarts.
+
+    It applies within seconds; handlers that run are not stopped. Needs permission for all topics of the worker. A
+    worker over HTTP cannot be scaled: its claims say how many messages it takes.
+    """
     async with request.app.state.db.write(caller) as conn:
         await check_operates(conn, caller, body.name)
         await run_async(conn, worker.scale_worker(body.name, body.concurrency))
@@ -250,7 +261,9 @@ async def scale_worker(request: Request, caller: Operator, body: ScaleRequest) -
 
 @router.get("/stats", response_model=QueueStats, tags=["stats"], summary="Get queue statistics")
 async def get_stats(request: Request, caller: Viewer) -> Response:
-    """Return the message counts by topic. From `exact_below` (1,000) on, `ready` and `delayed` are estimates; all else is exact.
+    """Return the message counts by topic.
+
+    From `exact_below` (1,000) on, `ready` and `delayed` are estimates; all else is exact.
 
     It has at most 1,000 topics; `all_topics` says whether there are no more.
     """
@@ -261,7 +274,10 @@ async def get_stats(request: Request, caller: Viewer) -> Response:
 
 @router.post("/maintenance/run", response_model=MaintenanceResult, tags=["maintenance"], summary="Run the maintenance")
 async def run_maintenance(request: Request, caller: Operator) -> Response:
-    """Run all maintenance tasks now: expire locks and messages, purge old archive rows, fire schedules. The audit log records it."""
+    """Run all maintenance tasks now: expire locks and messages, purge old archive rows, fire schedules.
+
+    The audit log records it.
+    """
     check_permission(caller, Role.OPERATOR)
     async with request.app.state.db.write(caller) as conn:
         rows = await read_rows(conn, maintenance.tick())
@@ -272,7 +288,10 @@ async def run_maintenance(request: Request, caller: Operator) -> Response:
 async def run_reaper(
     request: Request, caller: Operator, task: Literal["expire_locks", "expire_messages", "purge"]
 ) -> Response:
-    """Run one maintenance task: expire locks, expire messages, or delete archived messages older than their retention. Each run is bounded."""
+    """Run one maintenance task: expire locks, expire messages, or delete archived messages older than their retention.
+
+    Each run is bounded.
+    """
     check_permission(caller, Role.OPERATOR)
     async with request.app.state.db.write(caller) as conn:
         count = await run_async(conn, maintenance.run_maintenance(task))
@@ -281,7 +300,10 @@ async def run_reaper(
 
 @router.get("/doctor", response_model=DoctorReport, tags=["stats"], summary="Run the doctor")
 async def get_doctor_report(request: Request, caller: Viewer) -> Response:
-    """Return the findings of the doctor, most severe first; at most 15 seconds old. Needs permission for all topics, and may take some seconds."""
+    """Return the findings of the doctor, most severe first; at most 15 seconds old.
+
+    Needs permission for all topics, and may take some seconds.
+    """
     check_permission(caller, Role.VIEWER)
     doctor_run = current_doctor_run(request.app)
     await doctor_run.refresh(request.app)

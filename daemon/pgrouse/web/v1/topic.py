@@ -128,7 +128,8 @@ class TopicDetail(ResponseModel):
     state: str
     """running, paused, breaker (open or probing) or unhandled."""
     paused: dict[str, Any] | None
-    """Since when, until when, by whom and why it is paused, and `paused_topic`: its own name, or `*`; null: it is not."""
+    """Since when, until when, by whom and why it is paused, and `paused_topic`: its own name, or `*`; null: it is
+    not."""
     breaker: str | None
     """closed, open or probing; null: it has none."""
     probe_at: TimestampText | None
@@ -342,7 +343,10 @@ def _next(kind: str, rows: list[dict[str, Any]], column: str, limit: int) -> str
 
 @router.get("/{topic}", response_model=TopicDetail, summary="Show a topic")
 async def get_topic(request: Request, caller: Viewer, topic: AnyTopic) -> Response:
-    """Return the policy of a topic (the effective values, and those that the topic itself sets) and its state. `*` is the defaults."""
+    """Return the policy of a topic (the effective values, and those that the topic itself sets) and its state.
+
+    `*` is the defaults.
+    """
     _check_permission(caller, Role.VIEWER, topic)
     async with request.app.state.db.read() as conn:
         policies = await run_async(conn, find_policies([topic]))
@@ -372,7 +376,10 @@ POLICY_EXAMPLE = {"max_attempts": 5, "timeout": "30s", "max_concurrency": "inher
     openapi_extra={"requestBody": {"content": {"application/json": {"example": POLICY_EXAMPLE}}}},
 )
 async def change_policy(request: Request, caller: Operator, topic: AnyTopic, body: PolicyChange) -> Response:
-    """Set policy settings of a topic, as `[topics."NAME"]` of the configuration has them; also "inherit" (or null) and "none". Settings that are not given stay as they are."""
+    """Set policy settings of a topic, as `[topics."NAME"]` of the configuration has them.
+
+    The values "inherit" (or null) and "none" are also possible. Settings that are not given stay as they are.
+    """
     _check_permission(caller, Role.OPERATOR, topic)
     size = len(await request.body())
     policy = await request.app.state.large_bodies.run(size, _policy, topic, TopicPolicy, body.root)
@@ -404,7 +411,10 @@ def _inheriting(given: dict[str, Any]) -> dict[str, Any]:
 
 @router.delete("/{topic}", response_model=PolicyRemoval, summary="Remove a topic's policy", responses=responses(404))
 async def remove_policy(request: Request, caller: Operator, topic: Topic) -> Response:
-    """Remove the policy that a topic itself sets, and its pause: it inherits the defaults. Its messages and channels stay."""
+    """Remove the policy that a topic itself sets, and its pause: it inherits the defaults.
+
+    Its messages and channels stay.
+    """
     check_permission(caller, Role.OPERATOR, topic)
     async with request.app.state.db.write(caller) as conn:
         removed = await run_async(conn, topic_queries.remove_policy(topic))
@@ -430,7 +440,10 @@ def _apply_blocking(db: DatabasePool, caller: Caller, wanted: dict[str, DesiredP
 
 @router.post("/{topic}/purge", response_model=PurgeResult, summary="Purge a topic")
 async def purge_topic(request: Request, caller: Operator, topic: Topic, body: PurgeRequest) -> Response:
-    """Delete waiting messages of a topic without archiving them, up to `limit` in one call; repeat until `deleted` is 0. Running messages stay."""
+    """Delete waiting messages of a topic without archiving them, up to `limit` in one call.
+
+    Repeat until `deleted` is 0. Running messages stay.
+    """
     check_permission(caller, Role.OPERATOR, topic)
     async with request.app.state.db.write(caller, PURGE_TIME) as conn:
         deleted = await run_async(conn, operate.purge_topic(topic, body.limit, body.max_id))
@@ -439,7 +452,10 @@ async def purge_topic(request: Request, caller: Operator, topic: Topic, body: Pu
 
 @router.post("/{topic}/pause", response_model=PauseResult, summary="Pause a topic")
 async def pause_topic(request: Request, caller: Operator, topic: AnyTopic, body: PauseRequest) -> Response:
-    """Pause a topic until it is resumed, or until a given time. Running messages finish normally. `*` pauses all topics."""
+    """Pause a topic until it is resumed, or until a given time.
+
+    Running messages finish normally. `*` pauses all topics.
+    """
     _check_permission(caller, Role.OPERATOR, topic)
     return await _pause(request, caller, topic, None, body)
 

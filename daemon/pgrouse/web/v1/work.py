@@ -70,9 +70,11 @@ class ClaimMessagesRequest(RequestModel):
     wait: float = Field(default=0, ge=0, le=MAX_WAIT_S)
     """How many seconds to wait for the first message."""
     lock_duration: Lock | None = None
-    """How long to lock the messages, instead of the topic's lock duration. After that, other workers can claim them unless the lock was extended."""
+    """How long to lock the messages, instead of the topic's lock duration. After that, other workers can claim them
+    unless the lock was extended."""
     worker: Label | None = None
-    """The name of the worker process. With it, the worker is registered (prefixed by the token's name) and can be drained. Each process needs its own name."""
+    """The name of the worker process. With it, the worker is registered (prefixed by the token's name) and can be
+    drained. Each process needs its own name."""
 
 
 class ClaimedMessage(ResponseModel):
@@ -116,7 +118,8 @@ class ClaimedMessage(ResponseModel):
     lock_duration_s: float
     timeout_s: float | None
     runs: int
-    """How many times the message was started, including this time. A deferral or release returns the attempt, but not the run."""
+    """How many times the message was started, including this time. A deferral or release returns the attempt, but not
+    the run."""
 
 
 class ClaimResult(ResponseModel):
@@ -142,7 +145,11 @@ ALLOWED_FIELDS = {
 
 
 class SettleRequest(RequestModel):
-    """How an attempt ended: `complete`; `retry` while attempts are left, or `expire`, the same when it ran too long; `reject` or `fail` permanently; `defer` or `release`, which do not use up the attempt."""
+    """How an attempt ended.
+
+    It is `complete`; `retry` while attempts are left, or `expire`, the same when it ran too long; `reject` or `fail`
+    permanently; `defer` or `release`, which do not use up the attempt.
+    """
 
     model_config = example(claim_id=2057183900031095, outcome="complete", output={"ok": True})
 
@@ -267,7 +274,10 @@ MAX_WITHOUT_CONTENTS = 8
 
 @router.post("/claim", response_model=ClaimResult, summary="Claim messages")
 async def claim_messages(request: Request, caller: Worker, body: ClaimMessagesRequest) -> Response:
-    """Lock messages for the caller, optionally waiting for the first one. Settle each message, or extend its lock, within `lock_duration_s`."""
+    """Lock messages for the caller, optionally waiting for the first one.
+
+    Settle each message, or extend its lock, within `lock_duration_s`.
+    """
     for topic in body.topics:
         check_permission(caller, Role.WORKER, topic)
     db = request.app.state.db
@@ -361,7 +371,10 @@ async def _claim_without_contents(db: DatabasePool, of_worker: ClaimOf, limit: i
 
 
 async def _read_contents(db: DatabasePool, message: Message) -> Message | None:
-    """Return a message with its contents; None if its lock was lost, or if it was rejected because the contents cannot be read."""
+    """Return a message with its contents.
+
+    Return None if its lock was lost, or if it was rejected because the contents cannot be read.
+    """
     try:
         async with db.connection() as conn:
             held = await run_async(conn, read_claimed(*claim_refs([message])))
@@ -445,7 +458,10 @@ async def extend_locks(request: Request, caller: Worker, body: HeartbeatBatchReq
     responses=responses(409),
 )
 async def extend_lock(request: Request, caller: Worker, message_id: PathId, body: HeartbeatRequest) -> Response:
-    """Extend a lock, and optionally report progress. 409 `lock_lost`: the caller no longer holds it; `cancelled` says whether the message was cancelled."""
+    """Extend a lock, and optionally report progress.
+
+    409 `lock_lost`: the caller no longer holds it; `cancelled` says whether the message was cancelled.
+    """
     async with request.app.state.db.write(caller) as conn:
         result = await _extend(conn, caller, {message_id: body.claim_id}, body.lock_duration)
         if not result["lost"] and "progress" in body.model_fields_set:

@@ -1,7 +1,8 @@
 """One child process, and the thread that starts it, passes it one call after the other, and ends it.
 
-The thread lives as long as the process: the kernel kills a process whose parent thread has ended (PR_SET_PDEATHSIG). It waits at the same time for
-an answer, for the end of the process, and for an order to end it. So each call ends, and the thread knows whether the process had started it.
+The thread lives as long as the process: the kernel kills a process whose parent thread has ended (PR_SET_PDEATHSIG). It
+waits at the same time for an answer, for the end of the process, and for an order to end it. So each call ends, and the
+thread knows whether the process had started it.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class Child:
         with self._lock:
             if self.ended_by is None:
                 self.ended_by = ChildGone(STOPPED)
-                # An order, and not the closing of the pipe: a copy of the daemon that a handler forked would hold the pipe open.
+                # An order, and not the closing of the pipe: a copy of the daemon that a handler forked would hold the
+                # pipe open.
                 self._order.send_bytes(STOP)
 
     def join(self, timeout_s: float) -> None:

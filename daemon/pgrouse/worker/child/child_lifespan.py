@@ -1,7 +1,7 @@
 """The lifespan of a child process: each child opens its own, on an event loop that its async handlers also use.
 
-The loop runs only while a handler does. The lifespan ends when the child is replaced or the daemon stops. If a child is killed, because of a
-timeout or a lost message, its lifespan does not end.
+The loop runs only while a handler does. The lifespan ends when the child is replaced or the daemon stops. If a child is
+killed, because of a timeout or a lost message, its lifespan does not end.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class ChildLifespan:
         signal.signal(END, self._on_end)
 
     def try_start(self) -> None:
-        """Start it before the first message. If that fails, the next message tries again, and its attempt fails if that fails too."""
+        """Start it before the first message.
+
+        If that fails, the next message tries again, and its attempt fails if that fails too.
+        """
         with suppress(LifespanFailed):
             self.start()
 
@@ -78,7 +81,11 @@ class ChildLifespan:
         self._lifespan = None
 
     def _on_end(self, *_: object) -> None:
-        """End this process. End at once if a handler runs, because the handler is to be killed. The process may be ending already, for the same reason."""
+        """End this process.
+
+        End at once if a handler runs, because the handler is to be killed. The process may be ending already, for the
+        same reason.
+        """
         if self._is_ending:
             return
         if not self._is_busy:

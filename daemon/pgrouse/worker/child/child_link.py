@@ -1,4 +1,7 @@
-"""The process of a child and the pipe to it, as its thread in the daemon uses them. Each wait ends when the process ends or is asked to end."""
+"""The process of a child and the pipe to it, as its thread in the daemon uses them.
+
+Each wait ends when the process ends or is asked to end.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +68,9 @@ class ChildLink:
     def start(self) -> None:
         """Start the process. The kernel kills it if the thread that calls this ends first.
 
-        The process's signals are blocked until it ignores them. multiprocessing also starts a tracker process, which ignores SIGTERM and SIGINT, and
-        SIGHUP stays blocked there. Starting that tracker unblocks the other two signals here.
+        The process's signals are blocked until it ignores them. multiprocessing also starts a tracker process, which
+        ignores SIGTERM and SIGINT, and SIGHUP stays blocked there. Starting that tracker unblocks the other two signals
+        here.
         """
         with stop_signals.blocked():
             resource_tracker.ensure_running()
@@ -150,7 +154,10 @@ class ChildLink:
         return ChildDied(f"the handler's process died with exit code {code}", code)
 
     def _exit_code(self) -> int | None:
-        """Wait for the exit code; return None if the process does not end. A process that a handler left behind may hold the sentinel, which then tells nothing."""
+        """Wait for the exit code; return None if the process does not end.
+
+        A process that a handler left behind may hold the sentinel, which then tells nothing.
+        """
         until = time.monotonic() + TERMINATE_S
         while (code := self._process.exitcode) is None and time.monotonic() < until:
             time.sleep(POLL_S)
@@ -171,7 +178,8 @@ class ChildLink:
             self._exit_code()
             self._process.kill()
             self._process.join()
-            # Another thread that starts a process may be reading the exit code of this one now; then this process seems to run.
+            # Another thread that starts a process may be reading the exit code of this one now; then this process seems
+            # to run.
             with suppress(ValueError):
                 self._process.close()
         self._pipe.close()

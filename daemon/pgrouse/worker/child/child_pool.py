@@ -1,4 +1,7 @@
-"""The child processes of a topic: as many as there are concurrent calls. A call that does not return ends only its own process."""
+"""The child processes of a topic: as many as there are concurrent calls.
+
+A call that does not return ends only its own process.
+"""
 
 from __future__ import annotations
 

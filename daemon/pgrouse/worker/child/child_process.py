@@ -1,9 +1,12 @@
-"""Handlers in child processes (`isolation = "process"`): they may crash, leak memory, block or hang without affecting anything else.
+"""Handlers in child processes (`isolation = "process"`).
 
-A child is spawned, not forked: it inherits only one socket from the daemon. It ends when the daemon ends. It has no connection of the
-worker: its context offers no transaction, and the daemon settles for it. A child whose call times out, or whose message is lost, is killed.
-The reports of a running handler (progress, lock extensions) are sent to the daemon through the socket, as datagrams: children share it
-without a lock, and a child that is killed while sending leaves nothing inconsistent.
+They may crash, leak memory, block or hang without affecting anything else.
+
+A child is spawned, not forked: it inherits only one socket from the daemon. It ends when the daemon ends. It has no
+connection of the worker: its context offers no transaction, and the daemon settles for it. A child whose call times
+out, or whose message is lost, is killed. The reports of a running handler (progress, lock extensions) are sent to the
+daemon through the socket, as datagrams: children share it without a lock, and a child that is killed while sending
+leaves nothing inconsistent.
 """
 
 from __future__ import annotations
@@ -68,7 +71,9 @@ _clean_context = CleanContext()
 
 
 class ChildEncryption(NoEncryption):
-    """The encryption in a child process, which has no keys: the daemon decrypts messages before, and encrypts their ends.
+    """The encryption in a child process, which has no keys.
+
+    The daemon decrypts messages before, and encrypts their ends.
 
     Args:
         is_encrypted: whether the daemon encrypts the topic.
@@ -218,7 +223,10 @@ class ChildProcesses:
         return self._ours.fileno()
 
     def receive(self) -> list[dict[str, Any]]:
-        """Return the reports of the children. Each has a message's id and claim_id, and either a progress, a lock extension, or that the handler completes it."""
+        """Return the reports of the children.
+
+        Each has a message's id and claim_id, and either a progress, a lock extension, or that the handler completes it.
+        """
         return list(islice(self._received(), MAX_REPORTS))
 
     def _received(self) -> Iterator[dict[str, Any]]:
@@ -235,7 +243,10 @@ def _report(message: Message, **what: Any) -> None:
 
 
 def run_handler(messages: list[Message], trace: dict[str, str]) -> ChildResult:
-    """Run the handler for these messages, in the child and within this trace; return the same as `ChildProcesses.run`."""
+    """Run the handler for these messages, in the child and within this trace.
+
+    Return the same as `ChildProcesses.run`.
+    """
     assert _handler is not None  # noqa: S101 - set by `_initialize`
     with nullcontext() if _lifespan is None else _lifespan.busy():
         return _clean_context.copy().run(_call_handler, _handler, messages, trace)
@@ -279,7 +290,10 @@ def _run_coroutine(coroutine: Any) -> object:
 
 
 async def _end_of(coroutine: Any) -> object:
-    """Return what a coroutine returns or raises. The loop must not raise it: the loop's frames would keep the exception alive."""
+    """Return what a coroutine returns or raises.
+
+    The loop must not raise it: the loop's frames would keep the exception alive.
+    """
     try:
         return await coroutine
     except BaseException as error:  # noqa: BLE001 - sys.exit in a handler fails its messages, not the child

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from pgrouse.handlers.outcome import describe
 from pgrouse.process import stop_signals
 
-# The daemon ends a child with this signal, which the child's lifespan may handle. The signals that stop a daemon may reach the whole process
-# group, and the daemon decides what they mean: a child's handler has `worker.shutdown_timeout` to end.
+# The daemon ends a child with this signal, which the child's lifespan may handle. The signals that stop a daemon may
+# reach the whole process group, and the daemon decides what they mean: a child's handler has `worker.shutdown_timeout`
+# to end.
 END = signal.SIGUSR2
 
 
@@ -26,7 +27,9 @@ class ChildAnswer(NamedTuple):
 
 
 def serve(daemon: Connection, initialize: Callable[[], object]) -> None:
-    """Send None when the child takes calls, or the reason why it cannot. Then, for each call, send True when it starts, and its ChildAnswer.
+    """Send None when the child takes calls, or the reason why it cannot.
+
+    Then, for each call, send True when it starts, and its ChildAnswer.
 
     Args:
         daemon: the pipe to the daemon.
@@ -46,7 +49,10 @@ def serve(daemon: Connection, initialize: Callable[[], object]) -> None:
 
 
 def _keep_to_itself(daemon: Connection) -> None:
-    """Keep the pipe to this process alone: a process that a handler starts or forks must not answer, nor hide the end of this process."""
+    """Keep the pipe to this process alone.
+
+    A process that a handler starts or forks must not answer, nor hide the end of this process.
+    """
     os.set_inheritable(daemon.fileno(), False)
     os.register_at_fork(after_in_child=daemon.close)
 

@@ -1,4 +1,6 @@
-"""Django in handlers: its setup in child processes, and its connections. Django keeps one per thread, and closes broken ones only at the start and end of a request.
+"""Django in handlers: its setup in child processes, and its connections.
+
+Django keeps one per thread, and closes broken ones only at the start and end of a request.
 
 A handler is not a request. This module does not import Django: if no handler has imported it, there is nothing to do.
 """
@@ -26,7 +28,10 @@ def set_up() -> None:
 
 @contextmanager
 def fresh_connections() -> Iterator[None]:
-    """Close this thread's broken and expired connections before and after the block, as Django does around a request."""
+    """Close this thread's broken and expired connections before and after the block.
+
+    Django does the same around a request.
+    """
     _close_old()
     try:
         yield
@@ -35,10 +40,10 @@ def fresh_connections() -> Iterator[None]:
 
 
 def clean_up_after_coroutine() -> None:
-    """Schedule the closing of broken connections in the one thread in which Django runs the database work of coroutines.
+    """Schedule the closing of broken connections in the one thread that runs Django's database work of coroutines.
 
-    That thread makes one call at a time, so this runs before any later handler uses it. Expired connections stay open: another coroutine may still
-    be reading a result.
+    That thread makes one call at a time, so this runs before any later handler uses it. Expired connections stay open:
+    another coroutine may still be reading a result.
     """
     asgiref: Any = sys.modules.get("asgiref.sync")
     if "django.db" in sys.modules and asgiref is not None:

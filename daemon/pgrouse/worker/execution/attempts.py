@@ -1,4 +1,7 @@
-"""The life of every attempt: decrypts and checks messages, calls their handler, then encrypts, logs and settles the result."""
+"""The life of every attempt.
+
+It decrypts and checks messages, calls their handler, then encrypts, logs and settles the result.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,9 @@ class Attempts:
     def begin(
         self, handler: Handler, messages: list[Message], free_slot: Callable[[], None], run: Run | None = None
     ) -> Run | None:
-        """Call a handler in the current task and in its own context, and settle what ends at once. This returns whatever the handler does.
+        """Call a handler in the current task and in its own context, and settle what ends at once.
+
+        This returns whatever the handler does.
 
         Args:
             handler: the handler.
@@ -129,7 +134,10 @@ class Attempts:
         return run
 
     async def finish(self, run: Run) -> None:
-        """Wait for the end of a run in its task and context, and settle its messages. This returns whatever the handler does."""
+        """Wait for the end of a run in its task and context, and settle its messages.
+
+        This returns whatever the handler does.
+        """
         await InContext(run.context, self._finish(run))
 
     async def _finish(self, run: Run) -> None:
@@ -191,7 +199,10 @@ class Attempts:
             each.exception = None  # its frames are not kept until the message is settled
 
     def _check(self, messages: list[Message]) -> tuple[list[Message], list[Settlement]]:
-        """Return the messages that can be decrypted and match their schema. If none does, also return how all of them end."""
+        """Return the messages that can be decrypted and match their schema.
+
+        If none does, also return how all of them end.
+        """
         readable, unreadable = self.encryption.decrypt_all(messages)
         valid, invalid = self.schemas.check(readable)
         refused = [*unreadable, *invalid] if unreadable or invalid else []
@@ -207,12 +218,16 @@ class Attempts:
         """Return how the messages of a cancelled run end."""
         call = self._call(run)
         if run.stop_reason is None:
-            # pgrouse did not stop the handler. Something that the handler left behind cancelled one of pgrouse's waits, so the handler failed.
+            # pgrouse did not stop the handler. Something that the handler left behind cancelled one of pgrouse's waits,
+            # so the handler failed.
             return call.to_settlements(error)
         return call.timed_out() if run.stop_reason is StopReason.TIMED_OUT else call.released()
 
     async def _confirm(self, run: Run, settlements: list[Settlement]) -> list[Settlement]:
-        """Return the settlements that remain, after a check of the messages that `ctx.complete()` may have completed."""
+        """Return the settlements that remain.
+
+        The messages that `ctx.complete()` may have completed are checked before.
+        """
         if run.timer is not None:
             run.timer.cancel()
         messages = [each.message for each in settlements]
@@ -236,7 +251,10 @@ class Attempts:
             log.warning(events.MESSAGE_LOCK_LOST, message_id=each.id, topic=each.topic, attempt=each.attempt)
 
     def _abandon_open(self, settlements: list[Settlement]) -> None:
-        """Abandon messages whose transactions are open: a settle would wait for them. They end with the transaction, or when their locks expire."""
+        """Abandon messages whose transactions are open: a settle would wait for them.
+
+        They end with the transaction, or when their locks expire.
+        """
         for each in settlements:
             message = each.message
             log.error(events.MESSAGE_COMPLETION_OPEN, message_id=message.id, topic=message.topic, fix=STILL_OPEN)

@@ -1,7 +1,7 @@
 """Gathers the messages of a batch handler, and starts its batches.
 
-Each batch is its own task, which would be expensive for one message and is cheap for hundreds. Batches also have their own slots: the
-topic's `concurrency` times `batch_size` messages, which do not count for `worker.concurrency`.
+Each batch is its own task, which would be expensive for one message and is cheap for hundreds. Batches also have their
+own slots: the topic's `concurrency` times `batch_size` messages, which do not count for `worker.concurrency`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class BatchGatherer:
 
     @property
     def capacity(self) -> int:
-        """How many messages can be taken now: enough to fill the free slots. A batch that is not full takes a whole slot."""
+        """How many messages can be taken now: enough to fill the free slots.
+
+        A batch that is not full takes a whole slot.
+        """
         return max(0, (self.concurrency - self._slots_in_use) * self.options.size - len(self.gathered))
 
     @property

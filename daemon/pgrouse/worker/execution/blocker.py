@@ -1,4 +1,7 @@
-"""Finds the handler that blocks the event loop, from another thread. It reads the stack of the loop's thread, so nothing is recorded for it."""
+"""Finds the handler that blocks the event loop, from another thread.
+
+It reads the stack of the loop's thread, so nothing is recorded for it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ BEGINS, FINISHES = Attempts.begin.__code__, Attempts.finish.__code__
 
 
 def describe_blocker(thread_id: int) -> dict[str, Any]:
-    """Return the fields of a log event about what a thread runs now: `handler`, `topic` and `message_id` of an attempt, and `where` in the code."""
+    """Return the fields of a log event about what a thread runs now.
+
+    They are `handler`, `topic` and `message_id` of an attempt, and `where` in the code.
+    """
     frame = sys._current_frames().get(thread_id)  # noqa: SLF001 - its documented way
     if frame is None:
         return {}

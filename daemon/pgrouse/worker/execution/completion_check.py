@@ -1,7 +1,7 @@
 """Finds out what happened to messages that handlers completed in their own transactions (`ctx.complete()`).
 
-The handler committed such a transaction before it ended, or never. Only the database knows which. While the transaction is open it holds its
-messages, and a statement that settles them would wait for it.
+The handler committed such a transaction before it ended, or never. Only the database knows which. While the transaction
+is open it holds its messages, and a statement that settles them would wait for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class CompletionState(StrEnum):
 
 
 async def find_states(pool: AsyncPool, messages: Sequence[Message]) -> dict[int, CompletionState]:
-    """Return the states of messages by their ids. Waits for open transactions until OPEN_S are over or this is cancelled."""
+    """Return the states of messages by their ids.
+
+    Waits for open transactions until OPEN_S are over or this is cancelled.
+    """
     until = time.monotonic() + OPEN_S
     states = dict.fromkeys((message.id for message in messages), CompletionState.OPEN)
     try:

@@ -22,7 +22,8 @@ from pgrouse.process.new_thread import call_in_new_thread
 from pgrouse.worker.execution.in_flight import InFlight
 from pgrouse.worker.reporting.metrics_recorder import AttemptResult, MetricsRecorder
 
-# How long a handler's start waits for the completion of its message. It takes milliseconds unless the connection is dead.
+# How long a handler's start waits for the completion of its message. It takes milliseconds unless the connection is
+# dead.
 COMPLETE_TIMEOUT_S = 15.0
 # How long the pools wait for connections that they are opening.
 CLOSE_POOL_S = 1.0
@@ -59,7 +60,10 @@ class DaemonRuntime:
         return self._in_flight.holds(message) and not self._in_flight.is_cancelled(message)
 
     def completed(self, *messages: Message) -> None:
-        """The transaction that completed these messages is committed: nothing remains to settle, and their lost locks do not count as lost. Thread-safe."""
+        """The transaction that completed these messages is committed.
+
+        Nothing remains to settle, and their lost locks do not count as lost. Thread-safe.
+        """
         # A message that is reported twice is counted once.
         held = [message for message in messages if self._in_flight.holds(message)]
         self._in_flight.remove(held)
@@ -90,7 +94,10 @@ class DaemonRuntime:
         return self._in_flight.progress.last(message)
 
     def extend(self, message: Message, lock_duration: timedelta) -> Awaitable[None]:
-        """Ask the heartbeat to extend the message's lock. On the event loop the caller awaits the result; in a thread this call waits."""
+        """Ask the heartbeat to extend the message's lock.
+
+        On the event loop the caller awaits the result; in a thread this call waits.
+        """
         if is_on_event_loop():
             return asyncio.wrap_future(self._in_flight.extend(message, lock_duration))
         # Do not keep the future in a variable: an exception that it raises has this frame in its traceback.

@@ -1,4 +1,7 @@
-"""The executor: takes claimed messages, runs their handlers one by one or in batches, and reports how much it can take."""
+"""The executor: takes claimed messages, and runs their handlers one by one or in batches.
+
+It reports how much it can take.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,8 @@ class HandlerExecutor:
         limit = min(
             free + (settings.prefetch or 0) + for_workers + sum(for_slots.values()),
             settings.claim_batch_size,
-            # Messages that are done but not settled reduce new claims, so that an outage of the database does not fill the memory.
+            # Messages that are done but not settled reduce new claims, so that an outage of the database does not fill
+            # the memory.
             2 * (self.concurrency + self._batch_size) + settings.claim_batch_size - len(self.in_flight),
         )
         topics, slots = self.singles.free_slots(for_slots)
@@ -127,7 +131,9 @@ class HandlerExecutor:
         self.singles.add(claimed, {each.id for each in waiting})
 
     def on_lock_lost(self, messages: Iterable[Message]) -> None:
-        """Handle the lost locks of these messages: stop their handlers and settle nothing. If a handler has ended already, its settle finds out.
+        """Handle the lost locks of these messages: stop their handlers and settle nothing.
+
+        If a handler has ended already, its settle finds out.
 
         If this worker has claimed a message again in the meantime, it keeps the message under its new claim.
         """
@@ -173,7 +179,10 @@ class HandlerExecutor:
         self._report_capacity()
 
     def release_waiting(self) -> None:
-        """Release messages that were claimed and not started, and from now on also those that a pending claim still returns."""
+        """Release messages that were claimed and not started.
+
+        From now on those that a pending claim still returns are released, too.
+        """
         self.attempts.is_draining = True
         for each in self._schedulers():
             each.release_waiting()
@@ -198,7 +207,10 @@ class HandlerExecutor:
         return sum(each.not_started for each in self._schedulers())
 
     async def close(self) -> None:
-        """End the workers and the child processes. Tasks and threads that do not end are left until the process ends."""
+        """End the workers and the child processes.
+
+        Tasks and threads that do not end are left until the process ends.
+        """
         self.singles.close()
         self.cancel_running()
         tasks = self._tasks()
@@ -271,7 +283,10 @@ class HandlerExecutor:
         return singles
 
     def _stop_if_lost(self, run: Run) -> None:
-        """Stop a run whose messages are all lost. A batch continues for its other messages; a run that has completed its messages also continues."""
+        """Stop a run whose messages are all lost.
+
+        A batch continues for its other messages; a run that has completed its messages also continues.
+        """
         is_committed = run.call is not None and run.call.committed
         if not is_committed and not any(map(self.in_flight.holds, run.messages)):
             run.stop(StopReason.LOST)

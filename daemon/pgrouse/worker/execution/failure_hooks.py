@@ -35,7 +35,8 @@ class FailureHooks:
         self._waiting: deque[tuple[Hook, Failure, contextvars.Context]] = deque()
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
-        # Not the context of the attempt whose failure starts the task: the task also reports failures of other attempts.
+        # Not the context of the attempt whose failure starts the task: the task also reports failures of other
+        # attempts.
         self._context = contextvars.copy_context()
 
     def report(self, settlements: Iterable[Settlement]) -> None:

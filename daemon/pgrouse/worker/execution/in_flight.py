@@ -1,4 +1,7 @@
-"""The messages in flight: every message from its claim until its settle is confirmed. The heartbeat extends their locks."""
+"""The messages in flight: every message from its claim until its settle is confirmed.
+
+The heartbeat extends their locks.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ class InFlightMessage:
 
 @dataclass(slots=True)
 class LockExtension:
-    """A handler's request to extend its message's lock. `done` is resolved when the lock is extended, and fails with LockLost."""
+    """A handler's request to extend its message's lock.
+
+    `done` is resolved when the lock is extended, and fails with LockLost.
+    """
 
     message: Message
     lock_duration: timedelta
@@ -44,10 +50,13 @@ class LockExtension:
 
 
 class InFlight:
-    """The messages in flight, by id. Handlers in threads may remove theirs, the heartbeat's thread reads copies, and the event loop does the rest.
+    """The messages in flight, by id.
+
+    Handlers in threads may remove theirs, the heartbeat's thread reads copies, and the event loop does the rest.
 
     Attributes:
-        wake_heartbeat: set when the heartbeat has something to do at once: a new message with a short lock, or a handler's request.
+        wake_heartbeat: set when the heartbeat has something to do at once: a new message with a short lock, or a
+            handler's request.
         progress: the progress that handlers reported.
         extensions: requested extensions that the heartbeat has not done yet.
         completing: ids and claims of messages that their handlers may have completed in their own transactions.
@@ -66,7 +75,10 @@ class InFlight:
         return len(self._messages)
 
     def mark_started(self, messages: Iterable[Message], now: float) -> None:
-        """Note the start of the handlers of these messages. Only messages with a timeout need this: their locks are extended for a limited time."""
+        """Note the start of the handlers of these messages.
+
+        Only messages with a timeout need this: their locks are extended for a limited time.
+        """
         for message in messages:
             held = self._messages.get(message.id)
             if held is not None:
@@ -114,7 +126,10 @@ class InFlight:
                     self.progress.forget(message)
 
     def abandon(self, message: Message) -> None:
-        """Remove a message that cannot be settled. It stays locked until its lock expires: if released, it would be claimed again at once."""
+        """Remove a message that cannot be settled.
+
+        It stays locked until its lock expires: if released, it would be claimed again at once.
+        """
         self.remove([message])
         self._abandoned.add(message.id)
 

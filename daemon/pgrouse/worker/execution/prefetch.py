@@ -1,7 +1,7 @@
 """How many messages to claim ahead: about what ends in a few milliseconds, so that no slot waits for the next claim.
 
-Messages that are claimed ahead wait in the worker for a free slot, and no other worker can take them. So the number follows from how many
-ended lately; messages that wait much longer than expected are released.
+Messages that are claimed ahead wait in the worker for a free slot, and no other worker can take them. So the number
+follows from how many ended lately; messages that wait much longer than expected are released.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pgrouse.client.message import Message
 
-# The messages that end within this time are claimed ahead. It must be longer than a claim takes, else slots wait for a claim.
+# The messages that end within this time are claimed ahead. It must be longer than a claim takes, else slots wait for a
+# claim.
 AHEAD_S = 0.02
 # The rate of each topic is measured over at least this time; a lower new rate halves the old one in HALVE_S.
 SAMPLE_S = 0.01

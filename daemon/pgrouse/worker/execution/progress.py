@@ -1,6 +1,9 @@
-"""The progress that handlers reported for the messages in flight. The heartbeat writes it, about once per second and message at most.
+"""The progress that handlers reported for the messages in flight.
 
-Handlers report it from any thread and do not wait. The last value is written again with the settle, so the final progress is never lost.
+The heartbeat writes it, about once per second and message at most.
+
+Handlers report it from any thread and do not wait. The last value is written again with the settle, so the final
+progress is never lost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""The three ways to run a handler: on the event loop, in a thread, in a child process. Each runs single messages and batches.
+"""The three ways to run a handler: on the event loop, in a thread, in a child process.
 
-No function here keeps an exception in a variable after its `except` block. The exception has the function's frame in its traceback, so it
-would keep itself alive, and everything that the handler's frames hold, until the garbage collector runs.
+Each runs single messages and batches.
+
+No function here keeps an exception in a variable after its `except` block. The exception has the function's frame in
+its traceback, so it would keep itself alive, and everything that the handler's frames hold, until the garbage collector
+runs.
 """
 
 from __future__ import annotations
@@ -126,7 +129,8 @@ class HandlerThreads:
     async def run(self, function: Callable[[], list[Settlement]], on_end: Callable[[], None]) -> list[Settlement]:
         """Call a function in a thread, with a copy of the current context: it sees the span of its attempt.
 
-        The function does not run in that context itself: a stop of the run enters that context while the thread still runs.
+        The function does not run in that context itself: a stop of the run enters that context while the thread still
+        runs.
         """
         loop = asyncio.get_running_loop()
         thread = ThreadCall(loop.create_future(), on_end)
@@ -311,5 +315,8 @@ class CompleteFirstRunner:
 
 
 def _is_being_closed() -> bool:
-    """Whether the running coroutine is being closed (no task runs it), as opposed to a handler that raised GeneratorExit itself."""
+    """Whether the running coroutine is being closed (no task runs it).
+
+    The other case is a handler that raised GeneratorExit itself.
+    """
     return asyncio.current_task() is None

@@ -1,7 +1,7 @@
 """The payload schemas of all topics, which the daemon checks before a handler runs.
 
-SQL functions read all other policy settings themselves. This is a cache: it is loaded at the start, and refreshed when a notification says
-that a topic was changed, and about once per second in case a notification was lost.
+SQL functions read all other policy settings themselves. This is a cache: it is loaded at the start, and refreshed when
+a notification says that a topic was changed, and about once per second in case a notification was lost.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ class SchemaCache:
             raise ConfigError(f"topics {', '.join(sorted(self._uncheckable))}: {NOT_INSTALLED}")
 
     def update(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Replace the cache by these rows of SCHEMAS. Only new schemas are compiled; a schema that cannot be used is logged once and rejects nothing."""
+        """Replace the cache by these rows of SCHEMAS.
+
+        Only new schemas are compiled; a schema that cannot be used is logged once and rejects nothing.
+        """
         texts = {topic: text for topic, text in rows if self._concerns(topic)}
         known, self._texts = self._texts, texts
         self._uncheckable &= texts.keys()
@@ -85,8 +88,8 @@ class SchemaCache:
     def check(self, messages: list[Message]) -> tuple[list[Message], Sequence[Settlement]]:
         """Return the messages whose handler may run, and the ends of the attempts of the others.
 
-        A payload that does not match is rejected. A missing package is the operator's mistake: the message is deferred without using up its
-        attempt.
+        A payload that does not match is rejected. A missing package is the operator's mistake: the message is deferred
+        without using up its attempt.
         """
         if self.is_empty:
             return messages, ()
@@ -100,7 +103,10 @@ class SchemaCache:
         return None if violation is None else Settlement(message, SettleKind.REJECT, error=violation)
 
     def violation(self, message: Message) -> str | None:
-        """Return why a message's payload does not match its topic's payload_schema; None if it does, or there is none."""
+        """Return why a message's payload does not match its topic's payload_schema.
+
+        None: it matches, or there is no schema.
+        """
         schema = self._schemas.get(self._topic_of_schema(message))
         if schema is None:
             return None

@@ -1,7 +1,7 @@
 """The settlements that are not written yet.
 
-There is no timer: what ends during one flush is written by the next flush. If a flush fails, its settlements are put back, and the heartbeat
-continues to extend the locks of their messages.
+There is no timer: what ends during one flush is written by the next flush. If a flush fails, its settlements are put
+back, and the heartbeat continues to extend the locks of their messages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class SettleBuffer:
         self.lost_count = 0
 
     def add(self, settlements: Sequence[Settlement]) -> None:
-        """Add the settlements of attempts that ended at once. An empty list tells the claim loops that slots are free."""
+        """Add the settlements of attempts that ended at once.
+
+        An empty list tells the claim loops that slots are free.
+        """
         # The claim loop that the first settlement woke takes all of them.
         if not (self.waiting and settlements):
             self.wake_events.set()
@@ -47,9 +50,12 @@ class SettleBuffer:
         self.wake_events.set()
 
     def take_started(self, settlements: list[Settlement]) -> list[Message]:
-        """Take the messages whose run is to be counted by the flush of these settlements; the caller reports `runs_recorded` or `runs_uncertain`.
+        """Take the messages whose run is to be counted by the flush of these settlements.
 
-        A message that another flush is recording now is returned again if this flush settles it, because this flush may arrive first.
+        The caller reports `runs_recorded` or `runs_uncertain`.
+
+        A message that another flush is recording now is returned again if this flush settles it, because this flush may
+        arrive first.
         """
         taken, self.started = self.started, []
         if self._recording:
@@ -83,7 +89,10 @@ class SettleBuffer:
             self._log_lost(taken, set(lost))
 
     def put_back(self, taken: list[Settlement]) -> None:
-        """The flush failed, or its outcome is unknown: try it again. Settling a message a second time changes nothing and does not count as lost."""
+        """The flush failed, or its outcome is unknown: try it again.
+
+        Settling a message a second time changes nothing and does not count as lost.
+        """
         self.settling -= len(taken)
         self.waiting = taken + self.waiting
         self.wake_events.set()

@@ -1,7 +1,10 @@
-"""Runs messages one by one: `concurrency` workers on the event loop, each of which takes a message and runs its handler.
+"""Runs messages one by one.
 
-Each worker is its own task, so that timeouts and cancellation in a handler affect that handler only. There is no task per message: the same
-worker runs handlers that never wait one after the other, and wakes the next worker only when a handler waits.
+There are `concurrency` workers on the event loop, each of which takes a message and runs its handler.
+
+Each worker is its own task, so that timeouts and cancellation in a handler affect that handler only. There is no task
+per message: the same worker runs handlers that never wait one after the other, and wakes the next worker only when a
+handler waits.
 """
 
 from __future__ import annotations
@@ -125,7 +128,9 @@ class SingleScheduler:
         return len(self.waiting.messages) + sum(len(each.waiting.messages) for each in self.limited.values())
 
     def may_wait(self, ahead: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Return how many messages may wait for a worker, and how many more of each topic with a limit may wait for a slot of the topic.
+        """Return how many messages may wait for a worker.
+
+        Return also how many more of each topic with a limit may wait for a slot of the topic.
 
         While more than half of them wait, no more are claimed: a few large claims cost less than many small ones.
 
@@ -157,7 +162,10 @@ class SingleScheduler:
         return list(free), list(free.values())
 
     def add(self, messages: list[Message], uncounted: set[int]) -> None:
-        """Take claimed messages and run them. uncounted: the ids of the messages whose run the claim has not counted."""
+        """Take claimed messages and run them.
+
+        uncounted: the ids of the messages whose run the claim has not counted.
+        """
         if uncounted:
             self._uncounted.update((each.id, each.claim_id) for each in messages if each.id in uncounted)
         self.waiting.add([each for each in messages if self.slots[each.topic].take(each)] if self.limited else messages)
@@ -201,13 +209,17 @@ class SingleScheduler:
             self._release_timer = asyncio.get_running_loop().call_later(RELEASE_AFTER_S, self._release_old)
 
     def _release_old(self) -> None:
-        """Release messages that were claimed ahead and have waited too long: the handlers are slower now, and another worker may have free slots."""
+        """Release messages that were claimed ahead and have waited too long.
+
+        The handlers are slower now, and another worker may have free slots.
+        """
         self._release_timer = None
         for each in self.limited.values():
             old = each.waiting.take_old()
             self.attempts.release(old)
             self.prefetch.reset(old)
-        # While a worker is idle, only a handler that computes delays the waiting messages: they would be claimed again at once.
+        # While a worker is idle, only a handler that computes delays the waiting messages: they would be claimed again
+        # at once.
         if len(self.workers) >= self.concurrency and not self.idle_workers:
             old = self.waiting.take_old()
             self._release(old)
@@ -231,7 +243,10 @@ class SingleScheduler:
         return list(self.workers)
 
     def _wake_soon(self) -> None:
-        """Call `_wake_worker` after the tasks that are ready. Two calls would wake a second worker before the first takes its message."""
+        """Call `_wake_worker` after the tasks that are ready.
+
+        Two calls would wake a second worker before the first takes its message.
+        """
         if not self._wakes_soon:
             self._wakes_soon = True
             asyncio.get_running_loop().call_soon(self._wake_worker)
@@ -295,7 +310,10 @@ class SingleScheduler:
             self.attempts.settle_buffer.start(message)
 
     async def _yield_turn(self, me: asyncio.Task[None]) -> None:
-        """Let all other tasks run, but wake no further worker: the workers would compute one after the other, for one turn each."""
+        """Let all other tasks run, but wake no further worker.
+
+        The workers would compute one after the other, for one turn each.
+        """
         self._yielding += 1
         await self._await_uncancelled(me, asyncio.sleep(0))
         self._yielding -= 1
@@ -309,7 +327,10 @@ class SingleScheduler:
             self.idle_workers.remove(future)
 
     async def _await_uncancelled(self, me: asyncio.Task[None], event: Awaitable[None]) -> None:
-        """Wait between two messages. If a cancellation arrives here while the executor is not closing, a handler left it behind: ignore it."""
+        """Wait between two messages.
+
+        If a cancellation arrives here while the executor is not closing, a handler left it behind: ignore it.
+        """
         try:
             await event
         except asyncio.CancelledError:

@@ -1,7 +1,10 @@
-"""Whether messages arrive so steadily that looking for them every few milliseconds is cheaper than being notified of each.
+"""Decides whether messages arrive steadily.
 
-A notification makes its publisher's commit wait for the commits of all others, and a worker that falls asleep after each message needs two
-round trips to the database for it. A worker that looks every two milliseconds takes everything that has arrived in one round trip.
+Looking for them every few milliseconds is then cheaper than being notified of each.
+
+A notification makes its publisher's commit wait for the commits of all others, and a worker that falls asleep after
+each message needs two round trips to the database for it. A worker that looks every two milliseconds takes everything
+that has arrived in one round trip.
 """
 
 from __future__ import annotations
@@ -10,8 +13,8 @@ import math
 
 # Messages are counted over about this long.
 WINDOW_S = 0.02
-# Messages per second from which on they arrive steadily, and below which no longer: one for two looks, and half of that. There a look costs
-# about as much as the notification and the second turn that it saves.
+# Messages per second from which on they arrive steadily, and below which no longer: one for two looks, and half of
+# that. There a look costs about as much as the notification and the second turn that it saves.
 STEADY_FROM, STEADY_TO = 400, 200
 
 
@@ -24,7 +27,10 @@ class ArrivalRate:
         self._is_steady = False
 
     def add(self, messages: int, at: float) -> bool:
-        """Add the messages that a claim found, perhaps none, at this time of a clock in seconds; return whether they arrive steadily."""
+        """Add the messages that a claim found, perhaps none, at this time of a clock in seconds.
+
+        Return whether they arrive steadily.
+        """
         left = math.exp((self._counted_at - at) / WINDOW_S)
         # A backlog does not say how messages arrive: what it adds is gone soon.
         self._count = min(self._count * left + messages, 2 * STEADY_FROM * WINDOW_S)

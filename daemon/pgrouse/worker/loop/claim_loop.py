@@ -1,4 +1,6 @@
-"""A claim loop: one connection. Each of its turns settles what ended and claims what comes next, in one round trip and one transaction.
+"""A claim loop: one connection.
+
+Each of its turns settles what ended and claims what comes next, in one round trip and one transaction.
 
 A daemon has two: while the server serves one loop, the handlers of the other loop's messages run.
 """
@@ -35,7 +37,8 @@ LOST_BACKEND_CHECK_S = 0.2
 MAX_TIMEOUTS = 2
 # Errors that may not happen again on another try. Any other error of a settle is caused by one of its messages.
 TRANSIENT = (psycopg.OperationalError, psycopg.errors.UniqueViolation)
-# The SQLSTATE class of values that are too large. psycopg maps it to OperationalError too, but the next try would fail again.
+# The SQLSTATE class of values that are too large. psycopg maps it to OperationalError too, but the next try would fail
+# again.
 PROGRAM_LIMIT_CLASS = "54"
 
 
@@ -106,7 +109,10 @@ class ClaimLoop:
         await database.close(conn)
 
     def suspect_connection(self) -> None:
-        """Another connection proved dead, so this one may be dead too: give the current turn little more time, and reconnect for the next."""
+        """Another connection proved dead, so this one may be dead too.
+
+        Give the current turn little more time, and reconnect for the next.
+        """
         self._is_connection_suspect = True
         if self._deadline and not self._deadline.expired():
             soon = asyncio.get_running_loop().time() + SUSPECT_TURN_TIMEOUT_S
@@ -138,7 +144,10 @@ class ClaimLoop:
         return client
 
     async def _release_orphaned(self, client: WorkerClient) -> None:
-        """Release what was claimed on a lost connection. Repeat it before each turn while that connection's process runs: it may commit its claim late."""
+        """Release what was claimed on a lost connection.
+
+        Repeat it before each turn while that connection's process runs: it may commit its claim late.
+        """
         async with self._turn_timeout():
             running = await client.end_backends(self._lost_backends)
             await client.release_orphaned(self.executor.in_flight.ids())
@@ -185,7 +194,10 @@ class ClaimLoop:
         self.planner.widen()
 
     async def _read(self, client: WorkerClient, message: Message) -> Message | None:
-        """Return a message with its contents; None if its lock was lost, or if its contents cannot be read and so it was rejected."""
+        """Return a message with its contents.
+
+        Return None if its lock was lost, or if its contents cannot be read and so it was rejected.
+        """
         if self._timeouts[message.id] >= MAX_TIMEOUTS:
             why = f"its contents did not come within {TURN_TIMEOUT_S} s, {MAX_TIMEOUTS} times"
             await self._reject(client, message, why)
@@ -241,7 +253,10 @@ class ClaimLoop:
         return result
 
     async def _settle_one_by_one(self, client: WorkerClient) -> None:
-        """The server rejected a batch of settlements, or it cannot be written: settle each alone, so that a faulty one affects no other."""
+        """The server rejected a batch of settlements, or it cannot be written.
+
+        Settle each alone, so that a faulty one affects no other.
+        """
         taken = self.settle_buffer.take()
         for number, each in enumerate(taken):
             try:
@@ -293,7 +308,10 @@ def _is_transient(error: psycopg.Error) -> bool:
 
 
 def _without_detail(each: Settlement, error: psycopg.Error) -> Settlement:
-    """Return the settlement without the detail that was rejected: a completion stays a completion; any other settlement fails with the reason."""
+    """Return the settlement without the detail that was rejected.
+
+    A completion stays a completion; any other settlement fails with the reason.
+    """
     if each.kind is SettleKind.COMPLETE:
         return Settlement(each.message, SettleKind.COMPLETE)
     times = {"after": each.after, "until": each.until}

@@ -1,8 +1,8 @@
 """When to claim, how much, and when it is safe to sleep: the daemon's half of the armed-sleeper protocol.
 
-A publish notifies only a daemon that is armed. To fall asleep without missing a message, a daemon (1) commits its flag, (2) draws its own
-transaction id, (3) claims until a claim that started after all older transactions had ended finds nothing, and only then (4) sleeps. The
-proof and the model are in docs/explanation/wake-up.md and tests/models/wake.pml.
+A publish notifies only a daemon that is armed. To fall asleep without missing a message, a daemon (1) commits its flag,
+(2) draws its own transaction id, (3) claims until a claim that started after all older transactions had ended finds
+nothing, and only then (4) sleeps. The proof and the model are in docs/explanation/wake-up.md and tests/models/wake.pml.
 
 Nothing here does I/O: the claim loops ask `next_turn()` what to do and report with `record_result()`.
 """
@@ -21,22 +21,25 @@ from pgrouse.worker.execution.capacity import Capacity
 from pgrouse.worker.loop.arrival_rate import ArrivalRate
 from pgrouse.worker.reporting.wake_reason import WakeReason
 
-# A daemon that has found work without a pause for this long lowers its flag. A shorter time would rewrite the flag's row in each burst. With
-# a longer time, publishers would send notifications that no daemon needs.
+# A daemon that has found work without a pause for this long lowers its flag. A shorter time would rewrite the flag's
+# row in each burst. With a longer time, publishers would send notifications that no daemon needs.
 DISARM_AFTER_S = 0.25
-# While messages arrive steadily: how long after the start of one claim the next one starts. If the first claim loop is stuck, the loop that
-# settles for it waits this much longer.
+# While messages arrive steadily: how long after the start of one claim the next one starts. If the first claim loop is
+# stuck, the loop that settles for it waits this much longer.
 STEADY_CLAIM_S = 0.002
 SETTLE_FOR_FIRST_S = 0.01
-# While there is a backlog, claim loops share the messages, but each loop gets at least this many: the smaller a claim, the higher the cost per message.
+# While there is a backlog, claim loops share the messages, but each loop gets at least this many: the smaller a claim,
+# the higher the cost per message.
 SHARE_AT_LEAST = 64
-# The poll interval while a limit holds messages back: settles of other workers also make room, and they notify no daemon.
+# The poll interval while a limit holds messages back: settles of other workers also make room, and they notify no
+# daemon.
 LIMITED_POLL_S = 1.0
-# The delays before the next claim while older transactions are open or have locked due messages; from the first to the last.
+# The delays before the next claim while older transactions are open or have locked due messages; from the first to the
+# last.
 RECHECK_BACKOFF_S = (0.005, 0.01, 0.02, 0.05)
 
-# After a claim that failed, perhaps because of one of its messages: first claim this many, and read each message by itself. Each success
-# doubles the number; after the last one, claims are as before.
+# After a claim that failed, perhaps because of one of its messages: first claim this many, and read each message by
+# itself. Each success doubles the number; after the last one, claims are as before.
 NARROW_FIRST, NARROW_LAST = 8, 32
 
 
@@ -126,7 +129,10 @@ class ClaimPlanner:
         self.wake()
 
     def set_listening(self, listening: bool) -> None:
-        """The listener has connected, or notifications no longer arrive: sleeping needs the whole protocol again, or no flag at all."""
+        """The listener has connected, or notifications no longer arrive.
+
+        Sleeping needs the whole protocol again, or no flag at all.
+        """
         self.listening = listening
         self._armed_until = 0.0
         self.wake()
@@ -142,7 +148,9 @@ class ClaimPlanner:
         return max(0.0, self._next_claim_at - self.clock())
 
     def pause_s(self, *, first: bool) -> float:
-        """Return how long a claim loop should keep settlements back, because a claim that can also settle them follows in a moment.
+        """Return how long a claim loop should keep settlements back.
+
+        It should if a claim that can also settle them follows in a moment.
 
         Args:
             first: as in `next_turn`.
@@ -155,7 +163,8 @@ class ClaimPlanner:
         """Return what the next turn of a claim loop should do in addition to settling.
 
         Args:
-            first: whether this is the loop that polls and falls asleep for all; the others claim only while there is a backlog.
+            first: whether this is the loop that polls and falls asleep for all; the others claim only while there is a
+                backlog.
             settling: whether the turn settles messages, which may make room below a limit.
         """
         makes_room = settling and self.held_back
@@ -299,19 +308,28 @@ class ClaimPlanner:
         self.state = PlannerState.ASLEEP
 
     def _due_wait_s(self, next_due_s: float) -> float:
-        """How long to wait for the next due message. If one is due now and the claim did not return it, another session has its row locked."""
+        """How long to wait for the next due message.
+
+        If one is due now and the claim did not return it, another session has its row locked.
+        """
         self._locked_misses = 0 if next_due_s > 0 else self._locked_misses + 1
         return next_due_s if next_due_s > 0 else RECHECK_BACKOFF_S[min(self._locked_misses, len(RECHECK_BACKOFF_S)) - 1]
 
     def _should_disarm(self) -> bool:
-        """Whether publishers notify in vain: the daemon has been busy for a while, or does not receive notifications."""
+        """Whether publishers notify in vain.
+
+        They do if the daemon has been busy for a while, or does not receive notifications.
+        """
         if not self._may_be_armed:
             return False
         busy = self._busy_since is not None and self.clock() - self._busy_since >= DISARM_AFTER_S
         return busy or not self.listening
 
     def _available(self, capacity: Capacity) -> Capacity:
-        """The capacity that this claim may use: without what pending claims may return, and only one loop's share while there is a backlog."""
+        """The capacity that this claim may use.
+
+        It excludes what pending claims may return, and is only one loop's share while there is a backlog.
+        """
         share = self._share(capacity.limit) if self._has_backlog else capacity.limit
         shared = _remaining(capacity, self._pending_claims, share)
         if capacity.prefetch is not None:

@@ -1,4 +1,6 @@
-"""The heartbeat: extends the locks of all messages in flight, at a third of each lock, from a thread with its own connection.
+"""The heartbeat: extends the locks of all messages in flight, at a third of each lock.
+
+It has a thread with its own connection.
 
 It is a thread: if a handler blocks the event loop, the other messages must not lose their locks.
 """
@@ -36,12 +38,13 @@ MIN_PAUSE_S = 0.02
 REGISTRY_INTERVAL_S = 5.0
 # A heartbeat that takes longer than this is cancelled and sent again; it skips locked rows, so it should never wait.
 STATEMENT_TIMEOUT_MS = 5_000
-# Locks come first: a registry update or a report that takes longer than this is cancelled and sent again later. A third of the shortest lock in
-# flight if that is less, so that waiting here loses no lock.
+# Locks come first: a registry update or a report that takes longer than this is cancelled and sent again later. A third
+# of the shortest lock in flight if that is less, so that waiting here loses no lock.
 REGISTRY_TIMEOUT_MS = 1_000
 REGISTRY_MIN_TIMEOUT_MS = 50
 REGISTRY_RETRY_S = 1.0
-# At the end: how long reports are retried, how often, and when the connection is closed even if the last ones have not arrived.
+# At the end: how long reports are retried, how often, and when the connection is closed even if the last ones have not
+# arrived.
 LAST_REPORTS_TIMEOUT_S = 1.5
 LAST_REPORTS_RETRY_S = 0.05
 DEREGISTER_TIMEOUT_S = 4.0
@@ -154,7 +157,10 @@ class Heartbeat(threading.Thread):
         self._wake.set()
 
     def stop(self, within_s: float = 5.0) -> None:
-        """End the thread; return when it has ended, or after this time. A thread that waits for a server without an answer ends with the process."""
+        """End the thread; return when it has ended, or after this time.
+
+        A thread that waits for a server without an answer ends with the process.
+        """
         self.stop_soon()
         self.join(within_s)
 
@@ -248,7 +254,10 @@ class Heartbeat(threading.Thread):
         self.loop.call_soon_threadsafe(self.on_lock_lost, gone)
 
     def _update_worker(self, conn: psycopg.Connection, now: float) -> None:
-        """Update the registry, read the requests of operators, report metrics. If the database rejects this, try again later on the same connection."""
+        """Update the registry, read the requests of operators, report metrics.
+
+        If the database rejects this, try again later on the same connection.
+        """
         if not self._update_registry(conn):
             self._registry_due_at = now + REGISTRY_RETRY_S
             return

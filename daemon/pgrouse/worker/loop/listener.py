@@ -1,8 +1,9 @@
 """The listener: a connection that only listens, and the proof that it receives notifications.
 
-A notification can be lost without an error: behind a pooler in transaction mode LISTEN succeeds and nothing ever arrives; behind a proxy the
-socket stays open while the server is gone. So another connection sends a ping that must arrive. While a ping does not arrive, or cannot be sent
-because the server's notification queue is full, the daemon is in the mode DEGRADED: it logs that, polls every second, and does not arm.
+A notification can be lost without an error: behind a pooler in transaction mode LISTEN succeeds and nothing ever
+arrives; behind a proxy the socket stays open while the server is gone. So another connection sends a ping that must
+arrive. While a ping does not arrive, or cannot be sent because the server's notification queue is full, the daemon is
+in the mode DEGRADED: it logs that, polls every second, and does not arm.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Listener:
 
     Args:
         on_new_message: called for each notification that may mean new messages.
-        on_cancelled: called when a notification says that a message was cancelled. Any session can send it, so it is only a reason to check.
+        on_cancelled: called when a notification says that a message was cancelled. Any session can send it, so it is
+            only a reason to check.
         on_topic_changed: called when a notification says that a topic's policy, or a schedule, was changed.
         on_mode: called with True when notifications are known to arrive, with False when not.
     """
@@ -184,7 +186,8 @@ class Prober:
         assert self._conn is not None  # noqa: S101 - step() opened it
         try:
             async with asyncio.timeout(PING_TIMEOUT_S):
-                # Use the function that sends the real notifications: if it cannot send this one, it could not have sent those.
+                # Use the function that sends the real notifications: if it cannot send this one, it could not have sent
+                # those.
                 if not await run_async(self._conn, notify(self.listener.ping_channel, [""])):
                     return PingResult.NOT_SENT
                 await self.listener.pong.wait()

@@ -23,7 +23,9 @@ FAILURE_EVENTS = {
 
 
 def log_failures(settlements: list[Settlement]) -> None:
-    """Log the failures and warnings of attempts. A failure that many messages of a batch share is logged once, with the first of them.
+    """Log the failures and warnings of attempts.
+
+    A failure that many messages of a batch share is logged once, with the first of them.
 
     Args:
         settlements: as they may be logged: encrypted, if their messages are.

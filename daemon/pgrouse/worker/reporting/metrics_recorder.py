@@ -1,7 +1,8 @@
 """The metrics of a daemon: results of attempts, waiting and running times, and the latency of notifications.
 
-All values only grow. The event loop and the handlers' threads write them; the heartbeat reads them to report them to the database, and the
-metrics endpoint when it is scraped. Recording a message costs a few list appends; values are sorted into buckets one batch at a time.
+All values only grow. The event loop and the handlers' threads write them; the heartbeat reads them to report them to
+the database, and the metrics endpoint when it is scraped. Recording a message costs a few list appends; values are
+sorted into buckets one batch at a time.
 """
 
 from __future__ import annotations

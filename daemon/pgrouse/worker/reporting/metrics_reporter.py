@@ -27,8 +27,8 @@ class MetricsReport:
 class MetricsReporter:
     """Creates the reports of one daemon. Used by one thread.
 
-    If the answer to a report is lost, it is unknown whether the report arrived, so the same report is sent again and counted once. If the daemon
-    dies, the measurements since its last report are lost.
+    If the answer to a report is lost, it is unknown whether the report arrived, so the same report is sent again and
+    counted once. If the daemon dies, the measurements since its last report are lost.
     """
 
     def __init__(self, metrics: MetricsRecorder) -> None:

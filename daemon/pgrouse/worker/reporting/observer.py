@@ -20,7 +20,10 @@ class AttemptSpan(Protocol):
 
 
 class TurnSpan(Protocol):
-    """The block in which a claim loop settles and claims; an exception means that both failed, or that their result is unknown."""
+    """The block in which a claim loop settles and claims.
+
+    An exception means that both failed, or that their result is unknown.
+    """
 
     def __enter__(self) -> TurnSpan: ...
     def __exit__(

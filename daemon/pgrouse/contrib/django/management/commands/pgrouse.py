@@ -19,8 +19,8 @@ class PgrouseCommand(BaseCommand):
     """Everything that `pgrouse` does, on the database of the project: `run`, `migrate`, `dead list`, and so on."""
 
     help = "Run pgrouse with the settings of this project: manage.py pgrouse run, migrate, dead list, and so on."
-    # The daemon imports everything that it runs, and reports what is wrong with it; nor is a check of a project a reason not to look
-    # at its queue.
+    # The daemon imports everything that it runs, and reports what is wrong with it; nor is a check of a project a
+    # reason not to look at its queue.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
