@@ -1,6 +1,7 @@
 """The Spark side of pgrouse: the format `pgrouse`, and jobs over the archive.
 
-Spark finds the format by the name of this package: it asks every importable package whose name begins with `pyspark_` for a `DefaultSource`.
+Spark finds the format by the name of this package: it asks every importable package whose name begins with `pyspark_`
+for a `DefaultSource`.
 """
 
 from __future__ import annotations

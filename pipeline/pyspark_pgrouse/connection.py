@@ -44,7 +44,8 @@ TRANSIENT_ERRORS = re.compile(
     r"Connection refused|No such file or directory|server closed the connection"
     r"|the database system is (?:starting up|shutting down|in recovery mode|not yet accepting connections)"
 )
-# The settings of pgrouse's sessions, as options at connect. A setting that some versions of the server lack would be refused, so it is left out.
+# The settings of pgrouse's sessions, as options at connect. A setting that some versions of the server lack would be
+# refused, so it is left out.
 OPTIONS = " ".join(
     f"-c {name}={value}".replace(", ", ",") if "," in value else f"-c {name}=" + value.replace(" ", "\\ ")
     for name, value in session_settings.SETTINGS.items()
@@ -108,7 +109,8 @@ def _redacted(error: BaseException, dsn: str | None) -> str:
 def dsn_for_adbc(dsn: str | None, *, are_set: bool = True) -> str:
     """Return the connection string for ADBC's driver; never empty, since the driver refuses an empty one.
 
-    The driver runs statements before the first statement of pgrouse, so the settings are set at connect. are_set: whether they are.
+    The driver runs statements before the first statement of pgrouse, so the settings are set at connect. are_set:
+    whether they are.
     """
     if not are_set:
         return conninfo(dsn)
@@ -123,7 +125,9 @@ def run_with_retry(
     *,
     known: bool = False,
 ) -> T:
-    """Open a connection, call the function with it, and close it; try again after a deadlock, or if the server went away.
+    """Open a connection, call the function with it, and close it.
+
+    Try again after a deadlock, or if the server went away.
 
     Args:
         dsn: as in `connect`.

@@ -50,12 +50,14 @@ def on_executors(spark: SparkSession, work: Callable[[P], R], parts: Sequence[P]
     """Do the work on every part, each in a separate task; return the results in the order of the parts.
 
     Raises:
-        PgrouseError: the last error of a task, after Spark has made all of its tries. Other errors are raised unchanged.
+        PgrouseError: the last error of a task, after Spark has made all of its tries. Other errors are raised
+            unchanged.
     """
     if not parts:
         return []
     context = spark.sparkContext
-    # Inside a task the parts might exceed spark.rpc.message.maxSize; inside the function they would stay on the driver's disk.
+    # Inside a task the parts might exceed spark.rpc.message.maxSize; inside the function they would stay on the
+    # driver's disk.
     shared = context.broadcast(parts)
     try:
         # A DataFrame would take 25 ms longer, because Spark plans it in each call.
@@ -71,14 +73,18 @@ def on_executors(spark: SparkSession, work: Callable[[P], R], parts: Sequence[P]
 def task_slots(spark: SparkSession) -> int:
     """Return how many tasks the executors run at a time.
 
-    This is not `defaultParallelism`, which is at least 2 on a cluster, even with one core, or whatever the user has set.
+    This is not `defaultParallelism`, which is at least 2 on a cluster, even with one core, or whatever the user has
+    set.
     """
     context = spark.sparkContext._jsc.sc()  # noqa: SLF001 - Spark's Python has no other way to ask
     return max(1, int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())))
 
 
 def pgrouse_error(text: str) -> PgrouseError | None:
-    """Return the error that a task raised, if pgrouse raises it on purpose; or an error about what the Python of executors lacks."""
+    """Return the error that a task raised, if pgrouse raises it on purpose.
+
+    Otherwise return an error about what the Python of executors lacks.
+    """
     if found := PGROUSE_ERROR.findall(text):
         name, said = found[-1]
         return KINDS.get(name, PgrouseError)(said)

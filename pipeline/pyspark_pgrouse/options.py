@@ -79,7 +79,8 @@ class Options:
     dsn: str | None = field(default=None, repr=False)
     """A connection string or URI of libpq; None = the environment (PG*, PGSERVICE), as libpq reads it."""
     replica_dsn: str | None = field(default=None, repr=False)
-    """The connection string of a standby that the rows are read from, while `dsn` plans the read; None = `dsn` does both."""
+    """The connection string of a standby that the rows are read from, while `dsn` plans the read; None = `dsn` does
+    both."""
     topics: tuple[str, ...] = ()
     """Only these; () = all."""
     columns: tuple[str, ...] = ()
@@ -97,13 +98,14 @@ class Options:
     starting: str = EARLIEST
     """Where a new stream begins: `earliest`, `latest`, or an offset as JSON."""
     payload: str | None = None
-    """`json`, `binary`, the fields of the payload in Spark's DDL, or their source: `schema`, `infer`. None = `json`, if the
-    payload is read at all."""
+    """`json`, `binary`, the fields of the payload in Spark's DDL, or their source: `schema`, `infer`. None = `json`, if
+    the payload is read at all."""
     job: str | None = None
     pushdown: bool | None = None
     """Whether PostgreSQL runs the filters of the query; None = if the session allows it."""
     group_by: tuple[str, ...] = ()
-    """Columns whose values PostgreSQL counts: a row for each combination, with a column `count`; () = every row is read."""
+    """Columns whose values PostgreSQL counts: a row for each combination, with a column `count`; () = every row is
+    read."""
     limit: int | None = None
     """The maximum number of rows to read, in any order; None = all."""
     topic: str | None = None

@@ -1,8 +1,8 @@
 """Positions in the archive, and the watermark below which it no longer changes.
 
-A transaction id below the oldest one that still runs is settled: its rows are all there, or never will be. So a reader that stays below that
-watermark misses nothing and reads nothing twice, however late other transactions commit. `(archive_xid, id)` splits even a single transaction
-that archived a million rows.
+A transaction id below the oldest one that still runs is settled: its rows are all there, or never will be. So a reader
+that stays below that watermark misses nothing and reads nothing twice, however late other transactions commit.
+`(archive_xid, id)` splits even a single transaction that archived a million rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ BELOW_WATERMARK = """
       FROM messages.message_archive AS a
       WHERE (a.archive_xid, a.id) > (%(xid)s::xid8, %(id)s) AND a.archive_xid < %(watermark)s::xid8 AND {condition}
 """
-# Below a watermark no more rows are added. So if there is no row with this number, the last row is the end, at whatever time this runs.
+# Below a watermark no more rows are added. So if there is no row with this number, the last row is the end, at whatever
+# time this runs.
 NTH = """
     SELECT t.archive_xid::text, t.id
     FROM (SELECT a.archive_xid, a.id {below} ORDER BY a.archive_xid, a.id OFFSET %(rows)s - 1 LIMIT 1) AS t
@@ -36,8 +37,9 @@ LAST = """
     SELECT t.archive_xid::text, t.id
     FROM (SELECT a.archive_xid, a.id {below} ORDER BY a.archive_xid DESC, a.id DESC LIMIT 1) AS t
 """
-# pg_column_size does not fetch values that are stored out of line, so this is as fast as possible; it counts compressed bytes.
-# The columns of t are qualified: otherwise the last ORDER BY would use the text with the same name, and sort 950 after 18034.
+# pg_column_size does not fetch values that are stored out of line, so this is as fast as possible; it counts compressed
+# bytes. The columns of t are qualified: otherwise the last ORDER BY would use the text with the same name, and sort 950
+# after 18034.
 BY_BYTES = """
     SELECT t.archive_xid::text, t.id
     FROM (
@@ -153,7 +155,8 @@ def check_cluster(conn: psycopg.Connection[Any], position: Position) -> None:
     """Check that a position belongs to this cluster.
 
     Raises:
-        ConfigError: it is of another cluster, or of this one's future: the cluster was restored. The text says what to do.
+        ConfigError: it is of another cluster, or of this one's future: the cluster was restored. The text says what to
+            do.
     """
     here = system_identifier(conn)
     newest = int(conn.execute(NEWEST).fetchone()[0])  # type: ignore[index]
@@ -176,7 +179,8 @@ class WatermarkLag:
     transactions: int
     """How many transaction ids lie between the watermark and the newest."""
     oldest_s: float | None
-    """How long ago the oldest transaction with a write began, in seconds; None if there is none, or this role may not see it."""
+    """How long ago the oldest transaction with a write began, in seconds; None if there is none, or this role may not
+    see it."""
     holder: str | None
     """A description of that transaction."""
 
@@ -188,8 +192,8 @@ class WatermarkLag:
 def watermark_lag(conn: psycopg.Connection[Any]) -> WatermarkLag:
     """Measure how far the watermark is behind.
 
-    A transaction that has written holds it back until it ends, in any database of the cluster; so does a prepared transaction. Seeing the transactions
-    of other roles needs pg_read_all_stats.
+    A transaction that has written holds it back until it ends, in any database of the cluster; so does a prepared
+    transaction. Seeing the transactions of other roles needs pg_read_all_stats.
     """
     row = conn.execute(LAG).fetchone()
     return WatermarkLag(*row)  # type: ignore[misc]

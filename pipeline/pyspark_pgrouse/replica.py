@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 REPLAY_TIMEOUT_S = 30.0
 POLL_S = 0.2
 
-# The WAL records of all rows in a snapshot were written before the snapshot was taken. If a standby plans, the limit is what it has replayed.
+# The WAL records of all rows in a snapshot were written before the snapshot was taken. If a standby plans, the limit is
+# what it has replayed.
 TARGET = """
     SELECT
       s.system_identifier::text,

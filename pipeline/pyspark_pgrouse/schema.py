@@ -88,7 +88,8 @@ ENDED = (
     _json("output"),
     _text("handled_by"),
     _plain("archived_at", "TIMESTAMP"),
-    # Transaction ids are unsigned, but even with a million per second the upper half is 290,000 years away; as a number it has statistics in Parquet.
+    # Transaction ids are unsigned, but even with a million per second the upper half is 290,000 years away; as a number
+    # it has statistics in Parquet.
     SourceColumn("archive_xid", "BIGINT", "a.archive_xid::text::bigint", ("archive_xid",)),
 )
 ARCHIVE = (*MESSAGE, *ENDED)
@@ -129,7 +130,9 @@ def columns(options: Options) -> tuple[SourceColumn, ...]:
 
 
 def default_columns(options: Options) -> tuple[SourceColumn, ...]:
-    """Return the columns of a read without a schema: those that its options name, otherwise all but the contents of messages.
+    """Return the columns of a read without a schema.
+
+    They are those that its options name, otherwise all but the contents of messages.
 
     A read with an option about payloads also has payloads.
 

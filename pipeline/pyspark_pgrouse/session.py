@@ -25,10 +25,12 @@ WANTED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Over TCP, each Python task waits 45 ms for an acknowledgement. The path of a socket must be short, and the folder of a job may be too long.
+    # Over TCP, each Python task waits 45 ms for an acknowledgement. The path of a socket must be short, and the folder
+    # of a job may be too long.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.unix.domain.socket.dir": "/tmp",  # noqa: S108 - their names are random, and only this user may connect
-    # Plans show the options of CREATE TEMPORARY VIEW ... USING; Spark hides the options that match this (its default: url).
+    # Plans show the options of CREATE TEMPORARY VIEW ... USING; Spark hides the options that match this (its default:
+    # url).
     "spark.sql.redaction.options.regex": "(?i)url|dsn",
 }
 # Settings on one machine, where no one uses Spark's pages and progress bars.
@@ -62,11 +64,13 @@ def session(name: str, master: str | None = None, conf: dict[str, str] | None = 
 
     Args:
         name: the name on Spark's pages: `pgrouse <name>`.
-        master: `spark://…`, `local[2]`; None = the value from spark-submit or SPARK_MASTER, otherwise all cores of this machine.
+        master: `spark://…`, `local[2]`; None = the value from spark-submit or SPARK_MASTER, otherwise all cores of this
+            machine.
         conf: more settings of Spark; they override the others.
 
     Raises:
-        ConfigError: there is no Java that Spark runs on, or no pgrouse in the Python of its executors; or the session is one of Spark Connect.
+        ConfigError: there is no Java that Spark runs on, or no pgrouse in the Python of its executors; or the session
+            is one of Spark Connect.
         SparkEnded: Spark's JVM was gone when something failed.
     """
     refuse_connect()
@@ -135,7 +139,10 @@ def _stop(spark: SparkSession) -> None:
 
 
 def _quieten(*, is_local: bool) -> None:
-    """Limit the JVM's log to messages about the job. This is set here, since the JVM logs before it reads any setting; a user's setting overrides it."""
+    """Limit the JVM's log to messages about the job.
+
+    This is set here, since the JVM logs before it reads any setting; a user's setting overrides it.
+    """
     level = "error" if is_local else "warn"
     options = f'"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()}" -Dpgrouse.log.level={level}'
     os.environ["SPARK_SUBMIT_OPTS"] = f"{options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip()
@@ -158,7 +165,10 @@ def _build(name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
 
 
 def _quieten_accumulators(spark: SparkSession) -> None:
-    """Keep the thread that reads accumulators from printing a traceback when the JVM has ended: `session` reports that in one line."""
+    """Keep the thread that reads accumulators from printing a traceback when the JVM has ended.
+
+    `session` reports that in one line.
+    """
     server = spark.sparkContext._accumulatorServer  # noqa: SLF001 - Spark has no setting for it
     print_error = server.handle_error
 

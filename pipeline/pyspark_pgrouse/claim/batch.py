@@ -1,4 +1,7 @@
-"""Calls a user's function with one claimed batch: handles its result, and searches a batch for which it raised an exception."""
+"""Calls a user's function with one claimed batch.
+
+It handles the result, and searches a batch for which the function raised an exception.
+"""
 
 from __future__ import annotations
 

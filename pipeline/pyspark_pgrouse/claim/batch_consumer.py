@@ -144,7 +144,10 @@ class BatchConsumer:
         return self._size.rows if self._left is None else min(self._size.rows, self._left)
 
     def _hold(self, batch: ClaimedBatch, since: float) -> ClaimedBatch:
-        """Extend the locks of this batch from now on, and of no other. since: the earliest moment at which it was claimed."""
+        """Extend the locks of this batch from now on, and of no other.
+
+        since: the earliest moment at which it was claimed.
+        """
         if self._left is not None:
             self._left -= len(batch)
         self._held = batch

@@ -37,7 +37,10 @@ class BatchSettler:
         return sum_results(settle_in_parts(self._connection, rows))
 
     def release_orphaned(self, known: Sequence[ClaimRef]) -> None:
-        """Release messages that are locked under the consumer's name and are none of these: a task claimed them and could not report it."""
+        """Release messages that are locked under the consumer's name and are none of these.
+
+        A task claimed them and could not report it.
+        """
         self._connection.run(lambda client: client.release_orphaned(known))
 
     def count_ready(self, topics: Sequence[str]) -> int:

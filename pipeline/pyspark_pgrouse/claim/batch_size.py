@@ -4,7 +4,8 @@ from __future__ import annotations
 
 # The first batch shows how long the function takes, and limits the cost of a mistake in the function.
 FIRST = 1_000
-# A share of the lock: when Spark and the process that extends locks are gone, the messages in flight wait until their locks expire.
+# A share of the lock: when Spark and the process that extends locks are gone, the messages in flight wait until their
+# locks expire.
 SHARE_OF_LOCK = 3
 MAX_GROWTH = 2.0
 

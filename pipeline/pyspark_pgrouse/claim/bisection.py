@@ -1,8 +1,10 @@
-"""A batch whose function raised an exception: it is processed again in halves until the messages that cause it are found, each alone.
+"""A batch whose function raised an exception.
 
-An error of a batch says nothing about its messages: the function's sink may be down. So a message uses up an attempt only if it fails alone
-while the function processes others. If nothing shows whether the messages or the function is at fault, one message of the batch uses up an
-attempt. All others are released, and keep their attempt.
+It is processed again in halves until the messages that cause it are found, each alone.
+
+An error of a batch says nothing about its messages: the function's sink may be down. So a message uses up an attempt
+only if it fails alone while the function processes others. If nothing shows whether the messages or the function is at
+fault, one message of the batch uses up an attempt. All others are released, and keep their attempt.
 """
 
 from __future__ import annotations
@@ -41,14 +43,16 @@ class Bisection:
         self.at_fault: dict[int, str] = {}
         self.has_failed = True
         self._work, self._settle, self._is_stopped = work, settle, is_stopped
-        # The messages that failed alone since the last success; those that are no longer divided since then; and the errors in a row.
+        # The messages that failed alone since the last success; those that are no longer divided since then; and the
+        # errors in a row.
         self._suspects: list[tuple[ClaimRef, str]] = []
         self._undivided: list[Sequence[ClaimRef]] = []
         self._raised = 0
 
     def run(self, held: Sequence[ClaimRef], error: str) -> None:
         """Search the messages of a batch whose function raised this error."""
-        # This many errors lead from the whole batch to one message. After them, only a part that succeeds shows that there is more to find.
+        # This many errors lead from the whole batch to one message. After them, only a part that succeeds shows that
+        # there is more to find.
         max_failures = len(held).bit_length() + 1
         parts: list[Sequence[ClaimRef]] = []
         self._record_failure(parts, held, error, max_failures)
@@ -87,7 +91,11 @@ class Bisection:
         self._undivided = []
 
     def _settle_rest(self, parts: list[Sequence[ClaimRef]]) -> None:
-        """Settle the rest. One message uses up an attempt; otherwise a batch in which every message is at fault would come back without end."""
+        """Settle the rest.
+
+        One message uses up an attempt; otherwise a batch in which every message is at fault would come back without
+        end.
+        """
         stopped = bool(parts) and self._is_stopped()
         if not stopped:
             self._retry_failed(self._suspects[:1])

@@ -76,7 +76,10 @@ class MessageTimeout(NamedTuple):
 
 @dataclass(frozen=True)
 class ClaimCursor:
-    """Where the last claim ended. The next claim continues there, so that many messages in one topic or channel delay the others little."""
+    """Where the last claim ended.
+
+    The next claim continues there, so that many messages in one topic or channel delay the others little.
+    """
 
     topic: str | None = None
     channels: tuple[tuple[str, str], ...] = ()
@@ -127,7 +130,10 @@ class ClaimClient:
         return [id_ for part in chunks(held, SETTLE_ROWS) for id_ in run(self.conn, heartbeat(*part, lock))]
 
     def release(self, held: Sequence[tuple[int, int]]) -> list[int]:
-        """Release messages; return the ids whose lock was lost. They had begun: the run stays counted, and the attempt is not used up."""
+        """Release messages; return the ids whose lock was lost.
+
+        They had begun: the run stays counted, and the attempt is not used up.
+        """
         return [
             id_
             for ids, claim_ids in chunks(held, SETTLE_ROWS)
@@ -168,7 +174,10 @@ class ClaimClient:
         return True
 
     def report_status(self, status: dict[str, Any]) -> bool:
-        """Write the worker's status, which tells others that it reads no requests; return whether the worker is registered."""
+        """Write the worker's status, which tells others that it reads no requests.
+
+        Return whether the worker is registered.
+        """
         return run(self.conn, touch_worker(self.worker, json.dumps({"engine": "spark"} | status)))
 
     def deregister(self) -> None:
@@ -176,7 +185,10 @@ class ClaimClient:
         run(self.conn, unregister_worker(self.worker))
 
     def take_name(self, within_s: float) -> bool:
-        """Take the worker's name for as long as the connection lasts; return whether that succeeded within this many seconds."""
+        """Take the worker's name for as long as the connection lasts.
+
+        Return whether that succeeded within this many seconds.
+        """
         deadline = time.monotonic() + within_s
         while not run(self.conn, lock_consumer(self.worker)):
             if time.monotonic() > deadline:

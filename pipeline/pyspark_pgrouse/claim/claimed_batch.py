@@ -12,7 +12,9 @@ from pyspark_pgrouse.claim.claim_ref import ClaimRef
 
 @dataclass(frozen=True)
 class ClaimedShare:
-    """The messages that one connection claimed. It goes from executors to the driver and back, so the ids are packed: 8 bytes each.
+    """The messages that one connection claimed.
+
+    It goes from executors to the driver and back, so the ids are packed: 8 bytes each.
 
     Attributes:
         ids: the ids of the messages, by claim.

@@ -75,7 +75,9 @@ def consume(
 
 
 def check_attempts(conn: psycopg.Connection[Any], options: ConsumerOptions) -> str | None:
-    """Refuse topics whose messages have one attempt: if a machine fails, all messages that it has in flight would be dead, a whole batch at once.
+    """Refuse topics whose messages have one attempt.
+
+    If a machine fails, all messages that it has in flight would be dead, a whole batch at once.
 
     Returns:
         A warning, if there are such topics and the options accept them.

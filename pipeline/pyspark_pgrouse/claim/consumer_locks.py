@@ -1,8 +1,9 @@
 """Holds the messages that a `consume` has claimed, in a separate process that outlives the driver.
 
-The process has the name of the consumer, keeps it in the registry, and extends locks while a batch runs. It releases the held messages when its
-input ends, because the job has ended or was killed. So a killed job uses up no attempts; locks expire only if this process is killed too. Its
-input is lines of JSON: first the options, then the held messages each time they change.
+The process has the name of the consumer, keeps it in the registry, and extends locks while a batch runs. It releases
+the held messages when its input ends, because the job has ended or was killed. So a killed job uses up no attempts;
+locks expire only if this process is killed too. Its input is lines of JSON: first the options, then the held messages
+each time they change.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ RETRY_S = 0.5
 STATUS_INTERVAL_S = 5.0
 # The lines that arrived, each with its time by `time.monotonic`.
 Lines = queue.SimpleQueue[tuple[float, str]]
-# After a kill or an error, tasks may still claim: Spark checks every 2 s whether a task must end, and kills its process 2 s later.
+# After a kill or an error, tasks may still claim: Spark checks every 2 s whether a task must end, and kills its process
+# 2 s later.
 LATE_CLAIMS_S = 5.0
 
 
@@ -75,7 +77,8 @@ class ConsumerLocks:
 
     def __init__(self, options: ConsumerOptions, name_timeout_s: float = NAME_TIMEOUT_S) -> None:
         self._options = options
-        # Use two connections: while one takes the name again, which it tries briefly at each report, the other one extends locks.
+        # Use two connections: while one takes the name again, which it tries briefly at each report, the other one
+        # extends locks.
         self._named = ReconnectingConnection(self._connect_registered, RETRY_S)
         self._connection = ReconnectingConnection(self._connect, was_there=True)
         self._is_registered = False
@@ -118,12 +121,15 @@ class ConsumerLocks:
         return max(0.0, due_at - time.monotonic())
 
     def release(self, *, ended: bool) -> None:
-        """Release the held messages, and leave the registry. ended: whether the job reported its end; otherwise its tasks may still claim.
+        """Release the held messages, and leave the registry.
+
+        ended: whether the job reported its end; otherwise its tasks may still claim.
 
         If a step fails, the locks of its messages expire, and the other steps continue.
         """
         self._attempt(self._connection, lambda client: client.release(client.held(self._held.claims)))
-        # Release messages that a task had claimed and not reported yet. This goes by name, so this process must have the name.
+        # Release messages that a task had claimed and not reported yet. This goes by name, so this process must have
+        # the name.
         self._attempt(self._named, lambda client: client.release_orphaned([]))
         if not ended:
             time.sleep(LATE_CLAIMS_S)
@@ -140,12 +146,18 @@ class ConsumerLocks:
             each.close()
 
     def is_taken(self) -> bool:
-        """Whether another process has the name. An old session of this process, whose death the server has not noticed, does not count."""
+        """Whether another process has the name.
+
+        An old session of this process, whose death the server has not noticed, does not count.
+        """
         holder = self._connection.run(ClaimClient.holder)
         return holder is not None and holder != (socket.gethostname(), os.getpid())
 
     def _extend(self, client: ClaimClient) -> None:
-        """Extend the messages that the batch still holds. Their ids are read only here, because most batches end before."""
+        """Extend the messages that the batch still holds.
+
+        Their ids are read only here, because most batches end before.
+        """
         held = client.held(self._held.claims)
         client.heartbeat(self._within_timeouts(client, held), self._options.lock)
 
@@ -233,7 +245,10 @@ def _serve(locks: ConsumerLocks, job: int) -> bool:
 
 
 def _lines(lines: Lines, locks: ConsumerLocks, job: int) -> Iterator[tuple[float, str]]:
-    """Yield lines as they come, and tend to the locks between them. An empty line is the end; job: the process that sends them."""
+    """Yield lines as they come, and tend to the locks between them.
+
+    An empty line is the end; job: the process that sends them.
+    """
     # A forked child of the job may hold the job's end of the input.
     while os.getppid() == job:
         try:

@@ -1,4 +1,7 @@
-"""The options with which `consume` processes messages. The driver, the executors and the process of locks share them."""
+"""The options with which `consume` processes messages.
+
+The driver, the executors and the process of locks share them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ class ConsumerOptions:
         interval_s: how often it looks for messages.
         max_failed_batches: it ends after this many consecutive failed batches.
         on_error: what happens to a batch for which the function raises an exception.
-        allow_single_attempt: also process topics with `max_attempts` 1: if the machine fails, the messages that it holds are dead.
+        allow_single_attempt: also process topics with `max_attempts` 1: if the machine fails, the messages that it
+            holds are dead.
     """
 
     consumer: str

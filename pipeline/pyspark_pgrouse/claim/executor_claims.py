@@ -61,7 +61,10 @@ class ExecutorClaims:
         self._cursors: list[ClaimCursor] = []
 
     def claim(self, rows: int, shares: int | None = None) -> ClaimedBatch:
-        """Claim a batch of at most this many messages, in this many shares; None = as many as the executors claim at a time."""
+        """Claim a batch of at most this many messages, in this many shares.
+
+        None = as many as the executors claim at a time.
+        """
         return self.advance(NOTHING, {}, rows, shares)[1]
 
     def advance(

@@ -29,9 +29,12 @@ class LocksProcessEnded(PgrouseError):
 
 
 class LocksProcess:
-    """The process, from the driver's side. As a context manager it starts the process, and ends when all messages are released.
+    """The process, from the driver's side.
 
-    If the block raises, tasks of Spark may still claim: the process then looks a second time for messages that they have claimed.
+    As a context manager it starts the process, and ends when all messages are released.
+
+    If the block raises, tasks of Spark may still claim: the process then looks a second time for messages that they
+    have claimed.
 
     Args:
         options: the options of the consumer.

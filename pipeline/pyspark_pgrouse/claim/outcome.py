@@ -94,10 +94,12 @@ class SettledCounts:
     """The results of a batch, as the database reports them.
 
     Attributes:
-        counts: how many messages ended how: `success`, `rejected`, `failed`, `lock_expired` and `cancelled` as in the archive;
-        `retry`, `defer` and `release` are messages that wait again. A retry without an attempt left is `failed`. Results that do not occur are
-        missing.
-        lost: how many were no longer held: their lock had expired, or they were cancelled. Nothing was changed for them.
+        counts: how many messages ended how: `success`, `rejected`, `failed`, `lock_expired` and `cancelled` as in the
+            archive;
+        `retry`, `defer` and `release` are messages that wait again. A retry without an attempt left is `failed`.
+        Results that do not occur are missing.
+        lost: how many were no longer held: their lock had expired, or they were cancelled. Nothing was changed for
+            them.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -143,7 +145,8 @@ def settle_rows(conn: psycopg.Connection[Any], rows: Iterable[Row]) -> list[tupl
     """Settle messages.
 
     Returns:
-        The results and how many messages have each, with the keys of `SettledCounts.counts`, or `lost`. A key may occur more than once.
+        The results and how many messages have each, with the keys of `SettledCounts.counts`, or `lost`. A key may occur
+        more than once.
     """
     by_kind: dict[SettleKind, list[Row]] = {}
     for row in rows:
@@ -175,7 +178,10 @@ def _settle_kind(conn: psycopg.Connection[Any], kind: SettleKind, rows: Sequence
 
 
 def _became(conn: psycopg.Connection[Any], kind: SettleKind, settled: Sequence[ClaimRef]) -> list[tuple[str, int]]:
-    """Return the results of settled messages: their policy and their key decide whether a message waits again or has ended."""
+    """Return the results of settled messages.
+
+    Their policy and their key decide whether a message waits again or has ended.
+    """
     if kind in RESULTS:
         return [(RESULTS[kind], len(settled))]
     ended = Counter(each.result for each in run(conn, results(*unzip(settled)))) if settled else Counter[str]()

@@ -37,7 +37,9 @@ class ReconnectingConnection:
         self._was_there = was_there
 
     def run(self, function: Callable[[ClaimClient], T]) -> T:
-        """Return what the function returns. If the connection breaks, the function is called again, so it must be idempotent.
+        """Return what the function returns.
+
+        If the connection breaks, the function is called again, so it must be idempotent.
 
         Raises:
             DatabaseUnreachable: the server was never reached, or did not come back in time.

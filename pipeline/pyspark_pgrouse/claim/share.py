@@ -1,6 +1,9 @@
-"""The work of executors for a batch of `consume`: settle the share of the last batch, claim one of the next, and read it.
+"""The work of executors for a batch of `consume`.
 
-Each share has its own connection, so that claims, reads and settles grow with the executors; the driver only learns ids.
+They settle the share of the last batch, claim one of the next, and read it.
+
+Each share has its own connection, so that claims, reads and settles grow with the executors; the driver only learns
+ids.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ class ShareResult:
         counted: the results of the settled messages, as `settle_rows` returns them.
         claimed: the next share.
         cursor: where its claim ended.
-        may_have_orphans: its task was run before, or its connection broke: messages may be locked that are in no result.
+        may_have_orphans: its task was run before, or its connection broke: messages may be locked that are in no
+            result.
     """
 
     counted: list[tuple[str, int]]

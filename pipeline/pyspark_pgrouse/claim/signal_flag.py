@@ -1,7 +1,7 @@
 """A flag that the handler of a signal sets.
 
-`threading.Event` cannot be used: the handler may run in the thread that waits, between any two of its steps, and `set()` then waits for the lock
-that `wait()` holds, without end.
+`threading.Event` cannot be used: the handler may run in the thread that waits, between any two of its steps, and
+`set()` then waits for the lock that `wait()` holds, without end.
 """
 
 from __future__ import annotations

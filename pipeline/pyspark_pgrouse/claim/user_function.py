@@ -20,7 +20,8 @@ def find_function(name: str, folders: Iterable[Path] = ()) -> Callable[..., Any]
 
     Args:
         name: the name.
-        folders: the folders where modules are searched first. The Python processes of this machine's executors also search there.
+        folders: the folders where modules are searched first. The Python processes of this machine's executors also
+            search there.
 
     Raises:
         ConfigError: there is none, or it does not take one DataFrame; the text suggests the nearest name.

@@ -36,8 +36,8 @@ from pyspark_pgrouse.lake.lake import Lake
 def erase(session: CliSession, lake: str, keys: tuple[str, ...], ids: tuple[int, ...], vacuum: timedelta | None) -> int:
     """Erase rows from LAKE, as a law or a customer asks for it.
 
-    Files with such rows are written again without them. The old files stay until a vacuum removes them. Rows that are still in the archive and
-    were not exported come with the next export.
+    Files with such rows are written again without them. The old files stay until a vacuum removes them. Rows that are
+    still in the archive and were not exported come with the next export.
     """
     if not keys and not ids:
         raise click.UsageError("say what to erase: --key KEY or --id ID")

@@ -157,8 +157,8 @@ def export(
 ) -> int:
     """Write the archive to LAKE, a directory or a URL like s3a://bucket/lake, a Delta table by date and topic.
 
-    Each row is written exactly once, even if a process is killed. The next run writes the rows that were added since. While the export
-    exists, the retention drops no row that was not exported.
+    Each row is written exactly once, even if a process is killed. The next run writes the rows that were added since.
+    While the export exists, the retention drops no row that was not exported.
     """
     dsn = session.config.database.dsn
     if forgotten is not None:

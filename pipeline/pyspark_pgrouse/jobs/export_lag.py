@@ -1,4 +1,7 @@
-"""How far an export is behind: the rows that it has not copied yet, and the age of the oldest. `--max-lag` makes too large a lag an error."""
+"""How far an export is behind: the rows that it has not copied yet, and the age of the oldest.
+
+`--max-lag` makes too large a lag an error.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ class LagExceeded(PgrouseError):
 
 @dataclass(frozen=True)
 class ExportLag:
-    """The rows that an export has not copied yet. rows: at most a million are counted; seconds: the age of the oldest, or 0 if there are none."""
+    """The rows that an export has not copied yet.
+
+    rows: at most a million are counted; seconds: the age of the oldest, or 0 if there are none.
+    """
 
     rows: int
     seconds: float

@@ -17,7 +17,10 @@ from pyspark_pgrouse.jobs.run_metrics import MetricsTargets, measured, metrics_o
 
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of all jobs on Spark: where they run (`--master` and `--conf`, as with spark-submit), and where their metrics go."""
+    """Add the options of all jobs on Spark.
+
+    They say where the jobs run (`--master` and `--conf`, as with spark-submit), and where their metrics go.
+    """
     conf = click.option(
         "--conf",
         multiple=True,

@@ -82,8 +82,8 @@ def publish(
 ) -> int:
     """Publish the rows of files or of a table.
 
-    All messages become visible at the same moment, and only once: if you publish the same files again, nothing is published. Rows that
-    cannot be published are rejected, each with its reason; the others are still published.
+    All messages become visible at the same moment, and only once: if you publish the same files again, nothing is
+    published. Rows that cannot be published are rejected, each with its reason; the others are still published.
     """
     if bool(paths) == bool(table):
         raise click.UsageError("name what to publish: either paths, or --table")
@@ -166,7 +166,10 @@ def _preview(session: CliSession, rows: DataFrame, topic: str | None) -> int:
 
 
 def _preview_groups(rows: DataFrame, topic: str | None) -> list[dict[str, Any]]:
-    """Return how many rows of each topic would be published, and why others would not, as far as this is known without the database."""
+    """Return how many rows of each topic would be published, and why others would not.
+
+    The answer is as far as it is known without the database.
+    """
     found = rows.mapInArrow(preview(topic), "topic STRING, reason STRING").groupBy("topic", "reason").count()
     return [
         {"topic": row["topic"], "rows": row["count"], "reason": row["reason"]}

@@ -75,7 +75,8 @@ def redrive(
 ) -> int:
     """Redrive the dead messages that match an expression, like "topic = 'orders' AND error LIKE '%timeout%'".
 
-    Spark only finds them: the database decides about each, and redrives it once, however often this is run or interrupted.
+    Spark only finds them: the database decides about each, and redrives it once, however often this is run or
+    interrupted.
     """
     java_home()
     with ExitStack() as scope:
@@ -116,7 +117,10 @@ def _dead(spark: SparkSession, lake: Lake | None, dsn: str | None, where: str) -
 
 
 def _needed(where: str) -> list[str]:
-    """Return the columns that the expression may use, and those that are shown. Only these are read, because payloads are large."""
+    """Return the columns that the expression may use, and those that are shown.
+
+    Only these are read, because payloads are large.
+    """
     text = where.lower()
     return [each.name for each in ARCHIVE if "*" in text or each.name in text or each.name in SHOWN]
 

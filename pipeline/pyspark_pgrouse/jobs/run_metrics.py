@@ -1,7 +1,9 @@
-"""The metrics of a job's runs: when it succeeded last, how long it took, how much it did, and how much waits for the next run.
+"""The metrics of a job's runs.
 
-A job ends, so nothing can scrape it. It writes its metrics to a file for the textfile collector of node_exporter, pushes them to a Pushgateway,
-or exports them by OpenTelemetry, as the options request.
+They say when it succeeded last, how long it took, how much it did, and how much waits for the next run.
+
+A job ends, so nothing can scrape it. It writes its metrics to a file for the textfile collector of node_exporter,
+pushes them to a Pushgateway, or exports them by OpenTelemetry, as the options request.
 """
 
 from __future__ import annotations
@@ -77,7 +79,10 @@ class RunReport:
 
 @dataclass(frozen=True)
 class MetricsTargets:
-    """The targets of the metrics. textfile: a file of the textfile collector; pushgateway: a URL; otel: the section of the configuration, if enabled."""
+    """The targets of the metrics.
+
+    textfile: a file of the textfile collector; pushgateway: a URL; otel: the section of the configuration, if enabled.
+    """
 
     textfile: Path | None = None
     pushgateway: str | None = None
@@ -145,7 +150,9 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def measured(session: CliSession, job: str, name: str, targets: MetricsTargets) -> Iterator[Callable[[int], None]]:
-    """Measure a run. The yielded function takes the exit code of a run that returns; a run that raises has the code of its error.
+    """Measure a run.
+
+    The yielded function takes the exit code of a run that returns; a run that raises has the code of its error.
 
     Raises:
         ConfigError: a target cannot be used.

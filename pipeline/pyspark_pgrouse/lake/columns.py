@@ -1,4 +1,7 @@
-"""The columns of the archive as they are now, and as a lake has them. A column that a later version adds is in the lake from then on."""
+"""The columns of the archive as they are now, and as a lake has them.
+
+A column that a later version adds is in the lake from then on.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ COLUMNS = """
 # The columns that an export needs in any case.
 NEEDED = ("id", "topic", "archived_at", "archive_xid")
 TIMESTAMP = pa.timestamp("us", "UTC")
-# Arrow's name of a type of PostgreSQL; numbers are as wide as possible, so that they may grow in the archive. Everything else is read as text:
-# then a document that breaks a reader affects only itself.
+# Arrow's name of a type of PostgreSQL; numbers are as wide as possible, so that they may grow in the archive.
+# Everything else is read as text: then a document that breaks a reader affects only itself.
 TYPES = {
     "smallint": pa.int64(),
     "integer": pa.int64(),
@@ -89,7 +92,9 @@ class ColumnChoice:
 def archive_columns(
     conn: psycopg.Connection[Any], choice: ColumnChoice, table: pa.Schema | None = None
 ) -> tuple[ArchiveColumn, ...]:
-    """Return the columns that an export reads: the chosen columns of the archive, and the date, in the types of a table with these columns.
+    """Return the columns that an export reads, in the types of a table with these columns.
+
+    They are the chosen columns of the archive, and the date.
 
     Raises:
         SchemaMismatch: the schema does not exist, or is too old for an export.
@@ -123,9 +128,12 @@ def _masked(column: ArchiveColumn) -> ArchiveColumn:
 
 
 def _fitted(column: ArchiveColumn, table: pa.Schema) -> ArchiveColumn:
-    """Convert a column whose type has changed to a table: a column of the table never changes its type, since no engine could read it then.
+    """Convert a column whose type has changed to a table.
 
-    Text accepts everything. Any other column whose new type does not fit continues as a column with the new type in its name.
+    A column of the table never changes its type, since no engine could read it then.
+
+    Text accepts everything. Any other column whose new type does not fit continues as a column with the new type in its
+    name.
     """
     index = table.get_field_index(column.name)
     if index < 0 or table.field(index).type == column.type:

@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 FIND = """
     SELECT c.lake, c.lake_id, c.system_identifier, c.xid::text, c.id FROM messages.export_cursor AS c WHERE c.name = %s"""
-# If a machine vanishes during an export, the export should not stay locked for as long as the server's system takes to notice.
+# If a machine vanishes during an export, the export should not stay locked for as long as the server's system takes to
+# notice.
 NOTICE = "SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
 
 
 class ExportConflict(PgrouseError):
-    """Another process runs this export, or did so in the meantime. The rows that it wrote are kept; those of this process are not."""
+    """Another process runs this export, or did so in the meantime.
+
+    The rows that it wrote are kept; those of this process are not.
+    """
 
     exit_code = ExitCode.TRY_AGAIN
 

@@ -1,4 +1,7 @@
-"""A Parquet file as the log of a Delta table describes it: its partition, its size, and the statistics by which readers skip it."""
+"""A Parquet file as the log of a Delta table describes it.
+
+It has a partition, a size, and the statistics by which readers skip it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,9 @@ class DataFile:
 
 
 def folder(day: date, topic: str) -> str:
-    """Return the directory of a partition. Characters that file systems and Hive do not accept (a colon) are escaped, as in a URL.
+    """Return the directory of a partition.
+
+    Characters that file systems and Hive do not accept (a colon) are escaped, as in a URL.
 
     A name too long for a directory is cut and gets a digest: the topic itself is in the log.
     """
@@ -65,7 +70,8 @@ def folder(day: date, topic: str) -> str:
 def statistics(parquet: FileMetaData) -> str:
     """Return the statistics of a file for the log.
 
-    Each column has bounds, unless it is NULL everywhere: without bounds, deltalake 1.6 tells pyarrow that nothing can be found.
+    Each column has bounds, unless it is NULL everywhere: without bounds, deltalake 1.6 tells pyarrow that nothing can
+    be found.
     """
     names = [parquet.schema.column(n).name for n in range(parquet.num_columns)]
     said: dict[str, Any] = {"numRecords": parquet.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}

@@ -118,7 +118,11 @@ class Directory:
 
     @contextmanager
     def sink(self, path: str) -> Iterator[NativeFile]:
-        """Open a new file for writing. If this ends without an error, the file is complete, and on disk if the lake is on a file system; else it is removed."""
+        """Open a new file for writing.
+
+        If this ends without an error, the file is complete, and on disk if the lake is on a file system; else it is
+        removed.
+        """
         with self.explained("written"):
             if self.is_local:
                 Path(self.full(path)).parent.mkdir(parents=True, exist_ok=True)

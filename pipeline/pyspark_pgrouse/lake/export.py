@@ -1,8 +1,8 @@
 """An export: writes batches of the archive to a lake, each exactly once, whatever is killed at any time.
 
-A batch has three steps: write its files, under new names; commit them to the Delta table, together with the position that they reach; move the
-cursor in the database. If it is killed before the commit, the next run writes the batch again, and a vacuum removes the old files. If it is
-killed after the commit, the next run only moves the cursor.
+A batch has three steps: write its files, under new names; commit them to the Delta table, together with the position
+that they reach; move the cursor in the database. If it is killed before the commit, the next run writes the batch
+again, and a vacuum removes the old files. If it is killed after the commit, the next run only moves the cursor.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ LEAST_ROWS = 25_000
 
 # A plan that is good for an empty archive is bad for a full one.
 SETTINGS = "SET enable_seqscan = off; SET enable_sort = off; SET jit = off"
-# The progress bar uses the planner's estimate (LEFT). The count of waiting rows stops here: then it is clear that there are many.
+# The progress bar uses the planner's estimate (LEFT). The count of waiting rows stops here: then it is clear that there
+# are many.
 MOST_WAITING = 1_000_000
 WAITING = """
     SELECT count(*)
@@ -130,7 +131,10 @@ class Export:
         return int(row[0][0]["Plan"]["Plan Rows"])
 
     def rows_waiting(self) -> int:
-        """Return how many rows no batch has yet, because a transaction may still add rows before them; at most a million."""
+        """Return how many rows no batch has yet, because a transaction may still add rows before them.
+
+        At most a million are counted.
+        """
         at = self.cursor.position
         asked = WAITING.format(scope=self.source.scope.sql().replace("%", "%%"))
         row: Any = self.conn.execute(asked, {"xid": at.xid, "id": at.id, "most": MOST_WAITING}).fetchone()
@@ -249,7 +253,10 @@ def _choice(info: LakeInfo) -> str:
 
 
 def _reconciled(conn: psycopg.Connection[Any], lake: Lake, name: str) -> ExportCursor:
-    """Open the cursor where the lake ends. After a crash between a commit and the move of the cursor, move the cursor there."""
+    """Open the cursor where the lake ends.
+
+    After a crash between a commit and the move of the cursor, move the cursor there.
+    """
     url, end = lake.directory.url, lake.position
     positions.check_cluster(conn, end)
     cursor = ExportCursor.opened(conn, name, url, lake.id, end)

@@ -29,10 +29,12 @@ PARALLEL_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 def frame(
     spark: SparkSession, lake: Lake, since: datetime | None, until: datetime | None, topics: Collection[str]
 ) -> DataFrame:
-    """Return the rows archived in this time (until is excluded), of these topics (none = all), from the version that the lake has read.
+    """Return the rows archived in this time (until is excluded), of these topics (none = all).
 
-    Spark reads the files if Hadoop knows the scheme (s3a needs a jar for that), and then only the columns and the partitions of a query.
-    Otherwise Spark's tasks read them with Arrow.
+    They are from the version that the lake has read.
+
+    Spark reads the files if Hadoop knows the scheme (s3a needs a jar for that), and then only the columns and the
+    partitions of a query. Otherwise Spark's tasks read them with Arrow.
     """
     if _known_to_hadoop(spark, lake.directory) and _is_partitioned_as_hive(lake):
         return _by_spark(spark, lake, since, until, topics)
@@ -76,7 +78,10 @@ def _known_to_hadoop(spark: SparkSession, directory: Directory) -> bool:
 
 
 def _is_partitioned_as_hive(lake: Lake) -> bool:
-    """Whether Spark finds in each path the partition that the log has. It does not if a directory name was cut, or another engine chose it."""
+    """Whether Spark finds in each path the partition that the log has.
+
+    It does not if a directory name was cut, or another engine chose it.
+    """
     log = pa.table(lake.table.get_add_actions(flatten=True))
     rows = zip(*(log[name].to_pylist() for name in ("path", "partition.date", "partition.topic")), strict=True)
     return all(path.startswith(f"date={date}/topic={quote(topic, safe='')}/") for path, date, topic in rows)

@@ -1,11 +1,11 @@
 """A lake: the archive as a Delta table, partitioned by date and topic.
 
-    LAKE/_delta_log/<version, 20 digits>.json     one commit: the files that it adds and removes. A file that no commit names is not there
-    LAKE/date=YYYY-MM-DD/topic=<escaped>/part-<slice>-<batch>-<attempt>-c<n>.zstd.parquet
+    LAKE/_delta_log/<version, 20 digits>.json     one commit: the files that it adds and removes. A file that no commit
+    names is not there LAKE/date=YYYY-MM-DD/topic=<escaped>/part-<slice>-<batch>-<attempt>-c<n>.zstd.parquet
 
-Dates are those of `archived_at` in UTC. Each commit of an export records in two application transactions, `<export>.archive_xid` and `<export>.id`,
-up to which row of the archive the table is complete; the log always keeps the newest of each. The properties of the table hold the options of
-the first export.
+Dates are those of `archived_at` in UTC. Each commit of an export records in two application transactions,
+`<export>.archive_xid` and `<export>.id`, up to which row of the archive the table is complete; the log always keeps the
+newest of each. The properties of the table hold the options of the first export.
 """
 
 from __future__ import annotations
@@ -198,10 +198,12 @@ class Lake:
             self.table.update_incremental()
 
     def commit(self, files: Sequence[DataFile], schema: pa.Schema, start: Position, end: Position) -> bool:
-        """Make the rows after `start`, up to and including `end`, visible, all at once. They are on disk when this returns.
+        """Make the rows after `start`, up to and including `end`, visible, all at once.
 
-        Return False if the lake does not end at `start`, because another process has committed. Delta refuses a commit if another commit of
-        the same application was made at the same time; commits of others do not matter.
+        They are on disk when this returns.
+
+        Return False if the lake does not end at `start`, because another process has committed. Delta refuses a commit
+        if another commit of the same application was made at the same time; commits of others do not matter.
 
         Args:
             files: the files with these rows.
@@ -256,7 +258,10 @@ class Lake:
     def files(
         self, since: datetime | None = None, until: datetime | None = None, topics: Collection[str] = ()
     ) -> list[str]:
-        """Return the paths of the files of this version that may have rows archived in this time (until is excluded), of these topics (none = all)."""
+        """Return the paths of the files of this version that may have rows of this time and these topics.
+
+        The rows were archived in this time (until is excluded); no topics = all.
+        """
         with self.directory.explained("read"):
             return sorted(self.table.file_uris(file_pruning_predicate=predicate(since, until, topics)))
 
@@ -267,9 +272,12 @@ class Lake:
         until: datetime | None = None,
         topics: Collection[str] = (),
     ) -> DataFrame:
-        """Return the rows archived in this time (until is excluded), of these topics (none = all), with all columns that the lake ever had.
+        """Return the rows archived in this time (until is excluded), of these topics (none = all).
 
-        It reads exactly the version that the lake was opened or refreshed at, even if batches are written in the meantime.
+        They have all columns that the lake ever had.
+
+        It reads exactly the version that the lake was opened or refreshed at, even if batches are written in the
+        meantime.
         """
         return frame(spark, self, since, until, topics)
 

@@ -1,4 +1,7 @@
-"""The maintenance that keeps a lake small and fast: merges small files, removes old days, and deletes files that no version needs."""
+"""The maintenance that keeps a lake small and fast.
+
+It merges small files, removes old days, and deletes files that no version needs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ WRITER = WriterProperties(compression="ZSTD")
 
 
 def optimize(lake: Lake) -> int:
-    """Merge the small files of each date and topic, including today's; return how many were merged. Readers see either the old or the new files."""
+    """Merge the small files of each date and topic, including today's; return how many were merged.
+
+    Readers see either the old or the new files.
+    """
     lake.refresh()
     # delta-rs does not shorten the name of a directory.
     topics = lake.table.partitions()
@@ -48,7 +54,9 @@ def vacuum(lake: Lake, older_than: timedelta) -> None:
 
 
 def erase(lake: Lake, ids: Sequence[int], keys: Sequence[str]) -> int:
-    """Delete the rows with these ids, and those with these keys; return how many. Their files are rewritten; `vacuum` removes the old ones.
+    """Delete the rows with these ids, and those with these keys; return how many.
+
+    Their files are rewritten; `vacuum` removes the old ones.
 
     Raises:
         ConfigError: the lake has no keys.

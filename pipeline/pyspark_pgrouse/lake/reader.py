@@ -1,4 +1,7 @@
-"""A lake for `spark.read.format("pgrouse").option("lake", url)`: its log tells which files a query needs, and Arrow reads them. This needs no jar."""
+"""A lake for `spark.read.format("pgrouse").option("lake", url)`.
+
+Its log tells which files a query needs, and Arrow reads them. This needs no jar.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +37,17 @@ OPERATORS: dict[type, tuple[str, Callable[[Any, Any], pc.Expression]]] = {
     datasource.LessThan: ("<", operator.lt),
     datasource.LessThanOrEqual: ("<=", operator.le),
 }
-# The types that Spark, delta-rs and Arrow compare in the same way. For floating-point numbers they treat NaN differently.
+# The types that Spark, delta-rs and Arrow compare in the same way. For floating-point numbers they treat NaN
+# differently.
 COMPARABLE = (str, int, date)
 
 
 @dataclass(frozen=True)
 class LakeFilter:
-    """A condition on rows. files: for delta-rs, which leaves out files; rows: for Arrow, which leaves out parts of them."""
+    """A condition on rows.
+
+    files: for delta-rs, which leaves out files; rows: for Arrow, which leaves out parts of them.
+    """
 
     files: str
     rows: pc.Expression
@@ -48,7 +55,10 @@ class LakeFilter:
 
 @dataclass
 class LakeFiles(InputPartition):
-    """The files that one task reads: pyarrow's fragments, which can be sent to executors, and the columns that they may have."""
+    """The files that one task reads.
+
+    They are pyarrow's fragments, which can be sent to executors, and the columns that they may have.
+    """
 
     fragments: list[Any]
     schema: pa.Schema

@@ -1,4 +1,7 @@
-"""One slice of a batch: writes the rows between two positions of the archive to files of the lake. This runs on executors."""
+"""One slice of a batch: writes the rows between two positions of the archive to files of the lake.
+
+This runs on executors.
+"""
 
 from __future__ import annotations
 

@@ -185,7 +185,8 @@ def _partitioned(batches: list[pa.RecordBatch]) -> Iterator[tuple[Partition, pa.
     batches = [batch for batch in batches if batch.num_rows]
     if not batches:
         return
-    # The system pool releases memory later than Arrow's default pool. Requesting it again each time would take as long as writing the rows.
+    # The system pool releases memory later than Arrow's default pool. Requesting it again each time would take as long
+    # as writing the rows.
     pool = pa.system_memory_pool()
     rows = pa.Table.from_batches(batches).combine_chunks(memory_pool=pool)
     days = rows.column("date").cast(pa.int32()).to_numpy()

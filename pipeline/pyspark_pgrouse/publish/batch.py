@@ -1,4 +1,7 @@
-"""`df.write.format("pgrouse")`: publishes all rows of a DataFrame at one moment, and only once however often the job is run."""
+"""`df.write.format("pgrouse")`: publishes all rows of a DataFrame at one moment.
+
+It does so only once, however often the job is run.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ class PublishWriter(DataSourceArrowWriter):
         self.job = options.job or f"spark/{uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Stage the rows of one task. Each repetition stages its rows again, and only those of the last one are published."""
+        """Stage the rows of one task.
+
+        Each repetition stages its rows again, and only those of the last one are published.
+        """
         return stage(self.options.dsn, self.job, self.options.topic, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

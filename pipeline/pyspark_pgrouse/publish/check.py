@@ -1,4 +1,7 @@
-"""Finds faults in rows that are to be published, column by column. The database is asked only if nothing else can decide."""
+"""Finds faults in rows that are to be published, column by column.
+
+The database is asked only if nothing else can decide.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +135,10 @@ def _misfit(schemas: SchemaSnapshot, topic: str, payload: str | None) -> str | N
 
 
 def unreadable(columns: Columns, count: int) -> pa.Array:
-    """Return for each row which part of it is not JSON, according to Python's parser. This takes time: use it only after a refused COPY."""
+    """Return for each row which part of it is not JSON, according to Python's parser.
+
+    This takes time: use it only after a refused COPY.
+    """
     found: list[str | None] = [None] * count
     for name in ("headers", "payload"):
         if name in columns:

@@ -92,7 +92,8 @@ def _check_topic(in_rows: bool, topic: str | None) -> None:
 def normal(batch: pa.RecordBatch, topic: str | None) -> Columns:
     """Return the columns, each converted to the type from which it is stored.
 
-    JSON is text; delays and times are microseconds (since 1970); numbers have 64 bits. A column without any value is left out.
+    JSON is text; delays and times are microseconds (since 1970); numbers have 64 bits. A column without any value is
+    left out.
     """
     given = dict(zip(batch.schema.names, batch.columns, strict=True))
     made = {name: _normal(name, column) for name, column in given.items() if column.null_count < len(column)}

@@ -1,4 +1,7 @@
-"""Encodes columns of Arrow in the binary format of COPY, column by column: no Python object per row, no quoting, no parsing by the server."""
+"""Encodes columns of Arrow in the binary format of COPY, column by column.
+
+There is no Python object per row, no quoting, and no parsing by the server.
+"""
 
 from __future__ import annotations
 

@@ -68,7 +68,9 @@ def job_result(dsn: str | None, job: str) -> JobResult | None:
 
 
 def rejected(spark: SparkSession, job: str, dsn: str | None = None) -> DataFrame:
-    """Return the rows of a job that were not published: `nth` is their number, `reason` the reason, `given` their columns as JSON.
+    """Return the rows of a job that were not published.
+
+    `nth` is their number, `reason` the reason, `given` their columns as JSON.
 
     Raises:
         ConfigError: the job is another user's.
@@ -78,7 +80,10 @@ def rejected(spark: SparkSession, job: str, dsn: str | None = None) -> DataFrame
 
 
 def rejected_rows(dsn: str | None, job: str, page_size: int = PAGE) -> Iterator[tuple[int, str, str]]:
-    """Yield the rows of a job that were not published, page by page: their number, the reason, and the columns as JSON."""
+    """Yield the rows of a job that were not published, page by page.
+
+    Each has its number, the reason, and the columns as JSON.
+    """
     last = 0
     with connect(dsn) as conn, translated_errors():
         while page := run(conn, bulk.job_rejected(job, last, page_size)):

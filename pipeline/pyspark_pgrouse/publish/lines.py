@@ -16,7 +16,10 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 def splitting(names: Sequence[str]) -> Split:
-    """Return a function for mapInArrow that makes columns of these fields; a line that is not an object goes to `_corrupt_record`."""
+    """Return a function for mapInArrow that makes columns of these fields.
+
+    A line that is not an object goes to `_corrupt_record`.
+    """
 
     def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

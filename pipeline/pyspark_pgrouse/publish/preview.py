@@ -14,7 +14,10 @@ Judge = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 def preview(topic: str | None) -> Judge:
-    """Return a function for mapInArrow that gives the topic of each row, and why it would be rejected; null = it would not."""
+    """Return a function for mapInArrow that gives the topic of each row, and why it would be rejected.
+
+    null = it would not.
+    """
 
     def judged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from (_preview_groups(batch, topic) for batch in batches)

@@ -85,7 +85,10 @@ class PublishSource:
         return _as_payload(rows) if self.whole else rows
 
     def key(self, spark: SparkSession, rows: DataFrame) -> str | None:
-        """Return a key for exactly these files: their paths, sizes and times; None for a table, for which these are not known."""
+        """Return a key for exactly these files: their paths, sizes and times.
+
+        None for a table, for which these are not known.
+        """
         files = sorted(rows.inputFiles()) if self.paths else []
         if not files:
             return None

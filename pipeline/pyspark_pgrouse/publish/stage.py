@@ -148,7 +148,10 @@ class StageWriter:
             self._find_rejected(good, refused)
 
     def _find_rejected(self, columns: Columns, refused: psycopg.Error) -> None:
-        """Find the rows because of which a COPY was refused: first those that are not JSON, which is the most common case."""
+        """Find the rows because of which a COPY was refused.
+
+        The first are those that are not JSON, which is the most common case.
+        """
         good = self._without(columns, publish_check.unreadable(columns, len(columns["topic"])))
         if good and len(good["topic"]) < len(columns["topic"]):
             found = self._refused(good)

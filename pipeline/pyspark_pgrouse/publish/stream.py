@@ -30,8 +30,8 @@ BATCH = "streaming.sql.batchId"
 class PublishStreamWriter(DataSourceStreamArrowWriter):
     """Publishes each micro-batch as a job whose key is the query's id and the number of the batch.
 
-    If Spark was stopped after it wrote a batch and before it recorded that, it repeats the batch. The batch's job is published already, and does
-    nothing more.
+    If Spark was stopped after it wrote a batch and before it recorded that, it repeats the batch. The batch's job is
+    published already, and does nothing more.
 
     Raises:
         ConfigError: the DataFrame or the options cannot be published, or the role may not.
@@ -56,7 +56,8 @@ class PublishStreamWriter(DataSourceStreamArrowWriter):
         """Publish the batch.
 
         Raises:
-            PublishRejected: a policy of a topic forbids it, or the stage was lost; the query fails, and repeats the batch when it is restarted.
+            PublishRejected: a policy of a topic forbids it, or the stage was lost; the query fails, and repeats the
+                batch when it is restarted.
         """
         done = staged(messages)
         if done:

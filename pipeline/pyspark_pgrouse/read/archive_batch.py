@@ -44,7 +44,8 @@ SIZE = """
 """
 # A read of more rows than this without any filter is worth a warning.
 LARGE = 100_000
-# An ADBC connection costs the server about 45 ms of CPU, because it reads all types; 100,000 rows of two columns cost 65 ms.
+# An ADBC connection costs the server about 45 ms of CPU, because it reads all types; 100,000 rows of two columns cost
+# 65 ms.
 LEAST_ROWS = 100_000
 
 log = logging.getLogger("pgrouse.spark")
@@ -53,8 +54,8 @@ log = logging.getLogger("pgrouse.spark")
 class ArchiveBatch(DataSourceReader):
     """Reads the rows that were archived when the read was planned.
 
-    All tasks see the same moment: the snapshot is taken once, and each task leaves out the rows that it does not show. An archived row never changes,
-    so the only difference can be rows that the retention deletes in the meantime.
+    All tasks see the same moment: the snapshot is taken once, and each task leaves out the rows that it does not show.
+    An archived row never changes, so the only difference can be rows that the retention deletes in the meantime.
     """
 
     def __init__(self, options: Options, schema_: StructType) -> None:
@@ -83,7 +84,10 @@ class ArchiveBatch(DataSourceReader):
         return [Slice.of(partial(self._query, chosen, each), target) for each in ranges]
 
     def _tasks(self, rows: int) -> int:
-        """Return how many tasks read an archive with this many rows, by the statistics of PostgreSQL; 0 = there are none yet."""
+        """Return how many tasks read an archive with this many rows, by the statistics of PostgreSQL.
+
+        0 = there are none yet.
+        """
         if self._options.limit is not None or self._options.group_by:
             return 1
         worthwhile = max(1, rows // LEAST_ROWS) if rows else self._options.partitions
@@ -99,7 +103,10 @@ class ArchiveBatch(DataSourceReader):
 
 
 class PushdownArchiveBatch(ArchiveBatch):
-    """The same, but PostgreSQL applies the filters of the query. Spark refuses this class unless its setting allows filters."""
+    """The same, but PostgreSQL applies the filters of the query.
+
+    Spark refuses this class unless its setting allows filters.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take the filters that mean the same in SQL; return the rest."""

@@ -1,4 +1,7 @@
-"""Reads the archive, or its dead messages, with `spark.readStream`: every row once, in the order of (archive_xid, id)."""
+"""Reads the archive, or its dead messages, with `spark.readStream`.
+
+Every row is read once, in the order of (archive_xid, id).
+"""
 
 from __future__ import annotations
 
@@ -47,8 +50,8 @@ LAG_WARNING_INTERVAL_S = 300.0
 class ArchiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what was archived below the watermark, from where it stopped.
 
-    A batch is a range of (archive_xid, id) below the watermark, where nothing changes, so a batch that is read again has the same rows. An instance
-    lives in the driver for as long as its query; copies of it read on the executors.
+    A batch is a range of (archive_xid, id) below the watermark, where nothing changes, so a batch that is read again
+    has the same rows. An instance lives in the driver for as long as its query; copies of it read on the executors.
     """
 
     def __init__(self, options: Options, schema_: StructType) -> None:

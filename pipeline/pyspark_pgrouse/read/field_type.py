@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-# A type with more fields than this, inner ones included, or with deeper nesting, becomes text. A schema may be written to have a billion fields.
+# A type with more fields than this, inner ones included, or with deeper nesting, becomes text. A schema may be written
+# to have a billion fields.
 MAX_FIELDS = 500
 MAX_DEPTH = 20
 BIGINT_BITS = 63
@@ -106,7 +107,10 @@ def _common(types: Iterable[FieldType]) -> FieldType:
 
 
 def of_schema(schema: Any) -> FieldType:
-    """Return the type of the values that a JSON Schema allows. Everything that it does not define, or not in a way that is read here, is text."""
+    """Return the type of the values that a JSON Schema allows.
+
+    Everything that it does not define, or not in a way that is read here, is text.
+    """
     return SchemaReader(schema).read(schema)
 
 

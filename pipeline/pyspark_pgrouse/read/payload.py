@@ -1,8 +1,8 @@
 """Converts JSON payloads to columns, with the types in Spark's DDL.
 
-A payload that does not match is a misfit: its struct is NULL, and another column has its text. Each row is read separately, so its result does not
-depend on other rows, and a batch that is read again is the same. (Arrow's JSON reader refuses a whole block because of one bad value, and crashes
-the process on a payload that is not an object.)
+A payload that does not match is a misfit: its struct is NULL, and another column has its text. Each row is read
+separately, so its result does not depend on other rows, and a batch that is read again is the same. (Arrow's JSON
+reader refuses a whole block because of one bad value, and crashes the process on a payload that is not an object.)
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ PAYLOAD_SCHEMA = """
     LEFT JOIN messages.topic AS t ON t.topic = %(topic)s
     WHERE d.topic = '*'
 """
-# The newest messages of the topic; for a rare topic, those among the newest of all topics. Large ones are left out: the sample is held in memory.
+# The newest messages of the topic; for a rare topic, those among the newest of all topics. Large ones are left out: the
+# sample is held in memory.
 ARCHIVED = """
     SELECT s.payload
     FROM (

@@ -1,7 +1,7 @@
 """Converts filters of a Spark query to conditions of PostgreSQL, if both mean the same.
 
-Spark passes only what its Python API knows: comparisons, IN, IS NULL, LIKE with one % at an end or one at each, and NOT of these; all of them must
-hold. It does not pass an OR, a limit or the list of columns (Spark 4.3).
+Spark passes only what its Python API knows: comparisons, IN, IS NULL, LIKE with one % at an end or one at each, and NOT
+of these; all of them must hold. It does not pass an OR, a limit or the list of columns (Spark 4.3).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pyspark_pgrouse.read.scope import Write
     from pyspark_pgrouse.schema import SourceColumn
 
-# Spark plans a read with this program if its session allows filters in sources, and the query has some. There is no other way to find out.
+# Spark plans a read with this program if its session allows filters in sources, and the query has some. There is no
+# other way to find out.
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 # Writes a condition about the alias `a`.
@@ -40,7 +41,8 @@ PARTS: dict[type, str] = {
     datasource.StringEndsWith: "pg_catalog.right({column}::text, pg_catalog.length({value})) = {value}",
     datasource.StringContains: "pg_catalog.strpos({column}::text, {value}) > 0",
 }
-# JSON with the same meaning has the same text here, but that is not guaranteed. A count exists only when the rows are grouped.
+# JSON with the same meaning has the same text here, but that is not guaranteed. A count exists only when the rows are
+# grouped.
 NOT_PUSHED = ("payload", "_corrupt_record", "headers", "state", "progress", "history", "output", "body", "count")
 
 

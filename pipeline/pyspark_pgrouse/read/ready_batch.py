@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark_pgrouse.options import Options
 
-# Ready messages are those that a claim considers now: not locked, and due. (A paused topic or a limit may still hold them back.)
+# Ready messages are those that a claim considers now: not locked, and due. (A paused topic or a limit may still hold
+# them back.)
 READY = "a.claim_id IS NULL AND a.available_at <= now() AND (a.expires_at IS NULL OR a.expires_at > now())"
 NEEDED = ("id", "claim_id", "available_at", "expires_at")
 MESSAGES = "messages.message AS a"
@@ -40,10 +41,10 @@ BOUNDS = """
 class ReadyBatch(DataSourceReader):
     """Reads the messages that are ready.
 
-    One task reads them in one statement, so it sees one moment. With numPartitions above 1 each task sees its own moment. A message is never read
-    twice, since the slices are ranges of ids; but a message that was claimed in between is missing, and one that became ready in between may be
-    there. (Tasks cannot share a snapshot: the session that exports it must stay connected until all have begun, and a reader's driver side ends
-    with the planning.)
+    One task reads them in one statement, so it sees one moment. With numPartitions above 1 each task sees its own
+    moment. A message is never read twice, since the slices are ranges of ids; but a message that was claimed in between
+    is missing, and one that became ready in between may be there. (Tasks cannot share a snapshot: the session that
+    exports it must stay connected until all have begun, and a reader's driver side ends with the planning.)
     """
 
     def __init__(self, options: Options, schema_: StructType) -> None:

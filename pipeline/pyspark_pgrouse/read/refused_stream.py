@@ -1,7 +1,8 @@
 """A stream that cannot be read, with a reason that Spark should show.
 
-An exception in the constructor of a stream's reader is lost: the process that calls it fails because it has no reader. (Seen with Spark 4.3:
-"cannot access local variable 'reader'".) So the reason is kept until Spark asks the first question.
+An exception in the constructor of a stream's reader is lost: the process that calls it fails because it has no reader.
+(Seen with Spark 4.3: "cannot access local variable 'reader'".) So the reason is kept until Spark asks the first
+question.
 """
 
 from __future__ import annotations

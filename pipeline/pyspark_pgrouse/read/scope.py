@@ -13,7 +13,8 @@ from pyspark_pgrouse.options import Mode, Options
 
 DEAD = "a.result NOT IN ('success', 'cancelled')"
 
-# Takes a value and its type in PostgreSQL, and returns an expression of that type: a literal, or a reference (`values.Values`).
+# Takes a value and its type in PostgreSQL, and returns an expression of that type: a literal, or a reference
+# (`values.Values`).
 Write = Callable[[Any, str], str]
 
 

@@ -1,8 +1,8 @@
 """Writes values in conditions: as literals, or as references to values that are sent separately from the statement.
 
-Tasks read by COPY, which takes no parameters, and pg_stat_statements has an entry for each text of a COPY (before PostgreSQL 16 even if only its
-literals differ). So the values of a slice are sent as a setting of the transaction, and the text is the same for all slices of a read, and for
-the same read later.
+Tasks read by COPY, which takes no parameters, and pg_stat_statements has an entry for each text of a COPY (before
+PostgreSQL 16 even if only its literals differ). So the values of a slice are sent as a setting of the transaction, and
+the text is the same for all slices of a read, and for the same read later.
 """
 
 from __future__ import annotations

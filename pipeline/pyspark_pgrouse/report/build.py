@@ -53,7 +53,10 @@ def build_report(request: ReportRequest, began: Callable[[str], None]) -> Findin
 
 
 def _initial_findings(tables: Tables, request: ReportRequest) -> Findings:
-    """Return the findings that are known before the tables: the number of rows, and the part of the window that they fill."""
+    """Return the findings that are known before the tables.
+
+    They are the number of rows, and the part of the window that they fill.
+    """
     read, first, last = tables.span()
     return Findings(
         source=request.source.name,

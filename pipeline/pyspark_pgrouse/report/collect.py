@@ -1,4 +1,7 @@
-"""Collects findings from tables. Their size is bounded by the number of buckets and of lines, never by that of messages or topics."""
+"""Collects findings from tables.
+
+Their size is bounded by the number of buckets and of lines, never by that of messages or topics.
+"""
 
 from __future__ import annotations
 
@@ -377,7 +380,10 @@ def _look_backs(window: Window) -> list[float]:
 
 
 def burn_rate(tables: Tables, slo: Slo, window: Window, hours: float) -> BurnRate:
-    """Return how an SLO was met in the last hours of the window, and its burn rate: 1 uses up exactly the whole budget; None = no message ended."""
+    """Return how an SLO was met in the last hours of the window, and its burn rate.
+
+    A rate of 1 uses up exactly the whole budget; None = no message ended.
+    """
     (row,) = tables.rows(
         "SELECT coalesce(sum(ended), 0)::BIGINT AS ended, coalesce(sum(good), 0)::BIGINT AS good "
         "FROM slo WHERE slo = $name AND epoch_us(time) >= $since",

@@ -28,7 +28,9 @@ class Destination:
 
     @classmethod
     def at(cls, given: str) -> Destination:
-        """Create the folder, and check that a file can be written there: now, and not an hour later after everything is read.
+        """Create the folder, and check that a file can be written there.
+
+        The check is now, and not an hour later after everything is read.
 
         Raises:
             ConfigError: it cannot be written.
@@ -54,7 +56,10 @@ class Destination:
         return f"{self.url}/tables/{name}.parquet"
 
     def write(self, tables: Path, html: str) -> None:
-        """Write the tables, from a folder, and then the page. A reader of a file sees either the old one or the new one."""
+        """Write the tables, from a folder, and then the page.
+
+        A reader of a file sees either the old one or the new one.
+        """
         fs, root = self._open()
         for name in NAMES:
             _replace(fs, tables / f"{name}.parquet", f"{root}/tables/{name}.parquet")

@@ -27,7 +27,10 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class TopicTotals:
-    """All messages that ended in the window, or those of one topic. `trend`: the p99 of the total time by bucket; None = no message ended."""
+    """All messages that ended in the window, or those of one topic.
+
+    `trend`: the p99 of the total time by bucket; None = no message ended.
+    """
 
     ended: int = 0
     dead: int = 0
@@ -46,7 +49,10 @@ class TopicTotals:
 
 @dataclass(frozen=True)
 class PeriodTotals:
-    """The messages that ended on one side of the mark. run_s: the time of all attempts. Cancelled messages count in the cost only."""
+    """The messages that ended on one side of the mark. run_s: the time of all attempts.
+
+    Cancelled messages count in the cost only.
+    """
 
     ended: int = 0
     dead: int = 0
@@ -80,14 +86,20 @@ class TopicChange:
 
     @property
     def slower(self) -> float:
-        """The factor by which the p50 or the p99 has grown; the larger one of those with enough messages; 0 = not known."""
+        """The factor by which the p50 or the p99 has grown.
+
+        It is the larger one of those with enough messages; 0 = not known.
+        """
         fewest = min(self.before.ended, self.after.ended)
         p50, p99 = (_factor(getattr(self.before.total, p), getattr(self.after.total, p)) for p in ("p50", "p99"))
         return max(p50 if fewest >= ENOUGH else 0.0, p99 if fewest >= ENOUGH_P99 else 0.0)
 
     @property
     def more_dead(self) -> float:
-        """How many more messages died after the mark than would have died at the earlier rate; 0 if the difference may be chance."""
+        """How many more messages died after the mark than would have died at the earlier rate.
+
+        0 if the difference may be chance.
+        """
         if not is_failure_rate_changed(self.before, self.after):
             return 0.0
         return ((self.after.failure_rate or 0.0) - (self.before.failure_rate or 0.0)) * self.after.ended
@@ -113,7 +125,10 @@ def _factor(before: float | None, after: float | None) -> float:
 
 @dataclass(frozen=True)
 class TopicCost:
-    """The cost of the messages of a topic. run_s: the time of all attempts; failed_run_s: the time of attempts that did not succeed."""
+    """The cost of the messages of a topic.
+
+    run_s: the time of all attempts; failed_run_s: the time of attempts that did not succeed.
+    """
 
     messages: int = 0
     retries: int = 0
@@ -167,7 +182,7 @@ class ErrorGroup:
 
 @dataclass(frozen=True)
 class AttemptCount:
-    """How many messages ended with this many attempts (MOST_ATTEMPTS: this many or more), and how many of them are dead."""
+    """How many messages ended with this many attempts (MOST_ATTEMPTS: this many or more), and how many are dead."""
 
     attempts: int
     messages: int
@@ -207,7 +222,11 @@ class BurnRate:
 
 @dataclass(frozen=True)
 class SloStatus:
-    """An SLO: its look-back periods, the shortest first and the whole window last; the share that missed it by bucket, and the share that met it by week."""
+    """An SLO: its look-back periods, and how many messages missed and met it.
+
+    The shortest period is the first, the whole window the last. The share that missed it is by bucket, the share that
+    met it by week.
+    """
 
     slo: Slo
     burn_rates: tuple[BurnRate, ...]
@@ -229,10 +248,12 @@ class Findings:
         error_group_count: how many fingerprints there are; `error_groups` has the most frequent.
         new_error_groups: how many of all fingerprints are new since the mark.
         failing_count: how many topics have dead messages; `failing` has those with the most.
-        change: all topics before and after the mark; None = there is no comparison. `changes` has the topics that changed most.
+        change: all topics before and after the mark; None = there is no comparison. `changes` has the topics that
+            changed most.
         slower: the topics that got slower, the largest change first; `failing_more` and `costing_more` in the same way.
         cost: the cost of all topics; `costs` has the topics that cost most, in descending order.
-        weeks: the starts of the last whole weeks; `week_totals` has one value for each, by topic, with "" for all topics.
+        weeks: the starts of the last whole weeks; `week_totals` has one value for each, by topic, with "" for all
+            topics.
         busy: how many messages were held at once.
         workers: how many workers held any message.
     """

@@ -15,7 +15,10 @@ _GOAL = re.compile(r"(?:(?P<topic>.+)=)?(?P<percent>\d{1,2}(?:\.\d+)?)%:(?P<with
 
 @dataclass(frozen=True)
 class Slo:
-    """At least `share` of the messages that end in `topic` (None = in all topics) succeed within `within` after they were due."""
+    """At least `share` of the messages that end in `topic` succeed within `within` after they were due.
+
+    None = in all topics.
+    """
 
     share: float
     within: timedelta

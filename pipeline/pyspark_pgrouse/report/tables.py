@@ -78,7 +78,8 @@ class Tables:
         """Read archived messages, once.
 
         Args:
-            archive: rows with the columns of `source.COLUMNS`. Rows outside the time that the window reads are left out.
+            archive: rows with the columns of `source.COLUMNS`. Rows outside the time that the window reads are left
+                out.
             window: the window of the report.
 
         Raises:

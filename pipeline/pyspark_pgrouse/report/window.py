@@ -79,7 +79,10 @@ class Window:
         return [datetime.fromtimestamp(first + i * step, UTC) for i in range(self._points(step))]
 
     def weeks(self) -> list[datetime]:
-        """Return where each whole week that is read begins. Weeks are counted back from the end, so that the last one is whole too."""
+        """Return where each whole week that is read begins.
+
+        Weeks are counted back from the end, so that the last one is whole too.
+        """
         count = (self.until - self.first) // WEEK
         return [self.until - WEEK * n for n in range(count, 0, -1)]
 

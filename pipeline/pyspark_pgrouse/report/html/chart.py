@@ -40,7 +40,10 @@ SIZES = (Size("wide", 1060, 260, 300, 9), Size("narrow", 380, 220, 60, 4))
 
 @dataclass(frozen=True)
 class Series:
-    """One line or area: its name, its colour in the style, one value per bucket (None = no value), and how a value is written."""
+    """One line or area of a chart.
+
+    It has a name, a colour in the style, one value per bucket (None = no value), and how a value is written.
+    """
 
     name: str
     colour: str
@@ -115,7 +118,8 @@ class Chart:
         }
 
     def _line(self, series: Series, size: Size) -> dict[str, Any]:
-        # A line is interrupted where nothing was measured. A part with one value is a dot, because its line has round ends.
+        # A line is interrupted where nothing was measured. A part with one value is a dot, because its line has round
+        # ends.
         values = [{"at": at, "value": value, "part": part} for part, at, value in self._parts(series, size)]
         return {
             "data": {"values": values},
@@ -165,12 +169,18 @@ class Chart:
         return _ms(starts[0]), _ms(starts[-1]) + self.window.bucket_s * 1000
 
     def _steps(self, series: Series, size: Size) -> list[tuple[float, float]]:
-        """Return where each step begins, and where the last one ends. Several buckets become their mean, so that areas keep their size."""
+        """Return where each step begins, and where the last one ends.
+
+        Several buckets become their mean, so that areas keep their size.
+        """
         steps = [(at, sum(v or 0 for v in group) / len(group)) for at, _, group in self._groups(series, size)]
         return [*steps, (self._span()[1], steps[-1][1])]
 
     def _parts(self, series: Series, size: Size) -> Iterator[tuple[int, float, float]]:
-        """Yield the number of the part of the line, the middle of the step and the value. Several buckets become their maximum."""
+        """Yield the number of the part of the line, the middle of the step and the value.
+
+        Several buckets become their maximum.
+        """
         # A logarithmic axis has no zero.
         least = min((v for v in series.values if v), default=1.0) if self.log else 0.0
         part = 0
@@ -182,7 +192,10 @@ class Chart:
                 part += 1
 
     def _groups(self, series: Series, size: Size) -> Iterator[tuple[float, float, Sequence[float | None]]]:
-        """Yield the values of the drawn steps, and where each begins and ends. If there is no room for every bucket, a step combines several."""
+        """Yield the values of the drawn steps, and where each begins and ends.
+
+        If there is no room for every bucket, a step combines several.
+        """
         begin, end = self._span()
         every = -(-len(series.values) // size.points)
         width = every * self.window.bucket_s * 1000

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-# A page must not have these, and they carry no meaning: C0 and C1 controls except tab and line feed, halves of surrogate pairs. Characters that
-# change the direction of text would let an error rearrange the line around it.
+# A page must not have these, and they carry no meaning: C0 and C1 controls except tab and line feed, halves of
+# surrogate pairs. Characters that change the direction of text would let an error rearrange the line around it.
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 # The places where a name may be broken: after its separators, but not within a number.
@@ -31,7 +31,10 @@ def text(child: str) -> Markup:
 
 
 def tag(name: str, /, *children: Child, **attributes: str | float | bool | None) -> Markup:
-    """Return an element. `class_` is the attribute class, `aria_label` is aria-label; None and False leave an attribute out."""
+    """Return an element.
+
+    `class_` is the attribute class, `aria_label` is aria-label; None and False leave an attribute out.
+    """
     within = "".join(text(child) for child in children if child is not None)
     return Markup(f"<{name}{_attributes(attributes)}>{within}</{name}>")
 

@@ -26,7 +26,10 @@ from pyspark_pgrouse.report.window import Window
 
 
 def page(findings: Findings) -> str:
-    """Return the page as HTML. It runs only its own script and loads nothing: its content security policy forbids both."""
+    """Return the page as HTML.
+
+    It runs only its own script and loads nothing: its content security policy forbids both.
+    """
     script = _file("tips.js")
     return Template(_file("page.html")).substitute(
         policy=_policy(script),

@@ -10,14 +10,20 @@ from pyspark_pgrouse.report.html.markup import Child, Markup, tag
 def data_table(
     heads: Sequence[str], rows: Iterable[Sequence[Child]], caption: str | None = None, texts: int = 1
 ) -> Markup:
-    """Return a table. The first `texts` columns are words, and the first of them names its row; the others are numbers."""
+    """Return a table.
+
+    The first `texts` columns are words, and the first of them names its row; the others are numbers.
+    """
     head = tag("tr", *(tag("th", h, scope="col", class_=_class(i, texts)) for i, h in enumerate(heads)))
     body = (tag("tr", *(_cell(i, c, texts) for i, c in enumerate(row))) for row in rows)
     return tag("table", tag("caption", caption) if caption else None, tag("thead", head), tag("tbody", *body))
 
 
 def grouped_table(name: str, groups: Mapping[str, Sequence[str]], rows: Iterable[Sequence[Child]]) -> Markup:
-    """Return a table with columns in groups: the title of a group is above the heads of its columns. name: the heading of its rows."""
+    """Return a table with columns in groups.
+
+    The title of a group is above the heads of its columns. name: the heading of its rows.
+    """
     over = (tag("th", title, scope="colgroup", colspan=len(heads), class_="group") for title, heads in groups.items())
     # The first column of each group is separated from the group before.
     firsts = [i == 0 for heads in groups.values() for i in range(len(heads))]

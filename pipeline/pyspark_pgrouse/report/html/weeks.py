@@ -99,7 +99,10 @@ def _cells(
 
 
 def _marked(written: str, before: float | None, last: float | None) -> Child:
-    """Return the value of the last week, with a sign if it is noticeably above or below the value of the week before."""
+    """Return the value of the last week.
+
+    It has a sign if it is noticeably above or below the value of the week before.
+    """
     if before is None or last is None or abs(last - before) <= NOTICEABLE * before:
         return written
     sign, colour = (UP, "worse") if last > before else (DOWN, "better")

@@ -1,4 +1,5 @@
--- Every attempt: the last one of each message, and the earlier ones as far as the history has them. is_success: the message ended with it, in success.
+-- Every attempt: the last one of each message, and the earlier ones as far as the history has them. is_success: the
+-- message ended with it, in success.
 CREATE TABLE earlier_attempt AS
 WITH
   listed AS (

@@ -1,8 +1,10 @@
--- One row per worker (NULL = unknown) and bucket in which it held something: busy is the mean number of messages that it held at once. By Little's law
--- that is the time they were held in the bucket, divided by its width. Time outside the window is cut off.
+-- One row per worker (NULL = unknown) and bucket in which it held something: busy is the mean number of messages that
+-- it held at once. By Little's law that is the time they were held in the bucket, divided by its width. Time outside
+-- the window is cut off.
 --
--- A message gives at most three rows, however long it was held: its part of the first bucket, one more from the next bucket on, one less and its part
--- of the last. Their sum over time is the level, and buckets between two rows have the level of the former.
+-- A message gives at most three rows, however long it was held: its part of the first bucket, one more from the next
+-- bucket on, one less and its part of the last. Their sum over time is the level, and buckets between two rows have the
+-- level of the former.
 CREATE TABLE capacity AS
 WITH
   clipped AS (

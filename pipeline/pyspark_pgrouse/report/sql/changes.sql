@@ -1,5 +1,6 @@
--- One row per topic, and one with topic NULL for all: how many messages ended, died, were tried again, how long attempts ran, before and after the mark, and
--- percentiles of the total time. Cancelled messages count in the cost only. Empty if there is no comparison.
+-- One row per topic, and one with topic NULL for all: how many messages ended, died, were tried again, how long
+-- attempts ran, before and after the mark, and percentiles of the total time. Cancelled messages count in the cost
+-- only. Empty if there is no comparison.
 CREATE TABLE changes AS
 WITH
   counted AS (

@@ -1,4 +1,5 @@
--- One row per topic: the cost of its messages. run_s is the time of all attempts, failed_run_s the time of attempts that did not succeed.
+-- One row per topic: the cost of its messages. run_s is the time of all attempts, failed_run_s the time of attempts
+-- that did not succeed.
 CREATE TABLE cost AS
 WITH
   ran AS (

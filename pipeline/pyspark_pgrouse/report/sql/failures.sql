@@ -1,4 +1,5 @@
--- One row per topic: the sums of throughput, and which share of its messages died; NULL if all were cancelled. Cancelled messages do not count.
+-- One row per topic: the sums of throughput, and which share of its messages died; NULL if all were cancelled.
+-- Cancelled messages do not count.
 CREATE TABLE failures AS
 WITH
   summed AS (

@@ -1,5 +1,6 @@
--- One row per topic and fingerprint that is seen in the window: its messages with first_seen and last_seen, before and after the mark, and the id,
--- result and error of the newest as a sample. A message that died without an error has its result as the fingerprint.
+-- One row per topic and fingerprint that is seen in the window: its messages with first_seen and last_seen, before and
+-- after the mark, and the id, result and error of the newest as a sample. A message that died without an error has its
+-- result as the fingerprint.
 CREATE TABLE fingerprints AS
 WITH
   grouped AS (

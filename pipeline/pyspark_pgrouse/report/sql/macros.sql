@@ -1,6 +1,7 @@
 -- Times are BIGINT: microseconds since 1970, in UTC. DuckDB's conversion of a TIMESTAMPTZ would depend on a time zone.
 
--- The microseconds of a moment; NULL before 1970, after the year 9999 and for infinity, none of which can be subtracted safely.
+-- The microseconds of a moment; NULL before 1970, after the year 9999 and for infinity, none of which can be subtracted
+-- safely.
 CREATE MACRO micros(moment) AS
   CASE WHEN moment BETWEEN TIMESTAMPTZ '1970-01-01 00:00:00+00' AND TIMESTAMPTZ '9999-12-31 00:00:00+00' THEN epoch_us(moment) END;
 
@@ -12,11 +13,13 @@ CREATE MACRO elapsed(began_us, ended_us) AS
 CREATE MACRO bucket_of(us) AS us // getvariable('bucket_us') * getvariable('bucket_us');
 CREATE MACRO step_of(us) AS us // getvariable('step_us') * getvariable('step_us');
 
--- Where the week of a moment begins: weeks are counted back from the end of the window; NULL in a week that is not read as a whole.
+-- Where the week of a moment begins: weeks are counted back from the end of the window; NULL in a week that is not read
+-- as a whole.
 CREATE MACRO week_of(us) AS
   CASE WHEN us >= getvariable('weeks_since_us')
        THEN getvariable('weeks_until_us') - ((getvariable('weeks_until_us') - 1 - us) // 604800000000 + 1) * 604800000000 END;
 
--- A time rounded to three digits. The order of times stays, so the percentile of the rounded times is the rounded percentile.
+-- A time rounded to three digits. The order of times stays, so the percentile of the rounded times is the rounded
+-- percentile.
 CREATE MACRO last_digit(us) AS CASE WHEN us < 1000 THEN 1 ELSE CAST(pow(10, floor(log10(us)) - 2) AS BIGINT) END;
 CREATE MACRO three_digits(us) AS (us + last_digit(us) // 2) // last_digit(us) * last_digit(us);

@@ -1,7 +1,9 @@
--- Percentiles 50, 95 and 99 of the times wait, run and total, in seconds, for each part of the messages that another table shows:
--- scope 'shown': the window, by bucket and topic (NULL = all of them); 'side': before and after the mark; 'week': each whole week.
+-- Percentiles 50, 95 and 99 of the times wait, run and total, in seconds, for each part of the messages that another
+-- table shows: scope 'shown': the window, by bucket and topic (NULL = all of them); 'side': before and after the mark;
+-- 'week': each whole week.
 --
--- Times are counted by value, so that a sort has at most a few thousand rows for each part, and both the counting and the sort can go to the disk.
+-- Times are counted by value, so that a sort has at most a few thousand rows for each part, and both the counting and
+-- the sort can go to the disk.
 CREATE TABLE time_count AS
 WITH
   times AS (

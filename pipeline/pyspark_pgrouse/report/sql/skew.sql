@@ -1,4 +1,5 @@
--- One row per topic of channels: top_share of its largest channel, max_over_mean, gini (0 = all alike, towards 1 = one has all), the largest five.
+-- One row per topic of channels: top_share of its largest channel, max_over_mean, gini (0 = all alike, towards 1 = one
+-- has all), the largest five.
 CREATE TABLE skew AS
 WITH
   ranked AS (

@@ -1,5 +1,6 @@
--- One row per topic (NULL = all) and week: messages, dead ones, retries, time of all attempts, percentiles of the total time. Weeks are counted back
--- from the end of the window, through the baseline too; a first week that is not read as a whole is left out.
+-- One row per topic (NULL = all) and week: messages, dead ones, retries, time of all attempts, percentiles of the total
+-- time. Weeks are counted back from the end of the window, through the baseline too; a first week that is not read as a
+-- whole is left out.
 CREATE TABLE weeks AS
 WITH
   counted AS (
