@@ -1,6 +1,6 @@
 -- Who may do what. Only the owner writes to tables; every change goes through a function, and PUBLIC may execute none.
--- Called by: pgrouse migrate, last, every time: functions are new after each change, and new functions are open to PUBLIC.
--- (A default privilege per schema does not take that away; one per role would reach beyond this schema.)
+-- Called by: pgrouse migrate, last, every time: functions are new after each change, and new functions are open to
+-- PUBLIC. (A default privilege per schema does not take that away; one per role would reach beyond this schema.)
 DO LANGUAGE plpgsql $$
 DECLARE
   v_grant pg_catalog.text[];
@@ -12,7 +12,8 @@ BEGIN
   REVOKE ALL ON ALL FUNCTIONS IN SCHEMA messages FROM PUBLIC;
 
   FOREACH v_grant SLICE 1 IN ARRAY ARRAY[
-    -- An INSERT of these columns is a publish; the id comes back. The trigger reads who sleeps with the publisher's rights.
+    -- An INSERT of these columns is a publish; the id comes back. The trigger reads who sleeps with the publisher's
+    -- rights.
     ['messages_publisher', 'USAGE ON SCHEMA messages'],
     ['messages_publisher', 'INSERT (topic, channel, key, priority, payload, body, headers, available_at, expires_at, max_attempts) ON messages.message'],
     ['messages_publisher', 'SELECT (id, topic) ON messages.message'],
@@ -22,7 +23,8 @@ BEGIN
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.publish, messages.payload_schema_digest, messages.new_message, messages.notify_inserted, messages.long_number_bytes, messages.notify'],
     -- It tells a publisher nothing but the ends of those of its messages for which it asked when it published.
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.wait_for_many'],
-    -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. No role reads the stage.
+    -- In bulk: staged by COPY, published by a function that publishes only what its caller staged. No role reads the
+    -- stage.
     ['messages_publisher', 'INSERT ON messages.publish_stage'],
     ['messages_publisher', 'EXECUTE ON FUNCTION messages.begin_staging, messages.publish_staged, messages.delete_staged, messages.job_result, messages.job_rejected'],
 

@@ -1,5 +1,6 @@
 -- The schema and the ledger of what has been applied to it.
--- Called by: pgrouse migrate, first of all, under its advisory lock. `IF NOT EXISTS` alone would race; the lock does not.
+-- Called by: pgrouse migrate, first of all, under its advisory lock. `IF NOT EXISTS` alone would race; the lock does
+-- not.
 -- Locks: none that outlives the statement.
 DO LANGUAGE plpgsql $$
 BEGIN

@@ -1,12 +1,14 @@
--- The functions of pgmq over messages.message, so that its clients work here: an optional step, docs/coming-from.md#pgmq.
--- Called by: psql -f pgmq.sql, as the owner of the schema messages or a superuser; again after an upgrade. It needs a database without the
--- extension pgmq. To remove it: DROP SCHEMA pgmq CASCADE; the messages stay.
+-- The functions of pgmq over messages.message, so that its clients work here: an optional step,
+-- docs/coming-from.md#pgmq.
+-- Called by: psql -f pgmq.sql, as the owner of the schema messages or a superuser; again after an upgrade. It needs a
+-- database without the extension pgmq. To remove it: DROP SCHEMA pgmq CASCADE; the messages stay.
 --
--- A queue is a topic that pgmq.create has listed. A read claims messages and defers them at once to the end of vt: so they are not locked, as
--- with pgmq, and return by themselves. Their functions take any id of a queue: nothing proves that a reader still owns what it ends. A daemon
--- that handles the topic takes its messages, too.
+-- A queue is a topic that pgmq.create has listed. A read claims messages and defers them at once to the end of vt: so
+-- they are not locked, as with pgmq, and return by themselves. Their functions take any id of a queue: nothing proves
+-- that a reader still owns what it ends. A daemon that handles the topic takes its messages, too.
 --
--- All of it is one statement, so that no tool can continue after an error, and what a name means is fixed before the first name.
+-- All of it is one statement, so that no tool can continue after an error, and what a name means is fixed before the
+-- first name.
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 DO LANGUAGE plpgsql $pgmq$
 DECLARE
@@ -32,7 +34,8 @@ END IF;
 EXECUTE format('CREATE SCHEMA IF NOT EXISTS pgmq AUTHORIZATION %s', v_owner::regrole);
 -- The functions run with the rights of the schema's owner, also if a superuser installs them.
 EXECUTE format('SET LOCAL ROLE %s', v_owner::regrole);
--- What another role owns here, or can create here, would run with the rights of the owner: a trigger of a table, for example.
+-- What another role owns here, or can create here, would run with the rights of the owner: a trigger of a table, for
+-- example.
 v_foreign := (
   SELECT format('%s is owned by %s', o.name, o.owner::regrole)
   FROM (
@@ -62,7 +65,8 @@ CREATE TABLE IF NOT EXISTS pgmq.meta (
   notified_at    timestamptz NOT NULL DEFAULT to_timestamp(0)
 );
 
--- Which routing keys a queue gets. In a pattern * stands for what has no dot, at least one character, and # for anything.
+-- Which routing keys a queue gets. In a pattern * stands for what has no dot, at least one character, and # for
+-- anything.
 CREATE TABLE IF NOT EXISTS pgmq.topic_bindings (
   pattern        text        COLLATE "C" NOT NULL,
   queue_name     text        COLLATE "C" NOT NULL REFERENCES pgmq.meta ON DELETE CASCADE,
@@ -148,7 +152,8 @@ BEGIN
 END
 $$;
 
--- The archive of all topics is partitioned by the day; how long it is kept is a policy. That a queue was to be partitioned is listed.
+-- The archive of all topics is partitioned by the day; how long it is kept is a policy. That a queue was to be
+-- partitioned is listed.
 CREATE OR REPLACE FUNCTION pgmq.create_partitioned(
   queue_name text, partition_interval text DEFAULT '10000', retention_interval text DEFAULT '100000'
 )
@@ -216,7 +221,8 @@ BEGIN
   END IF;
   PERFORM pgmq.purge_queue(queue_name);
   DELETE FROM pgmq.meta AS q WHERE q.queue_name = $1;
-  -- A mutex that a reader holds stays: it may wait for the messages that were purged above, and to wait for it would be a deadlock.
+  -- A mutex that a reader holds stays: it may wait for the messages that were purged above, and to wait for it would be
+  -- a deadlock.
   DELETE FROM messages.mutex AS x
   WHERE x.ctid = ANY (ARRAY(SELECT o.ctid FROM messages.mutex AS o WHERE o.kind = 'pgmq' AND o.name = $1 FOR UPDATE SKIP LOCKED));
   RETURN true;
@@ -285,8 +291,8 @@ $$;
 
 -- Sending.
 
--- Notify those who listen on pgmq.q_QUEUE.INSERT, if the queue has that and the last one is notify_ms ago. Locks: the queue's row of pgmq.meta,
--- only if free at once: its holder notifies the same listeners when it commits.
+-- Notify those who listen on pgmq.q_QUEUE.INSERT, if the queue has that and the last one is notify_ms ago. Locks: the
+-- queue's row of pgmq.meta, only if free at once: its holder notifies the same listeners when it commits.
 CREATE OR REPLACE FUNCTION pgmq.notify_listeners(queue_name text)
 RETURNS void
 LANGUAGE plpgsql
@@ -304,7 +310,8 @@ BEGIN
 END
 $$;
 
--- Let sends notify, at most once in so many milliseconds. Errors: 42P01 for an unknown queue, 23514 for a negative time.
+-- Let sends notify, at most once in so many milliseconds. Errors: 42P01 for an unknown queue, 23514 for a negative
+-- time.
 CREATE OR REPLACE FUNCTION pgmq.enable_notify_insert(queue_name text, throttle_interval_ms integer DEFAULT 250)
 RETURNS void
 LANGUAGE plpgsql
@@ -529,7 +536,8 @@ CREATE OR REPLACE FUNCTION pgmq.send_batch_topic(routing_key text, msgs jsonb[],
 RETURNS TABLE (queue_name text, msg_id bigint) LANGUAGE sql AS $$
   SELECT * FROM pgmq.send_batch_topic(routing_key, msgs, headers, pgmq.after(delay)) $$;
 
--- Result: how many queues got the message. Errors: P0001 for no message or a negative delay, and those of send_batch_topic.
+-- Result: how many queues got the message. Errors: P0001 for no message or a negative delay, and those of
+-- send_batch_topic.
 CREATE OR REPLACE FUNCTION pgmq.send_topic(routing_key text, msg jsonb, headers jsonb, delay integer)
 RETURNS integer
 LANGUAGE plpgsql
@@ -596,8 +604,9 @@ BEGIN
 END
 $$;
 
--- Hand out messages, and make them visible again after vt seconds. They come by priority, then the longest visible first; pauses, limits and
--- expiry of the topic apply. read_ct counts the reads. conditional: only messages whose payload contains this.
+-- Hand out messages, and make them visible again after vt seconds. They come by priority, then the longest visible
+-- first; pauses, limits and expiry of the topic apply. read_ct counts the reads. conditional: only messages whose
+-- payload contains this.
 -- Errors: those of begin_read.
 CREATE OR REPLACE FUNCTION pgmq.read(queue_name text, vt integer, qty integer, conditional jsonb DEFAULT '{}')
 RETURNS SETOF pgmq.message_record
@@ -633,8 +642,8 @@ AS $$
   END
 $$;
 
--- Claim messages that the caller has locked, and hand them out. Unlike claim it does not bound their bytes, and also hands out those whose
--- attempts are used up. Called by: read_where, read_groups.
+-- Claim messages that the caller has locked, and hand them out. Unlike claim it does not bound their bytes, and also
+-- hands out those whose attempts are used up. Called by: read_where, read_groups.
 CREATE OR REPLACE FUNCTION pgmq.take(ids bigint[], policy messages.policy, vt integer)
 RETURNS SETOF pgmq.message_record
 LANGUAGE plpgsql
@@ -654,8 +663,8 @@ BEGIN
 END
 $$;
 
--- Hand out messages whose payload contains a condition. It looks at what is ready, in the order of a read, until it has found enough. What has
--- a channel is left alone: it has the order and the limits of its channel.
+-- Hand out messages whose payload contains a condition. It looks at what is ready, in the order of a read, until it has
+-- found enough. What has a channel is left alone: it has the order and the limits of its channel.
 -- Called by: read. Locks: the rows, skipping those that others hold.
 CREATE OR REPLACE FUNCTION pgmq.read_where(queue_name text, vt integer, qty integer, conditional jsonb)
 RETURNS SETOF pgmq.message_record
@@ -677,8 +686,8 @@ BEGIN
 END
 $$;
 
--- What waits or runs in a queue, with its group. What has a channel is in no group: it has the order and the limits of its channel. What has
--- expired is left to the maintenance.
+-- What waits or runs in a queue, with its group. What has a channel is in no group: it has the order and the limits of
+-- its channel. What has expired is left to the maintenance.
 CREATE OR REPLACE FUNCTION pgmq.members(queue_name text, now timestamptz)
 RETURNS TABLE (id bigint, group_name text, is_visible boolean)
 LANGUAGE sql
@@ -694,12 +703,15 @@ AS $$
   WHERE m.topic = queue_name AND m.claim_id IS NOT NULL AND m.channel IS NULL
 $$;
 
--- Hand out messages in the order of their ids within each group, and make them visible again after vt seconds: of a group what comes before
--- its first message that is invisible or that another transaction has locked. The group with the oldest message comes first.
--- Called by: read_grouped (as many of a group as there are, then the next group), read_grouped_rr (one of each group, then again) and
--- read_grouped_head (one of each group): way is their name. Pauses, limits and expiry of the topic apply.
--- Locks: the first message of as many groups as it may take messages, then the others, skipping those that others hold. So one transaction at
--- a time takes from a group, and others take from groups that it has not locked. Errors: those of begin_read.
+-- Hand out messages in the order of their ids within each group, and make them visible again after vt seconds: of a
+-- group what comes before its first message that is invisible or that another transaction has locked. The group with
+-- the oldest message comes first.
+-- Called by: read_grouped (as many of a group as there are, then the next group), read_grouped_rr (one of each group,
+-- then again) and read_grouped_head (one of each group): way is their name. Pauses, limits and expiry of the topic
+-- apply.
+-- Locks: the first message of as many groups as it may take messages, then the others, skipping those that others hold.
+-- So one transaction at a time takes from a group, and others take from groups that it has not locked. Errors: those of
+-- begin_read.
 CREATE OR REPLACE FUNCTION pgmq.read_groups(way text, queue_name text, vt integer, qty integer)
 RETURNS SETOF pgmq.message_record
 LANGUAGE plpgsql
@@ -753,8 +765,9 @@ RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgm
 CREATE OR REPLACE FUNCTION pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
 RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgmq.read_groups('read_grouped_head', queue_name, vt, qty) $$;
 
--- Read in a way; without a message look again, for at most so long. It holds a connection meanwhile: LISTEN is cheaper. It reads only when
--- something is visible: a read of a limited topic holds up the claims of others until the transaction ends.
+-- Read in a way; without a message look again, for at most so long. It holds a connection meanwhile: LISTEN is cheaper.
+-- It reads only when something is visible: a read of a limited topic holds up the claims of others until the
+-- transaction ends.
 -- Called by: read_with_poll (way is read) and the polls of grouped reads.
 CREATE OR REPLACE FUNCTION pgmq.poll(
   way text, queue_name text, vt integer, qty integer, max_poll_seconds integer, poll_interval_ms integer, conditional jsonb DEFAULT '{}'
@@ -854,7 +867,8 @@ $$;
 CREATE OR REPLACE FUNCTION pgmq.archive(queue_name text, msg_id bigint)
 RETURNS boolean LANGUAGE sql AS $$ SELECT count(*) > 0 FROM pgmq.archive(queue_name, ARRAY[msg_id]) $$;
 
--- Delete messages without a trace, not even in the audit: it is how readers end what they have worked. Result: the ids that are gone.
+-- Delete messages without a trace, not even in the audit: it is how readers end what they have worked. Result: the ids
+-- that are gone.
 CREATE OR REPLACE FUNCTION pgmq.delete(queue_name text, msg_ids bigint[])
 RETURNS SETOF bigint
 LANGUAGE plpgsql

@@ -1,6 +1,8 @@
--- The roles of the queue. They belong to the server, not to the database; only who may create roles makes them, else they are left out.
--- Called by: pgrouse migrate, first. Two databases of one server may be migrated at once: anyone who comes second finds the role there.
--- A superuser hands the schema to messages_owner, so that no function of it runs with a superuser's rights.
+-- The roles of the queue. They belong to the server, not to the database; only who may create roles makes them, else
+-- they are left out.
+-- Called by: pgrouse migrate, first. Two databases of one server may be migrated at once: anyone who comes second finds
+-- the role there. A superuser hands the schema to messages_owner, so that no function of it runs with a superuser's
+-- rights.
 DO LANGUAGE plpgsql $$
 DECLARE
   v_role pg_catalog.text;

@@ -1,6 +1,8 @@
--- What the session is set to while the schema is installed, until the end of the transaction: the result does not depend on who installs it.
+-- What the session is set to while the schema is installed, until the end of the transaction: the result does not
+-- depend on who installs it.
 -- Called by: pgrouse migrate and docker/postgres/install-schema.sh, before any name is looked up.
--- The files beside this one and cron/role.sql can also be run by themselves: each is one statement that first fixes what it needs.
+-- The files beside this one and cron/role.sql can also be run by themselves: each is one statement that first fixes
+-- what it needs.
 DO LANGUAGE plpgsql $$
 BEGIN
   SET LOCAL search_path = pg_catalog, pg_temp;
@@ -29,7 +31,8 @@ BEGIN
   IF current_setting('transaction_timeout', true) IS NOT NULL THEN
     PERFORM set_config('transaction_timeout', '0', true);
   END IF;
-  -- Triggers and foreign keys act during the installation. The database or the role may have a value that this role may not change.
+  -- Triggers and foreign keys act during the installation. The database or the role may have a value that this role may
+  -- not change.
   IF current_setting('session_replication_role') <> 'origin' AND has_parameter_privilege('session_replication_role', 'SET') THEN
     SET LOCAL session_replication_role = origin;
   END IF;

@@ -1,9 +1,10 @@
 -- What names mean in a function, and which plans it may have.
--- Called by: pgrouse migrate, every time, after the functions: a function that is replaced loses its settings. It alters only what differs.
--- All of migrate is one transaction, so no session sees a function without its settings.
--- The rule: a function has the settings of each group below that names it, and every SECURITY DEFINER function has the fixed search_path.
--- All others have none: they run with those of their caller, and a function of one SELECT can only then become part of its caller's statement.
--- The one exception is lock_timeout, which is in the function's own file: it belongs to what the function does.
+-- Called by: pgrouse migrate, every time, after the functions: a function that is replaced loses its settings. It
+-- alters only what differs. All of migrate is one transaction, so no session sees a function without its settings. The
+-- rule: a function has the settings of each group below that names it, and every SECURITY DEFINER function has the
+-- fixed search_path. All others have none: they run with those of their caller, and a function of one SELECT can only
+-- then become part of its caller's statement. The one exception is lock_timeout, which is in the function's own file:
+-- it belongs to what the function does.
 -- Locks: the changed rows of pg_proc.
 DO LANGUAGE plpgsql $$
 DECLARE
@@ -17,8 +18,8 @@ BEGIN
       (ARRAY['search_path=pg_catalog, pg_temp'], '
         check_backoff check_breaker check_channel check_policy check_topic doctor examine_connections examine_holders examine_server
         examine_settings examine_snapshots jsonb_text_bytes long_number_bytes notify notify_inserted prune_cron_history'),
-      -- They look up a few rows of a table that may be large. A plan that is right for an empty table is wrong for a full one, and the one
-      -- that a session made first is kept: so no plan may read a table as a whole.
+      -- They look up a few rows of a table that may be large. A plan that is right for an empty table is wrong for a
+      -- full one, and the one that a session made first is kept: so no plan may read a table as a whole.
       (ARRAY['enable_seqscan=off'], '
         apply_depth_changes clamp_rates count_live create_depths delete_staged job_rejected merge_dead_counts pending_with_key prune_measures
         prune_web touch_http_holders'),

@@ -1,6 +1,7 @@
 -- The group of an alert: its kind, and those of topic, result and fingerprint that "group_by" of the rules names.
 -- Called by: group_new_alerts, settle_delivery. Locks: nothing. Result: the same 32 hex digits for the same group.
--- The result of a condition or a breaker says whether it began or ended: groups do not depend on it. They always depend on the topic.
+-- The result of a condition or a breaker says whether it began or ended: groups do not depend on it. They always depend
+-- on the topic.
 CREATE OR REPLACE FUNCTION messages.alert_group(p_alert messages.alert, p_rules jsonb)
 RETURNS text
 LANGUAGE sql

@@ -71,10 +71,10 @@ BEGIN
 END
 $$;
 
--- Close what is over for a sink: groups of dead messages with no death for the time between two notifications, and conditions that ended
--- before this sink reported them (because of a silence, or an escalation that did not reach it).
--- Called by: claim_delivery, before and after it takes new alerts. Locks: the incidents it changes. Result: how many ended.
--- What an active silence held back is not reported; its count stays in silenced.
+-- Close what is over for a sink: groups of dead messages with no death for the time between two notifications, and
+-- conditions that ended before this sink reported them (because of a silence, or an escalation that did not reach it).
+-- Called by: claim_delivery, before and after it takes new alerts. Locks: the incidents it changes. Result: how many
+-- ended. What an active silence held back is not reported; its count stays in silenced.
 CREATE OR REPLACE FUNCTION messages.close_incidents(p_sink text, p_rules jsonb)
 RETURNS bigint
 LANGUAGE plpgsql

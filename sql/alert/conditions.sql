@@ -60,8 +60,8 @@ BEGIN
     IF v_ready < v_now - least(nullif(v_own.backlog_age, '0'), nullif(v_own.no_worker_for, '0')) THEN
       v_policy := messages.claim_policy(v_topic, v_now);
       CASE
-        -- A pause, or a breaker, is no backlog: the one who stopped the topic knows; the breaker has an alert of its own, also while it probes.
-        -- It is what topic_state calls stopped, for a fraction of its cost.
+        -- A pause, or a breaker, is no backlog: the one who stopped the topic knows; the breaker has an alert of its
+        -- own, also while it probes. It is what topic_state calls stopped, for a fraction of its cost.
         WHEN v_policy.stopped_until IS NOT NULL OR v_policy.probes IS NOT NULL THEN
         -- One cause is reported once: a topic without a worker has no backlog besides.
         WHEN v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for AND NOT messages.is_handled(v_topic) THEN

@@ -1,7 +1,9 @@
--- Create the next notification of a sink, if one is due: about one group, or about all due groups if there are more than "digest_over".
--- Called by: claim_delivery, which holds the row of the sink, when every earlier message is settled. Locks: the incidents it tells of.
--- Result: seconds until a notification may be due, NULL = unknown; 0 = one was written. It is written and counted in one transaction: from
--- then on it is repeated unchanged until it is delivered.
+-- Create the next notification of a sink, if one is due: about one group, or about all due groups if there are more
+-- than "digest_over".
+-- Called by: claim_delivery, which holds the row of the sink, when every earlier message is settled. Locks: the
+-- incidents it tells of.
+-- Result: seconds until a notification may be due, NULL = unknown; 0 = one was written. It is written and counted in
+-- one transaction: from then on it is repeated unchanged until it is delivered.
 CREATE OR REPLACE FUNCTION messages.create_delivery(p_sink text, p_rules jsonb)
 RETURNS double precision
 LANGUAGE plpgsql

@@ -1,8 +1,8 @@
 -- Take every alert that a sink has not taken yet, and add it to the sink's incidents.
--- Called by: claim_delivery, which holds the row of the sink. Locks: the incidents it changes. Result: how many alerts were new.
--- Nothing is skipped or taken twice, in whatever order transactions commit: new is what the previous snapshot did not show and this
--- statement's snapshot does. An open transaction delays only its own alerts.
--- A new sink, or one restored from another cluster, begins with the undelivered alerts of the last hour.
+-- Called by: claim_delivery, which holds the row of the sink. Locks: the incidents it changes. Result: how many alerts
+-- were new. Nothing is skipped or taken twice, in whatever order transactions commit: new is what the previous snapshot
+-- did not show and this statement's snapshot does. An open transaction delays only its own alerts. A new sink, or one
+-- restored from another cluster, begins with the undelivered alerts of the last hour.
 CREATE OR REPLACE FUNCTION messages.group_new_alerts(p_sink text, p_rules jsonb)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -15,7 +15,8 @@ DECLARE
   v_position pg_snapshot := (SELECT s.position FROM messages.alert_sink AS s WHERE s.name = p_sink AND s.system_identifier = v_cluster);
   v_new      bigint;
 BEGIN
-  -- Alerts of another cluster may carry ids of transactions that are still to come here: they would look new for ever, or once more some day.
+  -- Alerts of another cluster may carry ids of transactions that are still to come here: they would look new for ever,
+  -- or once more some day.
   IF v_position IS NULL THEN
     UPDATE messages.alert AS a SET xid = NULL WHERE a.xid >= pg_snapshot_xmax(pg_current_snapshot());
   END IF;

@@ -1,7 +1,7 @@
--- Record direct changes of policies, channels, schedules, subscriptions and thresholds in messages.audit, with the old and the new values;
--- pauses and resumes too, however they are made.
--- A pause that expired and was cleared is not recorded, since no person did it; nor is what schedules write when they fire, unless a role
--- writes the same by hand (audit_change_by_hand).
+-- Record direct changes of policies, channels, schedules, subscriptions and thresholds in messages.audit, with the old
+-- and the new values; pauses and resumes too, however they are made. A pause that expired and was cleared is not
+-- recorded, since no person did it; nor is what schedules write when they fire, unless a role writes the same by hand
+-- (audit_change_by_hand).
 -- Locks: nothing but the row it inserts.
 CREATE OR REPLACE FUNCTION messages.audit_change()
 RETURNS trigger
@@ -83,7 +83,8 @@ CREATE OR REPLACE TRIGGER audit_change
 AFTER INSERT OR UPDATE OR DELETE ON messages.alert_threshold
 FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
 
--- Schedules fire with the rights of the owner. A role that is neither the owner nor a superuser may not TRUNCATE the table.
+-- Schedules fire with the rights of the owner. A role that is neither the owner nor a superuser may not TRUNCATE the
+-- table.
 CREATE OR REPLACE TRIGGER audit_change
 AFTER INSERT OR DELETE OR UPDATE OF
   name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed, missed_limit, paused_at, paused_by, paused_reason,

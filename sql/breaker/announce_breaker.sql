@@ -1,7 +1,7 @@
--- Announce that a breaker opened or closed, or that a probe failed: a WARNING in the server's log, NOTIFY topic_changed, and a wake-up
--- where messages may be claimed again.
--- p_was: its position before. An alert is added to the outbox only when that changed: a failed probe is no second opening, and sinks repeat
--- ongoing alerts by themselves.
+-- Announce that a breaker opened or closed, or that a probe failed: a WARNING in the server's log, NOTIFY
+-- topic_changed, and a wake-up where messages may be claimed again. p_was: its position before. An alert is added to
+-- the outbox only when that changed: a failed probe is no second opening, and sinks repeat ongoing alerts by
+-- themselves.
 -- Called by: update_breaker, update_breakers. Locks: nothing but the row it inserts.
 CREATE OR REPLACE FUNCTION messages.announce_breaker(p_breaker messages.breaker, p_was text)
 RETURNS void

@@ -1,8 +1,9 @@
 -- Count the attempts that ended since the last update, and open or close the breaker of a topic.
--- Called by: count_breaker_attempts, and tick through update_breakers for the rest. Locks: the breaker's row, only if free at once: its
--- holder counts next time what it cannot see yet. For a topic without one, a row of messages.mutex, also only if free at once: an INSERT of
--- the same row would wait for the other session to commit, and two sessions that settle in opposite order would deadlock.
--- Opening and closing raise an alert; these, and a probe that failed, NOTIFY topic_changed.
+-- Called by: count_breaker_attempts, and tick through update_breakers for the rest. Locks: the breaker's row, only if
+-- free at once: its holder counts next time what it cannot see yet. For a topic without one, a row of messages.mutex,
+-- also only if free at once: an INSERT of the same row would wait for the other session to commit, and two sessions
+-- that settle in opposite order would deadlock. Opening and closing raise an alert; these, and a probe that failed,
+-- NOTIFY topic_changed.
 -- Result: the breaker's position; NULL = another session is updating it, or creates one.
 CREATE OR REPLACE FUNCTION messages.update_breaker(p_topic text, p_policy jsonb)
 RETURNS text

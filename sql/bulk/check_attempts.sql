@@ -1,6 +1,7 @@
--- Check that rows are staged only under numbers that the caller got from begin_staging: other rows could not be published.
--- Called by: the trigger below, once for each COPY or INSERT. Locks: nothing: if the number is deleted at this moment, prune_jobs finds the
--- rows. Errors: 42501.
+-- Check that rows are staged only under numbers that the caller got from begin_staging: other rows could not be
+-- published.
+-- Called by: the trigger below, once for each COPY or INSERT. Locks: nothing: if the number is deleted at this moment,
+-- prune_jobs finds the rows. Errors: 42501.
 CREATE OR REPLACE FUNCTION messages.check_attempts()
 RETURNS trigger
 LANGUAGE plpgsql

@@ -1,8 +1,8 @@
 -- Check that everything that was staged is there and belongs to the caller.
--- Called by: publish_staged, after the rejected rows have their reasons. Errors: as there. Locks: the attempts, until the transaction ends,
--- so that none of them is pruned meanwhile.
--- Result: the numbers of rows without a key, with a key, and rejected, from one pass over the rows. Rows lost in a crash of the server are
--- detected here: a crash empties the staging tables.
+-- Called by: publish_staged, after the rejected rows have their reasons. Errors: as there. Locks: the attempts, until
+-- the transaction ends, so that none of them is pruned meanwhile.
+-- Result: the numbers of rows without a key, with a key, and rejected, from one pass over the rows. Rows lost in a
+-- crash of the server are detected here: a crash empties the staging tables.
 CREATE OR REPLACE FUNCTION messages.check_staged(
   p_job text, p_attempts uuid[], p_counts bigint[], OUT plain bigint, OUT keyed bigint, OUT rejected bigint
 )

@@ -56,7 +56,8 @@ BEGIN
   PERFORM messages.reject_staged(p_attempts);
   v_has := messages.check_staged(p_job, p_attempts, p_counts);
 
-  -- The clock is read after the transaction has its number: a message must not seem older than its transaction, or claims look for it too late.
+  -- The clock is read after the transaction has its number: a message must not seem older than its transaction, or
+  -- claims look for it too late.
   v_now := clock_timestamp();
   INSERT INTO messages.message (topic, channel, priority, payload, body, headers, created_at, available_at, expires_at, max_attempts)
   SELECT s.topic, s.channel, s.priority, s.payload, s.body, s.headers, v_now,
@@ -113,9 +114,11 @@ BEGIN
 END
 $$;
 
--- Mark the staged rows that the policies of their topics reject: topics that accept no publishes, and rows that are too large.
+-- Mark the staged rows that the policies of their topics reject: topics that accept no publishes, and rows that are too
+-- large.
 -- Called by: publish_staged, before it inserts; what full topics and rates refuse is refused to the whole job.
--- The policies of all topics are one value, and each row looks its own up in it: a join without statistics may compare each row with each topic.
+-- The policies of all topics are one value, and each row looks its own up in it: a join without statistics may compare
+-- each row with each topic.
 -- Locks: the rows that it marks. Nothing is read while no topic of the database uses such a policy.
 CREATE OR REPLACE FUNCTION messages.reject_staged(p_attempts uuid[])
 RETURNS void

@@ -1,10 +1,12 @@
 -- Publish the staged rows that have a key, and mark those whose key is taken.
--- Called by: publish_staged. Of several rows with one key those with on_conflict error and ignore come first, in the order in which they
--- were staged: the first is published, and the others are treated as later publishes. Those with replace and append come after them.
--- Rows with on_conflict error and ignore go in one statement (insert_staged_keys). Those with replace and append go key by key
--- (merge_staged_keys), and so do all whose topic has a key_ttl or subscribers, or drops what does not fit: there each key needs a decision.
--- No statement here joins what was staged with anything: a stage has no statistics, and a join planned for one row takes hours for a million.
--- Result: how many were published, ignored and dropped. Locks: as the INSERTs; each of the two in the order of topics and keys.
+-- Called by: publish_staged. Of several rows with one key those with on_conflict error and ignore come first, in the
+-- order in which they were staged: the first is published, and the others are treated as later publishes. Those with
+-- replace and append come after them. Rows with on_conflict error and ignore go in one statement (insert_staged_keys).
+-- Those with replace and append go key by key (merge_staged_keys), and so do all whose topic has a key_ttl or
+-- subscribers, or drops what does not fit: there each key needs a decision. No statement here joins what was staged
+-- with anything: a stage has no statistics, and a join planned for one row takes hours for a million.
+-- Result: how many were published, ignored and dropped. Locks: as the INSERTs; each of the two in the order of topics
+-- and keys.
 CREATE OR REPLACE FUNCTION messages.publish_staged_with_key(p_attempts uuid[], OUT published bigint, OUT ignored bigint, OUT dropped bigint)
 LANGUAGE plpgsql
 AS $$
@@ -36,8 +38,8 @@ $$;
 
 -- Publish the staged rows whose key is published or not, and mark those that are not and whose on_conflict is error.
 -- Called by: publish_staged_with_key. p_hard: the topics that merge_staged_keys publishes to.
--- The keys that were inserted are sorted among the rows, and not joined with them: a row is late unless it is the first of its key, and
--- its key was inserted. Locks: as the INSERT, in the order of topics and keys.
+-- The keys that were inserted are sorted among the rows, and not joined with them: a row is late unless it is the first
+-- of its key, and its key was inserted. Locks: as the INSERT, in the order of topics and keys.
 CREATE OR REPLACE FUNCTION messages.insert_staged_keys(
   p_attempts uuid[], p_hard text[], p_now timestamptz, OUT published bigint, OUT ignored bigint
 )
@@ -82,10 +84,11 @@ AS $$
 $$;
 
 -- Publish the staged rows that change the message which waits with their key, and all of some topics.
--- Called by: publish_staged_with_key. p_hard: those topics. What several rows do to one key is done at most twice: all rows up to the last
--- one with replace are one replacement, and what is appended after it is appended at once, or MiB by MiB. Done row by row, each would leave
--- a version of the message that the next one has to pass.
--- Locks: as messages.publish, in the order of topics and keys. Result: how many rows were published, ignored and dropped.
+-- Called by: publish_staged_with_key. p_hard: those topics. What several rows do to one key is done at most twice: all
+-- rows up to the last one with replace are one replacement, and what is appended after it is appended at once, or MiB
+-- by MiB. Done row by row, each would leave a version of the message that the next one has to pass.
+-- Locks: as messages.publish, in the order of topics and keys. Result: how many rows were published, ignored and
+-- dropped.
 CREATE OR REPLACE FUNCTION messages.merge_staged_keys(
   p_attempts uuid[], p_hard text[], p_now timestamptz, OUT published bigint, OUT ignored bigint, OUT dropped bigint
 )
@@ -131,8 +134,10 @@ BEGIN
 END
 $$;
 
--- Publish staged rows of one key and one on_conflict as one message, or find those of them that cannot be published, by halves.
--- Called by: merge_staged_keys, itself. p_places: the rows in the order in which they were staged. Locks: as messages.publish.
+-- Publish staged rows of one key and one on_conflict as one message, or find those of them that cannot be published, by
+-- halves.
+-- Called by: merge_staged_keys, itself. p_places: the rows in the order in which they were staged. Locks: as
+-- messages.publish.
 CREATE OR REPLACE FUNCTION messages.publish_staged_part(
   p_places tid[], p_mode text, p_now timestamptz, OUT published bigint, OUT ignored bigint, OUT dropped bigint
 )
@@ -169,8 +174,8 @@ BEGIN
 END
 $$;
 
--- The one message that staged rows of one key make: it begins as the first says, and ends and contains what the last says, or what all
--- append.
+-- The one message that staged rows of one key make: it begins as the first says, and ends and contains what the last
+-- says, or what all append.
 -- Called by: publish_staged_part. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.gather_staged(p_places tid[], p_mode text, p_now timestamptz)
 RETURNS messages.message

@@ -1,5 +1,6 @@
 -- The row of a published job, if it belongs to the caller. Users share the names of jobs, and nothing else of them.
--- Called by: begin_staging, publish_staged, job_result, job_rejected. Locks: nothing. Result: its row; all NULL = it was not published.
+-- Called by: begin_staging, publish_staged, job_result, job_rejected. Locks: nothing. Result: its row; all NULL = it
+-- was not published.
 -- Errors: 42501 the job is another user's; 22023 the name is missing or invalid.
 CREATE OR REPLACE FUNCTION messages.read_own_job(p_job text)
 RETURNS messages.publish_job

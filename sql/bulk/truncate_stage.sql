@@ -1,6 +1,6 @@
 -- Truncate the staging tables if they are large and not in use.
--- Called by: delete_staged, prune_jobs. Locks: the stage, until the transaction ends; tried only. Result: whether it is empty now.
--- Above READ COMMITTED the snapshot may be older than rows of other sessions: there it does nothing.
+-- Called by: delete_staged, prune_jobs. Locks: the stage, until the transaction ends; tried only. Result: whether it is
+-- empty now. Above READ COMMITTED the snapshot may be older than rows of other sessions: there it does nothing.
 CREATE OR REPLACE FUNCTION messages.truncate_stage()
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,7 +1,8 @@
 -- Add a place to the directory of low-water marks.
--- Called by: pick_without_channel, for each place it took from; pick_with_channel, with the priority -1. Locks: a row of messages.mutex
--- until the transaction ends, only if free at once: an INSERT of the same place would wait for the other claim to commit, and two claims in
--- opposite order would deadlock. A claim that does not get the lock leaves the entry to a later claim.
+-- Called by: pick_without_channel, for each place it took from; pick_with_channel, with the priority -1. Locks: a row
+-- of messages.mutex until the transaction ends, only if free at once: an INSERT of the same place would wait for the
+-- other claim to commit, and two claims in opposite order would deadlock. A claim that does not get the lock leaves the
+-- entry to a later claim.
 CREATE OR REPLACE FUNCTION messages.add_low_water(p_topic text, p_priority smallint)
 RETURNS void
 LANGUAGE plpgsql

@@ -1,5 +1,5 @@
--- Archive what a claim found in a topic and must not hand out: messages without attempts left, messages that are too large, and expired
--- messages.
+-- Archive what a claim found in a topic and must not hand out: messages without attempts left, messages that are too
+-- large, and expired messages.
 -- Called by: claim, which may hold limited topics that others wait for. Locks: the rows, which the claim holds already.
 CREATE OR REPLACE FUNCTION messages.archive_unclaimable(p_picked messages.picked, p_worker text)
 RETURNS void

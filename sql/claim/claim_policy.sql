@@ -1,9 +1,9 @@
 -- The policy in force for one topic, as far as a claim needs it.
 -- Called by: claim, next_due, once for each topic of their walk. Locks: nothing.
--- stopped_until: the topic (or '*') is paused, or its breaker is open; 'infinity' = until it is resumed. probes: how many messages the
--- breaker lets run to test whether they succeed again. is_limited: the topic as a whole has a limit; limits_channels: some of its channels
--- have.
--- stopped_until or probes is set where messages.topic_state says stopped, which costs more; test_topic_state.py compares them.
+-- stopped_until: the topic (or '*') is paused, or its breaker is open; 'infinity' = until it is resumed. probes: how
+-- many messages the breaker lets run to test whether they succeed again. is_limited: the topic as a whole has a limit;
+-- limits_channels: some of its channels have. stopped_until or probes is set where messages.topic_state says stopped,
+-- which costs more; test_topic_state.py compares them.
 CREATE OR REPLACE FUNCTION messages.claim_policy(p_topic text, p_now timestamptz)
 RETURNS messages.policy
 LANGUAGE plpgsql

@@ -32,7 +32,8 @@ SECURITY DEFINER
 AS $$
 DECLARE
   v_now       timestamptz := messages.now();
-  -- Drawn by lot, since a sequence would repeat itself after a crash of the server: what an unflushed transaction drew is drawn again.
+  -- Drawn by lot, since a sequence would repeat itself after a crash of the server: what an unflushed transaction drew
+  -- is drawn again.
   v_claim     bigint      := 1 + floor(random() * 4503599627370496)::bigint;
   v_left      integer     := least(p_limit, 10000);
   v_bytes     bigint      := coalesce(p_bytes, 16777216);
@@ -84,8 +85,9 @@ BEGIN
       EXIT WHEN v_topic IS NULL OR (v_wrapped AND v_first <> '' AND v_topic COLLATE "C" > v_first COLLATE "C");
     END IF;
 
-    -- Most topics are plain: no message has a channel, and nothing limits claims. One statement tells, and the next one picks and locks: a
-    -- claim of few messages costs what its statements cost. One in 64 goes the other way, for what may be below a low-water mark.
+    -- Most topics are plain: no message has a channel, and nothing limits claims. One statement tells, and the next one
+    -- picks and locks: a claim of few messages costs what its statements cost. One in 64 goes the other way, for what
+    -- may be below a low-water mark.
     SELECT f.priority, f.low, f.first_at, f.first_max_attempts, c.may_have_channels, q.policy, q.is_plain,
            EXISTS (SELECT FROM messages.low_water AS w WHERE w.topic = v_topic AND w.priority = f.priority) AS is_in_directory
     INTO v_look
@@ -134,9 +136,10 @@ BEGIN
       ELSIF NOT v_look.is_in_directory THEN
         PERFORM messages.add_low_water(v_topic, v_look.priority);
       END IF;
-      -- After a crash that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim must be on the disk
-      -- where that would break a promise, whatever its caller chose: the topic or its channels have a limit or an order, or it is the last
-      -- attempt of a message. The first message usually tells; if it has attempts left, each is asked below, which takes some percent longer.
+      -- After a crash that undoes a claim the message runs twice at once, and its attempt is not counted. So the claim
+      -- must be on the disk where that would break a promise, whatever its caller chose: the topic or its channels have
+      -- a limit or an order, or it is the last attempt of a message. The first message usually tells; if it has
+      -- attempts left, each is asked below, which takes some percent longer.
       IF current_setting('synchronous_commit') = 'off' AND (
         v_policy.is_limited OR v_policy.limits_channels OR coalesce(v_look.first_max_attempts, v_policy.max_attempts) = 1)
       THEN
@@ -191,8 +194,8 @@ BEGIN
         PERFORM messages.charge_rate('dequeue', v_topic, v_policy.dequeue_rate, v_found, v_now);
       END IF;
       v_ended := CASE WHEN v_found > 0 THEN v_topic ELSE v_ended END;
-      -- What is left of a plain topic goes the other way: other priorities, messages that end instead, and what did not fit into half of the
-      -- bytes. How many bytes were claimed is not known here.
+      -- What is left of a plain topic goes the other way: other priorities, messages that end instead, and what did not
+      -- fit into half of the bytes. How many bytes were claimed is not known here.
       v_is_rest := v_is_plain AND v_found < v_room AND messages.has_due(v_topic, v_now);
       v_bytes := v_bytes - CASE WHEN NOT v_is_plain THEN v_picked.bytes WHEN v_found > 0 THEN v_bytes / 2 ELSE 0 END;
     END IF;
@@ -246,9 +249,9 @@ END
 $$;
 
 -- Lock the next ready rows of one topic, with and without a channel.
--- Called by: claim. Odd claims begin with the channels, even ones without: neither kind starves the other. A topic whose channels have a
--- low-water mark has had some; where there is none, looking for a first entry does not walk over dead ones.
--- Locks and result: as pick_without_channel and pick_with_channel.
+-- Called by: claim. Odd claims begin with the channels, even ones without: neither kind starves the other. A topic
+-- whose channels have a low-water mark has had some; where there is none, looking for a first entry does not walk over
+-- dead ones. Locks and result: as pick_without_channel and pick_with_channel.
 CREATE OR REPLACE FUNCTION messages.pick_messages(
   p_policy messages.policy, p_now timestamptz, p_claim_id bigint, p_after text, p_limit integer, p_bytes bigint
 )
@@ -256,7 +259,8 @@ RETURNS messages.picked
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  -- Where no session raises the marks, some claims read from the left edge, so that no row can stay below a mark for ever.
+  -- Where no session raises the marks, some claims read from the left edge, so that no row can stay below a mark for
+  -- ever.
   v_marks  boolean := p_claim_id % 64 <> 0
     OR EXISTS (SELECT FROM messages.low_water_mark AS k WHERE k.left_edge_at > clock_timestamp() - interval '1 minute');
   v_first  messages.picked;

@@ -1,11 +1,13 @@
 -- The (channel, priority) pairs of one topic that have a due message, in their order.
--- Called by: pick_with_channel. Locks: nothing. p_after: begin behind this channel; p_upto: end with it (NULL = with the last one).
--- p_low: nothing that is ready has an earlier time. p_looks: examine at most about this many pairs, and the rest of the last one's channel.
--- A loose scan in steps: each reads the next entries behind the last pair, at most p_entries for each pair that the step before it found, and
--- so few of a channel with many messages. Channels with few messages cost little more than their entries, which is why a walk that expects to
--- find little reads more at once. It stops as soon as p_limit were found.
--- Plan shape: no plan may read message_due_channel and sort: it would read everything due of the topic for each step.
--- Result: the places that are due; and the last ones, due or not, if p_looks ended the walk. nth: how many were examined.
+-- Called by: pick_with_channel. Locks: nothing. p_after: begin behind this channel; p_upto: end with it (NULL = with
+-- the last one). p_low: nothing that is ready has an earlier time. p_looks: examine at most about this many pairs, and
+-- the rest of the last one's channel. A loose scan in steps: each reads the next entries behind the last pair, at most
+-- p_entries for each pair that the step before it found, and so few of a channel with many messages. Channels with few
+-- messages cost little more than their entries, which is why a walk that expects to find little reads more at once. It
+-- stops as soon as p_limit were found. Plan shape: no plan may read message_due_channel and sort: it would read
+-- everything due of the topic for each step.
+-- Result: the places that are due; and the last ones, due or not, if p_looks ended the walk. nth: how many were
+-- examined.
 CREATE OR REPLACE FUNCTION messages.due_channels(
   p_topic text, p_after text, p_upto text, p_now timestamptz, p_limit integer, p_low timestamptz, p_looks integer,
   p_entries integer DEFAULT 2

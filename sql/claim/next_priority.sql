@@ -1,8 +1,8 @@
 -- Walk over one topic's messages without a channel: the next priority after p_after that may have ready messages.
 -- Called by: claim, pick_without_channel, next_due. Locks: nothing.
--- Result: the priority, the position to read from, and of the first message its time and its own max_attempts (both NULL where there is a
--- mark: it is not read); priority NULL at the end.
--- In SQL without settings, so that it becomes part of its caller's statement.
+-- Result: the priority, the position to read from, and of the first message its time and its own max_attempts (both
+-- NULL where there is a mark: it is not read); priority NULL at the end. In SQL without settings, so that it becomes
+-- part of its caller's statement.
 CREATE OR REPLACE FUNCTION messages.next_priority(p_topic text, p_after smallint, p_marks boolean)
 RETURNS TABLE (priority smallint, low timestamptz, first_at timestamptz, first_max_attempts integer)
 LANGUAGE sql

@@ -1,7 +1,8 @@
 -- Walk over the topics: the first topic after p_after that is wanted (NULL = all) and may have ready messages.
 -- Called by: messages.claim, messages.next_due. Locks: nothing. Result: NULL at the end of the topics.
--- A loose scan of both ready indexes: it reads one entry per topic, however many messages or wanted topics there are. A topic with a
--- low-water mark is returned without a check: looking for its first entry would walk over dead ones. p_marks false: check.
+-- A loose scan of both ready indexes: it reads one entry per topic, however many messages or wanted topics there are. A
+-- topic with a low-water mark is returned without a check: looking for its first entry would walk over dead ones.
+-- p_marks false: check.
 CREATE OR REPLACE FUNCTION messages.next_topic(p_wanted text[], p_after text, p_marks boolean DEFAULT true)
 RETURNS text
 LANGUAGE plpgsql

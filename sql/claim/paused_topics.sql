@@ -1,9 +1,10 @@
 -- The paused ones of some topics, as far as they have ready messages, and the others.
--- Called by: claim_with_next_due, once it has met several topics that are stopped: to look at thousands one by one takes seconds.
+-- Called by: claim_with_next_due, once it has met several topics that are stopped: to look at thousands one by one
+-- takes seconds.
 -- Locks: nothing.
 -- A topic is paused where messages.topic_state says so; test_topic_state.py compares them.
--- held_back: {"topic <topic>": until}, as claim_with_next_due returns it; until = null: until it is resumed. others: the topics that are not
--- paused, in their order. Topics without messages are in neither.
+-- held_back: {"topic <topic>": until}, as claim_with_next_due returns it; until = null: until it is resumed. others:
+-- the topics that are not paused, in their order. Topics without messages are in neither.
 CREATE OR REPLACE FUNCTION messages.paused_topics(p_topics text[], p_now timestamptz)
 RETURNS TABLE (held_back jsonb, others text[])
 LANGUAGE sql

@@ -1,8 +1,8 @@
 -- Lock the next ready rows of one topic and priority that have no channel, in the order of their time.
 -- Called by: pick_without_channel. p_low: no ready row is earlier. It ends with the row that reaches p_bytes.
--- Locks: the rows, skipping those that others hold. Result: the rows to claim, and those that end instead: attempts used up (the limit was
--- lowered since), too large (inserted before the domains refused that), or expired. Nothing is ever hidden. The bytes are those that claim
--- returns.
+-- Locks: the rows, skipping those that others hold. Result: the rows to claim, and those that end instead: attempts
+-- used up (the limit was lowered since), too large (inserted before the domains refused that), or expired. Nothing is
+-- ever hidden. The bytes are those that claim returns.
 CREATE OR REPLACE FUNCTION messages.pick_priority(
   p_policy messages.policy, p_now timestamptz, p_priority smallint, p_low timestamptz, p_limit integer, p_bytes bigint
 )

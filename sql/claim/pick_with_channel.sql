@@ -1,11 +1,13 @@
--- Lock the next ready rows of one topic that have a channel: one round over the channels from p_after on, a fair share of each.
+-- Lock the next ready rows of one topic that have a channel: one round over the channels from p_after on, a fair share
+-- of each.
 -- Called by: claim. p_after NULL: from where the last such claim of this topic's channels ended (read_claim_cursor).
--- p_marks: as pick_without_channel. Locks and result: as pick_channel_rows; where channels have limits, those of channel_slots as well.
--- A quiet channel waits for at most one round, however many messages another one has. held_back: a limit made it skip some that are due.
--- Where few messages are due, their places, i.e. (channel, priority) pairs, are read by time (oldest_due_channels). Where many are, it
--- walks from place to place (due_channels). Where thousands of channels are at their limits or have only delayed messages, one claim
--- examines some of them, and the next one of the same session continues where it ended: a claim shares its transaction with a settle, which
--- must not wait for a walk over all of them. The progress of the round is a setting of the session; without it (behind a pooler, after a
+-- p_marks: as pick_without_channel. Locks and result: as pick_channel_rows; where channels have limits, those of
+-- channel_slots as well. A quiet channel waits for at most one round, however many messages another one has. held_back:
+-- a limit made it skip some that are due. Where few messages are due, their places, i.e. (channel, priority) pairs, are
+-- read by time (oldest_due_channels). Where many are, it walks from place to place (due_channels). Where thousands of
+-- channels are at their limits or have only delayed messages, one claim examines some of them, and the next one of the
+-- same session continues where it ended: a claim shares its transaction with a settle, which must not wait for a walk
+-- over all of them. The progress of the round is a setting of the session; without it (behind a pooler, after a
 -- reconnect) the round starts over.
 CREATE OR REPLACE FUNCTION messages.pick_with_channel(
   p_policy messages.policy, p_now timestamptz, p_after text, p_limit integer, p_bytes bigint, p_marks boolean
@@ -144,8 +146,8 @@ $$;
 
 -- The (channel, priority) pairs of one topic whose messages have been due longest: those of its first p_most messages.
 -- Called by: pick_with_channel. Locks: nothing. p_low: nothing that is ready has an earlier time.
--- Result: the pairs in their order; is_all: these are all pairs with a due message. It reads the index by time: delayed messages cost
--- nothing, however many channels they are in.
+-- Result: the pairs in their order; is_all: these are all pairs with a due message. It reads the index by time: delayed
+-- messages cost nothing, however many channels they are in.
 CREATE OR REPLACE FUNCTION messages.oldest_due_channels(
   p_topic text, p_low timestamptz, p_now timestamptz, p_most integer, OUT channels text[], OUT priorities smallint[], OUT is_all boolean
 )

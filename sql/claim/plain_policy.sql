@@ -1,7 +1,7 @@
 -- The policy of a topic that limits no claim, with few reads: what most topics have.
--- Called by: claim. Locks: nothing. Result: as claim_policy, but limits and pauses are not read; is_plain: there are none, for the topic as a
--- whole or for its channels by default. (Limits of single channels have no part in claims without channels.)
--- A topic that messages.topic_state calls stopped is not plain; test_topic_state.py compares them.
+-- Called by: claim. Locks: nothing. Result: as claim_policy, but limits and pauses are not read; is_plain: there are
+-- none, for the topic as a whole or for its channels by default. (Limits of single channels have no part in claims
+-- without channels.) A topic that messages.topic_state calls stopped is not plain; test_topic_state.py compares them.
 -- In SQL without settings, so that it becomes part of its caller's statement.
 CREATE OR REPLACE FUNCTION messages.plain_policy(p_topic text)
 RETURNS TABLE (policy messages.policy, is_plain boolean)

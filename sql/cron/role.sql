@@ -1,6 +1,7 @@
--- The role that pg_cron's jobs run as, where the schema belongs to a role that cannot log in: pg_cron wants a login even for its own workers.
--- It has no password, may maintain the queue, and nothing else. A job whose role was dropped stops pg_cron for everybody on the server;
--- what is granted here makes DROP ROLE refuse until the jobs and these grants are gone.
+-- The role that pg_cron's jobs run as, where the schema belongs to a role that cannot log in: pg_cron wants a login
+-- even for its own workers. It has no password, may maintain the queue, and nothing else. A job whose role was dropped
+-- stops pg_cron for everybody on the server; what is granted here makes DROP ROLE refuse until the jobs and these
+-- grants are gone.
 -- Called by: pgrouse.cron and docker/postgres/install-cron.sh, in the database of the queue, by a superuser.
 DO LANGUAGE plpgsql $$
 BEGIN

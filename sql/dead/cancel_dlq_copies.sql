@@ -1,5 +1,5 @@
--- Cancel the copies in <topic>.dlq of dead messages that were put back, if the copies wait. A running copy is left to its worker.
--- A dead copy that was put back itself replaces its original from then on.
+-- Cancel the copies in <topic>.dlq of dead messages that were put back, if the copies wait. A running copy is left to
+-- its worker. A dead copy that was put back itself replaces its original from then on.
 -- Called by: redrive_rows. Locks: the copies, skipping those that a session is claiming. Result: how many ended.
 CREATE OR REPLACE FUNCTION messages.cancel_dlq_copies(p_ids bigint[])
 RETURNS bigint

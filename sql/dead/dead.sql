@@ -1,4 +1,5 @@
--- The dead messages: archived with a result other than success and cancelled; redriven_as is the message that replaced them.
+-- The dead messages: archived with a result other than success and cancelled; redriven_as is the message that replaced
+-- them.
 CREATE OR REPLACE VIEW messages.dead
 WITH (security_invoker = true) AS
 SELECT

@@ -1,6 +1,7 @@
--- Merge the rows that count the dead messages of a topic and result: one for each ten minutes of the last day, and one for all before. The sum
--- stays the same.
--- Called by: purge. Bounded: at most p_limit rows. Locks: the rows it folds; those of another that folds are passed over.
+-- Merge the rows that count the dead messages of a topic and result: one for each ten minutes of the last day, and one
+-- for all before. The sum stays the same.
+-- Called by: purge. Bounded: at most p_limit rows. Locks: the rows it folds; those of another that folds are passed
+-- over.
 -- Result: how many rows there are less.
 CREATE OR REPLACE FUNCTION messages.merge_dead_counts(p_limit integer DEFAULT 10000)
 RETURNS bigint

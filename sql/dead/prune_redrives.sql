@@ -1,6 +1,8 @@
--- Delete the log of redrives and of dead-letter copies, once the messages have left the archive and the copies are gone.
--- It checks the archive itself: rows that an export holds back outlive every retention, and must not be put back a second time.
--- Called by: purge. Bounded: p_limit rows of each table, the log's among twice as many. Locks: the rows it deletes. Result: how many.
+-- Delete the log of redrives and of dead-letter copies, once the messages have left the archive and the copies are
+-- gone. It checks the archive itself: rows that an export holds back outlive every retention, and must not be put back
+-- a second time.
+-- Called by: purge. Bounded: p_limit rows of each table, the log's among twice as many. Locks: the rows it deletes.
+-- Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_redrives(p_limit integer DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql

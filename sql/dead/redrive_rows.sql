@@ -1,10 +1,11 @@
 -- Turn dead messages into new ones that know their ancestors; their archive rows stay as they are.
 -- Called by: redrive, redrive_where, redrive_edited, requeue_dead_letters. Not granted to any role.
--- Each is put back once, by whatever function: the primary key of redrive_log guards that. If the archive row is gone, the live copy in
--- <topic>.dlq is used instead. In every case a waiting copy ends as cancelled, so that only one of the two is processed.
--- p_edit: {"topic", "payload", "headers", "merge"}, all optional. p_rate: how many become available per second, the first after p_delay.
--- p_force: also those that were redriven max_redrives times. p_again: whether those whose key was taken meanwhile are tried again.
--- preview_redrive decides which of them come back, and how; a key that is taken between that and the INSERT is no error either.
+-- Each is put back once, by whatever function: the primary key of redrive_log guards that. If the archive row is gone,
+-- the live copy in <topic>.dlq is used instead. In every case a waiting copy ends as cancelled, so that only one of the
+-- two is processed. p_edit: {"topic", "payload", "headers", "merge"}, all optional. p_rate: how many become available
+-- per second, the first after p_delay. p_force: also those that were redriven max_redrives times. p_again: whether
+-- those whose key was taken meanwhile are tried again. preview_redrive decides which of them come back, and how; a key
+-- that is taken between that and the INSERT is no error either.
 -- Locks: the rows that it inserts, in an order that all calls share; a concurrent call for the same message waits.
 -- Result: one row per id. message_id: the new message, or the one that prevented it.
 CREATE OR REPLACE FUNCTION messages.redrive_rows(
@@ -180,9 +181,10 @@ END
 $$;
 
 -- Transfer what belongs to dead messages to the messages that a redrive made of them: saved steps and successors.
--- Called by: redrive_rows, only while the flag messages.awaited_flag is raised. p_topics: of the new messages; if the topic changes, the
--- steps stay behind, since another handler has other steps.
--- Locks: the rows of the steps. The successors are updated when the transaction commits (the trigger propagate_ends_at_commit).
+-- Called by: redrive_rows, only while the flag messages.awaited_flag is raised. p_topics: of the new messages; if the
+-- topic changes, the steps stay behind, since another handler has other steps.
+-- Locks: the rows of the steps. The successors are updated when the transaction commits (the trigger
+-- propagate_ends_at_commit).
 CREATE OR REPLACE FUNCTION messages.transfer_to_redriven(p_old bigint[], p_new bigint[])
 RETURNS void
 LANGUAGE plpgsql

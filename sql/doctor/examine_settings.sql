@@ -25,7 +25,8 @@ BEGIN
     ('planner', 'plan_cache_mode', 'auto', 'warn', 'each call is planned again, or with a plan for other values'),
     ('planner', 'jit_above_cost', '>=10000', 'warn', 'short statements are compiled, which takes longer than to run them')
   ), given AS (
-    -- Sessions of pgrouse set those of the first kind for themselves: what counts is the value that other sessions begin with.
+    -- Sessions of pgrouse set those of the first kind for themselves: what counts is the value that other sessions
+    -- begin with.
     SELECT h.*, CASE h.code WHEN 'settings' THEN s.reset_val ELSE s.setting END AS value, NULL::text AS whose
     FROM harmful AS h
     JOIN pg_settings AS s ON s.name = h.name

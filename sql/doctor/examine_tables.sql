@@ -23,7 +23,8 @@ BEGIN
     FROM pg_stat_user_tables AS s
     WHERE s.schemaname = 'messages' AND s.n_dead_tup > greatest(p_dead_rows, s.n_live_tup / 2)
     UNION ALL
-    -- An entry of the widest index takes some 100 bytes; what was large once and is nearly empty now is what claims walk through.
+    -- An entry of the widest index takes some 100 bytes; what was large once and is nearly empty now is what claims
+    -- walk through.
     SELECT 'index_bloat', 'warn',
            format('messages.%s has %s for %s rows', i.indexrelname, pg_size_pretty(pg_relation_size(i.indexrelid)), r.live),
            format('REINDEX INDEX CONCURRENTLY messages.%I;', i.indexrelname)

@@ -21,7 +21,8 @@ BEGIN
     SELECT s.topic, CASE WHEN c.topic IS NULL THEN 'warn' ELSE messages.condition_level('no_worker') END AS level
     FROM messages.topic_state(ARRAY(SELECT messages.unhandled_topics())) AS s
     LEFT JOIN messages.conditions() AS c ON c.kind = 'no_worker' AND c.topic = s.topic
-    -- Dead letters wait for an operator; what is paused is so on purpose, and of an open breaker there is a finding of its own.
+    -- Dead letters wait for an operator; what is paused is so on purpose, and of an open breaker there is a finding of
+    -- its own.
     WHERE right(s.topic, 4) <> '.dlq' AND NOT s.stopped
     LIMIT 100
   ), found (code, level, what, fix) AS (

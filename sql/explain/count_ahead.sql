@@ -10,7 +10,8 @@ DECLARE
   v_more  bigint;
   v_place record;
 BEGIN
-  -- Priority by priority: in the index only then do the ready stand before the delayed. Of messages without a channel nothing is below low.
+  -- Priority by priority: in the index only then do the ready stand before the delayed. Of messages without a channel
+  -- nothing is below low.
   FOR v_place IN
     SELECT p.priority::smallint AS priority,
            coalesce((SELECT w.at FROM messages.low_water AS w WHERE w.topic = p_message.topic AND w.priority = p.priority), '-infinity') AS low

@@ -1,5 +1,6 @@
 -- The holders of the slots of a topic or channel, if all p_limit slots are taken.
--- Called by: explain_limit, explain_channel. Locks: nothing. Result: [{"worker", "id"}], the first 20; NULL = a slot is free.
+-- Called by: explain_limit, explain_channel. Locks: nothing. Result: [{"worker", "id"}], the first 20; NULL = a slot is
+-- free.
 CREATE OR REPLACE FUNCTION messages.slot_holders(p_topic text, p_channel text, p_limit integer)
 RETURNS jsonb
 LANGUAGE plpgsql

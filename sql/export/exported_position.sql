@@ -1,6 +1,6 @@
 -- The position that every export has passed: rows above it, by (archive_xid, id), must stay in the archive.
--- Called by: is_exported, purge_archive_pages. Locks: nothing. Result: NULL, NULL = there is no export; (0, 0) = a cursor comes from
--- another cluster, whose transaction ids mean nothing here, so nothing is known to be exported.
+-- Called by: is_exported, purge_archive_pages. Locks: nothing. Result: NULL, NULL = there is no export; (0, 0) = a
+-- cursor comes from another cluster, whose transaction ids mean nothing here, so nothing is known to be exported.
 CREATE OR REPLACE FUNCTION messages.exported_position(OUT xid xid8, OUT id bigint)
 LANGUAGE sql
 STABLE

@@ -1,5 +1,6 @@
 -- Whether every export has read all rows of a partition of the archive; true if there is no export.
--- Called by: maintain_partitions, purge. Locks: nothing. Volatile, so that it sees what was committed after the caller's statement began.
+-- Called by: maintain_partitions, purge. Locks: nothing. Volatile, so that it sees what was committed after the
+-- caller's statement began.
 CREATE OR REPLACE FUNCTION messages.is_exported(p_partition text)
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,9 +1,11 @@
 -- How many messages a claim may take from each of the given channels now.
--- Called by: pick_with_channel, only where channels have limits. p_channels: in their order, one entry for each priority; p_most: at most
--- so many of each.
--- Locks: as lock_channels. Running messages and holds are read after the lock is taken, in a separate statement, which sees all that
--- earlier holders of the lock claimed. What is free at p_now is free now, however long the lock was waited for.
--- Result: slots, one for each of p_channels (0 = none); held: due messages are held back; until: when to look again, NULL = not known.
+-- Called by: pick_with_channel, only where channels have limits. p_channels: in their order, one entry for each
+-- priority; p_most: at most so many of each.
+-- Locks: as lock_channels. Running messages and holds are read after the lock is taken, in a separate statement, which
+-- sees all that earlier holders of the lock claimed. What is free at p_now is free now, however long the lock was
+-- waited for.
+-- Result: slots, one for each of p_channels (0 = none); held: due messages are held back; until: when to look again,
+-- NULL = not known.
 CREATE OR REPLACE FUNCTION messages.channel_slots(
   p_policy messages.policy, p_channels text[], p_now timestamptz, p_most integer, OUT slots integer[], OUT held boolean, OUT until timestamptz
 )
@@ -33,7 +35,8 @@ BEGIN
       greatest(
         c.free_at,
         CASE
-          -- Not EXISTS: PostgreSQL 18 would read the whole table once to know all that could be asked for, whatever its settings say.
+          -- Not EXISTS: PostgreSQL 18 would read the whole table once to know all that could be asked for, whatever its
+          -- settings say.
           WHEN c.blocked_until > p_now AND (
             SELECT f.claim_id IS NULL FROM messages.message AS f WHERE f.id = c.blocked_by) THEN c.blocked_until
         END,
@@ -62,9 +65,9 @@ END
 $$;
 
 -- Lock the channels that a claim is about to count.
--- Called by: channel_slots. Locks: the row of each channel in messages.rate until the transaction ends, skipping those that another claim
--- has locked; it waits for no lock. (Advisory locks would work, but run out with a few thousand channels.) Result: the rows, one for each
--- of p_channels; NULL = another claim has it, or it could not be made now.
+-- Called by: channel_slots. Locks: the row of each channel in messages.rate until the transaction ends, skipping those
+-- that another claim has locked; it waits for no lock. (Advisory locks would work, but run out with a few thousand
+-- channels.) Result: the rows, one for each of p_channels; NULL = another claim has it, or it could not be made now.
 CREATE OR REPLACE FUNCTION messages.lock_channels(p_topic text, p_channels text[])
 RETURNS messages.rate[]
 LANGUAGE plpgsql
@@ -89,9 +92,9 @@ END
 $$;
 
 -- Create the rows of messages.rate that claims lock while they count the running messages of a channel.
--- Called by: lock_channels, for channels whose row it did not get. Locks: the topic's row of messages.mutex until the transaction ends,
--- only if free at once: two claims that insert the same rows would wait for each other. A claim that does not get the lock leaves the
--- channels without a row to a later claim.
+-- Called by: lock_channels, for channels whose row it did not get. Locks: the topic's row of messages.mutex until the
+-- transaction ends, only if free at once: two claims that insert the same rows would wait for each other. A claim that
+-- does not get the lock leaves the channels without a row to a later claim.
 -- Result: whether it made any.
 CREATE OR REPLACE FUNCTION messages.create_channel_rates(p_topic text, p_channels text[])
 RETURNS boolean

@@ -1,6 +1,7 @@
--- Apply the current minimum interval to locked channels: an interval that was shortened or lifted since holds no channel back.
--- Called by: channel_slots, which holds their locks. Locks: nothing more. p_locked: as from lock_channels. A time that a shorter interval
--- brings forward is stored, so that it is computed once and not by each claim.
+-- Apply the current minimum interval to locked channels: an interval that was shortened or lifted since holds no
+-- channel back.
+-- Called by: channel_slots, which holds their locks. Locks: nothing more. p_locked: as from lock_channels. A time that
+-- a shorter interval brings forward is stored, so that it is computed once and not by each claim.
 -- Result: p_locked with these times; the rest as it was.
 CREATE OR REPLACE FUNCTION messages.clamp_channel_rates(p_policy messages.policy, p_locked messages.rate[])
 RETURNS messages.rate[]

@@ -1,6 +1,7 @@
--- Apply the current rates to what was charged under stricter ones: free_at lies at most burst / rate ahead of the clock, which is an empty
--- bucket.
--- Called by: the trigger topic_changed; and prune, since a session that read the old policy may still charge by it afterwards.
+-- Apply the current rates to what was charged under stricter ones: free_at lies at most burst / rate ahead of the
+-- clock, which is an empty bucket.
+-- Called by: the trigger topic_changed; and prune, since a session that read the old policy may still charge by it
+-- afterwards.
 -- Locks: the rows that it changes, skipping those that another session is charging. Result: how many.
 CREATE OR REPLACE FUNCTION messages.clamp_rates()
 RETURNS bigint

@@ -1,6 +1,7 @@
 -- Delete the rates of channels that hold nothing back and have no message: there may be as many names as users.
--- Called by: prune. Locks: the rows it deletes, skipping those that a claim has. A concurrent claim creates the row again and counts the
--- messages themselves, so nothing is lost. p_percent: how much of the table to check. Result: how many rows.
+-- Called by: prune. Locks: the rows it deletes, skipping those that a claim has. A concurrent claim creates the row
+-- again and counts the messages themselves, so nothing is lost. p_percent: how much of the table to check. Result: how
+-- many rows.
 CREATE OR REPLACE FUNCTION messages.prune_rates(p_percent real DEFAULT 1)
 RETURNS bigint
 LANGUAGE plpgsql

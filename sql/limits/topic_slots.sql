@@ -1,7 +1,8 @@
 -- How many messages of a limited topic a claim may take now.
--- Called by: claim, only for topics with max_concurrency, dequeue_rate or a breaker that is not closed. Locks: as lock_topic; a claim that
--- does not get the topic leaves it to a later claim. Running messages are counted each time: no counter can drift, and a dead worker frees
--- its slots when its locks expire. Result: slots: at most p_wanted; look_again_at: where slots is 0, when to look again, NULL = not known.
+-- Called by: claim, only for topics with max_concurrency, dequeue_rate or a breaker that is not closed. Locks: as
+-- lock_topic; a claim that does not get the topic leaves it to a later claim. Running messages are counted each time:
+-- no counter can drift, and a dead worker frees its slots when its locks expire. Result: slots: at most p_wanted;
+-- look_again_at: where slots is 0, when to look again, NULL = not known.
 CREATE OR REPLACE FUNCTION messages.topic_slots(
   p_policy messages.policy, p_wanted integer, OUT slots integer, OUT look_again_at timestamptz
 )
@@ -37,9 +38,10 @@ END
 $$;
 
 -- Lock a limited topic, so that claims count it one after the other.
--- Called by: topic_slots. Locks: the topic's row of messages.mutex until the transaction ends. The first lock of a transaction is waited
--- for, about as long as a few claims take: a session that claims and does not commit must not block the other topics of others. After the
--- first, further locks are only tried, so that two claims never wait for each other. Result: whether the lock was taken.
+-- Called by: topic_slots. Locks: the topic's row of messages.mutex until the transaction ends. The first lock of a
+-- transaction is waited for, about as long as a few claims take: a session that claims and does not commit must not
+-- block the other topics of others. After the first, further locks are only tried, so that two claims never wait for
+-- each other. Result: whether the lock was taken.
 CREATE OR REPLACE FUNCTION messages.lock_topic(p_topic text)
 RETURNS boolean
 LANGUAGE plpgsql
@@ -54,10 +56,10 @@ END
 $$;
 
 -- How many messages a rate permits now, and when to ask again if none.
--- Called by: topic_slots (which holds the topic's lock). Locks: the row, which charge_rate updates, only if free at once: a transaction that
--- changes a policy may hold it (clamp_rates), and may stay open. Then nothing is permitted, and a claim asks again a second later.
--- GCRA, the generic cell rate algorithm (ITU-T I.371): free_at is when the bucket would be full again; each message moves it by 1 / rate,
--- and it may lie burst / rate ahead of the clock.
+-- Called by: topic_slots (which holds the topic's lock). Locks: the row, which charge_rate updates, only if free at
+-- once: a transaction that changes a policy may hold it (clamp_rates), and may stay open. Then nothing is permitted,
+-- and a claim asks again a second later. GCRA, the generic cell rate algorithm (ITU-T I.371): free_at is when the
+-- bucket would be full again; each message moves it by 1 / rate, and it may lie burst / rate ahead of the clock.
 -- next_at waits for a quarter of the burst, so that a high rate does not cost a claim per message.
 CREATE OR REPLACE FUNCTION messages.rate_slots(
   p_kind text, p_topic text, p_rate double precision, p_burst integer, p_now timestamptz, OUT slots integer, OUT next_at timestamptz
@@ -84,9 +86,10 @@ END
 $$;
 
 -- When a topic whose breaker is open may be probed, if that is not now.
--- Called by: topic_slots, after it has counted the running probes. Locks: nothing. Result: NULL = now, or the breaker has closed.
--- A probe may have ended since the claim read the policy. If the count did not see it, its settle has committed, and with it one of two: the
--- breaker's new state, or, where another session was updating that, a row that is counted with the next settle or tick.
+-- Called by: topic_slots, after it has counted the running probes. Locks: nothing. Result: NULL = now, or the breaker
+-- has closed. A probe may have ended since the claim read the policy. If the count did not see it, its settle has
+-- committed, and with it one of two: the breaker's new state, or, where another session was updating that, a row that
+-- is counted with the next settle or tick.
 CREATE OR REPLACE FUNCTION messages.no_probe_before(p_topic text)
 RETURNS timestamptz
 LANGUAGE plpgsql

@@ -1,9 +1,10 @@
 -- Leave out those of the given (channel, priority) pairs whose channel is held, as far as can be seen without a lock.
--- Called by: pick_with_channel, after it met a held channel: where one is held, thousands may be, and locking each of them, as channel_slots
--- does, takes three times as long. Locks: nothing.
--- It leaves out only what channel_slots would give no slot. Channels with settings of their own, and with times that a shorter interval may
--- bring forward, are left to channel_slots.
--- Result: the other pairs in their order, NULL = none is left; until: when to look again for those left out, NULL = not known.
+-- Called by: pick_with_channel, after it met a held channel: where one is held, thousands may be, and locking each of
+-- them, as channel_slots does, takes three times as long. Locks: nothing. It leaves out only what channel_slots would
+-- give no slot. Channels with settings of their own, and with times that a shorter interval may bring forward, are left
+-- to channel_slots.
+-- Result: the other pairs in their order, NULL = none is left; until: when to look again for those left out, NULL = not
+-- known.
 CREATE OR REPLACE FUNCTION messages.unheld_channels(
   p_policy messages.policy, p_channels text[], p_priorities smallint[], p_now timestamptz,
   OUT channels text[], OUT priorities smallint[], OUT until timestamptz

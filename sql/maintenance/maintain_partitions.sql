@@ -25,7 +25,8 @@ BEGIN
   FOR v_day IN SELECT v_today + n FROM generate_series(0, p_days_ahead) AS n LOOP
     v_name := 'message_archive_' || to_char(v_day, 'YYYYMMDD');
     CONTINUE WHEN to_regclass('messages.' || v_name) IS NOT NULL;
-    -- Before its rows are moved: one that came in between would not fit the default partition any more and fail the ATTACH.
+    -- Before its rows are moved: one that came in between would not fit the default partition any more and fail the
+    -- ATTACH.
     LOCK TABLE messages.message_archive_default IN ACCESS EXCLUSIVE MODE;
     EXECUTE format('CREATE TABLE messages.%I (LIKE messages.message_archive INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name);
     EXECUTE format('ALTER TABLE messages.%I REPLICA IDENTITY FULL, DISABLE ROW LEVEL SECURITY', v_name);
@@ -43,7 +44,8 @@ BEGIN
     SELECT d.name FROM messages.archive_days() AS d WHERE d.day + 1 <= ((messages.now() - v_keep) AT TIME ZONE 'UTC')::date
   LOOP
     CONTINUE WHEN NOT messages.is_exported(v_name);
-    -- Anyone who still writes into that day is waited for, and what came from there is looked at, before it is gone for good.
+    -- Anyone who still writes into that day is waited for, and what came from there is looked at, before it is gone for
+    -- good.
     LOCK TABLE ONLY messages.message_archive IN ACCESS EXCLUSIVE MODE;
     EXECUTE format('LOCK TABLE messages.%I IN ACCESS EXCLUSIVE MODE', v_name);
     CONTINUE WHEN NOT messages.is_exported(v_name);

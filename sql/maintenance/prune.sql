@@ -21,7 +21,8 @@ BEGIN
   PERFORM messages.raise_armed_until(max(s.armed_until))
   FROM messages.sleeper AS s
   HAVING extract(epoch FROM max(s.armed_until)) > pg_sequence_last_value('messages.armed_until');
-  -- All of them: this is written by a caller that does not wait for those that change a topic. clear_policy_bits takes back what is too much.
+  -- All of them: this is written by a caller that does not wait for those that change a topic. clear_policy_bits takes
+  -- back what is too much.
   PERFORM setval(p.sequence, 9223372036854775807)
   FROM (VALUES
     ('messages.policy_topic_bits'::regclass, messages.policy_topic_bits()), ('messages.always_topic_bits', messages.always_topic_bits())

@@ -1,9 +1,10 @@
 -- Delete old runs of pgrouse's own pg_cron jobs, which pg_cron would keep forever. Runs of other jobs are not touched.
--- Called by: pg_cron once a day, where it keeps its jobs in this very database; elsewhere sql/cron/prune_elsewhere.sql does the same.
--- p_keep: older runs are deleted, at most p_limit rows per call. However long runs are kept, at most 20,000 remain: a run that never began
--- (no connection) has no time.
--- Locks: the rows it deletes. Result: how many. Without pg_cron, or without the right to read its table, it does nothing.
--- It runs with the caller's rights, so that pg_cron's row security applies: it shows everyone but superusers only their own jobs.
+-- Called by: pg_cron once a day, where it keeps its jobs in this very database; elsewhere sql/cron/prune_elsewhere.sql
+-- does the same. p_keep: older runs are deleted, at most p_limit rows per call. However long runs are kept, at most
+-- 20,000 remain: a run that never began (no connection) has no time.
+-- Locks: the rows it deletes. Result: how many. Without pg_cron, or without the right to read its table, it does
+-- nothing. It runs with the caller's rights, so that pg_cron's row security applies: it shows everyone but superusers
+-- only their own jobs.
 CREATE OR REPLACE FUNCTION messages.prune_cron_history(p_keep interval DEFAULT '7 days', p_limit integer DEFAULT 10000)
 RETURNS bigint
 LANGUAGE plpgsql

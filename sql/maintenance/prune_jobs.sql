@@ -1,6 +1,8 @@
--- Delete old jobs and their rejected rows: those older than the archive's default retention and than 30 days. Delete what was staged more
--- than a day ago: its job failed, or lost its tasks. Delete rows whose attempt is gone: it was deleted while they were being staged.
--- Called by: prune. Bounded: p_limit rows of each table. Locks: the rows that it deletes, skipping what is being published.
+-- Delete old jobs and their rejected rows: those older than the archive's default retention and than 30 days. Delete
+-- what was staged more than a day ago: its job failed, or lost its tasks. Delete rows whose attempt is gone: it was
+-- deleted while they were being staged.
+-- Called by: prune. Bounded: p_limit rows of each table. Locks: the rows that it deletes, skipping what is being
+-- published.
 -- Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune_jobs(p_limit integer DEFAULT 10000)
 RETURNS bigint
@@ -31,7 +33,8 @@ END
 $$;
 
 -- Delete what was staged under numbers that are older than p_before, or gone; then these numbers.
--- Called by: prune_jobs. Bounded: p_limit rows, and as many numbers. Locks: the numbers, except those that are being published, and the rows.
+-- Called by: prune_jobs. Bounded: p_limit rows, and as many numbers. Locks: the numbers, except those that are being
+-- published, and the rows.
 -- Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune_stage(p_before timestamptz, p_limit integer)
 RETURNS bigint
@@ -47,7 +50,8 @@ BEGIN
   FROM (
     SELECT a.attempt FROM messages.publish_attempt AS a WHERE a.staged_at < p_before ORDER BY a.staged_at LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS a;
-  -- From one number to the next larger one: an index entry for each, however many rows it has. One statement: who sees a row sees its number.
+  -- From one number to the next larger one: an index entry for each, however many rows it has. One statement: who sees
+  -- a row sees its number.
   WITH RECURSIVE staged AS (
     SELECT (SELECT s.attempt FROM messages.publish_stage AS s ORDER BY s.attempt LIMIT 1) AS attempt
     UNION ALL

@@ -1,5 +1,6 @@
 -- Delete keys that are no longer held: their time is over, or their message was deleted by hand.
--- Called by: prune. p_share: of the keys whose message has not ended, from random pages, so that in time all are checked.
+-- Called by: prune. p_share: of the keys whose message has not ended, from random pages, so that in time all are
+-- checked.
 -- Locks: the rows it checks, skipping those that another session is taking over. Result: how many were deleted.
 CREATE OR REPLACE FUNCTION messages.prune_keys(p_share double precision DEFAULT 0.05, p_limit integer DEFAULT 1000)
 RETURNS bigint
@@ -20,7 +21,8 @@ BEGIN
   FROM (
     SELECT h.* FROM messages.held_key AS h TABLESAMPLE SYSTEM ((100 * p_share)::real) WHERE h.free_at IS NULL LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS o;
-  -- Only now that they are locked, by a new snapshot: the message of one that was taken over meanwhile would not be seen by the old one.
+  -- Only now that they are locked, by a new snapshot: the message of one that was taken over meanwhile would not be
+  -- seen by the old one.
   DELETE FROM messages.held_key AS h
   USING unnest(v_held) AS o
   WHERE h.topic = o.topic AND h.key = o.key AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = o.message_id);

@@ -1,7 +1,8 @@
 -- Delete rows of some pages of one partition of the archive.
 -- Called by: purge, purge_archive. Locks: the rows it deletes. Result: how many.
 -- Rows that an export has not read yet stay, whatever is asked for.
--- p_topic: of this topic; '*' = of topics without a retention of their own; NULL = of all. p_before: only rows that ended earlier.
+-- p_topic: of this topic; '*' = of topics without a retention of their own; NULL = of all. p_before: only rows that
+-- ended earlier.
 CREATE OR REPLACE FUNCTION messages.purge_archive_pages(p_partition text, p_from bigint, p_to bigint, p_topic text, p_before timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql

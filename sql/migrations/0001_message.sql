@@ -1,8 +1,9 @@
 -- The hot table: one row is one message that has not ended yet.
 -- An INSERT of (topic, payload) is a full publish: every other column has a default.
 
--- What a column may hold is said by a domain, not by a CHECK of the table: a domain is checked when a value is given, but the CHECKs of a
--- table are parsed and run by every statement that writes a row. As CHECKs these rules took four fifths of an INSERT and a part of every claim.
+-- What a column may hold is said by a domain, not by a CHECK of the table: a domain is checked when a value is given,
+-- but the CHECKs of a table are parsed and run by every statement that writes a row. As CHECKs these rules took four
+-- fifths of an INSERT and a part of every claim.
 
 -- The length is checked apart: a bounded repetition like {0,199} in the pattern took half of the time of every claim.
 -- The "C" collation makes the walk over topics a memcmp, and the same on every server.
@@ -88,20 +89,22 @@ CREATE TABLE messages.message (
   dlq_moved_at    timestamptz,
   redriven_from   bigint,
   redrives        integer      NOT NULL DEFAULT 0,
-  -- How large it is when it is handed out. It is kept beside the message, so that a claim can be cut by size without writing the text again;
-  -- the server fills it in, so it is right for every publisher. Without the state, which attempts write: what an UPDATE does not name is not
-  -- measured again.
+  -- How large it is when it is handed out. It is kept beside the message, so that a claim can be cut by size without
+  -- writing the text again; the server fills it in, so it is right for every publisher. Without the state, which
+  -- attempts write: what an UPDATE does not name is not measured again.
   content_bytes   messages.content_size GENERATED ALWAYS AS
     (coalesce(octet_length(payload::text), octet_length(body)) + coalesce(octet_length(headers::text), 0)) STORED,
 
-  -- A lock is held entirely or not at all; a message has a payload or a body. These two look at several columns, so no domain can say them.
+  -- A lock is held entirely or not at all; a message has a payload or a body. These two look at several columns, so no
+  -- domain can say them.
   CONSTRAINT message_has_payload_or_body
     CHECK (num_nonnulls(payload, body) = 1),
   CONSTRAINT message_lock_is_whole
     CHECK (num_nonnulls(claim_id, locked_by, locked_at, lock_expires_at) IN (0, 4))
 )
 WITH (
-  -- Room on each page for the claim and the heartbeats: a heartbeat is a HOT update, since lock_expires_at is in no index.
+  -- Room on each page for the claim and the heartbeats: a heartbeat is a HOT update, since lock_expires_at is in no
+  -- index.
   fillfactor = 75,
   -- Every message leaves two dead rows; vacuum by count, not by share of a table that is usually almost empty.
   autovacuum_vacuum_scale_factor = 0,
@@ -133,7 +136,8 @@ CREATE INDEX message_expires ON messages.message (expires_at)
 CREATE UNIQUE INDEX message_key ON messages.message (topic, key)
   WHERE key IS NOT NULL AND attempts = 0 AND claim_id IS NULL;
 
--- What one claim hands out for one message. JSON travels as text, so that one hostile value breaks one message, not the batch.
+-- What one claim hands out for one message. JSON travels as text, so that one hostile value breaks one message, not the
+-- batch.
 CREATE TYPE messages.claimed AS (
   id            bigint,
   claim_id      bigint,

@@ -33,14 +33,15 @@ CREATE TABLE messages.message_archive (
   output            jsonb,
   handled_by        text,
   archived_at       timestamptz NOT NULL DEFAULT now(),
-  -- The transaction that archived the row: readers stop at pg_snapshot_xmin, so that they miss no row and read none twice.
+  -- The transaction that archived the row: readers stop at pg_snapshot_xmin, so that they miss no row and read none
+  -- twice.
   archive_xid       xid8        NOT NULL DEFAULT pg_current_xact_id()
 ) PARTITION BY RANGE (archived_at);
 
 CREATE TABLE messages.message_archive_default PARTITION OF messages.message_archive DEFAULT;
 
--- A table without a key that a publication names (one FOR ALL TABLES names this) refuses to delete rows, unless it has this. It costs something
--- only where wal_level is logical. Each partition has its own: see maintain_partitions.
+-- A table without a key that a publication names (one FOR ALL TABLES names this) refuses to delete rows, unless it has
+-- this. It costs something only where wal_level is logical. Each partition has its own: see maintain_partitions.
 ALTER TABLE messages.message_archive REPLICA IDENTITY FULL;
 ALTER TABLE messages.message_archive_default REPLICA IDENTITY FULL;
 
@@ -56,7 +57,8 @@ CREATE TYPE messages.ended_message AS (
   key   text
 );
 
--- How far the batched delete of one topic's rows has come in one partition (topics whose retention is shorter than the default's).
+-- How far the batched delete of one topic's rows has come in one partition (topics whose retention is shorter than the
+-- default's).
 CREATE TABLE messages.purge_mark (
   partition text    COLLATE "C" NOT NULL,
   topic     text    COLLATE "C" NOT NULL,

@@ -1,8 +1,8 @@
 -- Topics: the policy of each, and who else gets what is published to it.
 
 -- One row of policy per topic; the row '*' holds the defaults. NULL in a topic's row means: as in '*'.
--- NULL in '*' means: no such limit. 0 in a count means: no limit, also where '*' has one. The trigger check_topic refuses what a setting
--- cannot be (messages.check_policy).
+-- NULL in '*' means: no such limit. 0 in a count means: no limit, also where '*' has one. The trigger check_topic
+-- refuses what a setting cannot be (messages.check_policy).
 CREATE TABLE messages.topic (
   topic                 text     COLLATE "C" PRIMARY KEY
     CHECK (topic = '*' OR (topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(topic) <= 200)),
@@ -68,10 +68,11 @@ CREATE TYPE messages.policy AS (
   limits_channels      boolean
 );
 
--- Which topics use a policy that publishing or settling has to look at, as a set of bits: bits 1 to 62 stand for the topics with this hash,
--- bit 0 is always set. The policies of a topic are looked up only where its bit is set, so that the policies of one topic cost others next to
--- nothing. A sequence, since reading one costs next to nothing and needs no snapshot; no publisher can write it. A bit is set before the policy
--- is committed, and cleared by the tick once no such policy is left.
+-- Which topics use a policy that publishing or settling has to look at, as a set of bits: bits 1 to 62 stand for the
+-- topics with this hash, bit 0 is always set. The policies of a topic are looked up only where its bit is set, so that
+-- the policies of one topic cost others next to nothing. A sequence, since reading one costs next to nothing and needs
+-- no snapshot; no publisher can write it. A bit is set before the policy is committed, and cleared by the tick once no
+-- such policy is left.
 CREATE SEQUENCE messages.policy_topic_bits AS bigint;
 SELECT setval('messages.policy_topic_bits', 1);
 

@@ -13,8 +13,9 @@ CREATE TABLE messages.channel (
   PRIMARY KEY (topic, channel)
 );
 
--- One GCRA timestamp ("theoretical arrival time") per limited topic or channel. The row of a channel is also what a claim locks while it
--- counts what the channel has running; blocked_until and blocked_by: in an ordered topic the first message of the channel waits till then.
+-- One GCRA timestamp ("theoretical arrival time") per limited topic or channel. The row of a channel is also what a
+-- claim locks while it counts what the channel has running; blocked_until and blocked_by: in an ordered topic the first
+-- message of the channel waits till then.
 CREATE TABLE messages.rate (
   kind    text        NOT NULL CHECK (kind IN ('dequeue', 'publish', 'channel')),
   topic   text        COLLATE "C" NOT NULL,
@@ -39,9 +40,9 @@ CREATE TABLE messages.depth (
   rows  bigint NOT NULL CHECK (rows >= 0)
 ) WITH (fillfactor = 50);
 
--- What messages that ended, or that the queue itself put back, change about these counters. Such transactions only add rows, so that none
--- waits for another, or for a publisher; the transaction that holds the counter's row adds them up (apply_depth_changes).
--- What a topic holds is its counter and all of its changes together, in every snapshot.
+-- What messages that ended, or that the queue itself put back, change about these counters. Such transactions only add
+-- rows, so that none waits for another, or for a publisher; the transaction that holds the counter's row adds them up
+-- (apply_depth_changes). What a topic holds is its counter and all of its changes together, in every snapshot.
 CREATE TABLE messages.depth_change (
   topic  text   COLLATE "C" NOT NULL,
   change bigint NOT NULL
@@ -50,7 +51,8 @@ CREATE TABLE messages.depth_change (
 ALTER TABLE messages.depth_change REPLICA IDENTITY FULL;
 CREATE INDEX depth_change_topic ON messages.depth_change (topic);
 
--- The keys that block further publishes of topics with key_ttl: until their message has ended (free_at NULL), or until free_at.
+-- The keys that block further publishes of topics with key_ttl: until their message has ended (free_at NULL), or until
+-- free_at.
 CREATE TABLE messages.held_key (
   topic      text        COLLATE "C" NOT NULL,
   key        text        COLLATE "C" NOT NULL,

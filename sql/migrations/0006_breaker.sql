@@ -1,7 +1,7 @@
 -- The breakers of topics: they stop claims of a topic whose attempts fail.
 
--- The state of the breaker of a topic and what it has counted since window_began_at. Open: nothing is claimed before probe_at, and then only
--- some messages at once, to see whether attempts succeed again.
+-- The state of the breaker of a topic and what it has counted since window_began_at. Open: nothing is claimed before
+-- probe_at, and then only some messages at once, to see whether attempts succeed again.
 CREATE TABLE messages.breaker (
   topic           text        COLLATE "C" PRIMARY KEY,
   position        text        NOT NULL DEFAULT 'closed' CHECK (position IN ('closed', 'open')),

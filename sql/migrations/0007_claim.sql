@@ -1,6 +1,7 @@
 -- What claims remember, so that each of them finds its messages without reading over those that are gone or not due.
 
--- Every (topic, priority) that was ever claimed from. at: the position below which it has no ready row; NULL = read from the left edge.
+-- Every (topic, priority) that was ever claimed from. at: the position below which it has no ready row; NULL = read
+-- from the left edge.
 CREATE TABLE messages.low_water (
   topic    text        COLLATE "C" NOT NULL,
   priority smallint    NOT NULL,
@@ -8,8 +9,8 @@ CREATE TABLE messages.low_water (
   PRIMARY KEY (topic, priority)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
--- One row: the time up to which marks may be raised (safe_at), and the next such time (at), which counts once every transaction
--- older than xid has ended. left_edge_at: from when on a run also reads what is below the marks.
+-- One row: the time up to which marks may be raised (safe_at), and the next such time (at), which counts once every
+-- transaction older than xid has ended. left_edge_at: from when on a run also reads what is below the marks.
 CREATE TABLE messages.low_water_mark (
   only_row     boolean     PRIMARY KEY DEFAULT true CHECK (only_row),
   safe_at      timestamptz NOT NULL DEFAULT 'epoch',
@@ -21,8 +22,8 @@ CREATE TABLE messages.low_water_mark (
 INSERT INTO messages.low_water_mark DEFAULT VALUES;
 
 -- Where the last claim ended that named no place to begin at: the next such claim begins behind it.
--- Rows are only added, and read from the newest on; the tick deletes the others. An updated row would leave its versions behind, and while a
--- snapshot is held each claim would walk over all of them.
+-- Rows are only added, and read from the newest on; the tick deletes the others. An updated row would leave its
+-- versions behind, and while a snapshot is held each claim would walk over all of them.
 CREATE TABLE messages.claim_cursor (
   -- 'channels <topic>', or 'topics <digest of the topics that were wanted together>'.
   walk     text        COLLATE "C" NOT NULL,
@@ -32,9 +33,9 @@ CREATE TABLE messages.claim_cursor (
   PRIMARY KEY (walk, n)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- What a claim picked in one topic: the addresses of the rows in the order in which they are to be worked, their bytes, and the messages that
--- end instead of being worked. held_back: limits of channels held back messages that are due; look_again_at: when to look for them again,
--- NULL = when something is settled or a policy changes, at an unknown time.
+-- What a claim picked in one topic: the addresses of the rows in the order in which they are to be worked, their bytes,
+-- and the messages that end instead of being worked. held_back: limits of channels held back messages that are due;
+-- look_again_at: when to look for them again, NULL = when something is settled or a policy changes, at an unknown time.
 CREATE TYPE messages.picked AS (
   rows          tid[],
   bytes         bigint,

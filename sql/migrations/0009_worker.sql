@@ -23,10 +23,10 @@ CREATE TABLE messages.worker (
 ) WITH (fillfactor = 50);
 
 -- What the daemons measured, by minute and topic: how attempts ended, and how long messages waited and handlers ran.
--- Each histogram is one number: 48 buckets of 12 decimal digits, the first bucket first (messages.pack_histogram, messages.unpack_histogram). sum() adds such
--- numbers bucket by bucket, which it cannot do with arrays: an hour of a hundred topics in 2 ms instead of 50.
--- waits: from available to claimed. runs: one entry for each call of a handler. wakes: the waits of messages that came while a daemon slept
--- and a notification woke it.
+-- Each histogram is one number: 48 buckets of 12 decimal digits, the first bucket first (messages.pack_histogram,
+-- messages.unpack_histogram). sum() adds such numbers bucket by bucket, which it cannot do with arrays: an hour of a
+-- hundred topics in 2 ms instead of 50. waits: from available to claimed. runs: one entry for each call of a handler.
+-- wakes: the waits of messages that came while a daemon slept and a notification woke it.
 CREATE TABLE messages.measure (
   minute       timestamptz NOT NULL,
   topic        text        COLLATE "C" NOT NULL CHECK (octet_length(topic) <= 200),
@@ -43,7 +43,8 @@ CREATE TABLE messages.measure (
   wakes        numeric     NOT NULL DEFAULT 0 CHECK (wakes >= 0),
   PRIMARY KEY (minute, topic)
 ) WITH (
-  -- Each daemon writes the newest minute's rows every few seconds: with room beside them those are HOT updates. Older rows are only read.
+  -- Each daemon writes the newest minute's rows every few seconds: with room beside them those are HOT updates. Older
+  -- rows are only read.
   fillfactor = 70,
   autovacuum_vacuum_scale_factor = 0.02,
   autovacuum_vacuum_threshold = 1000

@@ -1,8 +1,10 @@
--- Messages that publish themselves by the clock. The key of schedule_run is the guard against double firing, never leadership.
+-- Messages that publish themselves by the clock. The key of schedule_run is the guard against double firing, never
+-- leadership.
 
 -- A BEFORE trigger checks the values and says what is wrong with them; the CHECKs here are what nothing gets around.
--- declared_by: the file, module or application whose configuration has it, which removes it when that has it no more; NULL = made by hand.
--- next_tick: the first tick that was not looked at yet. Whatever is due is found by it; NULL = no tick will ever come.
+-- declared_by: the file, module or application whose configuration has it, which removes it when that has it no more;
+-- NULL = made by hand. next_tick: the first tick that was not looked at yet. Whatever is due is found by it; NULL = no
+-- tick will ever come.
 CREATE TABLE messages.schedule (
   name            text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(name) <= 100),
   cron            text        NOT NULL,
@@ -33,8 +35,9 @@ CREATE TABLE messages.schedule (
 ) WITH (fillfactor = 50);
 CREATE INDEX schedule_due ON messages.schedule (next_tick) WHERE paused_at IS NULL;
 
--- outcome: published = a message was made; ignored, held = the one that message_id names stands for it, having its key; dropped = the topic is full
--- and drops; missed = left out, as the schedule's policy for missed ticks says. missed_from: the first of the ticks that were left out before this one.
+-- outcome: published = a message was made; ignored, held = the one that message_id names stands for it, having its key;
+-- dropped = the topic is full and drops; missed = left out, as the schedule's policy for missed ticks says.
+-- missed_from: the first of the ticks that were left out before this one.
 CREATE TABLE messages.schedule_run (
   schedule    text        COLLATE "C" NOT NULL REFERENCES messages.schedule (name) ON UPDATE CASCADE ON DELETE CASCADE,
   tick        timestamptz NOT NULL,

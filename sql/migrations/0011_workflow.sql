@@ -1,7 +1,7 @@
 -- Messages that come after others, and steps of a message that are done once.
 
--- What is known of a message that waits for others, beside its row of messages.message, whose available_at is the end of the domain until then:
--- no claim ever reads over it. The times that its publisher asked for count from its release.
+-- What is known of a message that waits for others, beside its row of messages.message, whose available_at is the end
+-- of the domain until then: no claim ever reads over it. The times that its publisher asked for count from its release.
 CREATE TABLE messages.blocked_message (
   id           bigint      PRIMARY KEY,
   after_failed text        NOT NULL CHECK (after_failed IN ('hold', 'cancel', 'run')),
@@ -10,13 +10,15 @@ CREATE TABLE messages.blocked_message (
   ttl          interval,
   -- How many it waited for in the beginning.
   width        integer     NOT NULL,
-  -- When the tick looks whether an end was missed, and below which transaction one of them may have ended without this row being seen.
+  -- When the tick looks whether an end was missed, and below which transaction one of them may have ended without this
+  -- row being seen.
   check_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
   checked_below   xid8
 );
 CREATE INDEX blocked_message_check_at ON messages.blocked_message (check_at);
 
--- What comes after what. failed_result: how the predecessor ended, if that was not well and the successor goes on waiting.
+-- What comes after what. failed_result: how the predecessor ended, if that was not well and the successor goes on
+-- waiting.
 CREATE TABLE messages.dependency (
   successor_id   bigint NOT NULL,
   predecessor_id bigint NOT NULL,
@@ -26,14 +28,16 @@ CREATE TABLE messages.dependency (
 CREATE INDEX dependency_predecessor ON messages.dependency (predecessor_id, successor_id);
 CREATE INDEX dependency_failed ON messages.dependency (successor_id, failed_result) WHERE failed_result IS NOT NULL;
 
--- Ends that were not passed on to the successors yet. result: as in the archive, or redriven: its edges go to the message that it became.
+-- Ends that were not passed on to the successors yet. result: as in the archive, or redriven: its edges go to the
+-- message that it became.
 CREATE TABLE messages.end_event (
   id     bigint PRIMARY KEY,
   result text   NOT NULL
     CHECK (result IN ('success', 'rejected', 'failed', 'lock_expired', 'expired', 'cancelled', 'redriven'))
 );
 
--- After which messages a message was published, in the order of its publisher: its worker may ask how they ended. A redrive takes it along.
+-- After which messages a message was published, in the order of its publisher: its worker may ask how they ended. A
+-- redrive takes it along.
 CREATE TABLE messages.predecessor_list (
   message_id bigint   PRIMARY KEY,
   ids        bigint[] NOT NULL

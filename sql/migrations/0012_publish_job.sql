@@ -1,6 +1,7 @@
 -- Bulk publishing: many connections stage rows, then one transaction publishes them all, once for each key of a job.
 
--- The primary key is the guard: a job publishes once. It is deleted when no client will repeat it any more, see messages.prune_jobs.
+-- The primary key is the guard: a job publishes once. It is deleted when no client will repeat it any more, see
+-- messages.prune_jobs.
 CREATE TABLE messages.publish_job (
   job          messages.key_name PRIMARY KEY,
   published    bigint      NOT NULL DEFAULT 0,
@@ -31,8 +32,9 @@ CREATE UNLOGGED TABLE messages.publish_attempt (
 );
 CREATE INDEX publish_attempt_time ON messages.publish_attempt (staged_at);
 
--- Where COPY puts rows until their job publishes them. The domains are those of messages.message: what is here fits there, and is not
--- checked again; JSON is parsed by as many connections as stage. A row with a reason is one that was rejected before it came here.
+-- Where COPY puts rows until their job publishes them. The domains are those of messages.message: what is here fits
+-- there, and is not checked again; JSON is parsed by as many connections as stage. A row with a reason is one that was
+-- rejected before it came here.
 CREATE UNLOGGED TABLE messages.publish_stage (
   attempt      uuid NOT NULL,
   topic        messages.topic_name,

@@ -1,6 +1,8 @@
--- Alerts: what is wrong at this moment, the outbox of what was raised, the sinks that it is sent to, and who wants silence.
+-- Alerts: what is wrong at this moment, the outbox of what was raised, the sinks that it is sent to, and who wants
+-- silence.
 
--- The outbox: a row survives a lost notification and a dead daemon. One row per topic, result and fingerprint of one statement.
+-- The outbox: a row survives a lost notification and a dead daemon. One row per topic, result and fingerprint of one
+-- statement.
 CREATE TABLE messages.alert (
   id                bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   kind              text        NOT NULL DEFAULT 'dead_message',
@@ -13,7 +15,8 @@ CREATE TABLE messages.alert (
   sample_error      text,
   raised_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
   delivered_at      timestamptz,
-  -- Which transaction wrote it. Ids are drawn before the commit: a reader of "all above the last id" would skip what commits late.
+  -- Which transaction wrote it. Ids are drawn before the commit: a reader of "all above the last id" would skip what
+  -- commits late.
   xid               xid8        DEFAULT pg_current_xact_id(),
   -- How to fix it, where that is known: conditions say so.
   fix              text
@@ -21,15 +24,18 @@ CREATE TABLE messages.alert (
 CREATE INDEX alert_undelivered ON messages.alert (id) WHERE delivered_at IS NULL;
 CREATE INDEX alert_xid ON messages.alert (xid);
 
--- One row per place that alerts are sent to. It makes a sink independent of every other: its position in the outbox, its deliverer, its pace.
+-- One row per place that alerts are sent to. It makes a sink independent of every other: its position in the outbox,
+-- its deliverer, its pace.
 CREATE TABLE messages.alert_sink (
   name              text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$'),
   type              text        NOT NULL,
-  -- Every alert that is visible in this snapshot was taken into an incident, or is none of this sink's; NULL = the sink is new.
+  -- Every alert that is visible in this snapshot was taken into an incident, or is none of this sink's; NULL = the sink
+  -- is new.
   position          pg_snapshot,
   -- Transactions are counted in one cluster: in another one (a restored dump) the position says nothing.
   system_identifier text,
-  -- Who delivers, until when unless it says so again, over which server process, and the number that fences off those before.
+  -- Who delivers, until when unless it says so again, over which server process, and the number that fences off those
+  -- before.
   held_by           text,
   held_until        timestamptz,
   held_backend      integer,
@@ -44,7 +50,8 @@ CREATE TABLE messages.alert_sink (
   last_error        text
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 
--- What belongs together for a sink: the alerts of one group. count: messages since the group began; pending: those that no notification has reported yet.
+-- What belongs together for a sink: the alerts of one group. count: messages since the group began; pending: those that
+-- no notification has reported yet.
 CREATE TABLE messages.alert_incident (
   sink              text        COLLATE "C" NOT NULL REFERENCES messages.alert_sink ON DELETE CASCADE,
   grouped           text        COLLATE "C" NOT NULL,
@@ -122,7 +129,8 @@ CREATE TABLE messages.condition (
   PRIMARY KEY (kind, topic)
 ) WITH (fillfactor = 50);
 
--- From when on something is wrong. The row * has the defaults, and what is about no topic; NULL inherits, 0 switches the threshold off.
+-- From when on something is wrong. The row * has the defaults, and what is about no topic; NULL inherits, 0 switches
+-- the threshold off.
 CREATE TABLE messages.alert_threshold (
   topic            text     COLLATE "C" PRIMARY KEY CHECK (topic = '*' OR topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$'),
   backlog_age      interval CHECK (backlog_age BETWEEN '0' AND '3650 days'),

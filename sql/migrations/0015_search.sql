@@ -1,7 +1,7 @@
 -- What a search for messages takes and gives.
 
--- What messages are looked for; NULL = any. may: patterns of LIKE, one of which the topic has to fit. headers: what the headers contain.
--- worker: which runs it or ended it. attempts: at least so many.
+-- What messages are looked for; NULL = any. may: patterns of LIKE, one of which the topic has to fit. headers: what the
+-- headers contain. worker: which runs it or ended it. attempts: at least so many.
 CREATE TYPE messages.search AS (
   topic       text,
   may         text[],
@@ -19,8 +19,8 @@ CREATE TYPE messages.search AS (
   until       timestamptz
 );
 
--- What a walk over messages came to: those that fit (and when they ended), how many it examined, the time of the last of those, and the
--- place to go on from; place NULL = that was all.
+-- What a walk over messages came to: those that fit (and when they ended), how many it examined, the time of the last
+-- of those, and the place to go on from; place NULL = that was all.
 CREATE TYPE messages.search_page AS (
   ids      bigint[],
   ended    timestamptz[],

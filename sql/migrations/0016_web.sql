@@ -1,4 +1,5 @@
--- Who may use the web server, and what it must remember: tokens, sessions of browsers, and answers that a repeated request gets again.
+-- Who may use the web server, and what it must remember: tokens, sessions of browsers, and answers that a repeated
+-- request gets again.
 
 -- Of a secret only its SHA-256 is kept; it has 256 random bits, so it needs neither salt nor a slow hash.
 CREATE TABLE messages.token (
@@ -24,7 +25,8 @@ CREATE TABLE messages.web_session (
 CREATE INDEX web_session_token ON messages.web_session (token);
 CREATE INDEX web_session_expires ON messages.web_session (expires_at);
 
--- Requests with an Idempotency-Key: one row commits together with what the request did, so it was done if and only if the row is there.
+-- Requests with an Idempotency-Key: one row commits together with what the request did, so it was done if and only if
+-- the row is there.
 CREATE TABLE messages.web_request (
   caller   text        COLLATE "C" NOT NULL,
   key      text        COLLATE "C" NOT NULL CHECK (length(key) BETWEEN 1 AND 200),

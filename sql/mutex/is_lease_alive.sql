@@ -1,7 +1,8 @@
 -- Whether the session that took a lease is still connected.
--- Called by: take_lease, release_lease, prune_mutexes. Locks: nothing. The session holds an advisory lock with a random key: it ends with
--- the session, also when the server crashes, and no session can have held it before. The key of a held lock is public, so another process
--- may take it afterwards; therefore only processes whose user may take leases count.
+-- Called by: take_lease, release_lease, prune_mutexes. Locks: nothing. The session holds an advisory lock with a random
+-- key: it ends with the session, also when the server crashes, and no session can have held it before. The key of a
+-- held lock is public, so another process may take it afterwards; therefore only processes whose user may take leases
+-- count.
 -- Result: true or false.
 CREATE OR REPLACE FUNCTION messages.is_lease_alive(p_lease messages.lease)
 RETURNS boolean

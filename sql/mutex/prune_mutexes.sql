@@ -1,6 +1,7 @@
--- Delete the mutexes of topics without messages, and the leases of sessions that are gone: there may be as many names as users.
--- Called by: prune. Locks: the rows it deletes, skipping those that are locked. A session that needs a deleted row creates it again.
--- p_percent: how much of the tables to check. Result: how many rows.
+-- Delete the mutexes of topics without messages, and the leases of sessions that are gone: there may be as many names
+-- as users.
+-- Called by: prune. Locks: the rows it deletes, skipping those that are locked. A session that needs a deleted row
+-- creates it again. p_percent: how much of the tables to check. Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune_mutexes(p_percent real DEFAULT 1)
 RETURNS bigint
 LANGUAGE plpgsql

@@ -1,8 +1,8 @@
--- Take a name that only one session holds at a time, until the session ends or releases it. It needs a connection of its own, not a
--- pooler's.
--- Called by: lock_export, lock_consumer. Locks: the row of messages.lease, until the transaction ends; waited for one second at the most.
--- An advisory lock shows that the session is alive: see is_lease_alive. (A known key could be held by any role that may connect.) Result:
--- whether it was taken; true if the session already has it.
+-- Take a name that only one session holds at a time, until the session ends or releases it. It needs a connection of
+-- its own, not a pooler's.
+-- Called by: lock_export, lock_consumer. Locks: the row of messages.lease, until the transaction ends; waited for one
+-- second at the most. An advisory lock shows that the session is alive: see is_lease_alive. (A known key could be held
+-- by any role that may connect.) Result: whether it was taken; true if the session already has it.
 CREATE OR REPLACE FUNCTION messages.take_lease(p_kind text, p_name text)
 RETURNS boolean
 LANGUAGE plpgsql

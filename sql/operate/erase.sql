@@ -1,6 +1,7 @@
 -- Delete waiting messages without a trace: end them with messages.archive, then delete their archive rows.
 -- Called by: delete, purge_topic. p_ids: rows that the caller has locked and that no worker has claimed.
--- Waiters and successors see the message as cancelled. Locks: none beyond the caller's. Result: the ids that were deleted.
+-- Waiters and successors see the message as cancelled. Locks: none beyond the caller's. Result: the ids that were
+-- deleted.
 CREATE OR REPLACE FUNCTION messages.erase(p_ids bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql

@@ -4,7 +4,8 @@
 -- Errors: none.
 -- Locks: none.
 -- Called by: `pause`, `resume`, `claim_policy`, `topic_state`, and the view `channel_state`.
--- Inside: it has no settings of its own, so that it becomes part of its caller's statement; so its operator is qualified.
+-- Inside: it has no settings of its own, so that it becomes part of its caller's statement; so its operator is
+-- qualified.
 CREATE OR REPLACE FUNCTION messages.is_paused(p_paused_at timestamptz, p_resume_at timestamptz, p_now timestamptz)
 RETURNS boolean
 LANGUAGE sql

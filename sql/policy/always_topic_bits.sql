@@ -1,6 +1,6 @@
 -- The topics with notify = 'always', as the bits of the sequence messages.always_topic_bits (see policy_topic_bit).
--- Called by: set_policy_bits, clear_policy_bits, prune. Locks: nothing. Result: bit 0, and the bits of these topics; all bits if the row '*'
--- says always.
+-- Called by: set_policy_bits, clear_policy_bits, prune. Locks: nothing. Result: bit 0, and the bits of these topics;
+-- all bits if the row '*' says always.
 CREATE OR REPLACE FUNCTION messages.always_topic_bits()
 RETURNS bigint
 LANGUAGE sql

@@ -1,4 +1,5 @@
--- Check a row of messages.channel when it is written, and NOTIFY topic_changed. The row takes effect at once, since every call reads it.
+-- Check a row of messages.channel when it is written, and NOTIFY topic_changed. The row takes effect at once, since
+-- every call reads it.
 -- Locks: nothing; PostgreSQL takes its notify lock at commit.
 CREATE OR REPLACE FUNCTION messages.check_channel()
 RETURNS trigger

@@ -1,7 +1,7 @@
 -- Clear the bits of messages.policy_topic_bits and messages.always_topic_bits that no topic needs any more.
--- Called by: prune. Locks: the tables of policies in SHARE mode, only if free at once: a session that writes a policy goes first. They are
--- released at once by rolling back the savepoint in which they were taken, which a setval survives: a session that writes a policy later
--- sets its bit again. Result: whether any bit was cleared.
+-- Called by: prune. Locks: the tables of policies in SHARE mode, only if free at once: a session that writes a policy
+-- goes first. They are released at once by rolling back the savepoint in which they were taken, which a setval
+-- survives: a session that writes a policy later sets its bit again. Result: whether any bit was cleared.
 CREATE OR REPLACE FUNCTION messages.clear_policy_bits()
 RETURNS boolean
 LANGUAGE plpgsql

@@ -1,7 +1,7 @@
--- The topics that publishing or settling must check, as the bits of the sequence messages.policy_topic_bits: those with such a policy or with
--- subscribers, and those that have a counter of depth or held keys of an earlier policy.
--- Called by: set_policy_bits, clear_policy_bits, prune. Locks: nothing. Result: bit 0, and the bits of these topics; all bits if the row '*'
--- has such a policy.
+-- The topics that publishing or settling must check, as the bits of the sequence messages.policy_topic_bits: those with
+-- such a policy or with subscribers, and those that have a counter of depth or held keys of an earlier policy.
+-- Called by: set_policy_bits, clear_policy_bits, prune. Locks: nothing. Result: bit 0, and the bits of these topics;
+-- all bits if the row '*' has such a policy.
 CREATE OR REPLACE FUNCTION messages.policy_topic_bits()
 RETURNS bigint
 LANGUAGE sql

@@ -1,5 +1,5 @@
--- Delete channels that have a row only because of a pause that is over: while any channel of a topic has a row, claims read the channels
--- one by one.
+-- Delete channels that have a row only because of a pause that is over: while any channel of a topic has a row, claims
+-- read the channels one by one.
 -- Called by: prune. Locks: the rows it deletes. Result: how many rows.
 CREATE OR REPLACE FUNCTION messages.prune_pauses()
 RETURNS bigint

@@ -1,13 +1,15 @@
 -- Record which topics use a policy that publishing or settling must check: see policy_topic_bits, always_topic_bits.
--- Called by: the triggers topic_changed and subscription_changed, in the transaction of the change, once they have locked the mutex 'policies'.
--- Locks: nothing. A session that wrote a policy holds a lock on its table until it commits, with which messages.clear_policy_bits conflicts: it
--- never clears the bit of a policy that it cannot see yet.
+-- Called by: the triggers topic_changed and subscription_changed, in the transaction of the change, once they have
+-- locked the mutex 'policies'.
+-- Locks: nothing. A session that wrote a policy holds a lock on its table until it commits, with which
+-- messages.clear_policy_bits conflicts: it never clears the bit of a policy that it cannot see yet.
 CREATE OR REPLACE FUNCTION messages.set_policy_bits()
 RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
-  -- Bits are only added here. Who changes a policy has waited for all others who do, so none takes back what another one adds.
+  -- Bits are only added here. Who changes a policy has waited for all others who do, so none takes back what another
+  -- one adds.
   PERFORM setval(p.sequence, p.had | p.has)
   FROM (VALUES
     ('messages.policy_topic_bits'::regclass, pg_sequence_last_value('messages.policy_topic_bits'), messages.policy_topic_bits()),

@@ -1,8 +1,9 @@
--- Check a row of messages.topic when it is written, and NOTIFY topic_changed. The policy takes effect at once, since every call reads it.
--- The row '*' of the defaults cannot be deleted: without it no policy could be read, and no message settled.
--- It also records which topics publishes must check. If a rate was raised, what the old rate charged is reduced.
--- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: the bits are made from all rows, so that two
--- changes must see each other; as clamp_rates.
+-- Check a row of messages.topic when it is written, and NOTIFY topic_changed. The policy takes effect at once, since
+-- every call reads it. The row '*' of the defaults cannot be deleted: without it no policy could be read, and no
+-- message settled. It also records which topics publishes must check. If a rate was raised, what the old rate charged
+-- is reduced.
+-- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: the bits are made from all
+-- rows, so that two changes must see each other; as clamp_rates.
 CREATE OR REPLACE FUNCTION messages.check_topic()
 RETURNS trigger
 LANGUAGE plpgsql

@@ -1,7 +1,7 @@
 -- Add what a statement inserted into topics with max_depth, and refuse the statement if it does not fit.
--- Called by: the trigger apply_publish_policies, once per statement. p_topics in ascending order; p_counts: what was inserted; p_refusable:
--- how many of those may be refused. What the queue itself inserts (redrives, dead letters) is only counted, and waits for no lock: it adds
--- rows, as subtract_depth does.
+-- Called by: the trigger apply_publish_policies, once per statement. p_topics in ascending order; p_counts: what was
+-- inserted; p_refusable: how many of those may be refused. What the queue itself inserts (redrives, dead letters) is
+-- only counted, and waits for no lock: it adds rows, as subtract_depth does.
 -- Locks: the other topics' rows of depth in their order, until the transaction ends.
 CREATE OR REPLACE FUNCTION messages.add_depth(p_topics text[], p_counts bigint[], p_refusable bigint[])
 RETURNS void

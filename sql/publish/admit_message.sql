@@ -1,8 +1,9 @@
 -- Apply the topic's policy to each message that is published: reject it, drop it, or set the topic's TTL.
--- It is not called for a topic without such a policy, unless its hash has the same bit in the sequence as a topic that has one (see
--- policy_topic_bits). Reading the sequence costs next to nothing, and publishers cannot write it.
--- What the queue itself inserts (redrives, dead letters) is never rejected, and copies for subscribers are accepted by every topic.
--- Counted limits are charged by the trigger apply_publish_policies, once per statement; only dropping is decided here.
+-- It is not called for a topic without such a policy, unless its hash has the same bit in the sequence as a topic that
+-- has one (see policy_topic_bits). Reading the sequence costs next to nothing, and publishers cannot write it. What the
+-- queue itself inserts (redrives, dead letters) is never rejected, and copies for subscribers are accepted by every
+-- topic. Counted limits are charged by the trigger apply_publish_policies, once per statement; only dropping is decided
+-- here.
 -- Errors: PGR03 the topic does not accept publishes, PGR04 too large, PGR05 the name is reserved.
 -- Locks: nothing; for topics that drop what does not fit, their row of depth.
 CREATE OR REPLACE FUNCTION messages.admit_message()
@@ -18,9 +19,9 @@ BEGIN
     RAISE EXCEPTION 'topic % is reserved: names that end with .dlq are those of dead letters', NEW.topic
       USING ERRCODE = 'PGR05', HINT = 'publish to a topic with another name';
   END IF;
-  -- Rows of a topic without such a policy may come in thousands, if a topic with one has its bit: so first this look, a quarter of what
-  -- admission costs.
-  -- What it found is not remembered from row to row: whatever the trigger can remember, a publisher can write.
+  -- Rows of a topic without such a policy may come in thousands, if a topic with one has its bit: so first this look, a
+  -- quarter of what admission costs. What it found is not remembered from row to row: whatever the trigger can
+  -- remember, a publisher can write.
   PERFORM FROM messages.topic AS t WHERE t.topic = ANY (ARRAY['*', NEW.topic]) AND messages.needs_policy_bit(t);
   IF NOT FOUND THEN
     RETURN NEW;
@@ -42,7 +43,8 @@ BEGIN
   IF v_policy.max_payload_bytes IS NOT NULL THEN
     PERFORM messages.check_payload_size(NEW.topic, coalesce(octet_length(NEW.payload::text), octet_length(NEW.body)), v_policy.max_payload_bytes);
   END IF;
-  -- Where the key is in use nothing is added; should it be gone by the time of the INSERT, the trigger apply_publish_policies finds out.
+  -- Where the key is in use nothing is added; should it be gone by the time of the INSERT, the trigger
+  -- apply_publish_policies finds out.
   IF v_policy.max_depth IS NOT NULL AND v_policy.on_full = 'drop'
     AND (NEW.key IS NULL OR messages.pending_with_key(NEW.topic, NEW.key) IS NULL)
     AND messages.depth_left(NEW.topic, v_policy.max_depth) <= 0 THEN
@@ -52,7 +54,8 @@ BEGIN
 END
 $$;
 
--- DISTINCT FROM: who may not read the sequence is not let by. The bit is that of policy_topic_bit, which publishers may not call.
+-- DISTINCT FROM: who may not read the sequence is not let by. The bit is that of policy_topic_bit, which publishers may
+-- not call.
 CREATE OR REPLACE TRIGGER admit_message
 BEFORE INSERT ON messages.message
 FOR EACH ROW

@@ -1,7 +1,8 @@
 -- Add the pending changes of a max_depth counter to the counter.
--- Called by: lock_depth, recount_depth, which hold the counter's row since an earlier statement. So only one session does this at a time,
--- each sees what the previous one left, and no other session uses what it deletes. Locks: nothing that others wait for.
--- Never below 0: a limit that was set while older transactions ran counts from what it saw, until recount_depth has put it right.
+-- Called by: lock_depth, recount_depth, which hold the counter's row since an earlier statement. So only one session
+-- does this at a time, each sees what the previous one left, and no other session uses what it deletes. Locks: nothing
+-- that others wait for. Never below 0: a limit that was set while older transactions ran counts from what it saw, until
+-- recount_depth has put it right.
 -- Result: how many messages the topic has; NULL = the counter is right, nothing has changed.
 CREATE OR REPLACE FUNCTION messages.apply_depth_changes(p_topic text)
 RETURNS bigint

@@ -1,10 +1,10 @@
--- Apply the policies of topics to published messages: notify, count them, charge rates, hold keys, and make the copies for subscribers.
--- It runs once per statement, so that a COPY of a hundred thousand messages changes each counter once.
+-- Apply the policies of topics to published messages: notify, count them, charge rates, hold keys, and make the copies
+-- for subscribers. It runs once per statement, so that a COPY of a hundred thousand messages changes each counter once.
 -- It is not called while no topic of the database uses such a policy, and does nothing if none of the statement may.
 -- Errors: PGR01 the topic is full, PGR02 its rate is exceeded, 23505 the key is held.
--- Locks: rows of depth, then of rate, then of held_key, each in the order of its key, until the transaction ends; where there are
--- subscribers those of their topics with them (lock_publish_limits). (Topics that drop what does not fit were locked by the trigger
--- admit_message, in the order of the rows.)
+-- Locks: rows of depth, then of rate, then of held_key, each in the order of its key, until the transaction ends; where
+-- there are subscribers those of their topics with them (lock_publish_limits). (Topics that drop what does not fit were
+-- locked by the trigger admit_message, in the order of the rows.)
 CREATE OR REPLACE FUNCTION messages.apply_publish_policies()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -24,14 +24,15 @@ DECLARE
   v_all      text[];
   v_copied   boolean;
 BEGIN
-  -- One condition, since each costs a statement of other topics as much as this look at its rows. A statement whose rows were all dropped
-  -- has none left, and ends here what depth_left counted for it.
+  -- One condition, since each costs a statement of other topics as much as this look at its rows. A statement whose
+  -- rows were all dropped has none left, and ends here what depth_left counted for it.
   IF NOT EXISTS (SELECT FROM fresh AS f WHERE v_bits & messages.policy_topic_bit(f.topic) IS DISTINCT FROM 0)
     AND coalesce(current_setting('messages.depth_left', true), '') = '' THEN
     RETURN NULL;
   END IF;
   PERFORM set_config('messages.depth_left', '', true);
-  -- For topics with notify = 'always'. Where a worker sleeps, new_message sends the same, and PostgreSQL drops one of the two.
+  -- For topics with notify = 'always'. Where a worker sleeps, new_message sends the same, and PostgreSQL drops one of
+  -- the two.
   IF pg_sequence_last_value('messages.always_topic_bits') IS DISTINCT FROM 1 THEN
     PERFORM messages.notify_inserted(
       array_agg(t.topic) FILTER (WHERE t.always), array_agg(t.due) FILTER (WHERE t.always), CASE WHEN sum(t.count) = 1 THEN min(t.id) END)
@@ -97,10 +98,11 @@ WHEN (
 EXECUTE FUNCTION messages.apply_publish_policies();
 
 -- Lock the counters and rates of topics, and of all topics that their messages are copied to, in one order.
--- Called by: the trigger apply_publish_policies, where a topic of the statement has subscribers, before the rows are counted: two
--- publishers that reach the same topics in different ways, one of them by a subscription, must not deadlock.
--- Locks: the rows of depth, then those of rate, each in the order of its key, until the transaction ends; waited for as lock_wait_limit
--- says. A row that does not exist yet is left out: it is created once.
+-- Called by: the trigger apply_publish_policies, where a topic of the statement has subscribers, before the rows are
+-- counted: two publishers that reach the same topics in different ways, one of them by a subscription, must not
+-- deadlock.
+-- Locks: the rows of depth, then those of rate, each in the order of its key, until the transaction ends; waited for as
+-- lock_wait_limit says. A row that does not exist yet is left out: it is created once.
 CREATE OR REPLACE FUNCTION messages.lock_publish_limits(p_topics text[])
 RETURNS void
 LANGUAGE plpgsql

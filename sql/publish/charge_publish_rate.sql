@@ -1,8 +1,8 @@
 -- Charge the publish_rate of topics for what a statement inserted, and refuse the statement if it exceeds the rate.
--- Called by: the trigger apply_publish_policies, once per statement. p_topics in ascending order, p_counts: how many messages.
--- GCRA: a quiet topic saves up to its burst, never more. A rollback undoes the charge.
--- Locks: the topics' rows of rate in their order, until the transaction ends: publishers to such a topic take turns. They are waited for as
--- lock_wait_limit says; 55P03 after that.
+-- Called by: the trigger apply_publish_policies, once per statement. p_topics in ascending order, p_counts: how many
+-- messages. GCRA: a quiet topic saves up to its burst, never more. A rollback undoes the charge.
+-- Locks: the topics' rows of rate in their order, until the transaction ends: publishers to such a topic take turns.
+-- They are waited for as lock_wait_limit says; 55P03 after that.
 CREATE OR REPLACE FUNCTION messages.charge_publish_rate(p_topics text[], p_counts bigint[])
 RETURNS void
 LANGUAGE plpgsql

@@ -1,7 +1,7 @@
--- Handle depth changes of topics that have no counter: dead letters and redrives of a topic with max_depth to which nothing is published
--- get one; changes that arrived after an unused counter was deleted are deleted too.
--- Called by: recount_depth. Locks: as lock_depth, waited for 50 ms at the most: a tick has locked messages, and sessions that hold a
--- counter may wait for those. Then it is left for the next tick.
+-- Handle depth changes of topics that have no counter: dead letters and redrives of a topic with max_depth to which
+-- nothing is published get one; changes that arrived after an unused counter was deleted are deleted too.
+-- Called by: recount_depth. Locks: as lock_depth, waited for 50 ms at the most: a tick has locked messages, and
+-- sessions that hold a counter may wait for those. Then it is left for the next tick.
 CREATE OR REPLACE FUNCTION messages.create_depths()
 RETURNS void
 LANGUAGE plpgsql

@@ -1,11 +1,11 @@
--- Copy what was published to topics with subscribers into the subscribers' topics, as ordinary messages that name the original in
--- origin_id.
--- Called by: the trigger apply_publish_policies, in the publisher's transaction: all of it is published or nothing. p_ids, p_topics: what
--- was published.
--- A copy has everything that describes the message, including its delay and its key; what happens if the key is already waiting is the
--- publisher's on_conflict (error, unless published by messages.publish). The policies of the subscriber's topic hold for it.
--- The message itself is archived as a success with output {"fanned_out": {"topic": id}} (null: no copy was made there), unless its topic
--- subscribes to itself: then its own handlers process it too.
+-- Copy what was published to topics with subscribers into the subscribers' topics, as ordinary messages that name the
+-- original in origin_id.
+-- Called by: the trigger apply_publish_policies, in the publisher's transaction: all of it is published or nothing.
+-- p_ids, p_topics: what was published. A copy has everything that describes the message, including its delay and its
+-- key; what happens if the key is already waiting is the publisher's on_conflict (error, unless published by
+-- messages.publish). The policies of the subscriber's topic hold for it. The message itself is archived as a success
+-- with output {"fanned_out": {"topic": id}} (null: no copy was made there), unless its topic subscribes to itself: then
+-- its own handlers process it too.
 -- Locks: what the INSERT of the copies locks, in the order of topics and keys.
 CREATE OR REPLACE FUNCTION messages.fan_out(p_ids bigint[], p_topics text[])
 RETURNS void
@@ -35,7 +35,8 @@ BEGIN
   )
   SELECT array_agg(c.origin_id), array_agg(c.topic), array_agg(c.id) INTO v_origins, v_topics, v_copies FROM copied AS c;
 
-  -- The ids are drawn in the order of the originals, and the keys are taken in their own: two publishers with the same keys do not deadlock.
+  -- The ids are drawn in the order of the originals, and the keys are taken in their own: two publishers with the same
+  -- keys do not deadlock.
   FOR v_each IN
     SELECT d.source, d.subscriber, d.id
     FROM (
@@ -62,7 +63,8 @@ BEGIN
     v_copies := v_copies || v_published;
   END LOOP;
 
-  -- Every subscriber is in the output, also one whose topic took no copy (NULL). A join with the copies would be one by nested loops.
+  -- Every subscriber is in the output, also one whose topic took no copy (NULL). A join with the copies would be one by
+  -- nested loops.
   SELECT array_agg(o.origin_id), array_agg(o.output)
   INTO v_done, v_outputs
   FROM (

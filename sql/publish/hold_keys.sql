@@ -1,7 +1,8 @@
 -- Hold the keys of messages whose topics have key_ttl: until they end, and for key_ttl after a success.
--- Called by: the trigger apply_publish_policies, once per statement. p_forced: these (inserted by the queue itself) get the key only if it
--- is free.
--- Locks: the rows of held_key in their order. Raises 23505 if another message holds a key, running, waiting to be retried or completed.
+-- Called by: the trigger apply_publish_policies, once per statement. p_forced: these (inserted by the queue itself) get
+-- the key only if it is free.
+-- Locks: the rows of held_key in their order. Raises 23505 if another message holds a key, running, waiting to be
+-- retried or completed.
 CREATE OR REPLACE FUNCTION messages.hold_keys(p_ids bigint[], p_topics text[], p_keys text[], p_forced boolean[])
 RETURNS void
 LANGUAGE plpgsql

@@ -1,7 +1,8 @@
 -- Insert a message, or apply p_on_conflict to the message that waits with its key.
--- Called by: publish, publish_with_key. An id is drawn unless p_new has one. Result: as messages.publish_with_key, except for held.
--- Locks: the row that is changed. If another session is claiming the message, this waits for it and then does not touch or lock it (ON
--- CONFLICT DO UPDATE does that; an UPDATE would block the heartbeat); then a new message is inserted.
+-- Called by: publish, publish_with_key. An id is drawn unless p_new has one. Result: as messages.publish_with_key,
+-- except for held.
+-- Locks: the row that is changed. If another session is claiming the message, this waits for it and then does not touch
+-- or lock it (ON CONFLICT DO UPDATE does that; an UPDATE would block the heartbeat); then a new message is inserted.
 CREATE OR REPLACE FUNCTION messages.insert_or_merge(p_new messages.message, p_on_conflict text, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql
 AS $$
@@ -37,7 +38,8 @@ BEGIN
   WHERE p_on_conflict = 'replace' OR (p_on_conflict = 'append' AND m.payload IS NOT NULL)
   RETURNING m.id, CASE WHEN p_on_conflict = 'append' THEN octet_length(m.payload::text) END INTO insert_or_merge.id, v_bytes;
 
-  -- The INSERT has locked the message that has the key, so this finds it. Where there is none, admit_message dropped the new one.
+  -- The INSERT has locked the message that has the key, so this finds it. Where there is none, admit_message dropped
+  -- the new one.
   IF insert_or_merge.id IS NULL THEN
     v_pending := messages.pending_with_key(p_new.topic, p_new.key);
   END IF;

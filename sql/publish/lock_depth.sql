@@ -1,11 +1,12 @@
--- Lock the counter of a topic with max_depth and return its value. The counter is created, by counting, when the first message meets the
--- limit.
--- Called by: depth_left, add_depth, create_depths. Locks: the row, until the transaction ends: publishers to a limited topic take turns. It
--- waits as lock_wait_limit says, then raises 55P03, since an open publisher must not block others forever.
--- p_uncounted: how many of the rows that are there already will be added by the caller. Result: how many messages the topic holds.
--- Pending changes are added by a later statement than the one that waited, so it sees everything committed by then. Above READ COMMITTED it
--- sees the transaction's snapshot: too many where messages ended since, and it fails (40001) where another session changed the row.
--- The transaction draws its id before it waits: a row must not seem older than its transaction, or claims look for it too late.
+-- Lock the counter of a topic with max_depth and return its value. The counter is created, by counting, when the first
+-- message meets the limit.
+-- Called by: depth_left, add_depth, create_depths. Locks: the row, until the transaction ends: publishers to a limited
+-- topic take turns. It waits as lock_wait_limit says, then raises 55P03, since an open publisher must not block others
+-- forever. p_uncounted: how many of the rows that are there already will be added by the caller. Result: how many
+-- messages the topic holds. Pending changes are added by a later statement than the one that waited, so it sees
+-- everything committed by then. Above READ COMMITTED it sees the transaction's snapshot: too many where messages ended
+-- since, and it fails (40001) where another session changed the row. The transaction draws its id before it waits: a
+-- row must not seem older than its transaction, or claims look for it too late.
 CREATE OR REPLACE FUNCTION messages.lock_depth(p_topic text, p_uncounted bigint DEFAULT 0)
 RETURNS bigint
 LANGUAGE plpgsql

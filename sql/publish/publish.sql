@@ -136,9 +136,9 @@ END
 $$;
 
 -- Block a message that was just inserted until others have ended.
--- Called by: publish, in its transaction. p_predecessors, p_failed_results: for what it waits, and how those of them ended that have.
--- p_available_at, p_delay, p_ttl: the publisher's times; they count from its release.
--- If p_after_failed is cancel and a predecessor already ended badly, the message is cancelled here.
+-- Called by: publish, in its transaction. p_predecessors, p_failed_results: for what it waits, and how those of them
+-- ended that have. p_available_at, p_delay, p_ttl: the publisher's times; they count from its release. If
+-- p_after_failed is cancel and a predecessor already ended badly, the message is cancelled here.
 -- Locks: the rows it inserts.
 CREATE OR REPLACE FUNCTION messages.add_dependencies(
   p_id bigint, p_predecessors bigint[], p_failed_results text[], p_after_failed text, p_available_at timestamptz, p_delay interval, p_ttl interval

@@ -1,5 +1,6 @@
 -- The policy in force for publishing to one topic. NULL in a column means no such limit.
--- Called by: admit_message, publish_with_key, add_depth, charge_publish_rate, hold_keys, free_keys, recount_depth. Locks: nothing.
+-- Called by: admit_message, publish_with_key, add_depth, charge_publish_rate, hold_keys, free_keys, recount_depth.
+-- Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.publish_policy(
   p_topic text,
   OUT ttl interval, OUT key_ttl interval, OUT max_depth bigint, OUT on_full text, OUT max_payload_bytes integer,

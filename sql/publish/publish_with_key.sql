@@ -1,8 +1,9 @@
 -- Publish one message whose key may be held.
--- Called by: publish while some topic has a policy that publishing has to look at, fan_out. p_on_conflict: error, replace, ignore or
--- append. Locks: as upsert and the triggers of messages.message.
--- Result: the id of the message that now has the key, and what happened: inserted, replaced, ignored, appended, dropped (no id), or held:
--- the topic has a key_ttl, and the message that holds the key runs, waits for a retry, or was completed recently.
+-- Called by: publish while some topic has a policy that publishing has to look at, fan_out. p_on_conflict: error,
+-- replace, ignore or append. Locks: as upsert and the triggers of messages.message.
+-- Result: the id of the message that now has the key, and what happened: inserted, replaced, ignored, appended, dropped
+-- (no id), or held: the topic has a key_ttl, and the message that holds the key runs, waits for a retry, or was
+-- completed recently.
 CREATE OR REPLACE FUNCTION messages.publish_with_key(p_new messages.message, p_on_conflict text, OUT id bigint, OUT outcome text)
 LANGUAGE plpgsql
 AS $$
@@ -16,7 +17,8 @@ BEGIN
     RETURN;
   END IF;
 
-  -- Who holds the key may change between the look and the INSERT. Each further try needs another session to have been faster.
+  -- Who holds the key may change between the look and the INSERT. Each further try needs another session to have been
+  -- faster.
   FOR v_try IN 1..10 LOOP
     v_holder := messages.key_holder(p_new.topic, p_new.key);
     publish_with_key.id := v_holder.message_id;

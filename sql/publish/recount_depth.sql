@@ -1,11 +1,10 @@
--- Correct the counters of topics with max_depth: rows may have been deleted by hand, and a limit that was set while older transactions ran
--- did not see what those inserted. Unused counters are deleted with their changes.
--- Publishers apply pending changes; here it is done where ten or more changes are pending.
--- Called by: tick. p_share: a random part of all counters; p_limit: topics with more messages are not counted, since that would take too
--- long.
--- A counter or its changes follow in the transactions that insert and end messages. So in one snapshot they agree with the rows, whatever
--- is running, and a difference is added without blocking others. Locks: the rows that it changes. Result: how many were corrected or
--- deleted.
+-- Correct the counters of topics with max_depth: rows may have been deleted by hand, and a limit that was set while
+-- older transactions ran did not see what those inserted. Unused counters are deleted with their changes. Publishers
+-- apply pending changes; here it is done where ten or more changes are pending.
+-- Called by: tick. p_share: a random part of all counters; p_limit: topics with more messages are not counted, since
+-- that would take too long. A counter or its changes follow in the transactions that insert and end messages. So in one
+-- snapshot they agree with the rows, whatever is running, and a difference is added without blocking others. Locks: the
+-- rows that it changes. Result: how many were corrected or deleted.
 CREATE OR REPLACE FUNCTION messages.recount_depth(p_share double precision DEFAULT 0.1, p_limit bigint DEFAULT 200000)
 RETURNS bigint
 LANGUAGE plpgsql

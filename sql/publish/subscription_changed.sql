@@ -1,7 +1,7 @@
--- Refuse subscriptions that form a cycle, except for a topic that subscribes to itself: a message would be copied forever.
--- It also sets the bits of topics with subscribers, so that publishing checks them.
--- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: two changes that form a cycle together must see
--- each other, and one of policies sets bits, too.
+-- Refuse subscriptions that form a cycle, except for a topic that subscribes to itself: a message would be copied
+-- forever. It also sets the bits of topics with subscribers, so that publishing checks them.
+-- Locks: a row of messages.mutex until the transaction ends, waited for as wait_mutex says: two changes that form a
+-- cycle together must see each other, and one of policies sets bits, too.
 CREATE OR REPLACE FUNCTION messages.subscription_changed()
 RETURNS trigger
 LANGUAGE plpgsql

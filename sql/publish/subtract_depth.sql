@@ -1,7 +1,8 @@
 -- Subtract messages that ended from the max_depth counters of their topics.
--- Called by: apply_end_policies. p_topics: one entry for each message. Locks: nothing: it adds rows, and the session that needs the depth
--- sums them up once they are committed (apply_depth_changes). Until then ended messages still count. So settles of such topics wait for no
--- lock, in whatever order. Topics without a counter are left out: a new counter starts from a count.
+-- Called by: apply_end_policies. p_topics: one entry for each message. Locks: nothing: it adds rows, and the session
+-- that needs the depth sums them up once they are committed (apply_depth_changes). Until then ended messages still
+-- count. So settles of such topics wait for no lock, in whatever order. Topics without a counter are left out: a new
+-- counter starts from a count.
 CREATE OR REPLACE FUNCTION messages.subtract_depth(p_topics text[])
 RETURNS void
 LANGUAGE plpgsql

@@ -1,5 +1,6 @@
 -- Delete the saved steps of messages that are gone: they died, and their row has left the archive.
--- Called by: prune. Bounded: it checks p_limit steps and continues there the next time, in a cycle (the sequence messages.step_cursor).
+-- Called by: prune. Bounded: it checks p_limit steps and continues there the next time, in a cycle (the sequence
+-- messages.step_cursor).
 -- Locks: the rows it deletes, skipping those that others hold. Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_steps(p_limit integer DEFAULT 1000)
 RETURNS bigint

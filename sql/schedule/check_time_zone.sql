@@ -1,5 +1,6 @@
--- Find the problem of a time zone, and how to fix it. Only names that the server has count: AT TIME ZONE also takes offsets ("+02:00", "UTC+2"),
--- which it counts westwards, as POSIX does, and abbreviations, which have no daylight saving time.
+-- Find the problem of a time zone, and how to fix it. Only names that the server has count: AT TIME ZONE also takes
+-- offsets ("+02:00", "UTC+2"), which it counts westwards, as POSIX does, and abbreviations, which have no daylight
+-- saving time.
 -- Called by: the trigger of messages.schedule, next_ticks. Locks: nothing. Result: problem NULL = it can be used.
 CREATE OR REPLACE FUNCTION messages.check_time_zone(p_time_zone text, OUT problem text, OUT hint text)
 LANGUAGE plpgsql

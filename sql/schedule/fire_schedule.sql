@@ -1,8 +1,10 @@
--- Publish what one schedule owes: the tick that is due, or, of several, those that its policy for missed ticks asks for.
--- Called by: fire_schedules, which holds the schedule's row locked. Locks: the rows it inserts. Result: how many messages.
--- The message, its row in schedule_run and the next tick are one transaction. A tick that already has a row publishes nothing.
--- Errors: those of publishing the first message; then nothing changes, and the tick is still owed. If a later message fails, its tick
--- becomes the next tick.
+-- Publish what one schedule owes: the tick that is due, or, of several, those that its policy for missed ticks asks
+-- for.
+-- Called by: fire_schedules, which holds the schedule's row locked. Locks: the rows it inserts. Result: how many
+-- messages. The message, its row in schedule_run and the next tick are one transaction. A tick that already has a row
+-- publishes nothing.
+-- Errors: those of publishing the first message; then nothing changes, and the tick is still owed. If a later message
+-- fails, its tick becomes the next tick.
 CREATE OR REPLACE FUNCTION messages.fire_schedule(p_schedule messages.schedule, p_now timestamptz)
 RETURNS integer
 LANGUAGE plpgsql

@@ -1,6 +1,8 @@
--- The first local time, at or after a given one, that the fields of a cron expression match; time zones and clocks play no role here.
--- Called by: next_tick. Locks: nothing. Result: a whole minute; NULL = none within 50 years (29 February on a given weekday can take 40).
--- Steps over months and days that do not match: some hundred steps for 29 February, some thousand for a day that never comes.
+-- The first local time, at or after a given one, that the fields of a cron expression match; time zones and clocks play
+-- no role here.
+-- Called by: next_tick. Locks: nothing. Result: a whole minute; NULL = none within 50 years (29 February on a given
+-- weekday can take 40). Steps over months and days that do not match: some hundred steps for 29 February, some thousand
+-- for a day that never comes.
 CREATE OR REPLACE FUNCTION messages.next_cron_match(p_fields bigint[], p_both boolean, p_from timestamp)
 RETURNS timestamp
 LANGUAGE plpgsql

@@ -1,10 +1,10 @@
 -- When a schedule is due next: the first tick of a cron expression in a time zone after a moment.
 -- Called by: the trigger of messages.schedule, fire_schedule, latest_ticks, next_ticks. Locks: nothing.
 -- Result: NULL = no tick within 50 years. Errors: 22023 for an expression or a time zone that cannot be used.
--- At changes of the offset it does what Vixie cron does: a fixed time that is skipped ticks at the first moment after the gap, one that
--- occurs twice ticks the first time only; expressions that begin with a star in minute or hour tick whenever the clock shows it, so that
--- "every hour" is every hour.
--- Intervals tick at whole multiples since 1970 UTC, so that all daemons agree.
+-- At changes of the offset it does what Vixie cron does: a fixed time that is skipped ticks at the first moment after
+-- the gap, one that occurs twice ticks the first time only; expressions that begin with a star in minute or hour tick
+-- whenever the clock shows it, so that "every hour" is every hour. Intervals tick at whole multiples since 1970 UTC, so
+-- that all daemons agree.
 CREATE OR REPLACE FUNCTION messages.next_tick(p_cron text, p_time_zone text, p_after timestamptz)
 RETURNS timestamptz
 LANGUAGE plpgsql
@@ -54,9 +54,9 @@ END
 $$;
 
 -- The first moment, at or after a given one, at which a time zone's clock shows a given local time.
--- Called by: next_tick. Locks: nothing. Result: NULL = the clock never shows it, because it skips that time or showed it before.
--- A time that comes twice has two moments; AT TIME ZONE alone would always give the second one. Assumes that clocks are set no more than
--- once within two days, which holds for all zones since 1970.
+-- Called by: next_tick. Locks: nothing. Result: NULL = the clock never shows it, because it skips that time or showed
+-- it before. A time that comes twice has two moments; AT TIME ZONE alone would always give the second one. Assumes that
+-- clocks are set no more than once within two days, which holds for all zones since 1970.
 CREATE OR REPLACE FUNCTION messages.local_to_utc(p_zone text, p_local timestamp, p_from timestamptz)
 RETURNS timestamptz
 LANGUAGE sql
@@ -70,7 +70,8 @@ AS $$
   WHERE c.at >= p_from AND c.at AT TIME ZONE p_zone = p_local
 $$;
 
--- The moment after p_after and up to p_until at which a time zone changes its offset; at most one change lies in that range.
+-- The moment after p_after and up to p_until at which a time zone changes its offset; at most one change lies in that
+-- range.
 -- Called by: next_tick. Locks: nothing. Result: to the second; NULL = there is no change.
 CREATE OR REPLACE FUNCTION messages.dst_change(p_zone text, p_after timestamptz, p_until timestamptz)
 RETURNS timestamptz

@@ -1,8 +1,9 @@
--- Parse a cron expression: five fields (minute, hour, day of month, month, day of week), a name like @daily, or "30 seconds".
--- Called by: next_tick, check_cron. Locks: nothing. Result: problem NULL = it can be read. Of an interval only seconds is set, else:
--- fields: the bits of each field; both_days: a day must match day of month and day of week, else one of them is enough (as in Vixie cron:
--- both if one of the two begins with a star); wild: minute or hour begins with a star, so that it follows the hours that pass, not the wall
--- clock.
+-- Parse a cron expression: five fields (minute, hour, day of month, month, day of week), a name like @daily, or "30
+-- seconds".
+-- Called by: next_tick, check_cron. Locks: nothing. Result: problem NULL = it can be read. Of an interval only seconds
+-- is set, else: fields: the bits of each field; both_days: a day must match day of month and day of week, else one of
+-- them is enough (as in Vixie cron: both if one of the two begins with a star); wild: minute or hour begins with a
+-- star, so that it follows the hours that pass, not the wall clock.
 CREATE OR REPLACE FUNCTION messages.parse_cron(
   p_cron text, OUT seconds integer, OUT fields bigint[], OUT both_days boolean, OUT wild boolean, OUT problem text, OUT hint text
 )

@@ -1,4 +1,5 @@
--- Parse one field of a cron expression into bits: bit n is set if the field matches n. The last day of a month is bit 0 of its days.
+-- Parse one field of a cron expression into bits: bit n is set if the field matches n. The last day of a month is bit 0
+-- of its days.
 -- Called by: parse_cron. Locks: nothing. Result: problem NULL = bits can be used.
 CREATE OR REPLACE FUNCTION messages.parse_cron_field(p_field text, p_text text, OUT bits bigint, OUT problem text, OUT hint text)
 LANGUAGE plpgsql

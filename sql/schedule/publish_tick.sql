@@ -1,7 +1,7 @@
 -- Publish the message of one tick of a schedule. Its headers name the schedule and the tick (ISO 8601, UTC).
--- Called by: fire_schedule, run_schedule. Locks: as publish. Result: as publish; outcome = published if a message was made.
--- The jitter is computed from the schedule's name and the tick, so that every daemon gets the same time. With a key at most one message of
--- the schedule waits: while it does, a tick publishes nothing.
+-- Called by: fire_schedule, run_schedule. Locks: as publish. Result: as publish; outcome = published if a message was
+-- made. The jitter is computed from the schedule's name and the tick, so that every daemon gets the same time. With a
+-- key at most one message of the schedule waits: while it does, a tick publishes nothing.
 CREATE OR REPLACE FUNCTION messages.publish_tick(
   p_schedule messages.schedule, p_tick timestamptz, p_now timestamptz, OUT id bigint, OUT outcome text
 )

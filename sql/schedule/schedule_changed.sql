@@ -1,7 +1,7 @@
--- Check a schedule when it is written and compute its next tick. NOTIFY schedule_changed tells the daemons if a tick comes earlier than
--- they know; a daemon that misses it finds the schedule with its next maintenance.
--- next_tick is computed for a new schedule, for a changed expression or time zone, and after a pause. It may also be set by hand: to a past
--- tick, to make up for the ticks since then. Locks: nothing; PostgreSQL takes its notify lock at commit.
+-- Check a schedule when it is written and compute its next tick. NOTIFY schedule_changed tells the daemons if a tick
+-- comes earlier than they know; a daemon that misses it finds the schedule with its next maintenance. next_tick is
+-- computed for a new schedule, for a changed expression or time zone, and after a pause. It may also be set by hand: to
+-- a past tick, to make up for the ticks since then. Locks: nothing; PostgreSQL takes its notify lock at commit.
 CREATE OR REPLACE FUNCTION messages.check_schedule()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -87,7 +87,8 @@ WHEN (NEW.paused_at IS NULL
 EXECUTE FUNCTION messages.schedule_changed();
 
 -- Find the problem of a cron expression, and how to fix it.
--- Called by: the trigger of messages.schedule. Locks: nothing. Result: problem NULL = it is valid, and has a tick in the future.
+-- Called by: the trigger of messages.schedule. Locks: nothing. Result: problem NULL = it is valid, and has a tick in
+-- the future.
 CREATE OR REPLACE FUNCTION messages.check_cron(p_cron text, OUT problem text, OUT hint text)
 LANGUAGE plpgsql
 STABLE

@@ -129,8 +129,8 @@ END
 $$;
 
 -- The columns that a list of messages shows, in the order of the given ids.
--- Called by: find_messages. p_ended: when each of them ended, NULL = it has not. p_preview: so many characters of the payload. Locks:
--- nothing.
+-- Called by: find_messages. p_ended: when each of them ended, NULL = it has not. p_preview: so many characters of the
+-- payload. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.list_found(p_ids bigint[], p_ended timestamptz[], p_preview integer)
 RETURNS SETOF messages.search_result
 LANGUAGE sql
@@ -160,8 +160,8 @@ AS $$
   ORDER BY w.place
 $$;
 
--- The beginning of a payload for a list, or only its size if it is large: cutting it would require writing it all out first.
--- Of one that is large only its size: to cut it, all of it would have to be written out first.
+-- The beginning of a payload for a list, or only its size if it is large: cutting it would require writing it all out
+-- first. Of one that is large only its size: to cut it, all of it would have to be written out first.
 -- Called by: list_found. p_chars 0 = no preview. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.payload_preview(p_payload jsonb, p_body bytea, p_chars integer)
 RETURNS text

@@ -1,7 +1,7 @@
 -- Find the dead messages of a search, the latest first.
--- Called by: find_messages. p_place: [archived_at, id], where the previous page ended; NULL = from the beginning. Locks: nothing.
--- It reads the index of the dead, topic by topic, and merges: first as many as the page wants, and more at a time while few of them match.
--- Bounded: as search_running.
+-- Called by: find_messages. p_place: [archived_at, id], where the previous page ended; NULL = from the beginning.
+-- Locks: nothing. It reads the index of the dead, topic by topic, and merges: first as many as the page wants, and more
+-- at a time while few of them match. Bounded: as search_running.
 CREATE OR REPLACE FUNCTION messages.search_dead(p_search messages.search, p_place jsonb, p_limit integer, p_max_examined bigint)
 RETURNS messages.search_page
 LANGUAGE plpgsql

@@ -1,6 +1,7 @@
 -- Find the ended messages of a search, the latest published first.
 -- Called by: find_messages. p_place: [id], where the previous page ended; NULL = from the beginning. Locks: nothing.
--- It goes down the ids of the archive, only in the days that the search names; no other index can be used. Bounded: as search_running.
+-- It goes down the ids of the archive, only in the days that the search names; no other index can be used. Bounded: as
+-- search_running.
 CREATE OR REPLACE FUNCTION messages.search_ended(p_search messages.search, p_place jsonb, p_limit integer, p_max_examined bigint)
 RETURNS messages.search_page
 LANGUAGE plpgsql

@@ -1,6 +1,7 @@
 -- Find the running messages of a search, by id.
 -- Called by: find_messages. p_place: [id], where the previous page ended; NULL = from the beginning. Locks: nothing.
--- It reads the index of the locked rows, which are few. Bounded: p_limit matches, p_max_examined examined rows, half a second.
+-- It reads the index of the locked rows, which are few. Bounded: p_limit matches, p_max_examined examined rows, half a
+-- second.
 CREATE OR REPLACE FUNCTION messages.search_running(p_search messages.search, p_place jsonb, p_limit integer, p_max_examined bigint)
 RETURNS messages.search_page
 LANGUAGE plpgsql

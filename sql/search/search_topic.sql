@@ -1,7 +1,9 @@
--- Find the waiting messages of a search in one topic, in the order of claims: those without a channel, then channel by channel.
--- Called by: search_waiting. p_place: [channel, priority, available_at, id], where the previous page ended; NULL = from the beginning.
--- Each part is one range of a ready index; of those without a channel the ready and the later ones are separate ranges, so that a million
--- ready ones do not come before the delayed. Locks: nothing. Bounded: as search_running.
+-- Find the waiting messages of a search in one topic, in the order of claims: those without a channel, then channel by
+-- channel.
+-- Called by: search_waiting. p_place: [channel, priority, available_at, id], where the previous page ended; NULL = from
+-- the beginning. Each part is one range of a ready index; of those without a channel the ready and the later ones are
+-- separate ranges, so that a million ready ones do not come before the delayed. Locks: nothing. Bounded: as
+-- search_running.
 CREATE OR REPLACE FUNCTION messages.search_topic(
   p_search messages.search, p_topic text, p_place jsonb, p_limit integer, p_max_examined bigint
 )

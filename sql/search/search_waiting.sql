@@ -1,5 +1,6 @@
 -- Find the waiting messages of a search, topic by topic.
--- Called by: find_messages. p_place: [topic, the place within it]; NULL = from the beginning. Locks: nothing. Bounded: as search_running.
+-- Called by: find_messages. p_place: [topic, the place within it]; NULL = from the beginning. Locks: nothing. Bounded:
+-- as search_running.
 CREATE OR REPLACE FUNCTION messages.search_waiting(p_search messages.search, p_place jsonb, p_limit integer, p_max_examined bigint)
 RETURNS messages.search_page
 LANGUAGE plpgsql

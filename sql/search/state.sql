@@ -1,5 +1,6 @@
 -- The state of every message, live or archived, as one word.
--- ready: may be claimed; delayed: due later; retrying: due later after a failed attempt; running: locked; else its result.
+-- ready: may be claimed; delayed: due later; retrying: due later after a failed attempt; running: locked; else its
+-- result.
 CREATE OR REPLACE VIEW messages.state
 WITH (security_invoker = true) AS
 SELECT

@@ -1,6 +1,5 @@
--- Append an ended attempt to a message's history; at most 20 entries: the first stays (it dates the message), the oldest others are
--- dropped.
--- p_run: the number of its run; NULL = it was claimed and never began, or it is unknown.
+-- Append an ended attempt to a message's history; at most 20 entries: the first stays (it dates the message), the
+-- oldest others are dropped. p_run: the number of its run; NULL = it was claimed and never began, or it is unknown.
 -- Called by: messages.retry, messages.defer. Locks: nothing.
 -- The attempt that ends a message is not in its history: the archive row itself says who, when and how.
 CREATE OR REPLACE FUNCTION messages.append_attempt(

@@ -1,10 +1,12 @@
 -- End messages: move them from messages.message to messages.message_archive in one statement. Every message ends here.
--- Called by: settle (complete, reject, fail, retry), and whatever else ends messages (cancel, skip, expire_messages). Not granted to any
--- role. A row moves only while its claim_id is still the given one: that is the fence. NULL moves nothing, unless p_unlocked is true: then
--- NULL means "while it is not locked" (cancel, skip and archive_unclaimable, which hold the row); p_claim_ids NULL means this for all ids.
--- With strict_lock an expired lock fences too, except for the result lock_expired.
--- Each message that ends badly is a WARNING in the server's log, which names id, topic and result, never the payload.
--- Locks: the rows in the order of their ids (as cancel does: no deadlock), until the transaction ends. Result: the ids that moved.
+-- Called by: settle (complete, reject, fail, retry), and whatever else ends messages (cancel, skip, expire_messages).
+-- Not granted to any role. A row moves only while its claim_id is still the given one: that is the fence. NULL moves
+-- nothing, unless p_unlocked is true: then NULL means "while it is not locked" (cancel, skip and archive_unclaimable,
+-- which hold the row); p_claim_ids NULL means this for all ids. With strict_lock an expired lock fences too, except for
+-- the result lock_expired. Each message that ends badly is a WARNING in the server's log, which names id, topic and
+-- result, never the payload.
+-- Locks: the rows in the order of their ids (as cancel does: no deadlock), until the transaction ends. Result: the ids
+-- that moved.
 CREATE OR REPLACE FUNCTION messages.archive(
   p_ids bigint[], p_claim_ids bigint[], p_result text, p_errors text[], p_outputs jsonb[], p_by text,
   p_unlocked boolean DEFAULT false
@@ -51,7 +53,8 @@ BEGIN
       g.output::messages.given_json, coalesce(p_by, g.locked_by)
     FROM gone AS g
     CROSS JOIN LATERAL (
-      -- Looked up for each message only where some topic keeps less: the first question is asked once. OFFSET 0: so is the answer for a row.
+      -- Looked up for each message only where some topic keeps less: the first question is asked once. OFFSET 0: so is
+      -- the answer for a row.
       SELECT CASE
                WHEN p_result <> 'success' OR NOT (SELECT EXISTS (SELECT FROM messages.topic AS t WHERE t.archive_success <> 'full')) THEN 'full'
                ELSE coalesce(
@@ -75,7 +78,8 @@ BEGIN
       RAISE WARNING 'dead message % of topic %: %', v_each.id, v_each.topic, p_result;
     END LOOP;
   END IF;
-  -- Asked once the rows are gone, not before: a policy that was committed until then is not missed. So it is with waiters and edges, below.
+  -- Asked once the rows are gone, not before: a policy that was committed until then is not missed. So it is with
+  -- waiters and edges, below.
   IF v_moved IS NOT NULL AND EXISTS (SELECT FROM unnest(v_worked || v_idle) AS t (topic) WHERE messages.may_have_policy(t.topic)) THEN
     PERFORM messages.apply_end_policies(v_worked || v_idle, v_keyed, p_result);
     -- Messages that no worker processed (skipped, fanned out) were no attempts: they say nothing about the handlers.
@@ -91,8 +95,8 @@ END
 $$;
 
 -- Apply the policies of topics to messages that ended: one line per policy, each reading only its own messages.
--- Called by: archive, in its transaction, only if a topic of them may use such a policy. p_topics: one entry for each message; p_keyed: those of
--- them that have a key, or NULL. Locks: as the functions it calls.
+-- Called by: archive, in its transaction, only if a topic of them may use such a policy. p_topics: one entry for each
+-- message; p_keyed: those of them that have a key, or NULL. Locks: as the functions it calls.
 CREATE OR REPLACE FUNCTION messages.apply_end_policies(p_topics text[], p_keyed messages.ended_message[], p_result text)
 RETURNS void
 LANGUAGE plpgsql

@@ -1,9 +1,9 @@
 -- Compute the delay before the next attempt from a topic's backoff policy.
 -- Called by: messages.retry. Locks: nothing.
 -- p_attempt is the attempt that just ended (1 = the first), p_random a number in [0, 1) for the jitter.
--- kind none: no wait; constant: base; linear: base + step per further attempt; exponential: base * factor ^ further attempts.
--- cap bounds the result (1 day unless set); jitter 'full' draws from [0, delay], a number j from delay * [1 - j, 1 + j].
--- Full jitter: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+-- kind none: no wait; constant: base; linear: base + step per further attempt; exponential: base * factor ^ further
+-- attempts. cap bounds the result (1 day unless set); jitter 'full' draws from [0, delay], a number j from delay * [1 -
+-- j, 1 + j]. Full jitter: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 CREATE OR REPLACE FUNCTION messages.backoff_delay(p_policy jsonb, p_attempt integer, p_random double precision)
 RETURNS interval
 LANGUAGE plpgsql

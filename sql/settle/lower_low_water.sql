@@ -1,8 +1,10 @@
 -- Lower the low-water marks that lie above messages which become ready again, so that claims find these at once.
--- Called by: retry, return_attempts, in the transaction of the messages. p_places: one for each message; at: its available_at.
--- Locks: the rows of low_water in the order of its key, each waited for 200 ms at the most, and only where a mark must be lowered: a
--- transaction that settles in several statements has no order that another one could keep, and would deadlock. What is not free by then is
--- left to raise_low_water, which lowers a mark when it reads from the left edge again, and notifies.
+-- Called by: retry, return_attempts, in the transaction of the messages. p_places: one for each message; at: its
+-- available_at.
+-- Locks: the rows of low_water in the order of its key, each waited for 200 ms at the most, and only where a mark must
+-- be lowered: a transaction that settles in several statements has no order that another one could keep, and would
+-- deadlock. What is not free by then is left to raise_low_water, which lowers a mark when it reads from the left edge
+-- again, and notifies.
 CREATE OR REPLACE FUNCTION messages.lower_low_water(p_places messages.low_water[])
 RETURNS void
 LANGUAGE plpgsql

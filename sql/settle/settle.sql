@@ -1,5 +1,6 @@
 -- End messages with one result, and say which of them the caller had lost.
--- Called by: complete, reject, fail and retry. Not granted to any role. p_result, p_errors, p_outputs: as archive takes them.
+-- Called by: complete, reject, fail and retry. Not granted to any role. p_result, p_errors, p_outputs: as archive takes
+-- them.
 -- Locks: the rows. Result: the ids whose lock was lost; nothing was changed for them.
 -- (It and its callers are in plpgsql, since a function in SQL is planned again by each call.)
 CREATE OR REPLACE FUNCTION messages.settle(

@@ -1,11 +1,11 @@
 -- One try to unlock messages and return their attempt.
 -- Called by: return_attempts; the arguments are described there.
--- A message with a key would again be the one unattempted message of its key. If another one is ready, or a newer one is returned in the
--- same call, it gives way: it is archived as cancelled (key_on_retry supersede), or returns without its key, so that both can stay (keep).
--- If the other one is blocked by predecessors, perhaps by this very message, it is not ready: then too the newest that is returned loses
--- its key.
--- (With its attempt still counted both could stay, too, and at the limit of its attempts it would end without ever having run.) A message
--- that commits in between causes a unique violation, which return_attempts handles.
+-- A message with a key would again be the one unattempted message of its key. If another one is ready, or a newer one
+-- is returned in the same call, it gives way: it is archived as cancelled (key_on_retry supersede), or returns without
+-- its key, so that both can stay (keep). If the other one is blocked by predecessors, perhaps by this very message, it
+-- is not ready: then too the newest that is returned loses its key. (With its attempt still counted both could stay,
+-- too, and at the limit of its attempts it would end without ever having run.) A message that commits in between causes
+-- a unique violation, which return_attempts handles.
 -- Locks: the rows in the order of their ids, as archive and cancel do, then as lower_low_water. Result: the
 -- ids that were unlocked or gave way.
 CREATE OR REPLACE FUNCTION messages.try_return_attempts(
@@ -50,7 +50,8 @@ BEGIN
     UPDATE messages.message AS m
     SET claim_id = NULL, locked_by = NULL, locked_at = NULL, lock_expires_at = NULL,
         attempts = m.attempts - 1,
-        -- Without the type it would be text, and looked at again: a key that came before the domain was tightened would keep it from coming back.
+        -- Without the type it would be text, and looked at again: a key that came before the domain was tightened would
+        -- keep it from coming back.
         key = CASE WHEN m.id NOT IN (SELECT k.id FROM unnest(v_kept) AS k (id)) THEN m.key ELSE NULL::messages.key_name END,
         runs = m.runs - (p_outcome IS NULL AND m.prefetched IS NOT TRUE AND e.ran IS NOT TRUE)::integer,
         prefetched = NULL,

@@ -1,7 +1,7 @@
 -- Returns the state of topics: the one definition of paused, stopped and full, and of the words for them.
 --
--- Arguments: `p_topics`: names of topics; NULL = those that have a policy or a breaker, and `*`, which stands for all: no
--- other topic can be stopped on its own.
+-- Arguments: `p_topics`: names of topics; NULL = those that have a policy or a breaker, and `*`, which stands for all:
+-- no other topic can be stopped on its own.
 -- Result: one row per name, by name.
 --
 -- | column | meaning |

@@ -1,8 +1,9 @@
 -- The state of each worker of the registry: the one definition of alive, of handles, and of state.
 -- Read by: everything that shows or counts workers. Locks: nothing.
--- alive: a daemon reports every few seconds, and was seen within 30 s; a worker over HTTP is seen when it claims, and was within 2 minutes.
--- state: working, draining (asked to), stopping; else silent, a daemon that died, hangs or is disconnected; or gone, a worker over HTTP that
--- has stopped claiming: it need not unregister. handles: it gets messages of its topics. listener: what it last reported about its listener.
+-- alive: a daemon reports every few seconds, and was seen within 30 s; a worker over HTTP is seen when it claims, and
+-- was within 2 minutes. state: working, draining (asked to), stopping; else silent, a daemon that died, hangs or is
+-- disconnected; or gone, a worker over HTTP that has stopped claiming: it need not unregister. handles: it gets
+-- messages of its topics. listener: what it last reported about its listener.
 CREATE OR REPLACE VIEW messages.worker_state
 WITH (security_invoker = true) AS
 SELECT

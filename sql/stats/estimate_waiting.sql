@@ -1,7 +1,8 @@
--- Estimate how many messages of each topic wait, from a sample of the pages of messages.message: right at this moment, without statistics.
--- Called by: stats. p_pages: how many pages the sample has; a table without more is read as a whole, and the estimate is exact.
--- A topic that stands on few runs of the sample is estimated badly, however many messages they have: what was published together is on one
--- run, or on none. *_runs: on how many it was seen; 1000 if all pages were read.
+-- Estimate how many messages of each topic wait, from a sample of the pages of messages.message: right at this moment,
+-- without statistics.
+-- Called by: stats. p_pages: how many pages the sample has; a table without more is read as a whole, and the estimate
+-- is exact. A topic that stands on few runs of the sample is estimated badly, however many messages they have: what was
+-- published together is on one run, or on none. *_runs: on how many it was seen; 1000 if all pages were read.
 -- Locks: nothing. Result: one row per topic in the sample.
 CREATE OR REPLACE FUNCTION messages.estimate_waiting(p_pages integer DEFAULT 1000)
 RETURNS TABLE (topic text, ready bigint, delayed bigint, ready_runs bigint, delayed_runs bigint)
@@ -23,9 +24,9 @@ BEGIN
 END
 $$;
 
--- Count the waiting messages on p_runs runs of p_run pages each, at equal distances: messages that were published together lie together, and
--- pages by chance (TABLESAMPLE) were wrong by 38 % for a topic of a twentieth of the table. The distances are the same each time: the pages
--- stay cached, and a number changes only when messages do.
+-- Count the waiting messages on p_runs runs of p_run pages each, at equal distances: messages that were published
+-- together lie together, and pages by chance (TABLESAMPLE) were wrong by 38 % for a topic of a twentieth of the table.
+-- The distances are the same each time: the pages stay cached, and a number changes only when messages do.
 -- Called by: estimate_waiting. p_pages: how many pages there are. Locks: nothing. Result: one row per run and topic.
 CREATE OR REPLACE FUNCTION messages.sample_waiting(p_pages bigint, p_runs bigint, p_run bigint)
 RETURNS TABLE (topic text, ready bigint, delayed bigint)

@@ -1,5 +1,6 @@
 -- Delete measures that are older than 7 days.
--- Called by: purge. Bounded: the p_limit oldest rows of topics, and of workers. Locks: the rows it deletes. Result: how many.
+-- Called by: purge. Bounded: the p_limit oldest rows of topics, and of workers. Locks: the rows it deletes. Result: how
+-- many.
 CREATE OR REPLACE FUNCTION messages.prune_measures(p_limit integer DEFAULT 10000)
 RETURNS bigint
 LANGUAGE plpgsql

@@ -88,8 +88,10 @@ BEGIN
 END
 $$;
 
--- How many messages of a topic wait that are available after p_after, until p_until: counted up to p_bound, beyond it estimated.
--- Called by: stats. p_estimate: the estimate, NULL = 0; p_runs: on how many runs of the sample the topic was seen. Locks: nothing.
+-- How many messages of a topic wait that are available after p_after, until p_until: counted up to p_bound, beyond it
+-- estimated.
+-- Called by: stats. p_estimate: the estimate, NULL = 0; p_runs: on how many runs of the sample the topic was seen.
+-- Locks: nothing.
 -- Result: from p_bound on it is an estimate, below it the count.
 CREATE OR REPLACE FUNCTION messages.count_or_estimate(
   p_topic text, p_after timestamptz, p_until timestamptz, p_bound bigint, p_estimate bigint, p_runs bigint
@@ -121,8 +123,8 @@ BEGIN
 END
 $$;
 
--- Whether an estimate shows that a topic has more than p_bound messages, so that they need not be counted. The fewer runs of the sample it
--- was seen on, the larger the estimate has to be: on five of them 40 % is an error by chance.
+-- Whether an estimate shows that a topic has more than p_bound messages, so that they need not be counted. The fewer
+-- runs of the sample it was seen on, the larger the estimate has to be: on five of them 40 % is an error by chance.
 -- Called by: stats, count_or_estimate. Locks: nothing. Result: false for NULL.
 CREATE OR REPLACE FUNCTION messages.estimate_suffices(p_estimate bigint, p_runs bigint, p_bound bigint)
 RETURNS boolean

@@ -1,4 +1,5 @@
--- The same hash for errors that differ only in numbers, ids, quoted strings, addresses, paths and values of name=value, to group dead messages.
+-- The same hash for errors that differ only in numbers, ids, quoted strings, addresses, paths and values of name=value,
+-- to group dead messages.
 -- Called by: messages.archive for results that are dead. Locks: nothing. Result: 16 hex digits, NULL for no error.
 -- It hashes the line that names the error: see error_line. In any locale it is the same.
 CREATE OR REPLACE FUNCTION messages.error_fingerprint(p_error text)
@@ -11,7 +12,8 @@ DECLARE
 BEGIN
   -- What expire_locks says names the worker, and no two are called alike.
   v_line := regexp_replace(v_line, '^lock_expired: .* held it from .*$', 'lock_expired');
-  -- One kind of quotes after the other, never as alternatives: those would be greedy. An apostrophe within a word is no quote.
+  -- One kind of quotes after the other, never as alternatives: those would be greedy. An apostrophe within a word is no
+  -- quote.
   v_line := regexp_replace(v_line, E'(?<!\\w)''.*?''(?!\\w)', '?', 'g');
   v_line := regexp_replace(v_line, E'(?<!\\w)".*?"(?!\\w)', '?', 'g');
   -- Where it happened is not what happened: an address, a mailbox, a host, a path, and what is assigned to a name.

@@ -1,5 +1,6 @@
 -- The patterns by which LIKE ANY finds topics: of names, and of beginnings that end with *.
--- Called by: list_topics, stats. Locks: nothing. Result: a pattern for each; a backslash, _ and % in a name stand for themselves.
+-- Called by: list_topics, stats. Locks: nothing. Result: a pattern for each; a backslash, _ and % in a name stand for
+-- themselves.
 CREATE OR REPLACE FUNCTION messages.like_patterns(p_topics text[])
 RETURNS text[]
 LANGUAGE sql

@@ -1,6 +1,7 @@
--- Replace each character of a name that is not printable by a question mark (messages.is_printable has the same pattern).
--- Called by: redrive_rows, replay: the table of the archive has no domain that refuses such characters in a channel, that of live messages
--- has.
+-- Replace each character of a name that is not printable by a question mark (messages.is_printable has the same
+-- pattern).
+-- Called by: redrive_rows, replay: the table of the archive has no domain that refuses such characters in a channel,
+-- that of live messages has.
 -- Locks: nothing. NULL for NULL.
 CREATE OR REPLACE FUNCTION messages.replace_unprintable(p_name text)
 RETURNS text

@@ -1,7 +1,7 @@
--- Announce the end of messages: notify their waiters, record an end event for their successors, and delete the saved steps and
--- the lists of predecessors of messages that never run again (those of dead messages stay for a redrive).
--- Called by: archive, after their rows are gone and only while the flag messages.awaited_flag is raised. Above READ COMMITTED the snapshot
--- may be older than a dependency: there every end is left to the next tick.
+-- Announce the end of messages: notify their waiters, record an end event for their successors, and delete the saved
+-- steps and the lists of predecessors of messages that never run again (those of dead messages stay for a redrive).
+-- Called by: archive, after their rows are gone and only while the flag messages.awaited_flag is raised. Above READ
+-- COMMITTED the snapshot may be older than a dependency: there every end is left to the next tick.
 -- Locks: as notify_waiters, and the rows of the steps and lists.
 CREATE OR REPLACE FUNCTION messages.announce_ends(p_ids bigint[], p_result text)
 RETURNS void
@@ -19,7 +19,8 @@ BEGIN
   v_told := ARRAY(
     SELECT e.id
     FROM unnest(p_ids) AS e (id)
-    -- Not EXISTS: PostgreSQL 18 would read both tables whole once to know all that could be asked for, whatever its settings say.
+    -- Not EXISTS: PostgreSQL 18 would read both tables whole once to know all that could be asked for, whatever its
+    -- settings say.
     WHERE v_blind
       OR (SELECT true FROM messages.dependency AS g WHERE g.predecessor_id = e.id LIMIT 1)
       OR (SELECT true FROM messages.blocked_message AS k WHERE k.id = e.id));
@@ -30,8 +31,9 @@ END
 $$;
 
 -- NOTIFY settled, with the id of each, for the messages of a statement whose end a client waits for.
--- Called by: announce_ends, after their rows are gone and only while there may be waiters: see wait_for for why no waiter is missed. Above
--- READ COMMITTED the snapshot may be older than a waiter: then all are notified, and the waiters are left to prune_waiters.
+-- Called by: announce_ends, after their rows are gone and only while there may be waiters: see wait_for for why no
+-- waiter is missed. Above READ COMMITTED the snapshot may be older than a waiter: then all are notified, and the
+-- waiters are left to prune_waiters.
 -- Locks: the waiters of these messages, which are deleted. Result: how many were notified.
 CREATE OR REPLACE FUNCTION messages.notify_waiters(p_ids bigint[])
 RETURNS bigint

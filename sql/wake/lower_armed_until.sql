@@ -1,9 +1,10 @@
--- Lower messages.armed_until to the latest armed_until of any sleeper: otherwise publishes would read the sleepers, and notify above READ
--- COMMITTED, until the time that was once set.
--- Called by: prune. Locks: messages.sleeper in SHARE mode, only if free at once: a session that wrote a flag holds a conflicting lock until
--- it commits, and its flag is not visible yet. A session that writes one later reads the sequence after that, and raises it again. The lock
--- is released at once by rolling back the savepoint in which it was taken, which a setval survives.
--- A flag that is taken down counts until that is committed. Result: whether it was lowered.
+-- Lower messages.armed_until to the latest armed_until of any sleeper: otherwise publishes would read the sleepers, and
+-- notify above READ COMMITTED, until the time that was once set.
+-- Called by: prune. Locks: messages.sleeper in SHARE mode, only if free at once: a session that wrote a flag holds a
+-- conflicting lock until it commits, and its flag is not visible yet. A session that writes one later reads the
+-- sequence after that, and raises it again. The lock is released at once by rolling back the savepoint in which it was
+-- taken, which a setval survives. A flag that is taken down counts until that is committed. Result: whether it was
+-- lowered.
 CREATE OR REPLACE FUNCTION messages.lower_armed_until()
 RETURNS boolean
 LANGUAGE plpgsql

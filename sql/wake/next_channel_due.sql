@@ -1,6 +1,7 @@
 -- When the next message in the channels of one topic is due.
 -- Called by: next_due, renotify_stale. Locks: nothing. p_held: a claim held back what is already due; look beyond it.
--- The next one by time is one entry of an index. It may be one that waits behind others of its channel: then the worker looks once in vain.
+-- The next one by time is one entry of an index. It may be one that waits behind others of its channel: then the worker
+-- looks once in vain.
 -- Result: NULL = nothing waits.
 CREATE OR REPLACE FUNCTION messages.next_channel_due(p_topic text, p_now timestamptz, p_held boolean)
 RETURNS timestamptz

@@ -17,7 +17,8 @@ DECLARE
   v_notify   text;
   v_payloads text[];
 BEGIN
-  -- A loop, not a query over the arrays: PostgreSQL would plan that again for each call, which takes five times as long as this.
+  -- A loop, not a query over the arrays: PostgreSQL would plan that again for each call, which takes five times as long
+  -- as this.
   FOR v_nth IN 1 .. coalesce(cardinality(p_topics), 0) LOOP
     v_notify := coalesce(
       (SELECT t.notify FROM messages.topic AS t WHERE t.topic = p_topics[v_nth]),

@@ -1,7 +1,9 @@
--- Delete expired waiters and expired rights to results, and lower the flag messages.awaited_flag once there is no waiter, no dependency and no saved step.
--- Called by: prune. Locks: the rows it deletes, skipping those of waiters that are calling again; the tables of waiters in SHARE mode, only
--- if free at once: a session that begins to wait goes first. They are released at once by rolling back the savepoint in which they were
--- taken, which a setval survives: a later waiter raises the flag again. Result: how many were deleted.
+-- Delete expired waiters and expired rights to results, and lower the flag messages.awaited_flag once there is no
+-- waiter, no dependency and no saved step.
+-- Called by: prune. Locks: the rows it deletes, skipping those of waiters that are calling again; the tables of waiters
+-- in SHARE mode, only if free at once: a session that begins to wait goes first. They are released at once by rolling
+-- back the savepoint in which they were taken, which a setval survives: a later waiter raises the flag again. Result:
+-- how many were deleted.
 CREATE OR REPLACE FUNCTION messages.prune_waiters()
 RETURNS bigint
 LANGUAGE plpgsql

@@ -73,8 +73,8 @@ END
 $$;
 
 -- Lock messages whose ends are waited for, but for those that another transaction is ending.
--- Called by: wait_for_many. Locks: those that it returns, FOR KEY SHARE. SKIP LOCKED does not skip a row that one transaction has updated and
--- then ended: it waits for that, for 10 ms at the most, and then locks the rows one by one.
+-- Called by: wait_for_many. Locks: those that it returns, FOR KEY SHARE. SKIP LOCKED does not skip a row that one
+-- transaction has updated and then ended: it waits for that, for 10 ms at the most, and then locks the rows one by one.
 CREATE OR REPLACE FUNCTION messages.lock_to_wait(p_ids bigint[])
 RETURNS bigint[]
 LANGUAGE plpgsql
@@ -110,8 +110,8 @@ END
 $$;
 
 -- Keep the right of the caller to results while it waits for them.
--- Called by: wait_for_many. Locks: the rows that it changes, which only waiters of the same role change: seldom, and skipping those that others
--- hold.
+-- Called by: wait_for_many. Locks: the rows that it changes, which only waiters of the same role change: seldom, and
+-- skipping those that others hold.
 CREATE OR REPLACE FUNCTION messages.extend_expected_results(p_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql

@@ -1,5 +1,6 @@
 -- Delete expired sessions of the web server, and saved answers that are older than 24 hours.
--- Called by: prune. Locks: the rows it deletes, at most 10,000 of each kind, skipping those that others hold. Result: how many.
+-- Called by: prune. Locks: the rows it deletes, at most 10,000 of each kind, skipping those that others hold. Result:
+-- how many.
 CREATE OR REPLACE FUNCTION messages.prune_web()
 RETURNS bigint
 LANGUAGE sql

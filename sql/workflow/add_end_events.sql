@@ -1,6 +1,8 @@
--- Record ends that successors must learn of: the trigger propagate_ends_at_commit propagates them when the transaction commits.
+-- Record ends that successors must learn of: the trigger propagate_ends_at_commit propagates them when the transaction
+-- commits.
 -- Called by: announce_ends, transfer_to_redriven. p_result: as in the archive, or redriven.
--- The trigger knows the ends of its transaction from the setting messages.end_events, which a savepoint rolls back together with the row.
+-- The trigger knows the ends of its transaction from the setting messages.end_events, which a savepoint rolls back
+-- together with the row.
 -- Locks: the rows it inserts.
 CREATE OR REPLACE FUNCTION messages.add_end_events(p_ids bigint[], p_result text)
 RETURNS void

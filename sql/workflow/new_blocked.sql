@@ -1,6 +1,7 @@
--- The blocked messages that no tick has checked with a transaction id of its own (see propagate_missed_ends), the earliest due first.
--- Called by: tick, before it locks anything, and propagate_missed_ends. Locks: nothing. Result: their ids; NULL if this transaction has a
--- number already.
+-- The blocked messages that no tick has checked with a transaction id of its own (see propagate_missed_ends), the
+-- earliest due first.
+-- Called by: tick, before it locks anything, and propagate_missed_ends. Locks: nothing. Result: their ids; NULL if this
+-- transaction has a number already.
 CREATE OR REPLACE FUNCTION messages.new_blocked(p_limit integer)
 RETURNS bigint[]
 LANGUAGE plpgsql

@@ -1,11 +1,12 @@
 -- Tell the successors of these messages how they ended (their rows of messages.end_event).
--- Called by: the trigger propagate_ends_at_commit, when a transaction that ended messages commits, and propagate_missed_ends. p_limit: at
--- most this many successors; the rest is left to the tick. An end that reached all its successors is deleted.
--- A success, or any end if the successor has after_failed = run, removes the dependency; any other end is stored in it; a redriven message
--- passes its dependencies to the message that it became. A successor that ended itself waits for nothing.
--- Locks: the rows of messages.blocked_message, which guard their dependencies, in the order of their ids until the transaction ends; those
--- that others hold are waited for if p_wait (they hold them while they commit), else left to the tick. Result: how many of these rows it
--- locked.
+-- Called by: the trigger propagate_ends_at_commit, when a transaction that ended messages commits, and
+-- propagate_missed_ends. p_limit: at most this many successors; the rest is left to the tick. An end that reached all
+-- its successors is deleted. A success, or any end if the successor has after_failed = run, removes the dependency; any
+-- other end is stored in it; a redriven message passes its dependencies to the message that it became. A successor that
+-- ended itself waits for nothing.
+-- Locks: the rows of messages.blocked_message, which guard their dependencies, in the order of their ids until the
+-- transaction ends; those that others hold are waited for if p_wait (they hold them while they commit), else left to
+-- the tick. Result: how many of these rows it locked.
 CREATE OR REPLACE FUNCTION messages.propagate_ends(p_ids bigint[], p_wait boolean, p_limit bigint DEFAULT 1000)
 RETURNS bigint
 LANGUAGE plpgsql
@@ -43,7 +44,8 @@ BEGIN
   USING messages.ended_dependencies(p_ids, v_parked) AS d
   WHERE g.predecessor_id = d.predecessor_id AND g.successor_id = d.successor_id
     AND (d.result = 'success' OR (d.after_failed = 'run' AND d.result <> 'redriven')
-      -- Not EXISTS: PostgreSQL 18 would read both tables whole once to know all that could be asked for, whatever its settings say.
+      -- Not EXISTS: PostgreSQL 18 would read both tables whole once to know all that could be asked for, whatever its
+      -- settings say.
       OR (SELECT true FROM messages.redrive_log AS r JOIN messages.dependency AS b ON b.predecessor_id = r.message_id
           WHERE r.archived_id = d.predecessor_id AND b.successor_id = d.successor_id LIMIT 1));
   -- It may have ended already, if this was left to a tick: the next one looks.
@@ -71,8 +73,8 @@ END
 $$;
 
 -- The dependencies of some blocked messages on some ends, with what decides about them.
--- Called by: propagate_ends. Locks: nothing. From each end to its dependencies, never from a blocked message, which may have 100,000 others:
--- OFFSET keeps the planner from turning this round.
+-- Called by: propagate_ends. Locks: nothing. From each end to its dependencies, never from a blocked message, which may
+-- have 100,000 others: OFFSET keeps the planner from turning this round.
 CREATE OR REPLACE FUNCTION messages.ended_dependencies(p_ids bigint[], p_successors bigint[])
 RETURNS TABLE (predecessor_id bigint, successor_id bigint, result text, after_failed text)
 LANGUAGE sql

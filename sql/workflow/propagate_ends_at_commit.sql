@@ -1,11 +1,11 @@
--- When a transaction that ended messages commits, tell their successors: release them, cancel them, or record how the predecessor ended.
--- It runs at the commit, once for the whole transaction: so the rows that two settles may both need are locked in one order, and no longer
--- than a commit takes. Messages that this ends in turn (cancelled successors) take a further round. Rounds after the first wait for no
--- lock, and a transaction reaches about a thousand successors (a round counts as at least ten); the tick does the rest
--- (propagate_missed_ends).
--- The tick also does the rest where a session holds such a row for longer (a running tick, or an open publisher that replaced the message):
--- no settle waits long, or fails, because of others. The tick finds their rows of messages.end_event.
--- Above READ COMMITTED it is all left to the tick.
+-- When a transaction that ended messages commits, tell their successors: release them, cancel them, or record how the
+-- predecessor ended. It runs at the commit, once for the whole transaction: so the rows that two settles may both need
+-- are locked in one order, and no longer than a commit takes. Messages that this ends in turn (cancelled successors)
+-- take a further round. Rounds after the first wait for no lock, and a transaction reaches about a thousand successors
+-- (a round counts as at least ten); the tick does the rest (propagate_missed_ends). The tick also does the rest where a
+-- session holds such a row for longer (a running tick, or an open publisher that replaced the message): no settle waits
+-- long, or fails, because of others. The tick finds their rows of messages.end_event. Above READ COMMITTED it is all
+-- left to the tick.
 -- Locks: as propagate_ends, each waited for 200 ms at the most.
 CREATE OR REPLACE FUNCTION messages.propagate_ends_at_commit()
 RETURNS trigger

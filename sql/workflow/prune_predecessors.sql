@@ -1,6 +1,7 @@
--- Delete the lists of predecessors that no handler will ask for: their message succeeded, was cancelled, or is gone. Most are deleted when their
--- message ends (announce_ends).
--- Called by: prune. Bounded: it checks p_limit lists and continues there the next time, in a cycle (the sequence messages.predecessor_cursor).
+-- Delete the lists of predecessors that no handler will ask for: their message succeeded, was cancelled, or is gone.
+-- Most are deleted when their message ends (announce_ends).
+-- Called by: prune. Bounded: it checks p_limit lists and continues there the next time, in a cycle (the sequence
+-- messages.predecessor_cursor).
 -- Locks: the rows it deletes, skipping those that others hold. Result: how many.
 CREATE OR REPLACE FUNCTION messages.prune_predecessors(p_limit integer DEFAULT 1000)
 RETURNS bigint

@@ -1,11 +1,11 @@
--- Decide about blocked messages by their remaining dependencies: released if there is none, cancelled if a predecessor ended badly and the
--- message asks for that, forgotten if it is no longer live; else it stays blocked.
+-- Decide about blocked messages by their remaining dependencies: released if there is none, cancelled if a predecessor
+-- ended badly and the message asks for that, forgotten if it is no longer live; else it stays blocked.
 -- Called by: propagate_ends, propagate_missed_ends, unblock, which hold their rows of messages.blocked_message.
--- A released message becomes available at its publisher's time, or after the delay from now; its ttl, or the topic's, counts from then.
--- Notifies.
--- Locks: the messages, skipping those that another session holds (it edits one): the next tick checks these again. Other rows that a
--- cancellation needs (its dependencies, which may be locked) are waited for 200 ms; after that the next tick does it, and the rest is not
--- affected.
+-- A released message becomes available at its publisher's time, or after the delay from now; its ttl, or the topic's,
+-- counts from then. Notifies.
+-- Locks: the messages, skipping those that another session holds (it edits one): the next tick checks these again.
+-- Other rows that a cancellation needs (its dependencies, which may be locked) are waited for 200 ms; after that the
+-- next tick does it, and the rest is not affected.
 CREATE OR REPLACE FUNCTION messages.resolve_blocked(p_ids bigint[])
 RETURNS void
 LANGUAGE plpgsql
@@ -24,9 +24,10 @@ BEGIN
   IF p_ids = '{}' THEN
     RETURN;
   END IF;
-  -- Where an OR is, not EXISTS: PostgreSQL 18 would read the whole table once to know all that could be asked for, whatever its settings say.
-  -- The last dependency is asked for, because messages end in about the order of their ids: of a large group the first index entries are those
-  -- of deleted rows, which are read again and again while a snapshot is held. And a failed one by the order of its index.
+  -- Where an OR is, not EXISTS: PostgreSQL 18 would read the whole table once to know all that could be asked for,
+  -- whatever its settings say. The last dependency is asked for, because messages end in about the order of their ids:
+  -- of a large group the first index entries are those of deleted rows, which are read again and again while a snapshot
+  -- is held. And a failed one by the order of its index.
   v_settled := ARRAY(
     SELECT k.id FROM messages.blocked_message AS k
     WHERE k.id = ANY (p_ids)
