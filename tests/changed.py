@@ -1,7 +1,8 @@
 """`./go test --changed`: the tests that a change can affect, nearest first, for about a minute.
 
-The change is what differs from the last commit, or that commit if nothing does; with `--changed=main`, everything since the branch left main.
-After `--changed-budget` seconds (50) no further test begins, except those of the nearest file. As a plugin of pytest this module keeps the order and the budget.
+The change is what differs from the last commit, or that commit if nothing does; with `--changed=main`, everything since
+the branch left main. After `--changed-budget` seconds (50) no further test begins, except those of the nearest file. As
+a plugin of pytest this module keeps the order and the budget.
 """
 
 from __future__ import annotations
@@ -80,7 +81,10 @@ def files(root: Path) -> list[str]:
 
 
 def change(root: Path, base: str) -> list[str]:
-    """Return the files that differ from where the branch left `base`, or else from the last commit, or else those of that commit."""
+    """Return the files that differ from where the branch left `base`.
+
+    Without it, return those that differ from the last commit, or else those of that commit.
+    """
     untracked = git(root, "ls-files", "--others", "--exclude-standard")
     since = git(root, "merge-base", base, "HEAD")[0] if base else "HEAD"
     found = git(root, "diff", "--name-only", "--no-renames", since) + untracked
@@ -131,7 +135,10 @@ class Budget:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """Leave a test out at the end of the budget. In the process that runs it, so that this ends as usual and stops its servers."""
+        """Leave a test out at the end of the budget.
+
+        In the process that runs it, so that this ends as usual and stops its servers.
+        """
         return True if now() > self._until and item.path != self._nearest else None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

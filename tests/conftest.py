@@ -79,7 +79,10 @@ def _is_about_the_server(test: pytest.Item, folders: set[str]) -> bool:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Run three processes per core for `-n auto`: most tests wait, for time or for a server. With its servers, each takes less than 1 GB."""
+    """Run three processes per core for `-n auto`: most tests wait, for time or for a server.
+
+    With its servers, each takes less than 1 GB.
+    """
     gigabytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**30
     return max(1, min(3 * (os.cpu_count() or 1), gigabytes))
 
@@ -94,8 +97,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the container's image before the first test: a slow download should not count against its time limit.
 
-    The collector of garbage leaves out what exists by then, ten thousand tests and all that they import: to visit it again and again took
-    8 % of the CPU of the tests of SQL.
+    The collector of garbage leaves out what exists by then, ten thousand tests and all that they import: to visit it
+    again and again took 8 % of the CPU of the tests of SQL.
     """
     gc.collect()
     gc.freeze()
@@ -131,7 +134,8 @@ def _chooses_its_own_servers(metafunc: pytest.Metafunc) -> bool:
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.skipped and call.excinfo and not hasattr(report, "wasxfail"):
-        # One location for all of them, so that the summary has one line for each missing thing and not one for each test.
+        # One location for all of them, so that the summary has one line for each missing thing and not one for each
+        # test.
         report.longrepr = (__file__, 0, str(call.excinfo.value))
     if NO_SKIP and report.skipped and not hasattr(report, "wasxfail"):
         _fail_instead(report)
@@ -171,7 +175,10 @@ def server(request: pytest.FixtureRequest, session_servers: Servers) -> Postgres
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests marked `container` without an engine. In a fixture it would be too late: those of a whole module are made before."""
+    """Skip tests marked `container` without an engine.
+
+    In a fixture it would be too late: those of a whole module are made before.
+    """
     if item.get_closest_marker("container") and (reason := servers.why_no_containers()):
         pytest.skip(reason)
 

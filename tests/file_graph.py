@@ -53,7 +53,10 @@ class Tree:
         return {path: distances[path] for path in sorted(self.tests.intersection(reached), key=rank)}
 
     def effort(self, test: str) -> tuple[bool, bool, int]:
-        """Return what a file of tests takes, as far as that shows without running it: marked as slow, with processes, its size."""
+        """Return what a file of tests takes, as far as that shows without running it.
+
+        It is marked as slow, has processes, or has a size.
+        """
         text = self.text(test)
         return "pytest.mark.slow" in text, not test.startswith(WITHOUT_PROCESSES), len(text)
 
@@ -87,7 +90,10 @@ class Tree:
         return path not in self.tests and not path.endswith(".md")
 
     def neighbours(self, path: str, named: set[str]) -> set[str]:
-        """Return the files beside one that no code names, for something finds it in its folder: tests and what others name, or those above."""
+        """Return the files next to one that no code names, because something finds it in its folder.
+
+        They are tests and what others name, or those above.
+        """
         above = [str(folder) for folder in PurePosixPath(path).parents][:-1]
         beside = ({each for each in named if each.rpartition("/")[0] == folder} for folder in above)
         return next(filter(None, beside), set())
@@ -106,7 +112,10 @@ class Tree:
         return found - {path}
 
     def subjects(self, test: str) -> set[str]:
-        """Return what a file of tests is about by its place: test_claim.py about each claim.*, tests/docs/ and tests/sql/claim/ about docs/ and sql/claim/."""
+        """Return what a file of tests is about by its place.
+
+        test_claim.py is about each claim.*; tests/docs/ and tests/sql/claim/ are about docs/ and sql/claim/.
+        """
         folder, _, name = test.rpartition("/")
         stem = name.removeprefix("test_").removesuffix(".py")
         conftests = {f"{each}/conftest.py" for each in PurePosixPath(test).parents}
@@ -130,14 +139,20 @@ class Tree:
         return found if len(found) == 1 else [path for path in found if path == word]
 
     def modules_of(self, name: str) -> Iterator[str]:
-        """Yield the file of a module by its dotted name, which may go on inside the module, and those of its packages."""
+        """Yield the file of a module by its dotted name, and those of its packages.
+
+        The name may go on inside the module.
+        """
         parts = name.split(".")
         for count in range(1, len(parts) + 1):
             yield from self.modules.get(".".join(parts[:count]), ())
 
     @cached_property
     def modules(self) -> dict[str, set[str]]:
-        """The files of the modules, by dotted names. A public name of a package, as in its stub, stands for its module."""
+        """The files of the modules, by dotted names.
+
+        A public name of a package, as in its stub, stands for its module.
+        """
         found: dict[str, set[str]] = defaultdict(set)
         for path in self.files:
             if path.endswith(".py"):
@@ -189,7 +204,10 @@ def _index(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
 
 
 def imports(text: str) -> set[str]:
-    """Return the dotted names that a text imports or mentions: code inside a string and names for monkeypatch count, too."""
+    """Return the dotted names that a text imports or mentions.
+
+    Code inside a string and names for monkeypatch count, too.
+    """
     members = (
         f"{module}.{name}"
         for module, names in IMPORTED.findall(text)

@@ -1,4 +1,7 @@
-"""`python -m tests.size`: lines of code by folder, without blank lines, comments and docstrings, and those of the tests of each."""
+"""`python -m tests.size`: lines of code by folder, and those of the tests of each.
+
+Blank lines, comments and docstrings do not count.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ NO_CODE = {
 
 
 def table(root: Path) -> str:
-    """Return a block for each part of the tree: its sum, then its folders, the largest first. `.` is what stands in no folder."""
+    """Return a block for each part of the tree: its sum, then its folders, the largest first.
+
+    `.` is what stands in no folder.
+    """
     return "\n\n".join(_block(part, lines_by_folder(root / part)) for part in PARTS)
 
 

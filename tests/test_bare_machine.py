@@ -1,4 +1,7 @@
-""".ci/bare-machine: a clone of the last commit, alone in a container. Here the engine is a program that runs the command in a folder."""
+""".ci/bare-machine: a clone of the last commit, alone in a container.
+
+Here the engine is a program that runs the command in a folder.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ esac
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout whose ./go notes where it is and its arguments; the last commit is there, and one that is not committed."""
+    """A checkout whose ./go notes where it is and its arguments.
+
+    The last commit is there, and one that is not committed.
+    """
     checkout, machine, programs = (tmp_path / name for name in ("checkout", "machine", "programs"))
     for folder in (checkout / ".ci", machine, programs):
         folder.mkdir(parents=True)

@@ -1,4 +1,7 @@
-"""The comparison with peers: their pins, who is skipped, the counts that it checks, and its charts. No test needs a registry."""
+"""The comparison with peers: their pins, who is skipped, the counts that it checks, and its charts.
+
+No test needs a registry.
+"""
 
 from __future__ import annotations
 

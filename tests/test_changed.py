@@ -1,4 +1,4 @@
-"""./go test --changed: which files count as the change, what is run of the tests that it can affect, and what is told."""
+"""./go test --changed: which files count as the change, which tests it can affect, and what is printed."""
 
 from __future__ import annotations
 

@@ -76,7 +76,10 @@ def imported(statement: ast.Import | ast.ImportFrom) -> set[str]:
 
 @cache
 def imports_in_functions() -> list[tuple[str, str, str]]:
-    """Return the place, the line and the module of each import inside a function. Not while tests are collected: it takes seconds."""
+    """Return the place, the line and the module of each import inside a function.
+
+    Not while tests are collected: it takes seconds.
+    """
     return list(_imports_in_functions())
 
 

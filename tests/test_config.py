@@ -355,7 +355,10 @@ def test_the_schema_for_editors_has_every_key_with_its_meaning() -> None:
 
 @pytest.fixture
 def rules(tmp_path: Path) -> Callable[..., HandlersSettings]:
-    """Handlers with a folder that has the module `own`, a package `shop`, and a module with a name of the standard library."""
+    """Handlers with a folder that has a module, a package, and a module of a name in the standard library.
+
+    The module is `own`, the package `shop`.
+    """
     (tmp_path / "own.py").write_text("raise SystemExit('was imported')")
     (tmp_path / "json.py").touch()
     (tmp_path / "shop").mkdir()

@@ -1,4 +1,7 @@
-"""`import pgrouse` on an install without extras: every name is there, and what needs a package says so when it is used."""
+"""`import pgrouse` on an install without extras.
+
+Every name is there, and what needs a package says so when it is used.
+"""
 
 from __future__ import annotations
 

@@ -260,7 +260,10 @@ def test_an_invalid_message_is_refused_and_the_transaction_continues(conn: Conne
 
 
 def refusal(conn: Connection, values: dict[str, Any]) -> str:
-    """Publish, and return what the refusal says, "accepted" if there is none; then publish another message in the same transaction."""
+    """Publish, and return what the refusal says, "accepted" if there is none.
+
+    Then publish another message in the same transaction.
+    """
     said = "accepted"
     try:
         publish(conn, **{"topic": "t", **values})

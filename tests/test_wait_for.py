@@ -1,4 +1,7 @@
-"""wait_for: a publisher waits for the end of its message, in threads and in coroutines. Through a pooler: daemon/test_pooler.py."""
+"""wait_for: a publisher waits for the end of its message, in threads and in coroutines.
+
+Through a pooler: daemon/test_pooler.py.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,10 @@ def complete(queue: Queue, output: str = '{"n": 1}') -> None:
 
 
 def complete_without_notification(queue: Queue, eventually: Callable[..., Any]) -> None:
-    """End the message once a session waits for it, without a notification: there is none without the row of the waiter."""
+    """End the message once a session waits for it, without a notification.
+
+    There is none without the row of the waiter.
+    """
     eventually(lambda: queue.value(WAITERS) == 1)
     with queue.conn.transaction():
         queue.conn.execute("DELETE FROM messages.waiter")

@@ -1,6 +1,7 @@
 """Where the time of the tests goes: a table by folder, and the slowest tests.
 
-As a plugin it appends a line for each test to the file that PGROUSE_TEST_TIMES names; `python -m tests.times FILE` prints the tables.
+As a plugin it appends a line for each test to the file that PGROUSE_TEST_TIMES names; `python -m tests.times FILE`
+prints the tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Clients that generators make from the description, as they come: in Python every operation is called, in TypeScript a program compiles and runs."""
+"""Clients that generators make from the description, as they come.
+
+In Python every operation is called, in TypeScript a program compiles and runs.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,10 @@ def by_shop(request: Request) -> Caller | None:
 
 
 class Browser:
-    """A client of an application, which runs without its lifespan; on an event loop for each request, unless a runner is given."""
+    """A client of an application, which runs without its lifespan.
+
+    Each request has an event loop of its own, unless a runner is given.
+    """
 
     def __init__(
         self,
@@ -178,7 +181,10 @@ class TestStranger:
 def test_a_caller_that_the_application_knows_needs_a_known_host_whatever_its_headers(
     queue: MountedApp, db: psycopg.Connection[Any], authorization: str
 ) -> None:
-    """A page whose name leads here, by DNS rebinding, may add any header; only the application knows by what it identifies the caller."""
+    """A page whose name leads here, by DNS rebinding, may add any header.
+
+    Only the application knows by what it identifies the caller.
+    """
     rebound = Browser(shop(queue), "http://evil.example.com", **{"x-user": "ada", "authorization": authorization})
 
     answers = [

@@ -1,4 +1,7 @@
-"""The problems that the description names for each operation: each is provoked, and exactly the operations that name it give it."""
+"""The problems that the description names for each operation.
+
+Each is provoked, and exactly the operations that name it give it.
+"""
 
 from __future__ import annotations
 

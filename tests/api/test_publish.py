@@ -1,4 +1,7 @@
-"""Publishing over HTTP: messages are stored when the answer arrives, all or none, and once however often a request is sent."""
+"""Publishing over HTTP.
+
+Messages are stored when the answer arrives, all or none, and once however often a request is sent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which role may call which route: every served route with every role, from the app itself, so that it includes new routes."""
+"""Which role may call which route.
+
+Every served route is tried with every role, from the app itself, so that new routes are included.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The security of the server: foreign host names and pages, large bodies, the headers of every answer, and the login."""
+"""The security of the server: foreign host names and pages, large bodies, headers of answers, and the login."""
 
 from __future__ import annotations
 

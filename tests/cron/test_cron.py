@@ -30,7 +30,8 @@ TICK, PRUNE = "messages.tick", "messages.prune_cron_history"
 def jobs(server: Postgres, eventually: Eventually) -> Iterator[Connection]:
     """A connection to the database in which pg_cron keeps its jobs; at the end it has none, and no history."""
     with server.admin(server.cron_database) as conn:
-        # The launcher exits at the first start of a server, because its database does not exist yet, and is started again.
+        # The launcher exits at the first start of a server, because its database does not exist yet, and is started
+        # again.
         launchers = "SELECT FROM pg_stat_activity WHERE backend_type = 'pg_cron launcher'"
         eventually(lambda: conn.execute(launchers).rowcount)
         until_its_middle(conn)

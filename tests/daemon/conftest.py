@@ -58,7 +58,10 @@ def runs(queue: Queue) -> Runs:
 
 @pytest.fixture
 def two_daemons(start: Callable[..., Daemon], database: Database) -> Callable[..., list[Daemon]]:
-    """`two_daemons({"job": "timed:run"})` starts two daemons that record their runs, and returns when both are armed."""
+    """Start two daemons that record their runs, and return when both are armed.
+
+    It is called as `two_daemons({"job": "timed:run"})`.
+    """
     return lambda topics, **settings: [
         start(topics, **{"environ": {"RUNS": database.dsn}, "concurrency": 20, **settings}) for _ in range(2)
     ]

@@ -1,4 +1,6 @@
-"""A stand-in for a pooler that keeps prepared statements, as PgBouncer does since 1.21: it gives each a name of its own in the session.
+"""A stand-in for a pooler that keeps prepared statements, as PgBouncer does since 1.21.
+
+It gives each a name of its own in the session.
 
 Here each client has a session of its own: what is tested is what a client finds out, and whether it then prepares.
 """

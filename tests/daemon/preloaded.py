@@ -1,7 +1,9 @@
-"""Starts `pgrouse run`, or another script, as a fork of a process that has imported it: the imports are most of what a short-lived daemon costs.
+"""Starts `pgrouse run`, or another script, as a fork of a process that has imported it.
 
-A fork runs the script of the command, as `__main__`, in a session of its own, with its own command line, folder, environment and output. It
-inherits neither threads nor descriptors. Tests marked `executed` start the script itself.
+The imports are most of what a short-lived daemon costs.
+
+A fork runs the script of the command, as `__main__`, in a session of its own, with its own command line, folder,
+environment and output. It inherits neither threads nor descriptors. Tests marked `executed` start the script itself.
 """
 
 from __future__ import annotations

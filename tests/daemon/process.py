@@ -76,7 +76,8 @@ class Daemon:
     Args:
         folder: for its configuration, its log and its gates.
         journal: the file that its handlers write.
-        settings: the configuration, by section; `topics` maps a topic to the name of its handler, or to its whole table.
+        settings: the configuration, by section; `topics` maps a topic to the name of its handler, or to its whole
+            table.
         environ: further environment variables.
         begin: starts the process.
         arguments: of `pgrouse run`.
@@ -187,7 +188,10 @@ class Fleet:
         arguments: tuple[str, ...] = (),
         **worker: Any,
     ) -> Daemon:
-        """Start a daemon and return at once. sections: further tables of its configuration; arguments: of `pgrouse run`."""
+        """Start a daemon and return at once.
+
+        sections: further tables of its configuration; arguments: of `pgrouse run`.
+        """
         folder = self.folder / f"daemon-{len(self.daemons) + 1}"
         folder.mkdir()
         settings = {
@@ -232,7 +236,9 @@ def until_armed(conn: psycopg.Connection[Any], daemon: Daemon) -> None:
 
 
 def end_locks(conn: psycopg.Connection[Any], daemon: Daemon, after: str = "0 s") -> list[float]:
-    """Let the locks of a killed daemon expire, now or after a delay, and return when; no process can extend them any more.
+    """Let the locks of a killed daemon expire, now or after a delay, and return when they do.
+
+    No process can extend them any more.
 
     Their length has no effect before that: a short lock might expire while the daemon is still alive.
     """

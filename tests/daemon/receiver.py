@@ -18,7 +18,9 @@ from tests.server.deadline import eventually
 
 
 def reserved(port: int = 0) -> socket.socket:
-    """Reserve an address of this machine: no other process gets it by chance, and until a test listens there, connections are refused.
+    """Reserve an address of this machine.
+
+    No other process gets it by chance, and until a test listens there, connections are refused.
 
     Raises:
         OSError: the port is in use.

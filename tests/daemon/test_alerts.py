@@ -1,4 +1,7 @@
-"""Alerts are delivered at least once, in order, independently per sink, through every outage: real processes, a real receiver."""
+"""Alerts are delivered at least once, in order, independently per sink, through every outage.
+
+The processes and the receiver are real.
+"""
 
 from __future__ import annotations
 

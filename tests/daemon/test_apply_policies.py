@@ -1,4 +1,7 @@
-"""Policies in the file of a daemon: written if apply is set, reported if it is not; a change applies without a restart."""
+"""Policies in the file of a daemon.
+
+They are written if apply is set, and reported if it is not; a change applies without a restart.
+"""
 
 from __future__ import annotations
 

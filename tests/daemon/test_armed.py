@@ -1,4 +1,7 @@
-"""The armed worker in practice: a sleeping worker is notified, a busy one is not, and no message is missed in between."""
+"""The armed worker in practice.
+
+A sleeping worker is notified, a busy one is not, and no message is missed in between.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,10 @@ def test_no_message_waits_for_the_poll_although_publishers_commit_late_and_at_ra
 
 
 def _publish_slowly(database: Database, seed: int) -> list[tuple[int, float]]:
-    """Publish for some seconds in transactions that stay open for up to 0.3 s after the insert; return the commit times."""
+    """Publish for some seconds, and return the commit times.
+
+    The transactions stay open for up to 0.3 s after the insert.
+    """
     chance, queue, ends_at = random.Random(seed), Queue(database.connect()), now() + 5
     committed = []
     while now() < ends_at:

@@ -1,4 +1,7 @@
-"""Context variables, structlog's bindings and the decimal context: each attempt begins with those of the worker's start, whatever others leave."""
+"""Context variables, structlog's bindings and the decimal context of attempts.
+
+Each attempt begins with those of the worker's start, whatever others leave.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""channel_concurrency: the maximum of running messages of one channel, across all daemons; a channel may have its own."""
+"""channel_concurrency: the maximum of running messages of one channel, across all daemons.
+
+A channel may have its own.
+"""
 
 from __future__ import annotations
 

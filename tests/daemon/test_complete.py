@@ -1,4 +1,7 @@
-"""ctx.complete(): a handler's effects and the end of its message are committed together in a transaction of its own, on any connection."""
+"""ctx.complete(): a handler's effects and the end of its message are committed together.
+
+The transaction is one of its own, on any connection.
+"""
 
 from __future__ import annotations
 

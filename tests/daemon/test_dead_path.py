@@ -76,7 +76,10 @@ def test_a_claim_that_reaches_the_server_after_its_connection_was_lost_locks_not
 
 
 async def end_each(dsn: str, *names: str) -> tuple[set[int], list[bool]]:
-    """End the processes of connections with these names, by the first of them; return what it is told, and which of them are open."""
+    """End the processes of connections with these names, by the first of them.
+
+    Return what it is told, and which of them are open.
+    """
     conns = [await psycopg.AsyncConnection.connect(dsn, autocommit=True, application_name=name) for name in names]
     running = await WorkerClient(conns[0], "w").end_backends([each.info.backend_pid for each in conns])
     is_open = [await answers(each) for each in conns]

@@ -1,4 +1,7 @@
-"""Topics that are declared in code: daemons find them, in children and in several processes too, and again after a reload."""
+"""Topics that are declared in code.
+
+Daemons find them, in children and in several processes too, and again after a reload.
+"""
 
 from __future__ import annotations
 

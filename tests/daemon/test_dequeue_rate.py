@@ -15,7 +15,10 @@ Daemons = Callable[..., list[Daemon]]
 
 
 def most_ahead(moments: list[float], rate: float) -> float:
-    """Return the least burst with which these times keep to a rate: no window of t seconds has more than rate * t + burst."""
+    """Return the least burst with which these times keep to a rate.
+
+    No window of t seconds has more than rate * t + burst.
+    """
     level, most, last = 0.0, 0.0, moments[0]
     for at in moments:
         level = max(0.0, level - (at - last) * rate) + 1

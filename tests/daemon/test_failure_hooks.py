@@ -1,4 +1,7 @@
-"""handlers.on_failure and handlers.on_death: what they get of failures of every kind, and that they cannot harm the work."""
+"""handlers.on_failure and handlers.on_death.
+
+They get failures of every kind, and they cannot harm the work.
+"""
 
 from __future__ import annotations
 

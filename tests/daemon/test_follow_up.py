@@ -35,7 +35,10 @@ def followers(queue: Queue) -> list[tuple[Any, ...]]:
 
 @pytest.fixture
 def work(start: Start, queue: Queue) -> Callable[..., Any]:
-    """`work(topic, payload)` publishes a message, with a trace, and returns its archive row; the first call starts the daemon."""
+    """Publish a message with a trace, and return its archive row; the first call starts the daemon.
+
+    It is called as `work(topic, payload)`.
+    """
     begun: list[Daemon] = []
 
     def work_(topic: str, payload: Any = "x") -> Any:

@@ -1,4 +1,7 @@
-"""What an attempt leaves in memory: the exception that ended it is freed at once, with all that the frames of its traceback hold."""
+"""What an attempt leaves in memory.
+
+The exception that ended it is freed at once, with all that the frames of its traceback hold.
+"""
 
 from __future__ import annotations
 

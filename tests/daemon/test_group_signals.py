@@ -1,4 +1,7 @@
-"""Signals that reach all processes of a daemon at once: Ctrl-C and the end of a terminal, `timeout`, a service manager that signals a group."""
+"""Signals that reach all processes of a daemon at once.
+
+They come from Ctrl-C, the end of a terminal, `timeout`, and a service manager that signals a group.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A row that the heartbeat updates is locked by an open transaction: message locks are still extended, on the same connection."""
+"""A row that the heartbeat updates is locked by an open transaction.
+
+Message locks are still extended, on the same connection.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def claimed_message(queue: Queue) -> Message:
 
 
 def beat(dsn: str, message: Message, until: Callable[[], object], lost: list[Message]) -> int:
-    """Run a heartbeat with this message in flight until a condition is true; return the number of connections it took."""
+    """Run a heartbeat with this message in flight until a condition is true.
+
+    Return the number of connections it took.
+    """
 
     async def run() -> int:
         in_flight, metrics = InFlight(), MetricsRecorder()

@@ -1,4 +1,7 @@
-"""handlers.lifespan: what handlers share, in the daemon, its threads and its children; and what a lifespan that fails or hangs does."""
+"""handlers.lifespan: what handlers share, in the daemon, its threads and its children.
+
+Some tests are about a lifespan that fails or hangs.
+"""
 
 from __future__ import annotations
 

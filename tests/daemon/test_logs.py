@@ -1,4 +1,7 @@
-"""What a daemon logs of its handlers: every line names its message, failures come with their traceback, successes at debug."""
+"""What a daemon logs of its handlers.
+
+Every line names its message, failures come with their traceback, successes at debug.
+"""
 
 from __future__ import annotations
 

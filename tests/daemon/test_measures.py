@@ -1,4 +1,7 @@
-"""The measures of daemons reach the database: each attempt once, whatever handler it had and whatever answer was lost."""
+"""The measures of daemons reach the database.
+
+Each attempt is counted once, whatever handler it had and whatever answer was lost.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +127,10 @@ MESSAGE = Message(1, 1, "job", None, None, 5, 1, 1, "1", None, None, None, 30.0,
 
 
 def beat(dsn: str, metrics: MetricsRecorder, until: Callable[[], object], in_flight: InFlight | None = None) -> int:
-    """Run a heartbeat with these metrics until a condition is true, then end it; return how many connections it took."""
+    """Run a heartbeat with these metrics until a condition is true, then end it.
+
+    Return how many connections it took.
+    """
 
     async def run() -> int:
         db = Connecting(config.DatabaseSettings(dsn=dsn), "w")

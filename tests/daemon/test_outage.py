@@ -1,4 +1,7 @@
-"""Outages of the database of every kind, under load: nothing is lost, nothing ends twice, and work continues afterwards."""
+"""Outages of the database of every kind, under load.
+
+Nothing is lost, nothing ends twice, and work continues afterwards.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,10 @@ def everything_is_done(dsn: str, acknowledged: list[int], journal: Journal, *, o
 
 
 def terminate_backends_under_load(queue: Queue, publisher: Publisher) -> None:
-    """Terminate every backend of every daemon, ten times, after each thirty published messages; at least one each time."""
+    """Terminate every backend of every daemon, ten times, after each thirty published messages.
+
+    At least one is terminated each time.
+    """
     terminate = """
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND starts_with(application_name, 'pgrouse')

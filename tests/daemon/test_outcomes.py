@@ -1,4 +1,7 @@
-"""The outcome of a handler and the result of its message: the same in a coroutine, in a thread and in a child process."""
+"""The outcome of a handler and the result of its message.
+
+They are the same in a coroutine, in a thread and in a child process.
+"""
 
 from __future__ import annotations
 

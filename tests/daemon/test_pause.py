@@ -1,4 +1,7 @@
-"""Topics and channels are paused and resumed while daemons run: all daemons comply at once, and running messages may end."""
+"""Topics and channels are paused and resumed while daemons run.
+
+All daemons comply at once, and running messages may end.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +136,8 @@ def test_a_pause_that_is_removed_in_the_table_is_notified(
         journal.entry("start", held)
         eventually(lambda: queue.ids() == [])
 
-    # While messages are held back daemons claim each second, too; on a busy machine that may be first: but not each time.
+    # While messages are held back daemons claim each second, too; on a busy machine that may be first: but not each
+    # time.
     notified = sum(Endpoint(each).value("pgrouse_claimed_messages_total", source="notify") for each in daemons)
     assert notified >= 1
 

@@ -1,4 +1,7 @@
-"""Behind a pooler: with a direct connection of the listener everything works with the defaults; without one too, but slower."""
+"""Behind a pooler everything works with the defaults, if the listener has a direct connection.
+
+Without one it works too, but slower.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Schedules that pg_cron fires: with no daemon alive, and together with daemons. Both wait for the same turn of a minute."""
+"""Schedules that pg_cron fires: with no daemon alive, and together with daemons.
+
+Both wait for the same turn of a minute.
+"""
 
 from __future__ import annotations
 

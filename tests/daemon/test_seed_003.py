@@ -186,7 +186,10 @@ class Minute:
 
 @pytest.fixture(scope="module")
 def minute(database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minute]:
-    """A worker dies during its work, a message waits without a worker, a job publishes: then pg_cron runs, within a minute."""
+    """A worker dies during its work, a message waits without a worker, a job publishes.
+
+    Then pg_cron runs, within a minute.
+    """
     queue, fleet = Queue(database.connect()), Fleet(tmp_path_factory.mktemp("minute"))
     queue.policy("fragile", lock_duration="1 s")
     # It ends no lock itself, not even one that it was late to extend.

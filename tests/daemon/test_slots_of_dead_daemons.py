@@ -1,4 +1,7 @@
-"""A daemon that is killed while it holds all slots of a limit: they are free when its locks expire, and never earlier."""
+"""A daemon that is killed while it holds all slots of a limit.
+
+They are free when its locks expire, and never earlier.
+"""
 
 from __future__ import annotations
 

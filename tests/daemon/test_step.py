@@ -126,7 +126,10 @@ def test_a_handler_that_lost_the_message_saves_no_step(
 def test_a_late_answer_does_not_run_a_step_that_another_worker_has_done(
     start: Start, queue: Queue, journal: Journal, database: Database
 ) -> None:
-    """As in a worker that is frozen between the check and the step: the message was its own when the check was answered."""
+    """A worker is frozen between the check and the step.
+
+    The message was its own when the check was answered.
+    """
     queue.policy("job", max_attempts=9, lock_duration="1.5 s", lock_expired_delay="0 s")
     with closing(Proxy(database.dsn)) as proxy:
         late = start({"job": "steps:buy_late"}, dsn=proxy.dsn, concurrency=1, prefetch=0)

@@ -58,7 +58,10 @@ class Worked:
 
 @pytest.fixture(scope="module")
 def worked(server: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worked]:
-    """One daemon, one message for each of its topics (three for the batch), all processed; then the daemon was stopped."""
+    """One daemon has processed one message for each of its topics (three for the batch).
+
+    Then the daemon was stopped.
+    """
     folder = tmp_path_factory.mktemp("fleet")
     with collecting() as collector, server.new_database(template=server.migrated) as database:
         fleet = Fleet(folder)

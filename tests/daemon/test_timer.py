@@ -17,7 +17,10 @@ Start = Callable[..., Daemon]
 
 
 def late_s(queue: Queue, journal: Journal, published: int, due: datetime) -> float:
-    """How long after its time a message was started, by two clocks; the round trip between them counts as late, never as early."""
+    """How long after its time a message was started, by two clocks.
+
+    The round trip between them counts as late, never as early.
+    """
     started = journal.entry("start", published)["at"]
     asked = now()
     passed = queue.value("SELECT extract(epoch FROM clock_timestamp() - %s)::float8", [due])

@@ -1,4 +1,7 @@
-"""ctx.transaction(): a handler's effects in this database and the end of its message are committed together, exactly once."""
+"""ctx.transaction(): a handler's effects in this database and the end of its message are committed together.
+
+They are committed exactly once.
+"""
 
 from __future__ import annotations
 

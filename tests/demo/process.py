@@ -50,7 +50,8 @@ class Demo:
 
     Args:
         folder: for these files, and for private files of the demo, unless root runs the tests.
-        begin: starts the process, by default as a fork of one that has imported it; what the demo itself starts is executed.
+        begin: starts the process, by default as a fork of one that has imported it; what the demo itself starts is
+            executed.
     """
 
     def __init__(self, folder: Path, dsn: str, *arguments: object, begin: Begin = fork) -> None:

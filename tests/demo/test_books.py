@@ -48,7 +48,11 @@ class Ended:
 
 @pytest.fixture
 def ended(database: Database, tmp_path: Path, eventually: Callable[..., bool]) -> Ended:
-    """Two texts that were read, a rejected binary file, three failed mails, an order, and two messages of a killed worker."""
+    """The texts, mails, orders and messages of a killed worker, of which the books are.
+
+    Two texts were read, a binary file was rejected, three mails failed, and there are an order and two messages of a
+    killed worker.
+    """
     conn = database.connect()
     conn.execute((examples() / "schema.sql").read_bytes())
     conn.execute("UPDATE messages.topic SET lock_expired_delay = '0'")

@@ -1,4 +1,7 @@
-"""`./go demo --spark`: the archive of the demo is exported to a lake and reported on, and its dead messages are redriven."""
+"""`./go demo --spark`.
+
+The archive of the demo is exported to a lake and reported on, and its dead messages are redriven.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,10 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def install(*arguments: str | Path, destdir: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the script, by the smallest shell, with this interpreter's uv, which should not spend its time on compiling."""
+    """Run the script, by the smallest shell, with this interpreter's uv.
+
+    It should not spend its time on compiling.
+    """
     shell = shutil.which("dash") or "/bin/sh"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environ = {**os.environ, "PATH": path, "UV_COMPILE_BYTECODE": "0"}

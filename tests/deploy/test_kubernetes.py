@@ -1,4 +1,7 @@
-"""deploy/kubernetes: each object matches the schema of its kind, the objects match each other, and the pods the daemon."""
+"""The files of deploy/kubernetes.
+
+Each object matches the schema of its kind, the objects match each other, and the pods the daemon.
+"""
 
 from __future__ import annotations
 

@@ -248,7 +248,10 @@ def test_stopping_the_daemon_drains_it(stack: Stack, eventually: Eventually) -> 
 
 @pytest.fixture
 def database(images: None, eventually: Eventually) -> Iterator[Callable[..., str]]:
-    """`database(NAME=value, ...)` runs a database container with these variables until it is ready, and returns its name."""
+    """Run a database container with these variables until it is ready, and return its name.
+
+    It is called as `database(NAME=value, ...)`.
+    """
     with ExitStack() as ends:
 
         def run(*settings: str, **variables: str) -> str:

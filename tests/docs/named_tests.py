@@ -22,7 +22,10 @@ def is_there(name: str) -> bool:
 
 
 def is_long(name: str) -> bool:
-    """Return whether `./go test` without arguments leaves the test out: it, its class or its file is marked `long`. A case alone may be."""
+    """Return whether `./go test` without arguments leaves the test out: it, its class or its file is marked `long`.
+
+    A case alone may be.
+    """
     path, _, function = name.partition("::")
     tree = ast.parse((ROOT / "tests" / path).read_text())
     return any(re.search(r"\bmark\.long\b", ast.unparse(mark)) for mark in _marks(tree, function))

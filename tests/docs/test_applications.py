@@ -1,4 +1,7 @@
-"""docs/publishing.md, docs/exactly-once.md and docs/testing.md: a reader who types them sees what they show, and they name everything that exists."""
+"""docs/publishing.md, docs/exactly-once.md and docs/testing.md.
+
+A reader who types them sees what they show, and they name everything that exists.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The reference is generated from what it describes: a contract that lacks a part is named, and text written by hand stays."""
+"""The reference is generated from what it describes.
+
+A contract that lacks a part is named, and text written by hand stays.
+"""
 
 from __future__ import annotations
 

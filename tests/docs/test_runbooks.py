@@ -105,7 +105,10 @@ def test_every_function_table_and_column_in_a_statement_exists(page: Page, db: p
 
 
 def prepare(db: psycopg.Connection[Any], statement: str) -> None:
-    """Parse a statement on the server without running it. If it cannot be prepared, its indexes and tables are looked up."""
+    """Parse a statement on the server without running it.
+
+    If it cannot be prepared, its indexes and tables are looked up.
+    """
     if re.match(r"(SELECT|UPDATE|INSERT|DELETE|WITH)\b", statement):
         db.execute(f"PREPARE it AS {statement}".encode())
         db.execute("DEALLOCATE it")
@@ -126,7 +129,10 @@ def statements(page: Page) -> Iterator[str]:
 
 
 def commands(page: Page) -> Iterator[str]:
-    """Yield the calls of pgrouse in blocks of shell and between backquotes, without what is piped to them or from them."""
+    """Yield the calls of pgrouse in blocks of shell and between backquotes.
+
+    What is piped to them or from them is left out.
+    """
     for block in page.blocks:
         if block.kind in ("sh", "console"):
             for line in block.text.replace("\\\n", " ").split("\n"):

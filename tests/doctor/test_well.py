@@ -1,4 +1,7 @@
-"""A healthy system has no finding; and findings that need a private server: prepared transactions, a pg_cron that does not work."""
+"""A healthy system has no finding.
+
+Some findings need a private server: prepared transactions, a pg_cron that does not work.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""publish and publish_many do the same on the connections of every driver: they join the transaction, and change no value."""
+"""publish and publish_many do the same on the connections of every driver.
+
+They join the transaction, and change no value.
+"""
 
 from __future__ import annotations
 
@@ -597,7 +600,9 @@ def gate(table: Connection) -> Iterator[Connection]:
 def taking_keys_in_another_order(
     gate: Connection, dsn: str, end: str, eventually: Callable[..., Any]
 ) -> Iterator[Future[None]]:
-    """Hold key b of topic t, wait for key a once another session has it, then let that session wait for b, and end the transaction.
+    """Hold key b of topic t, and wait for key a once another session has it.
+
+    Then let that session wait for b, and end the transaction.
 
     So each waits for the other before the other session looks for a deadlock, however slow the machine is.
     """

@@ -1,4 +1,7 @@
-"""Databases of other locales and encodings: messages live there as usual; what does not fit into the encoding is refused by itself."""
+"""Databases of other locales and encodings.
+
+Messages live there as usual; what does not fit into the encoding is refused by itself.
+"""
 
 from __future__ import annotations
 

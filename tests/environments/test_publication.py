@@ -1,4 +1,7 @@
-"""A publication of all tables, with a subscriber: nothing that the queue does is refused, and the subscriber has the same rows."""
+"""A publication of all tables, with a subscriber.
+
+Nothing that the queue does is refused, and the subscriber has the same rows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Row-level security, which an event trigger may switch on for every new table, hides nothing of the queue without a word."""
+"""Row-level security hides nothing of the queue without an error.
+
+An event trigger may switch it on for every new table.
+"""
 
 from __future__ import annotations
 

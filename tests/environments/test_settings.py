@@ -1,4 +1,7 @@
-"""Under every setting of a database or a role that can change the meaning of a statement, messages live as they do without it."""
+"""Messages live under every setting of a database or a role as they do without it.
+
+The settings are those that can change the meaning of a statement.
+"""
 
 from __future__ import annotations
 

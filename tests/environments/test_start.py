@@ -14,7 +14,8 @@ from pgrouse.errors import ConfigError
 from tests.environments.life import Life, configure
 from tests.server.postgres import Database
 
-# Its value, the one that is needed, and how `migrate` by a superuser ends, who may set the second one for a transaction.
+# Its value, the one that is needed, and how `migrate` by a superuser ends, who may set the second one for a
+# transaction.
 REFUSED = {
     "default_transaction_read_only": ("on", "off", 78),
     "session_replication_role": ("replica", "origin", 0),

@@ -1,8 +1,8 @@
 """The checker: what must hold across all records, at any moment and at the end.
 
-It compares four independent records: those of publishers (the ledger), the tables, those of the witness in the database, and those of the
-handlers. Everything it finds is a defect. The rules have only the documented exception: a crash of the server may take back a claim that
-may be repeated.
+It compares four independent records: those of publishers (the ledger), the tables, those of the witness in the
+database, and those of the handlers. Everything it finds is a defect. The rules have only the documented exception: a
+crash of the server may take back a claim that may be repeated.
 """
 
 from __future__ import annotations
@@ -197,7 +197,10 @@ class Checker:
         ]
 
     def left(self, conn: psycopg.Connection[Any]) -> list[Finding]:
-        """Check what is left when all is processed: nothing is locked, and for each message there is a reason why it waits."""
+        """Check what is left when all is processed.
+
+        Nothing is locked, and for each message there is a reason why it waits.
+        """
         rows = _rows(
             conn,
             """

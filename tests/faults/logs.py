@@ -1,7 +1,8 @@
 """What the server and the daemons logged, without what the storm itself caused.
 
-The storm ends connections, and daemons and the server report that: such an error is expected while a fault that touches connections is in
-progress, and for as long afterwards as it takes to be noticed. The two attackers are refused what they try. Any other error is a defect.
+The storm ends connections, and daemons and the server report that: such an error is expected while a fault that touches
+connections is in progress, and for as long afterwards as it takes to be noticed. The two attackers are refused what
+they try. Any other error is a defect.
 """
 
 from __future__ import annotations

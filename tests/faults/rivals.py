@@ -1,4 +1,7 @@
-"""Workers in plain SQL that want the same messages: each of their topics has one message or none, so claims are always late or just in time."""
+"""Workers in plain SQL that want the same messages.
+
+Each of their topics has one message or none, so claims are always late or just in time.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ from tests.sql.queue import Queue, Row
 
 
 class Rival(Actor):
-    """Publishes one message, and claims until nothing is left. It records what it does as publishers and handlers do."""
+    """Publishes one message, and claims until nothing is left.
+
+    It records what it does as publishers and handlers do.
+    """
 
     def __init__(self, name: str, dsn: str, journal: Path, ledger: Ledger, seed: str) -> None:
         super().__init__(name, dsn, ledger, seed)

@@ -1,4 +1,7 @@
-"""One run: publishers and operators, a storm of faults, and the checker beside them; then calm, a drain, and the last check."""
+"""One run: publishers and operators, a storm of faults, and the checker next to them.
+
+Then follow calm, a drain, and the last check.
+"""
 
 from __future__ import annotations
 

@@ -260,7 +260,10 @@ class Storm:
 
     @contextmanager
     def terminated(self) -> Iterator[None]:
-        """pg_terminate_backend of randomly chosen connections: claim loops, heartbeats, handlers' transactions and all others."""
+        """pg_terminate_backend of randomly chosen connections.
+
+        They are claim loops, heartbeats, handlers' transactions and all others.
+        """
         self._terminate("pgrouse%", 0.5)
         yield
 
@@ -348,7 +351,10 @@ class Storm:
 
     @contextmanager
     def half_open(self) -> Iterator[None]:
-        """Neither side receives anything from the other, and the server keeps the locks until the connections are cut."""
+        """Neither side receives anything from the other.
+
+        The server keeps the locks until the connections are cut.
+        """
         with self._taking("network"):
             self.note("half-open connections of the daemons")
             self.system.for_daemons.go_dead()

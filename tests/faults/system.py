@@ -1,4 +1,7 @@
-"""The system under test: a server of its own, daemons that reach it through a proxy, publishers that reach it through another."""
+"""The system under test: a server of its own, daemons and publishers.
+
+Daemons reach the server through a proxy, publishers through another one.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,10 @@ def prepare(queue: Queue) -> None:
 
 @contextmanager
 def system(server: Postgres, folder: Path, broken: Break | None = None) -> Iterator[System]:
-    """Make a system on a server that may be stopped and crashed, and remove it. broken: how the queue is broken in it."""
+    """Make a system on a server that may be stopped and crashed, and remove it.
+
+    broken: how the queue is broken in it.
+    """
     with server.new_database(template=server.migrated) as database:
         with server.admin() as admin:
             admin.execute(f"ALTER DATABASE {database.name} SET synchronous_commit = on")

@@ -1,4 +1,7 @@
-"""Kill, freeze, restart, crash and cut, several at once, while messages are published and run in every way: nothing is lost, nothing ends twice."""
+"""Kill, freeze, restart, crash and cut, several at once, while messages are published and run in every way.
+
+Nothing is lost, nothing ends twice.
+"""
 
 from __future__ import annotations
 

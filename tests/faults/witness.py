@@ -1,4 +1,6 @@
-"""The records of a witness inside the database: each change of a lock and each end of a message, written in the transaction that did it.
+"""The records of a witness inside the database.
+
+Each change of a lock and each end of a message is written in the transaction that did it.
 
 It is independent of the records of the queue. A crash that takes back a change takes back its record, too.
 """

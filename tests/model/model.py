@@ -1,7 +1,7 @@
 """The queue as it should be: how publish, claim, settle, time and operators change messages, in plain Python.
 
-Where the queue may choose (which topic or channel goes first) the model accepts any permitted choice, and raises an AssertionError for
-others.
+Where the queue may choose (which topic or channel goes first) the model accepts any permitted choice, and raises an
+AssertionError for others.
 """
 
 from __future__ import annotations
@@ -117,7 +117,10 @@ class Live:
 
 @dataclass(frozen=True)
 class Blocked:
-    """The state of a blocked message: its predecessors, its after_failed, and when its publisher wants it to be available."""
+    """The state of a blocked message.
+
+    It has the predecessors, its after_failed, and when its publisher wants it to be available.
+    """
 
     predecessors: frozenset[int]
     after_failed: str
@@ -320,7 +323,8 @@ class Model:
         for message_id, claim_id in got:
             message = self.live[message_id]
             assert message.topic in topics
-            # Archived messages take up room in a claim: then it may pass others of the topic, but never in an ordered channel.
+            # Archived messages take up room in a claim: then it may pass others of the topic, but never in an ordered
+            # channel.
             passes = message.topic in topics_of_ended and not message.is_ordered
             assert self.is_free(message), message
             assert passes or not self.has_others_first(message), message
@@ -410,7 +414,10 @@ class Model:
         return self._has_newer(message, held) or self.waiting_with_key(message.topic, message.key) is not None
 
     def _is_before_a_blocked_one(self, message: Live, held: list[Live]) -> bool:
-        """Whether the message that has its key is blocked, perhaps by this very message, which then stays without the key."""
+        """Whether the message that has its key is blocked.
+
+        It may be this very message, which then stays without the key.
+        """
         waiting = self.waiting_with_key(message.topic, message.key)
         return not self._has_newer(message, held) and waiting is not None and waiting.id in self.blocked
 

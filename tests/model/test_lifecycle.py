@@ -1,8 +1,10 @@
-"""The life of messages against a model in Python: any sequence of publishes, claims, settles, operations and passing time.
+"""The life of messages against a model in Python.
 
-After each step the database must agree with the model: each published message is in one of the two tables, once, with the attempts, the
-lock, the time and the result of the model; and no limit is exceeded. At the end every message must be able to end.
-PGROUSE_MODEL_EXAMPLES=2000 makes the run a long one.
+It tries any sequence of publishes, claims, settles, operations and passing time.
+
+After each step the database must agree with the model: each published message is in one of the two tables, once, with
+the attempts, the lock, the time and the result of the model; and no limit is exceeded. At the end every message must be
+able to end. PGROUSE_MODEL_EXAMPLES=2000 makes the run a long one.
 """
 
 from __future__ import annotations
@@ -372,7 +374,10 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(message_id=messages)
     def explain(self, message_id: int) -> None:
-        """It returns ready for messages that the model would claim, running for locked ones, and something else for all others."""
+        """It returns ready for messages that the model would claim, and running for locked ones.
+
+        For all others it returns something else.
+        """
         codes = [row.code for row in self.queue.rows("SELECT code FROM messages.explain(%s)", [message_id])]
         message = self.model.live.get(message_id)
         lock = message.lock if message else None

@@ -1,7 +1,7 @@
 """Many sessions claim, settle, publish and operate at the same time: no call of any of them fails.
 
-At READ COMMITTED another session may change anything between two statements of a function. So every step of a call must hold if the row that
-the step before it saw is gone. PGROUSE_CALLERS_SECONDS=600 makes the run a long one.
+At READ COMMITTED another session may change anything between two statements of a function. So every step of a call must
+hold if the row that the step before it saw is gone. PGROUSE_CALLERS_SECONDS=600 makes the run a long one.
 """
 
 from __future__ import annotations
@@ -105,7 +105,10 @@ class Caller(threading.Thread):
 
 
 class Claimer(Caller):
-    """Claims of several topics, and settles in every way, each kind in a statement of its own, alone or in one transaction with a claim."""
+    """Claims of several topics, and settles in every way.
+
+    Each kind is in a statement of its own, alone or in one transaction with a claim.
+    """
 
     def acts(self) -> list[Callable[[], None]]:
         return [self.claim_and_settle] * 3 + [self.turn] * 2 + [self.forget, self.look]
@@ -172,7 +175,10 @@ class Claimer(Caller):
 
 
 class Racer(Caller):
-    """Publishes one message, or takes whatever is there: mostly the only message of a topic, which other racers want, too."""
+    """Publishes one message, or takes whatever is there.
+
+    Mostly this is the only message of a topic, which other racers want, too.
+    """
 
     def acts(self) -> list[Callable[[], None]]:
         return [self.publish, self.claim, self.claim]

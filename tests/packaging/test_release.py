@@ -1,4 +1,7 @@
-"""What `./go release` makes: notes, links, addresses, and the same bytes from the same commit. `.ci/run` runs all of it."""
+"""What `./go release` makes: notes, links, addresses, and the same bytes from the same commit.
+
+`.ci/run` runs all of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A client of Spark Connect, with a server of its own on this machine: `connect_client.py LAKE` prints as JSON what it read and wrote.
+"""A client of Spark Connect, with a server of its own on this machine.
+
+`connect_client.py LAKE` prints as JSON what it read and wrote.
 
 The database is in PGROUSE_DSN.
 """

@@ -1,4 +1,7 @@
-"""Findings for reports: an ordinary day with a bad deploy, an empty one, one with more of everything, and a hostile one."""
+"""Findings for reports.
+
+There is an ordinary day with a bad deploy, an empty one, one with more of everything, and a hostile one.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,10 @@ SETTINGS = {
 
 
 def quick_spark(folder: Path, **settings: str) -> dict[str, str]:
-    """Write the settings, and more, into a new folder for a program that starts a Spark of its own; return the environment that names it."""
+    """Write the settings, and more, into a new folder for a program that starts a Spark of its own.
+
+    Return the environment that names it.
+    """
     folder.mkdir()
     lines = [f"{name} {value}\n" for name, value in (SETTINGS | settings).items()]
     (folder / "spark-defaults.conf").write_text("".join(lines))

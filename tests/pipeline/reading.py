@@ -63,7 +63,10 @@ def archive(
 
 
 def settled(conn: psycopg.Connection[Any]) -> None:
-    """Wait until the watermark has passed all archived rows: a transaction of another session (an ANALYZE) may hold it for a moment."""
+    """Wait until the watermark has passed all archived rows.
+
+    A transaction of another session (an ANALYZE) may hold it for a moment.
+    """
     newest = "SELECT coalesce(max(a.archive_xid::text::bigint), 0) FROM messages.message_archive AS a"
     eventually(lambda: int(position.watermark(conn)) > conn.execute(newest).fetchone()[0])  # type: ignore[index]
 

@@ -1,4 +1,7 @@
-"""The loop of `consume`, with a real database and its own process for locks, but its tasks one by one and without Spark."""
+"""The loop of `consume`, with a real database and its own process for locks.
+
+Its tasks run one by one and without Spark.
+"""
 
 from __future__ import annotations
 

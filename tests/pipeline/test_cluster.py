@@ -35,8 +35,8 @@ COUNT = 300
 EXPENSIVE = COUNT // 10
 ROLE = "spark_cluster_test"
 ROLES = ("messages_publisher", "messages_worker", "messages_operator")
-# On one machine executors reach the driver by the loopback, and Spark's pages are not used. For a few hundred rows compilers cost
-# more than they save: Java's, and Spark's own.
+# On one machine executors reach the driver by the loopback, and Spark's pages are not used. For a few hundred rows
+# compilers cost more than they save: Java's, and Spark's own.
 CONF = (
     f"spark.driver.extraJavaOptions={QUICK}",
     f"spark.executor.extraJavaOptions={QUICK}",
@@ -124,7 +124,10 @@ def dsn(database: Database) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def run(database: Database, dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Messages pass through all jobs: they are published, processed, exported and reported, and the dead ones redriven."""
+    """Messages pass through all jobs.
+
+    They are published, processed, exported and reported, and the dead ones redriven.
+    """
     folder = tmp_path_factory.mktemp("jobs")
     (folder / "shop.py").write_text(SHOP)
     (folder / "orders.jsonl").write_text("".join(f'{{"total": {n}}}\n' for n in range(1, COUNT + 1)))

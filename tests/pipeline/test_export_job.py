@@ -269,7 +269,8 @@ def test_a_failed_task_is_reported_and_its_batch_leaves_nothing(queue: Queue, da
 LOCK_IS_FREE = """
     SELECT count(*) = 0 FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
     WHERE l.locktype = 'advisory' AND d.datname = current_database()"""
-# One export and the merging of its files, as a separate process. It pauses between a commit and the move of the position: kills meet that, too.
+# One export and the merging of its files, as a separate process. It pauses between a commit and the move of the
+# position: kills meet that, too.
 PROGRAM = """
 import sys
 import time

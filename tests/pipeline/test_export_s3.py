@@ -43,7 +43,8 @@ LAKE = "s3a://bucket/lake"
 def s3() -> Iterator[str]:
     """Start the server; return its address. It is a separate process: deltalake holds the interpreter while it waits.
 
-    One for the session: fsspec remembers where it found the first, and pytest may run the tests without a database apart from the others.
+    One for the session: fsspec remembers where it found the first, and pytest may run the tests without a database
+    apart from the others.
     """
     # Bound and not listened to, it is reserved for the server, which may bind it too.
     with socket.socket() as kept:

@@ -1,4 +1,7 @@
-"""A lake stays small: small files are merged, old days and single rows go, and no reader sees a row twice or misses one."""
+"""A lake stays small.
+
+Small files are merged, old days and single rows go, and no reader sees a row twice or misses one.
+"""
 
 from __future__ import annotations
 

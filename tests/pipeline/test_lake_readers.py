@@ -1,4 +1,7 @@
-"""Engines that know nothing of pgrouse, and Spark without a jar, read a lake, and read only the files that a query needs."""
+"""Engines that know nothing of pgrouse, and Spark without a jar, read a lake.
+
+They read only the files that a query needs.
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,10 @@ def test_a_json_schema_becomes_a_type(schema: Any, ddl: str) -> None:
 
 
 def chain(last: int, width: int) -> dict[str, Any]:
-    """Return a schema whose every definition refers to the next one in as many fields: a type of width ** last fields."""
+    """Return a schema whose every definition refers to the next one in as many fields.
+
+    It is a type of width ** last fields.
+    """
     defs = {
         f"d{n}": {"type": "object", "properties": {f"f{i}": {"$ref": f"#/$defs/d{n + 1}"} for i in range(width)}}
         for n in range(last)

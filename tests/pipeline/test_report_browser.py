@@ -33,7 +33,8 @@ FLAGS = [
     "--enable-logging=stderr",
     "--v=0",
 ]
-# The visible elements, written into the page once it has been drawn. The page's own policy would not permit a foreign script.
+# The visible elements, written into the page once it has been drawn. The page's own policy would not permit a foreign
+# script.
 PROBE = """
 <script>addEventListener("load", () => {
   const visible = (each) => each.checkVisibility();

@@ -308,7 +308,10 @@ WIDE, NARROW = SIZES
 
 
 def drawn(chart: Chart, layer: int = 0) -> list[tuple[float, float, Any]]:
-    """The points of one layer: seconds after the start of the window, the value, and the series or the part of the line."""
+    """The points of one layer.
+
+    Each has seconds after the start of the window, the value, and the series or the part of the line.
+    """
     begin = chart.window.starts()[0].timestamp() * 1000
     values = chart.spec(WIDE)["layer"][layer]["data"]["values"]
     return [((v["at"] - begin) / 1000, v["value"], v.get("series", v.get("part"))) for v in values]

@@ -1,4 +1,7 @@
-"""examples/schedulers: Airflow, Dagster and dbt run the examples by their own commands, each in an environment of its own."""
+"""examples/schedulers: Airflow, Dagster and dbt run the examples by their own commands.
+
+Each has an environment of its own.
+"""
 
 from __future__ import annotations
 

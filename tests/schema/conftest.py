@@ -24,7 +24,10 @@ def conn(empty_database: Database) -> psycopg.Connection[Any]:
 
 @pytest.fixture
 def installed(database: Database) -> psycopg.Connection[Any]:
-    """An autocommit connection of the superuser to a database with the schema of this version, as `migrate` has installed it."""
+    """An autocommit connection of the superuser to a database with the schema of this version.
+
+    `migrate` has installed it.
+    """
     return database.connect()
 
 

@@ -14,7 +14,8 @@ from tests.schema.second_version import file
 
 SETTINGS = "SELECT p.proname::text, s FROM pg_proc AS p, unnest(p.proconfig) AS s WHERE p.pronamespace = 'messages'::regnamespace"
 SAFE_PATH = "search_path=pg_catalog, pg_temp"
-# A SELECT that is inlined into the calling statement. With settings, or with the rights of its owner, it would be a call.
+# A SELECT that is inlined into the calling statement. With settings, or with the rights of its owner, it would be a
+# call.
 INLINED = {"has_policies", "has_strict_lock", "is_in_ordered_channel", "is_paused", "key_holder", "now"}
 
 

@@ -1,4 +1,7 @@
-"""The migrator upgrades an installed schema to a later version, here a made-up one, and recognizes a schema of another version."""
+"""The migrator upgrades an installed schema to a later version, here a made-up one.
+
+It recognizes a schema of another version.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +116,8 @@ def test_three_migrators_at_once_on_an_installed_schema_upgrade_it_once(upgrade:
 class Publishers:
     """Publish without a pause, by INSERT and by messages.publish, while the block runs.
 
-    A call of messages.publish that runs while the upgrade drops the function fails, and publishes nothing: it is repeated. An INSERT never fails.
+    A call of messages.publish that runs while the upgrade drops the function fails, and publishes nothing: it is
+    repeated. An INSERT never fails.
 
     Attributes:
         published: how many messages were published so far.

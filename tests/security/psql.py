@@ -13,7 +13,8 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.server.postgres import Database
 
 ROOT = Path(__file__).parents[2]
-# What a person may have in ~/.psqlrc. The first lets a script go on after an error; the last would replace `:a` and `:text` in a script.
+# What a person may have in ~/.psqlrc. The first lets a script go on after an error; the last would replace `:a` and
+# `:text` in a script.
 PSQLRC = """
 \\set ON_ERROR_ROLLBACK on
 \\set ON_ERROR_STOP off

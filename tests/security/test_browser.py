@@ -1,4 +1,7 @@
-"""What a web page of an attacker can do to a dashboard on the visitor's machine, tried in a browser: the page's own name leads to 127.0.0.1."""
+"""What a web page of an attacker can do to a dashboard on the visitor's machine, tried in a browser.
+
+The page's own name leads to 127.0.0.1.
+"""
 
 from __future__ import annotations
 

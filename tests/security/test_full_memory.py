@@ -1,4 +1,7 @@
-"""A role that may only connect takes all memory of the server for locks: the errors are not attributed to any message."""
+"""A role that may only connect takes all memory of the server for locks.
+
+The errors are not attributed to any message.
+"""
 
 from __future__ import annotations
 

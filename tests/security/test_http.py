@@ -1,4 +1,7 @@
-"""What outsiders try on the web server by HTTP: to be taken for the local user, to fill its memory, to query the database for nothing."""
+"""What outsiders try on the web server by HTTP.
+
+They want to be taken for the local user, to fill its memory, to query the database for nothing.
+"""
 
 from __future__ import annotations
 
@@ -221,7 +224,10 @@ def parsed(request: pytest.FixtureRequest, database: Database, monkeypatch: pyte
 
 
 def send_endlessly(site: Site, head: bytes, drop: bytes, most: int = 16 << 20) -> tuple[int, bytes]:
-    """Send the same bytes again and again until the server closes the connection; return how many it took, and its answer."""
+    """Send the same bytes again and again until the server closes the connection.
+
+    Return how many it took, and its answer.
+    """
     with socket.create_connection(("127.0.0.1", int(site.url.rsplit(":", 1)[1])), timeout=60) as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
         wire.sendall(head)

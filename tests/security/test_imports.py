@@ -1,7 +1,7 @@
 """Code is chosen by the configuration, by the project and by the package itself, never by what is in the database.
 
-Names in topics, headers, payloads, errors and rows must not become modules. Each place that turns a name into code is listed here with the
-origin of its name.
+Names in topics, headers, payloads, errors and rows must not become modules. Each place that turns a name into code is
+listed here with the origin of its name.
 """
 
 from __future__ import annotations

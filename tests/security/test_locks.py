@@ -1,4 +1,7 @@
-"""What an outsider, a publisher or a worker can lock, and that the queue continues while each of them holds all of it in an open transaction."""
+"""What an outsider, a publisher or a worker can lock.
+
+The queue continues while each of them holds all of it in an open transaction.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ PUBLIC_KEYS = (
     *("pgrouse export default", "pgrouse consumer loader"),
 )
 MIGRATION_KEY = 0x7067726F757365
-# Every lock on every table: those that the role may not take are skipped. Any role may lock the view pg_settings, since any may update it.
+# Every lock on every table: those that the role may not take are skipped. Any role may lock the view pg_settings, since
+# any may update it.
 LOCK_ALL = b"""
     DO $$
     DECLARE
@@ -204,7 +208,10 @@ each_action = pytest.mark.parametrize("act", ACTIONS, ids=lambda act: act.__name
 
 
 def test_no_function_takes_an_advisory_lock_except_the_sign_of_life_of_a_session(prepared: Prepared) -> None:
-    """Its key is random. No session waits for it, and a session that holds it elsewhere does not count: messages.is_lease_alive."""
+    """Its key is random.
+
+    No session waits for it, and a session that holds it elsewhere does not count: messages.is_lease_alive.
+    """
     found = prepared.queue.rows(
         """
         SELECT p.proname AS name FROM pg_proc AS p
@@ -266,7 +273,10 @@ def test_each_action_continues_while_a_publisher_holds_its_locks_and_has_publish
 def test_each_action_continues_while_a_worker_holds_its_locks_and_has_armed_and_claimed(
     prepared: Prepared, act: Callable[[Prepared], None]
 ) -> None:
-    """A worker that claims from a limited topic, or ticks, and stays open blocks that: tests of messages.lock_holders."""
+    """A worker that claims from a limited topic, or ticks, and stays open blocks that.
+
+    These are tests of messages.lock_holders.
+    """
     prepared.queue.publish_many(3, "own")
     mine = prepared.worker
     with mine.conn.transaction(force_rollback=True):

@@ -1,4 +1,7 @@
-"""A publisher that makes topics without end: no page, no answer and no tick becomes more expensive than with some thousands, and none is hidden."""
+"""A publisher makes topics without end.
+
+No page, no answer and no tick becomes more expensive than with some thousands, and none is hidden.
+"""
 
 from __future__ import annotations
 

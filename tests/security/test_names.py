@@ -1,4 +1,7 @@
-"""Names have no invisible characters, and none that change the direction of text: with those one name looks like another."""
+"""Names have no invisible characters, and none that change the direction of text.
+
+With those one name looks like another.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A role that may only connect can fill the server's notification queue. No statement fails for that, and daemons find their work by polling.
+"""A role that may only connect can fill the server's notification queue.
+
+No statement fails for that, and daemons find their work by polling.
 
 The queue holds 8 GB unless it is made smaller, which PostgreSQL 17 and later allow: here it has 64 pages.
 """
@@ -75,7 +77,10 @@ def full(database: Database) -> Iterator[None]:
 
 
 def fill(conn: psycopg.Connection[Any]) -> None:
-    """Notify until the server refuses it. Reading how full the queue is frees what all have received, so it is tried again then."""
+    """Notify until the server refuses it.
+
+    Reading how full the queue is frees what all have received, so it is tried again then.
+    """
     for _ in range(1000):
         with suppress(FULL):
             conn.execute("SELECT pg_notify('whatever', repeat('x', %s))", [MOST_BYTES])

@@ -1,4 +1,7 @@
-"""The owner of the schema gets no rights of the superuser who migrates it: the owner's code runs with the rights of the one that touches it."""
+"""The owner of the schema gets no rights of the superuser who migrates it.
+
+The owner's code runs with the rights of the one that touches it.
+"""
 
 from __future__ import annotations
 

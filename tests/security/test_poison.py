@@ -1,6 +1,9 @@
-"""A message that is small when it is published and huge when it is claimed stops nothing: not its topic, not other claims, no page.
+"""A message that is small when it is published and huge when it is claimed stops nothing.
 
-`1e131071` is stored in 8 bytes, and is 131,072 characters of text: 9,000 of them are 2,400 bytes of a row, and 1.2 GB for its worker.
+It stops neither its topic, nor other claims, nor a page.
+
+`1e131071` is stored in 8 bytes, and is 131,072 characters of text: 9,000 of them are 2,400 bytes of a row, and 1.2 GB
+for its worker.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
 MIB = 1024 * 1024
-# What a claim sends to a worker at most: the number that the claim requests, and the one message that exceeds the limit.
+# What a claim sends to a worker at most: the number that the claim requests, and the one message that exceeds the
+# limit.
 MOST = 16 * MIB + 16 * MIB + 65536
 # A claim never returns a message of this size.
 NEVER = 300

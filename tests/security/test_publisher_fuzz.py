@@ -1,4 +1,7 @@
-"""Any input of a publisher over SQL is refused with a documented SQLSTATE, or its message ends with a reason; all other messages continue."""
+"""Any input of a publisher over SQL is refused with a documented SQLSTATE, or its message ends with a reason.
+
+All other messages continue.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ COPIED = """
     SELECT %(topic)s, %(channel)s, %(key)s, p, h FROM staged
 """
 
-# Letters, marks, numbers, symbols, spaces, controls, formats, private ones, unassigned ones; except surrogates, which no UTF-8 has.
+# Letters, marks, numbers, symbols, spaces, controls, formats, private ones, unassigned ones; except surrogates, which
+# no UTF-8 has.
 CHARACTERS = st.characters(exclude_categories=["Cs"])
 NAMES = st.one_of(st.none(), st.text(CHARACTERS, max_size=20), st.text(CHARACTERS, min_size=190, max_size=210))
 TOPICS = st.one_of(

@@ -1,4 +1,6 @@
-"""A file that a person or an image runs with psql installs the same for every user and setting, and gives no right to anybody else.
+"""A file that a person or an image runs with psql installs the same for every user and setting.
+
+It gives no right to anybody else.
 
 The files are found by their names' ends, so that a new one is tested too.
 """
@@ -98,7 +100,10 @@ def fresh(database: Database, empty_database: Database) -> Any:
 
 @pytest.fixture(scope="module")
 def expected(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Return a function that gives what is in a database in which a file ran without traps and with PostgreSQL's settings."""
+    """Return a function that reads what is in a database in which a file ran.
+
+    The file ran without traps and with PostgreSQL's settings.
+    """
 
     @cache
     def installed(path: str) -> str:

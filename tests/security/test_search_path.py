@@ -1,4 +1,6 @@
-"""A role that may create objects in a schema of the search_path gets nothing called: not by migrate, nor by any connection of ours.
+"""A role that may create objects in a schema of the search_path gets nothing called.
+
+Neither migrate nor any connection of pgrouse calls it.
 
 In the database of these tests a schema of traps comes first in the search_path, before PostgreSQL's own: see traps.
 """
@@ -36,7 +38,10 @@ from tests.sql.queue import Queue
 
 @pytest.fixture
 def trapped(database: Database, db: psycopg.Connection[Any]) -> Database:
-    """A queue whose database is full of traps. Only `db`, which was opened before, looks up PostgreSQL's own objects first."""
+    """A queue whose database is full of traps.
+
+    Only `db`, which was opened before, looks up PostgreSQL's own objects first.
+    """
     traps.plant(db)
     return database
 

@@ -109,7 +109,10 @@ def _texts(diag: Any) -> str:
 def _combinations(
     names: list[str], types: list[str], required: int, values: dict[str, list[Any]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield arguments: the first value of each that is required, and each pair of two arguments' other values; in a mixed order."""
+    """Yield arguments, in a mixed order.
+
+    They are the first value of each that is required, and each pair of two arguments' other values.
+    """
     choices = {name: values.get(name) or values.get(kind, [None]) for name, kind in zip(names, types, strict=True)}
     base = {name: choices[name][0] for name in names[:required]}
     base |= {name: choices[name][0] for name in ("p_expect_result", "p_payload") if name in choices}

@@ -1,4 +1,7 @@
-"""Attempts to make messages wait for ever, or to make a claim read everything: floods, delayed first messages, dead rows behind a held snapshot."""
+"""Attempts to make messages wait without end, or to make a claim read everything.
+
+They are floods, delayed first messages, and dead rows behind a held snapshot.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +131,10 @@ def test_a_claim_that_finds_nothing_writes_nothing(queue: Queue) -> None:
 
 
 def work_off(queue: Queue, channels: int) -> None:
-    """Publish to so many channels, claim and complete, which leaves as many dead index entries. They are some seconds old."""
+    """Publish to so many channels, claim and complete, which leaves as many dead index entries.
+
+    They are some seconds old.
+    """
     queue.publish_many(ROWS, channel=sql.SQL("'c' || n % {}").format(channels), wait="-5 s")
     while claimed := queue.claim(limit=10_000):
         queue.settle("complete", claimed)

@@ -1,4 +1,7 @@
-"""A token of some topics is shown no name and no content of others: every page and route that it may GET is asked, and what they link to."""
+"""A token of some topics is shown no name and no content of others.
+
+Every page and route that it may GET is asked, and what they link to.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Traps: every function and operator of PostgreSQL once more, in a schema that comes first in the path of the database.
 
-An attacker can only create signatures that match better; here every name that is looked up in the path is caught, so the tests need not list
-such signatures. Each trap raises an error that names it.
+An attacker can only create signatures that match better; here every name that is looked up in the path is caught, so
+the tests need not list such signatures. Each trap raises an error that names it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import psycopg
 MARK = "caught by a trap"
 PATH = "traps, pg_catalog"
 
-# Functions of pseudo-types are in LANGUAGE internal: only there may an argument be "any". any_in raises an error of its own.
+# Functions of pseudo-types are in LANGUAGE internal: only there may an argument be "any". any_in raises an error of its
+# own.
 MAKE = """
 CREATE SCHEMA traps;
 GRANT USAGE ON SCHEMA traps TO PUBLIC;

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-# Without an interval of its own, a condition is checked after a tenth of the time that was waited so far, within these limits: each check
-# asks a server or reads a file, and to ask fifty times a second costs as much as what is waited for.
+# Without an interval of its own, a condition is checked after a tenth of the time that was waited so far, within these
+# limits: each check asks a server or reads a file, and to ask fifty times a second costs as much as what is waited for.
 SHORTEST_S, LONGEST_S = 0.01, 0.2
 
 

@@ -24,7 +24,10 @@ _numbers = count(1)
 
 
 def archive_day() -> date:
-    """Return the day of the archive's partitions. Shortly before midnight it waits for the next day: no test should run over midnight."""
+    """Return the day of the archive's partitions.
+
+    Shortly before midnight it waits for the next day: no test should run over midnight.
+    """
     while (now := datetime.now(UTC)).time() >= LAST_MOMENT:
         time.sleep(0.1)
     return now.date()
@@ -37,7 +40,8 @@ class Postgres:
         name: its name in `--pg`.
         pg_cron: the version of its pg_cron, None if it has none.
         cron_database: the database in which pg_cron keeps its jobs.
-        place: what runs it; the `devdb.PrivateServer` of a `private_server` can be stopped, crashed, killed and started.
+        place: what runs it; the `devdb.PrivateServer` of a `private_server` can be stopped, crashed, killed and
+            started.
     """
 
     def __init__(self, name: str, place: Any, *, migrated_on: date | None = None) -> None:
@@ -75,7 +79,10 @@ class Postgres:
 
     @property
     def migrated(self) -> str:
-        """The name of a database with the schema installed today, to copy from. Created at its first use of a day: the archive has days."""
+        """The name of a database with the schema installed today, to copy from.
+
+        Created at its first use of a day: the archive has days.
+        """
         self.migrated_today()
         return TEMPLATE
 
@@ -115,7 +122,10 @@ class Postgres:
                 return
 
     def _maintain(self, statement: LiteralString, *names: str) -> psycopg.Connection[Any]:
-        """Run a statement on the connection for maintenance, and return that; a new one after a restart of the server."""
+        """Run a statement on the connection for maintenance, and return that connection.
+
+        It is a new one after a restart of the server.
+        """
         query = sql.SQL(statement).format(*map(sql.Identifier, names))
         try:
             self._maintenance = self._maintenance or self.admin()

@@ -1,4 +1,7 @@
-"""Data of servers with the schema installed, made once per run of the tests and copied for each server of each of its processes."""
+"""Data of servers with the schema installed.
+
+It is made once per run of the tests, and copied for each server of each of its processes.
+"""
 
 from __future__ import annotations
 

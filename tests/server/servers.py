@@ -33,7 +33,8 @@ class Servers:
     """The servers of one test session, started at their first use and all stopped at its end.
 
     Args:
-        seeds: the folder that the processes of one run share: their servers start from copies of the same data (`seed`).
+        seeds: the folder that the processes of one run share: their servers start from copies of the same data
+            (`seed`).
     """
 
     def __init__(self, seeds: Path | None = None) -> None:
@@ -118,7 +119,9 @@ class Servers:
 
 
 def available(*, all_of_them: bool = False) -> list[str]:
-    """Return the names of the servers to run the tests on: installed versions, and one in a container unless that version is installed.
+    """Return the names of the servers to run the tests on.
+
+    They are the installed versions, and one in a container unless that version is installed.
 
     If neither is available it is the one in the wheel, so that only the tests that need pg_cron are skipped.
 

@@ -99,9 +99,12 @@ def database(empty_shared_database: Callable[[], Database]) -> Iterator[Database
 
 
 class SharedConnection:
-    """The connection that tests of the shared database use first: it stays open between tests, so that the server compiles its functions once.
+    """The connection that tests of the shared database use first.
 
-    A test gets it like a new one: the state of the session is reset, and it is opened again if the previous test changed any other state.
+    It stays open between tests, so that the server compiles its functions once.
+
+    A test gets it like a new one: the state of the session is reset, and it is opened again if the previous test
+    changed any other state.
     """
 
     def __init__(self, dsn: str) -> None:

@@ -6,7 +6,10 @@ from tests.sql.queue import Queue
 
 
 def extend_timeout(queue: Queue, function: str, written: str) -> None:
-    """Make a function of this database, which must be the test's own, wait up to a minute instead of the time in `written`."""
+    """Make a function of this database wait up to a minute instead of the time in `written`.
+
+    The database must be the test's own.
+    """
     definition = queue.value("SELECT pg_get_functiondef(%s::regproc)", [f"messages.{function}"])
     assert definition.count(f"'{written}'") == 1
     queue.conn.execute(definition.replace(f"'{written}'", "'60s'").encode())

@@ -44,7 +44,10 @@ class Queue:
         return self.value(*_call(function, arguments, named))
 
     def publish(self, topic: str = "t", **columns: Any) -> int:
-        """Insert one message and return its id. `wait` (an interval) sets available_at that far from now; below zero: in the past."""
+        """Insert one message and return its id.
+
+        `wait` (an interval) sets available_at that far from now; below zero: in the past.
+        """
         (published,) = self.publish_many(1, topic, **columns)
         return published
 
@@ -79,7 +82,10 @@ class Queue:
     def claim_with_next_due(
         self, *topics: str, worker: str = "w", limit: int = 100, **named: Any
     ) -> tuple[list[Row], Row]:
-        """Claim from these topics (default: t); return the locked messages, and the last row, which describes what the claim left."""
+        """Claim from these topics (default: t); return the locked messages, and the last row.
+
+        That row describes what the claim left.
+        """
         statement, values = _call("claim_with_next_due", (worker, list(topics or ["t"]), limit), named)
         *claimed, left = self.rows(statement.replace("SELECT", "SELECT * FROM", 1), values)
         assert left.id is None
@@ -101,7 +107,10 @@ class Queue:
         return claimed
 
     def settle(self, function: str, claimed: Iterable[Row], *arguments: Any, **named: Any) -> list[int]:
-        """Settle claimed messages and return the ids whose lock was lost. Each argument is a list with one value per message."""
+        """Settle claimed messages and return the ids whose lock was lost.
+
+        Each argument is a list with one value per message.
+        """
         held = list(claimed)
         lost: list[int] = self.call(function, [c.id for c in held], [c.claim_id for c in held], *arguments, **named)
         return lost
@@ -168,7 +177,10 @@ class Queue:
         )
 
     def buffers(self, statement: str, values: Sequence[Any] | dict[str, Any] = ()) -> int:
-        """Run a statement twice and return how many pages the second run read, including those of the functions that it called."""
+        """Run a statement twice and return how many pages the second run read.
+
+        The pages of the functions that it called are included.
+        """
         # The setting of the functions that call the inner ones.
         self.conn.execute("SET enable_seqscan = off")
         self.rows(statement, values)

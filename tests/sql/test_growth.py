@@ -1,4 +1,6 @@
-"""Four times the rows are some four times the work, whatever statistics say: in a statement over many rows nothing is compared with each other.
+"""Four times the rows are about four times the work, whatever statistics say.
+
+In a statement over many rows nothing is compared with each other.
 
 The work is counted, not timed: see tests/sql/work.py.
 """
@@ -19,7 +21,8 @@ SQL = Path(__file__).resolve().parents[2] / "sql"
 
 # Versions of one row are many before they fill pages.
 SMALL, ONE_KEY, TIMES = 100, 120, 4
-# Trees have another level, and a walk over pages begins somewhere; to compare all rows with each other would be 16 times the work.
+# Trees have another level, and a walk over pages begins somewhere; to compare all rows with each other would be 16
+# times the work.
 MOST = 6
 
 UNIQUE, SAME, PAIRS = "n::text", "'same'", "(n / 2)::text"

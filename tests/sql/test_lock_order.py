@@ -1,4 +1,7 @@
-"""Every function that changes several messages locks their rows in the order of their ids: two sessions cannot deadlock."""
+"""Every function that changes several messages locks their rows in the order of their ids.
+
+Two sessions cannot deadlock.
+"""
 
 from __future__ import annotations
 

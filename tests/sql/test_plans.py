@@ -1,7 +1,7 @@
 """The generic plans of the statements inside the functions: no scan of a whole table, no join that reads a whole table.
 
-A plan is made once per session and kept. A plan that was made while the table was empty, or before it was ever analyzed, must be good for 10
-million rows: so it must not depend on statistics.
+A plan is made once per session and kept. A plan that was made while the table was empty, or before it was ever
+analyzed, must be good for 10 million rows: so it must not depend on statistics.
 """
 
 from __future__ import annotations
@@ -126,7 +126,10 @@ class Planned(Queue):
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Hold some messages, some with their last attempt and some with an expired lock; everything is rolled back at the end."""
+        """Hold some messages, some with their last attempt and some with an expired lock.
+
+        Everything is rolled back at the end.
+        """
         with self.undone():
             self.conn.execute(HOLD)
             yield
@@ -140,7 +143,10 @@ class Planned(Queue):
 
 @pytest.fixture(scope="module")
 def filled(server: Postgres) -> Iterator[tuple[Database, Planned]]:
-    """A full table that was never analyzed since it had ten rows, and a connection that planned everything at that time."""
+    """A full table that was never analyzed since it had ten rows.
+
+    The connection planned everything at that time.
+    """
     with server.new_database(template=server.migrated) as database, server.admin(database.name) as admin:
         admin.execute("ALTER TABLE messages.message SET (autovacuum_enabled = false)")
         admin.execute(FILL.replace("%(rows)s", "10"))
@@ -205,7 +211,8 @@ def broken_rules(name: str, plans: list[str]) -> Iterator[tuple[str, list[str]]]
         return [plan for plan in plans if re.search(pattern, plan)]
 
     yield "reads no whole table or archive", having(r"Seq Scan on (message|message_archive\w*) ")
-    # What EXISTS under an OR becomes in PostgreSQL 18 without statistics. What reads an array is right: the array is there as a whole.
+    # What EXISTS under an OR becomes in PostgreSQL 18 without statistics. What reads an array is right: the array is
+    # there as a whole.
     yield (
         "does not ask whether something exists by reading all there is",
         [plan for plan in plans if set(re.findall(r"hashed SubPlan (\d+)", plan)) - set(ARRAY.findall(plan))],

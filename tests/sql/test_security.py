@@ -35,7 +35,8 @@ DOCTOR = {
     "examine_topics",
     "examine_conditions",
 }
-# The functions that each role may call. No role may call a function that is missing here: only the owner's own functions do.
+# The functions that each role may call. No role may call a function that is missing here: only the owner's own
+# functions do.
 MAY_CALL = {
     "publisher": {
         *("publish", "payload_schema_digest", "new_message", "notify_inserted", "long_number_bytes", "notify"),
@@ -271,7 +272,8 @@ def test_every_function_that_a_role_may_call_has_the_owners_rights_except_the_li
     assert set().union(*MAY_CALL.values()) & invokers == with_the_callers_rights
 
 
-# Functions that run with the search_path of the caller, because they are called so often that setting one would cost time.
+# Functions that run with the search_path of the caller, because they are called so often that setting one would cost
+# time.
 FAST_PATHS = {"new_message", "now", "draw_xid", "oldest_running_xid", "unpack_histogram", "is_printable", "is_paused"}
 # Keywords that come before a bracket, or represent operators that are looked up in the path.
 KEYWORDS = {"if", "and", "or", "not", "case", "when", "then", "else", "from", "select", "coalesce"}
@@ -279,7 +281,10 @@ LOOKS_UP = r"\b(like|ilike|similar|in|between|distinct|nullif|any|some|all|using
 
 
 def test_every_function_that_runs_with_the_path_of_its_caller_is_on_the_short_list(queue: Queue) -> None:
-    """Functions that a role may call, that a trigger runs, or that a view, a check or a default needs: all can run with any path."""
+    """Functions that a role may call, that a trigger runs, or that a view, a check or a default needs.
+
+    All can run with any path.
+    """
     reachable = queue.rows(
         f"""
         SELECT f.proname FROM ({FUNCTIONS}) AS f
@@ -505,8 +510,8 @@ def test_a_publisher_can_only_publish(as_role: Callable[[str], Queue], statement
 # Settings, which every role can write
 
 SETTINGS = {
-    # With these, functions pass values to each other within a transaction. A role that writes one only misleads itself: its rights are checked
-    # independently.
+    # With these, functions pass values to each other within a transaction. A role that writes one only misleads itself:
+    # its rights are checked independently.
     *("depth_left", "on_conflict", "end_events", "propagated", "channel_rounds", "has_topic_lock"),
     # Only for roles that may create objects in the schema: see values/test_values.py.
     "fake_now",

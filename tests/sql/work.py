@@ -1,4 +1,7 @@
-"""How much a statement does, in numbers that do not depend on the machine: the rows that its plans look at, and the pages that they read."""
+"""How much a statement does, in numbers that do not depend on the machine.
+
+They are the rows that its plans look at, and the pages that they read.
+"""
 
 from __future__ import annotations
 

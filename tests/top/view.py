@@ -49,7 +49,10 @@ class View:
         await self.pilot.pause(0)
 
     async def until(self, condition: Callable[[], Any]) -> Any:
-        """Wait until this is true. To draw the screen for each check takes longer than what is waited for: the checks become rarer."""
+        """Wait until this is true.
+
+        To draw the screen for each check takes longer than what is waited for: the checks become rarer.
+        """
         began = time.monotonic()
         async with asyncio.timeout(WITHIN_S):
             while not (found := condition()):

@@ -1,7 +1,7 @@
 """Has pyright read the code of users in this folder: it must find what mypy finds there, and nothing else.
 
-Lines with a mistake have mypy's `# type: ignore[...]`. mypy itself reports an ignore that is not needed; here each of these lines must have an
-error, and no other line may have one.
+Lines with a mistake have mypy's `# type: ignore[...]`. mypy itself reports an ignore that is not needed; here each of
+these lines must have an error, and no other line may have one.
 """
 
 from __future__ import annotations

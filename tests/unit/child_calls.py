@@ -1,4 +1,7 @@
-"""What the child processes of tests do. Only what these functions need is imported: each new process imports this file."""
+"""What the child processes of tests do.
+
+Only what these functions need is imported: each new process imports this file.
+"""
 
 from __future__ import annotations
 

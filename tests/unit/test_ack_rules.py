@@ -1,4 +1,7 @@
-"""The result of an attempt under each acknowledgement policy, without a daemon. tests/daemon/test_ack_policy.py has it with one."""
+"""The result of an attempt under each acknowledgement policy, without a daemon.
+
+tests/daemon/test_ack_policy.py has it with one.
+"""
 
 from __future__ import annotations
 

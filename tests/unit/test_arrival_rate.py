@@ -10,7 +10,10 @@ LOOK_S = 0.002
 
 
 def arrive(rate: ArrivalRate, per_second: float, seconds: float, since: float = 0.0) -> bool:
-    """Let messages arrive evenly, and look for them each two milliseconds; return whether they do so steadily at the end."""
+    """Let messages arrive evenly, and look for them each two milliseconds.
+
+    Return whether they do so steadily at the end.
+    """
     is_steady = False
     taken = 0
     for look in range(1, round(seconds / LOOK_S) + 1):

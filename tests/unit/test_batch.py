@@ -1,4 +1,7 @@
-"""Batch handlers without a database: their arguments, the outcome of each message, and how batches are collected and stopped."""
+"""Batch handlers without a database.
+
+Their arguments, the outcome of each message, and how batches are collected and stopped are tested.
+"""
 
 from __future__ import annotations
 
@@ -706,7 +709,10 @@ async def coroutine(orders: list[Order]): ...
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Handler]]:
-    """`load("payloads", "batch_size = 10")` loads a configuration whose topic `job` has this handler and these lines."""
+    """Load a configuration whose topic `job` has this handler and these lines.
+
+    It is called as `load("payloads", "batch_size = 10")`.
+    """
     (tmp_path / "bulk_jobs.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
 

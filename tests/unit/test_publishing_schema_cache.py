@@ -1,4 +1,7 @@
-"""A publisher's cache of the schemas of topics: one text for all topics that share it, and a limited number of topics."""
+"""A publisher's cache of the schemas of topics.
+
+It has one text for all topics that share it, and a limited number of topics.
+"""
 
 from __future__ import annotations
 

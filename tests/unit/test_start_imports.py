@@ -1,4 +1,7 @@
-"""What a daemon and an application import to start: each package that only other parts need would be paid for by every start."""
+"""What a daemon and an application import to start.
+
+Each package that only other parts need would be paid for by every start.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Fixtures for the tests of the dashboard: one browser, one web server and one database; each test has an empty queue."""
+"""Fixtures for the tests of the dashboard.
+
+There is one browser, one web server and one database; each test has an empty queue.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ httpx._config.DEFAULT_TIMEOUT_CONFIG.read = 60
 
 
 class Chromium:
-    """One browser for all tests of this folder. Playwright keeps a loop running in this thread: no other test could start one."""
+    """One browser for all tests of this folder.
+
+    Playwright keeps a loop running in this thread: no other test could start one.
+    """
 
     def __init__(self) -> None:
         self._ends = ExitStack()
@@ -85,7 +91,10 @@ def shown(server: Postgres) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def site(shown: Database) -> Iterator[Site]:
-    """The web server of a module. What it imports is left out by the collector of garbage, as all that was there before."""
+    """The web server of a module.
+
+    What it imports is left out by the collector of garbage, as all that was there before.
+    """
     site = Site(shown.dsn)
     gc.collect()
     gc.freeze()
@@ -118,7 +127,10 @@ def queue(db: psycopg.Connection[Any]) -> Queue:
 
 @pytest.fixture
 def as_token(queue: Queue) -> Callable[..., dict[str, str]]:
-    """`as_token("viewer", topics=("mail*",))` creates a token and returns its headers. From then on local clients need one."""
+    """`as_token("viewer", topics=("mail*",))` creates a token and returns its headers.
+
+    From then on local clients need one.
+    """
 
     def make(*roles: str, topics: tuple[str, ...] = ("*",), name: str = "test") -> dict[str, str]:
         token = tokens.new()

@@ -73,7 +73,8 @@ class Visitor:
     def open(self, path: str = "/", *, size: Any = WIDE, **options: Any) -> Page:
         """Open a page in its own window. Windows with the same options share the storage of the browser.
 
-        Nothing moves, unless `reduced_motion="no-preference"`: to draw the dot that breathes took a fifth of the processor time of these tests.
+        Nothing moves, unless `reduced_motion="no-preference"`: to draw the dot that breathes took a fifth of the
+        processor time of these tests.
         """
         given = {"viewport": size, "base_url": self.site.url, "reduced_motion": "reduce", **options}
         page = self._context(**given).new_page()

@@ -19,7 +19,10 @@ from tests.web.site import Site, Visitor, is_live
 
 @pytest.fixture
 def measured(queue: Queue) -> None:
-    """Ten minutes of two topics and of a worker: each minute 60 of mail succeed and 6 fail, 120 of orders succeed, and w-1 ends 30."""
+    """Ten minutes of two topics and of a worker.
+
+    Each minute 60 of mail succeed and 6 fail, 120 of orders succeed, and w-1 ends 30.
+    """
     sample_data.measured(queue, "mail", 60, failed=6)
     sample_data.measured(queue, "orders", 120)
     queue.conn.execute(

@@ -123,7 +123,10 @@ def test_a_problem_of_an_unknown_kind_is_shown_with_its_fix(visitor: Visitor, qu
 
 
 def wrong(queue: Queue) -> None:
-    """A topic without a worker, one whose breaker is open, one where many die, one that is paused on purpose, and one that is well."""
+    """A topic without a worker, one whose breaker is open, one where many die, and two more.
+
+    One is paused on purpose, and one is well.
+    """
     queue.call("register_worker", "w", "host", 1, "1.0", ["mail", "payments", "reports", "well"], 10)
     queue.policy("mail", breaker={"pause": "10m"})
     open_breaker(queue, "mail")

@@ -1,4 +1,7 @@
-"""Handlers that fail with something large in their frames, or tell how much of that is still there. Nothing collects cycles here."""
+"""Handlers that fail with something large in their frames, or tell how much of that is still there.
+
+Nothing collects cycles here.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""Handlers that complete their message in a transaction of their own, on every kind of connection: each inserts the id into the table `effect`.
+"""Handlers that complete their message in a transaction of their own, on every kind of connection.
 
-The payload says on which connection, and what happens where: `before` the completion, `inside` of the transaction after it, `after` the commit.
+Each inserts the id into the table `effect`.
+
+The payload says on which connection, and what happens where: `before` the completion, `inside` of the transaction after
+it, `after` the commit.
 """
 
 from __future__ import annotations

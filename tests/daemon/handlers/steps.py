@@ -378,7 +378,10 @@ LEFT = []
 
 
 async def leave_calls(ctx, over, fails):
-    """Leave a step and a publish in tasks, as the last thing in a transaction; if that fails the step waits for its end."""
+    """Leave a step and a publish in tasks, as the last thing in a transaction.
+
+    If that fails the step waits for its end.
+    """
 
     async def slow(conn):
         with suppress(TimeoutError):

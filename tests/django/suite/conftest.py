@@ -59,7 +59,10 @@ IMPORTS = (
 
 
 class Manage:
-    """`manage.py` in a process of its own, on the database of the tests: a fork of a process that has imported its modules, or `executed`."""
+    """`manage.py` in a process of its own, on the database of the tests.
+
+    It is a fork of a process that has imported its modules, or `executed`.
+    """
 
     def __init__(self, folder):
         self.folder = folder

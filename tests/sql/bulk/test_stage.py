@@ -34,7 +34,8 @@ def test_a_job_of_another_user_is_refused(queue: Queue) -> None:
         queue.call("begin_staging", "j")
 
 
-# messages.check_attempts: rows are staged only under numbers that their publisher got, and what they say of themselves is bounded.
+# messages.check_attempts: rows are staged only under numbers that their publisher got, and what they say of themselves
+# is bounded.
 
 
 @pytest.mark.parametrize("row", [{}, {"reason": "bad", "given": "{}"}])

@@ -551,7 +551,10 @@ def test_the_depth_is_lowered_by_the_archived_messages(queue: Queue) -> None:
 
 
 def test_it_archives_without_waiting_while_another_session_holds_the_depth_counter(queue: Queue, other: Queue) -> None:
-    """A publisher holds the counter until it commits, and this claim may hold the lock of a limited topic that other claims wait for."""
+    """A publisher holds the counter until it commits.
+
+    This claim may hold the lock of a limited topic that other claims wait for.
+    """
     queue.policy(max_depth=10)
     published = queue.publish(expires_at="2026-01-01")
     other.conn.execute("SET lock_timeout = '2s'")

@@ -230,7 +230,10 @@ def test_while_the_marks_are_raised_it_does_not(queue: Queue, ago: str, found: i
 
 @pytest.fixture
 def overtaken(queue: Queue, other: Queue, background: Background) -> Callable[..., tuple[list[Row], Row]]:
-    """Return what a claim of topics returns after another session took the only message of `a` when the claim had chosen that topic."""
+    """Return what a claim of topics returns after another session took the only message of `a`.
+
+    It took it when the claim had chosen that topic.
+    """
 
     def claim(*topics: str, **named: Any) -> tuple[list[Row], Row]:
         queue.let_claim_ids(lambda claim_id: claim_id % 64 != 0)

@@ -1,4 +1,7 @@
-"""What explain returns agrees with claims: no message is claimed that it calls held up, and every message is that it calls ready."""
+"""What explain returns agrees with claims.
+
+No message is claimed that it calls held up, and every message is that it calls ready.
+"""
 
 from __future__ import annotations
 

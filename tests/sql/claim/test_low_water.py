@@ -25,7 +25,10 @@ def database(own_database: Database) -> Database:
 
 
 def raise_marks(queue: Queue, slow: str = "0 s") -> int:
-    """Run it at once, from the left edge; `slow` is the time from which an entry gets a mark: by default every entry does."""
+    """Run it at once, from the left edge.
+
+    `slow` is the time from which an entry gets a mark: by default every entry does.
+    """
     queue.conn.execute("UPDATE messages.low_water_mark SET next_run_at = 'epoch', left_edge_at = 'epoch'")
     marks: int = queue.value("SELECT messages.raise_low_water(%s)", [slow])
     return marks
@@ -55,7 +58,10 @@ def no_left_edge(queue: Queue) -> None:
 
 
 def work_off(queue: Queue, count: int) -> None:
-    """Publish, claim and complete so many messages, which leaves as many dead index entries. They are some seconds old."""
+    """Publish, claim and complete so many messages, which leaves as many dead index entries.
+
+    They are some seconds old.
+    """
     queue.publish_many(count, wait="-5 s")
     while claimed := queue.claim(limit=10_000):
         queue.settle("complete", claimed)
@@ -188,7 +194,10 @@ def test_a_run_does_not_wait_for_a_settle_that_lowers_a_mark_and_leaves_it_low(q
 
 
 def test_a_message_that_commits_late_is_never_below_the_mark(queue: Queue, other: Queue) -> None:
-    """Its available_at was set before the mark was taken, and its row becomes visible after: the mark must wait for its transaction."""
+    """Its available_at was set before the mark was taken, and its row becomes visible after.
+
+    The mark must wait for its transaction.
+    """
     work_off(queue, 10)
 
     with other.conn.transaction():
@@ -341,7 +350,8 @@ def test_while_one_call_runs_a_second_returns_at_once(queue: Queue, other: Queue
         assert other.call("raise_low_water") == 0
 
 
-# messages.lower_low_water, through release and retry: a mark is lowered without waiting for long. (That it is: test_return_attempts.py.)
+# messages.lower_low_water, through release and retry: a mark is lowered without waiting for long. (That it is:
+# test_return_attempts.py.)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from psycopg import sql
 from tests.server.postgres import Database
 from tests.sql.queue import Queue, Row
 
-# messages.pick_with_channel: the messages of one topic with a channel. (What a claim as a whole guarantees: test_claim.py.)
+# messages.pick_with_channel: the messages of one topic with a channel. (What a claim as a whole guarantees:
+# test_claim.py.)
 
 PICK = """
     SELECT m.id, m.channel
@@ -230,7 +231,10 @@ def test_a_claim_reads_a_bounded_number_of_pages_however_many_channels_are_held(
 
 
 def claimable(queue: Queue, policy: dict[str, Any]) -> dict[str, list[int]]:
-    """Return the ids that claims may take of each channel, in their order, by reading everything: the slow reference."""
+    """Return the ids that claims may take of each channel, in their order.
+
+    This is the slow reference, which reads everything.
+    """
     found: dict[str, list[int]] = {}
     for row in queue.rows(CHANNELS):
         room = 1 if policy["ordered"] else policy["channel_concurrency"] or 1000

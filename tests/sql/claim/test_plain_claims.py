@@ -1,4 +1,7 @@
-"""messages.claim_with_next_due claims topics without limits in fewer statements than others. It claims the same either way."""
+"""messages.claim_with_next_due claims topics without limits in fewer statements than others.
+
+It claims the same either way.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ LIMITED = {"max_concurrency": 1_000_000}
 
 @dataclass(frozen=True)
 class Given:
-    """One message: when it is due, in seconds from now, how it ends before it is claimed, if it does, and the bytes of its payload."""
+    """One message: when it is due, in seconds from now, and the bytes of its payload.
+
+    If it ends before it is claimed, it also has how it ends.
+    """
 
     priority: int
     wait_s: int

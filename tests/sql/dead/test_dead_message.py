@@ -11,7 +11,8 @@ from psycopg import errors, sql
 from tests.sql.deaths import copy_of, die, outcomes
 from tests.sql.queue import Background, Listener, Queue
 
-# dead_message: What archive does with dead messages: they log a warning, write an alert, and send the notification dead_message.
+# dead_message: What archive does with dead messages: they log a warning, write an alert, and send the notification
+# dead_message.
 
 ALERTS = "SELECT topic, result, count, first_message_id, last_message_id, sample_error, delivered_at FROM messages.alert ORDER BY id"
 

@@ -126,7 +126,8 @@ def test_its_steps_are_transferred_unless_another_handler_runs_it(
     assert [tuple(row) for row in kept] == [("charge", '{"n": 1}') if comes_along else (None, None)]
 
 
-# messages.keep_key_header: the header that names the key of an encrypted message is kept, also when other headers are written.
+# messages.keep_key_header: the header that names the key of an encrypted message is kept, also when other headers are
+# written.
 
 MARK = "pgrouse-encrypted-by"
 

@@ -135,7 +135,10 @@ class Standby:
         assert begun.status == psycopg.pq.ExecStatus.COPY_BOTH, self._conn.get_error_message()
 
     def need_snapshot(self) -> None:
-        """Say that this standby needs a current snapshot, as it does every ten seconds; fail if the server has ended the connection."""
+        """Say that this standby needs a current snapshot, as it does every ten seconds.
+
+        Fail if the server has ended the connection.
+        """
         xid = self._queue.value("SELECT pg_current_xact_id()::text::bigint")
         self._conn.put_copy_data(struct.pack("!cqIIII", b"h", 0, xid, 0, 0, 0))
         self._conn.flush()

@@ -291,7 +291,8 @@ def test_more_topics_than_one_tick_visits_are_found(queue: Queue) -> None:
     assert "pgrouse topic purge" in found.of("many_topics").fix
 
 
-# messages.examine_workers: whether every topic that needs a worker has one, whether workers receive notifications, and their versions.
+# messages.examine_workers: whether every topic that needs a worker has one, whether workers receive notifications, and
+# their versions.
 
 
 def start(queue: Queue, name: str = "w", *topics: str, version: str = "1.0", listener: str = "listening") -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from tests.sql.queue import Queue, Row
 
-# explain_channel: explain_channel: which limit of its channel a message waits for. Each limit is reached by real claims.
+# explain_channel: explain_channel: which limit of its channel a message waits for. Each limit is reached by real
+# claims.
 
 
 @pytest.fixture(autouse=True)

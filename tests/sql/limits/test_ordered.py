@@ -1,4 +1,7 @@
-"""messages.hold_ordered_channels and is_in_ordered_channel: in an ordered topic a channel waits for its first message."""
+"""messages.hold_ordered_channels and is_in_ordered_channel.
+
+In an ordered topic a channel waits for its first message.
+"""
 
 from __future__ import annotations
 

@@ -117,7 +117,8 @@ def test_the_probes_of_a_breaker_bound_it(queue: Queue) -> None:
     assert room(queue) == 2
 
 
-# messages.lock_topic: claims of one limited topic count one after the other, and a claim that never ends blocks no other for long.
+# messages.lock_topic: claims of one limited topic count one after the other, and a claim that never ends blocks no
+# other for long.
 
 
 def test_its_own_transaction_can_lock_it_any_number_of_times(queue: Queue) -> None:

@@ -220,12 +220,16 @@ def test_a_long_reader_of_the_archive_delays_settles_for_at_most_a_tenth_of_a_se
 def test_a_settle_that_waits_for_a_row_of_the_same_tick_is_never_cancelled_as_a_deadlock(
     queue: Queue, other: Queue, background: Background
 ) -> None:
-    """The settle holds its lock on the archive and waits for the tick's row; the tick needs an exclusive lock on the archive."""
+    """The settle holds its lock on the archive and waits for the tick's row.
+
+    The tick needs an exclusive lock on the archive.
+    """
     archive(queue, 1, "0 days")
     published = queue.publish(max_attempts=5)
     held = queue.claim()
     queue.later("100 days")
-    # However long the machine takes from one step to the next: after this time a deadlock would be found, by the settle first.
+    # However long the machine takes from one step to the next: after this time a deadlock would be found, by the settle
+    # first.
     for each in (queue, other):
         each.conn.execute("SET deadlock_timeout = '20s'")
 

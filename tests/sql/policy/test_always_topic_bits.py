@@ -1,4 +1,7 @@
-"""messages.always_topic_bits: which topics have notify = 'always', as bits of a sequence. How bits are set and cleared: test_policy_bits.py."""
+"""messages.always_topic_bits: which topics have notify = 'always', as bits of a sequence.
+
+How bits are set and cleared: test_policy_bits.py.
+"""
 
 from __future__ import annotations
 

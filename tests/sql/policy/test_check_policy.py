@@ -12,7 +12,8 @@ from psycopg.types.json import Jsonb
 
 from tests.sql.queue import Background, Listener, Queue
 
-# check_policy: check_policy: the error of an invalid setting has the setting, the value and the fix, no matter who writes it.
+# check_policy: check_policy: the error of an invalid setting has the setting, the value and the fix, no matter who
+# writes it.
 
 COUNT = "use 1 or more, or 0 for no limit"
 RATE = "use messages per second from 0.000001 to 1000000, or 0 for no limit"
@@ -198,7 +199,8 @@ def test_an_invalid_backoff_is_reported_setting_by_setting_with_the_fix(
     assert found.hint.startswith(fix)
 
 
-# channel_changed: The triggers of messages.channel: the allowed settings of one channel, and the notification of daemons about a change.
+# channel_changed: The triggers of messages.channel: the allowed settings of one channel, and the notification of
+# daemons about a change.
 
 
 def write(queue: Queue, **columns: Any) -> None:
@@ -254,7 +256,8 @@ def test_each_change_notifies_the_daemons(queue: Queue, listen: Callable[..., Li
     assert listener.received() == ["", "", ""]
 
 
-# topic_changed: The triggers of messages.topic: check a policy, notify the daemons, and record which topics a publish must check.
+# topic_changed: The triggers of messages.topic: check a policy, notify the daemons, and record which topics a publish
+# must check.
 
 
 def test_an_invalid_backoff_is_refused_with_topic_setting_and_fix(queue: Queue) -> None:

@@ -110,7 +110,8 @@ def test_the_policies_hold_while_the_sequence_says_nothing(policed: Queue) -> No
     assert (policed.call("may_have_policy", "other"), policed.call("may_have_policy", "t")) == (True, False)
 
 
-# messages.policy_topic_bit: the function, the trigger's condition and the statement of publish() agree about the bit of a topic.
+# messages.policy_topic_bit: the function, the trigger's condition and the statement of publish() agree about the bit of
+# a topic.
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._:-]{0,199}\Z")
 TRIGGER = "SELECT pg_get_triggerdef(t.oid) FROM pg_trigger AS t WHERE t.tgname = 'admit_message'"

@@ -13,7 +13,8 @@ from psycopg import errors, sql
 from tests.server.postgres import Database
 from tests.sql.queue import Background, Queue, Row
 
-# admit_message: The trigger admit_message: TTL, size, topics that accept no publishes, reserved names. Limits that are counted: test_depth.py.
+# admit_message: The trigger admit_message: TTL, size, topics that accept no publishes, reserved names. Limits that are
+# counted: test_depth.py.
 
 LATER = datetime(2050, 1, 1, tzinfo=UTC)
 
@@ -245,7 +246,8 @@ def test_0_lifts_the_limits_of_the_defaults(queue: Queue) -> None:
     assert (found.ttl, found.key_ttl, found.max_depth, found.publish_rate) == (None,) * 4
 
 
-# apply_publish_policies: The trigger apply_publish_policies: counters are charged once per statement, whatever the number of rows. The functions that it calls have tests of their own.
+# apply_publish_policies: The trigger apply_publish_policies: counters are charged once per statement, whatever the
+# number of rows. The functions that it calls have tests of their own.
 
 LIMITS = {"max_depth": 1_000_000, "publish_rate": 1_000_000, "burst": 1_000_000}
 
@@ -282,7 +284,8 @@ def test_a_publish_inside_the_statement_of_another_publish_never_exceeds_the_lim
     assert queue.ids() == []
 
 
-# messages.charge_publish_rate: publish_rate is never exceeded, exactly, no matter how many sessions publish at the same time.
+# messages.charge_publish_rate: publish_rate is never exceeded, exactly, no matter how many sessions publish at the same
+# time.
 
 
 def refusal(queue: Queue, count: int = 1, topic: str = "t") -> psycopg.errors.Diagnostic:

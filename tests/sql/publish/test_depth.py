@@ -13,7 +13,8 @@ from psycopg import errors
 
 from tests.sql.queue import Background, Queue
 
-# messages.add_depth: a topic with max_depth never has more messages, exactly, no matter how many sessions publish at the same time.
+# messages.add_depth: a topic with max_depth never has more messages, exactly, no matter how many sessions publish at
+# the same time.
 
 
 def is_full(caught: pytest.ExceptionInfo[psycopg.Error]) -> bool:

@@ -1,4 +1,7 @@
-"""messages.depth_left, through on_full = drop: rows that do not fit are dropped one by one, and the others are published."""
+"""messages.depth_left, through on_full = drop.
+
+Rows that do not fit are dropped one by one, and the others are published.
+"""
 
 from __future__ import annotations
 

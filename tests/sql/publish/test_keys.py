@@ -69,7 +69,8 @@ def test_a_key_that_becomes_free_between_two_looks_at_its_holder_is_taken(
     assert held(own_queue) == [("t", "k", 2)]
 
 
-# messages.insert_or_merge, through messages.publish: what on_conflict does to the waiting message of a key, with any concurrent sessions.
+# messages.insert_or_merge, through messages.publish: what on_conflict does to the waiting message of a key, with any
+# concurrent sessions.
 
 EVERY_MODE = pytest.mark.parametrize("mode", ["replace", "ignore", "append"])
 LATER = datetime(2050, 1, 1, tzinfo=UTC)

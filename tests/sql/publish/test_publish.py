@@ -13,7 +13,8 @@ from psycopg import errors, sql
 from tests.server.postgres import Database
 from tests.sql.queue import Queue
 
-# publish: A plain INSERT into messages.message is a publish, and messages.publish another: what they accept, what they refuse, and what hostile
+# publish: A plain INSERT into messages.message is a publish, and messages.publish another: what they accept, what they
+# refuse, and what hostile
 
 INSERT = "INSERT INTO messages.message (topic, payload) VALUES (%s, %s) RETURNING id"
 

@@ -1,4 +1,7 @@
-"""messages.publish_with_key, through messages.publish: a key of a topic with key_ttl blocks while its message is live, and for a time after a success."""
+"""messages.publish_with_key, through messages.publish.
+
+A key of a topic with key_ttl blocks while its message is live, and for a time after a success.
+"""
 
 from __future__ import annotations
 

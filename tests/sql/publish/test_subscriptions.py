@@ -8,7 +8,8 @@ from psycopg import errors
 
 from tests.sql.queue import Background, Queue
 
-# subscription_changed: The trigger of messages.subscription: refuses cycles and dead letter topics, and raises the flag for publishing.
+# subscription_changed: The trigger of messages.subscription: refuses cycles and dead letter topics, and raises the flag
+# for publishing.
 
 
 def subscribe(queue: Queue, *pairs: tuple[str, str]) -> None:
@@ -85,7 +86,8 @@ def test_an_operator_may_subscribe(queue: Queue) -> None:
     assert queue.value("SELECT count(*) FROM messages.subscription") == 1
 
 
-# messages.lock_publish_limits: publishers that reach the same topics in different ways wait for each other without a deadlock.
+# messages.lock_publish_limits: publishers that reach the same topics in different ways wait for each other without a
+# deadlock.
 
 LOCKED = "SELECT topic FROM messages.{} WHERE NOT topic IN (SELECT topic FROM messages.{} FOR NO KEY UPDATE SKIP LOCKED) ORDER BY 1"
 

@@ -281,7 +281,8 @@ def test_the_runs_of_a_schedule_are_deleted_and_renamed_with_it(queue: Queue) ->
     assert len(queue.ids()) == 1
 
 
-# messages.fire_schedules: all schedules publish their due ticks; concurrent calls never fire one twice, and a failing schedule harms no other.
+# messages.fire_schedules: all schedules publish their due ticks; concurrent calls never fire one twice, and a failing
+# schedule harms no other.
 
 
 def test_every_due_schedule_is_fired(queue: Queue) -> None:

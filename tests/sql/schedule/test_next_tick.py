@@ -19,7 +19,8 @@ from tests.sql.queue import Queue
 # messages.next_tick: when a cron expression ticks next, in a time zone.
 
 BERLIN = "Europe/Berlin"
-# Changes of the clocks by an hour, by half of one, at midnight, in the south, twice in a month, and by a whole skipped day.
+# Changes of the clocks by an hour, by half of one, at midnight, in the south, twice in a month, and by a whole skipped
+# day.
 ZONES = [
     BERLIN,
     "America/New_York",

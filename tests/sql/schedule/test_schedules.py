@@ -121,7 +121,8 @@ def test_an_unknown_schedule_is_an_error_with_the_fix(queue: Queue, name: Any) -
     assert caught.value.diag.message_hint == "see messages.schedule for those there are"
 
 
-# schedule_changed: The triggers of messages.schedule: check a change, compute when the schedule is due, and notify the daemons.
+# schedule_changed: The triggers of messages.schedule: check a change, compute when the schedule is due, and notify the
+# daemons.
 
 
 def change(queue: Queue, assignment: str) -> None:

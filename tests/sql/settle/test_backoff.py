@@ -77,7 +77,8 @@ def test_jitter_is_drawn_after_the_cap(queue: Queue) -> None:
     assert backoff(queue, 9, 0.5, kind="exponential", base="10 s", cap="20 s", jitter="full") == 10
 
 
-# key_on_retry: key_on_retry: a message that becomes ready again while a newer one of its key is ready is superseded, or both are kept; it is never an error.
+# key_on_retry: key_on_retry: a message that becomes ready again while a newer one of its key is ready is superseded, or
+# both are kept; it is never an error.
 
 give_back = pytest.mark.parametrize("settle", ["release", "defer"])
 

@@ -12,7 +12,8 @@ from psycopg.types.json import Jsonb
 from tests.server.postgres import Database
 from tests.sql.queue import Listener, Queue
 
-# messages.defer: the message returns later, and no attempt counts. (What release and defer share: test_return_attempts.py.)
+# messages.defer: the message returns later, and no attempt counts. (What release and defer share:
+# test_return_attempts.py.)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,6 @@
-"""messages.retry: the attempt failed. The message gets another attempt after a delay while attempts are left; otherwise it is archived.
+"""messages.retry: the attempt failed.
+
+The message gets another attempt after a delay while attempts are left; otherwise it is archived.
 
 What every settle shares is in test_archive.py, the delays themselves in test_backoff.py.
 """

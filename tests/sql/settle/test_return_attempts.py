@@ -9,7 +9,8 @@ import pytest
 
 from tests.sql.queue import Background, Queue
 
-# messages.return_attempts, through release and defer: the attempt is returned, and a key stays unique among ready messages.
+# messages.return_attempts, through release and defer: the attempt is returned, and a key stays unique among ready
+# messages.
 
 give_back = pytest.mark.parametrize("settle", ["release", "defer"])
 

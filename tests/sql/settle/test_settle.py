@@ -134,7 +134,8 @@ def test_a_failed_message_is_archived_whatever_attempts_are_left(queue: Queue) -
     assert archived.error_fingerprint is not None
 
 
-# messages.release: messages that were never started keep their position in the queue. (What release and defer share: test_return_attempts.py.)
+# messages.release: messages that were never started keep their position in the queue. (What release and defer share:
+# test_return_attempts.py.)
 
 
 def test_a_released_message_keeps_its_position_in_the_queue(queue: Queue) -> None:

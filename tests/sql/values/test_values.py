@@ -113,7 +113,8 @@ def test_one_unit_is_enough(queue: Queue, seconds: float, shown: str) -> None:
     assert queue.value("SELECT messages.format_interval(make_interval(secs => %s))", [seconds]) == shown
 
 
-# messages.is_printable: which names have only visible characters. All of Unicode, and its callers: security/test_names.py.
+# messages.is_printable: which names have only visible characters. All of Unicode, and its callers:
+# security/test_names.py.
 
 
 @pytest.mark.every_server

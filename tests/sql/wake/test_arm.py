@@ -58,7 +58,8 @@ def test_disarming_a_worker_that_is_not_armed_writes_nothing(queue: Queue) -> No
     assert queue.rows("SELECT xmin, * FROM messages.sleeper") == [before]
 
 
-# messages.draw_xid: a transaction id that is greater than that of every INSERT in progress. (The protocol: test_notify.py.)
+# messages.draw_xid: a transaction id that is greater than that of every INSERT in progress. (The protocol:
+# test_notify.py.)
 
 
 @pytest.mark.every_server

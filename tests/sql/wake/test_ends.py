@@ -41,7 +41,8 @@ def test_steps_of_dead_messages_stay_and_those_of_others_are_deleted(queue: Queu
     assert [row.message_id for row in queue.rows("SELECT message_id FROM messages.step")] == [3]
 
 
-# messages.raise_awaited_flag: from then on, ends check for waiters, successors and steps. What lowers it: test_wait_for.py.
+# messages.raise_awaited_flag: from then on, ends check for waiters, successors and steps. What lowers it:
+# test_wait_for.py.
 
 
 def test_the_flag_is_raised_at_once_and_stays_after_a_rollback(queue: Queue, other: Queue) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.sql.queue import Background, Listener, Queue
 
-# new_message: The wake-up trigger of messages.message: which sleepers an INSERT notifies, with what, and when it sends nothing.
+# new_message: The wake-up trigger of messages.message: which sleepers an INSERT notifies, with what, and when it sends
+# nothing.
 
 
 @pytest.fixture
@@ -250,7 +251,10 @@ def test_notify_off_never_sends_a_notification(queue: Queue, listener: Listener)
 
 
 def test_the_sleeper_protocol_misses_no_publish_in_progress(queue: Queue, other: Queue, listener: Listener) -> None:
-    """The publisher read the flag before it was set, and commits after: then the sleeper's claim must see its message."""
+    """The publisher read the flag before it was set, and commits after.
+
+    Then the sleeper's claim must see its message.
+    """
     with other.conn.transaction():
         published = other.publish()
         queue.arm()
@@ -325,7 +329,8 @@ def test_without_a_payload_nothing_is_sent(
     assert listener.received() == []
 
 
-# messages.notify_topics: wakes workers that would otherwise look too late. (Retries, releases and deferrals that notify are in their own files.)
+# messages.notify_topics: wakes workers that would otherwise look too late. (Retries, releases and deferrals that notify
+# are in their own files.)
 
 NOTIFY_TOPICS_NOTIFY = "SELECT messages.notify_topics(%s, clock_timestamp() + %s::interval)"
 

@@ -224,7 +224,10 @@ def test_a_call_during_an_end_that_is_rolled_back_waits_on(
 def test_an_end_that_began_before_the_waiter_notifies_it(
     queue: Queue, other: Queue, background: Background, listen: Callable[..., Listener]
 ) -> None:
-    """The settle runs already, and has not reached the message, when the waiter is stored: the flag was low when it began."""
+    """The settle runs already, and has not reached the message, when the waiter is stored.
+
+    The flag was low when it began.
+    """
     listener = listen("settled")
     first, second = queue.publish_many(2)
     claimed = queue.claim()

@@ -1,4 +1,7 @@
-"""messages.wait_for_many: clients learn of the ends of many messages at once. Its clients: test_waiter.py, test_wait_for.py."""
+"""messages.wait_for_many: clients learn of the ends of many messages at once.
+
+Its clients: test_waiter.py, test_wait_for.py.
+"""
 
 from __future__ import annotations
 

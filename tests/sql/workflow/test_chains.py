@@ -443,7 +443,10 @@ def test_of_two_concurrent_ends_the_second_releases(
 def test_concurrent_ends_in_any_order_release_every_message_and_do_not_block_each_other(
     queue: Queue, other: Queue, background: Background
 ) -> None:
-    """Each transaction ends one message of every pair, in opposite orders: locks in the order of the ends would deadlock."""
+    """Each transaction ends one message of every pair, in opposite orders.
+
+    Locks in the order of the ends would deadlock.
+    """
     for _ in range(10):
         ones, twos = queue.publish_many(5, "one"), queue.publish_many(5, "two")
         lasts = [after(queue, *pair, topic="last") for pair in zip(ones, twos, strict=True)]

@@ -1,4 +1,7 @@
-"""A message that comes after a group of many thousands: what each end of the group costs, and what the message gets of them."""
+"""A message that comes after a group of many thousands.
+
+The tests measure what each end of the group costs, and what the message gets of them.
+"""
 
 from __future__ import annotations
 

@@ -55,7 +55,8 @@ def test_more_than_a_hundred_thousand_are_refused(queue: Queue) -> None:
         predecessors(queue, *range(1, 100_002))
 
 
-# messages.predecessors: the holder of a message gets the results and outputs of the messages after which it was published.
+# messages.predecessors: the holder of a message gets the results and outputs of the messages after which it was
+# published.
 
 
 def before(queue: Queue, claimed: Row, claim_id: int | None = None) -> list[tuple[object, ...]]:
@@ -214,7 +215,8 @@ def test_the_operator_is_recorded(queue: Queue) -> None:
     assert tuple(recorded) == ("unblock", "t", str(last))
 
 
-# messages.resolve_blocked: by its dependencies a message stays blocked, is released, or is cancelled. How that happens: test_chains.py.
+# messages.resolve_blocked: by its dependencies a message stays blocked, is released, or is cancelled. How that happens:
+# test_chains.py.
 
 
 def test_a_message_that_is_no_longer_live_is_deleted_from_the_blocked_ones(queue: Queue) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from tests.sql.queue import Queue
 
-# messages.propagate_ends: successors learn how their predecessors ended, a bounded number at once. The effects: test_chains.py.
+# messages.propagate_ends: successors learn how their predecessors ended, a bounded number at once. The effects:
+# test_chains.py.
 
 
 def ended(queue: Queue, message_id: int, result: str = "success") -> None:
@@ -47,7 +48,8 @@ def test_locked_successors_are_left_and_so_is_the_end(queue: Queue, other: Queue
     assert free in queue.ids()
 
 
-# propagate_ends_at_commit: The trigger propagate_ends_at_commit: a transaction propagates its ends when it commits, once, and a bounded number. The rest: test_chains.py.
+# propagate_ends_at_commit: The trigger propagate_ends_at_commit: a transaction propagates its ends when it commits,
+# once, and a bounded number. The rest: test_chains.py.
 
 
 def test_before_the_commit_it_holds_no_lock_that_another_end_needs(queue: Queue, other: Queue) -> None:

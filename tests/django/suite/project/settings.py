@@ -28,7 +28,8 @@ DATABASES = {
             }.items()
         },
         "CONN_MAX_AGE": 60,
-        # The database of the tests begins as a copy, with the schema: most of what `migrate` does. Tests of `migrate` remove it first.
+        # The database of the tests begins as a copy, with the schema: most of what `migrate` does. Tests of `migrate`
+        # remove it first.
         "TEST": {"TEMPLATE": _parts["dbname"]},
         "OPTIONS": {},
     }
