@@ -3,15 +3,15 @@
 
   ./go demo [ARGUMENTS]    show pgrouse at work on a private PostgreSQL; arguments go to `pgrouse demo`
   ./go test [ARGUMENTS]    run the tests; arguments go to pytest
-  ./go test --changed      run for a minute the tests that the change can affect, nearest first (`--changed=main`: since main)
-  ./go check [--fast]      check style, imports, types, migrations and contracts; with --fast all but the types, in seconds
-  ./go bench [ARGUMENTS]   run the benchmarks, `--peers` beside other queues; arguments go to `python -m bench`
-  ./go docs [--build]      build the documentation site and serve it on this machine; with --build only build it
-  ./go release --dry-run   build sdist and wheel of the last commit into dist/, and try them in empty environments
-  ./go clean               remove all that these commands made: .venv, caches, private databases
+  ./go test --changed      run for a minute the tests that the change can affect, nearest first (`--changed=main`: since
+  main) ./go check [--fast]      check style, imports, types, migrations and contracts; with --fast all but the types,
+  in seconds ./go bench [ARGUMENTS]   run the benchmarks, `--peers` beside other queues; arguments go to `python -m
+  bench` ./go docs [--build]      build the documentation site and serve it on this machine; with --build only build it
+  ./go release --dry-run   build sdist and wheel of the last commit into dist/, and try them in empty environments ./go
+  clean               remove all that these commands made: .venv, caches, private databases
 
-Python packages are installed into .venv by uv, which is fetched by the address and hash in uv.lock if the machine has none that fits. As root on
-Debian missing packages (PostgreSQL, pg_cron) are installed with apt-get.
+Python packages are installed into .venv by uv, which is fetched by the address and hash in uv.lock if the machine has
+none that fits. As root on Debian missing packages (PostgreSQL, pg_cron) are installed with apt-get.
 """
 
 import sys
@@ -83,8 +83,9 @@ TEST_PACKAGES = SERVER_PACKAGES | {
     "systemd": "/usr/bin/systemd-analyze",
 }
 
-# The tests in two rounds. Side by side those that mostly wait, for time or for a server (tests/conftest.py says how many). Then those on Spark:
-# two processes with a JVM each fill two cores. What takes long, and shows no promise alone, is left to `./go test -n auto -m long`.
+# The tests in two rounds. Side by side those that mostly wait, for time or for a server (tests/conftest.py says how
+# many). Then those on Spark: two processes with a JVM each fill two cores. What takes long, and shows no promise alone,
+# is left to `./go test -n auto -m long`.
 ROUNDS = [["-n", "auto", "-m", "not spark and not long"], ["-n", "2", "-m", "spark and not long", "tests/pipeline"]]
 
 
@@ -138,7 +139,10 @@ def test(arguments: list[str]) -> NoReturn:
 
 
 def compile_tests() -> None:
-    """Let one process compile what the tests import: else each of the processes that run them does, at the same time."""
+    """Let one process compile what the tests import.
+
+    Otherwise each of the processes that run them does, at the same time.
+    """
     if (VENV / "pycache").joinpath(*ROOT.parts[1:], "tests").exists():
         return
     say("compiling what the tests import")
@@ -147,7 +151,10 @@ def compile_tests() -> None:
 
 
 def check(arguments: list[str]) -> NoReturn:
-    """Run every static check, also after one that fails. --fast leaves out those of types, which read all modules when one has changed."""
+    """Run every static check, also after one that fails.
+
+    --fast leaves out those of types, which read all modules when one has changed.
+    """
     refuse(arguments, "--fast")
     install(FOR_CHECK)
     migrations = sorted(str(file.relative_to(ROOT)) for file in ROOT.glob("sql/migrations/*.sql"))
@@ -261,14 +268,18 @@ def without_venv() -> dict[str, str]:
 def with_bytecode() -> dict[str, str]:
     """Return the environment for tests and benchmarks: what they import is compiled once, into .venv.
 
-    They start thousands of processes. Where no bytecode is kept, each compiles everything that it imports, which is two thirds of its time.
+    They start thousands of processes. Where no bytecode is kept, each compiles everything that it imports, which is two
+    thirds of its time.
     """
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": str(VENV / "pycache")}
 
 
 def uv() -> str:
-    """Return a uv that fits: the one on PATH if it is not older than the one in uv.lock, else that one, fetched once."""
+    """Return a uv that fits.
+
+    It is the one on PATH if it is not older than the one in uv.lock, else that one, fetched once.
+    """
     package = locked_uv()
     on_path = shutil.which("uv")
     if on_path and version_of(on_path) >= numbers(package["version"]):
@@ -341,7 +352,10 @@ def fetch(wheel: dict, target: Path) -> None:
 
 
 def unpack(content: bytes, target: Path) -> None:
-    """Write the program in the wheel under another name and rename, so that half a file is never taken for a whole one."""
+    """Write the program in the wheel under another name and rename.
+
+    Half a file is then never taken for a whole one.
+    """
     with zipfile.ZipFile(io.BytesIO(content)) as wheel:
         program = wheel.read(next(name for name in wheel.namelist() if name.endswith("/scripts/uv")))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -352,7 +366,10 @@ def unpack(content: bytes, target: Path) -> None:
 
 
 def install_debian_packages(packages: dict[str, str]) -> None:
-    """Install what is missing, as root. Without it there is still the PostgreSQL in a wheel, so a failure is told and not the end."""
+    """Install what is missing, as root.
+
+    Without it there is still the PostgreSQL in a wheel, so a failure is told and not the end.
+    """
     if not missing_debian_packages(packages):
         return
     apt_get("update")
@@ -396,7 +413,10 @@ def apt_get(*arguments: str) -> None:
 
 @contextmanager
 def no_default_cluster() -> Iterator[None]:
-    """Keep Debian from making and starting a server of its own with the packages. What the administrator installs later is not touched."""
+    """Keep Debian from making and starting a server of its own with the packages.
+
+    What the administrator installs later is not touched.
+    """
     CLUSTER_CONF.parent.mkdir(parents=True, exist_ok=True)
     CLUSTER_CONF.write_text("create_main_cluster = false\n")
     try:

@@ -1,4 +1,7 @@
-"""The benchmarks: `python -m bench [NAME ...]`, from the checkout. docs/reference/performance.md says how they measure."""
+"""The benchmarks: `python -m bench [NAME ...]`, from the checkout.
+
+docs/reference/performance.md says how they measure.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,9 @@ def main(
 ) -> None:
     """Measure pgrouse, each figure next to its limit in the same run.
 
-    NAME: drain, handlers, policies, elsewhere, latency, publish, spark-export, spark-publish, spark-consume, http, dashboard, trickle, idle or growth; all of them if none is given. `growth` alone takes five minutes. With --peers: drain, latency, load or publish.
+    NAME: drain, handlers, policies, elsewhere, latency, publish, spark-export, spark-publish, spark-consume, http,
+    dashboard, trickle, idle or growth; all of them if none is given. `growth` alone takes five minutes. With --peers:
+    drain, latency, load or publish.
     """
     if dsn and flush_ms:
         raise click.UsageError("--flush-ms needs the private server: it cannot slow down one that runs already")

@@ -1,7 +1,9 @@
-"""The smallest program that receives notifications: asyncio with one psycopg connection. Everything above its cost is the cost of the daemon.
+"""The smallest program that receives notifications: asyncio with one psycopg connection.
 
-`python bench/bare_listener.py CHANNEL FILE` listens (the database is in PGROUSE_DSN) and records in FILE what it receives and when, as the
-handler `mark` does; first the line `listening`.
+Everything above its cost is the cost of the daemon.
+
+`python bench/bare_listener.py CHANNEL FILE` listens (the database is in PGROUSE_DSN) and records in FILE what it
+receives and when, as the handler `mark` does; first the line `listening`.
 """
 
 from __future__ import annotations

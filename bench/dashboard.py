@@ -1,4 +1,4 @@
-"""The cost of the dashboard: a page of a large queue, the delay of an update, and the cost of ten viewers during a drain."""
+"""The cost of the dashboard: a page of a large queue, the delay of an update, and ten viewers during a drain."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _drain(
 
 
 def _used(postgres: Postgres, database: Database, daemon: int, web: list[int]) -> tuple[float, float, float, float]:
-    """Return the CPU of the server, of the daemon, of the web server, and of those of the server's processes that work for it."""
+    """Return the CPU of the server, the daemon, the web server, and the server's processes that work for it."""
     with database.connect() as conn:
         rows = conn.execute(
             "SELECT a.pid FROM pg_stat_activity AS a WHERE a.application_name IN ('pgrouse web web', 'pgrouse listener web')"

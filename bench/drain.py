@@ -14,7 +14,8 @@ CLIENTS = (1, 2, 4)
 BATCH = 1000
 CONCURRENCY = 1000
 WITHIN_S = 600
-# The planner has no useful statistics for a queue: these settings make it use the indexes, as those of the functions do.
+# The planner has no useful statistics for a queue: these settings make it use the indexes, as those of the functions
+# do.
 SETTINGS = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
 DAEMON = f"one daemon process, concurrency = {CONCURRENCY}"
 DEFAULTS = "one daemon process, defaults"
@@ -29,7 +30,8 @@ class Run:
 
     Attributes:
         rate: messages per second.
-        cpu_us: CPU of server and clients together, per message, in microseconds; NaN when the server is on another machine.
+        cpu_us: CPU of server and clients together, per message, in microseconds; NaN when the server is on another
+            machine.
         client_cpu_us: CPU of the clients alone.
         client_mib: the maximum memory of the clients; 0 for plain SQL.
     """
@@ -118,7 +120,10 @@ def _call(database: Database, statement: str) -> None:
 
 
 def wait_until_drained(database: Database) -> None:
-    """Check for the last message first: that reads one entry of an index, but finding out that a table is empty reads the whole table."""
+    """Check for the last message first.
+
+    That reads one entry of an index, but finding out that a table is empty reads the whole table.
+    """
     with database.connect() as conn:
         last = conn.execute("SELECT max(id) FROM messages.message").fetchone()
 
@@ -131,7 +136,10 @@ def wait_until_drained(database: Database) -> None:
 
 
 def _rate(database: Database, messages: int) -> float:
-    """Return the messages per second from the first claim to the last settle, by the server's clock; check the counts."""
+    """Check the counts; return the messages per second from the first claim to the last settle, on the server.
+
+    The times are those of the server's clock.
+    """
     with database.connect() as conn:
         row = conn.execute(
             "SELECT count(DISTINCT a.id), count(*), extract(epoch FROM max(a.archived_at) - min(a.locked_at))::float8"

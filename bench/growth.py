@@ -73,7 +73,10 @@ class Worker:
         return (claimed - began) * 1000, (settled - claimed) * 1000
 
     def _claim(self, batch: int) -> list[Message]:
-        """Claim until something is found: a claim that searched many channels without success continues in the next one."""
+        """Claim until something is found.
+
+        A claim that searched many channels without success continues in the next one.
+        """
         rows: list[Message] = []
         while not rows:
             channels = json.dumps(self._after_channels) if self._after_channels else None
@@ -113,7 +116,10 @@ def measure(postgres: Postgres, machine: Machine, rounds: int, ready: int, archi
 
 
 def _kinds(ready: int, archived: int) -> Iterator[tuple[Sequence[State], Sequence[int]]]:
-    """Yield small and large queues, and the sizes of the claims, one kind after the other: rows of today may need another date later."""
+    """Yield small and large queues, and the sizes of the claims, one kind after the other.
+
+    Rows of today may need another date later.
+    """
     few = growth_states.READY
     yield [growth_states.ready(few), growth_states.ready(ready), _behind_a_snapshot(few)], [10, 1000]
     yield [growth_states.topics(10, 10), growth_states.topics(10_000, 10), growth_states.topics(10_000, 10_000)], [10]

@@ -78,7 +78,10 @@ def delayed(channels: int) -> State:
 
 
 def ordered(channels: int) -> State:
-    """Return an ordered topic with this many channels whose first message is retried tomorrow and blocks another; and some with ready ones."""
+    """Return an ordered topic with this many channels whose first message blocks another.
+
+    The first message is retried tomorrow. Some more channels have ready messages.
+    """
     filled = [
         "INSERT INTO messages.topic (topic, ordered) VALUES ('noop', true)",
         "INSERT INTO messages.message (topic, channel, payload)"
@@ -94,8 +97,8 @@ def ordered(channels: int) -> State:
 def archived(messages: int) -> State:
     """Return this many messages archived today, and some ready ones.
 
-    The day's partition also takes tomorrow's messages, so that midnight changes nothing. It is filled before it is attached, which creates its
-    indexes all at once.
+    The day's partition also takes tomorrow's messages, so that midnight changes nothing. It is filled before it is
+    attached, which creates its indexes all at once.
     """
     today = datetime.now(UTC).date()
     until = today + timedelta(days=2)

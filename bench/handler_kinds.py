@@ -1,4 +1,7 @@
-"""Measures how fast one daemon with the default settings processes a backlog, for several kinds of handlers, each next to its limit."""
+"""Measures how fast one daemon processes a backlog, for several kinds of handlers, each next to its limit.
+
+The daemon has the default settings.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ PLAIN = drain.plain_sql_name(CLIENTS)
 NAPS = f"{AT_ONCE} asyncio tasks that only sleep"
 BY_HAND = f"the same statements by hand, {CONNECTIONS} connections"
 EFFECT = "CREATE TABLE effect (n bigint)"
-# The statements of a worker without pgrouse for a message that it has claimed: its own write, and the end of the message.
+# The statements of a worker without pgrouse for a message that it has claimed: its own write, and the end of the
+# message.
 BY_HAND_STATEMENTS = (
     b"INSERT INTO effect (n) VALUES (%s)",
     b"""

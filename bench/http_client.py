@@ -1,7 +1,7 @@
 """A client with a low cost: keep-alive connections that each repeat a request as soon as the answer has arrived.
 
-Call: `http_client.py HOST PORT CONNECTIONS SECONDS BATCH`, with the token in $TOKEN. It prints how many requests were answered, how many of
-them with another status than 201, and how long they took.
+Call: `http_client.py HOST PORT CONNECTIONS SECONDS BATCH`, with the token in $TOKEN. It prints how many requests were
+answered, how many of them with another status than 201, and how long they took.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Measures publishing over HTTP, one by one and in batches, next to the same INSERTs by pgbench. All programs share one machine."""
+"""Measures publishing over HTTP, one by one and in batches, next to the same INSERTs by pgbench.
+
+All programs share one machine.
+"""
 
 from __future__ import annotations
 

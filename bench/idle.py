@@ -1,4 +1,7 @@
-"""Measures the cost of an idle daemon, compared with the smallest program that receives notifications; and how long a daemon takes to start."""
+"""Measures the cost of an idle daemon, and how long a daemon takes to start.
+
+The cost is compared with that of the smallest program that receives notifications.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ STARTED = "SELECT extract(epoch FROM a.archived_at - %s)::float8 FROM messages.m
 
 
 def measure(postgres: Postgres, machine: Machine, rounds: int, seconds: int) -> Report:
-    """Measure an idle daemon and a bare listener at the same time; before that, start daemons that have one message to process."""
+    """Measure an idle daemon and a bare listener at the same time.
+
+    Before that, start daemons that have one message to process.
+    """
     machine.wait_until_quiet()
     starts = [_start_s(postgres) for _ in range(STARTS)]
     used: dict[str, list[float]] = defaultdict(list)

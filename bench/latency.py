@@ -17,7 +17,8 @@ from bench.postgres import Postgres
 from bench.usage import Machine
 
 EVERY_S = 0.05
-# A message that may be retried starts before its claim is on disk; one with a single attempt, the default, starts after that (decision 0008).
+# A message that may be retried starts before its claim is on disk; one with a single attempt, the default, starts after
+# that (decision 0008).
 PUBLISH = {
     "of five attempts": b"INSERT INTO messages.message (topic, payload, max_attempts) VALUES ('marked', jsonb_build_object('n', %s::bigint), 5)",
     "of one attempt": b"INSERT INTO messages.message (topic, payload, max_attempts) VALUES ('marked', jsonb_build_object('n', %s::bigint), 1)",

@@ -1,4 +1,7 @@
-"""Measures the cost of channels and of their limits for the drain. (`policies_elsewhere` measures policies that are not used.)"""
+"""Measures the cost of channels and of their limits for the drain.
+
+(`policies_elsewhere` measures policies that are not used.)
+"""
 
 from __future__ import annotations
 

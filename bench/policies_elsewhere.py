@@ -1,4 +1,7 @@
-"""Measures the cost of policies that only another topic has: rows of the other benchmarks with every policy elsewhere, and with none."""
+"""Measures the cost of policies that only another topic has.
+
+Rows of the other benchmarks are measured with every policy elsewhere, and with none.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,10 @@ def _steady(postgres: Postgres, machine: Machine, side: Database) -> Measured:
 
 
 def _publishers(postgres: Postgres, machine: Machine, side: Database) -> Measured:
-    """Publish one message per transaction: over 8 connections without a daemon, and over one connection while a daemon runs."""
+    """Publish one message per transaction.
+
+    Over 8 connections without a daemon, and over one connection while a daemon runs.
+    """
     with postgres.database("elsewhere", side) as database:
         alone = publish.run(postgres, machine, database, "publish.sql", SECONDS, clients=8)
         yield Row("publish, 8 connections, no daemon", "publishes/s", FASTER), alone.rate

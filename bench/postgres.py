@@ -20,7 +20,8 @@ from pgrouse.devdb import os_user, postmaster
 from pgrouse.devdb.scratch import Scratch
 from pgrouse.install import schema
 
-# Durable, as PostgreSQL is by default. No checkpoint should happen in one run only, and the tables of a run fit the cache.
+# Durable, as PostgreSQL is by default. No checkpoint should happen in one run only, and the tables of a run fit the
+# cache.
 SETTINGS = {
     "fsync": "on",
     "synchronous_commit": "on",
@@ -88,7 +89,10 @@ class Postgres:
 
     @contextmanager
     def database(self, name: str, template: Database | None = None, *, with_schema: bool = True) -> Iterator[Database]:
-        """Create a database with the schema or an empty one, or copy one that has no connections; drop it at the end."""
+        """Create a database with the schema or an empty one, or copy one that has no connections.
+
+        Drop it at the end.
+        """
         name = f"pgrouse_bench_{name}"
         self._drop(name)
         made = Database(name, make_conninfo(self._dsn, dbname=name))

@@ -1,4 +1,7 @@
-"""Measures what triggers, a running daemon and the Python package cost publishers, each compared with the same without it."""
+"""Measures what triggers, a running daemon and the Python package cost publishers.
+
+Each is compared with the same without it.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,8 @@ class Run:
 
     Attributes:
         rate: publishes per second.
-        cpu_us: CPU of server and publishers together, per publish, in microseconds; NaN when the server is on another machine.
+        cpu_us: CPU of server and publishers together, per publish, in microseconds; NaN when the server is on another
+            machine.
         server_cpu_us: CPU of the server alone.
     """
 
@@ -81,7 +85,7 @@ def _make(database: Database, statement: str) -> None:
 def _run_one(
     postgres: Postgres, machine: Machine, template: Database, seconds: int, runs: dict[str, list[Run]]
 ) -> None:
-    """Publish over one connection, without a daemon and with a daemon that processes the messages and sleeps in between."""
+    """Publish over one connection, without a daemon and with one that processes the messages and then sleeps."""
     with postgres.database("beside_a_daemon", template) as copy:
         runs[ALONE].append(run(postgres, machine, copy, "publish.sql", seconds, clients=1))
     runs[BESIDE].append(run_beside(postgres, machine, template, seconds))

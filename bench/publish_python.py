@@ -1,4 +1,7 @@
-"""Measures what the Python package costs a publisher: one message and many, each next to the same rows by psycopg alone."""
+"""Measures what the Python package costs a publisher.
+
+One message and many are published, each next to the same rows by psycopg alone.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,8 @@ WAYS: dict[str, tuple[Way, int]] = {
 }
 
 
-# Only ways that are compared with each other take turns: a run is faster after one of its own kind than after a bulk publish.
+# Only ways that are compared with each other take turns: a run is faster after one of its own kind than after a bulk
+# publish.
 GROUPS = [(BY_INSERT, PUBLISH), (BY_COPY, LIST, GENERATOR)]
 
 

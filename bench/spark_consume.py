@@ -1,4 +1,7 @@
-"""Measures how fast Spark processes a backlog with a function, compared with one daemon with the same messages and the same work."""
+"""Measures how fast Spark processes a backlog with a function, compared with one daemon.
+
+Both have the same messages and the same work.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ FILL = """
     INSERT INTO messages.message (topic, payload)
     SELECT 'noop', jsonb_build_object('n', n, 'text', repeat(md5(n::text), 8)) FROM generate_series(1, %s) AS n
 """
-# From the first claim of the first warm batch to the last settle; each batch is claimed immediately after the one before.
+# From the first claim of the first warm batch to the last settle; each batch is claimed immediately after the one
+# before.
 SPAN = """
     SELECT count(*), extract(epoch FROM max(a.archived_at) - min(a.locked_at))::float8
     FROM messages.message_archive AS a

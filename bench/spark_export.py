@@ -1,4 +1,6 @@
-"""Measures how fast the archive is exported to Parquet: by `pgrouse pipeline export`, by Spark's JDBC reader, and by one process without Spark.
+"""Measures how fast the archive is exported to Parquet.
+
+It is exported by `pgrouse pipeline export`, by Spark's JDBC reader, and by one process without Spark.
 
 All run in one warm session, in turn. The growth is measured with the export alone, over archives of different sizes.
 """
@@ -20,7 +22,8 @@ from bench.spark_publish import DRIVER, Reachable
 from bench.usage import Machine
 from psycopg.conninfo import conninfo_to_dict
 
-# As many tasks as run at a time, which is the default of the command; JDBC is also faster with this many than with twice as many.
+# As many tasks as run at a time, which is the default of the command; JDBC is also faster with this many than with
+# twice as many.
 PARTITIONS = 2
 # Rows of about 300 bytes. Triggers are off: one would warn of each dead message.
 FILL = """

@@ -1,4 +1,7 @@
-"""Measures how fast Spark publishes, compared with Spark's JDBC writer into the same table, which commits its rows in parts."""
+"""Measures how fast Spark publishes, compared with Spark's JDBC writer into the same table.
+
+The JDBC writer commits its rows in parts.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Publishes at a steady rate over several connections, each message in a separate transaction.
 
-`python bench/steady_publisher.py RATE SECONDS CONNECTIONS FILE` publishes to the topic `marked` (the database is in PGROUSE_DSN), at random
-times, as independent clients do, and records in FILE what it published and when it called, as the handler `mark` does.
+`python bench/steady_publisher.py RATE SECONDS CONNECTIONS FILE` publishes to the topic `marked` (the database is in
+PGROUSE_DSN), at random times, as independent clients do, and records in FILE what it published and when it called, as
+the handler `mark` does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Measures a daemon with messages at random times: how soon each starts, and the cost, compared with publishing them without a daemon."""
+"""Measures a daemon with messages at random times: how soon each starts, and the cost.
+
+The cost is compared with publishing them without a daemon.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,10 @@ QUIET_SHARE = 0.1
 
 
 def cpu_s(*pids: int) -> float:
-    """Return the seconds of CPU of all threads of these processes, to the nanosecond: the usual counters tick each 10 ms."""
+    """Return the seconds of CPU of all threads of these processes, to the nanosecond.
+
+    The usual counters tick each 10 ms.
+    """
     total = 0
     for thread in (thread for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir()):
         with suppress(FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,8 @@
 """Builds the files of a release from the last commit, and tests them as users install them: `./go release`.
 
-dist/ then contains the sdist, the wheel, the bill of materials, the notes from the changelog, and the digests of all of them. The
-same commit gives the same sdist and wheel, byte for byte. docs/development/release.md has the steps before and after.
+dist/ then contains the sdist, the wheel, the bill of materials, the notes from the changelog, and the digests of all of
+them. The same commit gives the same sdist and wheel, byte for byte. docs/development/release.md has the steps before
+and after.
 """
 
 from __future__ import annotations
@@ -221,7 +222,10 @@ def _has(python: str, retries: int) -> bool:
 
 
 def _is_fetched(python: str, retries: int) -> bool:
-    """Download a Python with uv, unless uv has it already. Without a network this fails at once, but uv waits seconds before each retry."""
+    """Download a Python with uv, unless uv has it already.
+
+    Without a network this fails at once, but uv waits seconds before each retry.
+    """
     command = [_uv_program(), "python", "install", "--quiet", "--no-bin", python]
     environ = {**os.environ, "UV_HTTP_TIMEOUT": "10", "UV_HTTP_RETRIES": str(retries)}
     return subprocess.run(command, capture_output=True, check=False, env=environ).returncode == 0

@@ -1,6 +1,7 @@
 """Builds the documentation site into .site/html, and serves it: `./go docs`.
 
-The pages are copied first, in the layout of the repository, together with the files that they link to, so that a link leads to the same place in both.
+The pages are copied first, in the layout of the repository, together with the files that they link to, so that a link
+leads to the same place in both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Writes the generated parts of the reference: `python -m docs.generate`; with `--check`, it only reports stale pages."""
+"""Writes the generated parts of the reference: `python -m docs.generate`.
+
+With `--check`, it only reports stale pages.
+"""
 
 from __future__ import annotations
 

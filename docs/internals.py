@@ -1,4 +1,6 @@
-"""Print a page about the functions that no role may call, from the heads of their files; sql/README.md describes in which order they run.
+"""Print a page about the functions that no role may call, from the heads of their files.
+
+sql/README.md describes in which order they run.
 
 .venv/bin/python docs/internals.py
 """

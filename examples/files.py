@@ -24,10 +24,12 @@ class File(BaseModel):
 
 
 def read(file: File, ctx: Context) -> None:
-    """Store a text file's digest, size, lines and most frequent words, and complete the message in the same transaction.
+    """Store a text file's digest, size, lines and most frequent words.
 
-    A sync handler runs in a thread, so it may block. If its worker dies in here, or its lock is lost, nothing is stored, and the
-    message is retried: its result is stored once.
+    The message is completed in the same transaction.
+
+    A sync handler runs in a thread, so it may block. If its worker dies in here, or its lock is lost, nothing is
+    stored, and the message is retried: its result is stored once.
     """
     text = read_text(file.path)
     words = Counter(WORD.findall(text)).most_common(5)

@@ -1,12 +1,14 @@
--- The objects that the handlers of this folder need in addition to the schema `messages`: their own table, and the policies of their topics.
--- A topic without a row in messages.topic has the policy of the row '*': one attempt, a lock of 30 s.
+-- The objects that the handlers of this folder need in addition to the schema `messages`: their own table, and the
+-- policies of their topics. A topic without a row in messages.topic has the policy of the row '*': one attempt, a lock
+-- of 30 s.
 
 -- This comes before any name, so that objects of other roles in a schema of the path are not used.
 SET search_path = pg_catalog, pg_temp;
 
 CREATE SCHEMA demo;
 
--- One row per file, made in the transaction that publishes its message; the handler fills it in the transaction that completes the message.
+-- One row per file, made in the transaction that publishes its message; the handler fills it in the transaction that
+-- completes the message.
 CREATE TABLE demo.file (
   path         text    PRIMARY KEY,
   message_id   bigint  NOT NULL,

@@ -25,5 +25,9 @@ async def render_invoice(_invoice: dict[str, Any]) -> None:
 
 
 async def print_label(_label: dict[str, Any]) -> None:
-    """Run for a while. A label must not be printed twice, so there is one attempt: if the worker dies, a person decides about the dead message."""
+    """Run for a while.
+
+    A label must not be printed twice, so there is one attempt: if the worker dies, a person decides about the dead
+    message.
+    """
     await asyncio.sleep(WORK_S)

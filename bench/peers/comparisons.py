@@ -25,7 +25,10 @@ LOAD_PUBLISHERS = 4
 
 
 def drains(postgres: Postgres, machine: Machine, among: Field, rounds: int, share: float = 1) -> Report:
-    """Drain a backlog with each peer at its defaults and at its best, and with plain SQL; share: the share of the full backlogs."""
+    """Drain a backlog with each peer at its defaults and at its best, and with plain SQL.
+
+    share: the share of the full backlogs.
+    """
     values = Rounds(among, rounds)
     with ExitStack() as ends:
         backlogs = [

@@ -1,4 +1,7 @@
-"""The work of a data team: files are published as messages, Spark processes them in batches, and their results become a table."""
+"""The work of a data team.
+
+Files are published as messages, Spark processes them in batches, and their results become a table.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests of the shop: with `manage.py test`, and with pytest and pytest-django. No worker runs: tasks run in the test."""
+"""Tests of the shop: with `manage.py test`, and with pytest and pytest-django.
+
+No worker runs: tasks run in the test.
+"""
 
 from django.test import TestCase
 from django.urls import reverse
