@@ -1,4 +1,5 @@
--- Who may do what. Only the owner writes to tables; every change goes through a function, and PUBLIC may execute none.
+-- The rights of each role. Only the owner writes to tables; every change goes through a function, and PUBLIC may
+-- execute none.
 -- Called by: pgrouse migrate, last, every time: functions are new after each change, and new functions are open to
 -- PUBLIC. (A default privilege per schema does not take that away; one per role would reach beyond this schema.)
 DO LANGUAGE plpgsql $$

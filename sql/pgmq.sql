@@ -86,7 +86,7 @@ IF to_regtype('pgmq.message_record') IS NULL THEN
     scrape_time timestamptz, queue_visible_length bigint, default_partition_length bigint);
 END IF;
 
--- The time that lies so many seconds ahead.
+-- The time after this many seconds.
 CREATE OR REPLACE FUNCTION pgmq.after(seconds integer)
 RETURNS timestamptz
 LANGUAGE sql
@@ -310,7 +310,7 @@ BEGIN
 END
 $$;
 
--- Let sends notify, at most once in so many milliseconds. Errors: 42P01 for an unknown queue, 23514 for a negative
+-- Let sends notify, at most once in this many milliseconds. Errors: 42P01 for an unknown queue, 23514 for a negative
 -- time.
 CREATE OR REPLACE FUNCTION pgmq.enable_notify_insert(queue_name text, throttle_interval_ms integer DEFAULT 250)
 RETURNS void
@@ -765,8 +765,8 @@ RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgm
 CREATE OR REPLACE FUNCTION pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
 RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgmq.read_groups('read_grouped_head', queue_name, vt, qty) $$;
 
--- Read in a way; without a message look again, for at most so long. It holds a connection meanwhile: LISTEN is cheaper.
--- It reads only when something is visible: a read of a limited topic holds up the claims of others until the
+-- Read in a way; without a message look again, for at most so long. It holds a connection while it waits: LISTEN is
+-- cheaper. It reads only when something is visible: a read of a limited topic holds up the claims of others until the
 -- transaction ends.
 -- Called by: read_with_poll (way is read) and the polls of grouped reads.
 CREATE OR REPLACE FUNCTION pgmq.poll(
@@ -908,7 +908,8 @@ RETURNS SETOF pgmq.message_record LANGUAGE sql AS $$ SELECT pgmq.set_vt(queue_na
 CREATE OR REPLACE FUNCTION pgmq.set_vt(queue_name text, msg_id bigint, vt integer)
 RETURNS SETOF pgmq.message_record LANGUAGE sql AS $$ SELECT pgmq.set_vt(queue_name, ARRAY[msg_id], pgmq.after(vt)) $$;
 
--- Who may call what. A role that publishes sends, one that works reads and ends, one that operates does everything.
+-- The rights of each role. A role that publishes sends, one that works reads and ends, one that operates does
+-- everything.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgmq FROM PUBLIC;
 FOR v_function IN SELECT p.oid FROM pg_catalog.pg_proc AS p WHERE p.pronamespace = 'pgmq'::regnamespace LOOP
   EXECUTE format('ALTER FUNCTION %s SET search_path TO pg_catalog, pg_temp', v_function);

@@ -406,9 +406,9 @@ class TestDebian:
         monkeypatch.setattr(go, "CLUSTER_CONF", tmp_path / "createcluster.d" / "pgrouse.conf")
 
         with go.no_default_cluster():
-            meanwhile = go.CLUSTER_CONF.read_text()
+            during = go.CLUSTER_CONF.read_text()
 
-        assert meanwhile == "create_main_cluster = false\n"
+        assert during == "create_main_cluster = false\n"
         assert not go.CLUSTER_CONF.exists()
 
 

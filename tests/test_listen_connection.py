@@ -27,7 +27,7 @@ class Listening:
     def __init__(self, database: Database) -> None:
         self.connected = 0
         connector = Connector(config.DatabaseSettings(dsn=database.dsn), "w")
-        self.connection = ListenConnection(connector, "ear", "one", "two", on_connect=self._count)
+        self.connection = ListenConnection(connector, "listener", "one", "two", on_connect=self._count)
         self.other = database.connect()
 
     def _count(self) -> None:
@@ -112,8 +112,8 @@ def test_an_ended_session_is_reported_once_and_replaced(listening: Listening) ->
             assert await listening.received() == ["two"]
 
         assert [(log["event"], log["loop"]) for log in logs] == [
-            (events.LOOP_FAILED, "ear"),
-            (events.LOOP_RECOVERED, "ear"),
+            (events.LOOP_FAILED, "listener"),
+            (events.LOOP_RECOVERED, "listener"),
         ]
 
     listening.run(test())
@@ -149,7 +149,7 @@ def test_a_call_without_an_answer_in_time_breaks_the_connection(
 def test_waits_are_limited_and_pauses_grow_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff.random, "uniform", lambda _, longest: longest)
     connector = Connector(config.DatabaseSettings(dsn=NOWHERE), "w")
-    connection = ListenConnection(connector, "ear", "one")
+    connection = ListenConnection(connector, "listener", "one")
 
     async def waits() -> list[float]:
         took = []

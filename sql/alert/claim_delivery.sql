@@ -61,7 +61,7 @@ BEGIN
   IF wait_s > 0 THEN
     RETURN;
   END IF;
-  -- Counted before it is sent: a message that kills its deliverer must not look like a new one for ever.
+  -- Counted before it is sent: a message that kills its deliverer must not look like a new one again and again.
   UPDATE messages.alert_delivery AS d SET attempts = d.attempts + 1, retry_at = NULL WHERE d.id = v_head.id;
   id := v_head.id;
   seq := v_head.seq;

@@ -109,7 +109,7 @@ BEGIN
          format('more than %s messages of %s died in an hour', d.threshold, d.topic),
          format('see why: `pgrouse dead group --topic %s`; fix the cause, then `pgrouse redrive --topic %s`', d.topic, d.topic)
   FROM (
-    -- Of topics that have lost so many in the steps of this hour, a step more than an hour.
+    -- Only topics that have lost this many in the steps of this hour are looked at, a step more than an hour.
     SELECT t.topic, t.threshold
     FROM (
       SELECT c.topic, sum(c.count) AS count, coalesce(min(own.dead_per_hour), v_threshold.dead_per_hour) AS threshold

@@ -15,7 +15,7 @@ DECLARE
   v_position pg_snapshot := (SELECT s.position FROM messages.alert_sink AS s WHERE s.name = p_sink AND s.system_identifier = v_cluster);
   v_new      bigint;
 BEGIN
-  -- Alerts of another cluster may carry ids of transactions that are still to come here: they would look new for ever,
+  -- Alerts of another cluster may carry ids of transactions that are still to come here: they would look new forever,
   -- or once more some day.
   IF v_position IS NULL THEN
     UPDATE messages.alert AS a SET xid = NULL WHERE a.xid >= pg_snapshot_xmax(pg_current_snapshot());

@@ -61,7 +61,7 @@ BEGIN
     ELSE 'set_policy'
   END;
   PERFORM messages.audit_action(v_action, v_row ->> 'topic', v_target, jsonb_build_object('changes', v_change)
-    -- Who may not see all of these topics may not see the row.
+    -- A caller that may not see all of these topics may not see the row.
     || CASE WHEN cardinality(v_topics) > 1 THEN jsonb_build_object('topics', v_topics) ELSE '{}' END);
   RETURN NULL;
 END

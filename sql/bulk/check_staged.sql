@@ -1,6 +1,6 @@
 -- Check that everything that was staged is there and belongs to the caller.
 -- Called by: publish_staged, after the rejected rows have their reasons. Errors: as there. Locks: the attempts, until
--- the transaction ends, so that none of them is pruned meanwhile.
+-- the transaction ends, so that none of them is pruned before it ends.
 -- Result: the numbers of rows without a key, with a key, and rejected, from one pass over the rows. Rows lost in a
 -- crash of the server are detected here: a crash empties the staging tables.
 CREATE OR REPLACE FUNCTION messages.check_staged(
@@ -41,7 +41,7 @@ BEGIN
     RAISE EXCEPTION 'of what was staged for job "%" % of % rows are missing: nothing was published',
       p_job, v_missing, (SELECT sum(c) FROM unnest(p_counts) AS c)
       USING ERRCODE = 'PGR06',
-            HINT = 'the server crashed meanwhile, or they were staged more than a day ago: stage the job again, nothing is published twice';
+            HINT = 'the server crashed after they were staged, or they were staged more than a day ago: stage the job again, nothing is published twice';
   END IF;
 END
 $$;

@@ -11,7 +11,7 @@ BEGIN
     RETURN false;
   END IF;
   LOCK TABLE messages.publish_stage IN ACCESS EXCLUSIVE MODE NOWAIT;
-  -- Who had staged before the lock has registered before, and is seen now.
+  -- A session that staged before the lock has registered before, and is seen now.
   IF EXISTS (SELECT FROM messages.publish_attempt) THEN
     RETURN false;
   END IF;

@@ -38,7 +38,7 @@ DECLARE
   v_left      integer     := least(p_limit, 10000);
   v_bytes     bigint      := coalesce(p_bytes, 16777216);
   v_start     integer     := coalesce(p_start, p_limit);
-  -- Of one topic there is no first one to look for.
+  -- With one topic, the claim does not look for the topic to begin with.
   v_single    boolean     := cardinality(p_topics) = 1;
   v_walk      text        := CASE WHEN p_after_topic IS NULL AND NOT v_single THEN 'topics ' || md5(p_topics::text) END;
   v_last      text        := CASE WHEN v_walk IS NOT NULL THEN messages.read_claim_cursor(v_walk) END;
@@ -259,8 +259,8 @@ RETURNS messages.picked
 LANGUAGE plpgsql
 AS $$
 DECLARE
-  -- Where no session raises the marks, some claims read from the left edge, so that no row can stay below a mark for
-  -- ever.
+  -- Where no session raises the marks, some claims read from the left edge, so that no row can stay below a mark
+  -- forever.
   v_marks  boolean := p_claim_id % 64 <> 0
     OR EXISTS (SELECT FROM messages.low_water_mark AS k WHERE k.left_edge_at > clock_timestamp() - interval '1 minute');
   v_first  messages.picked;

@@ -1,7 +1,7 @@
 -- Lock the next ready rows of the given (channel, priority) pairs of one topic: one of each, then a second of each, and
 -- so on.
--- Called by: pick_with_channel. p_slots: at most so many of each channel. Locks: the rows, skipping those that others
--- hold; in an ordered topic only the first row of a channel, so that no second row overtakes a locked first one.
+-- Called by: pick_with_channel. p_slots: the maximum number of each channel. Locks: the rows, skipping those that
+-- others hold; in an ordered topic only the first row of a channel, so that no second row overtakes a locked first one.
 -- Result: as pick. p_low: nothing that is ready has an earlier time. Ordered channels are read from their first entry
 -- anyway: a mark that is wrong for a moment would change their order.
 CREATE OR REPLACE FUNCTION messages.pick_channel_rows(

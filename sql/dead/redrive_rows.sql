@@ -4,8 +4,8 @@
 -- the live copy in <topic>.dlq is used instead. In every case a waiting copy ends as cancelled, so that only one of the
 -- two is processed. p_edit: {"topic", "payload", "headers", "merge"}, all optional. p_rate: how many become available
 -- per second, the first after p_delay. p_force: also those that were redriven max_redrives times. p_again: whether
--- those whose key was taken meanwhile are tried again. preview_redrive decides which of them come back, and how; a key
--- that is taken between that and the INSERT is no error either.
+-- those whose key another message has taken since are tried again. preview_redrive decides which of them come back, and
+-- how; a key that is taken between that and the INSERT is no error either.
 -- Locks: the rows that it inserts, in an order that all calls share; a concurrent call for the same message waits.
 -- Result: one row per id. message_id: the new message, or the one that prevented it.
 CREATE OR REPLACE FUNCTION messages.redrive_rows(

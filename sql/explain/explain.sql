@@ -19,7 +19,7 @@
 -- - `behind`: how many ready messages of its topic (or channel) come first; counted up to 1000.
 -- - `ready`: nothing holds it back.
 --
--- Of one that runs, that has ended, or that is not there:
+-- A message that runs, that has ended, or that is not there has one of these reasons:
 --
 -- - `running`: by which worker, for how long, which attempt, its progress; when its lock expires.
 -- - `lock_ran_out`: the next tick ends the attempt; when the last tick ran.

@@ -11,7 +11,7 @@ DECLARE
   v_alive bigint[] := ARRAY(
     SELECT g.predecessor_id FROM messages.dependency AS g
     WHERE g.successor_id = p_message.id AND g.failed_result IS NULL ORDER BY g.predecessor_id LIMIT 100);
-  -- Of a large group, 100,000 at most: the index has them.
+  -- A large group has 100,000 at most: the index counts them.
   v_count bigint := (SELECT count(*) FROM messages.dependency AS g WHERE g.successor_id = p_message.id AND g.failed_result IS NULL);
 BEGIN
   RETURN QUERY

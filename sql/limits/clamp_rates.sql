@@ -29,7 +29,8 @@ BEGIN
   IF v_kinds IS NULL THEN
     RETURN 0;
   END IF;
-  -- Only now that they are locked: by an older clock a session that has charged meanwhile would get some of it back.
+  -- The clock is read after the rows are locked: by an older clock, a session that charged before the lock would get
+  -- some of it back.
   v_now := messages.now();
   UPDATE messages.rate AS r
   SET free_at = least(r.free_at, v_now + l.span)

@@ -53,9 +53,9 @@ BEGIN
   v_all := v_all + v_did;
   DELETE FROM messages.sleeper AS s
   WHERE (s.armed_until < clock_timestamp() - interval '1 minute' AND s.armed_until > 'epoch')
-     -- Who died awake left a row that every publish would read for ever.
+     -- A worker that died awake left a row that every publish would read without end.
      OR s.next_look_at < clock_timestamp() - interval '1 hour'
-     -- Of a time before arm had a bound.
+     -- Such rows were written before arm had a bound.
      OR s.armed_until > clock_timestamp() + interval '5 hours';
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;

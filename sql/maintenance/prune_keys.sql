@@ -21,8 +21,8 @@ BEGIN
   FROM (
     SELECT h.* FROM messages.held_key AS h TABLESAMPLE SYSTEM ((100 * p_share)::real) WHERE h.free_at IS NULL LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS o;
-  -- Only now that they are locked, by a new snapshot: the message of one that was taken over meanwhile would not be
-  -- seen by the old one.
+  -- A new snapshot is needed after the lock: the old one would not see the message of a key that was taken over in
+  -- between.
   DELETE FROM messages.held_key AS h
   USING unnest(v_held) AS o
   WHERE h.topic = o.topic AND h.key = o.key AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = o.message_id);

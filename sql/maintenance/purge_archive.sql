@@ -42,7 +42,7 @@ BEGIN
   IF v_day.name IS NULL THEN
     RETURN;
   END IF;
-  -- The day before may have been dropped meanwhile.
+  -- The day before may have been dropped since the last run.
   IF v_day.name <> v_name THEN
     v_from := 0;
   END IF;

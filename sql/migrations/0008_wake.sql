@@ -1,4 +1,5 @@
--- Who is to be woken: workers that sleep until a message is published, and callers that wait until one has ended.
+-- Sessions that are to be woken: workers that sleep until a message is published, and callers that wait until one has
+-- ended.
 
 -- The armed sleepers. A publish notifies only while a row here asks for its topic and would otherwise look later than
 -- the row is due. topics NULL = every topic. Logged, since a standby cannot read an unlogged table, but armed with
@@ -27,7 +28,7 @@ SELECT setval('messages.armed_until', 1);
 CREATE SEQUENCE messages.always_topic_bits AS bigint;
 SELECT setval('messages.always_topic_bits', 1);
 
--- Who waits for the end of a message: only for the messages that stand here does the end notify settled.
+-- The messages whose end someone waits for: only the ends of these messages notify settled.
 CREATE TABLE messages.waiter (
   message_id bigint      PRIMARY KEY,
   until      timestamptz NOT NULL

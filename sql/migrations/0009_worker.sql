@@ -1,4 +1,4 @@
--- Who works: the registry of daemons, and what they measured.
+-- The registry of daemons, and what they measured.
 
 CREATE TABLE messages.worker (
   name           text        PRIMARY KEY,

@@ -34,8 +34,8 @@ CREATE TABLE messages.alert_sink (
   position          pg_snapshot,
   -- Transactions are counted in one cluster: in another one (a restored dump) the position says nothing.
   system_identifier text,
-  -- Who delivers, until when unless it says so again, over which server process, and the number that fences off those
-  -- before.
+  -- The lease of the one that delivers: its name, until when unless it is extended, its server process, and the number
+  -- that fences off earlier ones.
   held_by           text,
   held_until        timestamptz,
   held_backend      integer,

@@ -1,4 +1,4 @@
--- Who did what by hand.
+-- The log of what people did by hand.
 
 -- Insert-only; the tick deletes what is older than a year. What operators do is written here by itself: by the
 -- functions that they call, and by triggers for what they change directly. What workers and the maintenance do is not
@@ -6,8 +6,8 @@
 CREATE TABLE messages.audit (
   id      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   at      timestamptz NOT NULL,
-  -- Who it was: what the caller says of itself (the setting messages.actor), else its user in the database, which
-  -- db_user always names.
+  -- The person or program: what the caller says of itself (the setting messages.actor), else its user in the database,
+  -- which db_user always names.
   actor   text        NOT NULL,
   db_user text        NOT NULL DEFAULT session_user,
   action  text        NOT NULL,

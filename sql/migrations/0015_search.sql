@@ -1,7 +1,7 @@
 -- What a search for messages takes and gives.
 
 -- What messages are looked for; NULL = any. may: patterns of LIKE, one of which the topic has to fit. headers: what the
--- headers contain. worker: which runs it or ended it. attempts: at least so many.
+-- headers contain. worker: which runs it or ended it. attempts: the minimum number.
 CREATE TYPE messages.search AS (
   topic       text,
   may         text[],

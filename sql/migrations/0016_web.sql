@@ -1,7 +1,7 @@
--- Who may use the web server, and what it must remember: tokens, sessions of browsers, and answers that a repeated
+-- The users of the web server, and what it must remember: tokens, sessions of browsers, and answers that a repeated
 -- request gets again.
 
--- Of a secret only its SHA-256 is kept; it has 256 random bits, so it needs neither salt nor a slow hash.
+-- Only the SHA-256 of a secret is kept; a secret has 256 random bits, so it needs neither salt nor a slow hash.
 CREATE TABLE messages.token (
   name         text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:@-]*$' AND octet_length(name) <= 100),
   digest       bytea       NOT NULL UNIQUE CHECK (octet_length(digest) = 32),

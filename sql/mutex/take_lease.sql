@@ -18,7 +18,7 @@ BEGIN
   LOOP
     SELECT l.* INTO v_lease FROM messages.lease AS l WHERE l.kind = p_kind AND l.name = p_name FOR UPDATE;
     EXIT WHEN FOUND;
-    -- Of a session that there is not: anyone who locks the row next has it.
+    -- The row names a session that does not exist: any session that locks the row next has it.
     INSERT INTO messages.lease (kind, name, lock_key, pid) VALUES (p_kind, p_name, 0, 0) ON CONFLICT DO NOTHING;
   END LOOP;
   IF messages.is_lease_alive(v_lease) THEN

@@ -17,8 +17,8 @@ BEGIN
     RETURN;
   END IF;
 
-  -- Who holds the key may change between the look and the INSERT. Each further try needs another session to have been
-  -- faster.
+  -- The holder of the key may change between the look and the INSERT. Each further try needs another session to have
+  -- been faster.
   FOR v_try IN 1..10 LOOP
     v_holder := messages.key_holder(p_new.topic, p_new.key);
     publish_with_key.id := v_holder.message_id;

@@ -29,7 +29,7 @@ BEGIN
   SELECT string_agg(r.start, ', ' ORDER BY r.start) INTO v_circle FROM reached AS r WHERE r.topic = r.start;
   IF v_circle IS NOT NULL THEN
     RAISE EXCEPTION 'subscriptions form a circle of the topics %', v_circle
-      USING ERRCODE = '22023', HINT = 'what is published there would go round for ever; leave one of them out';
+      USING ERRCODE = '22023', HINT = 'what is published there would go round without end; leave one of them out';
   END IF;
 
   PERFORM messages.set_policy_bits();

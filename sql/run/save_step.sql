@@ -49,7 +49,7 @@ BEGIN
   IF NOT FOUND AND EXISTS (
     SELECT FROM messages.step AS s WHERE s.message_id = p_id AND s.name = p_name AND s.claim_id <> p_claim_id
   ) THEN
-    RAISE EXCEPTION 'step "%" of message % was kept by another attempt meanwhile', p_name, p_id
+    RAISE EXCEPTION 'step "%" of message % was kept by another attempt in the meantime', p_name, p_id
       USING ERRCODE = '23505', HINT = 'roll back: the next attempt gets what was kept';
   END IF;
   PERFORM messages.raise_awaited_flag();

@@ -25,7 +25,7 @@ DECLARE
   v_hint     text;
   v_did      bigint := 0;
 BEGIN
-  -- Who finds nothing needs no transaction id.
+  -- A call that finds nothing needs no transaction id.
   IF NOT EXISTS (SELECT FROM messages.schedule AS s WHERE s.paused_at IS NULL AND s.next_tick <= (SELECT messages.now())) THEN
     RETURN 0;
   END IF;

@@ -129,8 +129,8 @@ END
 $$;
 
 -- The columns that a list of messages shows, in the order of the given ids.
--- Called by: find_messages. p_ended: when each of them ended, NULL = it has not. p_preview: so many characters of the
--- payload. Locks: nothing.
+-- Called by: find_messages. p_ended: when each of them ended, NULL = it has not. p_preview: the maximum number of
+-- characters of the payload. Locks: nothing.
 CREATE OR REPLACE FUNCTION messages.list_found(p_ids bigint[], p_ended timestamptz[], p_preview integer)
 RETURNS SETOF messages.search_result
 LANGUAGE sql

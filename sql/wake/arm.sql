@@ -19,7 +19,7 @@ DECLARE
   v_until timestamptz := clock_timestamp() + 2 * p_look_in;
 BEGIN
   PERFORM messages.check_worker_name(p_worker);
-  -- Without a bound a flag would stand for ever: each publish would look at it, and ring for it.
+  -- Without a bound a flag would stand without end: each publish would look at it, and notify for it.
   IF p_look_in IS NULL OR p_look_in NOT BETWEEN '0' AND '2 hours' THEN
     RAISE EXCEPTION 'look_in of worker % is %', p_worker, coalesce(p_look_in::text, 'NULL')
       USING ERRCODE = '22023', HINT = 'use an interval from 0 to 2 hours';

@@ -16,7 +16,7 @@ AS $$
 DECLARE
   v_found messages.web_request;
 BEGIN
-  -- Who is forgotten between the two looks begins again; each further try needs a prune in between.
+  -- A request that is forgotten between the two looks begins again; each further try needs a prune in between.
   FOR v_try IN 1..10 LOOP
     INSERT INTO messages.web_request AS r (caller, key, digest) VALUES (p_caller, p_key, p_digest) ON CONFLICT DO NOTHING;
     IF FOUND THEN

@@ -30,9 +30,9 @@ BEGIN
   IF NOT EXISTS (SELECT FROM messages.blocked_message) AND NOT EXISTS (SELECT FROM messages.end_event) THEN
     RETURN 0;
   END IF;
-  -- Who draws a higher number does so after this, and sees those. (The end of a snapshot would not do: what is above it
-  -- may be running already.) Also before the clock is read: a message that is released must not seem older than its
-  -- transaction, or claims look for it too late.
+  -- A transaction that draws a higher number does so after this, and sees those. (The end of a snapshot would not do:
+  -- what is above it may be running already.) Also before the clock is read: a message that is released must not seem
+  -- older than its transaction, or claims look for it too late.
   v_below := pg_current_xact_id();
   v_now := messages.now();
   -- What this transaction ends itself needs no wait, see the trigger propagate_ends_at_commit.

@@ -179,7 +179,7 @@ def test_an_outage_of_the_database_is_the_only_metric_then(
 
 
 def test_metrics_and_api_show_the_same_counts_as_the_rows(http: httpx.Client, site_database: Database) -> None:
-    # Of a connection of its own, whose clock no other test has stopped.
+    # It has a connection of its own, whose clock no other test has stopped.
     queue = Queue(site_database.connect())
     queue.publish_many(12_345, "many")
     queue.publish_many(12, "many", wait="1 hour", channel="c")

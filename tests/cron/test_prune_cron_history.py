@@ -1,4 +1,4 @@
-"""pg_cron keeps a row for each run for ever; messages.prune_cron_history() deletes the old ones of our own jobs."""
+"""pg_cron keeps a row for each run without end; messages.prune_cron_history() deletes the old ones of our own jobs."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def late(start: Start, queue: Queue, journal: Journal) -> Callable[[], Any]:
     """Freezes a worker until its lock has expired, without a daemon that ends it, and lets it settle after that."""
 
     def late() -> int:
-        # No tick runs meanwhile.
+        # No tick runs during the test.
         daemon = start({"job": "holding:hold_in_thread"}, maintenance_interval="1h")
         published = queue.publish("job")
         journal.entry("start", published)

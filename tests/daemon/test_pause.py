@@ -47,7 +47,7 @@ def test_no_daemon_starts_a_message_of_a_paused_topic_until_it_is_resumed(
     eventually(both_work)
     queue.call("pause", "job", "a test")
     # A claim that was under way may get some of these.
-    meanwhile = [queue.publish("job") for _ in range(150)]
+    during = [queue.publish("job") for _ in range(150)]
     eventually(lambda: asleep(queue, daemons))
     waiting = [queue.publish("job") for _ in range(50)]
     other = queue.publish("other")
@@ -62,7 +62,7 @@ def test_no_daemon_starts_a_message_of_a_paused_topic_until_it_is_resumed(
     queue.call("resume", "job")
     resumed_at = now()
 
-    first = eventually(lambda: [e for e in journal.entries("start") if e["id"] in {*meanwhile, *waiting} - before])[0]
+    first = eventually(lambda: [e for e in journal.entries("start") if e["id"] in {*during, *waiting} - before])[0]
     assert first["at"] - resumed_at < AT_ONCE_S
     eventually(lambda: queue.ids() == [])
 

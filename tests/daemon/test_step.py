@@ -106,7 +106,7 @@ def test_results_have_types_and_a_result_that_cannot_be_stored_names_the_reason(
     assert list(why) == ["no json", "large", "wider as jsonb", "another type", "name", "twice", "another attempt"]
     assert "the result of step 'b' has 1,100,002 bytes, 1,048,576 is the limit" in why["large"]
     assert "done already in this attempt" in why["twice"]
-    assert "was kept by another attempt meanwhile" in why["another attempt"]
+    assert "was kept by another attempt in the meantime" in why["another attempt"]
     assert "its function is async and its handler is not" in ended(queue, thread).error
     assert 'ctx.step() are not available with isolation = "process"' in ended(queue, child).error
 

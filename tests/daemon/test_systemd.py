@@ -16,7 +16,7 @@ from tests.sql.queue import Queue
 Start = Callable[..., Daemon]
 
 
-class Ear:
+class NotifySocket:
     """The socket on which systemd would listen, and the lines it has received."""
 
     def __init__(self, path: Path) -> None:
@@ -43,14 +43,16 @@ class Ear:
 
 
 @pytest.fixture
-def systemd(tmp_path: Path) -> Iterator[Ear]:
-    ear = Ear(tmp_path / "notify")
-    yield ear
-    ear.socket.close()
+def systemd(tmp_path: Path) -> Iterator[NotifySocket]:
+    notified = NotifySocket(tmp_path / "notify")
+    yield notified
+    notified.socket.close()
 
 
 @pytest.mark.long
-def test_systemd_is_notified_that_the_daemon_is_ready_alive_reloading_and_stopping(start: Start, systemd: Ear) -> None:
+def test_systemd_is_notified_that_the_daemon_is_ready_alive_reloading_and_stopping(
+    start: Start, systemd: NotifySocket
+) -> None:
     daemon = start({"job": "work:echo"}, environ={"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "400000"})
 
     eventually(lambda: systemd.has_received("READY=1"))
@@ -68,7 +70,9 @@ def test_systemd_is_notified_that_the_daemon_is_ready_alive_reloading_and_stoppi
     assert daemon.exit_code() == 0
 
 
-def test_a_daemon_whose_notifications_nobody_reads_works_and_stops(start: Start, queue: Queue, systemd: Ear) -> None:
+def test_a_daemon_whose_notifications_nobody_reads_works_and_stops(
+    start: Start, queue: Queue, systemd: NotifySocket
+) -> None:
     daemon = start({"job": "work:echo"}, environ={"NOTIFY_SOCKET": str(systemd.path), "WATCHDOG_USEC": "20000"})
     eventually(systemd.is_full)
 
@@ -78,7 +82,7 @@ def test_a_daemon_whose_notifications_nobody_reads_works_and_stops(start: Start,
     assert daemon.stop() == 0
 
 
-def test_systemd_is_notified_that_the_daemon_is_alive_without_a_database(fleet: Fleet, systemd: Ear) -> None:
+def test_systemd_is_notified_that_the_daemon_is_alive_without_a_database(fleet: Fleet, systemd: NotifySocket) -> None:
     nowhere = f"host={systemd.path.parent}"
 
     daemon = fleet.launch(

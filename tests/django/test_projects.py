@@ -69,7 +69,7 @@ def address() -> Iterator[str]:
 
 
 def dashboard_is_for_staff(http: httpx.Client) -> None:
-    """The page of the task's topic is there for whoever has logged in by the admin."""
+    """The page of the task's topic is there for anyone who has logged in by the admin."""
     page, html = "/queue/topics/shop.tasks.send_receipt", {"accept": "text/html"}
     assert http.get(page, headers=html).url.path == "/queue/login"
     http.get("/admin/login/")

@@ -24,7 +24,7 @@ def psql(db: psycopg.Connection[Any]) -> Psql:
 
 @pytest.fixture
 def run_page(database: Database, monkeypatch: pytest.MonkeyPatch) -> RunPage:
-    """Run the blocks of a page as one program, as they stand, and return what it defines; there must be so many."""
+    """Run the blocks of a page as one program, as they stand, and return what it defines; there must be this many."""
     monkeypatch.setenv("PGROUSE_DSN", database.dsn)
 
     def run(page: Page, count: int) -> dict[str, Any]:

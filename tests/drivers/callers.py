@@ -65,7 +65,7 @@ def for_asyncpg(dsn: str) -> dict[str, Any]:
 
 
 def django_connection(dsn: str, alias: str) -> Any:
-    """Return the connection of an alias of this database: Django keeps connections by their aliases, for ever."""
+    """Return the connection of an alias of this database: Django keeps connections by their aliases, without end."""
     if not django.conf.settings.configured:
         django.conf.settings.configure(USE_TZ=True)
         django.setup()

@@ -44,7 +44,7 @@ TAKEN = [
 
 
 def through(error: Exception, layers: int) -> None:
-    """Raise an error as it comes out of so many libraries, each with an error of its own."""
+    """Raise an error that has passed through this many libraries, each of which raised an error of its own."""
     if layers == 0:
         raise error
     try:

@@ -262,7 +262,7 @@ class Run:
 
 
 def shuffled(names: list[str], times: int, seed: str) -> list[str]:
-    """Return each of them so many times, in the order of the seed."""
+    """Return each of them this many times, in the order of the seed."""
     chosen = names * times
     Random(f"{seed} order").shuffle(chosen)
     return chosen

@@ -65,7 +65,7 @@ class System:
         )
 
     def begin(self, daemons: int) -> None:
-        """Start so many daemons."""
+        """Start this many daemons."""
         self.daemons = [self.launch() for _ in range(daemons)]
 
     def replace(self, slot: int) -> None:

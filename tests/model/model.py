@@ -144,7 +144,7 @@ class Model:
     archive: dict[int, Ended] = field(default_factory=dict)
     redriven: dict[int, int] = field(default_factory=dict)
     blocked: dict[int, Blocked] = field(default_factory=dict)
-    # Of a topic, or of a topic and a channel: until when; None = until it is resumed.
+    # A topic, or a topic and a channel, and until when it is paused; None = until it is resumed.
     paused: dict[tuple[str, str | None], datetime | None] = field(default_factory=dict)
     # Held ordered channels: for which message, and until when.
     held_channels: dict[tuple[str, str | None], tuple[int, datetime]] = field(default_factory=dict)

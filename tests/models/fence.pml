@@ -29,7 +29,7 @@
 
 #define TASKS        3
 #define MAX_ATTEMPTS 2
-#define CLAIMS       5    /* the model ends after so many numbers of the sequence */
+#define CLAIMS       5    /* the model ends after this many numbers of the sequence */
 #define NO_TASK      TASKS
 
 bool live = true;

@@ -17,7 +17,7 @@
      notified          workers that have a notification which they have not processed yet: a set
 
    A publisher is any transaction that makes messages ready: by INSERT, or by retry, defer, release, redrive, expire_locks, which notify as the
-   trigger does. Publishers commit, roll back, do so several times in one transaction, use REPEATABLE READ, and stop for ever. Workers claim
+   trigger does. Publishers commit, roll back, do so several times in one transaction, use REPEATABLE READ, and stop forever. Workers claim
    all or some of the waiting messages, arm, sleep, stay armed over wake-ups and sleep again without a new horizon, disarm when busy, stay awake
    for a while and claim again, armed or not, lose connections before and after their commit, and one of them dies.
    In the code: messages.new_message, notify_topics, arm, draw_xid, oldest_running_xid, next_due, disarm; worker/claim_planner.py and client/worker_client.py.

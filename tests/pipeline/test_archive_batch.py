@@ -261,7 +261,7 @@ def test_all_slices_of_a_read_have_few_texts_whatever_their_values(database: Dat
         for part in batch(database, "id", topics=topics, since="2h", numPartitions="8").partitions()
     }
 
-    # Of the first slice, the last one, and those between them.
+    # These are the first slice, the last one, and those between them.
     assert 1 < len(texts) <= 3
     assert not any(topic in text for topic in ("t0", "t300") for text in texts)
 
@@ -284,7 +284,7 @@ def test_a_read_adds_few_entries_to_pg_stat_statements_and_a_second_one_adds_non
             assert len(rows(reader, reader.partitions())) == 1000
             known.append({text for (text,) in conn.execute(COPIES)})
 
-    # Of the first slice, the last one, and those between them.
+    # These are the first slice, the last one, and those between them.
     assert len(known[0]) == 3
     assert known[1] == known[0]
 

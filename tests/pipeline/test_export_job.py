@@ -369,7 +369,7 @@ def test_every_row_is_exported_once_while_random_kills_meet_a_growing_archive(
     optimize(Lake.open(lake))
     vacuum(Lake.open(lake), timedelta(0))
     assert ids(lake) == archive(queue), f"seed {seed}"
-    # So many commits have checkpoints, which are Parquet, too.
+    # This many commits have checkpoints, which are Parquet, too.
     left = {file for file in data_files(lake) if not file.startswith("_delta_log/")}
     assert len(left) == len(Lake.open(lake).files()), f"seed {seed}: {left}"
 

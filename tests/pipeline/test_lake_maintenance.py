@@ -159,7 +159,7 @@ def test_the_rows_of_a_key_and_of_ids_are_erased(
     queue.conn.execute("UPDATE messages.message_archive SET key = 'o''hara' WHERE id IN (3, 4)")
     exported(database, lake, choice=ColumnChoice(mask=mask))
 
-    assert erase(Lake.open(lake), [7, 1000], ["o'hara", "nobody"]) == 3
+    assert erase(Lake.open(lake), [7, 1000], ["o'hara", "no-one"]) == 3
     assert ids(lake) == [id_ for id_ in archive(queue) if id_ not in {3, 4, 7}]
 
     vacuum(Lake.open(lake), NOW)
@@ -200,4 +200,4 @@ def test_the_command_erases_and_says_where_the_rows_still_are(queue: Queue, data
     ]  # fmt: skip
     assert run("--id", "4", "--id", "3", "--vacuum", "0s").output == "erased 1 row\n"
     assert len(data_files(lake)) == 6
-    assert run("--key", "nobody").output == "erased 0 rows\n"
+    assert run("--key", "no-one").output == "erased 0 rows\n"

@@ -32,7 +32,7 @@ class Pair:
 
     @property
     def standby_dsn(self) -> str:
-        """Of the same database on the standby."""
+        """A connection string of the same database on the standby."""
         return self.standby.dsn(self.primary.name)
 
     def replay(self, *, paused: bool) -> None:

@@ -43,7 +43,7 @@ def browser() -> Generator[Browser]:
     if not Path(CHROMIUM).exists():
         pytest.skip(NO_CHROMIUM)
     with sync_playwright() as playwright:
-        # Newer browsers block such pages by themselves; that is no defence of ours.
+        # Newer browsers block such pages by themselves; that is no defence of pgrouse.
         rules = [f"--host-resolver-rules=MAP {EVIL} 127.0.0.1", "--disable-features=LocalNetworkAccessChecks"]
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*ARGUMENTS, *rules], timeout=90_000)
         yield browser

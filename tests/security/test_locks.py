@@ -66,7 +66,7 @@ TAKEN = """
     FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE l.pid = pg_backend_pid() AND l.granted AND c.relkind IN ('r', 'p', 'v') AND c.relname <> 'pg_settings'
 """
-# A lock that conflicts with a held one makes this fail instead of waiting for ever. Nothing below waits at all.
+# A lock that conflicts with a held one makes this fail instead of waiting without end. Nothing below waits at all.
 AT_MOST = "SET lock_timeout = '5s'"
 
 

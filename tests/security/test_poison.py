@@ -43,7 +43,7 @@ NEVER = 300
 
 
 def huge(count: int, number: str = "1e131071") -> str:
-    """Return SQL for a JSON array of so many numbers."""
+    """Return SQL for a JSON array of this many numbers."""
     return f"(SELECT jsonb_agg('{number}'::jsonb) FROM generate_series(1, {count}))"
 
 
@@ -433,7 +433,7 @@ def test_a_claim_without_an_answer_in_time_becomes_smaller_until_only_the_cause_
 
 
 class Away(Slow):
-    """A store whose connection becomes doubtful whenever a message is read, so many times."""
+    """A store whose connection becomes doubtful this many times, whenever a message is read."""
 
     def __init__(self, *ids: int, times: int) -> None:
         super().__init__(*ids, never=0)

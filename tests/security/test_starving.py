@@ -131,7 +131,7 @@ def test_a_claim_that_finds_nothing_writes_nothing(queue: Queue) -> None:
 
 
 def work_off(queue: Queue, channels: int) -> None:
-    """Publish to so many channels, claim and complete, which leaves as many dead index entries.
+    """Publish to this many channels, claim and complete, which leaves as many dead index entries.
 
     They are some seconds old.
     """
@@ -181,7 +181,7 @@ def test_the_cost_of_next_due_does_not_grow_either(queue: Queue, database: Datab
 
 
 def delay(queue: Queue, channels: int) -> None:
-    """Make the first message of so many channels one for tomorrow."""
+    """Make the first message of this many channels one for tomorrow."""
     queue.publish_many(channels, channel=sql.SQL("'c' || n"), wait="1 day")
 
 

@@ -52,7 +52,7 @@ class Queue:
         return published
 
     def publish_many(self, count: int, topic: str = "t", **columns: Any) -> list[int]:
-        """Insert so many messages in one statement, with payloads 1, 2, …, and return their ids in this order."""
+        """Insert this many messages in one statement, with payloads 1, 2, …, and return their ids in this order."""
         # The default of available_at is the server's clock, which is ahead of a stopped clock.
         wait = columns.pop("wait", "0" if self.clock_is_stopped and "available_at" not in columns else None)
         if "payload" not in columns and "body" not in columns:

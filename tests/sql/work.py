@@ -41,7 +41,7 @@ class Work(NamedTuple):
     pages: int
 
     def is_within(self, times: float, less: Work) -> bool:
-        """Return whether this is at most so many times the other."""
+        """Return whether this is at most this many times the other."""
         return self.rows <= times * less.rows and self.pages <= times * less.pages
 
 

@@ -1,4 +1,4 @@
-"""Who asked a daemon to stop, and how often."""
+"""The one that asked a daemon to stop, and how often."""
 
 from __future__ import annotations
 

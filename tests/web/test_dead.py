@@ -166,7 +166,7 @@ def test_a_hostile_filter_is_answered_and_a_refused_silence_keeps_what_was_typed
 
     visitor.expected.append("422")
     page = visitor.open("/dead/silence?topic=mail&result=failed")
-    page.get_by_label("For", exact=True).fill("for ever")
+    page.get_by_label("For", exact=True).fill("forever")
     page.get_by_label("Reason").fill("we know")
     page.get_by_role("button", name="Silence").click()
 
@@ -209,7 +209,7 @@ def test_an_invalid_group_rate_or_silence_is_refused(site: Site, queue: Queue) -
         ("/dead/redrive", {"topic": "mail", "result": "failed", "rate": "nan"}),
         ("/dead/redrive", {"topic": "mail", "result": "failed", "after": "x"}),
         ("/dead/silence", {"for": "1h"}),
-        ("/dead/silence", {"topic": "mail", "result": "failed", "for": "for ever"}),
+        ("/dead/silence", {"topic": "mail", "result": "failed", "for": "forever"}),
     ]
 
     agreed = {"as_of": "2026-01-01", "max_id": "7", "most": "5"}

@@ -26,7 +26,7 @@ in_process = in_thread
 
 
 async def on_the_loop(payload):
-    await asyncio.sleep(0.01)  # other handlers run meanwhile
+    await asyncio.sleep(0.01)  # other handlers run at this time
     _say()
     await asyncio.to_thread(_say)
     await asyncio.create_task(_say_later())

@@ -58,7 +58,7 @@ def no_left_edge(queue: Queue) -> None:
 
 
 def work_off(queue: Queue, count: int) -> None:
-    """Publish, claim and complete so many messages, which leaves as many dead index entries.
+    """Publish, claim and complete this many messages, which leaves as many dead index entries.
 
     They are some seconds old.
     """

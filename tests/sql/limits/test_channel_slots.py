@@ -131,7 +131,7 @@ def unheld(queue: Queue, *channels: str) -> list[str]:
 
 
 def run_in(queue: Queue, channel: str, count: int = 1) -> None:
-    """Let so many messages of a channel run."""
+    """Let this many messages of a channel run."""
     published = queue.publish_many(count, channel=channel)
     queue.conn.execute(
         "UPDATE messages.message SET claim_id = 1, locked_by = 'w', locked_at = now(), lock_expires_at = now() WHERE id = ANY (%s)",

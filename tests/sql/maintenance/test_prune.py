@@ -502,7 +502,7 @@ def test_nothing_is_notified_if_nothing_is_deleted(queue: Queue, listen: Callabl
 
 
 def end_after(queue: Queue, count: int, settle: str) -> list[int]:
-    """Publish so many messages after another one, end them, and return their ids."""
+    """Publish this many messages after another one, end them, and return their ids."""
     before = queue.publish("first")
     queue.settle("complete", queue.claim("first"))
     published = [queue.send(after=[before]).id for _ in range(count)]

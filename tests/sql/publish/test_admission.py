@@ -289,7 +289,7 @@ def test_a_publish_inside_the_statement_of_another_publish_never_exceeds_the_lim
 
 
 def refusal(queue: Queue, count: int = 1, topic: str = "t") -> psycopg.errors.Diagnostic:
-    """Publish so many in one statement and return the error that refused it."""
+    """Publish this many in one statement and return the error that refused it."""
     with pytest.raises(psycopg.Error) as caught:
         queue.publish_many(count, topic)
     assert caught.value.sqlstate == "PGR02"

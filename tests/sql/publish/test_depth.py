@@ -22,7 +22,7 @@ def is_full(caught: pytest.ExceptionInfo[psycopg.Error]) -> bool:
 
 
 def publish_what_fits(by: Queue, count: int) -> int:
-    """Publish so many in one statement and return how many were inserted: all or none."""
+    """Publish this many in one statement and return how many were inserted: all or none."""
     try:
         return len(by.publish_many(count))
     except psycopg.Error as error:
