@@ -19,11 +19,12 @@ CREATE TABLE demo.file (
   times_stored integer NOT NULL DEFAULT 0
 );
 
--- Locks of 2 s, so that the messages of a killed worker are available again soon.
+-- Locks of 2 s, so that the messages of a killed worker are available again soon. Messages of orders.overnight wake no
+-- worker: they are in no hurry, and a poll finds them.
 INSERT INTO messages.topic (topic, max_attempts, lock_duration, backoff, lock_expired_delay, notify) VALUES
   ('file.read',        3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),
   ('orders.created',   3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),
-  ('orders.overnight', 3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'off'),  -- no hurry: a poll finds them
+  ('orders.overnight', 3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'off'),
   ('mail.send',        3, '2 s', '{"kind": "exponential", "base": "400ms", "factor": 2}',  '0', 'auto'),
   ('invoice.render',   3, '2 s', '{"kind": "constant", "base": "200ms"}',                  '0', 'auto'),
   ('label.print',      1, '2 s', NULL,                                                     '0', 'auto');

@@ -25,11 +25,13 @@ SET LOCAL default_table_access_method = heap;
 SET LOCAL plpgsql.extra_errors = none;
 
 IF EXISTS (SELECT FROM pg_extension AS e WHERE e.extname = 'pgmq') THEN
-  RAISE EXCEPTION 'this database has the extension pgmq' USING HINT = 'move its messages first, then DROP EXTENSION pgmq CASCADE';
+  RAISE EXCEPTION 'this database has the extension pgmq'
+    USING HINT = 'move its messages first, then DROP EXTENSION pgmq CASCADE';
 END IF;
 v_owner := (SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'messages');
 IF v_owner IS NULL THEN
-  RAISE EXCEPTION 'database "%" has no schema "messages"', current_database() USING HINT = 'run `pgrouse migrate` first';
+  RAISE EXCEPTION 'database "%" has no schema "messages"', current_database()
+    USING HINT = 'run `pgrouse migrate` first';
 END IF;
 EXECUTE format('CREATE SCHEMA IF NOT EXISTS pgmq AUTHORIZATION %s', v_owner::regrole);
 -- The functions run with the rights of the schema's owner, also if a superuser installs them.
@@ -79,8 +81,11 @@ CREATE INDEX IF NOT EXISTS topic_bindings_queue_name ON pgmq.topic_bindings (que
 
 IF to_regtype('pgmq.message_record') IS NULL THEN
   CREATE TYPE pgmq.message_record AS (
-    msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb, headers jsonb);
-  CREATE TYPE pgmq.queue_record AS (queue_name text, is_partitioned boolean, is_unlogged boolean, created_at timestamptz);
+    msg_id bigint, read_ct integer, enqueued_at timestamptz, last_read_at timestamptz, vt timestamptz, message jsonb,
+    headers jsonb);
+  CREATE TYPE pgmq.queue_record AS (
+    queue_name text, is_partitioned boolean, is_unlogged boolean, created_at timestamptz
+  );
   CREATE TYPE pgmq.metrics_result AS (
     queue_name text, queue_length bigint, newest_msg_age_sec integer, oldest_msg_age_sec integer, total_messages bigint,
     scrape_time timestamptz, queue_visible_length bigint, default_partition_length bigint);
@@ -117,7 +122,8 @@ LANGUAGE plpgsql
 AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM pgmq.meta AS q WHERE q.queue_name = $1) THEN
-    RAISE EXCEPTION 'queue % does not exist', queue_name USING ERRCODE = '42P01', HINT = format('SELECT pgmq.create(%L)', queue_name);
+    RAISE EXCEPTION 'queue % does not exist', queue_name
+      USING ERRCODE = '42P01', HINT = format('SELECT pgmq.create(%L)', queue_name);
   END IF;
 END
 $$;
@@ -162,14 +168,16 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 BEGIN
-  RAISE NOTICE 'partition_interval % and retention_interval % have no effect: see the policy retention', partition_interval, retention_interval;
+  RAISE NOTICE 'partition_interval % and retention_interval % have no effect: see the policy retention',
+    partition_interval, retention_interval;
   PERFORM pgmq.create_non_partitioned(queue_name);
   UPDATE pgmq.meta AS q SET is_partitioned = true WHERE q.queue_name = $1;
 END
 $$;
 
 CREATE OR REPLACE FUNCTION pgmq.convert_archive_partitioned(
-  table_name text, partition_interval text DEFAULT '10000', retention_interval text DEFAULT '100000', leading_partition integer DEFAULT 10
+  table_name text, partition_interval text DEFAULT '10000', retention_interval text DEFAULT '100000',
+  leading_partition integer DEFAULT 10
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -224,7 +232,8 @@ BEGIN
   -- A mutex that a reader holds stays: it may wait for the messages that were purged above, and to wait for it would be
   -- a deadlock.
   DELETE FROM messages.mutex AS x
-  WHERE x.ctid = ANY (ARRAY(SELECT o.ctid FROM messages.mutex AS o WHERE o.kind = 'pgmq' AND o.name = $1 FOR UPDATE SKIP LOCKED));
+  WHERE x.ctid = ANY (
+    ARRAY(SELECT o.ctid FROM messages.mutex AS o WHERE o.kind = 'pgmq' AND o.name = $1 FOR UPDATE SKIP LOCKED));
   RETURN true;
 END
 $$;
@@ -270,7 +279,8 @@ DECLARE
   v_result pgmq.metrics_result;
 BEGIN
   PERFORM pgmq.check_queue(queue_name);
-  SELECT $1, count(*), extract(epoch FROM v_now - max(m.created_at))::integer, extract(epoch FROM v_now - min(m.created_at))::integer,
+  SELECT $1, count(*), extract(epoch FROM v_now - max(m.created_at))::integer,
+         extract(epoch FROM v_now - min(m.created_at))::integer,
          count(*) + (SELECT count(*) FROM messages.message_archive AS a WHERE a.topic = $1), v_now,
          count(*) FILTER (WHERE m.claim_id IS NULL AND m.available_at <= v_now), NULL
   INTO v_result
@@ -330,9 +340,11 @@ LANGUAGE plpgsql
 SECURITY DEFINER
 AS $$
 BEGIN
-  UPDATE pgmq.meta AS q SET notify_ms = throttle_interval_ms, notified_at = to_timestamp(0) WHERE q.queue_name = $1 AND q.notify_ms IS NOT NULL;
+  UPDATE pgmq.meta AS q SET notify_ms = throttle_interval_ms, notified_at = to_timestamp(0)
+  WHERE q.queue_name = $1 AND q.notify_ms IS NOT NULL;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'queue % does not notify', queue_name USING HINT = format('SELECT pgmq.enable_notify_insert(%L)', queue_name);
+    RAISE EXCEPTION 'queue % does not notify', queue_name
+      USING HINT = format('SELECT pgmq.enable_notify_insert(%L)', queue_name);
   END IF;
 END
 $$;
@@ -351,7 +363,8 @@ LANGUAGE sql
 STABLE
 SECURITY DEFINER
 AS $$
-  SELECT q.queue_name, q.notify_ms, q.notified_at FROM pgmq.meta AS q WHERE q.notify_ms IS NOT NULL ORDER BY q.queue_name
+  SELECT q.queue_name, q.notify_ms, q.notified_at FROM pgmq.meta AS q
+  WHERE q.notify_ms IS NOT NULL ORDER BY q.queue_name
 $$;
 
 -- Publish messages that become visible at a time. Result: their ids, in the order of the messages.
@@ -364,7 +377,8 @@ AS $$
 BEGIN
   PERFORM pgmq.check_queue(queue_name);
   IF cardinality(headers) <> cardinality(msgs) THEN
-    RAISE EXCEPTION 'there are % messages and % headers', cardinality(msgs), cardinality(headers) USING ERRCODE = '22023';
+    RAISE EXCEPTION 'there are % messages and % headers', cardinality(msgs), cardinality(headers)
+      USING ERRCODE = '22023';
   END IF;
   PERFORM pgmq.notify_listeners(queue_name);
   RETURN QUERY
@@ -544,7 +558,8 @@ LANGUAGE plpgsql
 AS $$
 BEGIN
   IF msg IS NULL OR delay < 0 THEN
-    RAISE EXCEPTION 'msg is % and delay is %', coalesce(msg::text, 'NULL'), delay USING HINT = 'give a msg, and a delay from 0';
+    RAISE EXCEPTION 'msg is % and delay is %', coalesce(msg::text, 'NULL'), delay
+      USING HINT = 'give a msg, and a delay from 0';
   END IF;
   RETURN (SELECT count(*) FROM pgmq.send_batch_topic(routing_key, ARRAY[msg], ARRAY[headers], delay));
 END
@@ -565,7 +580,8 @@ RETURNS SETOF pgmq.message_record
 LANGUAGE sql
 STABLE
 AS $$
-  SELECT m.id, m.runs::integer, m.created_at::timestamptz, last_read_at, m.available_at::timestamptz, m.payload::jsonb, m.headers::jsonb
+  SELECT m.id, m.runs::integer, m.created_at::timestamptz, last_read_at, m.available_at::timestamptz, m.payload::jsonb,
+         m.headers::jsonb
   FROM unnest(ids) WITH ORDINALITY AS e (id, nth)
   JOIN messages.message AS m ON m.id = e.id
   ORDER BY e.nth
@@ -581,9 +597,12 @@ AS $$
 BEGIN
   PERFORM pgmq.check_queue(queue_name);
   IF vt IS NULL OR vt < 0 OR qty IS NULL OR qty NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'vt is % and qty is %', vt, qty USING ERRCODE = '22023', HINT = 'use a vt from 0, and a qty from 1 to 10000';
+    RAISE EXCEPTION 'vt is % and qty is %', vt, qty
+      USING ERRCODE = '22023', HINT = 'use a vt from 0, and a qty from 1 to 10000';
   END IF;
-  IF NOT EXISTS (SELECT FROM messages.worker AS w WHERE w.name = 'pgmq:' || queue_name AND w.seen_at > clock_timestamp() - interval '5 s')
+  IF NOT EXISTS (
+    SELECT FROM messages.worker AS w
+    WHERE w.name = 'pgmq:' || queue_name AND w.seen_at > clock_timestamp() - interval '5 s')
      AND messages.lock_mutex('pgmq', queue_name) THEN
     PERFORM messages.touch_http_worker('pgmq:' || queue_name, 'pgmq', ARRAY[queue_name], qty);
   END IF;
@@ -726,17 +745,20 @@ BEGIN
   v_room := pgmq.room(v_policy, qty);
   -- What others have changed since this statement began is seen when it is locked.
   WITH member AS (
-    SELECT g.id, first_value(g.id) OVER line AS head, row_number() OVER line AS nth, bool_and(g.is_visible) OVER line AS is_free
+    SELECT g.id, first_value(g.id) OVER line AS head, row_number() OVER line AS nth,
+           bool_and(g.is_visible) OVER line AS is_free
     FROM pgmq.members(queue_name, v_now) AS g
     WINDOW line AS (PARTITION BY g.group_name ORDER BY g.id)
   ), head AS (
     SELECT m.id FROM messages.message AS m
-    WHERE m.id = ANY (ARRAY(SELECT f.id FROM member AS f WHERE f.nth = 1 AND f.is_free)) AND m.claim_id IS NULL AND m.available_at <= v_now
+    WHERE m.id = ANY (ARRAY(SELECT f.id FROM member AS f WHERE f.nth = 1 AND f.is_free)) AND m.claim_id IS NULL
+      AND m.available_at <= v_now
     ORDER BY m.id
     LIMIT v_room
     FOR NO KEY UPDATE SKIP LOCKED
   ), pick AS (
-    SELECT p.id, p.head, row_number() OVER (ORDER BY CASE way WHEN 'read_grouped' THEN 0 ELSE p.nth END, p.head, p.nth) AS place
+    SELECT p.id, p.head,
+           row_number() OVER (ORDER BY CASE way WHEN 'read_grouped' THEN 0 ELSE p.nth END, p.head, p.nth) AS place
     FROM member AS p
     WHERE p.head = ANY (ARRAY(SELECT h.id FROM head AS h)) AND p.is_free AND (p.nth = 1 OR way <> 'read_grouped_head')
     ORDER BY place
@@ -759,18 +781,22 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION pgmq.read_grouped(queue_name text, vt integer, qty integer)
-RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgmq.read_groups('read_grouped', queue_name, vt, qty) $$;
+RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$
+  SELECT pgmq.read_groups('read_grouped', queue_name, vt, qty) $$;
 CREATE OR REPLACE FUNCTION pgmq.read_grouped_rr(queue_name text, vt integer, qty integer)
-RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgmq.read_groups('read_grouped_rr', queue_name, vt, qty) $$;
+RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$
+  SELECT pgmq.read_groups('read_grouped_rr', queue_name, vt, qty) $$;
 CREATE OR REPLACE FUNCTION pgmq.read_grouped_head(queue_name text, vt integer, qty integer)
-RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$ SELECT pgmq.read_groups('read_grouped_head', queue_name, vt, qty) $$;
+RETURNS SETOF pgmq.message_record LANGUAGE sql SECURITY DEFINER AS $$
+  SELECT pgmq.read_groups('read_grouped_head', queue_name, vt, qty) $$;
 
 -- Read in a way; without a message look again, for at most so long. It holds a connection while it waits: LISTEN is
 -- cheaper. It reads only when something is visible: a read of a limited topic holds up the claims of others until the
 -- transaction ends.
 -- Called by: read_with_poll (way is read) and the polls of grouped reads.
 CREATE OR REPLACE FUNCTION pgmq.poll(
-  way text, queue_name text, vt integer, qty integer, max_poll_seconds integer, poll_interval_ms integer, conditional jsonb DEFAULT '{}'
+  way text, queue_name text, vt integer, qty integer, max_poll_seconds integer, poll_interval_ms integer,
+  conditional jsonb DEFAULT '{}'
 )
 RETURNS SETOF pgmq.message_record
 LANGUAGE plpgsql
@@ -782,7 +808,8 @@ BEGIN
   LOOP
     PERFORM pgmq.begin_read(queue_name, vt, qty);
     v_is_visible := EXISTS (
-      SELECT FROM messages.message AS m WHERE m.topic = queue_name AND m.claim_id IS NULL AND m.available_at <= messages.now());
+      SELECT FROM messages.message AS m
+      WHERE m.topic = queue_name AND m.claim_id IS NULL AND m.available_at <= messages.now());
     IF v_is_visible AND way = 'read' THEN
       RETURN QUERY SELECT r.* FROM pgmq.read(queue_name, vt, qty, conditional) AS r;
     ELSIF v_is_visible THEN

@@ -12,7 +12,8 @@ BEGIN
     RETURN;
   END IF;
   FOREACH v_role IN ARRAY ARRAY[
-    'messages_owner', 'messages_publisher', 'messages_worker', 'messages_operator', 'messages_analyst', 'messages_maintainer']
+    'messages_owner', 'messages_publisher', 'messages_worker', 'messages_operator', 'messages_analyst',
+    'messages_maintainer']
   LOOP
     CONTINUE WHEN EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = v_role);
     BEGIN

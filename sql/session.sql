@@ -33,7 +33,8 @@ BEGIN
   END IF;
   -- Triggers and foreign keys act during the installation. The database or the role may have a value that this role may
   -- not change.
-  IF current_setting('session_replication_role') <> 'origin' AND has_parameter_privilege('session_replication_role', 'SET') THEN
+  IF current_setting('session_replication_role') <> 'origin'
+    AND has_parameter_privilege('session_replication_role', 'SET') THEN
     SET LOCAL session_replication_role = origin;
   END IF;
 END

@@ -16,29 +16,33 @@ BEGIN
     WITH rule (settings, functions) AS (VALUES
       -- They run with the rights of their caller, who may have any search_path.
       (ARRAY['search_path=pg_catalog, pg_temp'], '
-        check_backoff check_breaker check_channel check_policy check_topic doctor examine_connections examine_holders examine_server
-        examine_settings examine_snapshots jsonb_text_bytes long_number_bytes notify notify_inserted prune_cron_history'),
+        check_backoff check_breaker check_channel check_policy check_topic doctor examine_connections examine_holders
+        examine_server examine_settings examine_snapshots jsonb_text_bytes long_number_bytes notify notify_inserted
+        prune_cron_history'),
       -- They look up a few rows of a table that may be large. A plan that is right for an empty table is wrong for a
       -- full one, and the one that a session made first is kept: so no plan may read a table as a whole.
       (ARRAY['enable_seqscan=off'], '
-        apply_depth_changes clamp_rates count_live create_depths delete_staged job_rejected merge_dead_counts pending_with_key prune_measures
-        prune_web touch_http_holders'),
+        apply_depth_changes clamp_rates count_live create_depths delete_staged job_rejected merge_dead_counts
+        pending_with_key prune_measures prune_web touch_http_holders'),
       -- They also count, and join what they counted. Compiling would take longer than running.
       (ARRAY['enable_seqscan=off', 'jit=off'], '
-        examine_archive examine_conditions examine_ticks group_new_alerts latency list_exports list_topics lock_holders new_blocked oldest_ready
-        prune_mutexes publish_staged recount_depth renotify_stale resume run_schedule save_step settle_delivery stats throughput
-        topic_state'),
+        examine_archive examine_conditions examine_ticks group_new_alerts latency list_exports list_topics lock_holders
+        new_blocked oldest_ready prune_mutexes publish_staged recount_depth renotify_stale resume run_schedule save_step
+        settle_delivery stats throughput topic_state'),
       (ARRAY['jit=off'], '
         examine_topics examine_workers ready_topics'),
       -- They join a few rows with the big tables: a hash or a merge join would read one side as a whole.
       (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off'], '
-        cancel conditions count_runs dead_groups dead_topics delete expire_messages explain fan_out fire_schedules is_handled lineage load_steps
-        open_predecessors preview_redrive predecessors propagate_ends propagate_missed_ends prune prune_keys prune_predecessors purge purge_archive purge_topic redrive
-        redrive_edited redrive_where reencrypt release_orphaned replay requeue_dead_letters resolve_blocked retry_now set_progress skip unblock
-        unhandled_topics wait_for wait_for_many workflow'),
+        cancel conditions count_runs dead_groups dead_topics delete expire_messages explain fan_out fire_schedules
+        is_handled lineage load_steps open_predecessors preview_redrive predecessors propagate_ends
+        propagate_missed_ends prune prune_keys prune_predecessors purge purge_archive purge_topic redrive redrive_edited
+        redrive_where reencrypt release_orphaned replay requeue_dead_letters resolve_blocked retry_now set_progress skip
+        unblock unhandled_topics wait_for wait_for_many workflow'),
       -- Workers call them all the time: they are planned once per session.
-      (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off', 'plan_cache_mode=force_generic_plan'], '
-        claim_with_next_due claimed_ids complete completion_states defer fail heartbeat read_claimed reject release results retry'),
+      (ARRAY['enable_seqscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off',
+        'plan_cache_mode=force_generic_plan'], '
+        claim_with_next_due claimed_ids complete completion_states defer fail heartbeat read_claimed reject release
+        results retry'),
       (ARRAY['enable_seqscan=off', 'jit=off', 'plan_cache_mode=force_generic_plan'], '
         count_ready expire_locks next_due'),
       -- They read an index in its order, and stop early.
@@ -46,7 +50,8 @@ BEGIN
         due_channels'),
       (ARRAY['enable_seqscan=off', 'enable_sort=off', 'jit=off'], '
         raise_low_water'),
-      (ARRAY['enable_seqscan=off', 'enable_bitmapscan=off', 'enable_sort=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off'], '
+      (ARRAY['enable_seqscan=off', 'enable_bitmapscan=off', 'enable_sort=off', 'enable_hashjoin=off',
+        'enable_mergejoin=off', 'jit=off'], '
         find_dead'),
       (ARRAY['enable_seqscan=off', 'enable_bitmapscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'jit=off'], '
         find_messages')
@@ -63,15 +68,19 @@ BEGIN
       UNION
       SELECT f.oid, 'search_path=pg_catalog, pg_temp' FROM function AS f WHERE f.prosecdef
     ), actual AS (
-      SELECT f.oid, s.setting FROM function AS f CROSS JOIN unnest(f.proconfig) AS s (setting) WHERE s.setting NOT LIKE 'lock_timeout=%'
+      SELECT f.oid, s.setting FROM function AS f CROSS JOIN unnest(f.proconfig) AS s (setting)
+      WHERE s.setting NOT LIKE 'lock_timeout=%'
     ), change AS (
-      SELECT oid, CASE WHEN w.setting IS NULL THEN 'RESET ' || split_part(setting, '=', 1) ELSE 'SET ' || setting END AS change
+      SELECT oid,
+             CASE WHEN w.setting IS NULL THEN 'RESET ' || split_part(setting, '=', 1)
+               ELSE 'SET ' || setting END AS change
       FROM wanted AS w
       FULL JOIN actual AS a USING (oid, setting)
       WHERE w.setting IS NULL OR a.setting IS NULL
     )
     -- A setting with another value is both, and is reset first.
-    SELECT format('ALTER FUNCTION %s %s', c.oid::regprocedure, string_agg(c.change, ' ' ORDER BY c.change)) FROM change AS c GROUP BY c.oid
+    SELECT format('ALTER FUNCTION %s %s', c.oid::regprocedure, string_agg(c.change, ' ' ORDER BY c.change))
+    FROM change AS c GROUP BY c.oid
   LOOP
     EXECUTE v_change;
   END LOOP;

@@ -11,5 +11,6 @@ AS $$
     p_alert.kind,
     CASE WHEN p_alert.kind <> 'dead_message' OR (p_rules -> 'group_by') ? 'topic' THEN p_alert.topic END,
     CASE WHEN p_alert.kind = 'dead_message' AND (p_rules -> 'group_by') ? 'result' THEN p_alert.result END,
-    CASE WHEN p_alert.kind = 'dead_message' AND (p_rules -> 'group_by') ? 'fingerprint' THEN p_alert.error_fingerprint END)::text)
+    CASE WHEN p_alert.kind = 'dead_message' AND (p_rules -> 'group_by') ? 'fingerprint'
+      THEN p_alert.error_fingerprint END)::text)
 $$;

@@ -15,7 +15,8 @@
 -- Called by: the alerts loop of daemons and `pgrouse alert run`, one per sink.
 CREATE OR REPLACE FUNCTION messages.claim_delivery(
   p_sink text, p_type text, p_holder text, p_rules jsonb, p_hold interval,
-  OUT held boolean, OUT fence bigint, OUT id uuid, OUT seq bigint, OUT attempt integer, OUT created_at timestamptz, OUT message jsonb,
+  OUT held boolean, OUT fence bigint, OUT id uuid, OUT seq bigint, OUT attempt integer, OUT created_at timestamptz,
+  OUT message jsonb,
   OUT wait_s double precision
 )
 LANGUAGE plpgsql

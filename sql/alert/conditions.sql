@@ -42,7 +42,8 @@ BEGIN
   RETURN QUERY
   SELECT 'cron_late', NULL::text, k.silent + v_threshold.cron_age,
          format('pg_cron has not ticked since %s', to_char(k.ran_at AT TIME ZONE 'UTC', v_time)),
-         'run `pgrouse cron check`: it says what is wrong with the jobs; if pg_cron is not to be used any more, `pgrouse cron remove`'
+         'run `pgrouse cron check`: it says what is wrong with the jobs; if pg_cron is not to be used any more, '
+         '`pgrouse cron remove`'
   FROM (
     -- Not before the server could: it may have been down.
     SELECT max(k.ran_at) AS ran_at, greatest(max(k.ran_at), pg_postmaster_start_time()) AS silent
@@ -64,14 +65,18 @@ BEGIN
         -- own, also while it probes. It is what topic_state calls stopped, for a fraction of its cost.
         WHEN v_policy.stopped_until IS NOT NULL OR v_policy.probes IS NOT NULL THEN
         -- One cause is reported once: a topic without a worker has no backlog besides.
-        WHEN v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for AND NOT messages.is_handled(v_topic) THEN
+        WHEN v_own.no_worker_for > '0' AND v_ready < v_now - v_own.no_worker_for 
+          AND NOT messages.is_handled(v_topic) THEN
           RETURN QUERY SELECT 'no_worker', v_topic, v_ready + v_own.no_worker_for,
             format('messages of %s are ready, and no worker handles the topic', v_topic),
             format('start a daemon whose configuration has a handler for %s, or pause the topic', v_topic);
         WHEN v_own.backlog_age > '0' AND v_ready < v_now - v_own.backlog_age THEN
           RETURN QUERY SELECT 'backlog', v_topic, v_ready + v_own.backlog_age,
-            format('messages of %s have been ready for more than %s', v_topic, messages.format_interval(v_own.backlog_age)),
-            format('add workers or concurrency, or see what delays them: `pgrouse topic show %s`, `pgrouse explain ID`', v_topic);
+            format(
+              'messages of %s have been ready for more than %s', v_topic, messages.format_interval(v_own.backlog_age)),
+            format(
+              'add workers or concurrency, or see what delays them: `pgrouse topic show %s`, `pgrouse explain ID`',
+              v_topic);
         ELSE
       END CASE;
     END IF;
@@ -81,7 +86,9 @@ BEGIN
   SELECT c.kind, c.topic, c.since, c.what, c.fix
   FROM messages.condition AS c
   WHERE c.kind IN ('no_worker', 'backlog')
-    AND (c.topic <= p_after COLLATE "C" OR cardinality(v_topics) >= p_limit AND c.topic > v_topics[cardinality(v_topics)] COLLATE "C");
+    AND (
+      c.topic <= p_after COLLATE "C"
+        OR cardinality(v_topics) >= p_limit AND c.topic > v_topics[cardinality(v_topics)] COLLATE "C");
 
   RETURN QUERY
   SELECT 'breaker', b.topic, b.since, b.what, b.fix FROM messages.open_breakers() AS b;
@@ -92,22 +99,33 @@ BEGIN
            (array_agg(h.who ORDER BY h.began_at))[1], to_char(min(h.began_at) AT TIME ZONE 'UTC', v_time)),
          (array_agg(h.fix ORDER BY h.began_at))[1]
   FROM (
-    SELECT a.xact_start AS began_at, format('a transaction of %s (%s, process %s)', a.usename, coalesce(nullif(a.application_name, ''), 'no name'), a.pid) AS who,
-           format('end it: SELECT pg_terminate_backend(%s), and set idle_in_transaction_session_timeout for its user', a.pid) AS fix
+    SELECT a.xact_start AS began_at,
+           format(
+             'a transaction of %s (%s, process %s)', a.usename, coalesce(nullif(a.application_name, ''), 'no name'),
+             a.pid
+           ) AS who,
+           format(
+             'end it: SELECT pg_terminate_backend(%s), and set idle_in_transaction_session_timeout for its user', a.pid
+           ) AS fix
     FROM pg_stat_activity AS a
     WHERE a.datname = current_database() AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid()
       AND num_nonnulls(a.backend_xmin, a.backend_xid) > 0
     UNION ALL
-    SELECT p.prepared, format('the prepared transaction "%s" of %s', p.gid, p.owner), format('end it: ROLLBACK PREPARED %L, or COMMIT PREPARED', p.gid)
+    SELECT p.prepared, format('the prepared transaction "%s" of %s', p.gid, p.owner),
+           format('end it: ROLLBACK PREPARED %L, or COMMIT PREPARED', p.gid)
     FROM pg_prepared_xacts AS p
     WHERE p.database = current_database()) AS h
   WHERE v_threshold.snapshot_age > '0' AND h.began_at < clock_timestamp() - v_threshold.snapshot_age
   HAVING count(*) > 0;
 
   RETURN QUERY
-  SELECT 'dead_rate', d.topic, coalesce((SELECT c.since FROM messages.condition AS c WHERE c.kind = 'dead_rate' AND c.topic = d.topic), v_now),
+  SELECT 'dead_rate', d.topic,
+         coalesce(
+           (SELECT c.since FROM messages.condition AS c WHERE c.kind = 'dead_rate' AND c.topic = d.topic), v_now),
          format('more than %s messages of %s died in an hour', d.threshold, d.topic),
-         format('see why: `pgrouse dead group --topic %s`; fix the cause, then `pgrouse redrive --topic %s`', d.topic, d.topic)
+         format(
+           'see why: `pgrouse dead group --topic %s`; fix the cause, then `pgrouse redrive --topic %s`', d.topic,
+           d.topic)
   FROM (
     -- Only topics that have lost this many in the steps of this hour are looked at, a step more than an hour.
     SELECT t.topic, t.threshold
@@ -120,26 +138,31 @@ BEGIN
     WHERE t.count > t.threshold) AS d
   WHERE d.threshold > 0 AND EXISTS (
     SELECT FROM messages.message_archive AS a
-    WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = d.topic COLLATE "C" AND a.archived_at > v_now - interval '1 hour'
+    WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = d.topic COLLATE "C"
+      AND a.archived_at > v_now - interval '1 hour'
     OFFSET d.threshold);
 
   RETURN QUERY
   SELECT 'alerts_undelivered', NULL::text, min(u.since),
          string_agg(u.what, '; ' ORDER BY u.name),
-         'see `pgrouse alert sinks`; `pgrouse alert test NAME` says what a sink answers; `pgrouse alert forget NAME` drops one that is not used any more'
+         'see `pgrouse alert sinks`; `pgrouse alert test NAME` says what a sink answers; '
+         '`pgrouse alert forget NAME` drops one that is not used any more'
   FROM (
     SELECT s.name, s.failing_since + v_threshold.undelivered_for AS since,
            format('sink %s has failed since %s', s.name, to_char(s.failing_since AT TIME ZONE 'UTC', v_time)) AS what
     FROM messages.alert_sink AS s
     WHERE s.failing_since < v_now - v_threshold.undelivered_for
     UNION ALL
-    SELECT s.name, s.seen_at + v_threshold.undelivered_for, format('no process has delivered to sink %s since %s', s.name, to_char(s.seen_at AT TIME ZONE 'UTC', v_time))
+    SELECT s.name, s.seen_at + v_threshold.undelivered_for,
+           format('no process has delivered to sink %s since %s', s.name, to_char(s.seen_at AT TIME ZONE 'UTC', v_time))
     FROM messages.alert_sink AS s
     WHERE s.seen_at < v_now - v_threshold.undelivered_for AND s.failing_since IS NULL
       -- Not EXISTS: PostgreSQL 18 would read both tables whole once.
-      AND ((SELECT true FROM messages.alert_delivery AS d WHERE d.sink = s.name AND d.delivered_at IS NULL AND d.abandoned_at IS NULL LIMIT 1)
+      AND ((SELECT true FROM messages.alert_delivery AS d
+        WHERE d.sink = s.name AND d.delivered_at IS NULL AND d.abandoned_at IS NULL LIMIT 1)
         OR (SELECT true FROM messages.alert_incident AS i WHERE i.sink = s.name AND i.due_at IS NOT NULL LIMIT 1)
-        OR EXISTS (SELECT FROM messages.alert AS a WHERE a.xid >= pg_snapshot_xmin(s.position) AND NOT pg_visible_in_snapshot(a.xid, s.position)
+        OR EXISTS (SELECT FROM messages.alert AS a
+          WHERE a.xid >= pg_snapshot_xmin(s.position) AND NOT pg_visible_in_snapshot(a.xid, s.position)
           AND a.kind <> 'alerts_undelivered'))
   ) AS u
   WHERE v_threshold.undelivered_for > '0'

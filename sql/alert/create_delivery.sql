@@ -36,10 +36,15 @@ BEGIN
     LIMIT (p_rules ->> 'most')::integer);
   IF cardinality(v_due) = 0 THEN
     RETURN (
-      SELECT extract(epoch FROM min(CASE WHEN v_patient AND i.escalated_at IS NULL THEN i.first_at + v_after ELSE i.due_at END) - v_now)
+      SELECT extract(
+        epoch FROM min(
+          CASE WHEN v_patient AND i.escalated_at IS NULL THEN i.first_at + v_after ELSE i.due_at END
+        ) - v_now)
       FROM messages.alert_incident AS i
       WHERE i.sink = p_sink AND i.due_at IS NOT NULL
-        AND (NOT v_patient OR i.escalated_at IS NOT NULL OR (i.kind <> 'dead_message' AND i.state = 'firing')))::double precision;
+        AND (
+          NOT v_patient OR i.escalated_at IS NOT NULL OR (i.kind <> 'dead_message' AND i.state = 'firing')
+        ))::double precision;
   END IF;
   -- Each message moves the pace on by its share of a minute; a minute's worth may go at once.
   IF v_paced + v_step > v_now + interval '1 minute' THEN
@@ -66,17 +71,22 @@ BEGIN
         SELECT jsonb_agg(jsonb_build_object(
           'group', g.grouped, 'kind', g.kind, 'topic', g.topic, 'result', g.result, 'fingerprint', g.error_fingerprint,
           'status', g.state, 'count', g.pending, 'total', g.count, 'first_at', g.first_at, 'last_at', g.last_at,
-          'first_message_id', g.first_message_id, 'last_message_id', g.last_message_id, 'error', g.sample_error, 'fix', g.fix,
-          'nth', g.notifications + 1, 'escalated', g.escalated_at IS NOT NULL) ORDER BY g.pending DESC, g.first_alert_id)
+          'first_message_id', g.first_message_id, 'last_message_id', g.last_message_id, 'error', g.sample_error, 'fix',
+          g.fix,
+          'nth', g.notifications + 1, 'escalated', g.escalated_at IS NOT NULL)
+            ORDER BY g.pending DESC, g.first_alert_id)
         FROM shown AS g)),
-    jsonb_strip_nulls(jsonb_build_object('group_by', p_rules -> 'group_by', 'kinds', p_rules -> 'kinds', 'topics', p_rules -> 'topics')),
+    jsonb_strip_nulls(
+      jsonb_build_object('group_by', p_rules -> 'group_by', 'kinds', p_rules -> 'kinds', 'topics', p_rules -> 'topics')
+    ),
     v_due, min(t.first_alert_id), max(t.last_alert_id), v_now
   FROM reported AS t;
 
   UPDATE messages.alert_incident AS i
   SET pending = 0, notifications = i.notifications + 1, notified_at = v_now,
       state = CASE WHEN i.state = 'resolved' THEN 'over' ELSE i.state END,
-      due_at = CASE WHEN i.state = 'firing' AND i.kind <> 'dead_message' THEN v_now + nullif(messages.rule_interval(p_rules, 'repeat_interval'), '0') END
+      due_at = CASE WHEN i.state = 'firing' AND i.kind <> 'dead_message'
+        THEN v_now + nullif(messages.rule_interval(p_rules, 'repeat_interval'), '0') END
   WHERE i.sink = p_sink AND i.grouped = ANY (v_due);
   RETURN 0;
 END

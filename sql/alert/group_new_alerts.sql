@@ -12,7 +12,8 @@ DECLARE
   v_wait     interval := messages.rule_interval(p_rules, 'group_wait');
   v_every    interval := messages.rule_interval(p_rules, 'group_interval');
   v_cluster  text := (SELECT c.system_identifier::text FROM pg_control_system() AS c);
-  v_position pg_snapshot := (SELECT s.position FROM messages.alert_sink AS s WHERE s.name = p_sink AND s.system_identifier = v_cluster);
+  v_position pg_snapshot := (
+    SELECT s.position FROM messages.alert_sink AS s WHERE s.name = p_sink AND s.system_identifier = v_cluster);
   v_new      bigint;
 BEGIN
   -- Alerts of another cluster may carry ids of transactions that are still to come here: they would look new forever,
@@ -23,7 +24,8 @@ BEGIN
   WITH fresh AS MATERIALIZED (
     SELECT a AS alert, a.*
     FROM messages.alert AS a
-    WHERE v_position IS NOT NULL AND a.xid >= pg_snapshot_xmin(v_position) AND NOT pg_visible_in_snapshot(a.xid, v_position)
+    WHERE v_position IS NOT NULL AND a.xid >= pg_snapshot_xmin(v_position)
+      AND NOT pg_visible_in_snapshot(a.xid, v_position)
     UNION ALL
     SELECT a AS alert, a.*
     FROM messages.alert AS a
@@ -33,9 +35,13 @@ BEGIN
       messages.alert_group(f.alert, p_rules) AS grouped,
       CASE WHEN count(DISTINCT coalesce(f.topic, '')) = 1 THEN min(f.topic) END AS topic,
       CASE WHEN count(DISTINCT coalesce(f.result, '')) = 1 THEN min(f.result) END AS result,
-      CASE WHEN count(DISTINCT coalesce(f.error_fingerprint, '')) = 1 THEN min(f.error_fingerprint) END AS error_fingerprint,
-      coalesce(sum(f.count) FILTER (WHERE f.kind = 'dead_message' OR f.result NOT IN ('ended', 'closed')), 0)::bigint AS count,
-      min(f.raised_at) AS first_at, max(f.raised_at) AS last_at, min(f.id) AS first_alert_id, max(f.id) AS last_alert_id,
+      CASE WHEN count(DISTINCT coalesce(f.error_fingerprint, '')) = 1
+        THEN min(f.error_fingerprint) END AS error_fingerprint,
+      coalesce(
+        sum(f.count) FILTER (WHERE f.kind = 'dead_message' OR f.result NOT IN ('ended', 'closed')), 0
+      )::bigint AS count,
+      min(f.raised_at) AS first_at, max(f.raised_at) AS last_at, min(f.id) AS first_alert_id,
+      max(f.id) AS last_alert_id,
       min(f.first_message_id) AS first_message_id, max(f.last_message_id) AS last_message_id
     FROM fresh AS f
     WHERE messages.wants_alert(f.alert, p_rules)
@@ -72,9 +78,11 @@ BEGIN
         WHEN i.pending > 0 AND i.due_at IS NOT NULL THEN i.due_at
         ELSE greatest(excluded.due_at, i.notified_at + v_every)
       END,
-      first_alert_id = CASE WHEN i.pending > 0 THEN least(i.first_alert_id, excluded.first_alert_id) ELSE excluded.first_alert_id END,
+      first_alert_id = CASE WHEN i.pending > 0 THEN least(i.first_alert_id, excluded.first_alert_id)
+        ELSE excluded.first_alert_id END,
       last_alert_id = greatest(i.last_alert_id, excluded.last_alert_id),
-      first_message_id = CASE WHEN i.pending > 0 THEN least(i.first_message_id, excluded.first_message_id) ELSE excluded.first_message_id END,
+      first_message_id = CASE WHEN i.pending > 0 THEN least(i.first_message_id, excluded.first_message_id)
+        ELSE excluded.first_message_id END,
       last_message_id = greatest(i.last_message_id, excluded.last_message_id),
       sample_error = excluded.sample_error,
       fix = excluded.fix

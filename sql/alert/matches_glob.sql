@@ -6,5 +6,7 @@ LANGUAGE sql
 IMMUTABLE PARALLEL SAFE
 AS $$
   SELECT p_pattern IS NULL OR p_pattern = '*'
-    OR coalesce(p_text LIKE replace(replace(replace(replace(p_pattern, E'\\', E'\\\\'), '%', E'\\%'), '_', E'\\_'), '*', '%'), false)
+    OR coalesce(
+      p_text LIKE replace(replace(replace(replace(p_pattern, E'\\', E'\\\\'), '%', E'\\%'), '_', E'\\_'), '*', '%'),
+      false)
 $$;

@@ -25,7 +25,8 @@ BEGIN
   v_all := v_all + v_did;
   DELETE FROM messages.alert_incident AS i
   WHERE (i.sink, i.grouped) IN (
-    SELECT o.sink, o.grouped FROM messages.alert_incident AS o WHERE o.state = 'over' AND o.last_at < v_week LIMIT p_limit);
+    SELECT o.sink, o.grouped FROM messages.alert_incident AS o
+    WHERE o.state = 'over' AND o.last_at < v_week LIMIT p_limit);
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;
   DELETE FROM messages.silence AS s WHERE least(s.ended_at, s.until) < v_now - interval '30 days';

@@ -7,7 +7,8 @@
 -- Repeat: safe.
 -- Called by: the deliverer that got it from claim_delivery.
 CREATE OR REPLACE FUNCTION messages.settle_delivery(
-  p_sink text, p_fence bigint, p_id uuid, p_error text DEFAULT NULL, p_retry_in interval DEFAULT '1 minute', p_abandon boolean DEFAULT false
+  p_sink text, p_fence bigint, p_id uuid, p_error text DEFAULT NULL, p_retry_in interval DEFAULT '1 minute',
+  p_abandon boolean DEFAULT false
 )
 RETURNS boolean
 LANGUAGE plpgsql

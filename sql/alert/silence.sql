@@ -30,13 +30,16 @@ DECLARE
   v_id    bigint;
 BEGIN
   IF num_nonnulls(p_kind, p_topic, p_error_fingerprint) = 0 THEN
-    RAISE EXCEPTION 'silence needs something to match' USING ERRCODE = '22004', HINT = 'give a kind, a topic or a fingerprint; the topic * is every one';
+    RAISE EXCEPTION 'silence needs something to match'
+      USING ERRCODE = '22004', HINT = 'give a kind, a topic or a fingerprint; the topic * is every one';
   END IF;
   IF num_nonnulls(p_for, p_until) <> 1 THEN
-    RAISE EXCEPTION 'silence needs its end' USING ERRCODE = '22023', HINT = 'give for how long, or until when, and not both';
+    RAISE EXCEPTION 'silence needs its end'
+      USING ERRCODE = '22023', HINT = 'give for how long, or until when, and not both';
   END IF;
   IF v_until <= v_now OR v_until > v_now + interval '3650 days' THEN
-    RAISE EXCEPTION 'until of a silence is %', v_until USING ERRCODE = '22023', HINT = 'use a time to come, within 3650 days';
+    RAISE EXCEPTION 'until of a silence is %', v_until
+      USING ERRCODE = '22023', HINT = 'use a time to come, within 3650 days';
   END IF;
   INSERT INTO messages.silence AS s (kind, topic, error_fingerprint, until, reason, created_at, created_by)
   VALUES (p_kind, p_topic, p_error_fingerprint, v_until, left(p_reason, 1000), v_now, messages.actor())

@@ -23,15 +23,18 @@ BEGIN
   END IF;
   PERFORM messages.tick_topics('update_conditions', p_limit);
   WITH wrong AS MATERIALIZED (
-    SELECT c.kind, coalesce(c.topic, '') AS topic, c.since, c.what, c.fix FROM messages.conditions(v_after, p_limit) AS c WHERE c.kind <> 'breaker'
+    SELECT c.kind, coalesce(c.topic, '') AS topic, c.since, c.what, c.fix
+    FROM messages.conditions(v_after, p_limit) AS c WHERE c.kind <> 'breaker'
   ), known AS (
     INSERT INTO messages.condition AS k (kind, topic, since, what, fix, notified_at)
     SELECT w.kind, w.topic, w.since, w.what, w.fix, CASE WHEN w.kind <> 'listener_degraded' THEN v_now END
     FROM wrong AS w
     ORDER BY w.kind, w.topic
     ON CONFLICT (kind, topic) DO UPDATE
-    SET what = excluded.what, fix = excluded.fix, notified_at = coalesce(k.notified_at, CASE WHEN k.since <= v_now - v_hold THEN v_now END)
-    WHERE (k.what, k.fix) IS DISTINCT FROM (excluded.what, excluded.fix) OR (k.notified_at IS NULL AND k.since <= v_now - v_hold)
+    SET what = excluded.what, fix = excluded.fix,
+        notified_at = coalesce(k.notified_at, CASE WHEN k.since <= v_now - v_hold THEN v_now END)
+    WHERE (k.what, k.fix) IS DISTINCT FROM (excluded.what, excluded.fix)
+      OR (k.notified_at IS NULL AND k.since <= v_now - v_hold)
     RETURNING k.*
   ), gone AS (
     DELETE FROM messages.condition AS k

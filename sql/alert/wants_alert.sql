@@ -9,5 +9,6 @@ AS $$
   SELECT (p_rules -> 'kinds' IS NULL
       OR (p_rules -> 'kinds') ?| ARRAY[p_alert.kind, CASE WHEN p_alert.kind = 'dead_message' THEN p_alert.result END])
     AND (p_rules -> 'topics' IS NULL OR EXISTS (
-      SELECT FROM jsonb_array_elements_text(p_rules -> 'topics') AS t (pattern) WHERE messages.matches_glob(t.pattern, p_alert.topic)))
+      SELECT FROM jsonb_array_elements_text(p_rules -> 'topics') AS t (pattern)
+      WHERE messages.matches_glob(t.pattern, p_alert.topic)))
 $$;

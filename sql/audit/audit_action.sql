@@ -3,7 +3,9 @@
 -- audit_messages, audit_redrive, the trigger audit_change. Not called while a message is published, claimed or settled.
 -- p_topic NULL: about none or several. p_target: the one thing it was done to. Locks: nothing but the row it inserts.
 -- Result: the row's id.
-CREATE OR REPLACE FUNCTION messages.audit_action(p_action text, p_topic text, p_target text DEFAULT NULL, p_detail jsonb DEFAULT '{}')
+CREATE OR REPLACE FUNCTION messages.audit_action(
+  p_action text, p_topic text, p_target text DEFAULT NULL, p_detail jsonb DEFAULT '{}'
+)
 RETURNS bigint
 LANGUAGE sql
 AS $$

@@ -20,11 +20,15 @@ DECLARE
   v_notes  text[] := CASE
     WHEN TG_NAME = 'audit_change_by_hand' AND TG_OP = 'UPDATE' THEN '{}'
     WHEN TG_TABLE_NAME = 'schedule' THEN
-      ARRAY['next_tick', 'last_tick', 'last_message_id', 'last_fired_at', 'last_error', 'failed_at', 'failures', 'retry_at']
+      ARRAY[
+        'next_tick', 'last_tick', 'last_message_id', 'last_fired_at', 'last_error', 'failed_at', 'failures', 'retry_at']
     ELSE ARRAY['updated_at']
   END;
   v_topics text[] := ARRAY(
-    SELECT DISTINCT t.topic FROM unnest(ARRAY[v_old ->> 'topic', v_new ->> 'topic', v_old ->> 'subscriber', v_new ->> 'subscriber']) AS t (topic)
+    SELECT DISTINCT t.topic
+    FROM unnest(
+      ARRAY[v_old ->> 'topic', v_new ->> 'topic', v_old ->> 'subscriber', v_new ->> 'subscriber']
+    ) AS t (topic)
     WHERE t.topic IS NOT NULL ORDER BY 1);
   v_change jsonb;
   v_action text;
@@ -39,9 +43,11 @@ BEGIN
   END IF;
 
   v_change := messages.jsonb_diff(
-    v_old, v_new, v_paused || v_notes || CASE WHEN TG_OP = 'UPDATE' THEN '{}' ELSE ARRAY['created_at', 'created_by'] END);
+    v_old, v_new, v_paused || v_notes
+      || CASE WHEN TG_OP = 'UPDATE' THEN '{}' ELSE ARRAY['created_at', 'created_by'] END);
   -- A new or an old row that says nothing but which topic or channel it is for.
-  IF v_change = '{}' OR TG_OP <> 'UPDATE' AND TG_TABLE_NAME IN ('topic', 'channel') AND v_change - ARRAY['topic', 'channel'] = '{}' THEN
+  IF v_change = '{}' OR TG_OP <> 'UPDATE' AND TG_TABLE_NAME IN ('topic', 'channel')
+    AND v_change - ARRAY['topic', 'channel'] = '{}' THEN
     RETURN NULL;
   END IF;
   v_action := CASE TG_TABLE_NAME || ' ' || TG_OP
@@ -87,7 +93,8 @@ FOR EACH ROW EXECUTE FUNCTION messages.audit_change();
 -- table.
 CREATE OR REPLACE TRIGGER audit_change
 AFTER INSERT OR DELETE OR UPDATE OF
-  name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed, missed_limit, paused_at, paused_by, paused_reason,
+  name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed, missed_limit, paused_at,
+  paused_by, paused_reason,
   created_at, created_by, declared_by
 ON messages.schedule
 FOR EACH ROW WHEN (has_table_privilege('messages.schedule', 'TRUNCATE')) EXECUTE FUNCTION messages.audit_change();
@@ -106,8 +113,10 @@ AS $$
   SELECT coalesce(jsonb_object_agg(c.key, jsonb_build_object('old', c.old, 'new', c.new) ORDER BY c.key), '{}')
   FROM (
     SELECT coalesce(o.key, n.key) AS key,
-           CASE WHEN length(o.value::text) > 1000 THEN to_jsonb(left(o.value::text, 1000) || '...') ELSE o.value END AS old,
-           CASE WHEN length(n.value::text) > 1000 THEN to_jsonb(left(n.value::text, 1000) || '...') ELSE n.value END AS new
+           CASE WHEN length(o.value::text) > 1000 THEN to_jsonb(left(o.value::text, 1000) || '...')
+             ELSE o.value END AS old,
+           CASE WHEN length(n.value::text) > 1000 THEN to_jsonb(left(n.value::text, 1000) || '...')
+             ELSE n.value END AS new
     FROM jsonb_each(p_old) AS o
     FULL JOIN jsonb_each(p_new) AS n ON n.key = o.key
     WHERE coalesce(o.value, 'null') IS DISTINCT FROM coalesce(n.value, 'null')

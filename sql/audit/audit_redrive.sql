@@ -1,7 +1,9 @@
 -- Record that dead messages were put back, with the count of each outcome. Nothing is recorded if none was put back.
 -- Called by: redrive, redrive_where, redrive_edited, requeue_dead_letters. p_ids: which; p_new: as which messages;
 -- p_outcomes: as redrive says. Locks: as audit_action.
-CREATE OR REPLACE FUNCTION messages.audit_redrive(p_action text, p_ids bigint[], p_new bigint[], p_outcomes text[], p_detail jsonb)
+CREATE OR REPLACE FUNCTION messages.audit_redrive(
+  p_action text, p_ids bigint[], p_new bigint[], p_outcomes text[], p_detail jsonb
+)
 RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -5,5 +5,6 @@ RETURNS text
 LANGUAGE sql
 IMMUTABLE
 AS $$
-  SELECT format('fix what its handler depends on; it closes by itself when probes succeed: `pgrouse topic show %s`', p_topic)
+  SELECT format(
+    'fix what its handler depends on; it closes by itself when probes succeed: `pgrouse topic show %s`', p_topic)
 $$;

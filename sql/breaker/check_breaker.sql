@@ -31,7 +31,8 @@ BEGIN
     END;
     BEGIN
       v_good := CASE v_setting
-        WHEN 'failure_rate' THEN (p_policy ->> v_setting)::double precision > 0 AND (p_policy ->> v_setting)::double precision <= 1
+        WHEN 'failure_rate'
+          THEN (p_policy ->> v_setting)::double precision > 0 AND (p_policy ->> v_setting)::double precision <= 1
         WHEN 'min_attempts' THEN (p_policy ->> v_setting)::integer BETWEEN 1 AND 1000000
         WHEN 'probes'       THEN (p_policy ->> v_setting)::integer BETWEEN 1 AND 1000
         WHEN 'window'       THEN (p_policy ->> v_setting)::interval BETWEEN '1 s' AND '1 day'

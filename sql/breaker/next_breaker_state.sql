@@ -39,7 +39,9 @@ BEGIN
   v_is.succeeded := CASE WHEN v_new THEN 0 ELSE v_is.succeeded END + p_succeeded;
   v_is.failed := CASE WHEN v_new THEN 0 ELSE v_is.failed END + p_failed;
   IF v_is.succeeded + v_is.failed >= coalesce((p_policy ->> 'min_attempts')::bigint, 20)
-    AND v_is.failed >= coalesce((p_policy ->> 'failure_rate')::double precision, 0.5) * (v_is.succeeded + v_is.failed) THEN
+    AND v_is.failed >= coalesce(
+      (p_policy ->> 'failure_rate')::double precision, 0.5
+    ) * (v_is.succeeded + v_is.failed) THEN
     v_is.position := 'open';
     v_is.changed_at := p_now;
     v_is.probe_at := p_now + v_pause;

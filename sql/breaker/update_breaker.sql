@@ -29,7 +29,8 @@ BEGIN
   SELECT coalesce(sum(c.succeeded), 0), coalesce(sum(c.failed), 0) INTO v_succeeded, v_failed FROM counted AS c;
   v_is := messages.next_breaker_state(v_was, p_policy, v_succeeded, v_failed, messages.now());
   UPDATE messages.breaker AS b
-  SET position = v_is.position, window_began_at = v_is.window_began_at, succeeded = v_is.succeeded, failed = v_is.failed,
+  SET position = v_is.position, window_began_at = v_is.window_began_at, succeeded = v_is.succeeded,
+      failed = v_is.failed,
       changed_at = v_is.changed_at, probe_at = v_is.probe_at, reason = v_is.reason
   WHERE b.topic = p_topic;
   IF v_is.changed_at IS DISTINCT FROM v_was.changed_at THEN

@@ -13,10 +13,12 @@ BEGIN
   SELECT d.attempt
   INTO v_unknown
   FROM (SELECT DISTINCT f.attempt FROM fresh AS f) AS d
-  WHERE NOT EXISTS (SELECT FROM messages.publish_attempt AS a WHERE a.attempt = d.attempt AND a.staged_by = session_user)
+  WHERE NOT EXISTS (
+    SELECT FROM messages.publish_attempt AS a WHERE a.attempt = d.attempt AND a.staged_by = session_user)
   LIMIT 1;
   IF FOUND THEN
-    RAISE EXCEPTION 'attempt % is not registered for %, or more than a day old: nothing was staged', v_unknown, session_user
+    RAISE EXCEPTION 'attempt % is not registered for %, or more than a day old: nothing was staged', v_unknown,
+      session_user
       USING ERRCODE = '42501', HINT = 'stage under the number that messages.begin_staging returns to you';
   END IF;
   RETURN NULL;

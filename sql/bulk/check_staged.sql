@@ -22,7 +22,8 @@ BEGIN
     FOR UPDATE
   ) AS a;
   IF session_user <> ANY (v_owners) THEN
-    RAISE EXCEPTION 'what was staged for job "%" is another user''s', p_job USING ERRCODE = '42501', HINT = 'stage it as yourself';
+    RAISE EXCEPTION 'what was staged for job "%" is another user''s', p_job
+      USING ERRCODE = '42501', HINT = 'stage it as yourself';
   END IF;
 
   SELECT sum(abs(e.count - s.count)), coalesce(sum(s.plain), 0), coalesce(sum(s.keyed), 0), coalesce(sum(s.rejected), 0)
@@ -41,7 +42,8 @@ BEGIN
     RAISE EXCEPTION 'of what was staged for job "%" % of % rows are missing: nothing was published',
       p_job, v_missing, (SELECT sum(c) FROM unnest(p_counts) AS c)
       USING ERRCODE = 'PGR06',
-            HINT = 'the server crashed after they were staged, or they were staged more than a day ago: stage the job again, nothing is published twice';
+            HINT = 'the server crashed after they were staged, or they were staged more than a day ago: '
+              'stage the job again, nothing is published twice';
   END IF;
 END
 $$;

@@ -8,5 +8,6 @@ RETURNS TABLE (published bigint, ignored bigint, dropped bigint, rejected bigint
 LANGUAGE sql
 SECURITY DEFINER
 AS $$
-  SELECT j.published, j.ignored, j.dropped, j.rejected, j.published_at FROM messages.read_own_job(p_job) AS j WHERE j.job IS NOT NULL
+  SELECT j.published, j.ignored, j.dropped, j.rejected, j.published_at FROM messages.read_own_job(p_job) AS j
+  WHERE j.job IS NOT NULL
 $$;

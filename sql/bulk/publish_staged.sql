@@ -28,7 +28,8 @@
 -- Called by: publishers, when all tasks have staged.
 CREATE OR REPLACE FUNCTION messages.publish_staged(
   p_job text, p_attempts uuid[], p_counts bigint[], p_max_rejected bigint DEFAULT NULL,
-  OUT published bigint, OUT ignored bigint, OUT dropped bigint, OUT rejected bigint, OUT published_at timestamptz, OUT is_repeat boolean
+  OUT published bigint, OUT ignored bigint, OUT dropped bigint, OUT rejected bigint, OUT published_at timestamptz,
+  OUT is_repeat boolean
 )
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -59,7 +60,8 @@ BEGIN
   -- The clock is read after the transaction has its number: a message must not seem older than its transaction, or
   -- claims look for it too late.
   v_now := clock_timestamp();
-  INSERT INTO messages.message (topic, channel, priority, payload, body, headers, created_at, available_at, expires_at, max_attempts)
+  INSERT INTO messages.message (
+    topic, channel, priority, payload, body, headers, created_at, available_at, expires_at, max_attempts)
   SELECT s.topic, s.channel, s.priority, s.payload, s.body, s.headers, v_now,
          messages.staged_start(s.available_at, s.delay, v_now),
          messages.staged_end(s.available_at, s.delay, s.ttl, s.expires_at, v_now),
@@ -79,7 +81,8 @@ BEGIN
   -- Keys that stand were found by publish_staged_with_key just now.
   rejected := CASE WHEN v_has.keyed + v_has.rejected > 0 THEN messages.store_rejected(p_job, p_attempts) ELSE 0 END;
   IF rejected > p_max_rejected THEN
-    RAISE EXCEPTION 'job "%" has % rows that cannot be published, and % would be let pass', p_job, rejected, p_max_rejected
+    RAISE EXCEPTION 'job "%" has % rows that cannot be published, and % would be let pass', p_job, rejected,
+      p_max_rejected
       USING ERRCODE = 'PGR07', HINT = 'the first: ' || (
         SELECT left(r.reason, 500) FROM messages.publish_rejected AS r WHERE r.job = p_job AND r.nth = 1);
   END IF;
@@ -88,7 +91,8 @@ BEGIN
       rejected = publish_staged.rejected, published_at = clock_timestamp()
   WHERE j.job = p_job
   RETURNING j.published_at INTO published_at;
-  PERFORM messages.delete_staged(p_attempts || ARRAY(SELECT a.attempt FROM messages.publish_attempt AS a WHERE a.job = p_job));
+  PERFORM messages.delete_staged(
+    p_attempts || ARRAY(SELECT a.attempt FROM messages.publish_attempt AS a WHERE a.job = p_job));
 END
 $$;
 
@@ -105,7 +109,8 @@ BEGIN
   SELECT p_job, row_number() OVER (), s.reason,
          coalesce(s.given, jsonb_strip_nulls(jsonb_build_object(
            'topic', s.topic, 'channel', s.channel, 'key', s.key, 'priority', s.priority, 'payload', s.payload::text,
-           'body', encode(s.body, 'base64'), 'headers', s.headers::text, 'delay', s.delay, 'available_at', s.available_at,
+           'body', encode(s.body, 'base64'), 'headers', s.headers::text, 'delay', s.delay, 'available_at',
+           s.available_at,
            'ttl', s.ttl, 'expires_at', s.expires_at, 'max_attempts', s.max_attempts, 'on_conflict', s.on_conflict)))
   FROM messages.publish_stage AS s
   WHERE s.attempt = ANY (p_attempts) AND s.reason IS NOT NULL;
@@ -133,7 +138,9 @@ BEGIN
   END IF;
   SELECT jsonb_object_agg(d.topic, CASE WHEN a.accept_publishes THEN a.max_payload_bytes END)
   INTO v_limits
-  FROM (SELECT DISTINCT s.topic FROM messages.publish_stage AS s WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL) AS d
+  FROM (
+    SELECT DISTINCT s.topic FROM messages.publish_stage AS s WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL
+  ) AS d
   CROSS JOIN LATERAL messages.publish_policy(d.topic) AS a
   WHERE NOT a.accept_publishes OR a.max_payload_bytes IS NOT NULL;
   UPDATE messages.publish_stage AS s

@@ -7,7 +7,9 @@
 -- with anything: a stage has no statistics, and a join planned for one row takes hours for a million.
 -- Result: how many were published, ignored and dropped. Locks: as the INSERTs; each of the two in the order of topics
 -- and keys.
-CREATE OR REPLACE FUNCTION messages.publish_staged_with_key(p_attempts uuid[], OUT published bigint, OUT ignored bigint, OUT dropped bigint)
+CREATE OR REPLACE FUNCTION messages.publish_staged_with_key(
+  p_attempts uuid[], OUT published bigint, OUT ignored bigint, OUT dropped bigint
+)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -28,7 +30,8 @@ BEGIN
       OR EXISTS (SELECT FROM messages.subscription AS u WHERE u.topic = d.topic);
   END IF;
   dropped := 0;
-  SELECT i.published, i.ignored INTO published, ignored FROM messages.insert_staged_keys(p_attempts, v_hard, v_now) AS i;
+  SELECT i.published, i.ignored INTO published, ignored
+  FROM messages.insert_staged_keys(p_attempts, v_hard, v_now) AS i;
   v_merged := messages.merge_staged_keys(p_attempts, v_hard, v_now);
   published := published + v_merged.published;
   ignored := ignored + v_merged.ignored;
@@ -114,11 +117,15 @@ BEGIN
       FROM (
         SELECT s.ctid AS place, s.topic, s.key, c.mode, (c.mode IN ('replace', 'append'))::integer AS step,
                CASE WHEN c.mode = 'append' THEN octet_length(s.payload::text) END AS bytes,
-               count(*) FILTER (WHERE c.mode = 'replace') OVER (PARTITION BY s.topic, s.key ORDER BY s.ctid DESC) AS replacements
+               count(*) FILTER (WHERE c.mode = 'replace') OVER (
+                 PARTITION BY s.topic, s.key ORDER BY s.ctid DESC
+               ) AS replacements
         FROM messages.publish_stage AS s
         CROSS JOIN LATERAL (SELECT coalesce(s.on_conflict, 'error') AS mode) AS c
         WHERE s.attempt = ANY (p_attempts) AND s.reason IS NULL AND s.key IS NOT NULL
-          AND (s.on_conflict IN ('replace', 'append') OR s.topic::text IN (SELECT h.topic FROM unnest(p_hard) AS h (topic)))
+          AND (
+            s.on_conflict IN ('replace', 'append') OR s.topic::text IN (SELECT h.topic FROM unnest(p_hard) AS h (topic))
+          )
       ) AS k
       WINDOW w AS (PARTITION BY k.topic, k.key, k.step, k.replacements = 0 ORDER BY k.place)
     ) AS p
@@ -153,7 +160,8 @@ BEGIN
   BEGIN
     -- The copies for subscribers do the same with their keys; they are made by a trigger.
     PERFORM set_config('messages.on_conflict', p_mode, true);
-    SELECT p.outcome INTO v_outcome FROM messages.publish_with_key(messages.gather_staged(p_places, p_mode, p_now), p_mode) AS p;
+    SELECT p.outcome INTO v_outcome
+    FROM messages.publish_with_key(messages.gather_staged(p_places, p_mode, p_now), p_mode) AS p;
     published := CASE WHEN v_outcome IN ('inserted', 'replaced', 'appended') THEN v_count ELSE 0 END;
     ignored := CASE WHEN v_outcome IN ('ignored', 'held') THEN v_count ELSE 0 END;
     dropped := CASE WHEN v_outcome = 'dropped' THEN v_count ELSE 0 END;

@@ -7,5 +7,6 @@ FROM (VALUES
   ('messages.tick', '* * * * *',
    $$/* pgrouse */ SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '50s'; SELECT messages.tick('cron')$$),
   ('messages.prune_cron_history', '17 3 * * *',
-   $$/* pgrouse */ SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '50s'; SELECT messages.prune_cron_history()$$)
+   $$/* pgrouse */ SET LOCAL lock_timeout = '2s'; SET LOCAL statement_timeout = '50s'; $$
+   || $$SELECT messages.prune_cron_history()$$)
 ) AS j (name, schedule, command)

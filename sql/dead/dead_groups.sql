@@ -16,7 +16,8 @@ CREATE OR REPLACE FUNCTION messages.dead_groups(
   p_bound integer  DEFAULT 2000
 )
 RETURNS TABLE (
-  topic text, result text, error_fingerprint text, count bigint, redriven bigint, first_seen timestamptz, last_seen timestamptz,
+  topic text, result text, error_fingerprint text, count bigint, redriven bigint, first_seen timestamptz,
+  last_seen timestamptz,
   sample_id bigint, sample_error text, trend bigint[], at_least boolean
 )
 LANGUAGE plpgsql
@@ -28,20 +29,25 @@ DECLARE
   v_from timestamptz;
 BEGIN
   IF p_since IS NULL OR p_since NOT BETWEEN '1 s' AND '3650 days' THEN
-    RAISE EXCEPTION 'since of dead groups is %', coalesce(p_since::text, 'NULL') USING ERRCODE = '22023', HINT = 'use an interval from 1 s to 3650 days';
+    RAISE EXCEPTION 'since of dead groups is %', coalesce(p_since::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use an interval from 1 s to 3650 days';
   END IF;
   IF p_bars IS NULL OR p_bars NOT BETWEEN 1 AND 200 THEN
-    RAISE EXCEPTION 'bars of dead groups are %', coalesce(p_bars::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 200';
+    RAISE EXCEPTION 'bars of dead groups are %', coalesce(p_bars::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use 1 to 200';
   END IF;
   IF p_bound IS NULL OR p_bound NOT BETWEEN 1 AND 100000 THEN
-    RAISE EXCEPTION 'bound of dead groups is %', coalesce(p_bound::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 100000';
+    RAISE EXCEPTION 'bound of dead groups is %', coalesce(p_bound::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use 1 to 100000';
   END IF;
   v_from := v_now - p_since;
 
   RETURN QUERY
   SELECT
     g.topic, g.result, g.error_fingerprint, g.count, g.redriven, g.first_seen, g.last_seen, g.sample_id,
-    (SELECT messages.cut_error(a.error, 1000) FROM messages.message_archive AS a WHERE a.id = g.sample_id AND a.archived_at = g.last_seen),
+    (
+      SELECT messages.cut_error(a.error, 1000) FROM messages.message_archive AS a
+      WHERE a.id = g.sample_id AND a.archived_at = g.last_seen),
     (SELECT array_agg(coalesce(b.count, 0) ORDER BY n.bar)
      FROM generate_series(1, p_bars) AS n (bar)
      LEFT JOIN unnest(g.bars, g.counts) AS b (bar, count) ON b.bar = n.bar),
@@ -57,7 +63,8 @@ BEGIN
     SELECT
       d.topic, d.result, d.error_fingerprint, d.bar, count(*) AS count, count(d.redriven_as) AS redriven,
       min(d.archived_at) AS first_seen, max(d.archived_at) AS last_seen,
-      (array_agg(d.id ORDER BY d.archived_at DESC, d.id DESC))[1] AS sample_id, bool_or(d.looked_at = p_bound) AS at_least
+      (array_agg(d.id ORDER BY d.archived_at DESC, d.id DESC))[1] AS sample_id,
+      bool_or(d.looked_at = p_bound) AS at_least
     FROM (
       SELECT p_topic WHERE p_topic IS NOT NULL
       UNION ALL

@@ -18,15 +18,18 @@ DECLARE
 BEGIN
   FOR v_dead IN
     WITH raised AS (
-      INSERT INTO messages.alert (topic, result, error_fingerprint, count, first_message_id, last_message_id, sample_error)
-      SELECT a.topic, a.result, a.error_fingerprint, count(*), min(a.id), max(a.id), messages.cut_error(min(a.error), 1000)
+      INSERT INTO messages.alert (
+        topic, result, error_fingerprint, count, first_message_id, last_message_id, sample_error)
+      SELECT a.topic, a.result, a.error_fingerprint, count(*), min(a.id), max(a.id),
+             messages.cut_error(min(a.error), 1000)
       FROM messages.message_archive AS a
       WHERE a.id = ANY (p_ids) AND a.archived_at = now()
       GROUP BY a.topic, a.result, a.error_fingerprint
       RETURNING alert.topic, alert.result, alert.count, alert.first_message_id
     ), counted AS (
       INSERT INTO messages.dead_count (topic, result, count, died_at)
-      SELECT r.topic, r.result, sum(r.count), date_bin('10 minutes', now(), 'epoch') FROM raised AS r GROUP BY r.topic, r.result
+      SELECT r.topic, r.result, sum(r.count), date_bin('10 minutes', now(), 'epoch')
+      FROM raised AS r GROUP BY r.topic, r.result
     )
     SELECT r.topic, r.count, r.first_message_id FROM raised AS r
   LOOP
@@ -36,8 +39,10 @@ BEGIN
 
   WITH copied AS (
     INSERT INTO messages.message (
-      topic, channel, priority, payload, body, headers, state, available_at, max_attempts, origin_id, original_topic, dlq_moved_at, redrives)
-    SELECT a.topic || '.dlq', a.channel, a.priority, a.payload, a.body, a.headers, a.state, messages.now(), 1, a.id, a.topic, messages.now(), a.redrives
+      topic, channel, priority, payload, body, headers, state, available_at, max_attempts, origin_id, original_topic,
+      dlq_moved_at, redrives)
+    SELECT a.topic || '.dlq', a.channel, a.priority, a.payload, a.body, a.headers, a.state, messages.now(), 1, a.id,
+           a.topic, messages.now(), a.redrives
     FROM messages.message_archive AS a
     CROSS JOIN messages.topic AS d
     LEFT JOIN messages.topic AS t ON t.topic = a.topic

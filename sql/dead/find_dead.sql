@@ -29,12 +29,15 @@ DECLARE
   v_after bigint      := 0;
 BEGIN
   IF p_limit IS NULL OR p_limit < 0 THEN
-    RAISE EXCEPTION 'limit of dead messages is %', coalesce(p_limit::text, 'NULL') USING ERRCODE = '22023', HINT = 'use a number from 0';
+    RAISE EXCEPTION 'limit of dead messages is %', coalesce(p_limit::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use a number from 0';
   END IF;
   IF p_after IS NOT NULL THEN
-    SELECT greatest(a.archived_at, v_since), a.id INTO v_since, v_after FROM messages.message_archive AS a WHERE a.id = p_after;
+    SELECT greatest(a.archived_at, v_since), a.id INTO v_since, v_after FROM messages.message_archive AS a
+    WHERE a.id = p_after;
     IF NOT FOUND THEN
-      RAISE EXCEPTION 'message % of the page before is not in the archive', p_after USING ERRCODE = '22023', HINT = 'begin again without p_after';
+      RAISE EXCEPTION 'message % of the page before is not in the archive', p_after
+        USING ERRCODE = '22023', HINT = 'begin again without p_after';
     END IF;
   END IF;
 

@@ -15,7 +15,8 @@ BEGIN
   WITH picked AS MATERIALIZED (
     SELECT c.ctid AS place
     FROM (
-      SELECT d.ctid, d.died_at, count(*) OVER (PARTITION BY d.topic, d.result, CASE WHEN d.died_at >= v_from THEN d.died_at END) AS alike
+      SELECT d.ctid, d.died_at,
+             count(*) OVER (PARTITION BY d.topic, d.result, CASE WHEN d.died_at >= v_from THEN d.died_at END) AS alike
       FROM messages.dead_count AS d) AS k
     JOIN messages.dead_count AS c ON c.ctid = k.ctid
     WHERE k.alike > 1 OR k.died_at < v_from

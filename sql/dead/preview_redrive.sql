@@ -11,15 +11,19 @@
 -- stays dead, with 'keep' it comes back without its key. Of several with one key the newest gets it. If the pending
 -- message is blocked, perhaps by this very message, the newest comes back without its key in any case, and so does one
 -- whose key is not printable.
-CREATE OR REPLACE FUNCTION messages.preview_redrive(p_ids bigint[], p_topic text DEFAULT NULL, p_force boolean DEFAULT false)
+CREATE OR REPLACE FUNCTION messages.preview_redrive(
+  p_ids bigint[], p_topic text DEFAULT NULL, p_force boolean DEFAULT false
+)
 RETURNS TABLE (archived_id bigint, archived_at timestamptz, message_id bigint, outcome text, place bigint)
 LANGUAGE sql
 STABLE
 SECURITY DEFINER
 AS $$
-  SELECT j.id, j.archived_at, CASE j.outcome WHEN 'redriven_before' THEN j.before WHEN 'superseded' THEN j.standing END, j.outcome, j.place
+  SELECT j.id, j.archived_at,
+         CASE j.outcome WHEN 'redriven_before' THEN j.before WHEN 'superseded' THEN j.standing END, j.outcome, j.place
   FROM (
-    SELECT r.*, count(*) FILTER (WHERE r.outcome IN ('redriven', 'keyless')) OVER (ORDER BY r.died_at, r.id) - 1 AS place
+    SELECT r.*,
+           count(*) FILTER (WHERE r.outcome IN ('redriven', 'keyless')) OVER (ORDER BY r.died_at, r.id) - 1 AS place
     FROM (
       SELECT k.*, standing.id AS standing,
              CASE
@@ -27,7 +31,10 @@ AS $$
                -- It came before keys like that were refused.
                WHEN NOT messages.is_printable(k.key) THEN 'keyless'
                WHEN k.key IS NULL OR (standing.id IS NULL AND k.newest = 1) THEN 'redriven'
-               WHEN k.key_on_retry = 'keep' OR (k.newest = 1 AND (SELECT true FROM messages.blocked_message AS w WHERE w.id = standing.id)) THEN 'keyless'
+               WHEN k.key_on_retry = 'keep'
+                 OR (
+                   k.newest = 1 AND (SELECT true FROM messages.blocked_message AS w WHERE w.id = standing.id)
+                 ) THEN 'keyless'
                ELSE 'superseded'
              END AS outcome
       FROM (
@@ -38,19 +45,22 @@ AS $$
                  CASE
                    WHEN NOT coalesce(d.is_dead, false) THEN 'not_dead'
                    WHEN l.message_id IS NOT NULL THEN 'redriven_before'
-                   WHEN p_force IS NOT TRUE AND d.redrives >= nullif(coalesce(t.max_redrives, def.max_redrives), 0) THEN 'too_often'
+                   WHEN p_force IS NOT TRUE AND d.redrives >= nullif(coalesce(t.max_redrives, def.max_redrives), 0)
+                     THEN 'too_often'
                  END AS stop
           FROM (SELECT DISTINCT i.id FROM unnest(p_ids) AS i (id) WHERE i.id IS NOT NULL) AS asked
           CROSS JOIN messages.topic AS def
           LEFT JOIN LATERAL (
-            SELECT a.topic, a.key, a.redrives, a.archived_at, a.archived_at AS died_at, a.result NOT IN ('success', 'cancelled') AS is_dead
+            SELECT a.topic, a.key, a.redrives, a.archived_at, a.archived_at AS died_at,
+                   a.result NOT IN ('success', 'cancelled') AS is_dead
             FROM messages.message_archive AS a
             WHERE a.id = asked.id
             UNION ALL
             SELECT m.original_topic, NULL, m.redrives, NULL, m.dlq_moved_at, true
             FROM messages.dead_letter AS c
             JOIN messages.message AS m ON m.id = c.message_id
-            WHERE c.origin_id = asked.id AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = asked.id)
+            WHERE c.origin_id = asked.id
+              AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = asked.id)
           ) AS d ON true
           CROSS JOIN LATERAL (SELECT coalesce(p_topic, d.topic) AS topic) AS wanted
           LEFT JOIN messages.topic AS t ON t.topic = wanted.topic

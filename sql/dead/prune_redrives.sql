@@ -17,20 +17,24 @@ BEGIN
   WHERE r.archived_id IN (
     SELECT o.archived_id
     FROM (
-      (SELECT e.archived_id, e.redriven_at FROM messages.redrive_log AS e WHERE e.redriven_at < v_before ORDER BY e.redriven_at LIMIT p_limit)
+      (
+        SELECT e.archived_id, e.redriven_at FROM messages.redrive_log AS e
+        WHERE e.redriven_at < v_before ORDER BY e.redriven_at LIMIT p_limit)
       UNION
       -- And from anywhere among them: those that must stay for long should not hide the others behind them.
       (SELECT e.archived_id, e.redriven_at
        FROM messages.redrive_log AS e
        WHERE e.redriven_at < v_before
          AND e.redriven_at >= (
-           SELECT min(f.redriven_at) + random() * (max(f.redriven_at) - min(f.redriven_at)) FROM messages.redrive_log AS f WHERE f.redriven_at < v_before)
+           SELECT min(f.redriven_at) + random() * (max(f.redriven_at) - min(f.redriven_at))
+           FROM messages.redrive_log AS f WHERE f.redriven_at < v_before)
        ORDER BY e.redriven_at
        LIMIT p_limit)
     ) AS o
     WHERE NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = o.archived_id)
       AND NOT EXISTS (
-        SELECT FROM messages.dead_letter AS c JOIN messages.message AS m ON m.id = c.message_id WHERE c.origin_id = o.archived_id)
+        SELECT FROM messages.dead_letter AS c JOIN messages.message AS m ON m.id = c.message_id
+        WHERE c.origin_id = o.archived_id)
     LIMIT p_limit);
   GET DIAGNOSTICS v_all = ROW_COUNT;
 
@@ -41,7 +45,8 @@ BEGIN
       FROM messages.dead_letter AS o
       WHERE o.made_at < v_before
         AND o.made_at >= (
-          SELECT min(f.made_at) + random() * (max(f.made_at) - min(f.made_at)) FROM messages.dead_letter AS f WHERE f.made_at < v_before)
+          SELECT min(f.made_at) + random() * (max(f.made_at) - min(f.made_at)) FROM messages.dead_letter AS f
+          WHERE f.made_at < v_before)
       ORDER BY o.made_at
       LIMIT p_limit)
     AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = c.message_id);

@@ -39,7 +39,9 @@ BEGIN
   SELECT array_agg(b.archived_id), array_agg(b.message_id), array_agg(b.outcome)
   INTO v_ids, v_new, v_outcomes
   FROM messages.redrive_rows(p_ids, NULL, p_rate, p_delay, p_force) AS b;
-  PERFORM messages.audit_redrive('redrive', v_ids, v_new, v_outcomes, jsonb_build_object('rate', p_rate, 'delay', nullif(p_delay, '0'), 'force', nullif(p_force, false)));
+  PERFORM messages.audit_redrive(
+    'redrive', v_ids, v_new, v_outcomes,
+    jsonb_build_object('rate', p_rate, 'delay', nullif(p_delay, '0'), 'force', nullif(p_force, false)));
   RETURN QUERY SELECT b.* FROM unnest(v_ids, v_new, v_outcomes) AS b (archived_id, message_id, outcome);
 END
 $$;

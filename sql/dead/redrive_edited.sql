@@ -35,7 +35,8 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'use another: topics that end with .dlq are filled by dead_letter alone';
   END IF;
   IF jsonb_typeof(p_headers) <> 'object' THEN
-    RAISE EXCEPTION 'headers of a redrive are a JSON %', jsonb_typeof(p_headers) USING ERRCODE = '22023', HINT = 'use an object';
+    RAISE EXCEPTION 'headers of a redrive are a JSON %', jsonb_typeof(p_headers)
+      USING ERRCODE = '22023', HINT = 'use an object';
   END IF;
   IF p_payload IS NOT NULL AND (
     EXISTS (

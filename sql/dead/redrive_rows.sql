@@ -23,13 +23,18 @@ DECLARE
   v_not    bigint[];
 BEGIN
   IF p_rate NOT BETWEEN 0.001 AND 1000000 THEN
-    RAISE EXCEPTION 'rate of a redrive is %', p_rate USING ERRCODE = '22023', HINT = 'use 0.001 to 1000000 messages a second';
+    RAISE EXCEPTION 'rate of a redrive is %', p_rate
+      USING ERRCODE = '22023', HINT = 'use 0.001 to 1000000 messages a second';
   END IF;
   IF p_delay NOT BETWEEN '0' AND '3650 days' THEN
-    RAISE EXCEPTION 'delay of a redrive is %', p_delay USING ERRCODE = '22023', HINT = 'use an interval from 0 to 3650 days';
+    RAISE EXCEPTION 'delay of a redrive is %', p_delay
+      USING ERRCODE = '22023', HINT = 'use an interval from 0 to 3650 days';
   END IF;
 
-  SELECT array_agg((m.archived_id, m.archived_at, m.message_id, CASE WHEN l.is_large THEN 'too_large' ELSE m.outcome END, m.place)::messages.redriving)
+  SELECT array_agg(
+    (
+      m.archived_id, m.archived_at, m.message_id, CASE WHEN l.is_large THEN 'too_large' ELSE m.outcome END, m.place
+    )::messages.redriving)
   INTO v_judged
   FROM messages.preview_redrive(p_ids, p_edit ->> 'topic', p_force) AS m
   -- It came before that was refused. With another payload it may come back.
@@ -54,9 +59,11 @@ BEGIN
   SELECT array_agg((g.archived_id, g.archived_at, g.message_id, g.outcome, g.place)::messages.redriving)
   INTO v_logged
   FROM (
-    SELECT u.archived_id, max(u.archived_at) AS archived_at, max(u.message_id) AS message_id, max(u.outcome) AS outcome, max(u.place) AS place
+    SELECT u.archived_id, max(u.archived_at) AS archived_at, max(u.message_id) AS message_id,
+           max(u.outcome) AS outcome, max(u.place) AS place
     FROM (
-      SELECT l.archived_id, NULL::timestamptz AS archived_at, l.message_id, NULL AS outcome, NULL::bigint AS place FROM logged AS l
+      SELECT l.archived_id, NULL::timestamptz AS archived_at, l.message_id, NULL AS outcome, NULL::bigint AS place
+      FROM logged AS l
       UNION ALL
       SELECT j.archived_id, j.archived_at, NULL, j.outcome, j.place FROM unnest(v_judged) AS j
     ) AS u
@@ -81,8 +88,10 @@ BEGIN
     FROM (
       SELECT
         l.message_id, l.place, l.archived_id, coalesce(p_edit ->> 'topic', d.topic) AS topic,
-        CASE WHEN l.outcome = 'redriven' THEN d.key END AS key, d.channel, d.priority, d.payload, d.body, d.headers, d.state, d.max_attempts,
-        CASE WHEN edit.stays THEN d.origin_id END AS origin_id, CASE WHEN edit.stays THEN d.original_topic END AS original_topic,
+        CASE WHEN l.outcome = 'redriven' THEN d.key END AS key, d.channel, d.priority, d.payload, d.body, d.headers,
+        d.state, d.max_attempts,
+        CASE WHEN edit.stays THEN d.origin_id END AS origin_id,
+        CASE WHEN edit.stays THEN d.original_topic END AS original_topic,
         CASE WHEN edit.stays THEN d.dlq_moved_at END AS dlq_moved_at, d.redrives
       FROM unnest(v_logged) AS l
       CROSS JOIN LATERAL (
@@ -91,7 +100,8 @@ BEGIN
         FROM messages.message_archive AS a
         WHERE a.id = l.archived_id AND a.archived_at = l.archived_at
         UNION ALL
-        SELECT m.original_topic, m.channel, NULL, m.priority, m.payload, m.body, m.headers, m.state, NULL, NULL, NULL, NULL, m.redrives
+        SELECT m.original_topic, m.channel, NULL, m.priority, m.payload, m.body, m.headers, m.state, NULL, NULL, NULL,
+               NULL, m.redrives
         FROM messages.dead_letter AS c
         JOIN messages.message AS m ON m.id = c.message_id
         WHERE c.origin_id = l.archived_id AND l.archived_at IS NULL
@@ -100,8 +110,10 @@ BEGIN
       ORDER BY 4, 5, 1
     ) AS b
     CROSS JOIN LATERAL (
-      SELECT CASE WHEN (p_edit ->> 'merge')::boolean THEN messages.merge_patch(b.payload, p_edit -> 'payload') ELSE p_edit -> 'payload' END AS payload,
-             CASE WHEN (p_edit ->> 'merge')::boolean THEN messages.merge_patch(b.headers, p_edit -> 'headers') ELSE p_edit -> 'headers' END AS headers
+      SELECT CASE WHEN (p_edit ->> 'merge')::boolean THEN messages.merge_patch(b.payload, p_edit -> 'payload')
+        ELSE p_edit -> 'payload' END AS payload,
+             CASE WHEN (p_edit ->> 'merge')::boolean THEN messages.merge_patch(b.headers, p_edit -> 'headers')
+               ELSE p_edit -> 'headers' END AS headers
     ) AS edited
     ON CONFLICT (topic, key) WHERE key IS NOT NULL AND attempts = 0 AND claim_id IS NULL DO NOTHING
     RETURNING message.id
@@ -127,11 +139,13 @@ BEGIN
   END IF;
 
   -- What did not come in: its key was taken at this very moment. Judged again, its key is found standing.
-  DELETE FROM messages.redrive_log AS r WHERE r.archived_id = ANY (v_not) AND r.message_id NOT IN (SELECT b.id FROM unnest(v_new) AS b (id));
+  DELETE FROM messages.redrive_log AS r
+  WHERE r.archived_id = ANY (v_not) AND r.message_id NOT IN (SELECT b.id FROM unnest(v_new) AS b (id));
   -- Also those of messages that were put back before: their copies were being worked then, and may wait now.
   PERFORM messages.cancel_dlq_copies(ARRAY(
     SELECT j.archived_id FROM unnest(v_judged) AS j
-    WHERE j.outcome IN ('redriven', 'keyless', 'redriven_before') AND j.archived_id NOT IN (SELECT n.id FROM unnest(v_not) AS n (id))));
+    WHERE j.outcome IN ('redriven', 'keyless', 'redriven_before')
+      AND j.archived_id NOT IN (SELECT n.id FROM unnest(v_not) AS n (id))));
 
   RETURN QUERY
   SELECT g.archived_id, coalesce(g.new_id, g.message_id, r.message_id),

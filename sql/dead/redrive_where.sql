@@ -34,11 +34,15 @@ BEGIN
   SELECT array_agg(b.archived_id), array_agg(b.message_id), array_agg(b.outcome)
   INTO v_ids, v_new, v_outcomes
   FROM messages.redrive_rows(
-    ARRAY(SELECT f.id FROM messages.find_dead(p_topic, p_result, p_fingerprint, p_since, p_until, p_error, p_limit, p_after) AS f),
+    ARRAY(
+      SELECT f.id FROM messages.find_dead(
+        p_topic, p_result, p_fingerprint, p_since, p_until, p_error, p_limit, p_after
+      ) AS f),
     NULL, p_rate, p_delay, p_force) AS b;
   PERFORM messages.audit_redrive('redrive_where', v_ids, v_new, v_outcomes, jsonb_build_object(
     'filter', jsonb_strip_nulls(jsonb_build_object(
-      'topic', p_topic, 'result', p_result, 'fingerprint', p_fingerprint, 'since', p_since, 'until', p_until, 'error', left(p_error, 200))),
+      'topic', p_topic, 'result', p_result, 'fingerprint', p_fingerprint, 'since', p_since, 'until', p_until, 'error',
+      left(p_error, 200))),
     'rate', p_rate, 'delay', nullif(p_delay, '0'), 'force', nullif(p_force, false)));
   RETURN QUERY SELECT b.* FROM unnest(v_ids, v_new, v_outcomes) AS b (archived_id, message_id, outcome);
 END

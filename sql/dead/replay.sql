@@ -39,13 +39,16 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'use another: topics that end with .dlq are filled by dead_letter alone';
   END IF;
   IF p_rate NOT BETWEEN 0.001 AND 1000000 THEN
-    RAISE EXCEPTION 'rate of a replay is %', p_rate USING ERRCODE = '22023', HINT = 'use 0.001 to 1000000 messages a second';
+    RAISE EXCEPTION 'rate of a replay is %', p_rate
+      USING ERRCODE = '22023', HINT = 'use 0.001 to 1000000 messages a second';
   END IF;
   IF p_delay NOT BETWEEN '0' AND '3650 days' THEN
-    RAISE EXCEPTION 'delay of a replay is %', p_delay USING ERRCODE = '22023', HINT = 'use an interval from 0 to 3650 days';
+    RAISE EXCEPTION 'delay of a replay is %', p_delay
+      USING ERRCODE = '22023', HINT = 'use an interval from 0 to 3650 days';
   END IF;
   IF p_limit NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'limit of a replay is %', p_limit USING ERRCODE = '22023', HINT = 'use 1 to 10000, and p_after for the next page';
+    RAISE EXCEPTION 'limit of a replay is %', p_limit
+      USING ERRCODE = '22023', HINT = 'use 1 to 10000, and p_after for the next page';
   END IF;
 
   RETURN QUERY
@@ -59,16 +62,20 @@ BEGIN
     ORDER BY a.id
     LIMIT p_limit
   ), back AS (
-    INSERT INTO messages.message (topic, channel, priority, payload, body, headers, available_at, max_attempts, redriven_from)
+    INSERT INTO messages.message (
+      topic, channel, priority, payload, body, headers, available_at, max_attempts, redriven_from)
     SELECT p.topic, messages.replace_unprintable(p.channel), p.priority, p.payload, p.body, p.headers,
            v_now + p_delay + make_interval(secs => coalesce((p.place - 1) / p_rate, 0)), p.max_attempts, p.id
-    FROM (SELECT w.*, row_number() OVER (ORDER BY w.id) AS place FROM picked AS w WHERE w.is_whole AND NOT w.is_large) AS p
+    FROM (
+      SELECT w.*, row_number() OVER (ORDER BY w.id) AS place FROM picked AS w WHERE w.is_whole AND NOT w.is_large
+    ) AS p
     ORDER BY p.id
     RETURNING message.redriven_from, message.id
   )
   SELECT b.redriven_from, b.id, 'replayed' FROM back AS b
   UNION ALL
-  SELECT p.id, NULL, CASE WHEN p.is_large THEN 'too_large' ELSE 'no_payload' END FROM picked AS p WHERE p.is_large OR NOT p.is_whole
+  SELECT p.id, NULL, CASE WHEN p.is_large THEN 'too_large' ELSE 'no_payload' END FROM picked AS p
+  WHERE p.is_large OR NOT p.is_whole
   ORDER BY 1;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   IF v_count > 0 THEN

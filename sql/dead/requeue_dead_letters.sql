@@ -38,7 +38,9 @@ BEGIN
   SELECT array_agg(b.archived_id), array_agg(b.message_id), array_agg(b.outcome)
   INTO v_ids, v_new, v_outcomes
   FROM messages.redrive_rows(v_origins, NULL, p_rate, p_delay, p_force) AS b;
-  PERFORM messages.audit_redrive('requeue_dead_letters', v_ids, v_new, v_outcomes, jsonb_build_object('rate', p_rate, 'delay', nullif(p_delay, '0')));
+  PERFORM messages.audit_redrive(
+    'requeue_dead_letters', v_ids, v_new, v_outcomes, jsonb_build_object('rate', p_rate, 'delay', nullif(p_delay, '0'))
+  );
 
   RETURN QUERY
   -- Sorted among each other, and not joined: without hash joins each would be compared with each.

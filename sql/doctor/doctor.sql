@@ -18,7 +18,8 @@ DECLARE
   v_part text;
 BEGIN
   FOREACH v_part IN ARRAY ARRAY[
-    'server', 'connections', 'settings', 'holders', 'snapshots', 'tables', 'schema', 'archive', 'ticks', 'workers', 'topics', 'conditions']
+    'server', 'connections', 'settings', 'holders', 'snapshots', 'tables', 'schema', 'archive', 'ticks', 'workers',
+    'topics', 'conditions']
   LOOP
     BEGIN
       CASE v_part

@@ -31,7 +31,8 @@ BEGIN
   level := CASE WHEN v_missing IS NULL THEN 'ok' WHEN v_missing = v_today THEN 'fail' ELSE 'warn' END;
   what := CASE level
     WHEN 'ok' THEN 'the next three days are there'
-    WHEN 'warn' THEN format('the archive has no partition for %s: the maintenance does not run, or cannot create it', v_missing)
+    WHEN 'warn'
+      THEN format('the archive has no partition for %s: the maintenance does not run, or cannot create it', v_missing)
     ELSE format('the archive has no partition for %s: what ends today goes into the default partition', v_missing) END;
   fix := CASE WHEN level <> 'ok' THEN 'SELECT messages.maintain_partitions();' END;
   RETURN NEXT;
@@ -41,11 +42,13 @@ BEGIN
   IF v_pages IS NULL THEN
     level := 'fail';
     what := 'the archive has no default partition: a message whose day is missing cannot end';
-    fix := format('CREATE TABLE messages.message_archive_default PARTITION OF messages.message_archive DEFAULT; ALTER TABLE messages.message_archive_default OWNER TO %s;',
+    fix := format('CREATE TABLE messages.message_archive_default PARTITION OF messages.message_archive DEFAULT; '
+      'ALTER TABLE messages.message_archive_default OWNER TO %s;',
       (SELECT c.relowner::regrole FROM pg_class AS c WHERE c.oid = 'messages.message_archive'::regclass));
   ELSIF EXISTS (SELECT FROM messages.message_archive_default) THEN
     level := 'warn';
-    what := format('there are rows in the default partition (%s pages), where they are found and deleted slower', v_pages);
+    what := format(
+      'there are rows in the default partition (%s pages), where they are found and deleted slower', v_pages);
     fix := 'SELECT messages.maintain_partitions(); moves those of today, purge deletes the others in their time';
   ELSE
     level := 'ok';
@@ -59,7 +62,8 @@ BEGIN
     SELECT f.fix
     FROM (VALUES
       (EXISTS (SELECT FROM messages.message_archive AS a WHERE a.archive_xid > v_last),
-       'UPDATE messages.message_archive SET archive_xid = pg_current_xact_id() WHERE archive_xid > pg_current_xact_id();'),
+       'UPDATE messages.message_archive SET archive_xid = pg_current_xact_id() '
+       'WHERE archive_xid > pg_current_xact_id();'),
       (EXISTS (SELECT FROM messages.alert AS a WHERE a.xid > v_last),
        'UPDATE messages.alert SET xid = pg_current_xact_id() WHERE xid > pg_current_xact_id();'),
       (EXISTS (SELECT FROM messages.low_water_mark AS m WHERE m.xid > v_last),
@@ -69,7 +73,8 @@ BEGIN
   level := CASE WHEN v_future = '{}' THEN 'ok' ELSE 'fail' END;
   what := CASE level
     WHEN 'ok' THEN 'all transactions are of this cluster'
-    ELSE 'rows name transactions that this cluster has not begun: it was restored from a dump of one that had counted further. Streams, exports and '
+    ELSE 'rows name transactions that this cluster has not begun: it was restored from a dump of one that had counted '
+      'further. Streams, exports and '
       || 'alerts do not come to them, or count them as new again and again' END;
   fix := CASE WHEN level <> 'ok' THEN array_to_string(v_future, ' ') END;
   RETURN NEXT;

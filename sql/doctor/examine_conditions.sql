@@ -27,7 +27,8 @@ BEGIN
       ('breaker', 'breakers'),
       ('alerts_undelivered', 'alerts')) AS k (kind, code) ON k.kind = c.kind
     UNION ALL
-    SELECT 'alerts', 'warn', format('%s messages to the sink %s were abandoned in the last week', count(*), d.sink), '`pgrouse alert replay` sends them again'
+    SELECT 'alerts', 'warn', format('%s messages to the sink %s were abandoned in the last week', count(*), d.sink),
+           '`pgrouse alert replay` sends them again'
     FROM messages.alert_delivery AS d
     WHERE d.abandoned_at > messages.now() - interval '7 days'
     GROUP BY d.sink
@@ -41,7 +42,8 @@ BEGIN
     ('breakers', 'all are closed', NULL),
     ('alerts',
      CASE WHEN EXISTS (SELECT FROM messages.alert_sink) THEN 'every sink accepts them' ELSE 'there is no sink' END,
-     CASE WHEN NOT EXISTS (SELECT FROM messages.alert_sink) THEN 'configure one in [alerts] to be notified of dead messages' END)) AS c (code, said, hint)
+     CASE WHEN NOT EXISTS (SELECT FROM messages.alert_sink)
+       THEN 'configure one in [alerts] to be notified of dead messages' END)) AS c (code, said, hint)
   WHERE NOT EXISTS (SELECT FROM found AS f WHERE f.code = c.code);
 END
 $$;

@@ -18,12 +18,16 @@ DECLARE
 BEGIN
   SELECT c.used, c.most, c.which, c.whose INTO v_used, v_limit, v_of, v_whose
   FROM (
-    SELECT (SELECT count(*) FROM pg_stat_activity AS a WHERE coalesce(a.backend_type, 'client backend') = 'client backend' AND a.datname IS NOT NULL),
+    SELECT (
+      SELECT count(*) FROM pg_stat_activity AS a
+      WHERE coalesce(a.backend_type, 'client backend') = 'client backend' AND a.datname IS NOT NULL),
            current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint
              - coalesce(current_setting('reserved_connections', true), '0')::bigint,
            'the server', NULL
     UNION ALL
-    SELECT (SELECT count(*) FROM pg_stat_activity AS a WHERE a.datname = d.datname AND coalesce(a.backend_type, 'client backend') = 'client backend'),
+    SELECT (
+      SELECT count(*) FROM pg_stat_activity AS a
+      WHERE a.datname = d.datname AND coalesce(a.backend_type, 'client backend') = 'client backend'),
            d.datconnlimit, format('the database %s', d.datname), format('DATABASE %I', d.datname)
     FROM pg_database AS d
     WHERE d.datname = current_database() AND d.datconnlimit >= 0
@@ -42,7 +46,8 @@ BEGIN
   fix := CASE
     WHEN level = 'ok' THEN NULL
     WHEN v_whose IS NOT NULL THEN format('ALTER %s CONNECTION LIMIT -1;', v_whose)
-    ELSE 'end idle sessions, lower worker.claim_connections or database.pool_size, or raise max_connections and restart the server' END;
+    ELSE 'end idle sessions, lower worker.claim_connections or database.pool_size, '
+      'or raise max_connections and restart the server' END;
   RETURN NEXT;
 END
 $$;

@@ -24,11 +24,15 @@ BEGIN
   WHERE a.backend_type = 'client backend' AND a.pid <> pg_backend_pid() AND a.xact_start < v_now - interval '1 second'
   ORDER BY a.xact_start LIMIT 1;
   code := 'notify_queue';
-  level := CASE WHEN v_used >= greatest(0.5, p_queue_used) THEN 'fail' WHEN v_used >= p_queue_used THEN 'warn' ELSE 'ok' END;
+  level := CASE WHEN v_used >= greatest(0.5, p_queue_used) THEN 'fail' WHEN v_used >= p_queue_used THEN 'warn'
+    ELSE 'ok' END;
   what := CASE WHEN level = 'ok' THEN format('%s %% full', round(v_used::numeric * 100, 1))
-    ELSE format('the queue of notifications is %s %% full; daemons poll once it is nearly full', round(v_used::numeric * 100, 2))
-      || CASE WHEN v_row.pid IS NULL THEN '' ELSE format('. The oldest transaction is that of process %s (%s, %s), since %s s',
-           v_row.pid, v_row.usename, v_row.application_name, round(extract(epoch FROM v_now - v_row.xact_start))) END END;
+    ELSE format(
+      'the queue of notifications is %s %% full; daemons poll once it is nearly full', round(v_used::numeric * 100, 2))
+      || CASE WHEN v_row.pid IS NULL THEN ''
+        ELSE format('. The oldest transaction is that of process %s (%s, %s), since %s s',
+           v_row.pid, v_row.usename, v_row.application_name,
+           round(extract(epoch FROM v_now - v_row.xact_start))) END END;
   fix := CASE WHEN level <> 'ok' THEN
     CASE WHEN v_row.pid IS NULL THEN '' ELSE format('SELECT pg_terminate_backend(%s); and ', v_row.pid) END
       || 'see the server''s log: it names the process that does not read. A listener must have no transaction open' END;
@@ -36,7 +40,8 @@ BEGIN
 
   code := 'replication_slot';
   RETURN QUERY
-    SELECT code, 'warn', format('no client reads the replication slot %s, and the server keeps %s of WAL for it', s.slot_name,
+    SELECT code, 'warn',
+           format('no client reads the replication slot %s, and the server keeps %s of WAL for it', s.slot_name,
              coalesce(pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)), 'all')),
            format('start its reader, or: SELECT pg_drop_replication_slot(%L);', s.slot_name)
     FROM pg_replication_slots AS s
@@ -47,10 +52,16 @@ BEGIN
 
   code := 'table_lock';
   RETURN QUERY
-    SELECT code, 'fail', format('process %s has waited for %s s to lock messages.%s, behind %s; all other sessions that need that table wait too', l.pid,
+    SELECT code, 'fail',
+           format('process %s has waited for %s s to lock messages.%s, behind %s; '
+             'all other sessions that need that table wait too', l.pid,
              round(extract(epoch FROM v_now - l.waitstart)), c.relname,
-             coalesce((SELECT string_agg(format('process %s', b), ', ') FROM unnest(pg_blocking_pids(l.pid)) AS b), 'another session')),
-           format('end the session that holds it: SELECT pg_terminate_backend(b) FROM unnest(pg_blocking_pids(%s)) AS b;', l.pid)
+             coalesce(
+               (SELECT string_agg(format('process %s', b), ', ') FROM unnest(pg_blocking_pids(l.pid)) AS b),
+               'another session')),
+           format(
+             'end the session that holds it: SELECT pg_terminate_backend(b) FROM unnest(pg_blocking_pids(%s)) AS b;',
+             l.pid)
     FROM pg_locks AS l
     JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace = 'messages'::regnamespace
     WHERE NOT l.granted AND l.locktype = 'relation' AND l.waitstart < v_now - interval '5 seconds'

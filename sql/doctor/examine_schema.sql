@@ -26,13 +26,17 @@ BEGIN
     UNION ALL
     SELECT 'indexes', CASE WHEN i.indisunique THEN 'fail' ELSE 'warn' END,
            format('the index messages.%s is not valid%s', c.relname,
-             CASE WHEN c.relname ~ '_cc(new|old)[0-9]*$' THEN ': it is left over from a failed REINDEX CONCURRENTLY' ELSE ' and no query uses it' END),
-           format(CASE WHEN c.relname ~ '_cc(new|old)[0-9]*$' THEN 'DROP INDEX CONCURRENTLY messages.%I;' ELSE 'REINDEX INDEX CONCURRENTLY messages.%I;' END, c.relname)
+             CASE WHEN c.relname ~ '_cc(new|old)[0-9]*$' THEN ': it is left over from a failed REINDEX CONCURRENTLY'
+               ELSE ' and no query uses it' END),
+           format(
+             CASE WHEN c.relname ~ '_cc(new|old)[0-9]*$' THEN 'DROP INDEX CONCURRENTLY messages.%I;'
+               ELSE 'REINDEX INDEX CONCURRENTLY messages.%I;' END, c.relname)
     FROM pg_index AS i
     JOIN pg_class AS c ON c.oid = i.indexrelid AND c.relnamespace = 'messages'::regnamespace
     WHERE NOT (i.indisvalid AND i.indisready AND i.indislive)
     UNION ALL
-    SELECT 'public_rights', 'fail', format('PUBLIC may %s %s', lower(string_agg(g.privilege, ', ') COLLATE "C"), g.object),
+    SELECT 'public_rights', 'fail',
+           format('PUBLIC may %s %s', lower(string_agg(g.privilege, ', ') COLLATE "C"), g.object),
            'run `pgrouse migrate`, which takes it away'
     FROM (
       SELECT a.privilege_type, format('messages.%s', c.relname)

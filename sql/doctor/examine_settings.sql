@@ -14,16 +14,19 @@ BEGIN
   -- Settings that someone gave to the database or to a role; new sessions get them without a word.
   RETURN QUERY
   WITH harmful (code, name, harmless, level, effect) AS (VALUES
-    ('settings', 'session_replication_role', 'origin,local', 'fail', 'no trigger runs: a publish wakes no worker and no policy applies to it'),
+    ('settings', 'session_replication_role', 'origin,local', 'fail',
+     'no trigger runs: a publish wakes no worker and no policy applies to it'),
     ('settings', 'default_transaction_read_only', 'off', 'fail', 'nothing can be published or claimed'),
-    ('settings', 'default_transaction_isolation', 'read committed', 'warn', 'every publish sends a notification, which makes publishers wait for each other'),
+    ('settings', 'default_transaction_isolation', 'read committed', 'warn',
+     'every publish sends a notification, which makes publishers wait for each other'),
     ('settings', 'row_security', 'on', 'warn', 'queries may fail instead of being filtered'),
     ('planner', 'enable_indexscan', 'on', 'warn', 'claims read whole indexes or tables'),
     ('planner', 'enable_indexonlyscan', 'on', 'warn', 'claims read more pages than they need'),
     ('planner', 'enable_bitmapscan', 'on', 'warn', 'reports read whole tables'),
     ('planner', 'enable_tidscan', 'on', 'warn', 'claims read whole tables'),
     ('planner', 'plan_cache_mode', 'auto', 'warn', 'each call is planned again, or with a plan for other values'),
-    ('planner', 'jit_above_cost', '>=10000', 'warn', 'short statements are compiled, which takes longer than to run them')
+    ('planner', 'jit_above_cost', '>=10000', 'warn',
+     'short statements are compiled, which takes longer than to run them')
   ), given AS (
     -- Sessions of pgrouse set those of the first kind for themselves: what counts is the value that other sessions
     -- begin with.
@@ -43,11 +46,15 @@ BEGIN
   ), wrong AS (
     SELECT DISTINCT ON (g.name, g.whose) g.*
     FROM given AS g
-    WHERE CASE WHEN g.harmless LIKE '>=%' THEN g.value::float8 NOT BETWEEN -1 AND -1 AND g.value::float8 < substr(g.harmless, 3)::float8
+    WHERE CASE WHEN g.harmless LIKE '>=%'
+      THEN g.value::float8 NOT BETWEEN -1 AND -1 AND g.value::float8 < substr(g.harmless, 3)::float8
                ELSE NOT g.value = ANY (string_to_array(g.harmless, ',')) END
     ORDER BY g.name, g.whose
   )
-  SELECT w.code, w.level, format('%s is %s%s: %s', w.name, w.value, ' for ' || replace(replace(w.whose, 'ROLE ', 'role '), 'DATABASE ', 'database '), w.effect),
+  SELECT w.code, w.level,
+         format(
+           '%s is %s%s: %s', w.name, w.value,
+           ' for ' || replace(replace(w.whose, 'ROLE ', 'role '), 'DATABASE ', 'database '), w.effect),
          CASE WHEN w.whose IS NULL THEN format('ALTER SYSTEM RESET %s; SELECT pg_reload_conf();', w.name)
               ELSE format('ALTER %s RESET %s;', w.whose, w.name) END
   FROM wrong AS w
@@ -55,7 +62,9 @@ BEGIN
   WHERE w.whose IS NOT NULL OR NOT EXISTS (SELECT FROM wrong AS o WHERE o.name = w.name AND o.whose IS NOT NULL)
   UNION ALL
   SELECT c.code, 'ok', c.said, NULL
-  FROM (VALUES ('settings', 'none keeps sessions from working as they should'), ('planner', 'none makes claims dear')) AS c (code, said)
+  FROM (
+    VALUES ('settings', 'none keeps sessions from working as they should'), ('planner', 'none makes claims dear')
+  ) AS c (code, said)
   WHERE NOT EXISTS (SELECT FROM wrong AS o WHERE o.code = c.code);
 END
 $$;

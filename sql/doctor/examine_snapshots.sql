@@ -8,7 +8,9 @@
 -- Errors: none.
 -- Locks: none.
 -- Called by: doctor, `pgrouse doctor`.
-CREATE OR REPLACE FUNCTION messages.examine_snapshots(p_held_for interval DEFAULT '5 minutes', p_held_xids bigint DEFAULT 1000000)
+CREATE OR REPLACE FUNCTION messages.examine_snapshots(
+  p_held_for interval DEFAULT '5 minutes', p_held_xids bigint DEFAULT 1000000
+)
 RETURNS TABLE (code text, level text, what text, fix text)
 LANGUAGE plpgsql
 STABLE
@@ -21,17 +23,21 @@ BEGIN
   FOR level, what, fix IN
     SELECT CASE WHEN h.since < v_now - greatest(interval '1 hour', p_held_for) THEN 'fail' ELSE 'warn' END,
            format('%s has held a snapshot %s; no dead row that is younger can be removed', h.who,
-             CASE WHEN h.since IS NULL THEN format('of %s transactions ago', h.xids) ELSE format('for %s s', round(extract(epoch FROM v_now - h.since))) END),
+             CASE WHEN h.since IS NULL THEN format('of %s transactions ago', h.xids)
+               ELSE format('for %s s', round(extract(epoch FROM v_now - h.since))) END),
            h.remedy
     FROM (
       SELECT format('process %s (%s)', a.pid, concat_ws(', ', a.usename, nullif(a.application_name, ''), a.state)),
-             coalesce(a.xact_start, a.backend_start), age(a.backend_xmin)::bigint, format('SELECT pg_terminate_backend(%s);', a.pid)
+             coalesce(a.xact_start, a.backend_start), age(a.backend_xmin)::bigint,
+             format('SELECT pg_terminate_backend(%s);', a.pid)
       FROM pg_stat_activity AS a
       WHERE a.backend_xmin IS NOT NULL AND a.datname = current_database() AND a.pid <> pg_backend_pid()
-        AND coalesce(a.backend_type, 'client backend') IN ('client backend', 'parallel worker', 'pg_cron', 'background worker', 'logical replication worker')
+        AND coalesce(a.backend_type, 'client backend') IN (
+          'client backend', 'parallel worker', 'pg_cron', 'background worker', 'logical replication worker')
       UNION ALL
       SELECT format('the standby %s (hot_standby_feedback)', coalesce(nullif(a.application_name, ''), a.pid::text)),
-             NULL, age(a.backend_xmin)::bigint, 'end the long query on that standby, or set hot_standby_feedback = off there'
+             NULL, age(a.backend_xmin)::bigint,
+             'end the long query on that standby, or set hot_standby_feedback = off there'
       FROM pg_stat_activity AS a WHERE a.backend_type = 'walsender' AND a.backend_xmin IS NOT NULL
       UNION ALL
       SELECT format('the prepared transaction %L of %s', p.gid, p.owner), p.prepared, age(p.transaction)::bigint,
@@ -39,7 +45,8 @@ BEGIN
       FROM pg_prepared_xacts AS p WHERE p.database = current_database()
       UNION ALL
       SELECT format('the replication slot %s', s.slot_name), NULL, age(s.xmin)::bigint,
-             CASE WHEN s.active THEN 'end the long query on its standby' ELSE format('SELECT pg_drop_replication_slot(%L);', s.slot_name) END
+             CASE WHEN s.active THEN 'end the long query on its standby'
+               ELSE format('SELECT pg_drop_replication_slot(%L);', s.slot_name) END
       FROM pg_replication_slots AS s WHERE s.xmin IS NOT NULL
     ) AS h (who, since, xids, remedy)
     WHERE CASE WHEN h.since IS NULL THEN h.xids > p_held_xids ELSE h.since < v_now - p_held_for END
@@ -54,7 +61,8 @@ BEGIN
     fix := format('GRANT pg_read_all_stats TO %I;', current_user);
     RETURN NEXT;
   ELSIF NOT v_found THEN
-    RETURN QUERY SELECT code, 'ok', format('none is older than %s s', extract(epoch FROM p_held_for)::integer), NULL::text;
+    RETURN QUERY SELECT code, 'ok', format('none is older than %s s', extract(epoch FROM p_held_for)::integer),
+      NULL::text;
   END IF;
 END
 $$;

@@ -22,8 +22,12 @@ BEGIN
   what := CASE
     WHEN level = 'ok' THEN format('the last one was %s s ago', greatest(0, round(extract(epoch FROM v_now - v_last))))
     WHEN v_last IS NULL THEN 'the maintenance has never run: locks do not expire, schedules do not fire'
-    ELSE format('the maintenance has not run for %s s: locks do not expire, schedules do not fire', round(extract(epoch FROM v_now - v_last))) END;
-  fix := CASE WHEN level <> 'ok' THEN 'start a daemon with `pgrouse run`, or `pgrouse cron install`; by hand: SELECT * FROM messages.tick();' END;
+    ELSE format(
+      'the maintenance has not run for %s s: locks do not expire, schedules do not fire',
+      round(extract(epoch FROM v_now - v_last))
+    ) END;
+  fix := CASE WHEN level <> 'ok'
+    THEN 'start a daemon with `pgrouse run`, or `pgrouse cron install`; by hand: SELECT * FROM messages.tick();' END;
   RETURN NEXT;
 
   RETURN QUERY
@@ -49,7 +53,10 @@ BEGIN
     LIMIT 1000) AS e;
   code := 'expired_locks';
   level := CASE WHEN v_count > 0 THEN 'fail' ELSE 'ok' END;
-  what := CASE WHEN v_count > 0 THEN format('%s%s messages wait behind locks that expired more than a minute ago', v_count, CASE WHEN v_count = 1000 THEN '+' END)
+  what := CASE WHEN v_count > 0
+    THEN format(
+      '%s%s messages wait behind locks that expired more than a minute ago', v_count,
+      CASE WHEN v_count = 1000 THEN '+' END)
     ELSE 'none waits to be swept' END;
   fix := CASE WHEN v_count > 0 THEN 'see ticks; by hand: SELECT messages.run_maintenance(''expire_locks'');' END;
   RETURN NEXT;
@@ -62,9 +69,11 @@ BEGIN
     ORDER BY s.next_tick LIMIT 10
   )
   SELECT 'schedules', 'fail',
-         CASE WHEN s.failures > 0 THEN format('the schedule %s has failed %s times in a row: %s', s.name, s.failures, left(s.last_error, 200))
+         CASE WHEN s.failures > 0
+           THEN format('the schedule %s has failed %s times in a row: %s', s.name, s.failures, left(s.last_error, 200))
               ELSE format('the schedule %s is due since %s', s.name, s.next_tick::timestamptz(0)) END,
-         CASE WHEN s.failures > 0 THEN format('pgrouse schedule show %s', s.name) ELSE 'see ticks; by hand: SELECT messages.fire_schedules();' END
+         CASE WHEN s.failures > 0 THEN format('pgrouse schedule show %s', s.name)
+           ELSE 'see ticks; by hand: SELECT messages.fire_schedules();' END
   FROM stuck AS s
   UNION ALL
   SELECT 'schedules', 'ok', 'each fires', NULL

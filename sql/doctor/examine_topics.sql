@@ -17,24 +17,31 @@ BEGIN
   RETURN QUERY
   WITH found (code, level, what, fix) AS (
     SELECT 'paused', 'ok',
-           format('%s has been paused since %s%s%s', CASE s.topic WHEN '*' THEN 'every topic' ELSE s.topic END, s.paused_at::timestamptz(0),
+           format('%s has been paused since %s%s%s', CASE s.topic WHEN '*' THEN 'every topic' ELSE s.topic END,
+             s.paused_at::timestamptz(0),
              ' by ' || s.paused_by, coalesce(': ' || s.paused_reason, '')),
            format('SELECT messages.resume(%L);', s.topic)
     FROM messages.topic_state() AS s
     WHERE s.paused_topic = s.topic
     UNION ALL
-    SELECT 'paused', 'ok', format('the channel %s of %s has been paused since %s%s', c.channel, c.topic, c.paused_at::timestamptz(0), ' by ' || c.paused_by),
+    SELECT 'paused', 'ok',
+           format(
+             'the channel %s of %s has been paused since %s%s', c.channel, c.topic, c.paused_at::timestamptz(0),
+             ' by ' || c.paused_by),
            format('SELECT messages.resume(%L, %L);', c.topic, c.channel)
     FROM messages.channel_state AS c
     WHERE c.paused
     UNION ALL
-    SELECT 'paused', 'ok', format('the schedule %s has been paused since %s%s', s.name, s.paused_at::timestamptz(0), ' by ' || s.paused_by),
+    SELECT 'paused', 'ok',
+           format(
+             'the schedule %s has been paused since %s%s', s.name, s.paused_at::timestamptz(0), ' by ' || s.paused_by),
            format('SELECT messages.resume_schedule(%L);', s.name)
     FROM messages.schedule AS s
     WHERE s.paused_at IS NOT NULL
     UNION ALL
     SELECT 'short_locks', 'warn',
-           format('of %s one run in a hundred takes %s s or more, and its lock lasts %s s: a worker that is frozen for that long loses it', l.topic,
+           format('of %s one run in a hundred takes %s s or more, and its lock lasts %s s: '
+             'a worker that is frozen for that long loses it', l.topic,
              round(l.run_p99_s::numeric, 1), extract(epoch FROM p.lock_duration)::float8),
            format('pgrouse topic set %s lock_duration=%ss', l.topic, ceil(2 * l.run_p99_s))
     FROM messages.latency('1 hour') AS l
@@ -44,8 +51,10 @@ BEGIN
     WHERE l.runs >= 20 AND make_interval(secs => l.run_p99_s) > p.lock_duration
     UNION ALL
     SELECT 'many_topics', 'warn',
-           'messages of more than 2000 topics wait: one tick looks at 2000 of them, so alerts about a topic come later; pages and metrics show the 1000 that matter most',
-           'use channels or keys for what is not a kind of message of its own; what a program published by mistake is deleted by `pgrouse topic purge TOPIC`: '
+           'messages of more than 2000 topics wait: one tick looks at 2000 of them, '
+           'so alerts about a topic come later; pages and metrics show the 1000 that matter most',
+           'use channels or keys for what is not a kind of message of its own; '
+           'what a program published by mistake is deleted by `pgrouse topic purge TOPIC`: '
              'SELECT * FROM messages.unhandled_topics();'
     WHERE cardinality(messages.waiting_topics('', 2001)) > 2000
   )

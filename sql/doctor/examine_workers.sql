@@ -37,7 +37,9 @@ BEGIN
     WHERE w.state = 'silent'
     UNION ALL
     SELECT 'worker_versions', 'warn',
-           format('workers of several versions are alive: %s', string_agg(v.version || ' (' || v.count || ')', ', ' ORDER BY v.version)),
+           format(
+             'workers of several versions are alive: %s',
+             string_agg(v.version || ' (' || v.count || ')', ', ' ORDER BY v.version)),
            'bring the others up to date'
     FROM (SELECT w.version, count(*) FROM worker AS w WHERE w.alive AND w.kind = 'daemon' GROUP BY w.version) AS v
     HAVING count(*) > 1
@@ -55,7 +57,9 @@ BEGIN
            format('start a worker with a handler for it: [topics.%s]', quote_ident(u.topic))
     FROM unhandled AS u
     UNION ALL
-    SELECT 'idle_topics', 'warn', format('%s publishes to %s, which no live worker handles', string_agg(t.source, ', ' ORDER BY t.source), t.topic),
+    SELECT 'idle_topics', 'warn',
+           format(
+             '%s publishes to %s, which no live worker handles', string_agg(t.source, ', ' ORDER BY t.source), t.topic),
            format('start a worker with a handler for it: [topics.%s]', quote_ident(t.topic))
     FROM (
       SELECT s.topic, 'the schedule ' || s.name FROM messages.schedule AS s WHERE s.paused_at IS NULL

@@ -10,7 +10,9 @@
 -- Locks: none.
 -- Called by: examine_holders, the functions of explain, operators and analysts.
 -- Inside: A row shows the transaction that locked or changed it last; if that still runs, it holds the row.
-CREATE OR REPLACE FUNCTION messages.lock_holders(p_topic text DEFAULT NULL, p_channel text DEFAULT NULL, p_message_id bigint DEFAULT NULL)
+CREATE OR REPLACE FUNCTION messages.lock_holders(
+  p_topic text DEFAULT NULL, p_channel text DEFAULT NULL, p_message_id bigint DEFAULT NULL
+)
 RETURNS TABLE (kind text, topic text, what text, who text, pid integer, since timestamptz, fix text)
 LANGUAGE sql
 STABLE
@@ -37,12 +39,15 @@ AS $$
     FROM messages.mutex AS x
     WHERE x.kind NOT IN ('breakers', 'low_water')
     UNION ALL
-    SELECT 'depth', d.topic, format('the counter of topic %s: anyone who else publishes to it waits', d.topic), d.xmax FROM messages.depth AS d
+    SELECT 'depth', d.topic, format('the counter of topic %s: anyone who else publishes to it waits', d.topic), d.xmax
+    FROM messages.depth AS d
     UNION ALL
-    SELECT 'publish_rate', u.topic, format('the publish_rate of topic %s: anyone who else publishes to it waits', u.topic), u.xmax
+    SELECT 'publish_rate', u.topic,
+           format('the publish_rate of topic %s: anyone who else publishes to it waits', u.topic), u.xmax
     FROM messages.rate AS u WHERE u.kind = 'publish'
     UNION ALL
-    SELECT 'channel', c.topic, format('channel %s of topic %s: no other claim takes from it', c.channel, c.topic), c.xmax
+    SELECT 'channel', c.topic, format('channel %s of topic %s: no other claim takes from it', c.channel, c.topic),
+           c.xmax
     FROM messages.rate AS c WHERE c.kind = 'channel' AND c.topic = p_topic AND c.channel = p_channel
     UNION ALL
     SELECT 'message', m.topic, format('message %s: claims pass it over', m.id), m.xmax

@@ -16,7 +16,8 @@ AS $$
   FROM (
     SELECT a.xact_start AS began_at
     FROM pg_stat_activity AS a
-    WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND num_nonnulls(a.backend_xmin, a.backend_xid) > 0
+    WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+      AND num_nonnulls(a.backend_xmin, a.backend_xid) > 0
       AND a.backend_type <> 'autovacuum worker'
     UNION ALL
     SELECT p.prepared FROM pg_prepared_xacts AS p WHERE p.database = current_database()

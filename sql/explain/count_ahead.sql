@@ -14,7 +14,10 @@ BEGIN
   -- nothing is below low.
   FOR v_place IN
     SELECT p.priority::smallint AS priority,
-           coalesce((SELECT w.at FROM messages.low_water AS w WHERE w.topic = p_message.topic AND w.priority = p.priority), '-infinity') AS low
+           coalesce(
+             (SELECT w.at FROM messages.low_water AS w WHERE w.topic = p_message.topic AND w.priority = p.priority),
+             '-infinity'
+           ) AS low
     FROM generate_series(0, p_message.priority) AS p (priority)
   LOOP
     IF p_message.channel IS NULL THEN

@@ -12,14 +12,18 @@ DECLARE
     SELECT g.predecessor_id FROM messages.dependency AS g
     WHERE g.successor_id = p_message.id AND g.failed_result IS NULL ORDER BY g.predecessor_id LIMIT 100);
   -- A large group has 100,000 at most: the index counts them.
-  v_count bigint := (SELECT count(*) FROM messages.dependency AS g WHERE g.successor_id = p_message.id AND g.failed_result IS NULL);
+  v_count bigint := (
+    SELECT count(*) FROM messages.dependency AS g WHERE g.successor_id = p_message.id AND g.failed_result IS NULL);
 BEGIN
   RETURN QUERY
   SELECT 'after_dead',
-         format('it waits for message %s, which %s; %srun it anyway (`pgrouse message unblock %s`), or cancel it (`pgrouse message cancel %s`)',
+         format('it waits for message %s, which %s; %srun it anyway (`pgrouse message unblock %s`), '
+           'or cancel it (`pgrouse message cancel %s`)',
                 g.predecessor_id,
-                CASE WHEN g.failed_result = 'cancelled' THEN 'was cancelled' ELSE 'is dead (' || g.failed_result || ')' END,
-                CASE WHEN g.failed_result <> 'cancelled' AND a.id IS NOT NULL THEN format('redrive that one (`pgrouse redrive %s`), ', g.predecessor_id) END,
+                CASE WHEN g.failed_result = 'cancelled' THEN 'was cancelled'
+                  ELSE 'is dead (' || g.failed_result || ')' END,
+                CASE WHEN g.failed_result <> 'cancelled' AND a.id IS NOT NULL
+                  THEN format('redrive that one (`pgrouse redrive %s`), ', g.predecessor_id) END,
                 p_message.id, p_message.id),
          jsonb_build_object('message_id', g.predecessor_id, 'result', g.failed_result, 'is_kept', a.id IS NOT NULL)
   FROM messages.dependency AS g

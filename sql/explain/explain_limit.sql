@@ -24,11 +24,15 @@ BEGIN
   END IF;
   IF p_policy.dequeue_rate IS NOT NULL THEN
     -- The row says when the bucket would be full again; so much of it may be used before.
-    SELECT p_now + make_interval(secs => greatest(0, extract(epoch FROM r.free_at - p_now) - (p_policy.burst - 1) / p_policy.dequeue_rate)) INTO v_free
+    SELECT p_now + make_interval(
+      secs => greatest(0, extract(epoch FROM r.free_at - p_now) - (p_policy.burst - 1) / p_policy.dequeue_rate)
+    ) INTO v_free
     FROM messages.rate AS r WHERE r.kind = 'dequeue' AND r.topic = p_topic AND r.channel = '';
     IF v_free > p_now THEN
       code := 'rate';
-      reason := format('topic %s starts %s messages per second: the next in %s', p_topic, p_policy.dequeue_rate, messages.format_interval(v_free - p_now));
+      reason := format(
+        'topic %s starts %s messages per second: the next in %s', p_topic, p_policy.dequeue_rate,
+        messages.format_interval(v_free - p_now));
       detail := jsonb_build_object('dequeue_rate', p_policy.dequeue_rate, 'burst', p_policy.burst, 'free_at', v_free);
       RETURN NEXT;
     END IF;

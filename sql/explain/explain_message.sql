@@ -16,7 +16,8 @@ BEGIN
 
   IF p_message.expires_at <= p_now THEN
     code := 'outlived';
-    reason := format('its time to live ended %s ago: no worker processes it any more, and the next claim or tick archives it as expired',
+    reason := format('its time to live ended %s ago: no worker processes it any more, '
+      'and the next claim or tick archives it as expired',
                      messages.format_interval(p_now - p_message.expires_at));
     detail := jsonb_build_object('expires_at', p_message.expires_at);
     RETURN NEXT;
@@ -28,14 +29,17 @@ BEGIN
     RETURN NEXT;
   END IF;
   IF p_message.available_at > p_now THEN
-    code := CASE v_last ->> 'outcome' WHEN 'failed' THEN 'retrying' WHEN 'lock_expired' THEN 'retrying' WHEN 'deferred' THEN 'deferred' ELSE 'delayed' END;
+    code := CASE v_last ->> 'outcome' WHEN 'failed' THEN 'retrying' WHEN 'lock_expired' THEN 'retrying'
+      WHEN 'deferred' THEN 'deferred' ELSE 'delayed' END;
     reason := CASE code
       WHEN 'retrying' THEN format('attempt %s%s ended as %s: %s; the next is %s',
-        v_last ->> 'attempt', ' of ' || v_limit, v_last ->> 'outcome', messages.short_error_line(v_last ->> 'error'), v_due)
+        v_last ->> 'attempt', ' of ' || v_limit, v_last ->> 'outcome', messages.short_error_line(v_last ->> 'error'),
+        v_due)
       WHEN 'deferred' THEN format('its handler deferred it; it is %s', v_due)
       ELSE format('it is delayed, %s', v_due)
     END;
-    detail := jsonb_build_object('available_at', p_message.available_at, 'attempts', p_message.attempts, 'max_attempts', v_limit);
+    detail := jsonb_build_object(
+      'available_at', p_message.available_at, 'attempts', p_message.attempts, 'max_attempts', v_limit);
     RETURN NEXT;
   END IF;
 END

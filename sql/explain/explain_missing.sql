@@ -9,14 +9,17 @@ DECLARE
 BEGIN
   RETURN QUERY
   SELECT 'redriven',
-         format('it was redriven %s ago by %s as message %s', messages.format_interval(messages.now() - r.redriven_at), r.redriven_by, r.message_id),
+         format(
+           'it was redriven %s ago by %s as message %s', messages.format_interval(messages.now() - r.redriven_at),
+           r.redriven_by, r.message_id),
          jsonb_build_object('message_id', r.message_id, 'redriven_at', r.redriven_at, 'redriven_by', r.redriven_by)
   FROM messages.redrive_log AS r WHERE r.archived_id = p_id;
 
   detail := jsonb_build_object('highest_id', v_highest);
   IF p_id BETWEEN 1 AND v_highest THEN
     code := 'gone';
-    reason := 'it is neither live nor in the archive: it succeeded in a topic with archive_success = none, its day left the archive (retention), '
+    reason := 'it is neither live nor in the archive: it succeeded in a topic with archive_success = none, '
+      'its day left the archive (retention), '
       || 'or the transaction that published it was rolled back or is still open';
   ELSE
     code := 'never_published';

@@ -17,7 +17,8 @@ BEGIN
     'attempt', p_message.attempts, 'max_attempts', v_limit,
     'progress', (
       -- What a handler says of its progress may be anything; numbers and their unit are no content.
-      SELECT jsonb_object_agg(p.key, p.value) FROM jsonb_each(CASE WHEN jsonb_typeof(p_message.progress) = 'object' THEN p_message.progress END) AS p
+      SELECT jsonb_object_agg(p.key, p.value)
+      FROM jsonb_each(CASE WHEN jsonb_typeof(p_message.progress) = 'object' THEN p_message.progress END) AS p
       WHERE (p.key IN ('done', 'total') AND jsonb_typeof(p.value) = 'number')
          OR (p.key = 'unit' AND jsonb_typeof(p.value) = 'string' AND length(p.value #>> '{}') <= 50)));
 
@@ -27,12 +28,15 @@ BEGIN
     reason := format(
       'the lock of %s expired %s ago (attempt %s%s): the next tick ends that attempt; the last one was %s',
       p_message.locked_by, messages.format_interval(-v_left), p_message.attempts, ' of ' || v_limit,
-      coalesce(messages.format_interval(v_now - v_ticked) || ' ago', 'never: start a daemon, or install the jobs of pg_cron'));
+      coalesce(
+        messages.format_interval(v_now - v_ticked) || ' ago', 'never: start a daemon, or install the jobs of pg_cron'));
     detail := detail || jsonb_build_object('ticked_at', v_ticked);
     RETURN NEXT;
   ELSIF p_message.prefetched THEN
     code := 'prefetched';
-    reason := format('prefetched by %s %s ago: it waits there until a handler is free', p_message.locked_by, messages.format_interval(v_now - p_message.locked_at));
+    reason := format(
+      'prefetched by %s %s ago: it waits there until a handler is free', p_message.locked_by,
+      messages.format_interval(v_now - p_message.locked_at));
     RETURN NEXT;
   ELSE
     code := 'running';
@@ -46,7 +50,8 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT 'worker_silent',
-         format('its worker %s was last seen %s ago: it stopped, hangs or lost its connection; the message is available again when the lock expires',
+         format('its worker %s was last seen %s ago: it stopped, hangs or lost its connection; '
+           'the message is available again when the lock expires',
                 w.name, messages.format_interval(v_now - w.seen_at)),
          jsonb_build_object('worker', w.name, 'seen_at', w.seen_at, 'host', w.host, 'pid', w.pid)
   FROM messages.worker_state AS w

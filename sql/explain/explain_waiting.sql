@@ -31,7 +31,8 @@ BEGIN
   END IF;
   IF NOT v_found THEN
     code := 'ready';
-    reason := format('it has been ready for %s: the next claim takes it', messages.format_interval(v_now - p_message.available_at));
+    reason := format(
+      'it has been ready for %s: the next claim takes it', messages.format_interval(v_now - p_message.available_at));
     detail := jsonb_build_object('available_at', p_message.available_at);
     RETURN NEXT;
   END IF;

@@ -8,7 +8,9 @@
 -- Locks: the row of the cursor.
 -- Repeat: the second call returns false.
 -- Called by: `pgrouse pipeline export`, once the rows are in the lake for good.
-CREATE OR REPLACE FUNCTION messages.advance_export(p_name text, p_from_xid xid8, p_from_id bigint, p_xid xid8, p_id bigint)
+CREATE OR REPLACE FUNCTION messages.advance_export(
+  p_name text, p_from_xid xid8, p_from_id bigint, p_xid xid8, p_id bigint
+)
 RETURNS boolean
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -19,7 +21,8 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'read below pg_snapshot_xmin(pg_current_snapshot()) only';
   END IF;
   IF (p_xid, p_id) < (p_from_xid, p_from_id) THEN
-    RAISE EXCEPTION 'an export goes forward, not from (%, %) to (%, %)', p_from_xid, p_from_id, p_xid, p_id USING ERRCODE = '22023';
+    RAISE EXCEPTION 'an export goes forward, not from (%, %) to (%, %)', p_from_xid, p_from_id, p_xid, p_id
+      USING ERRCODE = '22023';
   END IF;
   UPDATE messages.export_cursor AS c
   SET xid = p_xid, id = p_id, advanced_at = clock_timestamp()

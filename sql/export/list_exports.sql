@@ -25,7 +25,9 @@ AS $$
     LIMIT 1
   ) AS o ON true
   CROSS JOIN LATERAL (
-    SELECT (date_trunc('day', o.archived_at AT TIME ZONE 'UTC') + interval '1 day' + min(t.retention)) AT TIME ZONE 'UTC' AS due_at
+    SELECT (
+      date_trunc('day', o.archived_at AT TIME ZONE 'UTC') + interval '1 day' + min(t.retention)
+    ) AT TIME ZONE 'UTC' AS due_at
     FROM messages.topic AS t
   ) AS d
   ORDER BY c.name

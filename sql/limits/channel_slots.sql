@@ -7,7 +7,8 @@
 -- Result: slots, one for each of p_channels (0 = none); held: due messages are held back; until: when to look again,
 -- NULL = not known.
 CREATE OR REPLACE FUNCTION messages.channel_slots(
-  p_policy messages.policy, p_channels text[], p_now timestamptz, p_most integer, OUT slots integer[], OUT held boolean, OUT until timestamptz
+  p_policy messages.policy, p_channels text[], p_now timestamptz, p_most integer, OUT slots integer[],
+  OUT held boolean, OUT until timestamptz
 )
 LANGUAGE plpgsql
 AS $$
@@ -19,18 +20,24 @@ BEGIN
   v_locked := messages.clamp_channel_rates(p_policy, messages.lock_channels(p_policy.topic, p_channels));
 
   SELECT array_agg(greatest(0, look.room) ORDER BY c.place), bool_or(look.room <= 0),
-         nullif(min(CASE WHEN look.room > 0 THEN 'infinity' WHEN c.locked IS NOT NULL THEN coalesce(look.until, 'infinity') ELSE p_now END), 'infinity')
+         nullif(
+           min(
+             CASE WHEN look.room > 0 THEN 'infinity' WHEN c.locked IS NOT NULL THEN coalesce(look.until, 'infinity')
+               ELSE p_now END
+           ), 'infinity')
   INTO slots, held, until
   FROM (
     SELECT u.*, coalesce(lag(u.channel) OVER (ORDER BY u.place) = u.channel, false) AS is_second
-    FROM unnest(p_channels, v_locked) WITH ORDINALITY AS u (channel, kind, topic, locked, free_at, blocked_until, blocked_by, place)
+    FROM unnest(p_channels, v_locked) WITH ORDINALITY AS u (
+      channel, kind, topic, locked, free_at, blocked_until, blocked_by, place)
   ) AS c
   LEFT JOIN LATERAL (
     SELECT o.* FROM messages.channel AS o WHERE v_special AND o.topic = p_policy.topic AND o.channel = c.channel LIMIT 1
   ) AS o ON true
   CROSS JOIN LATERAL (
     SELECT
-      CASE WHEN p_policy.ordered THEN 1 ELSE nullif(coalesce(o.concurrency, p_policy.channel_concurrency), 0) END AS concurrency,
+      CASE WHEN p_policy.ordered THEN 1
+        ELSE nullif(coalesce(o.concurrency, p_policy.channel_concurrency), 0) END AS concurrency,
       nullif(coalesce(o.min_interval, p_policy.channel_min_interval), '0') AS min_interval,
       greatest(
         c.free_at,
@@ -40,7 +47,8 @@ BEGIN
           WHEN c.blocked_until > p_now AND (
             SELECT f.claim_id IS NULL FROM messages.message AS f WHERE f.id = c.blocked_by) THEN c.blocked_until
         END,
-        CASE WHEN messages.is_paused(o.paused_at, o.resume_at, p_now) THEN coalesce(o.resume_at, 'infinity') END) AS until
+        CASE WHEN messages.is_paused(o.paused_at, o.resume_at, p_now)
+          THEN coalesce(o.resume_at, 'infinity') END) AS until
     -- Else this and room would be computed once for each use of them.
     OFFSET 0
   ) AS own
@@ -106,14 +114,16 @@ DECLARE
     FROM unnest(p_channels) AS c (channel)
     -- No NOT EXISTS: its plan may read all rows of the topic for each channel.
     LEFT JOIN LATERAL (
-      SELECT true AS is_there FROM messages.rate AS r WHERE r.kind = 'channel' AND r.topic = p_topic AND r.channel = c.channel LIMIT 1
+      SELECT true AS is_there FROM messages.rate AS r
+      WHERE r.kind = 'channel' AND r.topic = p_topic AND r.channel = c.channel LIMIT 1
     ) AS r ON true
     WHERE r.is_there IS NULL);
 BEGIN
   IF v_new = '{}' OR NOT messages.lock_mutex('channels', p_topic) THEN
     RETURN false;
   END IF;
-  INSERT INTO messages.rate (kind, topic, channel) SELECT 'channel', p_topic, c.channel FROM unnest(v_new) AS c (channel)
+  INSERT INTO messages.rate (kind, topic, channel) SELECT 'channel', p_topic, c.channel
+  FROM unnest(v_new) AS c (channel)
   ON CONFLICT DO NOTHING;
   RETURN FOUND;
 END

@@ -22,7 +22,8 @@ BEGIN
       JOIN messages.message AS m ON m.ctid = p.ctid
     ) AS c
     CROSS JOIN LATERAL (
-      SELECT x.ctid FROM messages.rate AS x WHERE x.kind = 'channel' AND x.topic = p_policy.topic AND x.channel = c.channel LIMIT 1
+      SELECT x.ctid FROM messages.rate AS x
+      WHERE x.kind = 'channel' AND x.topic = p_policy.topic AND x.channel = c.channel LIMIT 1
     ) AS own
     LEFT JOIN LATERAL (
       SELECT s.min_interval FROM messages.channel AS s WHERE s.topic = p_policy.topic AND s.channel = c.channel LIMIT 1

@@ -1,6 +1,8 @@
 -- Charge a rate for the messages that a claim took.
 -- Called by: claim, under the lock that topic_slots took. Locks: the row. A rollback undoes the charge.
-CREATE OR REPLACE FUNCTION messages.charge_rate(p_kind text, p_topic text, p_rate double precision, p_count integer, p_now timestamptz)
+CREATE OR REPLACE FUNCTION messages.charge_rate(
+  p_kind text, p_topic text, p_rate double precision, p_count integer, p_now timestamptz
+)
 RETURNS void
 LANGUAGE sql
 AS $$

@@ -21,11 +21,13 @@ BEGIN
   FROM (
     SELECT l.nth, i.span > '0' AND v_now + i.span < l.free_at AS is_sooner,
            (l.kind, l.topic, l.channel,
-            CASE WHEN (l.free_at > v_now) IS NOT TRUE THEN l.free_at WHEN i.span > '0' THEN least(l.free_at, v_now + i.span) ELSE '-infinity' END,
+            CASE WHEN (l.free_at > v_now) IS NOT TRUE THEN l.free_at
+              WHEN i.span > '0' THEN least(l.free_at, v_now + i.span) ELSE '-infinity' END,
             l.blocked_until, l.blocked_by)::messages.rate AS eased
     FROM unnest(p_locked) WITH ORDINALITY AS l (kind, topic, channel, free_at, blocked_until, blocked_by, nth)
     LEFT JOIN LATERAL (
-      SELECT o.min_interval FROM messages.channel AS o WHERE l.free_at > v_now AND o.topic = p_policy.topic AND o.channel = l.channel LIMIT 1
+      SELECT o.min_interval FROM messages.channel AS o
+      WHERE l.free_at > v_now AND o.topic = p_policy.topic AND o.channel = l.channel LIMIT 1
     ) AS o ON true
     CROSS JOIN LATERAL (SELECT coalesce(o.min_interval, p_policy.channel_min_interval) AS span) AS i
   ) AS n;
@@ -36,7 +38,8 @@ BEGIN
     SELECT own.ctid, e.free_at
     FROM unnest(v_sooner) AS e
     CROSS JOIN LATERAL (
-      SELECT x.ctid FROM messages.rate AS x WHERE x.kind = 'channel' AND x.topic = p_policy.topic AND x.channel = e.channel LIMIT 1
+      SELECT x.ctid FROM messages.rate AS x
+      WHERE x.kind = 'channel' AND x.topic = p_policy.topic AND x.channel = e.channel LIMIT 1
     ) AS own
   ) AS s
   WHERE v_sooner IS NOT NULL AND r.ctid = s.ctid;

@@ -23,7 +23,8 @@ BEGIN
       UNION ALL
       SELECT a.publish_rate, a.burst FROM messages.publish_policy(r.topic) AS a WHERE r.kind = 'publish'
     ) AS e (rate, burst)
-    WHERE r.kind IN ('dequeue', 'publish') AND r.free_at > v_now AND r.free_at > v_now + make_interval(secs => e.burst / e.rate)
+    WHERE r.kind IN ('dequeue', 'publish') AND r.free_at > v_now
+      AND r.free_at > v_now + make_interval(secs => e.burst / e.rate)
     FOR NO KEY UPDATE OF r SKIP LOCKED
   ) AS l;
   IF v_kinds IS NULL THEN

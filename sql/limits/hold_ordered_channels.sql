@@ -11,5 +11,6 @@ AS $$
   SELECT 'channel', b.topic, b.channel, b.until, b.message_id
   FROM unnest(p_blocks) AS b
   ORDER BY b.topic, b.channel
-  ON CONFLICT (kind, topic, channel) DO UPDATE SET blocked_until = excluded.blocked_until, blocked_by = excluded.blocked_by
+  ON CONFLICT (kind, topic, channel) DO UPDATE
+    SET blocked_until = excluded.blocked_until, blocked_by = excluded.blocked_by
 $$;

@@ -19,7 +19,8 @@ BEGIN
         SELECT FROM messages.message AS m
         WHERE m.topic = o.topic AND m.channel = o.channel AND m.channel IS NOT NULL AND m.claim_id IS NULL LIMIT 1)
       AND NOT EXISTS (
-        SELECT FROM messages.message AS m WHERE m.topic = o.topic AND m.channel = o.channel AND m.claim_id IS NOT NULL LIMIT 1)
+        SELECT FROM messages.message AS m
+        WHERE m.topic = o.topic AND m.channel = o.channel AND m.claim_id IS NOT NULL LIMIT 1)
     LIMIT 1000
     FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_did = ROW_COUNT;

@@ -23,7 +23,8 @@ BEGIN
     -- No further than the bound: the count is never of more rows than may run.
     slots := least(slots, v_bound - (
       SELECT count(*) FROM (
-        SELECT FROM messages.message AS m WHERE m.topic = p_policy.topic AND m.claim_id IS NOT NULL LIMIT v_bound) AS running)::integer);
+        SELECT FROM messages.message AS m
+        WHERE m.topic = p_policy.topic AND m.claim_id IS NOT NULL LIMIT v_bound) AS running)::integer);
   END IF;
   IF p_policy.probes IS NOT NULL AND slots > 0 THEN
     look_again_at := messages.no_probe_before(p_policy.topic);
@@ -47,7 +48,9 @@ RETURNS boolean
 LANGUAGE plpgsql
 AS $$
 BEGIN
-  IF NOT messages.lock_mutex('topic', p_topic, CASE WHEN current_setting('messages.has_topic_lock', true) = 'yes' THEN NULL ELSE '250ms' END) THEN
+  IF NOT messages.lock_mutex(
+    'topic', p_topic, CASE WHEN current_setting('messages.has_topic_lock', true) = 'yes' THEN NULL ELSE '250ms' END
+  ) THEN
     RETURN false;
   END IF;
   PERFORM set_config('messages.has_topic_lock', 'yes', true);
@@ -62,7 +65,8 @@ $$;
 -- bucket would be full again; each message moves it by 1 / rate, and it may lie burst / rate ahead of the clock.
 -- next_at waits for a quarter of the burst, so that a high rate does not cost a claim per message.
 CREATE OR REPLACE FUNCTION messages.rate_slots(
-  p_kind text, p_topic text, p_rate double precision, p_burst integer, p_now timestamptz, OUT slots integer, OUT next_at timestamptz
+  p_kind text, p_topic text, p_rate double precision, p_burst integer, p_now timestamptz, OUT slots integer,
+  OUT next_at timestamptz
 )
 LANGUAGE plpgsql
 AS $$
@@ -73,7 +77,9 @@ BEGIN
   SELECT r.free_at INTO v_free_at
   FROM messages.rate AS r WHERE r.kind = p_kind AND r.topic = p_topic AND r.channel = ''
   FOR NO KEY UPDATE SKIP LOCKED;
-  IF NOT FOUND AND EXISTS (SELECT FROM messages.rate AS r WHERE r.kind = p_kind AND r.topic = p_topic AND r.channel = '') THEN
+  IF NOT FOUND AND EXISTS (
+    SELECT FROM messages.rate AS r WHERE r.kind = p_kind AND r.topic = p_topic AND r.channel = ''
+  ) THEN
     slots := 0;
     next_at := p_now + interval '1 s';
     RETURN;

@@ -23,7 +23,9 @@ BEGIN
   FROM unnest(p_channels, p_priorities) WITH ORDINALITY AS c (channel, priority, place)
   CROSS JOIN LATERAL (
     SELECT CASE
-      WHEN v_special AND (SELECT true FROM messages.channel AS o WHERE o.topic = p_policy.topic AND o.channel = c.channel) THEN NULL
+      WHEN v_special AND (
+        SELECT true FROM messages.channel AS o WHERE o.topic = p_policy.topic AND o.channel = c.channel
+      ) THEN NULL
       WHEN v_concurrency <= (
         SELECT count(*) FROM (
           SELECT FROM messages.message AS m
@@ -32,7 +34,8 @@ BEGIN
       ELSE (
         SELECT CASE
           WHEN r.free_at > p_now AND r.free_at <= p_now + p_policy.channel_min_interval THEN r.free_at
-          WHEN r.blocked_until > p_now AND (SELECT f.claim_id IS NULL FROM messages.message AS f WHERE f.id = r.blocked_by) THEN r.blocked_until
+          WHEN r.blocked_until > p_now
+            AND (SELECT f.claim_id IS NULL FROM messages.message AS f WHERE f.id = r.blocked_by) THEN r.blocked_until
         END
         FROM messages.rate AS r
         WHERE r.kind = 'channel' AND r.topic = p_policy.topic AND r.channel = c.channel)

@@ -28,10 +28,12 @@ BEGIN
     -- Before its rows are moved: one that came in between would not fit the default partition any more and fail the
     -- ATTACH.
     LOCK TABLE messages.message_archive_default IN ACCESS EXCLUSIVE MODE;
-    EXECUTE format('CREATE TABLE messages.%I (LIKE messages.message_archive INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name);
+    EXECUTE format(
+      'CREATE TABLE messages.%I (LIKE messages.message_archive INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name);
     EXECUTE format('ALTER TABLE messages.%I REPLICA IDENTITY FULL, DISABLE ROW LEVEL SECURITY', v_name);
     EXECUTE format(
-      'WITH moved AS (DELETE FROM messages.message_archive_default WHERE archived_at >= %1$L AND archived_at < %2$L RETURNING *) '
+      'WITH moved AS (DELETE FROM messages.message_archive_default WHERE archived_at >= %1$L AND archived_at < %2$L '
+      'RETURNING *) '
       'INSERT INTO messages.%3$I SELECT * FROM moved',
       to_char(v_day, 'YYYY-MM-DD 00:00+00'), to_char(v_day + 1, 'YYYY-MM-DD 00:00+00'), v_name);
     EXECUTE format(
@@ -41,7 +43,8 @@ BEGIN
   END LOOP;
 
   FOR v_name IN
-    SELECT d.name FROM messages.archive_days() AS d WHERE d.day + 1 <= ((messages.now() - v_keep) AT TIME ZONE 'UTC')::date
+    SELECT d.name FROM messages.archive_days() AS d
+    WHERE d.day + 1 <= ((messages.now() - v_keep) AT TIME ZONE 'UTC')::date
   LOOP
     CONTINUE WHEN NOT messages.is_exported(v_name);
     -- Anyone who still writes into that day is waited for, and what came from there is looked at, before it is gone for

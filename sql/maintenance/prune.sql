@@ -25,10 +25,12 @@ BEGIN
   -- back what is too much.
   PERFORM setval(p.sequence, 9223372036854775807)
   FROM (VALUES
-    ('messages.policy_topic_bits'::regclass, messages.policy_topic_bits()), ('messages.always_topic_bits', messages.always_topic_bits())
+    ('messages.policy_topic_bits'::regclass, messages.policy_topic_bits()),
+    ('messages.always_topic_bits', messages.always_topic_bits())
   ) AS p (sequence, has)
   WHERE p.has & ~coalesce(pg_sequence_last_value(p.sequence), 0) <> 0;
-  IF pg_sequence_last_value('messages.awaited_flag') = 1 AND (EXISTS (SELECT FROM messages.blocked_message) OR EXISTS (SELECT FROM messages.step)) THEN
+  IF pg_sequence_last_value('messages.awaited_flag') = 1
+    AND (EXISTS (SELECT FROM messages.blocked_message) OR EXISTS (SELECT FROM messages.step)) THEN
     PERFORM messages.raise_awaited_flag();
   END IF;
   v_all := v_all + messages.prune_steps();

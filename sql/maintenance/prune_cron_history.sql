@@ -35,7 +35,8 @@ BEGIN
     WHERE d.runid IN (
       SELECT o.runid
       FROM ours AS o
-      WHERE o.place > 20000 OR o.runid <= (SELECT max(old.runid) FROM ours AS old WHERE old.start_time < clock_timestamp() - $1)
+      WHERE o.place > 20000
+        OR o.runid <= (SELECT max(old.runid) FROM ours AS old WHERE old.start_time < clock_timestamp() - $1)
       ORDER BY o.runid
       LIMIT $2)
   $delete$ USING p_keep, p_limit;

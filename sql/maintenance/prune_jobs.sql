@@ -10,8 +10,10 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
   v_now    timestamptz := messages.now();
-  v_before timestamptz := v_now - greatest((SELECT d.retention FROM messages.topic AS d WHERE d.topic = '*'), '30 days');
-  v_old    text[] := ARRAY(SELECT j.job FROM messages.publish_job AS j WHERE j.published_at < v_before ORDER BY j.published_at LIMIT p_limit);
+  v_before timestamptz := v_now - greatest(
+    (SELECT d.retention FROM messages.topic AS d WHERE d.topic = '*'), '30 days');
+  v_old    text[] := ARRAY(
+    SELECT j.job FROM messages.publish_job AS j WHERE j.published_at < v_before ORDER BY j.published_at LIMIT p_limit);
   v_did    bigint;
   v_all    bigint;
 BEGIN
@@ -21,7 +23,9 @@ BEGIN
   WHERE r.ctid = ANY (ARRAY(
     SELECT o.ctid
     FROM unnest(v_old) AS j (job)
-    CROSS JOIN LATERAL (SELECT i.ctid FROM messages.publish_rejected AS i WHERE i.job = j.job ORDER BY i.nth LIMIT p_limit) AS o
+    CROSS JOIN LATERAL (
+      SELECT i.ctid FROM messages.publish_rejected AS i WHERE i.job = j.job ORDER BY i.nth LIMIT p_limit
+    ) AS o
     LIMIT p_limit));
   GET DIAGNOSTICS v_did = ROW_COUNT;
   v_all := v_all + v_did;
@@ -48,7 +52,8 @@ BEGIN
   SELECT array_agg(a.attempt)
   INTO v_old
   FROM (
-    SELECT a.attempt FROM messages.publish_attempt AS a WHERE a.staged_at < p_before ORDER BY a.staged_at LIMIT p_limit FOR UPDATE SKIP LOCKED
+    SELECT a.attempt FROM messages.publish_attempt AS a
+    WHERE a.staged_at < p_before ORDER BY a.staged_at LIMIT p_limit FOR UPDATE SKIP LOCKED
   ) AS a;
   -- From one number to the next larger one: an index entry for each, however many rows it has. One statement: who sees
   -- a row sees its number.

@@ -20,12 +20,14 @@ DECLARE
   v_now  timestamptz := messages.now();
   v_keep interval := (SELECT max(t.retention) FROM messages.topic AS t);
   v_left bigint := p_pages;
-  v_did  bigint := messages.prune_alerts() + messages.prune_redrives() + messages.prune_measures() + messages.prune_audit();
+  v_did  bigint := messages.prune_alerts() + messages.prune_redrives() + messages.prune_measures()
+    + messages.prune_audit();
   v_due  record;
   v_to   bigint;
 BEGIN
   IF p_pages IS NULL OR p_pages NOT BETWEEN 1 AND 1000000 THEN
-    RAISE EXCEPTION 'pages of a purge are %', coalesce(p_pages::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
+    RAISE EXCEPTION 'pages of a purge are %', coalesce(p_pages::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
   END IF;
   PERFORM messages.merge_dead_counts();
   FOR v_due IN

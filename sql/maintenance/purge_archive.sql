@@ -21,13 +21,16 @@ DECLARE
   v_day  record;
 BEGIN
   IF p_before IS NULL OR p_before > messages.now() THEN
-    RAISE EXCEPTION 'a purge needs a time that is over, found %', coalesce(p_before::text, 'NULL') USING ERRCODE = '22023';
+    RAISE EXCEPTION 'a purge needs a time that is over, found %', coalesce(p_before::text, 'NULL')
+      USING ERRCODE = '22023';
   END IF;
   IF p_pages IS NULL OR p_pages NOT BETWEEN 1 AND 1000000 THEN
-    RAISE EXCEPTION 'pages of a purge are %', coalesce(p_pages::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
+    RAISE EXCEPTION 'pages of a purge are %', coalesce(p_pages::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
   END IF;
   IF p_place !~ '^message_archive_([0-9]{8}|default):[0-9]{1,10}$' THEN
-    RAISE EXCEPTION 'place of a purge is "%"', p_place USING ERRCODE = '22023', HINT = 'use what the call before returned, or NULL';
+    RAISE EXCEPTION 'place of a purge is "%"', p_place
+      USING ERRCODE = '22023', HINT = 'use what the call before returned, or NULL';
   END IF;
   IF p_place IS NOT NULL THEN
     v_from := split_part(p_place, ':', 2)::bigint;
@@ -48,7 +51,8 @@ BEGIN
   END IF;
   deleted := messages.purge_archive_pages(v_day.name, v_from, v_from + p_pages, p_topic, p_before);
   IF deleted > 0 THEN
-    PERFORM messages.audit_action('purge_archive', p_topic, v_day.name, jsonb_build_object('count', deleted, 'before', p_before));
+    PERFORM messages.audit_action(
+      'purge_archive', p_topic, v_day.name, jsonb_build_object('count', deleted, 'before', p_before));
   END IF;
   IF v_from + p_pages < v_day.pages THEN
     place := format('%s:%s', v_day.name, v_from + p_pages);

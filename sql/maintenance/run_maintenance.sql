@@ -14,7 +14,8 @@ DECLARE
   v_count bigint;
 BEGIN
   IF p_task IS NULL OR p_task NOT IN ('expire_locks', 'expire_messages', 'purge') THEN
-    RAISE EXCEPTION 'reaper is %', coalesce('"' || p_task || '"', 'NULL') USING ERRCODE = '22023', HINT = 'use expire_locks, expire_messages or purge';
+    RAISE EXCEPTION 'reaper is %', coalesce('"' || p_task || '"', 'NULL')
+      USING ERRCODE = '22023', HINT = 'use expire_locks, expire_messages or purge';
   END IF;
   v_count := CASE p_task
     WHEN 'expire_locks' THEN messages.expire_locks()

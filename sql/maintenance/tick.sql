@@ -13,7 +13,9 @@
 -- `lock_timeout` to 2 s for the functions that it calls.
 -- Called by: pg_cron each minute ('cron'), each daemon every few seconds ('daemon'), `pgrouse maintenance run`
 -- ('hand').
-CREATE OR REPLACE FUNCTION messages.tick(p_caller text DEFAULT 'hand', p_limit integer DEFAULT 1000, p_unless_within interval DEFAULT '0')
+CREATE OR REPLACE FUNCTION messages.tick(
+  p_caller text DEFAULT 'hand', p_limit integer DEFAULT 1000, p_unless_within interval DEFAULT '0'
+)
 RETURNS TABLE (task text, count bigint)
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -24,7 +26,8 @@ DECLARE
   v_new bigint[];
 BEGIN
   IF p_caller IS NULL OR p_caller NOT IN ('cron', 'daemon', 'hand') THEN
-    RAISE EXCEPTION 'caller of tick is %', coalesce('"' || p_caller || '"', 'NULL') USING ERRCODE = '22023', HINT = 'use cron, daemon or hand';
+    RAISE EXCEPTION 'caller of tick is %', coalesce('"' || p_caller || '"', 'NULL')
+      USING ERRCODE = '22023', HINT = 'use cron, daemon or hand';
   END IF;
   v_new := messages.new_blocked(p_limit);
   IF NOT messages.lock_mutex('tick') THEN
@@ -35,7 +38,10 @@ BEGIN
     WHERE k.task = 'prune' AND k.caller = p_caller AND k.ran_at > clock_timestamp() - p_unless_within) THEN
     RETURN;
   END IF;
-  FOREACH task IN ARRAY ARRAY['propagate_missed_ends', 'expire_locks', 'expire_messages', 'renotify_stale', 'raise_low_water', 'maintain_partitions', 'purge', 'recount_depth', 'update_breakers', 'fire_schedules', 'update_conditions', 'prune'] LOOP
+  FOREACH task IN ARRAY ARRAY[
+    'propagate_missed_ends', 'expire_locks', 'expire_messages', 'renotify_stale', 'raise_low_water',
+    'maintain_partitions', 'purge', 'recount_depth', 'update_breakers', 'fire_schedules', 'update_conditions', 'prune'
+  ] LOOP
     BEGIN
       count := CASE task
         WHEN 'expire_locks'        THEN messages.expire_locks(p_limit)

@@ -13,10 +13,24 @@ CREATE DOMAIN messages.topic_name AS text COLLATE "C"
 -- Channels and keys have no characters that cannot be seen. messages.is_printable has the same pattern.
 CREATE DOMAIN messages.channel_name AS text COLLATE "C"
   CONSTRAINT message_channel_is_short_and_printable
-    CHECK (VALUE !~ E'[\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890-\\u0891\\u08e2\\u115f-\\u1160\\u17b4-\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U000110bd\\U000110cd\\U00013430-\\U0001343f\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]' AND length(VALUE) BETWEEN 1 AND 200);
+    CHECK (
+      VALUE !~
+        E'[\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890-\\u0891\\u08e2'
+        '\\u115f-\\u1160\\u17b4-\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
+        '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U000110bd\\U000110cd\\U00013430-\\U0001343f'
+        '\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]'
+      AND length(VALUE) BETWEEN 1 AND 200
+    );
 CREATE DOMAIN messages.key_name AS text COLLATE "C"
   CONSTRAINT message_key_is_short_and_printable
-    CHECK (VALUE !~ E'[\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890-\\u0891\\u08e2\\u115f-\\u1160\\u17b4-\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U000110bd\\U000110cd\\U00013430-\\U0001343f\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]' AND length(VALUE) BETWEEN 1 AND 200);
+    CHECK (
+      VALUE !~
+        E'[\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890-\\u0891\\u08e2'
+        '\\u115f-\\u1160\\u17b4-\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164'
+        '\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U000110bd\\U000110cd\\U00013430-\\U0001343f'
+        '\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff]'
+      AND length(VALUE) BETWEEN 1 AND 200
+    );
 CREATE DOMAIN messages.priority_level AS smallint
   CONSTRAINT message_priority_is_0_to_9
     CHECK (VALUE BETWEEN 0 AND 9);
@@ -36,7 +50,8 @@ CREATE DOMAIN messages.json_object AS jsonb
     CASE
       WHEN VALUE IS NULL THEN true
       WHEN jsonb_typeof(VALUE) <> 'object' THEN false
-      WHEN pg_column_size(VALUE) <= 16384 AND pg_column_compression(VALUE) IS NULL THEN octet_length(VALUE::text) <= 65536
+      WHEN pg_column_size(VALUE) <= 16384 AND pg_column_compression(VALUE) IS NULL
+        THEN octet_length(VALUE::text) <= 65536
       WHEN messages.long_number_bytes(VALUE) <= 65536 THEN octet_length(VALUE::text) <= 65536
       ELSE false
     END);

@@ -41,7 +41,8 @@ CREATE TABLE messages.topic (
 );
 
 INSERT INTO messages.topic
-  (topic, max_attempts, lock_duration, backoff, strict_lock, key_on_retry, on_full, ordered, archive_success, retention, dead_letter, max_redrives,
+  (topic, max_attempts, lock_duration, backoff, strict_lock, key_on_retry, on_full, ordered, archive_success,
+    retention, dead_letter, max_redrives,
    notify, accept_publishes)
 VALUES
   ('*', 1, '30 s', '{"kind": "exponential", "base": "1s", "factor": 2, "cap": "10m", "jitter": "full"}',

@@ -6,7 +6,8 @@
 -- NULL = made by hand. next_tick: the first tick that was not looked at yet. Whatever is due is found by it; NULL = no
 -- tick will ever come.
 CREATE TABLE messages.schedule (
-  name            text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(name) <= 100),
+  name            text        COLLATE "C" PRIMARY KEY CHECK (
+    name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(name) <= 100),
   cron            text        NOT NULL,
   time_zone       text        NOT NULL DEFAULT 'UTC',
   topic           text        COLLATE "C" NOT NULL,

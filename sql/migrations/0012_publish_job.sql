@@ -65,6 +65,8 @@ CREATE UNLOGGED TABLE messages.publish_stage (
     CHECK (num_nonnulls(delay, available_at) < 2 AND num_nonnulls(ttl, expires_at) < 2),
   CONSTRAINT publish_stage_conflicts_are_known
     CHECK (on_conflict IS NULL OR on_conflict = 'error'
-      OR (on_conflict IN ('replace', 'ignore', 'append') AND key IS NOT NULL AND (on_conflict <> 'append' OR body IS NULL)))
+      OR (
+        on_conflict IN ('replace', 'ignore', 'append') AND key IS NOT NULL AND (on_conflict <> 'append' OR body IS NULL)
+      ))
 );
 CREATE INDEX publish_stage_attempt ON messages.publish_stage (attempt);

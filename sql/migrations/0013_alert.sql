@@ -100,7 +100,8 @@ CREATE TABLE messages.alert_delivery (
   abandoned_at   timestamptz,
   replay_of      uuid
 ) WITH (fillfactor = 70);
-CREATE INDEX alert_delivery_open ON messages.alert_delivery (sink, seq) WHERE delivered_at IS NULL AND abandoned_at IS NULL;
+CREATE INDEX alert_delivery_open ON messages.alert_delivery (sink, seq)
+  WHERE delivered_at IS NULL AND abandoned_at IS NULL;
 CREATE INDEX alert_delivery_time ON messages.alert_delivery (created_at);
 
 -- Which alerts are not to be sent for a while; NULL and * match everything, * stands for any characters of a topic.
@@ -132,7 +133,8 @@ CREATE TABLE messages.condition (
 -- From when on something is wrong. The row * has the defaults, and what is about no topic; NULL inherits, 0 switches
 -- the threshold off.
 CREATE TABLE messages.alert_threshold (
-  topic            text     COLLATE "C" PRIMARY KEY CHECK (topic = '*' OR topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$'),
+  topic            text     COLLATE "C" PRIMARY KEY CHECK (
+    topic = '*' OR topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$'),
   backlog_age      interval CHECK (backlog_age BETWEEN '0' AND '3650 days'),
   no_worker_for    interval CHECK (no_worker_for BETWEEN '0' AND '3650 days'),
   dead_per_hour    integer  CHECK (dead_per_hour BETWEEN 0 AND 100000),
@@ -142,7 +144,8 @@ CREATE TABLE messages.alert_threshold (
   undelivered_for  interval CHECK (undelivered_for BETWEEN '0' AND '3650 days'),
   CONSTRAINT alert_threshold_defaults_are_whole CHECK (topic <> '*' OR num_nulls(
     backlog_age, no_worker_for, dead_per_hour, listener_for, cron_age, snapshot_age, undelivered_for) = 0),
-  CONSTRAINT alert_threshold_of_a_topic_is_about_it CHECK (topic = '*' OR num_nonnulls(listener_for, cron_age, snapshot_age, undelivered_for) = 0)
+  CONSTRAINT alert_threshold_of_a_topic_is_about_it CHECK (
+    topic = '*' OR num_nonnulls(listener_for, cron_age, snapshot_age, undelivered_for) = 0)
 );
 INSERT INTO messages.alert_threshold (
   topic, backlog_age, no_worker_for, dead_per_hour, listener_for, cron_age, snapshot_age, undelivered_for)

@@ -3,10 +3,13 @@
 
 -- Only the SHA-256 of a secret is kept; a secret has 256 random bits, so it needs neither salt nor a slow hash.
 CREATE TABLE messages.token (
-  name         text        COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._:@-]*$' AND octet_length(name) <= 100),
+  name         text        COLLATE "C" PRIMARY KEY CHECK (
+    name ~ '^[A-Za-z0-9][A-Za-z0-9._:@-]*$' AND octet_length(name) <= 100),
   digest       bytea       NOT NULL UNIQUE CHECK (octet_length(digest) = 32),
-  roles        text[]      NOT NULL CHECK (cardinality(roles) > 0 AND roles <@ ARRAY['viewer', 'publisher', 'worker', 'operator']),
-  topics       text[]      NOT NULL CHECK (cardinality(topics) BETWEEN 1 AND 100 AND array_position(topics, NULL) IS NULL),
+  roles        text[]      NOT NULL CHECK (
+    cardinality(roles) > 0 AND roles <@ ARRAY['viewer', 'publisher', 'worker', 'operator']),
+  topics       text[]      NOT NULL CHECK (
+    cardinality(topics) BETWEEN 1 AND 100 AND array_position(topics, NULL) IS NULL),
   created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
   created_by   text        NOT NULL DEFAULT session_user,
   -- NULL: never.

@@ -24,7 +24,8 @@ CREATE TABLE messages.mutex (
   name text COLLATE "C" NOT NULL DEFAULT '',
   PRIMARY KEY (kind, name)
 ) WITH (fillfactor = 50);
-INSERT INTO messages.mutex (kind) VALUES ('armed'), ('breakers'), ('low_water'), ('policies'), ('tick'), ('update_conditions');
+INSERT INTO messages.mutex (kind)
+VALUES ('armed'), ('breakers'), ('low_water'), ('policies'), ('tick'), ('update_conditions');
 
 -- Names that one session holds at a time, for as long as it lives: exports, consumers. The session shows that it lives
 -- by an advisory lock with a random key: messages.take_lease.

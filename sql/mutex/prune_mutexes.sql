@@ -15,15 +15,19 @@ BEGIN
     SELECT o.ctid
     FROM messages.mutex AS o TABLESAMPLE SYSTEM (p_percent)
     WHERE o.kind IN ('topic', 'channels')
-      AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NULL AND m.channel IS NULL LIMIT 1)
-      AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NULL AND m.channel IS NOT NULL LIMIT 1)
+      AND NOT EXISTS (
+        SELECT FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NULL AND m.channel IS NULL LIMIT 1)
+      AND NOT EXISTS (
+        SELECT FROM messages.message AS m
+        WHERE m.topic = o.name AND m.claim_id IS NULL AND m.channel IS NOT NULL LIMIT 1)
       AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.topic = o.name AND m.claim_id IS NOT NULL LIMIT 1)
     LIMIT 1000
     FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_mutexes = ROW_COUNT;
   DELETE FROM messages.lease AS l
   WHERE l.ctid = ANY (ARRAY(
-    SELECT o.ctid FROM messages.lease AS o TABLESAMPLE SYSTEM (p_percent) WHERE NOT messages.is_lease_alive(o) LIMIT 1000 FOR UPDATE SKIP LOCKED));
+    SELECT o.ctid FROM messages.lease AS o TABLESAMPLE SYSTEM (p_percent)
+    WHERE NOT messages.is_lease_alive(o) LIMIT 1000 FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS v_leases = ROW_COUNT;
   RETURN v_mutexes + v_leases;
 END

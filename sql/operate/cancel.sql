@@ -19,7 +19,9 @@ DECLARE
 BEGIN
   SELECT array_agg(m.id), array_agg(m.claim_id), array_agg(DISTINCT m.topic)
   INTO v_ids, v_claims, v_topics
-  FROM (SELECT m.id, m.claim_id, m.topic::text FROM messages.message AS m WHERE m.id = ANY (p_ids) ORDER BY m.id FOR UPDATE) AS m;
+  FROM (
+    SELECT m.id, m.claim_id, m.topic::text FROM messages.message AS m WHERE m.id = ANY (p_ids) ORDER BY m.id FOR UPDATE
+  ) AS m;
   IF v_ids IS NULL THEN
     RETURN '{}'::bigint[];
   END IF;
@@ -29,7 +31,8 @@ BEGIN
   HAVING count(*) > 0;
   v_ids := messages.archive(
     v_ids, v_claims, 'cancelled',
-    array_fill(coalesce('cancelled: ' || p_reason, 'cancelled'), ARRAY[cardinality(v_ids)]), NULL, messages.actor(), true);
+    array_fill(coalesce('cancelled: ' || p_reason, 'cancelled'), ARRAY[cardinality(v_ids)]), NULL, messages.actor(),
+    true);
   PERFORM messages.audit_messages('cancel', v_topics, v_ids, jsonb_build_object('reason', p_reason));
   RETURN v_ids;
 END

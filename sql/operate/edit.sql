@@ -27,7 +27,8 @@ BEGIN
     RAISE EXCEPTION 'edit needs the id of a message, and a payload or headers' USING ERRCODE = '22004';
   END IF;
   IF jsonb_typeof(p_headers) <> 'object' THEN
-    RAISE EXCEPTION 'headers of an edit are a JSON %', jsonb_typeof(p_headers) USING ERRCODE = '22023', HINT = 'use an object';
+    RAISE EXCEPTION 'headers of an edit are a JSON %', jsonb_typeof(p_headers)
+      USING ERRCODE = '22023', HINT = 'use an object';
   END IF;
   SELECT m.topic::text AS topic, m.claim_id, coalesce(md5(messages.display_json(m.payload)), md5(m.body)) AS seen,
          m.headers ? 'pgrouse-encrypted-by' OR substring(m.body FOR 4) = E'\\x93504752' AS is_encrypted
@@ -48,7 +49,8 @@ BEGIN
   END IF;
 
   PERFORM messages.check_payload_size(
-    v_message.topic, messages.jsonb_text_bytes(p_payload), (SELECT a.max_payload_bytes FROM messages.publish_policy(v_message.topic) AS a));
+    v_message.topic, messages.jsonb_text_bytes(p_payload),
+    (SELECT a.max_payload_bytes FROM messages.publish_policy(v_message.topic) AS a));
   UPDATE messages.message AS m
   SET payload = coalesce(p_payload, m.payload),
       body = CASE WHEN p_payload IS NULL THEN m.body END,

@@ -12,7 +12,8 @@ BEGIN
   v_ids := messages.archive(
     p_ids, NULL, 'cancelled', array_fill('deleted'::text, ARRAY[cardinality(p_ids)]),
     NULL, messages.actor(), true);
-  DELETE FROM messages.message_archive AS a WHERE a.id = ANY (v_ids) AND a.archived_at = pg_catalog.now() AND a.result = 'cancelled';
+  DELETE FROM messages.message_archive AS a
+  WHERE a.id = ANY (v_ids) AND a.archived_at = pg_catalog.now() AND a.result = 'cancelled';
   RETURN v_ids;
 END
 $$;

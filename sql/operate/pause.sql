@@ -32,14 +32,17 @@ BEGIN
     RAISE EXCEPTION 'pause needs a topic' USING ERRCODE = '22004', HINT = 'name one, or * for all';
   END IF;
   IF p_resume_in IS NOT NULL AND p_until IS NOT NULL THEN
-    RAISE EXCEPTION 'pause got both resume_in (%) and until (%)', p_resume_in, p_until USING ERRCODE = '22023', HINT = 'give one of them';
+    RAISE EXCEPTION 'pause got both resume_in (%) and until (%)', p_resume_in, p_until
+      USING ERRCODE = '22023', HINT = 'give one of them';
   END IF;
   IF p_resume_in NOT BETWEEN '1 ms' AND '3650 days' THEN
-    RAISE EXCEPTION 'resume_in of a pause is %', p_resume_in USING ERRCODE = '22023', HINT = 'use an interval from 1 ms to 3650 days';
+    RAISE EXCEPTION 'resume_in of a pause is %', p_resume_in
+      USING ERRCODE = '22023', HINT = 'use an interval from 1 ms to 3650 days';
   END IF;
   v_until := coalesce(p_until, v_now + p_resume_in);
   IF v_until <= v_now OR v_until > v_now + interval '3650 days' THEN
-    RAISE EXCEPTION 'until of a pause is %', v_until USING ERRCODE = '22023', HINT = 'use a time to come, within 3650 days';
+    RAISE EXCEPTION 'until of a pause is %', v_until
+      USING ERRCODE = '22023', HINT = 'use a time to come, within 3650 days';
   END IF;
 
   IF p_channel IS NULL THEN

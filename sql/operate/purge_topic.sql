@@ -19,7 +19,8 @@ BEGIN
     RAISE EXCEPTION 'a purge needs a topic' USING ERRCODE = '22004';
   END IF;
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'limit of a purge is %', coalesce(p_limit::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 10000';
+    RAISE EXCEPTION 'limit of a purge is %', coalesce(p_limit::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use 1 to 10000';
   END IF;
   SELECT array_agg(m.id ORDER BY m.id)
   INTO v_ids

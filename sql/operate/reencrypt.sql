@@ -10,7 +10,9 @@
 -- Locks: the rows, in the order of their ids; rows that other transactions hold are skipped.
 -- Repeat: safe. Notifies for the topics: a concurrent claim has skipped the rows.
 -- Called by: operators, by `pgrouse crypto rotate`.
-CREATE OR REPLACE FUNCTION messages.reencrypt(p_ids bigint[], p_seen text[], p_bodies bytea[], p_states jsonb[], p_key text)
+CREATE OR REPLACE FUNCTION messages.reencrypt(
+  p_ids bigint[], p_seen text[], p_bodies bytea[], p_states jsonb[], p_key text
+)
 RETURNS bigint[]
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -26,7 +28,8 @@ BEGIN
   END IF;
   SELECT array_agg(h.id) INTO v_held
   FROM (
-    SELECT m.id FROM messages.message AS m WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL ORDER BY m.id FOR NO KEY UPDATE SKIP LOCKED
+    SELECT m.id FROM messages.message AS m
+    WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL ORDER BY m.id FOR NO KEY UPDATE SKIP LOCKED
   ) AS h;
   WITH changed AS (
     UPDATE messages.message AS m
@@ -42,7 +45,8 @@ BEGIN
       AND n.seen = md5(coalesce(md5(m.body), '') || coalesce(md5(m.state::text), ''))
     RETURNING m.id, m.topic::text AS topic
   )
-  SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}'), array_agg(DISTINCT c.topic) INTO v_ids, v_topics FROM changed AS c;
+  SELECT coalesce(array_agg(c.id ORDER BY c.id), '{}'), array_agg(DISTINCT c.topic) INTO v_ids, v_topics
+  FROM changed AS c;
   PERFORM messages.notify_topics(v_topics, messages.now());
   PERFORM messages.audit_messages('reencrypt', v_topics, v_ids);
   RETURN v_ids;

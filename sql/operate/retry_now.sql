@@ -27,7 +27,8 @@ BEGIN
   INTO v_ids, v_topics
   FROM (
     SELECT m.id, m.topic::text FROM messages.message AS m
-    WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL AND NOT EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = m.id)
+    WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL
+      AND NOT EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = m.id)
     ORDER BY m.id FOR NO KEY UPDATE
   ) AS m;
   IF v_ids IS NULL THEN
@@ -36,7 +37,10 @@ BEGIN
 
   -- In an ordered channel a message keeps its place, and the channel is closed until its next attempt.
   PERFORM FROM messages.rate AS r
-  JOIN (SELECT DISTINCT m.topic::text AS topic, m.channel::text AS channel FROM messages.message AS m WHERE m.id = ANY (v_ids)) AS c
+  JOIN (
+    SELECT DISTINCT m.topic::text AS topic, m.channel::text AS channel FROM messages.message AS m
+    WHERE m.id = ANY (v_ids)
+  ) AS c
     ON r.kind = 'channel' AND r.topic = c.topic AND r.channel = c.channel
   WHERE r.blocked_by = ANY (v_ids)
   ORDER BY r.topic, r.channel
@@ -45,7 +49,8 @@ BEGIN
     UPDATE messages.rate AS r
     SET blocked_until = v_now
     WHERE (r.kind, r.topic, r.channel) IN (
-        SELECT 'channel', m.topic::text, m.channel::text FROM messages.message AS m WHERE m.id = ANY (v_ids) AND m.channel IS NOT NULL)
+        SELECT 'channel', m.topic::text, m.channel::text FROM messages.message AS m
+        WHERE m.id = ANY (v_ids) AND m.channel IS NOT NULL)
       AND r.blocked_by = ANY (v_ids) AND r.blocked_until > v_now
     RETURNING r.blocked_by
   )
@@ -56,7 +61,8 @@ BEGIN
     WHERE m.id = ANY (v_ids) AND (m.available_at > v_now OR m.id = ANY (v_blocked))
     RETURNING m.id, m.topic::text AS topic
   )
-  SELECT coalesce(array_agg(m.id ORDER BY m.id), '{}'), array_agg(DISTINCT m.topic) INTO v_ids, v_topics FROM moved AS m;
+  SELECT coalesce(array_agg(m.id ORDER BY m.id), '{}'), array_agg(DISTINCT m.topic) INTO v_ids, v_topics
+  FROM moved AS m;
   PERFORM messages.notify_topics(v_topics, v_now);
   PERFORM messages.audit_messages('retry_now', v_topics, v_ids);
   RETURN v_ids;

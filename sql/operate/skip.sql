@@ -17,7 +17,8 @@ BEGIN
   SELECT array_agg(m.id), array_agg(DISTINCT m.topic)
   INTO v_ids, v_topics
   FROM (
-    SELECT m.id, m.topic::text FROM messages.message AS m WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL ORDER BY m.id FOR UPDATE
+    SELECT m.id, m.topic::text FROM messages.message AS m
+    WHERE m.id = ANY (p_ids) AND m.claim_id IS NULL ORDER BY m.id FOR UPDATE
   ) AS m;
   IF v_ids IS NULL THEN
     RETURN '{}'::bigint[];

@@ -6,7 +6,9 @@ RETURNS bigint
 LANGUAGE sql
 STABLE
 AS $$
-  SELECT coalesce(bit_or(CASE t.topic WHEN '*' THEN 9223372036854775807 ELSE messages.policy_topic_bit(t.topic) END), 0) | 1
+  SELECT coalesce(
+    bit_or(CASE t.topic WHEN '*' THEN 9223372036854775807 ELSE messages.policy_topic_bit(t.topic) END), 0
+  ) | 1
   FROM messages.topic AS t
   WHERE t.notify = 'always'
 $$;

@@ -24,7 +24,8 @@ BEGIN
     -- A statement of its own: the look must be younger than the locks.
     PERFORM setval(p.sequence, p.has)
     FROM (VALUES
-      ('messages.policy_topic_bits'::regclass, messages.policy_topic_bits()), ('messages.always_topic_bits', messages.always_topic_bits())
+      ('messages.policy_topic_bits'::regclass, messages.policy_topic_bits()),
+      ('messages.always_topic_bits', messages.always_topic_bits())
     ) AS p (sequence, has)
     WHERE p.has <> pg_sequence_last_value(p.sequence);
     v_did := FOUND;

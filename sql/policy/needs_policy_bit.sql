@@ -6,7 +6,8 @@ LANGUAGE sql
 IMMUTABLE
 AS $$
   SELECT num_nonnulls(
-           p_topic.key_ttl, p_topic.ttl, p_topic.max_depth, p_topic.max_payload_bytes, p_topic.publish_rate, p_topic.breaker,
+           p_topic.key_ttl, p_topic.ttl, p_topic.max_depth, p_topic.max_payload_bytes, p_topic.publish_rate,
+           p_topic.breaker,
            p_topic.payload_schema) > 0
     OR p_topic.accept_publishes IS FALSE
 $$;

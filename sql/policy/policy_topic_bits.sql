@@ -14,10 +14,13 @@ AS $$
     SELECT n.topic
     FROM keyed AS k
     CROSS JOIN LATERAL (
-      SELECT h.topic::text AS topic FROM messages.held_key AS h WHERE h.topic > k.topic COLLATE "C" ORDER BY h.topic LIMIT 1
+      SELECT h.topic::text AS topic FROM messages.held_key AS h
+      WHERE h.topic > k.topic COLLATE "C" ORDER BY h.topic LIMIT 1
     ) AS n
   )
-  SELECT coalesce(bit_or(CASE p.topic WHEN '*' THEN 9223372036854775807 ELSE messages.policy_topic_bit(p.topic) END), 0) | 1
+  SELECT coalesce(
+    bit_or(CASE p.topic WHEN '*' THEN 9223372036854775807 ELSE messages.policy_topic_bit(p.topic) END), 0
+  ) | 1
   FROM (
     SELECT t.topic::text AS topic FROM messages.topic AS t WHERE messages.needs_policy_bit(t)
     UNION

@@ -11,7 +11,8 @@ DECLARE
 BEGIN
   -- Even a DELETE of nothing would notify topic_changed.
   IF NOT EXISTS (
-    SELECT FROM messages.channel AS c WHERE num_nonnulls(c.concurrency, c.min_interval) = 0 AND c.paused_at IS NOT NULL AND c.resume_at <= v_before) THEN
+    SELECT FROM messages.channel AS c
+    WHERE num_nonnulls(c.concurrency, c.min_interval) = 0 AND c.paused_at IS NOT NULL AND c.resume_at <= v_before) THEN
     RETURN 0;
   END IF;
   DELETE FROM messages.channel AS c

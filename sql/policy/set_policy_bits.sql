@@ -12,7 +12,8 @@ BEGIN
   -- one adds.
   PERFORM setval(p.sequence, p.had | p.has)
   FROM (VALUES
-    ('messages.policy_topic_bits'::regclass, pg_sequence_last_value('messages.policy_topic_bits'), messages.policy_topic_bits()),
+    ('messages.policy_topic_bits'::regclass, pg_sequence_last_value('messages.policy_topic_bits'),
+     messages.policy_topic_bits()),
     ('messages.always_topic_bits', pg_sequence_last_value('messages.always_topic_bits'), messages.always_topic_bits())
   ) AS p (sequence, had, has)
   WHERE p.had | p.has <> p.had;

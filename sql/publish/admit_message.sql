@@ -41,7 +41,8 @@ BEGIN
       USING ERRCODE = 'PGR03', HINT = 'set accept_publishes for it in messages.topic, or check the name';
   END IF;
   IF v_policy.max_payload_bytes IS NOT NULL THEN
-    PERFORM messages.check_payload_size(NEW.topic, coalesce(octet_length(NEW.payload::text), octet_length(NEW.body)), v_policy.max_payload_bytes);
+    PERFORM messages.check_payload_size(
+      NEW.topic, coalesce(octet_length(NEW.payload::text), octet_length(NEW.body)), v_policy.max_payload_bytes);
   END IF;
   -- Where the key is in use nothing is added; should it be gone by the time of the INSERT, the trigger
   -- apply_publish_policies finds out.
@@ -60,6 +61,8 @@ CREATE OR REPLACE TRIGGER admit_message
 BEFORE INSERT ON messages.message
 FOR EACH ROW
 WHEN (
-  (pg_sequence_last_value('messages.policy_topic_bits'::regclass) >> 1 + (hashtext(NEW.topic::text) & 2147483647) % 62) & 1 IS DISTINCT FROM 0
+  (
+    pg_sequence_last_value('messages.policy_topic_bits'::regclass) >> 1 + (hashtext(NEW.topic::text) & 2147483647) % 62
+  ) & 1 IS DISTINCT FROM 0
   OR NEW.topic LIKE '%.dlq')
 EXECUTE FUNCTION messages.admit_message();

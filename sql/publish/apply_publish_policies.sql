@@ -12,7 +12,8 @@ SECURITY DEFINER
 AS $$
 DECLARE
   -- Read once: a COPY has thousands of rows. A subquery that is asked once takes longer than both sequences.
-  v_bits     bigint := pg_sequence_last_value('messages.policy_topic_bits') | pg_sequence_last_value('messages.always_topic_bits');
+  v_bits     bigint := pg_sequence_last_value('messages.policy_topic_bits')
+    | pg_sequence_last_value('messages.always_topic_bits');
   v_limited  text[];
   v_counts   bigint[];
   v_new      bigint[];
@@ -35,10 +36,12 @@ BEGIN
   -- the two.
   IF pg_sequence_last_value('messages.always_topic_bits') IS DISTINCT FROM 1 THEN
     PERFORM messages.notify_inserted(
-      array_agg(t.topic) FILTER (WHERE t.always), array_agg(t.due) FILTER (WHERE t.always), CASE WHEN sum(t.count) = 1 THEN min(t.id) END)
+      array_agg(t.topic) FILTER (WHERE t.always), array_agg(t.due) FILTER (WHERE t.always),
+      CASE WHEN sum(t.count) = 1 THEN min(t.id) END)
     FROM (
       SELECT f.topic::text AS topic, min(f.available_at) AS due, min(f.id) AS id, count(*) AS count,
-             pg_sequence_last_value('messages.always_topic_bits') & messages.policy_topic_bit(f.topic) IS DISTINCT FROM 0 AS always
+             pg_sequence_last_value('messages.always_topic_bits') & messages.policy_topic_bit(f.topic)
+               IS DISTINCT FROM 0 AS always
       FROM fresh AS f
       GROUP BY f.topic
     ) AS t;
@@ -49,7 +52,8 @@ BEGIN
          array_agg(c.topic ORDER BY c.topic) FILTER (WHERE a.publish_rate IS NOT NULL),
          array_agg(c.new ORDER BY c.topic) FILTER (WHERE a.publish_rate IS NOT NULL),
          bool_or(a.key_ttl IS NOT NULL AND c.is_keyed),
-         array_agg(c.topic::text), bool_or(c.new > 0 AND EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = c.topic))
+         array_agg(c.topic::text),
+         bool_or(c.new > 0 AND EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = c.topic))
   INTO v_limited, v_counts, v_new, v_rated, v_charged, v_is_keyed, v_all, v_copied
   FROM (
     SELECT f.topic, count(*) AS all, count(*) FILTER (WHERE f.redriven_from IS NULL AND f.dlq_moved_at IS NULL) AS new,
@@ -70,7 +74,8 @@ BEGIN
   END IF;
   IF v_is_keyed THEN
     PERFORM messages.hold_keys(
-      array_agg(f.id), array_agg(f.topic::text), array_agg(f.key::text), array_agg(f.redriven_from IS NOT NULL OR f.dlq_moved_at IS NOT NULL))
+      array_agg(f.id), array_agg(f.topic::text), array_agg(f.key::text),
+      array_agg(f.redriven_from IS NOT NULL OR f.dlq_moved_at IS NOT NULL))
     FROM fresh AS f
     WHERE f.key IS NOT NULL;
   END IF;

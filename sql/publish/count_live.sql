@@ -6,8 +6,10 @@ LANGUAGE plpgsql
 STABLE
 AS $$
 BEGIN
-  RETURN (SELECT count(*) FROM messages.message AS m WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NULL)
-       + (SELECT count(*) FROM messages.message AS m WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL)
+  RETURN (SELECT count(*) FROM messages.message AS m
+          WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NULL)
+       + (SELECT count(*) FROM messages.message AS m
+          WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL)
        + (SELECT count(*) FROM messages.message AS m WHERE m.topic = p_topic AND m.claim_id IS NOT NULL);
 END
 $$;

@@ -13,7 +13,8 @@ BEGIN
   IF NOT v_room ? p_topic THEN
     v_room := v_room || jsonb_build_object(p_topic, p_max_depth - messages.lock_depth(p_topic));
   END IF;
-  PERFORM set_config('messages.depth_left', (v_room || jsonb_build_object(p_topic, (v_room ->> p_topic)::bigint - 1))::text, true);
+  PERFORM set_config(
+    'messages.depth_left', (v_room || jsonb_build_object(p_topic, (v_room ->> p_topic)::bigint - 1))::text, true);
   RETURN (v_room ->> p_topic)::bigint;
 END
 $$;

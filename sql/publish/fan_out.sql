@@ -25,7 +25,8 @@ BEGIN
   WITH copied AS (
     INSERT INTO messages.message AS c
       (topic, channel, priority, payload, body, headers, available_at, expires_at, max_attempts, origin_id)
-    SELECT s.subscriber, m.channel, m.priority, m.payload, m.body, m.headers, m.available_at, m.expires_at, m.max_attempts, m.id
+    SELECT s.subscriber, m.channel, m.priority, m.payload, m.body, m.headers, m.available_at, m.expires_at,
+           m.max_attempts, m.id
     FROM unnest(p_ids) AS source (id)
     JOIN messages.message AS m ON m.id = source.id
     JOIN messages.subscription AS s ON s.topic = m.topic AND s.subscriber <> m.topic
@@ -33,7 +34,8 @@ BEGIN
     ORDER BY s.subscriber, m.id
     RETURNING c.origin_id, c.topic, c.id
   )
-  SELECT array_agg(c.origin_id), array_agg(c.topic), array_agg(c.id) INTO v_origins, v_topics, v_copies FROM copied AS c;
+  SELECT array_agg(c.origin_id), array_agg(c.topic), array_agg(c.id) INTO v_origins, v_topics, v_copies
+  FROM copied AS c;
 
   -- The ids are drawn in the order of the originals, and the keys are taken in their own: two publishers with the same
   -- keys do not deadlock.

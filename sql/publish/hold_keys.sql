@@ -23,7 +23,8 @@ BEGIN
       v_holder := messages.key_holder(v_each.topic, v_each.key);
       EXIT WHEN v_holder.message_id IS NOT NULL;
       INSERT INTO messages.held_key AS h (topic, key, message_id) VALUES (v_each.topic, v_each.key, v_each.id)
-      ON CONFLICT (topic, key) DO UPDATE SET message_id = excluded.message_id, free_at = NULL WHERE h.free_at <= messages.now();
+      ON CONFLICT (topic, key) DO UPDATE SET message_id = excluded.message_id, free_at = NULL
+        WHERE h.free_at <= messages.now();
       EXIT WHEN FOUND;
       -- Another session was faster. The row is locked now; it holds the key, or its time has passed since.
     END LOOP;

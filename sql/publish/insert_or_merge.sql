@@ -3,7 +3,9 @@
 -- except for held.
 -- Locks: the row that is changed. If another session is claiming the message, this waits for it and then does not touch
 -- or lock it (ON CONFLICT DO UPDATE does that; an UPDATE would block the heartbeat); then a new message is inserted.
-CREATE OR REPLACE FUNCTION messages.insert_or_merge(p_new messages.message, p_on_conflict text, OUT id bigint, OUT outcome text)
+CREATE OR REPLACE FUNCTION messages.insert_or_merge(
+  p_new messages.message, p_on_conflict text, OUT id bigint, OUT outcome text
+)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -27,7 +29,8 @@ BEGIN
      p_new.available_at, p_new.expires_at, p_new.max_attempts, p_new.origin_id)
   ON CONFLICT (topic, key) WHERE key IS NOT NULL AND attempts = 0 AND claim_id IS NULL
   DO UPDATE SET
-    payload = CASE p_on_conflict WHEN 'append' THEN messages.jsonb_to_array(m.payload) || excluded.payload ELSE excluded.payload END,
+    payload = CASE p_on_conflict WHEN 'append' THEN messages.jsonb_to_array(m.payload) || excluded.payload
+      ELSE excluded.payload END,
     body = excluded.body,
     headers = CASE p_on_conflict
       WHEN 'append' THEN coalesce(m.headers || excluded.headers, m.headers, excluded.headers) ELSE excluded.headers END,
@@ -36,7 +39,8 @@ BEGIN
     state = CASE p_on_conflict WHEN 'append' THEN m.state END
   -- There is nothing to append to bytes.
   WHERE p_on_conflict = 'replace' OR (p_on_conflict = 'append' AND m.payload IS NOT NULL)
-  RETURNING m.id, CASE WHEN p_on_conflict = 'append' THEN octet_length(m.payload::text) END INTO insert_or_merge.id, v_bytes;
+  RETURNING m.id, CASE WHEN p_on_conflict = 'append' THEN octet_length(m.payload::text) END
+  INTO insert_or_merge.id, v_bytes;
 
   -- The INSERT has locked the message that has the key, so this finds it. Where there is none, admit_message dropped
   -- the new one.
@@ -48,7 +52,8 @@ BEGIN
     WHEN insert_or_merge.id IS NOT NULL THEN CASE p_on_conflict WHEN 'append' THEN 'appended' ELSE 'replaced' END
     WHEN v_pending IS NULL OR p_on_conflict = 'replace' THEN 'dropped'
     -- The message with the key came after admit_message had looked for one.
-    WHEN p_on_conflict = 'append' AND (SELECT m.payload IS NOT NULL FROM messages.message AS m WHERE m.id = v_pending) THEN 'dropped'
+    WHEN p_on_conflict = 'append' AND (SELECT m.payload IS NOT NULL FROM messages.message AS m WHERE m.id = v_pending)
+      THEN 'dropped'
     ELSE p_on_conflict
   END;
   -- The result may tell what the message has: others who expected it may not know what this role has put there.
@@ -61,14 +66,16 @@ BEGIN
   END IF;
   -- One that waits for others is released with the newest TTL.
   IF outcome IN ('replaced', 'appended') AND pg_sequence_last_value('messages.awaited_flag') > 1 THEN
-    UPDATE messages.blocked_message AS k SET ttl = p_new.expires_at - greatest(p_new.available_at, clock_timestamp()) WHERE k.id = insert_or_merge.id;
+    UPDATE messages.blocked_message AS k SET ttl = p_new.expires_at - greatest(p_new.available_at, clock_timestamp())
+    WHERE k.id = insert_or_merge.id;
     IF FOUND THEN
       UPDATE messages.message AS m SET expires_at = NULL WHERE m.id = insert_or_merge.id;
     END IF;
   END IF;
   CASE outcome
     WHEN 'appended' THEN
-      PERFORM messages.check_payload_size(p_new.topic, v_bytes, (SELECT a.max_payload_bytes FROM messages.publish_policy(p_new.topic) AS a));
+      PERFORM messages.check_payload_size(
+        p_new.topic, v_bytes, (SELECT a.max_payload_bytes FROM messages.publish_policy(p_new.topic) AS a));
     WHEN 'ignore' THEN
       insert_or_merge.id := v_pending;
       outcome := 'ignored';

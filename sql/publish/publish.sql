@@ -72,17 +72,24 @@ DECLARE
     WHEN num_nonnulls(p_payload, p_body) <> 1 THEN 'a message has a payload or a body: give one of them'
     WHEN p_on_conflict IS NULL OR p_on_conflict NOT IN ('error', 'replace', 'ignore', 'append') THEN
       format('on_conflict is %s: use error, replace, ignore or append', coalesce('"' || p_on_conflict || '"', 'NULL'))
-    WHEN p_on_conflict <> 'error' AND p_key IS NULL THEN format('on_conflict is %s and there is no key: give one', p_on_conflict)
-    WHEN p_on_conflict = 'append' AND p_body IS NOT NULL THEN 'on_conflict is append and there is a body: only payloads can be gathered'
+    WHEN p_on_conflict <> 'error' AND p_key IS NULL
+      THEN format('on_conflict is %s and there is no key: give one', p_on_conflict)
+    WHEN p_on_conflict = 'append' AND p_body IS NOT NULL
+      THEN 'on_conflict is append and there is a body: only payloads can be gathered'
     WHEN num_nonnulls(p_delay, p_available_at) = 2 THEN 'delay and available_at were both given: use one of them'
-    WHEN p_delay NOT BETWEEN '0' AND '36500 days' THEN format('delay is %s: use an interval from 0 to 36500 days', p_delay)
+    WHEN p_delay NOT BETWEEN '0' AND '36500 days'
+      THEN format('delay is %s: use an interval from 0 to 36500 days', p_delay)
     WHEN p_ttl NOT BETWEEN '0' AND '36500 days' THEN format('ttl is %s: use an interval from 0 to 36500 days', p_ttl)
     WHEN p_after_failed IS NULL OR p_after_failed NOT IN ('hold', 'cancel', 'run') THEN
       format('after_failed is %s: use hold, cancel or run', coalesce('"' || p_after_failed || '"', 'NULL'))
     WHEN cardinality(p_after) > 0 AND p_on_conflict IN ('replace', 'append') THEN
-      format('after was given and on_conflict is %s: what waits under the key keeps its place; use error or ignore', p_on_conflict)
+      format(
+        'after was given and on_conflict is %s: what waits under the key keeps its place; use error or ignore',
+        p_on_conflict)
     WHEN cardinality(p_after) > 0 AND EXISTS (SELECT FROM messages.subscription AS s WHERE s.topic = p_topic) THEN
-      format('after was given and topic %s has subscribers: what is fanned out cannot wait; publish to their topics', p_topic)
+      format(
+        'after was given and topic %s has subscribers: what is fanned out cannot wait; publish to their topics', p_topic
+      )
   END;
 BEGIN
   IF v_problem IS NOT NULL THEN
@@ -119,7 +126,8 @@ BEGIN
     PERFORM set_config('messages.on_conflict', '', true);
   END IF;
   IF p_expect_result AND publish.outcome IN ('inserted', 'replaced') THEN
-    INSERT INTO messages.expected_result AS x (message_id, role, until) VALUES (publish.id, session_user, messages.now() + interval '1 day')
+    INSERT INTO messages.expected_result AS x (message_id, role, until)
+    VALUES (publish.id, session_user, messages.now() + interval '1 day')
     ON CONFLICT (message_id, role) DO UPDATE SET until = greatest(x.until, excluded.until);
   ELSIF p_expect_result AND publish.outcome = 'appended' THEN
     -- There is a row only if all that the message has is of this role: see insert_or_merge.
@@ -130,7 +138,8 @@ BEGIN
     INSERT INTO messages.predecessor_list (message_id, ids) VALUES (publish.id, p_after);
   END IF;
   IF v_before IS NOT NULL AND publish.outcome = 'inserted' THEN
-    PERFORM messages.add_dependencies(publish.id, v_before, v_failed_results, p_after_failed, p_available_at, p_delay, p_ttl);
+    PERFORM messages.add_dependencies(
+      publish.id, v_before, v_failed_results, p_after_failed, p_available_at, p_delay, p_ttl);
   END IF;
 END
 $$;
@@ -141,7 +150,8 @@ $$;
 -- p_after_failed is cancel and a predecessor already ended badly, the message is cancelled here.
 -- Locks: the rows it inserts.
 CREATE OR REPLACE FUNCTION messages.add_dependencies(
-  p_id bigint, p_predecessors bigint[], p_failed_results text[], p_after_failed text, p_available_at timestamptz, p_delay interval, p_ttl interval
+  p_id bigint, p_predecessors bigint[], p_failed_results text[], p_after_failed text, p_available_at timestamptz,
+  p_delay interval, p_ttl interval
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -149,10 +159,12 @@ AS $$
 DECLARE
   v_dead record;
 BEGIN
-  SELECT d.id, d.failed_result INTO v_dead FROM unnest(p_predecessors, p_failed_results) AS d (id, failed_result) WHERE d.failed_result IS NOT NULL LIMIT 1;
+  SELECT d.id, d.failed_result INTO v_dead FROM unnest(p_predecessors, p_failed_results) AS d (id, failed_result)
+  WHERE d.failed_result IS NOT NULL LIMIT 1;
   IF v_dead.id IS NOT NULL AND p_after_failed = 'cancel' THEN
     PERFORM messages.archive(
-      ARRAY[p_id], NULL, 'cancelled', ARRAY[format('cancelled: message %s, after which it comes, ended as %s', v_dead.id, v_dead.failed_result)],
+      ARRAY[p_id], NULL, 'cancelled',
+      ARRAY[format('cancelled: message %s, after which it comes, ended as %s', v_dead.id, v_dead.failed_result)],
       NULL, NULL, true);
     RETURN;
   END IF;

@@ -4,7 +4,9 @@
 -- Result: the id of the message that now has the key, and what happened: inserted, replaced, ignored, appended, dropped
 -- (no id), or held: the topic has a key_ttl, and the message that holds the key runs, waits for a retry, or was
 -- completed recently.
-CREATE OR REPLACE FUNCTION messages.publish_with_key(p_new messages.message, p_on_conflict text, OUT id bigint, OUT outcome text)
+CREATE OR REPLACE FUNCTION messages.publish_with_key(
+  p_new messages.message, p_on_conflict text, OUT id bigint, OUT outcome text
+)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -13,7 +15,8 @@ DECLARE
 BEGIN
   IF p_new.key IS NULL OR p_on_conflict = 'error'
     OR (SELECT a.key_ttl IS NULL FROM messages.publish_policy(p_new.topic) AS a) THEN
-    SELECT u.id, u.outcome INTO publish_with_key.id, publish_with_key.outcome FROM messages.insert_or_merge(p_new, p_on_conflict) AS u;
+    SELECT u.id, u.outcome INTO publish_with_key.id, publish_with_key.outcome
+    FROM messages.insert_or_merge(p_new, p_on_conflict) AS u;
     RETURN;
   END IF;
 
@@ -25,7 +28,8 @@ BEGIN
     outcome := 'held';
     EXIT WHEN publish_with_key.id IS NOT NULL AND messages.pending_with_key(p_new.topic, p_new.key) IS NULL;
     BEGIN
-      SELECT u.id, u.outcome INTO publish_with_key.id, publish_with_key.outcome FROM messages.insert_or_merge(p_new, p_on_conflict) AS u;
+      SELECT u.id, u.outcome INTO publish_with_key.id, publish_with_key.outcome
+      FROM messages.insert_or_merge(p_new, p_on_conflict) AS u;
       EXIT;
     EXCEPTION WHEN unique_violation THEN
       GET STACKED DIAGNOSTICS v_constraint = CONSTRAINT_NAME;

@@ -17,12 +17,16 @@ BEGIN
   PERFORM messages.create_depths();
   FOR v_each IN
     -- count_live is STABLE: it counts in the snapshot that has read the counter.
-    SELECT k.*, CASE WHEN k.is_drawn AND k.rows <= p_limit AND NOT k.is_over THEN messages.count_live(k.topic) - k.rows ELSE 0 END AS missing
+    SELECT k.*,
+           CASE WHEN k.is_drawn AND k.rows <= p_limit AND NOT k.is_over THEN messages.count_live(k.topic) - k.rows
+             ELSE 0 END AS missing
     FROM (
-      SELECT d.topic, d.is_drawn, d.rows + coalesce(c.change, 0) AS rows, coalesce(c.pending, 0) AS pending, a.max_depth IS NULL AS is_over
+      SELECT d.topic, d.is_drawn, d.rows + coalesce(c.change, 0) AS rows, coalesce(c.pending, 0) AS pending,
+             a.max_depth IS NULL AS is_over
       FROM (SELECT d.topic, d.rows, random() < p_share AS is_drawn FROM messages.depth AS d) AS d
       LEFT JOIN (
-        SELECT c.topic, sum(c.change)::bigint AS change, count(*) AS pending FROM messages.depth_change AS c GROUP BY c.topic
+        SELECT c.topic, sum(c.change)::bigint AS change, count(*) AS pending
+        FROM messages.depth_change AS c GROUP BY c.topic
       ) AS c ON c.topic = d.topic
       CROSS JOIN LATERAL messages.publish_policy(d.topic) AS a
       WHERE d.is_drawn OR c.pending >= 10

@@ -20,7 +20,8 @@ BEGIN
   END IF;
 
   WITH RECURSIVE reached AS (
-    SELECT s.topic::text AS start, s.subscriber::text AS topic FROM messages.subscription AS s WHERE s.subscriber <> s.topic
+    SELECT s.topic::text AS start, s.subscriber::text AS topic FROM messages.subscription AS s
+    WHERE s.subscriber <> s.topic
     UNION
     SELECT r.start, s.subscriber::text
     FROM reached AS r

@@ -13,5 +13,6 @@ AS $$
     SELECT e.id
     FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
     WHERE EXISTS (
-      SELECT FROM messages.message_archive AS a WHERE a.id = e.id AND a.claim_id = e.claim_id AND a.result = 'cancelled'))
+      SELECT FROM messages.message_archive AS a
+      WHERE a.id = e.id AND a.claim_id = e.claim_id AND a.result = 'cancelled'))
 $$;

@@ -8,7 +8,9 @@
 -- open transaction around `messages.save_step` or `messages.wait_for` does not delay heartbeats.
 -- Repeat: safe.
 -- Called by: workers, in one statement for all messages that they hold, after each third of the lock's duration.
-CREATE OR REPLACE FUNCTION messages.heartbeat(p_ids bigint[], p_claim_ids bigint[], p_lock_duration interval DEFAULT NULL)
+CREATE OR REPLACE FUNCTION messages.heartbeat(
+  p_ids bigint[], p_claim_ids bigint[], p_lock_duration interval DEFAULT NULL
+)
 RETURNS bigint[]
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -18,7 +20,8 @@ DECLARE
 BEGIN
   -- Not left to the table's CHECK: its error would show the row with its payload.
   IF p_lock_duration NOT BETWEEN '0' AND '7 days' THEN
-    RAISE EXCEPTION 'lock_duration of a heartbeat is %', p_lock_duration USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';
+    RAISE EXCEPTION 'lock_duration of a heartbeat is %', p_lock_duration
+      USING ERRCODE = '22023', HINT = 'use an interval from 0 to 7 days';
   END IF;
   UPDATE messages.message AS m
   SET lock_expires_at = greatest(m.lock_expires_at, v_now + h.lock_duration)
@@ -38,7 +41,8 @@ BEGIN
     FROM unnest(p_ids, p_claim_ids) AS e (id, claim_id)
     WHERE NOT EXISTS (
       SELECT FROM messages.message AS m
-      WHERE m.id = e.id AND m.claim_id = e.claim_id AND (m.lock_expires_at > v_now OR NOT messages.has_strict_lock(m.topic)))
+      WHERE m.id = e.id AND m.claim_id = e.claim_id
+        AND (m.lock_expires_at > v_now OR NOT messages.has_strict_lock(m.topic)))
   );
 END
 $$;

@@ -13,7 +13,9 @@ DECLARE
 BEGIN
   SELECT array_agg(DISTINCT s.message_id)
   INTO v_ids
-  FROM (SELECT o.message_id FROM messages.step AS o WHERE o.message_id > v_place ORDER BY o.message_id LIMIT p_limit) AS s;
+  FROM (
+    SELECT o.message_id FROM messages.step AS o WHERE o.message_id > v_place ORDER BY o.message_id LIMIT p_limit
+  ) AS s;
   IF v_ids IS NULL AND v_place = 0 THEN
     RETURN 0;
   END IF;

@@ -30,12 +30,15 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'use 1 to 200 printable characters';
   END IF;
   IF p_result IS NULL OR v_bytes > 2097152 THEN
-    RAISE EXCEPTION 'result of step "%" of message % %', p_name, p_id, coalesce('has ' || v_bytes || ' bytes', 'is NULL')
-      USING ERRCODE = '22023', HINT = 'use JSON of at most 2097152 bytes; keep what is larger elsewhere and return where it is';
+    RAISE EXCEPTION 'result of step "%" of message % %', p_name, p_id,
+      coalesce('has ' || v_bytes || ' bytes', 'is NULL')
+      USING ERRCODE = '22023',
+        HINT = 'use JSON of at most 2097152 bytes; keep what is larger elsewhere and return where it is';
   END IF;
   SELECT m.attempts INTO v_attempt
   FROM messages.message AS m
-  WHERE m.id = p_id AND m.claim_id = p_claim_id AND (m.lock_expires_at > messages.now() OR NOT messages.has_strict_lock(m.topic))
+  WHERE m.id = p_id AND m.claim_id = p_claim_id
+    AND (m.lock_expires_at > messages.now() OR NOT messages.has_strict_lock(m.topic))
   FOR KEY SHARE;
   IF NOT FOUND THEN
     RETURN false;

@@ -23,7 +23,11 @@ BEGIN
     problem := format('is "%s"', coalesce(p_time_zone, 'NULL'));
     hint := 'use an IANA name, like ' || coalesce(
       (SELECT z.name FROM pg_timezone_names AS z
-       WHERE z.name !~ '^posix' AND (lower(z.name COLLATE "C") = lower(p_time_zone COLLATE "C") OR lower(z.name COLLATE "C") LIKE '%/' || lower(p_time_zone COLLATE "C")) ORDER BY z.name LIMIT 1),
+       WHERE z.name !~ '^posix'
+         AND (
+           lower(z.name COLLATE "C") = lower(p_time_zone COLLATE "C")
+             OR lower(z.name COLLATE "C") LIKE '%/' || lower(p_time_zone COLLATE "C")
+         ) ORDER BY z.name LIMIT 1),
       'UTC or Europe/Berlin');
   END IF;
 END

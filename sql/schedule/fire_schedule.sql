@@ -21,13 +21,15 @@ DECLARE
 BEGIN
   IF v_next <= p_now THEN
     v_ticks := messages.latest_ticks(
-      p_schedule.cron, p_schedule.time_zone, p_schedule.next_tick, p_now, CASE p_schedule.missed WHEN 'all' THEN p_schedule.missed_limit ELSE 1 END);
+      p_schedule.cron, p_schedule.time_zone, p_schedule.next_tick, p_now,
+      CASE p_schedule.missed WHEN 'all' THEN p_schedule.missed_limit ELSE 1 END);
     v_next := messages.next_tick(p_schedule.cron, p_schedule.time_zone, v_ticks[cardinality(v_ticks)]);
   END IF;
   v_missed := nullif(p_schedule.next_tick, v_ticks[1]);
 
   FOREACH v_tick IN ARRAY v_ticks LOOP
-    CONTINUE WHEN EXISTS (SELECT FROM messages.schedule_run AS r WHERE r.schedule = p_schedule.name AND r.tick = v_tick);
+    CONTINUE WHEN EXISTS (
+      SELECT FROM messages.schedule_run AS r WHERE r.schedule = p_schedule.name AND r.tick = v_tick);
     -- With pg_cron alone a tick is looked at up to a minute late: that is not missed yet.
     IF p_schedule.missed <> 'skip' OR v_tick > p_now - interval '2 minutes' THEN
       BEGIN
@@ -60,7 +62,9 @@ BEGIN
   -- The last thousand runs stay.
   DELETE FROM messages.schedule_run AS r
   WHERE r.schedule = p_schedule.name
-    AND r.tick < (SELECT k.tick FROM messages.schedule_run AS k WHERE k.schedule = p_schedule.name ORDER BY k.tick DESC OFFSET 999 LIMIT 1);
+    AND r.tick < (
+      SELECT k.tick FROM messages.schedule_run AS k
+      WHERE k.schedule = p_schedule.name ORDER BY k.tick DESC OFFSET 999 LIMIT 1);
   RETURN v_did;
 END
 $$;

@@ -26,7 +26,9 @@ DECLARE
   v_did      bigint := 0;
 BEGIN
   -- A call that finds nothing needs no transaction id.
-  IF NOT EXISTS (SELECT FROM messages.schedule AS s WHERE s.paused_at IS NULL AND s.next_tick <= (SELECT messages.now())) THEN
+  IF NOT EXISTS (
+    SELECT FROM messages.schedule AS s WHERE s.paused_at IS NULL AND s.next_tick <= (SELECT messages.now())
+  ) THEN
     RETURN 0;
   END IF;
   -- Before the clock is read: a message must not seem older than its transaction, or claims look for it too late.
@@ -45,7 +47,8 @@ BEGIN
     EXCEPTION WHEN OTHERS THEN
       GET STACKED DIAGNOSTICS v_hint = PG_EXCEPTION_HINT;
       UPDATE messages.schedule AS s
-      SET last_error = left(concat_ws(': ', SQLERRM, nullif(v_hint, '')), 1000), failed_at = v_now, failures = s.failures + 1,
+      SET last_error = left(concat_ws(': ', SQLERRM, nullif(v_hint, '')), 1000), failed_at = v_now,
+          failures = s.failures + 1,
           retry_at = v_now + least(interval '5 minutes', interval '1 s' * 2 ^ least(s.failures + 1, 9))
       WHERE s.name = v_schedule.name;
       RAISE WARNING 'schedule % failed: %', v_schedule.name, SQLERRM;

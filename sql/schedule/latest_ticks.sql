@@ -2,7 +2,9 @@
 -- Called by: fire_schedule, to make up for what was missed. Locks: nothing. Result: all of them if they are no more
 -- than that. Bounded however long the schedule was not looked at: it walks at most p_count ticks at a time, and halves
 -- the time range in which it searches for their beginning.
-CREATE OR REPLACE FUNCTION messages.latest_ticks(p_cron text, p_time_zone text, p_first timestamptz, p_until timestamptz, p_count integer)
+CREATE OR REPLACE FUNCTION messages.latest_ticks(
+  p_cron text, p_time_zone text, p_first timestamptz, p_until timestamptz, p_count integer
+)
 RETURNS timestamptz[]
 LANGUAGE plpgsql
 STABLE

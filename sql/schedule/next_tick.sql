@@ -35,7 +35,9 @@ BEGIN
     ELSE
       v_tick := coalesce(
         messages.local_to_utc(p_time_zone, v_local, '-infinity'),
-        messages.dst_change(p_time_zone, (v_local AT TIME ZONE 'UTC') - interval '1 day', (v_local AT TIME ZONE 'UTC') + interval '1 day'));
+        messages.dst_change(
+          p_time_zone, (v_local AT TIME ZONE 'UTC') - interval '1 day', (v_local AT TIME ZONE 'UTC') + interval '1 day'
+        ));
     END IF;
     EXIT WHEN v_tick > p_after;
   END LOOP;
@@ -45,8 +47,11 @@ BEGIN
 
   -- Clocks that are set back soon show times again that are already over.
   v_change := messages.dst_change(p_time_zone, p_after, p_after + interval '1 day');
-  IF v_change < v_tick AND v_change AT TIME ZONE p_time_zone < p_after AT TIME ZONE p_time_zone + (v_change - p_after) THEN
-    v_local := messages.next_cron_match(v_cron.fields, v_cron.both_days, date_trunc('minute', v_change AT TIME ZONE p_time_zone + interval '59.999999 s'));
+  IF v_change < v_tick
+    AND v_change AT TIME ZONE p_time_zone < p_after AT TIME ZONE p_time_zone + (v_change - p_after) THEN
+    v_local := messages.next_cron_match(
+      v_cron.fields, v_cron.both_days, date_trunc('minute', v_change AT TIME ZONE p_time_zone + interval '59.999999 s')
+    );
     v_tick := least(v_tick, messages.local_to_utc(p_time_zone, v_local, v_change));
   END IF;
   RETURN v_tick;
@@ -66,7 +71,9 @@ AS $$
   FROM (VALUES (interval '-1 day'), (interval '1 day')) AS near (shift)
   -- The offset of the zone the day before and the day after.
   CROSS JOIN LATERAL (SELECT (p_local AT TIME ZONE 'UTC') + near.shift AS at) AS u
-  CROSS JOIN LATERAL (SELECT (p_local - ((u.at AT TIME ZONE p_zone) - (u.at AT TIME ZONE 'UTC'))) AT TIME ZONE 'UTC' AS at) AS c
+  CROSS JOIN LATERAL (
+    SELECT (p_local - ((u.at AT TIME ZONE p_zone) - (u.at AT TIME ZONE 'UTC'))) AT TIME ZONE 'UTC' AS at
+  ) AS c
   WHERE c.at >= p_from AND c.at AT TIME ZONE p_zone = p_local
 $$;
 

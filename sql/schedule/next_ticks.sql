@@ -21,7 +21,8 @@ DECLARE
   v_hint    text;
 BEGIN
   IF p_count IS NULL OR p_count NOT BETWEEN 1 AND 1000 THEN
-    RAISE EXCEPTION 'count of next_ticks is %', coalesce(p_count::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000';
+    RAISE EXCEPTION 'count of next_ticks is %', coalesce(p_count::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use 1 to 1000';
   END IF;
   SELECT z.problem, z.hint INTO v_problem, v_hint FROM messages.check_time_zone(p_time_zone) AS z;
   IF v_problem IS NOT NULL THEN

@@ -5,7 +5,8 @@
 -- them is enough (as in Vixie cron: both if one of the two begins with a star); wild: minute or hour begins with a
 -- star, so that it follows the hours that pass, not the wall clock.
 CREATE OR REPLACE FUNCTION messages.parse_cron(
-  p_cron text, OUT seconds integer, OUT fields bigint[], OUT both_days boolean, OUT wild boolean, OUT problem text, OUT hint text
+  p_cron text, OUT seconds integer, OUT fields bigint[], OUT both_days boolean, OUT wild boolean, OUT problem text,
+  OUT hint text
 )
 LANGUAGE plpgsql
 IMMUTABLE
@@ -37,7 +38,8 @@ BEGIN
   v_parts := string_to_array(v_text, ' ');
   IF v_text LIKE '@%' OR cardinality(v_parts) IS DISTINCT FROM 5 OR length(v_text) > 1000 THEN
     problem := format('expression is "%s"', left(p_cron, 100));
-    hint := 'use five fields (minute hour day-of-month month day-of-week), @hourly, @daily, @weekly, @monthly, @yearly, or an interval like "30 seconds"';
+    hint := 'use five fields (minute hour day-of-month month day-of-week), @hourly, @daily, @weekly, @monthly, '
+      '@yearly, or an interval like "30 seconds"';
     RETURN;
   END IF;
 

@@ -1,13 +1,16 @@
 -- Parse one field of a cron expression into bits: bit n is set if the field matches n. The last day of a month is bit 0
 -- of its days.
 -- Called by: parse_cron. Locks: nothing. Result: problem NULL = bits can be used.
-CREATE OR REPLACE FUNCTION messages.parse_cron_field(p_field text, p_text text, OUT bits bigint, OUT problem text, OUT hint text)
+CREATE OR REPLACE FUNCTION messages.parse_cron_field(
+  p_field text, p_text text, OUT bits bigint, OUT problem text, OUT hint text
+)
 LANGUAGE plpgsql
 IMMUTABLE
 AS $$
 DECLARE
   v_low   integer := CASE WHEN p_field IN ('day of month', 'month') THEN 1 ELSE 0 END;
-  v_high  integer := CASE p_field WHEN 'minute' THEN 59 WHEN 'hour' THEN 23 WHEN 'day of month' THEN 31 WHEN 'month' THEN 12 ELSE 7 END;
+  v_high  integer := CASE p_field WHEN 'minute' THEN 59 WHEN 'hour' THEN 23 WHEN 'day of month' THEN 31
+    WHEN 'month' THEN 12 ELSE 7 END;
   v_names text[] := CASE p_field
     WHEN 'month' THEN '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}'
     WHEN 'day of week' THEN '{sun,mon,tue,wed,thu,fri,sat}'
@@ -37,7 +40,8 @@ BEGIN
       ELSE array_position(v_names, v_parts[2]) - 1 + v_low END;
 
     hint := CASE
-      WHEN v_parts IS NULL OR v_from IS NULL OR v_to IS NULL OR v_from NOT BETWEEN v_low AND v_high OR v_to NOT BETWEEN v_low AND v_high THEN
+      WHEN v_parts IS NULL OR v_from IS NULL OR v_to IS NULL OR v_from NOT BETWEEN v_low AND v_high
+        OR v_to NOT BETWEEN v_low AND v_high THEN
         format('use * or %s to %s%s, lists like 1,3, ranges like 1-5 and steps like */2', v_low, v_high,
                CASE p_field WHEN 'day of week' THEN ' (0 and 7 are Sunday) or sun to sat'
                            WHEN 'month' THEN ' or jan to dec'

@@ -16,7 +16,8 @@ DECLARE
 BEGIN
   SELECT s.paused_at INTO v_since FROM messages.schedule AS s WHERE s.name = p_name FOR UPDATE;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'there is no schedule %', coalesce('"' || p_name || '"', 'NULL') USING ERRCODE = '22023', HINT = 'see messages.schedule for those there are';
+    RAISE EXCEPTION 'there is no schedule %', coalesce('"' || p_name || '"', 'NULL')
+      USING ERRCODE = '22023', HINT = 'see messages.schedule for those there are';
   END IF;
   UPDATE messages.schedule AS s
   SET paused_at = coalesce(v_since, messages.now()), paused_by = messages.actor(), paused_reason = p_reason

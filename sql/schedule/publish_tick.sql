@@ -19,6 +19,9 @@ AS $$
     p_priority => p_schedule.priority,
     p_available_at => greatest(
       p_now,
-      p_tick + p_schedule.jitter * ((hashtextextended(p_schedule.name || ' ' || extract(epoch FROM p_tick)::text, 0) & 65535) / 65536.0::double precision))
+      p_tick + p_schedule.jitter * (
+        (
+          hashtextextended(p_schedule.name || ' ' || extract(epoch FROM p_tick)::text, 0) & 65535
+        ) / 65536.0::double precision))
   ) AS p
 $$;

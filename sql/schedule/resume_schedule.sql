@@ -15,7 +15,8 @@ DECLARE
 BEGIN
   SELECT s.paused_at INTO v_since FROM messages.schedule AS s WHERE s.name = p_name FOR UPDATE;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'there is no schedule %', coalesce('"' || p_name || '"', 'NULL') USING ERRCODE = '22023', HINT = 'see messages.schedule for those there are';
+    RAISE EXCEPTION 'there is no schedule %', coalesce('"' || p_name || '"', 'NULL')
+      USING ERRCODE = '22023', HINT = 'see messages.schedule for those there are';
   END IF;
   UPDATE messages.schedule AS s SET paused_at = NULL, paused_by = NULL, paused_reason = NULL
   WHERE s.name = p_name AND s.paused_at IS NOT NULL;

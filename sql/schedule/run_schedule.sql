@@ -24,7 +24,8 @@ BEGIN
   v_tick := v_now;
   SELECT s.* INTO v_schedule FROM messages.schedule AS s WHERE s.name = p_name FOR UPDATE;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'there is no schedule %', coalesce('"' || p_name || '"', 'NULL') USING ERRCODE = '22023', HINT = 'see messages.schedule for those there are';
+    RAISE EXCEPTION 'there is no schedule %', coalesce('"' || p_name || '"', 'NULL')
+      USING ERRCODE = '22023', HINT = 'see messages.schedule for those there are';
   END IF;
   -- A row of its own in schedule_run, never that of a tick: these are whole seconds.
   WHILE v_tick = date_trunc('second', v_tick)
@@ -36,7 +37,8 @@ BEGIN
   INSERT INTO messages.schedule_run (schedule, tick, outcome, message_id, fired_at, run_by)
   VALUES (p_name, v_tick, v_run.outcome, v_run.id, v_now, messages.actor());
   UPDATE messages.schedule AS s SET last_message_id = v_run.id, last_fired_at = v_now WHERE s.name = p_name;
-  PERFORM messages.audit_action('run_schedule', v_schedule.topic, p_name, jsonb_build_object('message_id', v_run.id, 'outcome', v_run.outcome));
+  PERFORM messages.audit_action(
+    'run_schedule', v_schedule.topic, p_name, jsonb_build_object('message_id', v_run.id, 'outcome', v_run.outcome));
   RETURN QUERY SELECT v_run.id, v_run.outcome;
 END
 $$;

@@ -13,22 +13,33 @@ DECLARE
 BEGIN
   SELECT format(k.problem, coalesce(k.value, 'NULL')), k.hint INTO v_problem, v_hint
   FROM (VALUES
-    ('"%s" is no name of a schedule', NEW.name, NEW.name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(NEW.name) <= 100,
+    ('"%s" is no name of a schedule', NEW.name,
+     NEW.name ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(NEW.name) <= 100,
      'use 1 to 100 of A-Z a-z 0-9 . _ : - with a letter or digit first'),
-    ('topic of schedule ' || NEW.name || ' is "%s"', NEW.topic, NEW.topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(NEW.topic) <= 200,
+    ('topic of schedule ' || NEW.name || ' is "%s"', NEW.topic,
+     NEW.topic ~ '^[A-Za-z0-9][A-Za-z0-9._:-]*$' AND octet_length(NEW.topic) <= 200,
      'use 1 to 200 of A-Z a-z 0-9 . _ : - with a letter or digit first'),
-    ('topic of schedule ' || NEW.name || ' is "%s"', NEW.topic, NEW.topic NOT LIKE '%.dlq', 'use a name that does not end with .dlq: those are dead letters'),
+    ('topic of schedule ' || NEW.name || ' is "%s"', NEW.topic, NEW.topic NOT LIKE '%.dlq',
+     'use a name that does not end with .dlq: those are dead letters'),
     ('channel of schedule ' || NEW.name || ' is "%s"', NEW.channel,
-     coalesce(messages.is_printable(NEW.channel) AND length(NEW.channel) BETWEEN 1 AND 200, true), 'use 1 to 200 printable characters, or NULL for none'),
+     coalesce(messages.is_printable(NEW.channel) AND length(NEW.channel) BETWEEN 1 AND 200, true),
+     'use 1 to 200 printable characters, or NULL for none'),
     ('key of schedule ' || NEW.name || ' is "%s"', NEW.key,
-     coalesce(messages.is_printable(NEW.key) AND length(NEW.key) BETWEEN 1 AND 200, true), 'use 1 to 200 printable characters, or NULL for none'),
-    ('priority of schedule ' || NEW.name || ' is %s', NEW.priority::text, NEW.priority BETWEEN 0 AND 9, 'use 0 (first) to 9'),
-    ('payload of schedule ' || NEW.name || ' is %s', 'larger than 16 MiB', messages.jsonb_text_bytes(NEW.payload) <= 16777216, 'store it elsewhere and publish where it is'),
+     coalesce(messages.is_printable(NEW.key) AND length(NEW.key) BETWEEN 1 AND 200, true),
+     'use 1 to 200 printable characters, or NULL for none'),
+    ('priority of schedule ' || NEW.name || ' is %s', NEW.priority::text, NEW.priority BETWEEN 0 AND 9,
+     'use 0 (first) to 9'),
+    ('payload of schedule ' || NEW.name || ' is %s', 'larger than 16 MiB',
+     messages.jsonb_text_bytes(NEW.payload) <= 16777216, 'store it elsewhere and publish where it is'),
     ('headers of schedule ' || NEW.name || ' are %s', left(messages.display_json(NEW.headers), 100),
-     coalesce(jsonb_typeof(NEW.headers) = 'object' AND messages.jsonb_text_bytes(NEW.headers) <= 65000, true), 'use an object of up to 64 kB'),
-    ('jitter of schedule ' || NEW.name || ' is %s', NEW.jitter::text, NEW.jitter BETWEEN '0' AND '1 day', 'use an interval from 0 to 1 day'),
-    ('missed of schedule ' || NEW.name || ' is "%s"', NEW.missed, NEW.missed IN ('skip', 'once', 'all'), 'use skip, once or all'),
-    ('missed_limit of schedule ' || NEW.name || ' is %s', NEW.missed_limit::text, NEW.missed_limit BETWEEN 1 AND 1000, 'use 1 to 1000')
+     coalesce(jsonb_typeof(NEW.headers) = 'object' AND messages.jsonb_text_bytes(NEW.headers) <= 65000, true),
+     'use an object of up to 64 kB'),
+    ('jitter of schedule ' || NEW.name || ' is %s', NEW.jitter::text, NEW.jitter BETWEEN '0' AND '1 day',
+     'use an interval from 0 to 1 day'),
+    ('missed of schedule ' || NEW.name || ' is "%s"', NEW.missed, NEW.missed IN ('skip', 'once', 'all'),
+     'use skip, once or all'),
+    ('missed_limit of schedule ' || NEW.name || ' is %s', NEW.missed_limit::text, NEW.missed_limit BETWEEN 1 AND 1000,
+     'use 1 to 1000')
   ) AS k (problem, value, good, hint)
   WHERE k.good IS NOT TRUE
   LIMIT 1;
@@ -71,7 +82,8 @@ $$;
 
 -- Not for what fire_schedule itself writes.
 CREATE OR REPLACE TRIGGER check_schedule
-BEFORE INSERT OR UPDATE OF name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed, missed_limit, paused_at
+BEFORE INSERT OR UPDATE OF name, cron, time_zone, topic, channel, key, priority, payload, headers, jitter, missed,
+  missed_limit, paused_at
 ON messages.schedule
 FOR EACH ROW EXECUTE FUNCTION messages.check_schedule();
 
@@ -83,7 +95,9 @@ CREATE OR REPLACE TRIGGER schedule_moved
 AFTER UPDATE ON messages.schedule
 FOR EACH ROW
 WHEN (NEW.paused_at IS NULL
-  AND (OLD.paused_at IS NOT NULL OR NEW.next_tick < OLD.next_tick OR (OLD.retry_at IS NOT NULL AND NEW.retry_at IS NULL AND NEW.next_tick = OLD.next_tick)))
+  AND (
+    OLD.paused_at IS NOT NULL OR NEW.next_tick < OLD.next_tick
+      OR (OLD.retry_at IS NOT NULL AND NEW.retry_at IS NULL AND NEW.next_tick = OLD.next_tick)))
 EXECUTE FUNCTION messages.schedule_changed();
 
 -- Find the problem of a cron expression, and how to fix it.

@@ -11,6 +11,7 @@ IMMUTABLE STRICT PARALLEL SAFE
 SECURITY DEFINER
 AS $$
 BEGIN
-  RETURN CASE WHEN messages.jsonb_text_bytes(p_json) <= 33554432 THEN p_json::text ELSE '"JSON that is too large as text to be shown"' END;
+  RETURN CASE WHEN messages.jsonb_text_bytes(p_json) <= 33554432 THEN p_json::text
+    ELSE '"JSON that is too large as text to be shown"' END;
 END
 $$;

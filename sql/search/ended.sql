@@ -7,8 +7,10 @@ WITH (security_invoker = true) AS
 SELECT
   a.id, a.topic, a.channel, a.result, a.result NOT IN ('success', 'cancelled') AS is_dead,
   a.attempts, a.runs, a.handled_by, a.created_at, a.locked_at, a.archived_at,
-  CASE WHEN a.locked_at IS NOT NULL THEN greatest(extract(epoch FROM a.locked_at - a.available_at), 0) END::double precision AS wait_s,
-  CASE WHEN a.locked_at IS NOT NULL THEN greatest(extract(epoch FROM a.archived_at - a.locked_at), 0) END::double precision AS run_s,
+  CASE WHEN a.locked_at IS NOT NULL
+    THEN greatest(extract(epoch FROM a.locked_at - a.available_at), 0) END::double precision AS wait_s,
+  CASE WHEN a.locked_at IS NOT NULL
+    THEN greatest(extract(epoch FROM a.archived_at - a.locked_at), 0) END::double precision AS run_s,
   greatest(extract(epoch FROM a.archived_at - CASE
     WHEN a.history IS NOT NULL OR a.attempts > 1 THEN a.created_at
     ELSE greatest(a.created_at, a.available_at)

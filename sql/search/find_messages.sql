@@ -56,7 +56,9 @@ DECLARE
       CASE WHEN p_states && v_dead AND NOT p_states && ARRAY['success', 'cancelled'] THEN 'dead'
            WHEN p_states && ARRAY['success', 'cancelled'] THEN 'ended' END], NULL)
   END;
-  v_unknown text := (SELECT s.state FROM unnest(p_states) AS s (state) WHERE s.state <> ALL (v_live || v_dead || ARRAY['success', 'cancelled']) LIMIT 1);
+  v_unknown text := (
+    SELECT s.state FROM unnest(p_states) AS s (state)
+    WHERE s.state <> ALL (v_live || v_dead || ARRAY['success', 'cancelled']) LIMIT 1);
   v_search messages.search;
   v_step   text;
   v_place  jsonb := p_after;
@@ -67,22 +69,27 @@ DECLARE
 BEGIN
   IF v_unknown IS NOT NULL THEN
     RAISE EXCEPTION 'state of a search is "%"', v_unknown
-      USING ERRCODE = '22023', HINT = 'use ready, delayed, retrying, running, success, rejected, failed, lock_expired, expired or cancelled';
+      USING ERRCODE = '22023',
+        HINT = 'use ready, delayed, retrying, running, success, rejected, failed, lock_expired, expired or cancelled';
   END IF;
   IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 10000 THEN
-    RAISE EXCEPTION 'limit of a search is %', coalesce(p_limit::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 10000';
+    RAISE EXCEPTION 'limit of a search is %', coalesce(p_limit::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use 1 to 10000';
   END IF;
   IF p_max_examined IS NULL OR p_max_examined NOT BETWEEN 1 AND 1000000 THEN
-    RAISE EXCEPTION 'max_examined of a search is %', coalesce(p_max_examined::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
+    RAISE EXCEPTION 'max_examined of a search is %', coalesce(p_max_examined::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use 1 to 1000000';
   END IF;
   IF p_attempts < 0 THEN
     RAISE EXCEPTION 'attempts of a search is %', p_attempts USING ERRCODE = '22023', HINT = 'use 0 or more';
   END IF;
   IF jsonb_typeof(p_headers) <> 'object' THEN
-    RAISE EXCEPTION 'headers of a search are a JSON %', jsonb_typeof(p_headers) USING ERRCODE = '22023', HINT = 'use an object, like {"tenant": "acme"}';
+    RAISE EXCEPTION 'headers of a search are a JSON %', jsonb_typeof(p_headers)
+      USING ERRCODE = '22023', HINT = 'use an object, like {"tenant": "acme"}';
   END IF;
   IF p_preview IS NULL OR p_preview NOT BETWEEN 0 AND 10000 THEN
-    RAISE EXCEPTION 'preview of a search is %', coalesce(p_preview::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 0 to 10000 characters';
+    RAISE EXCEPTION 'preview of a search is %', coalesce(p_preview::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use 0 to 10000 characters';
   END IF;
   IF jsonb_typeof(p_value) IN ('object', 'array') OR (p_value IS NOT NULL AND p_path IS NULL) THEN
     RAISE EXCEPTION 'value of a search is a JSON %', jsonb_typeof(p_value)
@@ -92,7 +99,9 @@ BEGIN
     RAISE EXCEPTION 'place of a search is %', left(p_after::text, 100)
       USING ERRCODE = '22023', HINT = 'use the place of the page before, with the same filters';
   END IF;
-  v_search := (p_topic, p_topics, p_states, p_channel, p_key, p_error, p_fingerprint, NULL, jsonb_build_object('value', p_value), p_headers, p_worker, p_attempts, p_since, p_until);
+  v_search := (
+    p_topic, p_topics, p_states, p_channel, p_key, p_error, p_fingerprint, NULL, jsonb_build_object('value', p_value),
+    p_headers, p_worker, p_attempts, p_since, p_until);
   BEGIN
     v_search.path := (p_path || CASE WHEN p_value IS NULL THEN '' ELSE ' ? (@ == $value)' END)::jsonpath;
   EXCEPTION WHEN syntax_error OR data_exception THEN
@@ -103,15 +112,20 @@ BEGIN
   v_end.examined := 0;
   FOREACH v_step IN ARRAY v_steps LOOP
     CONTINUE WHEN v_place IS NOT NULL AND v_place ->> 0 <> v_step;
-    IF cardinality(v_ids) >= p_limit OR v_end.examined >= p_max_examined OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+    IF cardinality(v_ids) >= p_limit OR v_end.examined >= p_max_examined
+      OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
       v_end.place := jsonb_build_array(v_step);
       EXIT;
     END IF;
     v_page := CASE v_step
-      WHEN 'running' THEN messages.search_running(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_max_examined - v_end.examined)
-      WHEN 'waiting' THEN messages.search_waiting(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_max_examined - v_end.examined)
-      WHEN 'dead'    THEN messages.search_dead(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_max_examined - v_end.examined)
-      ELSE messages.search_ended(v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_max_examined - v_end.examined)
+      WHEN 'running' THEN messages.search_running(
+        v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_max_examined - v_end.examined)
+      WHEN 'waiting' THEN messages.search_waiting(
+        v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_max_examined - v_end.examined)
+      WHEN 'dead'    THEN messages.search_dead(
+        v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_max_examined - v_end.examined)
+      ELSE messages.search_ended(
+        v_search, nullif(v_place -> 1, 'null'), p_limit - cardinality(v_ids), p_max_examined - v_end.examined)
     END;
     v_ids := v_ids || v_page.ids;
     v_ended := v_ended || v_page.ended;
@@ -146,14 +160,18 @@ AS $$
              WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying'
              ELSE 'delayed'
            END,
-           m.attempts::integer, m.redrives, m.created_at::timestamptz, m.available_at::timestamptz, m.locked_by, m.locked_at,
-           m.lock_expires_at::timestamptz, NULL::timestamptz, messages.cut_error(m.history -> -1 ->> 'error', 2000), NULL,
+           m.attempts::integer, m.redrives, m.created_at::timestamptz, m.available_at::timestamptz, m.locked_by,
+           m.locked_at,
+           m.lock_expires_at::timestamptz, NULL::timestamptz, messages.cut_error(m.history -> -1 ->> 'error', 2000),
+           NULL,
            messages.payload_preview(m.payload, m.body, p_preview), NULL::bigint, NULL::jsonb
     FROM messages.message AS m
     WHERE m.id = w.id AND w.ended IS NULL
     UNION ALL
-    SELECT a.id, a.topic, a.channel, a.key, a.priority, a.result, a.attempts, a.redrives, a.created_at, a.available_at, a.handled_by, a.locked_at,
-           NULL, a.archived_at, messages.cut_error(a.error, 2000), a.error_fingerprint, messages.payload_preview(a.payload, a.body, p_preview), NULL, NULL
+    SELECT a.id, a.topic, a.channel, a.key, a.priority, a.result, a.attempts, a.redrives, a.created_at, a.available_at,
+           a.handled_by, a.locked_at,
+           NULL, a.archived_at, messages.cut_error(a.error, 2000), a.error_fingerprint,
+           messages.payload_preview(a.payload, a.body, p_preview), NULL, NULL
     FROM messages.message_archive AS a
     WHERE a.id = w.id AND a.archived_at = w.ended
   ) AS f

@@ -2,7 +2,8 @@
 -- Called by: search_running, search_waiting, search_dead, search_ended; written so that the planner inlines it. Locks:
 -- nothing.
 CREATE OR REPLACE FUNCTION messages.matches_search(
-  p_search messages.search, p_topic text, p_state text, p_channel text, p_key text, p_error text, p_fingerprint text, p_payload jsonb,
+  p_search messages.search, p_topic text, p_state text, p_channel text, p_key text, p_error text, p_fingerprint text,
+  p_payload jsonb,
   p_headers jsonb, p_worker text, p_attempts integer
 )
 RETURNS boolean

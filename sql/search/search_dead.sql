@@ -2,14 +2,17 @@
 -- Called by: find_messages. p_place: [archived_at, id], where the previous page ended; NULL = from the beginning.
 -- Locks: nothing. It reads the index of the dead, topic by topic, and merges: first as many as the page wants, and more
 -- at a time while few of them match. Bounded: as search_running.
-CREATE OR REPLACE FUNCTION messages.search_dead(p_search messages.search, p_place jsonb, p_limit integer, p_max_examined bigint)
+CREATE OR REPLACE FUNCTION messages.search_dead(
+  p_search messages.search, p_place jsonb, p_limit integer, p_max_examined bigint
+)
 RETURNS messages.search_page
 LANGUAGE plpgsql
 STABLE
 AS $$
 DECLARE
   v_topics text[]      := ARRAY(
-    SELECT t.topic FROM messages.dead_topics() AS t (topic) WHERE (p_search).may IS NULL OR t.topic LIKE ANY ((p_search).may));
+    SELECT t.topic FROM messages.dead_topics() AS t (topic)
+    WHERE (p_search).may IS NULL OR t.topic LIKE ANY ((p_search).may));
   v_at     timestamptz := coalesce((p_place ->> 0)::timestamptz, 'infinity');
   v_id     bigint      := coalesce((p_place ->> 1)::bigint, 9223372036854775807);
   v_page messages.search_page;
@@ -25,14 +28,17 @@ BEGIN
     v_read := 0;
     FOR v_row IN
       SELECT d.id, d.archived_at,
-             messages.matches_search(p_search, d.topic, d.result, d.channel, d.key, d.error, d.error_fingerprint, d.payload,
+             messages.matches_search(p_search, d.topic, d.result, d.channel, d.key, d.error, d.error_fingerprint,
+               d.payload,
                                      d.headers, d.handled_by, d.attempts) AS is_wanted
       FROM unnest(v_topics) AS t (topic)
       CROSS JOIN LATERAL (
-        SELECT a.id, a.archived_at, a.topic, a.result, a.channel, a.key, a.error, a.error_fingerprint, a.payload, a.headers, a.handled_by, a.attempts
+        SELECT a.id, a.archived_at, a.topic, a.result, a.channel, a.key, a.error, a.error_fingerprint, a.payload,
+               a.headers, a.handled_by, a.attempts
         FROM messages.message_archive AS a
         WHERE a.result NOT IN ('success', 'cancelled') AND a.topic = t.topic COLLATE "C"
-          AND a.archived_at >= coalesce((p_search).since, '-infinity') AND a.archived_at < coalesce((p_search).until, 'infinity')
+          AND a.archived_at >= coalesce((p_search).since, '-infinity')
+          AND a.archived_at < coalesce((p_search).until, 'infinity')
           AND a.archived_at <= v_at AND (a.archived_at, a.id) < (v_at, v_id)
         ORDER BY a.archived_at DESC, a.id DESC
         LIMIT v_chunk

@@ -2,7 +2,9 @@
 -- Called by: find_messages. p_place: [id], where the previous page ended; NULL = from the beginning. Locks: nothing.
 -- It reads the index of the locked rows, which are few. Bounded: p_limit matches, p_max_examined examined rows, half a
 -- second.
-CREATE OR REPLACE FUNCTION messages.search_running(p_search messages.search, p_place jsonb, p_limit integer, p_max_examined bigint)
+CREATE OR REPLACE FUNCTION messages.search_running(
+  p_search messages.search, p_place jsonb, p_limit integer, p_max_examined bigint
+)
 RETURNS messages.search_page
 LANGUAGE plpgsql
 STABLE
@@ -16,13 +18,16 @@ BEGIN
     SELECT m.id, m.created_at,
            messages.matches_search(
              p_search, m.topic, 'running', m.channel, m.key, m.history -> -1 ->> 'error',
-             CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
+             CASE WHEN (p_search).fingerprint IS NOT NULL
+               THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
              m.headers, m.locked_by, m.attempts) AS is_wanted
     FROM messages.message AS m
     WHERE m.claim_id IS NOT NULL
-      AND m.topic >= coalesce((p_search).topic, '') COLLATE "C" AND m.topic <= coalesce((p_search).topic, '~') COLLATE "C"
+      AND m.topic >= coalesce((p_search).topic, '') COLLATE "C"
+      AND m.topic <= coalesce((p_search).topic, '~') COLLATE "C"
       AND m.id > coalesce((p_place ->> 0)::bigint, 0)
-      AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity')
+      AND m.created_at >= coalesce((p_search).since, '-infinity')
+      AND m.created_at < coalesce((p_search).until, 'infinity')
     ORDER BY m.id
   LOOP
     v_page.examined := v_page.examined + 1;
@@ -31,7 +36,8 @@ BEGIN
       v_page.ids := v_page.ids || v_row.id;
       v_page.ended := v_page.ended || NULL::timestamptz;
     END IF;
-    IF cardinality(v_page.ids) >= p_limit OR v_page.examined >= p_max_examined OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+    IF cardinality(v_page.ids) >= p_limit OR v_page.examined >= p_max_examined
+      OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
       v_page.place := jsonb_build_array(v_row.id);
       EXIT;
     END IF;

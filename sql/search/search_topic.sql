@@ -24,18 +24,21 @@ DECLARE
   v_last_channel text    := CASE
     WHEN getdatabaseencoding() LIKE 'EUC%' THEN convert_from(E'\\xfefe', getdatabaseencoding())
     ELSE chr(CASE getdatabaseencoding() WHEN 'UTF8' THEN 1114111 ELSE 255 END) END;
-  v_to       timestamptz := CASE WHEN NOT (p_search).states && ARRAY['delayed', 'retrying'] THEN v_now ELSE 'infinity' END;
+  v_to       timestamptz := CASE WHEN NOT (p_search).states && ARRAY['delayed', 'retrying'] THEN v_now
+    ELSE 'infinity' END;
 BEGIN
   v_page := ('{}', '{}', 0, NULL, NULL);
   IF p_place IS NULL AND (p_search).key IS NOT NULL THEN
     -- The one that was never tried is found by its key; the walk passes over it.
     SELECT m.id, messages.matches_search(
-             p_search, m.topic, CASE WHEN m.available_at <= v_now THEN 'ready' ELSE 'delayed' END, m.channel, m.key, NULL, NULL, m.payload,
+             p_search, m.topic, CASE WHEN m.available_at <= v_now THEN 'ready' ELSE 'delayed' END, m.channel, m.key,
+             NULL, NULL, m.payload,
              m.headers, NULL, m.attempts) AS is_wanted
     INTO v_row
     FROM messages.message AS m
     WHERE m.topic = p_topic AND m.key = (p_search).key AND m.attempts = 0 AND m.claim_id IS NULL
-      AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity');
+      AND m.created_at >= coalesce((p_search).since, '-infinity')
+      AND m.created_at < coalesce((p_search).until, 'infinity');
     IF v_row.is_wanted THEN
       v_page.ids := ARRAY[v_row.id];
       v_page.ended := ARRAY[NULL::timestamptz];
@@ -55,12 +58,15 @@ BEGIN
       SELECT m.id, m.available_at, m.created_at,
              messages.matches_search(
                p_search, m.topic,
-               CASE WHEN m.available_at <= v_now THEN 'ready' WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying' ELSE 'delayed' END,
+               CASE WHEN m.available_at <= v_now THEN 'ready'
+                 WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying' ELSE 'delayed' END,
                m.channel, m.key, m.history -> -1 ->> 'error',
-               CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
+               CASE WHEN (p_search).fingerprint IS NOT NULL
+                 THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
                m.headers, NULL, m.attempts)
              AND ((p_search).key IS NULL OR m.attempts > 0)
-             AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
+             AND m.created_at >= coalesce((p_search).since, '-infinity')
+             AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
       FROM messages.message AS m
       WHERE m.topic = p_topic AND m.priority = v_priority AND m.claim_id IS NULL AND m.channel IS NULL
         AND (m.available_at, m.id) > (v_at, v_id) AND m.available_at >= v_from AND m.available_at <= v_to
@@ -73,7 +79,8 @@ BEGIN
         v_page.ids := v_page.ids || v_row.id;
         v_page.ended := v_page.ended || NULL::timestamptz;
       END IF;
-      IF cardinality(v_page.ids) >= p_limit OR v_page.examined >= p_max_examined OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+      IF cardinality(v_page.ids) >= p_limit OR v_page.examined >= p_max_examined
+        OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
         v_page.place := jsonb_build_array(NULL, v_priority, v_row.available_at, v_row.id);
         RETURN v_page;
       END IF;
@@ -87,17 +94,23 @@ BEGIN
     SELECT m.id, m.channel::text AS channel, m.priority::smallint AS priority, m.available_at, m.created_at,
            messages.matches_search(
              p_search, m.topic,
-             CASE WHEN m.available_at <= v_now THEN 'ready' WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying' ELSE 'delayed' END,
+             CASE WHEN m.available_at <= v_now THEN 'ready'
+               WHEN m.history -> -1 ->> 'outcome' IN ('failed', 'lock_expired') THEN 'retrying' ELSE 'delayed' END,
              m.channel, m.key, m.history -> -1 ->> 'error',
-             CASE WHEN (p_search).fingerprint IS NOT NULL THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
+             CASE WHEN (p_search).fingerprint IS NOT NULL
+               THEN messages.error_fingerprint(m.history -> -1 ->> 'error') END, m.payload,
              m.headers, NULL, m.attempts)
            AND ((p_search).key IS NULL OR m.attempts > 0)
-           AND m.created_at >= coalesce((p_search).since, '-infinity') AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
+           AND m.created_at >= coalesce((p_search).since, '-infinity')
+           AND m.created_at < coalesce((p_search).until, 'infinity') AS is_wanted
     FROM messages.message AS m
     WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL
-      AND m.channel >= coalesce((p_search).channel, '') COLLATE "C" AND m.channel <= coalesce((p_search).channel, v_last_channel) COLLATE "C"
+      AND m.channel >= coalesce((p_search).channel, '') COLLATE "C"
+      AND m.channel <= coalesce((p_search).channel, v_last_channel) COLLATE "C"
       AND (m.channel, m.priority, m.available_at, m.id)
-        > (coalesce(v_channel, '') COLLATE "C", coalesce(v_priority, -1), CASE WHEN v_channel IS NULL THEN '-infinity' ELSE v_at END, CASE WHEN v_channel IS NULL THEN 0 ELSE v_id END)
+        > (
+          coalesce(v_channel, '') COLLATE "C", coalesce(v_priority, -1),
+          CASE WHEN v_channel IS NULL THEN '-infinity' ELSE v_at END, CASE WHEN v_channel IS NULL THEN 0 ELSE v_id END)
     ORDER BY m.channel, m.priority, m.available_at, m.id
     LIMIT p_max_examined
   LOOP
@@ -107,7 +120,8 @@ BEGIN
       v_page.ids := v_page.ids || v_row.id;
       v_page.ended := v_page.ended || NULL::timestamptz;
     END IF;
-    IF cardinality(v_page.ids) >= p_limit OR v_page.examined >= p_max_examined OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
+    IF cardinality(v_page.ids) >= p_limit OR v_page.examined >= p_max_examined
+      OR clock_timestamp() > statement_timestamp() + interval '500 ms' THEN
       v_page.place := jsonb_build_array(v_row.channel, v_row.priority, v_row.available_at, v_row.id);
       RETURN v_page;
     END IF;

@@ -1,7 +1,9 @@
 -- Find the waiting messages of a search, topic by topic.
 -- Called by: find_messages. p_place: [topic, the place within it]; NULL = from the beginning. Locks: nothing. Bounded:
 -- as search_running.
-CREATE OR REPLACE FUNCTION messages.search_waiting(p_search messages.search, p_place jsonb, p_limit integer, p_max_examined bigint)
+CREATE OR REPLACE FUNCTION messages.search_waiting(
+  p_search messages.search, p_place jsonb, p_limit integer, p_max_examined bigint
+)
 RETURNS messages.search_page
 LANGUAGE plpgsql
 STABLE
@@ -15,7 +17,8 @@ BEGIN
   v_page := ('{}', '{}', 0, NULL, NULL);
   WHILE v_topic IS NOT NULL LOOP
     IF (p_search).may IS NULL OR v_topic LIKE ANY ((p_search).may) THEN
-      v_part := messages.search_topic(p_search, v_topic, v_place, p_limit - cardinality(v_page.ids), p_max_examined - v_page.examined);
+      v_part := messages.search_topic(
+        p_search, v_topic, v_place, p_limit - cardinality(v_page.ids), p_max_examined - v_page.examined);
       v_page.ids := v_page.ids || v_part.ids;
       v_page.ended := v_page.ended || v_part.ended;
       v_page.examined := v_page.examined + v_part.examined;

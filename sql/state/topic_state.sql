@@ -19,8 +19,10 @@
 -- Inside: a topic needs no row in any table, so this is a function and no view.
 CREATE OR REPLACE FUNCTION messages.topic_state(p_topics text[] DEFAULT NULL)
 RETURNS TABLE (
-  topic text, state text, stopped boolean, paused boolean, paused_topic text, paused_at timestamptz, paused_by text, paused_reason text,
-  resume_at timestamptz, breaker text, breaker_changed_at timestamptz, probe_at timestamptz, breaker_reason text, handled boolean,
+  topic text, state text, stopped boolean, paused boolean, paused_topic text, paused_at timestamptz, paused_by text,
+  paused_reason text,
+  resume_at timestamptz, breaker text, breaker_changed_at timestamptz, probe_at timestamptz, breaker_reason text,
+  handled boolean,
   "full" boolean, depth bigint, max_depth bigint
 )
 LANGUAGE plpgsql
@@ -47,7 +49,9 @@ BEGIN
            b.changed_at, b.probe_at, b.reason,
            CASE WHEN k.topic <> '*' THEN messages.is_handled(k.topic) END AS handled,
            CASE WHEN k.topic <> '*' THEN nullif(coalesce(t.max_depth, d.max_depth), 0) END AS max_depth
-    FROM unnest(coalesce(p_topics, ARRAY(SELECT t.topic FROM messages.topic AS t UNION SELECT b.topic FROM messages.breaker AS b))) AS k (topic)
+    FROM unnest(
+      coalesce(p_topics, ARRAY(SELECT t.topic FROM messages.topic AS t UNION SELECT b.topic FROM messages.breaker AS b))
+    ) AS k (topic)
     CROSS JOIN clock AS c
     JOIN messages.topic AS d ON d.topic = '*'
     LEFT JOIN messages.topic AS t ON t.topic = k.topic
@@ -64,15 +68,19 @@ BEGIN
       ELSE 'running'
     END,
     k.paused_topic IS NOT NULL OR o.is_open,
-    k.paused_topic IS NOT NULL, k.paused_topic, p.paused_at, p.paused_by, p.paused_reason, nullif(k.resume_at, 'infinity'),
+    k.paused_topic IS NOT NULL, k.paused_topic, p.paused_at, p.paused_by, p.paused_reason,
+    nullif(k.resume_at, 'infinity'),
     k.breaker,
-    CASE WHEN o.is_open THEN k.changed_at END, CASE WHEN o.is_open THEN k.probe_at END, CASE WHEN o.is_open THEN k.reason END,
+    CASE WHEN o.is_open THEN k.changed_at END, CASE WHEN o.is_open THEN k.probe_at END,
+    CASE WHEN o.is_open THEN k.reason END,
     k.handled, coalesce(n.depth >= k.max_depth, false), n.depth, k.max_depth
   FROM known AS k
   CROSS JOIN LATERAL (SELECT k.breaker IS NOT NULL AND k.breaker <> 'closed' AS is_open) AS o
   LEFT JOIN pause AS p ON p.topic = k.paused_topic
   LEFT JOIN LATERAL (
-    SELECT d.rows + coalesce((SELECT sum(c.change)::bigint FROM messages.depth_change AS c WHERE c.topic = d.topic), 0) AS depth
+    SELECT d.rows + coalesce(
+      (SELECT sum(c.change)::bigint FROM messages.depth_change AS c WHERE c.topic = d.topic), 0
+    ) AS depth
     FROM messages.depth AS d
     WHERE d.topic = k.topic AND k.max_depth IS NOT NULL) AS n ON true
   ORDER BY k.topic COLLATE "C";

@@ -22,4 +22,5 @@ SELECT
   clock_timestamp() - w.started_at AS up, clock_timestamp() - w.seen_at AS age
 FROM messages.worker AS w
 CROSS JOIN LATERAL (
-  SELECT w.seen_at > clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes' ELSE interval '30 s' END AS alive) AS a;
+  SELECT w.seen_at > clock_timestamp() - CASE w.kind WHEN 'http' THEN interval '2 minutes'
+    ELSE interval '30 s' END AS alive) AS a;

@@ -42,7 +42,8 @@ BEGIN
     v_first := format('(%s,0)', v_nth * p_pages / p_runs)::tid;
     v_end := format('(%s,0)', v_nth * p_pages / p_runs + p_run)::tid;
     RETURN QUERY
-    SELECT m.topic::text, count(*) FILTER (WHERE m.available_at <= v_now), count(*) FILTER (WHERE m.available_at > v_now)
+    SELECT m.topic::text, count(*) FILTER (WHERE m.available_at <= v_now),
+           count(*) FILTER (WHERE m.available_at > v_now)
     FROM messages.message AS m
     WHERE m.ctid >= v_first AND m.ctid < v_end AND m.claim_id IS NULL
     GROUP BY m.topic;

@@ -24,7 +24,8 @@ AS $$
     coalesce((SELECT sum(c) FROM unnest(s.runs)  AS c), 0)::bigint, run.q[1],  run.q[2],  run.q[3],
     coalesce((SELECT sum(c) FROM unnest(s.wakes) AS c), 0)::bigint, wake.q[1], wake.q[2], wake.q[3]
   FROM (
-    SELECT a.topic, messages.unpack_histogram(nullif(a.waits, 0)) AS waits, messages.unpack_histogram(nullif(a.runs, 0)) AS runs, messages.unpack_histogram(nullif(a.wakes, 0)) AS wakes
+    SELECT a.topic, messages.unpack_histogram(nullif(a.waits, 0)) AS waits,
+           messages.unpack_histogram(nullif(a.runs, 0)) AS runs, messages.unpack_histogram(nullif(a.wakes, 0)) AS wakes
     FROM (
       SELECT m.topic, sum(m.waits) AS waits, sum(m.runs) AS runs, sum(m.wakes) AS wakes
       FROM messages.measure AS m

@@ -7,7 +7,9 @@
 -- Locks: none.
 -- Cost: the claimed messages, the deaths of a day, and an entry of an index per topic of the page.
 -- Called by: the web server.
-CREATE OR REPLACE FUNCTION messages.list_topics(p_after text DEFAULT '', p_limit integer DEFAULT 1000, p_topics text[] DEFAULT '{*}')
+CREATE OR REPLACE FUNCTION messages.list_topics(
+  p_after text DEFAULT '', p_limit integer DEFAULT 1000, p_topics text[] DEFAULT '{*}'
+)
 RETURNS SETOF text
 LANGUAGE sql
 STABLE
@@ -19,7 +21,8 @@ AS $$
     UNION
     SELECT m.topic FROM messages.message AS m WHERE m.claim_id IS NOT NULL
     UNION
-    SELECT c.topic FROM messages.dead_count AS c WHERE c.died_at >= date_bin('10 minutes', messages.now() - interval '1 day', 'epoch')
+    SELECT c.topic FROM messages.dead_count AS c
+    WHERE c.died_at >= date_bin('10 minutes', messages.now() - interval '1 day', 'epoch')
     UNION
     SELECT t.topic FROM messages.topic AS t WHERE t.topic <> '*'
   ) AS k

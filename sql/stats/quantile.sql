@@ -15,8 +15,13 @@ SECURITY DEFINER
 AS $$
 BEGIN
   IF p_q NOT BETWEEN 0 AND 1 THEN
-    RAISE EXCEPTION 'quantile is %', p_q USING ERRCODE = '22023', HINT = 'use a number from 0 to 1: 0.95 is the 95th percentile';
+    RAISE EXCEPTION 'quantile is %', p_q
+      USING ERRCODE = '22023', HINT = 'use a number from 0 to 1: 0.95 is the 95th percentile';
   END IF;
-  RETURN (messages.quantiles(ARRAY(SELECT coalesce(c.count, 0) FROM unnest(p_counts) WITH ORDINALITY AS c (count, nth) ORDER BY c.nth), ARRAY[p_q]))[1];
+  RETURN (
+    messages.quantiles(
+      ARRAY(SELECT coalesce(c.count, 0) FROM unnest(p_counts) WITH ORDINALITY AS c (count, nth) ORDER BY c.nth),
+      ARRAY[p_q])
+  )[1];
 END
 $$;

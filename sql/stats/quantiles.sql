@@ -28,7 +28,9 @@ BEGIN
       v_low := CASE WHEN v_bucket > 1 THEN 0.0001 * power(2.0::double precision, (v_bucket - 1) / 2.0) ELSE 0 END;
       v_found := v_found || CASE
         WHEN v_bucket >= 48 THEN v_low
-        ELSE v_low + (0.0001 * power(2.0::double precision, v_bucket / 2.0) - v_low) * (v_rank - v_up_to + v_count) / v_count END;
+        ELSE v_low + (
+          0.0001 * power(2.0::double precision, v_bucket / 2.0) - v_low
+        ) * (v_rank - v_up_to + v_count) / v_count END;
       v_rank := p_qs[1 + cardinality(v_found)] * v_all;
     END LOOP;
     EXIT WHEN v_rank IS NULL;

@@ -24,10 +24,12 @@ DECLARE
   v_is_in boolean;
 BEGIN
   IF jsonb_path_exists(p_measures, '$[*].* ? (@ < 0)') THEN
-    RAISE EXCEPTION 'a count of worker % is below zero', p_name USING ERRCODE = '22023', HINT = 'report what was added since the report before';
+    RAISE EXCEPTION 'a count of worker % is below zero', p_name
+      USING ERRCODE = '22023', HINT = 'report what was added since the report before';
   END IF;
   WITH mine AS (
-    SELECT w.name FROM messages.worker AS w WHERE w.name = p_name AND w.measured < p_report FOR NO KEY UPDATE SKIP LOCKED
+    SELECT w.name FROM messages.worker AS w
+    WHERE w.name = p_name AND w.measured < p_report FOR NO KEY UPDATE SKIP LOCKED
   )
   UPDATE messages.worker AS w SET measured = p_report FROM mine WHERE w.name = mine.name;
   IF NOT FOUND THEN
@@ -42,29 +44,36 @@ BEGIN
     coalesce(e.retried, 0), coalesce(e.deferred, 0), coalesce(e.released, 0), coalesce(e.lost, 0),
     messages.pack_histogram(e.waits), messages.pack_histogram(e.runs), messages.pack_histogram(e.wakes)
   FROM jsonb_to_recordset(p_measures) AS e (
-    topic text, success bigint, rejected bigint, failed bigint, lock_expired bigint, retried bigint, deferred bigint, released bigint, lost bigint,
+    topic text, success bigint, rejected bigint, failed bigint, lock_expired bigint, retried bigint, deferred bigint,
+    released bigint, lost bigint,
     waits jsonb, runs jsonb, wakes jsonb)
   -- All workers in the same order, so that none waits for another that waits for it.
   ORDER BY e.topic COLLATE "C"
   ON CONFLICT ON CONSTRAINT measure_pkey DO UPDATE
-  SET success = m.success + excluded.success, rejected = m.rejected + excluded.rejected, failed = m.failed + excluded.failed,
-      lock_expired = m.lock_expired + excluded.lock_expired, retried = m.retried + excluded.retried, deferred = m.deferred + excluded.deferred,
+  SET success = m.success + excluded.success, rejected = m.rejected + excluded.rejected,
+      failed = m.failed + excluded.failed,
+      lock_expired = m.lock_expired + excluded.lock_expired, retried = m.retried + excluded.retried,
+      deferred = m.deferred + excluded.deferred,
       released = m.released + excluded.released, lost = m.lost + excluded.lost,
       waits = m.waits + excluded.waits, runs = m.runs + excluded.runs, wakes = m.wakes + excluded.wakes;
   INSERT INTO messages.worker_measure AS m (
     minute, worker, success, rejected, failed, lock_expired, retried, deferred, released, lost, waits, runs, wakes)
   SELECT
     date_trunc('minute', messages.now()), p_name,
-    coalesce(sum(e.success), 0), coalesce(sum(e.rejected), 0), coalesce(sum(e.failed), 0), coalesce(sum(e.lock_expired), 0),
+    coalesce(sum(e.success), 0), coalesce(sum(e.rejected), 0), coalesce(sum(e.failed), 0),
+    coalesce(sum(e.lock_expired), 0),
     coalesce(sum(e.retried), 0), coalesce(sum(e.deferred), 0), coalesce(sum(e.released), 0), coalesce(sum(e.lost), 0),
     coalesce(sum(messages.pack_histogram(e.waits)), 0), coalesce(sum(messages.pack_histogram(e.runs)), 0),
     coalesce(sum(messages.pack_histogram(e.wakes)), 0)
   FROM jsonb_to_recordset(p_measures) AS e (
-    success bigint, rejected bigint, failed bigint, lock_expired bigint, retried bigint, deferred bigint, released bigint, lost bigint,
+    success bigint, rejected bigint, failed bigint, lock_expired bigint, retried bigint, deferred bigint,
+    released bigint, lost bigint,
     waits jsonb, runs jsonb, wakes jsonb)
   ON CONFLICT ON CONSTRAINT worker_measure_pkey DO UPDATE
-  SET success = m.success + excluded.success, rejected = m.rejected + excluded.rejected, failed = m.failed + excluded.failed,
-      lock_expired = m.lock_expired + excluded.lock_expired, retried = m.retried + excluded.retried, deferred = m.deferred + excluded.deferred,
+  SET success = m.success + excluded.success, rejected = m.rejected + excluded.rejected,
+      failed = m.failed + excluded.failed,
+      lock_expired = m.lock_expired + excluded.lock_expired, retried = m.retried + excluded.retried,
+      deferred = m.deferred + excluded.deferred,
       released = m.released + excluded.released, lost = m.lost + excluded.lost,
       waits = m.waits + excluded.waits, runs = m.runs + excluded.runs, wakes = m.wakes + excluded.wakes;
   RETURN true;

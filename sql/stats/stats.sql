@@ -22,9 +22,12 @@
 -- one with many more, none. Of topics that the sample hardly saw up to ten times as many are counted: as many as 50 *
 -- p_bound divided by their number. Of the topics without a policy, a worker or running messages it looks at those that
 -- the sample saw, that lost messages, and p_limit others.
-CREATE OR REPLACE FUNCTION messages.stats(p_bound integer DEFAULT 1000, p_topics text[] DEFAULT '{*}', p_limit integer DEFAULT 1000)
+CREATE OR REPLACE FUNCTION messages.stats(
+  p_bound integer DEFAULT 1000, p_topics text[] DEFAULT '{*}', p_limit integer DEFAULT 1000
+)
 RETURNS TABLE (
-  topic text, ready bigint, delayed bigint, running bigint, dead_last_day bigint, oldest_ready_s double precision, handled boolean
+  topic text, ready bigint, delayed bigint, running bigint, dead_last_day bigint, oldest_ready_s double precision,
+  handled boolean
 )
 LANGUAGE plpgsql
 STABLE
@@ -73,8 +76,11 @@ BEGIN
   )
   SELECT
     k.topic,
-    messages.count_or_estimate(k.topic, '-infinity', v_now, CASE WHEN e.ready_runs >= 20 THEN p_bound ELSE c.most END, e.ready, e.ready_runs),
-    messages.count_or_estimate(k.topic, v_now, 'infinity', CASE WHEN e.delayed_runs >= 20 THEN p_bound ELSE c.most END, e.delayed, e.delayed_runs),
+    messages.count_or_estimate(
+      k.topic, '-infinity', v_now, CASE WHEN e.ready_runs >= 20 THEN p_bound ELSE c.most END, e.ready, e.ready_runs),
+    messages.count_or_estimate(
+      k.topic, v_now, 'infinity', CASE WHEN e.delayed_runs >= 20 THEN p_bound ELSE c.most END, e.delayed, e.delayed_runs
+    ),
     coalesce(r.count, 0),
     coalesce(d.count, 0),
     extract(epoch FROM v_now - messages.oldest_ready(k.topic))::double precision,
@@ -117,7 +123,8 @@ BEGIN
         AND m.available_at > p_after AND m.available_at <= p_until) AS m
     UNION ALL
     SELECT FROM messages.message AS m
-    WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.available_at > p_after AND m.available_at <= p_until
+    WHERE m.topic = p_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.available_at > p_after
+      AND m.available_at <= p_until
     LIMIT p_bound) AS bounded;
   RETURN CASE WHEN v_count < p_bound THEN v_count ELSE greatest(p_bound, p_estimate) END;
 END

@@ -14,7 +14,8 @@ CREATE OR REPLACE FUNCTION messages.throughput(
 )
 RETURNS TABLE (
   at timestamptz, s double precision,
-  success bigint, rejected bigint, failed bigint, lock_expired bigint, retried bigint, deferred bigint, released bigint, lost bigint,
+  success bigint, rejected bigint, failed bigint, lock_expired bigint, retried bigint, deferred bigint,
+  released bigint, lost bigint,
   wait_p50_s double precision, wait_p95_s double precision, wait_p99_s double precision,
   run_p50_s  double precision, run_p95_s  double precision, run_p99_s  double precision,
   wake_p50_s double precision, wake_p95_s double precision, wake_p99_s double precision
@@ -29,10 +30,12 @@ DECLARE
   v_first timestamptz;
 BEGIN
   IF p_since NOT BETWEEN '1 minute' AND '8 days' THEN
-    RAISE EXCEPTION 'throughput is asked for the last %', p_since USING ERRCODE = '22023', HINT = 'use an interval from 1 minute to 8 days';
+    RAISE EXCEPTION 'throughput is asked for the last %', p_since
+      USING ERRCODE = '22023', HINT = 'use an interval from 1 minute to 8 days';
   END IF;
   IF p_bars IS NULL OR p_bars NOT BETWEEN 1 AND 1000 THEN
-    RAISE EXCEPTION 'bars of throughput are %', coalesce(p_bars::text, 'NULL') USING ERRCODE = '22023', HINT = 'use 1 to 1000';
+    RAISE EXCEPTION 'bars of throughput are %', coalesce(p_bars::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'use 1 to 1000';
   END IF;
   IF num_nonnulls(p_topic, p_worker) = 2 THEN
     RAISE EXCEPTION 'throughput of topic % by worker % is not measured', p_topic, p_worker
@@ -40,7 +43,8 @@ BEGIN
   END IF;
   v_width := ceil(extract(epoch FROM p_since) / 60 / p_bars) * interval '1 minute';
   -- Bars begin at multiples of their width, so that a chart does not flicker from one look to the next.
-  v_first := date_bin(v_width, v_now, 'epoch') - v_width * (ceil(extract(epoch FROM p_since) / extract(epoch FROM v_width)) - 1);
+  v_first := date_bin(v_width, v_now, 'epoch') - v_width * (
+    ceil(extract(epoch FROM p_since) / extract(epoch FROM v_width)) - 1);
   RETURN QUERY
   SELECT
     b.at, extract(epoch FROM least(b.at + v_width, v_now) - b.at)::double precision,
@@ -52,23 +56,32 @@ BEGIN
     SELECT
       date_bin(v_width, m.minute, 'epoch') AS at,
       sum(m.success)::bigint AS success, sum(m.rejected)::bigint AS rejected, sum(m.failed)::bigint AS failed,
-      sum(m.lock_expired)::bigint AS lock_expired, sum(m.retried)::bigint AS retried, sum(m.deferred)::bigint AS deferred,
+      sum(m.lock_expired)::bigint AS lock_expired, sum(m.retried)::bigint AS retried,
+      sum(m.deferred)::bigint AS deferred,
       sum(m.released)::bigint AS released, sum(m.lost)::bigint AS lost,
       sum(m.waits) AS waits, sum(m.runs) AS runs, sum(m.wakes) AS wakes
     FROM (
-      SELECT t.minute, t.success, t.rejected, t.failed, t.lock_expired, t.retried, t.deferred, t.released, t.lost, t.waits, t.runs, t.wakes
+      SELECT t.minute, t.success, t.rejected, t.failed, t.lock_expired, t.retried, t.deferred, t.released, t.lost,
+             t.waits, t.runs, t.wakes
       FROM messages.measure AS t
       WHERE t.minute >= v_first AND p_worker IS NULL AND (p_topic IS NULL OR t.topic = p_topic)
       UNION ALL
-      SELECT w.minute, w.success, w.rejected, w.failed, w.lock_expired, w.retried, w.deferred, w.released, w.lost, w.waits, w.runs, w.wakes
+      SELECT w.minute, w.success, w.rejected, w.failed, w.lock_expired, w.retried, w.deferred, w.released, w.lost,
+             w.waits, w.runs, w.wakes
       FROM messages.worker_measure AS w
       WHERE w.minute >= v_first AND w.worker = p_worker
     ) AS m
     GROUP BY 1
   ) AS a ON a.at = b.at
-  CROSS JOIN LATERAL (SELECT messages.quantiles(messages.unpack_histogram(nullif(a.waits, 0)), '{0.5,0.95,0.99}') AS q OFFSET 0) AS wait
-  CROSS JOIN LATERAL (SELECT messages.quantiles(messages.unpack_histogram(nullif(a.runs, 0)),  '{0.5,0.95,0.99}') AS q OFFSET 0) AS run
-  CROSS JOIN LATERAL (SELECT messages.quantiles(messages.unpack_histogram(nullif(a.wakes, 0)), '{0.5,0.95,0.99}') AS q OFFSET 0) AS wake
+  CROSS JOIN LATERAL (
+    SELECT messages.quantiles(messages.unpack_histogram(nullif(a.waits, 0)), '{0.5,0.95,0.99}') AS q OFFSET 0
+  ) AS wait
+  CROSS JOIN LATERAL (
+    SELECT messages.quantiles(messages.unpack_histogram(nullif(a.runs, 0)),  '{0.5,0.95,0.99}') AS q OFFSET 0
+  ) AS run
+  CROSS JOIN LATERAL (
+    SELECT messages.quantiles(messages.unpack_histogram(nullif(a.wakes, 0)), '{0.5,0.95,0.99}') AS q OFFSET 0
+  ) AS wake
   ORDER BY b.at;
 END
 $$;

@@ -34,7 +34,8 @@ BEGIN
             AND m.available_at < '9000-01-01 00:00+00'))
       OR EXISTS (
         SELECT FROM messages.message AS m
-        WHERE m.topic = v_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL AND m.available_at < '9000-01-01 00:00+00')) THEN
+        WHERE m.topic = v_topic AND m.claim_id IS NULL AND m.channel IS NOT NULL
+          AND m.available_at < '9000-01-01 00:00+00')) THEN
       RETURN NEXT v_topic;
       v_found := v_found + 1;
     END IF;

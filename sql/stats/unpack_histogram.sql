@@ -10,6 +10,7 @@ IMMUTABLE STRICT PARALLEL SAFE
 AS $$
   SELECT pg_catalog.string_to_array(
     pg_catalog.to_char(
-      p_packed, 'FM' OPERATOR(pg_catalog.||) pg_catalog.repeat('000000000000,', 47) OPERATOR(pg_catalog.||) '000000000000'),
+      p_packed,
+      'FM' OPERATOR(pg_catalog.||) pg_catalog.repeat('000000000000,', 47) OPERATOR(pg_catalog.||) '000000000000'),
     ',')::bigint[]
 $$;

@@ -19,10 +19,12 @@ BEGIN
   -- Where it happened is not what happened: an address, a mailbox, a host, a path, and what is assigned to a name.
   v_line := regexp_replace(v_line, E'\\m[a-z][a-z0-9+.-]*://[^\\s<>]*[^\\s<>.,;:)\\]]', '<url>', 'g');
   v_line := regexp_replace(v_line, E'[\\w.+-]+@[\\w-]+(\\.[\\w-]+)+', '<mail>', 'g');
-  v_line := regexp_replace(v_line, E'\\m([\\w-]+\\.)+(com|org|net|io|dev|app|cloud|internal|local|svc|example|test)\\M', '<host>', 'g');
+  v_line := regexp_replace(
+    v_line, E'\\m([\\w-]+\\.)+(com|org|net|io|dev|app|cloud|internal|local|svc|example|test)\\M', '<host>', 'g');
   v_line := regexp_replace(v_line, E'(?<![\\w.>/])~?(/[\\w.@+~-]+){2,}/?', '<path>', 'g');
   v_line := regexp_replace(v_line, E'(?<=\\w=)[^\\s,;()&=]+', '?', 'g');
-  v_line := regexp_replace(v_line, '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|0x[0-9a-f]+', '#', 'g');
+  v_line := regexp_replace(
+    v_line, '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|0x[0-9a-f]+', '#', 'g');
   v_line := regexp_replace(v_line, E'\\m(?=[a-f]*[0-9])[0-9a-f]{8,}\\M|\\m(?=[a-z_]*[0-9])\\w{16,}\\M', '#', 'g');
   v_line := regexp_replace(v_line, '[0-9]+', '#', 'g');
   RETURN left(md5(v_line), 16);

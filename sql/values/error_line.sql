@@ -10,7 +10,9 @@ LANGUAGE plpgsql
 IMMUTABLE PARALLEL SAFE STRICT
 AS $$
 DECLARE
-  v_text text := btrim(CASE WHEN char_length(p_error) <= 8192 THEN p_error ELSE left(p_error, 4096) || right(p_error, 4096) END, E' \n\r\t');
+  v_text text := btrim(
+    CASE WHEN char_length(p_error) <= 8192 THEN p_error ELSE left(p_error, 4096) || right(p_error, 4096) END, E' \n\r\t'
+  );
   v_line text;
 BEGIN
   IF strpos(v_text, ' Exception Group Traceback ') > 0 THEN

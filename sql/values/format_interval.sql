@@ -9,7 +9,9 @@ AS $$
     WHEN s < 0.000001 THEN '0s'
     ELSE (
       SELECT trim_scale(n) || u.unit
-      FROM (VALUES ('us', 0.000001, 1000), ('ms', 0.001, 1000), ('s', 1, 120), ('m', 60, 120), ('h', 3600, 48), ('d', 86400, NULL))
+      FROM (
+        VALUES ('us', 0.000001, 1000), ('ms', 0.001, 1000), ('s', 1, 120), ('m', 60, 120), ('h', 3600, 48),
+        ('d', 86400, NULL))
         AS u (unit, size, below)
       CROSS JOIN LATERAL round(s / u.size, CASE WHEN s / u.size < 9.95 THEN 1 ELSE 0 END) AS n
       WHERE n < u.below OR u.below IS NULL

@@ -7,6 +7,8 @@ LANGUAGE sql
 IMMUTABLE PARALLEL SAFE
 AS $$
   SELECT ARRAY(
-    SELECT replace(replace(replace(rtrim(t.topic, '*'), E'\\', E'\\\\'), '_', E'\\_'), '%', E'\\%') || CASE WHEN right(t.topic, 1) = '*' THEN '%' ELSE '' END
+    SELECT replace(
+      replace(replace(rtrim(t.topic, '*'), E'\\', E'\\\\'), '_', E'\\_'), '%', E'\\%'
+    ) || CASE WHEN right(t.topic, 1) = '*' THEN '%' ELSE '' END
     FROM unnest(p_topics) AS t (topic))
 $$;

@@ -13,8 +13,10 @@ LANGUAGE sql
 VOLATILE PARALLEL SAFE
 AS $$
   SELECT CASE
-    WHEN coalesce(pg_catalog.current_setting('messages.fake_now', true), '') OPERATOR(pg_catalog.=) '' THEN pg_catalog.clock_timestamp()
-    WHEN pg_catalog.has_schema_privilege(session_user, 'messages', 'CREATE') THEN pg_catalog.current_setting('messages.fake_now')::pg_catalog.timestamptz
+    WHEN coalesce(pg_catalog.current_setting('messages.fake_now', true), '') OPERATOR(pg_catalog.=) ''
+      THEN pg_catalog.clock_timestamp()
+    WHEN pg_catalog.has_schema_privilege(session_user, 'messages', 'CREATE')
+      THEN pg_catalog.current_setting('messages.fake_now')::pg_catalog.timestamptz
     ELSE pg_catalog.clock_timestamp()
   END
 $$;

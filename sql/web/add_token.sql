@@ -19,9 +19,11 @@ SECURITY DEFINER
 AS $$
 DECLARE
   v_problem text := CASE
-    WHEN p_name IS NULL OR p_name !~ '^[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}$' THEN 'the name of a token has 1 to 100 of A-Z a-z 0-9 . _ : @ -, a letter or digit first'
+    WHEN p_name IS NULL OR p_name !~ '^[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}$'
+      THEN 'the name of a token has 1 to 100 of A-Z a-z 0-9 . _ : @ -, a letter or digit first'
     WHEN octet_length(p_digest) IS DISTINCT FROM 32 THEN 'the digest of a token has 32 bytes'
-    WHEN cardinality(p_roles) IS NOT DISTINCT FROM 0 OR (p_roles <@ ARRAY['viewer', 'publisher', 'worker', 'operator']) IS NOT TRUE THEN
+    WHEN cardinality(p_roles) IS NOT DISTINCT FROM 0
+      OR (p_roles <@ ARRAY['viewer', 'publisher', 'worker', 'operator']) IS NOT TRUE THEN
       'roles of a token are viewer, publisher, worker and operator'
     WHEN p_topics IS NULL OR cardinality(p_topics) NOT BETWEEN 1 AND 100 OR EXISTS (
       SELECT FROM unnest(p_topics) AS t (topic)
@@ -39,6 +41,7 @@ BEGIN
     'add_token', NULL, p_name, jsonb_build_object('roles', p_roles, 'topics', p_topics, 'expires_in', p_expires));
 EXCEPTION WHEN unique_violation THEN
   RAISE EXCEPTION 'there is a token "%" already', p_name
-    USING ERRCODE = '23505', HINT = 'choose another name; one that was revoked keeps its name, so that the audit stays readable';
+    USING ERRCODE = '23505',
+      HINT = 'choose another name; one that was revoked keeps its name, so that the audit stays readable';
 END
 $$;

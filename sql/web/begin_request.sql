@@ -18,7 +18,8 @@ DECLARE
 BEGIN
   -- A request that is forgotten between the two looks begins again; each further try needs a prune in between.
   FOR v_try IN 1..10 LOOP
-    INSERT INTO messages.web_request AS r (caller, key, digest) VALUES (p_caller, p_key, p_digest) ON CONFLICT DO NOTHING;
+    INSERT INTO messages.web_request AS r (caller, key, digest) VALUES (p_caller, p_key, p_digest)
+    ON CONFLICT DO NOTHING;
     IF FOUND THEN
       RETURN;
     END IF;

@@ -13,5 +13,6 @@ AS $$
   SELECT t.name, t.roles, t.topics
   FROM messages.web_session AS s
   JOIN messages.token AS t ON t.name = s.token
-  WHERE s.digest = p_digest AND s.expires_at > clock_timestamp() AND t.revoked_at IS NULL AND (t.expires_at > clock_timestamp()) IS NOT FALSE
+  WHERE s.digest = p_digest AND s.expires_at > clock_timestamp() AND t.revoked_at IS NULL
+    AND (t.expires_at > clock_timestamp()) IS NOT FALSE
 $$;

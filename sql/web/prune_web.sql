@@ -9,7 +9,8 @@ AS $$
   WITH sessions AS (
     DELETE FROM messages.web_session AS s
     WHERE s.digest = ANY (ARRAY(
-      SELECT o.digest FROM messages.web_session AS o WHERE o.expires_at < (SELECT clock_timestamp()) LIMIT 10000 FOR UPDATE SKIP LOCKED))
+      SELECT o.digest FROM messages.web_session AS o
+      WHERE o.expires_at < (SELECT clock_timestamp()) LIMIT 10000 FOR UPDATE SKIP LOCKED))
     RETURNING 1
   ), requests AS (
     DELETE FROM messages.web_request AS r

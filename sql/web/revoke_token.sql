@@ -17,7 +17,8 @@ BEGIN
   SELECT t.revoked_at IS NULL AND (t.expires_at > clock_timestamp()) IS NOT FALSE INTO v_was_good
   FROM messages.token AS t WHERE t.name = p_name FOR UPDATE;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'there is no token %', coalesce('"' || p_name || '"', 'NULL') USING ERRCODE = 'P0002', HINT = 'see `pgrouse token list` for those there are';
+    RAISE EXCEPTION 'there is no token %', coalesce('"' || p_name || '"', 'NULL')
+      USING ERRCODE = 'P0002', HINT = 'see `pgrouse token list` for those there are';
   END IF;
   UPDATE messages.token AS t SET revoked_at = coalesce(t.revoked_at, clock_timestamp()) WHERE t.name = p_name;
   DELETE FROM messages.web_session AS s WHERE s.token = p_name;

@@ -24,7 +24,9 @@ BEGIN
     RETURN false;
   ELSIF v_worker.status ->> 'engine' = 'spark' THEN
     RAISE EXCEPTION 'worker % is a job on Spark', p_name
-      USING ERRCODE = '22023', HINT = 'it reads no requests: stop it where it runs; `pgrouse pipeline consume` ends after its batch on SIGTERM';
+      USING ERRCODE = '22023',
+        HINT = 'it reads no requests: stop it where it runs; `pgrouse pipeline consume` ends after its batch on '
+          'SIGTERM';
   END IF;
   PERFORM messages.audit_action('drain_worker', NULL, p_name);
   RETURN true;

@@ -19,7 +19,8 @@ DECLARE
 BEGIN
   IF p_concurrency NOT BETWEEN 1 AND 10000 THEN
     RAISE EXCEPTION 'a worker cannot run % handlers at once', p_concurrency
-      USING ERRCODE = '22023', HINT = 'use a number from 1 to 10000, or NULL for the one of its configuration; to stop it, drain it';
+      USING ERRCODE = '22023',
+        HINT = 'use a number from 1 to 10000, or NULL for the one of its configuration; to stop it, drain it';
   END IF;
   SELECT w.* INTO v_worker FROM messages.worker AS w WHERE w.name = p_name FOR NO KEY UPDATE;
   IF NOT FOUND THEN
@@ -32,7 +33,8 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'it reads no requests: restart it with other options';
   END IF;
   UPDATE messages.worker AS w SET requested_concurrency = p_concurrency WHERE w.name = p_name;
-  PERFORM messages.audit_action('scale_worker', NULL, p_name, pg_catalog.jsonb_build_object('concurrency', p_concurrency));
+  PERFORM messages.audit_action(
+    'scale_worker', NULL, p_name, pg_catalog.jsonb_build_object('concurrency', p_concurrency));
   RETURN true;
 END
 $$;

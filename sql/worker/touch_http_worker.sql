@@ -17,7 +17,8 @@ DECLARE
   v_now    timestamptz := clock_timestamp();
   v_worker messages.worker;
 BEGIN
-  SELECT w.* INTO v_worker FROM messages.worker AS w WHERE w.name = p_name AND w.kind = 'http' FOR NO KEY UPDATE SKIP LOCKED;
+  SELECT w.* INTO v_worker FROM messages.worker AS w
+  WHERE w.name = p_name AND w.kind = 'http' FOR NO KEY UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     INSERT INTO messages.worker AS w (name, host, pid, version, topics, concurrency, kind)
     SELECT p_name, p_host, 0, '', p_topics, p_limit, 'http'
@@ -27,7 +28,8 @@ BEGIN
         SELECT count(*) < 1000 AND count(*) FILTER (WHERE split_part(w.name, '/', 1) = split_part(p_name, '/', 1)) < 100
         FROM messages.worker AS w WHERE w.kind = 'http')
     ON CONFLICT (name) DO NOTHING;
-    RETURN EXISTS (SELECT FROM messages.worker AS w WHERE w.name = p_name AND w.kind = 'http' AND w.drain_asked_at IS NOT NULL);
+    RETURN EXISTS (
+      SELECT FROM messages.worker AS w WHERE w.name = p_name AND w.kind = 'http' AND w.drain_asked_at IS NOT NULL);
   END IF;
   IF v_worker.drain_asked_at IS NOT NULL AND NOT v_worker.stopping THEN
     UPDATE messages.worker AS w SET stopping = true, seen_at = v_now WHERE w.name = p_name;
@@ -36,7 +38,8 @@ BEGIN
     RETURN true;
   END IF;
   UPDATE messages.worker AS w
-  SET host = p_host, topics = p_topics, concurrency = p_limit, seen_at = v_now, stopping = false, drain_asked_at = NULL, drain_asked_by = NULL,
+  SET host = p_host, topics = p_topics, concurrency = p_limit, seen_at = v_now, stopping = false,
+      drain_asked_at = NULL, drain_asked_by = NULL,
       started_at = CASE WHEN v_worker.stopping THEN v_now ELSE w.started_at END
   WHERE w.name = p_name;
   RETURN false;

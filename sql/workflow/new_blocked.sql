@@ -13,7 +13,8 @@ BEGIN
   RETURN ARRAY(
     SELECT k.id
     FROM messages.blocked_message AS k
-    WHERE k.check_at <= (SELECT messages.now()) AND (k.checked_below IS NULL OR k.checked_below >= pg_snapshot_xmax(pg_current_snapshot()))
+    WHERE k.check_at <= (SELECT messages.now())
+      AND (k.checked_below IS NULL OR k.checked_below >= pg_snapshot_xmax(pg_current_snapshot()))
     ORDER BY k.check_at
     LIMIT p_limit);
 END

@@ -14,7 +14,8 @@ DECLARE
 BEGIN
   IF cardinality(p_ids) > 100000 THEN
     RAISE EXCEPTION 'publish: after has % messages', cardinality(p_ids)
-      USING ERRCODE = '22023', HINT = 'use at most 100000; more are gathered by messages between, each of which comes after a part of them';
+      USING ERRCODE = '22023',
+        HINT = 'use at most 100000; more are gathered by messages between, each of which comes after a part of them';
   END IF;
   FOR v_each IN
     WITH RECURSIVE line AS (
@@ -38,7 +39,8 @@ BEGIN
     IF v_each.state IS NULL THEN
       RAISE EXCEPTION 'publish: there is no message % to come after: %', coalesce(v_each.asked::text, 'NULL'),
         CASE WHEN v_each.asked BETWEEN 1 AND v_highest
-          THEN 'it is neither live nor in the archive (it succeeded and nothing of it is kept, its retention is over, or its publish is not committed)'
+          THEN 'it is neither live nor in the archive (it succeeded and nothing of it is kept, its retention is over, '
+            'or its publish is not committed)'
           ELSE format('it was never published, the highest id so far is %s', v_highest) END
         USING ERRCODE = 'PGR08', HINT = 'leave it out if it is done';
     END IF;

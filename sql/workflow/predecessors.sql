@@ -38,7 +38,8 @@ BEGIN
   SELECT t.asked, nullif(t.id, t.asked), t.topic, t.result, t.output::text, t.error
   FROM messages.message AS m
   LEFT JOIN latest AS t ON true
-  WHERE m.id = p_id AND m.claim_id = p_claim_id AND (m.lock_expires_at > messages.now() OR NOT messages.has_strict_lock(m.topic))
+  WHERE m.id = p_id AND m.claim_id = p_claim_id
+    AND (m.lock_expires_at > messages.now() OR NOT messages.has_strict_lock(m.topic))
   ORDER BY t.place;
 END
 $$;

@@ -34,9 +34,11 @@ BEGIN
     ORDER BY k.id
     LIMIT p_limit);
   IF p_wait THEN
-    v_parked := ARRAY(SELECT k.id FROM messages.blocked_message AS k WHERE k.id = ANY (v_wanted) ORDER BY k.id FOR UPDATE);
+    v_parked := ARRAY(
+      SELECT k.id FROM messages.blocked_message AS k WHERE k.id = ANY (v_wanted) ORDER BY k.id FOR UPDATE);
   ELSE
-    v_parked := ARRAY(SELECT k.id FROM messages.blocked_message AS k WHERE k.id = ANY (v_wanted) ORDER BY k.id FOR UPDATE SKIP LOCKED);
+    v_parked := ARRAY(
+      SELECT k.id FROM messages.blocked_message AS k WHERE k.id = ANY (v_wanted) ORDER BY k.id FOR UPDATE SKIP LOCKED);
   END IF;
 
   -- From here on each statement sees what anyone who held these rows before has committed.
@@ -57,17 +59,21 @@ BEGIN
     WHERE d.result = 'redriven' AND g.predecessor_id = d.predecessor_id AND g.successor_id = d.successor_id
     RETURNING g.successor_id
   )
-  UPDATE messages.blocked_message AS k SET check_at = messages.now(), checked_below = NULL FROM handed AS h WHERE k.id = h.successor_id;
+  UPDATE messages.blocked_message AS k SET check_at = messages.now(), checked_below = NULL FROM handed AS h
+  WHERE k.id = h.successor_id;
   UPDATE messages.dependency AS g
   SET failed_result = d.result
   FROM messages.ended_dependencies(p_ids, v_parked) AS d
-  WHERE d.result NOT IN ('success', 'redriven') AND g.predecessor_id = d.predecessor_id AND g.successor_id = d.successor_id;
+  WHERE d.result NOT IN ('success', 'redriven') AND g.predecessor_id = d.predecessor_id
+    AND g.successor_id = d.successor_id;
   PERFORM messages.resolve_blocked(v_parked);
 
   DELETE FROM messages.end_event AS n
   WHERE n.id = ANY (p_ids)
     AND NOT EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = n.id)
-    AND NOT EXISTS (SELECT FROM messages.dependency AS g WHERE g.predecessor_id = n.id AND (g.failed_result IS NULL OR n.result = 'redriven'));
+    AND NOT EXISTS (
+      SELECT FROM messages.dependency AS g
+      WHERE g.predecessor_id = n.id AND (g.failed_result IS NULL OR n.result = 'redriven'));
   RETURN cardinality(v_parked);
 END
 $$;
@@ -83,7 +89,8 @@ AS $$
   SELECT n.id, e.successor_id, n.result, k.after_failed
   FROM messages.end_event AS n
   CROSS JOIN LATERAL (
-    SELECT g.successor_id FROM messages.dependency AS g WHERE g.predecessor_id = n.id AND g.successor_id = ANY (p_successors) OFFSET 0) AS e
+    SELECT g.successor_id FROM messages.dependency AS g
+    WHERE g.predecessor_id = n.id AND g.successor_id = ANY (p_successors) OFFSET 0) AS e
   JOIN messages.blocked_message AS k ON k.id = e.successor_id
   WHERE n.id = ANY (p_ids)
 $$;

@@ -43,7 +43,10 @@ BEGIN
       SELECT w.id
       FROM (
         SELECT d.id, sum(d.width) OVER (ORDER BY d.check_at, d.id) - d.width AS before
-        FROM (SELECT o.id, o.width, o.check_at FROM messages.blocked_message AS o WHERE o.check_at <= v_now ORDER BY o.check_at LIMIT p_limit) AS d
+        FROM (
+          SELECT o.id, o.width, o.check_at FROM messages.blocked_message AS o
+          WHERE o.check_at <= v_now ORDER BY o.check_at LIMIT p_limit
+        ) AS d
       ) AS w
       WHERE w.before < 10 * p_limit))
     ORDER BY k.id
@@ -54,7 +57,9 @@ BEGIN
   INSERT INTO messages.end_event (id, result)
   SELECT DISTINCT g.predecessor_id,
          CASE WHEN r.archived_id IS NOT NULL THEN 'redriven'
-              ELSE coalesce((SELECT a.result FROM messages.message_archive AS a WHERE a.id = g.predecessor_id LIMIT 1), 'success') END
+              ELSE coalesce(
+                (SELECT a.result FROM messages.message_archive AS a WHERE a.id = g.predecessor_id LIMIT 1), 'success'
+              ) END
   FROM messages.dependency AS g
   LEFT JOIN messages.redrive_log AS r ON r.archived_id = g.predecessor_id
   WHERE g.successor_id = ANY (v_parked) AND (g.failed_result IS NULL OR r.archived_id IS NOT NULL)
@@ -69,9 +74,13 @@ BEGIN
   DELETE FROM messages.end_event AS n
   WHERE n.id = ANY (ARRAY(
     SELECT o.id
-    FROM (SELECT e.id, e.result FROM messages.end_event AS e ORDER BY e.id LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED) AS o
+    FROM (
+      SELECT e.id, e.result FROM messages.end_event AS e ORDER BY e.id LIMIT 10 * p_limit FOR UPDATE SKIP LOCKED
+    ) AS o
     WHERE NOT EXISTS (SELECT FROM messages.blocked_message AS k WHERE k.id = o.id)
-      AND NOT EXISTS (SELECT FROM messages.dependency AS g WHERE g.predecessor_id = o.id AND (g.failed_result IS NULL OR o.result = 'redriven'))));
+      AND NOT EXISTS (
+        SELECT FROM messages.dependency AS g
+        WHERE g.predecessor_id = o.id AND (g.failed_result IS NULL OR o.result = 'redriven'))));
   v_ended := ARRAY(SELECT n.id FROM messages.end_event AS n ORDER BY n.id LIMIT p_limit FOR UPDATE SKIP LOCKED);
   PERFORM messages.propagate_ends(v_ended, false, p_limit) WHERE v_ended <> '{}';
   RETURN cardinality(v_parked) + cardinality(v_ended);

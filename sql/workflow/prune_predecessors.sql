@@ -10,7 +10,8 @@ AS $$
 DECLARE
   v_place bigint := coalesce(pg_sequence_last_value('messages.predecessor_cursor'), 0);
   v_ids   bigint[] := ARRAY(
-    SELECT o.message_id FROM messages.predecessor_list AS o WHERE o.message_id > v_place ORDER BY o.message_id LIMIT p_limit);
+    SELECT o.message_id FROM messages.predecessor_list AS o
+    WHERE o.message_id > v_place ORDER BY o.message_id LIMIT p_limit);
   v_did   bigint;
 BEGIN
   IF v_ids = '{}' AND v_place = 0 THEN
@@ -23,7 +24,9 @@ BEGIN
     FROM messages.predecessor_list AS o
     WHERE o.message_id = ANY (v_ids)
       AND NOT EXISTS (SELECT FROM messages.message AS m WHERE m.id = o.message_id)
-      AND NOT EXISTS (SELECT FROM messages.message_archive AS a WHERE a.id = o.message_id AND a.result NOT IN ('success', 'cancelled'))
+      AND NOT EXISTS (
+        SELECT FROM messages.message_archive AS a WHERE a.id = o.message_id AND a.result NOT IN ('success', 'cancelled')
+      )
     FOR UPDATE SKIP LOCKED);
   GET DIAGNOSTICS v_did = ROW_COUNT;
   RETURN v_did;

@@ -32,25 +32,32 @@ BEGIN
     SELECT k.id FROM messages.blocked_message AS k
     WHERE k.id = ANY (p_ids)
       AND ((SELECT true FROM messages.message AS m WHERE m.id = k.id) IS NULL
-        OR (SELECT true FROM messages.dependency AS g WHERE g.successor_id = k.id ORDER BY g.predecessor_id DESC LIMIT 1) IS NULL
+        OR (
+          SELECT true FROM messages.dependency AS g WHERE g.successor_id = k.id ORDER BY g.predecessor_id DESC LIMIT 1
+        ) IS NULL
         OR (k.after_failed = 'cancel' AND (
           SELECT true FROM messages.dependency AS g WHERE g.successor_id = k.id AND g.failed_result IS NOT NULL
           ORDER BY g.failed_result LIMIT 1))));
   IF v_settled = '{}' THEN
     RETURN;
   END IF;
-  v_live := ARRAY(SELECT m.id FROM messages.message AS m WHERE m.id = ANY (v_settled) ORDER BY m.id FOR UPDATE SKIP LOCKED);
+  v_live := ARRAY(
+    SELECT m.id FROM messages.message AS m WHERE m.id = ANY (v_settled) ORDER BY m.id FOR UPDATE SKIP LOCKED);
   UPDATE messages.blocked_message AS k SET check_at = v_now
-  WHERE k.id = ANY (v_settled) AND k.id NOT IN (SELECT l.id FROM unnest(v_live) AS l (id)) AND EXISTS (SELECT FROM messages.message AS m WHERE m.id = k.id);
+  WHERE k.id = ANY (v_settled) AND k.id NOT IN (SELECT l.id FROM unnest(v_live) AS l (id))
+    AND EXISTS (SELECT FROM messages.message AS m WHERE m.id = k.id);
 
-  SELECT array_agg(d.id), array_agg(format('cancelled: message %s, after which it comes, ended as %s', d.predecessor_id, d.failed_result))
+  SELECT array_agg(d.id),
+         array_agg(
+           format('cancelled: message %s, after which it comes, ended as %s', d.predecessor_id, d.failed_result))
   INTO v_cancel, v_errors
   FROM (
     SELECT DISTINCT ON (g.successor_id) g.successor_id AS id, g.predecessor_id, g.failed_result
     FROM messages.dependency AS g
     WHERE g.successor_id = ANY (v_live)
     ORDER BY g.successor_id, g.failed_result NULLS LAST, g.predecessor_id) AS d;
-  v_free := ARRAY(SELECT l.id FROM unnest(v_live) AS l (id) WHERE l.id NOT IN (SELECT c.id FROM unnest(v_cancel) AS c (id)));
+  v_free := ARRAY(
+    SELECT l.id FROM unnest(v_live) AS l (id) WHERE l.id NOT IN (SELECT c.id FROM unnest(v_cancel) AS c (id)));
 
   WITH released AS (
     UPDATE messages.message AS m
@@ -62,7 +69,11 @@ BEGIN
     FROM messages.blocked_message AS k
     CROSS JOIN LATERAL (
       SELECT greatest(k.available_at, least(v_now + coalesce(k.delay, '0'), '9000-01-01 00:00+00')) AS available_at,
-             coalesce(k.ttl, (SELECT a.ttl FROM messages.message AS o CROSS JOIN LATERAL messages.publish_policy(o.topic) AS a WHERE o.id = k.id)) AS ttl
+             coalesce(
+               k.ttl, (
+                 SELECT a.ttl FROM messages.message AS o CROSS JOIN LATERAL messages.publish_policy(o.topic) AS a
+                 WHERE o.id = k.id)
+             ) AS ttl
     ) AS t
     WHERE k.id = ANY (v_free) AND m.id = k.id
     RETURNING m.topic::text AS topic, m.available_at
@@ -70,7 +81,8 @@ BEGIN
   SELECT array_agg(DISTINCT r.topic), min(r.available_at) INTO v_topics, v_due FROM released AS r;
   WITH gone AS (
     DELETE FROM messages.blocked_message AS k
-    WHERE k.id = ANY (v_settled) AND (k.id = ANY (v_free) OR (SELECT true FROM messages.message AS m WHERE m.id = k.id) IS NULL)
+    WHERE k.id = ANY (v_settled)
+      AND (k.id = ANY (v_free) OR (SELECT true FROM messages.message AS m WHERE m.id = k.id) IS NULL)
     RETURNING k.id
   )
   DELETE FROM messages.dependency AS g USING gone AS n WHERE g.successor_id = n.id;
